@@ -245,30 +245,23 @@ static int choose_nodes(struct staging *s, struct sgpu_error *error)
 	return rc;
 }
 
-static int measure_sizes(struct staging *s, struct sgpu_error *error)
-{
-	const unsigned jobs = s->bench->options.jobs;
-	int rc = choose_nodes(s, error);
-
-	rc = rc ? rc : bench_new_pool(s->bench, &s->pool, error);
-	rc = rc ? rc
-		: sgpu_bench_new(s->bench, jobs * sizeof(*s->streams), (void **)&s->streams, error);
-	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
-		rc = sgpu_bench_new_stream(s->bench, s->bench->device, &s->streams[i], error);
-	}
-	return rc ? rc
-		  : bench_each_size(s->bench, sizes, SGPU_ARRAY_LENGTH(sizes),
-				    (struct bench_need){ WAYS + 1, 1, 0 }, measure_size, s, error);
-}
-
 int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point far = { .parameters = { { "memory_node", "far", 0 } } };
+	const unsigned jobs = bench->options.jobs;
 	struct staging s = { .bench = bench };
 	cpu_set_t processors; /* on which the thread ran before */
 	const bool bound = sched_getaffinity(0, sizeof(processors), &processors) == 0;
-	const int rc = measure_sizes(&s, error);
+	int rc = choose_nodes(&s, error);
 
+	rc = rc ? rc : bench_new_pool(bench, &s.pool, error);
+	rc = rc ? rc : sgpu_bench_new(bench, jobs * sizeof(*s.streams), (void **)&s.streams, error);
+	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
+		rc = sgpu_bench_new_stream(bench, bench->device, &s.streams[i], error);
+	}
+	rc = rc ? rc
+		: bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),
+				  (struct bench_need){ WAYS + 1, 1, 0 }, measure_size, &s, error);
 	if (s.size > 0 && s.far < 0) {
 		sgpu_bench_waive(bench, &far, NULL, "no second NUMA node is known here");
 	}

@@ -69,7 +69,6 @@ static bool read_pictures(uint8_t *images, uint8_t *labels, size_t count)
 /* ---- networks ---- */
 struct trained {
 	struct training t;
-	bool found;		  /* the pictures are Fashion-MNIST's */
 	uint8_t *images, *labels; /* those of the test come last */
 	float *values[NETWORK_PARAMETERS_MAX];
 	void *first; /* the results of the first sample, which all others have to give */
@@ -139,7 +138,9 @@ static void add(struct job *job, const struct job_side *side)
 	}
 }
 
-static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_error *error)
+/* origin: of the pictures. */
+static int make_data(struct sgpu_bench *bench, struct trained *d, const char **origin,
+		     struct sgpu_error *error)
 {
 	const uint64_t count = d->t.steps * d->t.batch + d->t.tested;
 	void *memory = NULL;
@@ -158,37 +159,9 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_er
 	if (rc == SGPU_OK) {
 		d->images = memory;
 		d->labels = d->images + count * NETWORK_PIXELS;
-		d->found = read_pictures(d->images, d->labels, count);
+		*origin = read_pictures(d->images, d->labels, count) ? "fashion-mnist" : "made";
 	}
 	return rc;
-}
-
-static int measure(struct sgpu_bench *bench, struct trained *d, const struct job_place *place,
-		   struct sgpu_error *error)
-{
-	const struct training *t = &d->t;
-	struct job_side sides[] = {
-		{ .name = "unsealed",
-		  .place = place,
-		  .add = add,
-		  .check = check_training,
-		  .state = d },
-		{ .name = "sealed",
-		  .sealed = true,
-		  .place = place,
-		  .add = add,
-		  .check = check_training,
-		  .state = d },
-	};
-	const struct sgpu_bench_point point = {
-		.parameters = { { "network", t->network->name, 0 },
-				{ "data", d->found ? "fashion-mnist" : "made", 0 },
-				{ "steps", NULL, t->steps },
-				{ "pictures", NULL, t->batch } },
-		.operations = t->steps,
-	};
-
-	return job_measure(bench, &point, sides, 2, error);
 }
 
 /* As many pictures a step as Graviton took, but on the CPU device, where the first network would
@@ -204,12 +177,25 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 					     : gpu ? 40
 						   : 10,
 				    .tested = quick ? 32 : network->tested } };
+	const struct job_side side = {
+		.name = "unsealed", .place = place, .add = add, .check = check_training, .state = &d
+	};
+	struct job_side sides[] = { side, side };
+	struct sgpu_bench_point point = {
+		.parameters = { { "network", name, 0 },
+				{ "data", NULL, 0 },
+				{ "steps", NULL, d.t.steps },
+				{ "pictures", NULL, d.t.batch } },
+		.operations = d.t.steps,
+	};
 	const size_t mark = sgpu_bench_mark(bench);
 	int rc;
 
+	sides[1].name = "sealed";
+	sides[1].sealed = true;
 	network_plan(&d.t);
-	rc = make_data(bench, &d, error);
-	rc = rc ? rc : measure(bench, &d, place, error);
+	rc = make_data(bench, &d, &point.parameters[1].text, error);
+	rc = rc ? rc : job_measure(bench, &point, sides, 2, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
 }
