@@ -81,7 +81,6 @@ int bare_begin(struct bare *b, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	memset(b->tasks, 0, (size_t)(b->vectors + b->launches) * sizeof(*b->tasks));
-	b->busy = true;
 	for (int k = 0; rc == SGPU_OK && k < b->inputs; k++) {
 		rc = sgpu_copy_in(b->stream, b->memory[k], b->host[k], b->size, &b->tasks[k]);
 	}
@@ -94,10 +93,6 @@ int bare_begin(struct bare *b, struct sgpu_error *error)
 
 int bare_end(struct bare *b, struct sgpu_error *error)
 {
-	const bool busy = b->busy;
-
-	b->busy = false;
-	return busy ? bench_finish(b->stream, SGPU_OK, b->tasks, b->vectors + b->launches,
-				   "run a batch", error)
-		    : SGPU_OK;
+	return bench_finish(b->stream, SGPU_OK, b->tasks, b->vectors + b->launches, "run a batch",
+			    error);
 }

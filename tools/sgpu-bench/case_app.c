@@ -9,12 +9,72 @@
 #include "cases.h"
 #include "job.h"
 
-struct app {
-	const char *name;
-	uint64_t batch_bytes;
-	struct job_side side; /* what all of its sides have in common; new_bare: NULL if it is not
-				 measured next to bare calls */
+/* ---- what is measured of each application ---- */
+/* A way to have a device and to bring payloads. What Graviton compares is the application with its
+ * whole protection, and without any: next to bare calls, one batch after the other, and several at
+ * once, which a runner that stays is for. */
+struct way {
+	bool opens, staged;
+	int at_once; /* batches; 0: not next to bare calls */
 };
+static const struct way ways[] = { { false, false, 0 },
+				   { false, false, 1 },
+				   { false, true, 0 },
+				   { false, true, 1 },
+				   { false, true, JOB_AT_ONCE_MAX },
+				   { true, false, 0 } };
+
+enum { BARE, UNSEALED, SEALED, SIDES };
+static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed" };
+
+static int measure_way(struct sgpu_bench *bench, const char *app, uint64_t batch_bytes,
+		       const struct job_side *side, const struct way *way, struct sgpu_error *error)
+{
+	const uint64_t batches = (uint64_t)side->batches;
+	struct job_side sides[SIDES];
+	struct sgpu_bench_point point = {
+		.parameters = { { "app", app, 0 },
+				{ "device", job_device_text(way->opens), 0 },
+				{ "payloads", way->staged ? "staged" : "inline", 0 },
+				{ "batches", NULL, batches },
+				{ "batch_bytes", NULL, batch_bytes } },
+		.bytes = batches * batch_bytes,
+		.operations = batches,
+		.bytes_formula = "batches * batch_bytes",
+	};
+
+	if (way->at_once) {
+		point.parameters[5] = (struct sgpu_bench_parameter){ "against", "bare calls", 0 };
+		point.parameters[6] =
+			(struct sgpu_bench_parameter){ "at_once", NULL, (uint64_t)way->at_once };
+	}
+	for (int i = 0; i < SIDES; i++) {
+		sides[i] = *side;
+		sides[i].name = names[i];
+		sides[i].sealed = i >= SEALED;
+		sides[i].opens = way->opens;
+		sides[i].staged = way->staged;
+		sides[i].at_once = way->at_once;
+	}
+	sides[BARE].add = NULL;
+	return job_measure(bench, &point, &sides[way->at_once ? BARE : UNSEALED],
+			   way->at_once ? 3 : 2, error);
+}
+
+/* side: what all sides have in common; new_bare: NULL if the application is not measured next to
+ * bare calls. */
+static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch_bytes,
+		       const struct job_side *side, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (size_t w = 0; rc == SGPU_OK && w < SGPU_ARRAY_LENGTH(ways); w++) {
+		if (!ways[w].at_once || side->new_bare) {
+			rc = measure_way(bench, app, batch_bytes, side, &ways[w], error);
+		}
+	}
+	return rc;
+}
 
 /* ---- black_scholes ---- */
 /* black_scholes as Graviton ran it (Volos, Vaswani, Bruno, OSDI 2018): batches of 4 million
@@ -110,25 +170,26 @@ static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struc
 	return rc;
 }
 
-static int make_black_scholes(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error)
+static int measure_black_scholes(struct sgpu_bench *bench, const struct job_place *place,
+				 struct sgpu_error *error)
 {
 	const bool quick = bench->options.quick;
 	const uint64_t count = quick ? OPTIONS_QUICK : OPTIONS, size = count * sizeof(float);
+	struct job_side side = { .place = place,
+				 .batches = quick ? BATCHES_QUICK : BATCHES,
+				 .add = add_options,
+				 .new_bare = new_bare,
+				 .check = check_prices,
+				 .size = size };
 	void *inputs = NULL;
 	int rc = sgpu_bench_new(bench, INPUTS * size, &inputs, error);
 
-	*app = (struct app){ .name = "black_scholes",
-			     .batch_bytes = VECTORS * size,
-			     .side = { .batches = quick ? BATCHES_QUICK : BATCHES,
-				       .add = add_options,
-				       .new_bare = new_bare,
-				       .check = check_prices,
-				       .data = inputs,
-				       .size = size } };
-	if (rc == SGPU_OK) {
-		fill_options(inputs, count);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	return rc;
+	fill_options(inputs, count);
+	side.data = inputs;
+	return measure_app(bench, "black_scholes", VECTORS * size, &side, error);
 }
 
 /* ---- fashion-knn ---- */
@@ -190,8 +251,12 @@ static void add_pictures(struct job *job, const struct job_side *side)
 		      json_pack("{s:i}", "k", 5), NULL);
 }
 
-static int make_fashion_knn(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error)
+static int measure_fashion_knn(struct sgpu_bench *bench, const struct job_place *place,
+			       struct sgpu_error *error)
 {
+	struct job_side side = {
+		.place = place, .batches = 1, .add = add_pictures, .check = check_classes
+	};
 	void *memory = NULL;
 	struct pictures *pictures;
 	int rc = sgpu_bench_new(bench, sizeof(*pictures), &memory, error);
@@ -199,16 +264,9 @@ static int make_fashion_knn(struct sgpu_bench *bench, struct app *app, struct sg
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	pictures = memory;
+	side.data = pictures = memory;
 	pictures->known_count = bench->options.quick ? KNOWN / QUICK : KNOWN;
 	pictures->asked_count = bench->options.quick ? ASKED / QUICK : ASKED;
-	*app = (struct app){ .name = "fashion-knn",
-			     .side = { .batches = 1,
-				       .add = add_pictures,
-				       .check = check_classes,
-				       .data = pictures } };
-	app->batch_bytes = pictures->known_count * (PIXELS + 1) +
-			   pictures->asked_count * (PIXELS + sizeof(int32_t));
 	for (uint64_t i = 0; i < pictures->known_count; i++) {
 		pictures->labels[i] = (uint8_t)(i % CLASSES);
 		bench_draw(pictures->known[i], i % CLASSES, i);
@@ -216,81 +274,17 @@ static int make_fashion_knn(struct sgpu_bench *bench, struct app *app, struct sg
 	for (uint64_t i = 0; i < pictures->asked_count; i++) {
 		bench_draw(pictures->asked[i], i % CLASSES, KNOWN + i);
 	}
-	return SGPU_OK;
-}
-
-/* ---- the case ---- */
-/* A way to have a device and to bring payloads. What Graviton compares is the application with its
- * whole protection, and without any: next to bare calls, one batch after the other, and several at
- * once, which a runner that stays is for. */
-struct way {
-	bool opens, staged;
-	int at_once; /* batches; 0: not next to bare calls */
-};
-static const struct way ways[] = { { false, false, 0 },
-				   { false, false, 1 },
-				   { false, true, 0 },
-				   { false, true, 1 },
-				   { false, true, JOB_AT_ONCE_MAX },
-				   { true, false, 0 } };
-
-enum { BARE, UNSEALED, SEALED, SIDES };
-static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed" };
-
-static int measure_way(struct sgpu_bench *bench, const struct job_place *place,
-		       const struct app *app, const struct way *way, struct sgpu_error *error)
-{
-	const uint64_t batches = (uint64_t)app->side.batches;
-	struct job_side sides[SIDES];
-	struct sgpu_bench_point point = {
-		.parameters = { { "app", app->name, 0 },
-				{ "device", job_device_text(way->opens), 0 },
-				{ "payloads", way->staged ? "staged" : "inline", 0 },
-				{ "batches", NULL, batches },
-				{ "batch_bytes", NULL, app->batch_bytes } },
-		.bytes = batches * app->batch_bytes,
-		.operations = batches,
-		.bytes_formula = "batches * batch_bytes",
-	};
-
-	if (way->at_once) {
-		point.parameters[5] = (struct sgpu_bench_parameter){ "against", "bare calls", 0 };
-		point.parameters[6] =
-			(struct sgpu_bench_parameter){ "at_once", NULL, (uint64_t)way->at_once };
-	}
-	for (int i = 0; i < SIDES; i++) {
-		sides[i] = app->side;
-		sides[i].name = names[i];
-		sides[i].place = place;
-		sides[i].sealed = i >= SEALED;
-		sides[i].opens = way->opens;
-		sides[i].staged = way->staged;
-		sides[i].at_once = way->at_once;
-	}
-	sides[BARE].add = NULL;
-	return job_measure(bench, &point, &sides[way->at_once ? BARE : UNSEALED],
-			   way->at_once ? 3 : 2, error);
+	return measure_app(bench, "fashion-knn",
+			   pictures->known_count * (PIXELS + 1) +
+				   pictures->asked_count * (PIXELS + sizeof(int32_t)),
+			   &side, error);
 }
 
 int bench_app(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static int (*const apps[])(struct sgpu_bench * bench, struct app * app,
-				   struct sgpu_error * error) = {
-		make_black_scholes,
-		make_fashion_knn,
-	};
 	struct job_place *place = NULL;
 	int rc = job_new_place(bench, bench->device, true, &place, error);
 
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(apps); i++) {
-		struct app app;
-
-		rc = apps[i](bench, &app, error);
-		for (size_t w = 0; rc == SGPU_OK && w < SGPU_ARRAY_LENGTH(ways); w++) {
-			if (!ways[w].at_once || app.side.new_bare) {
-				rc = measure_way(bench, place, &app, &ways[w], error);
-			}
-		}
-	}
-	return rc;
+	rc = rc ? rc : measure_black_scholes(bench, place, error);
+	return rc ? rc : measure_fashion_knn(bench, place, error);
 }

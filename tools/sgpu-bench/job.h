@@ -84,8 +84,7 @@ struct bare {
 	struct sgpu_op_call call, next; /* next: of each launch but the first; the same, unless the
 					   caller changes it */
 	struct sgpu_task tasks[BARE_VECTORS_MAX + BARE_LAUNCHES_MAX]; /* copies, then launches */
-	bool busy;
-	const float *wanted; /* of bare_verify */
+	const float *wanted;					      /* of bare_verify */
 };
 /* Kept until the case ends, or the part of it. The caller fills the inputs, and sets parameters of
  * the calls. */
@@ -98,7 +97,7 @@ SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
 /* Enqueues copies of the inputs, the launches, and copies of the outputs. */
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
-/* Waits for their end. SGPU_OK, too, if nothing was begun. */
+/* Waits for their end. */
 SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
 /* Enqueues some of the launches alone. */
 SGPU_MUST_CHECK int bare_launch(struct bare *bare, int first, int count, struct sgpu_error *error);

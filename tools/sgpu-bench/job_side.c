@@ -62,10 +62,9 @@ static int submit(struct job *job, const struct job_place *place, struct sgpu_ru
 	return sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
 }
 
-/* Also of none. */
 static int wait_for(struct sgpu_run **run, struct sgpu_error *error)
 {
-	int rc = *run ? sgpu_run_wait(*run, error) : SGPU_OK;
+	const int rc = sgpu_run_wait(*run, error);
 
 	sgpu_run_free(run);
 	return rc;
@@ -117,7 +116,10 @@ static int work(void *argument, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && !side->opens && i < side->batches + side->at_once; i++) {
 		const int k = i % side->at_once;
 
-		rc = side->bare[k] ? bare_end(side->bare[k], error) : wait_for(&runs[k], error);
+		if (i >= side->at_once) {
+			rc = side->bare[k] ? bare_end(side->bare[k], error)
+					   : wait_for(&runs[k], error);
+		}
 		if (rc == SGPU_OK && i < side->batches) {
 			rc = side->bare[k] ? bare_begin(side->bare[k], error)
 					   : submit(side->jobs[k], side->place, &runs[k], error);
