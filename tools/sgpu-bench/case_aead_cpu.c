@@ -64,26 +64,11 @@ static int verify_core(void *argument, struct sgpu_error *error)
 }
 
 /* The providers against each other; OpenSSL's first, which is what most programs have. */
-static int order_providers(const char *names[PROVIDERS_MAX])
-{
-	int count = 0;
-
-	for (const char *const *name = sgpu_aead_providers(); *name && count < PROVIDERS_MAX;
-	     name++) {
-		names[count++] = *name;
-		if (strcmp(*name, "openssl") == 0) {
-			names[count - 1] = names[0];
-			names[0] = *name;
-		}
-	}
-	return count;
-}
-
 int bench_aead_cpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const char *names[PROVIDERS_MAX];
-	const int count = order_providers(names);
-	struct sgpu_bench_variant variants[PROVIDERS_MAX];
+	const char *const *names = sgpu_aead_providers();
+	struct sgpu_bench_variant variants[PROVIDERS_MAX] = { { .name = NULL } };
+	int count = 0;
 	void *memory = NULL;
 	struct core *cores;
 	int rc;
@@ -93,10 +78,14 @@ int bench_aead_cpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	}
 	rc = sgpu_bench_new(bench, PROVIDERS_MAX * sizeof(struct core), &memory, error);
 	cores = memory;
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		variants[i] = (struct sgpu_bench_variant)BENCH_WORK(
-			names[i], prepare_core, work_core, verify_core, &cores[i]);
-		rc = bench_new_aead(bench, names[i], key, &cores[i].aead, error);
+	for (; rc == SGPU_OK && names[count] && count < PROVIDERS_MAX; count++) {
+		struct sgpu_bench_variant *at =
+			&variants[strcmp(names[count], "openssl") == 0 ? 0 : count];
+
+		variants[count] = variants[0];
+		*at = (struct sgpu_bench_variant)BENCH_WORK(names[count], prepare_core, work_core,
+							    verify_core, &cores[count]);
+		rc = bench_new_aead(bench, names[count], key, &cores[count].aead, error);
 	}
 	for (enum work work = SEAL; rc == SGPU_OK && work <= OPEN; work++) {
 		const struct sgpu_bench_point point = {
