@@ -1,16 +1,383 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-bench doctor: what this machine has and lacks for confidential work on a GPU, and how to get
- * it.
+ * it. One row a check; it looks at the kernel's files, or asks the library, or the kernel by its
+ * calls.
  */
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "doctor.h"
+#include <attest/collect/evidence.h>
+#include <base/base.h>
+#include <sgpu/attest.h>
+#include <sgpu/base.h>
+#include <sgpu/device.h>
+
 #include "verbs.h"
 
+enum doctor_status {
+	DOCTOR_OK,
+	DOCTOR_MISSING,
+	DOCTOR_WRONG
+}; /* wrong: it is there, and does not serve */
+
+struct doctor_finding {
+	enum doctor_status status;
+	char found[192]; /* printable, also where it quotes a file */
+};
+
+struct doctor_check {
+	const char *name, *serves; /* what it is for, a clause for people */
+	void (*look)(const struct doctor_check *check, struct doctor_finding *finding);
+	const char *fix; /* a sentence without its full stop */
+	const char
+		*path; /* files, a pattern of glob(7); they must be there, and one must serve, or */
+	bool every;    /* ...all of them. To serve, */
+	bool access;   /* ...this process may read and write it; or */
+	const char *
+		wanted; /* ...its first line is one of these words, or has what is behind "*"; or */
+	uint64_t least, most; /* ...that is a number, at least this and, unless 0, at most that */
+};
+
+enum { LINE = 96 };
+
+static void SGPU_PRINTF(3, 4)
+	say(struct doctor_finding *finding, enum doctor_status status, const char *format, ...)
+{
+	va_list arguments;
+
+	finding->status = status;
+	va_start(arguments, format);
+	sgpu_message_format(finding->found, sizeof(finding->found), format, &arguments);
+	va_end(arguments);
+}
+
+/* ---- files: what these hold is untrusted, and may be no file of the kernel's at all ---- */
+static const char *root(void)
+{
+	return sgpu_evidence_root("");
+}
+
+static bool has_word(const char *words, const char *word)
+{
+	char all[LINE + 3], one[LINE + 3];
+
+	snprintf(all, sizeof(all), " %s ", words);
+	snprintf(one, sizeof(one), " %s ", word);
+	return words[0] == '*' ? strstr(word, words + 1) != NULL : strstr(all, one) != NULL;
+}
+
+/* An idle state has a file beside it that says whether it is turned off. */
+static bool is_disabled(const char *path)
+{
+	char beside[PATH_MAX], line[LINE];
+
+	snprintf(beside, sizeof(beside), "%.*sdisable", (int)(strrchr(path, '/') + 1 - path), path);
+	return sgpu_peek_line(beside, line, LINE) && strcmp(line, "1") == 0;
+}
+
+/* Whether a file serves, and what there is to say about it. */
+static bool serves(const struct doctor_check *check, const char *path, char line[LINE])
+{
+	const char *name = path + strlen(root());
+	uint64_t number = 0;
+
+	snprintf(line, LINE, "%s", name);
+	if (check->access && access(path, R_OK | W_OK) != 0) {
+		snprintf(line, LINE, "%s: %s", name, strerror(errno));
+		return false;
+	}
+	if (!check->wanted && !check->least && !check->most) {
+		return true;
+	}
+	if (!sgpu_peek_line(path, line, LINE)) {
+		snprintf(line, LINE, "unknown: %s cannot be read", name);
+		return false;
+	}
+	if (check->wanted) {
+		return has_word(check->wanted, line);
+	}
+	return sgpu_parse_u64(line, name, check->least, UINT64_MAX, &number, NULL) == SGPU_OK &&
+	       (!check->most || number <= check->most || is_disabled(path));
+}
+
+/* The finding quotes a file for which its status holds. */
+static void look_at_files(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	char pattern[PATH_MAX], lines[2][LINE];
+	size_t counts[2] = { 0 };
+	glob_t found = { 0 };
+	bool ok;
+
+	snprintf(pattern, sizeof(pattern), "%s%s", root(), check->path);
+	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) {
+		say(finding, DOCTOR_MISSING, "there is no %s", check->path);
+		globfree(&found);
+		return;
+	}
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		char line[LINE];
+		const bool one = serves(check, found.gl_pathv[i], line);
+
+		counts[one]++;
+		memcpy(lines[one], line, LINE);
+	}
+	ok = counts[1] > 0 && (!check->every || counts[0] == 0);
+	say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG,
+	    found.gl_pathc == 1 ? "%s" : "%s (as wanted in %zu of %zu places)", lines[ok],
+	    counts[1], found.gl_pathc);
+	globfree(&found);
+}
+
+/* Whether a device to swap to is memory with no disk behind it, or a mapping that dm-crypt made. */
+static bool is_safe(const char *place)
+{
+	const char *name =
+		strncmp(place, "/dev/", 5) == 0 && !strchr(place + 5, '/') ? place + 5 : "";
+	const bool is_zram = strncmp(name, "zram", 4) == 0;
+	char path[PATH_MAX], line[LINE];
+
+	snprintf(path, sizeof(path), "%s/sys/block/%s/%s", root(), name,
+		 is_zram ? "backing_dev" : "dm/uuid");
+	if (sgpu_peek_line(path, line, LINE)) {
+		return is_zram ? strcmp(line, "none") == 0
+			       : strncmp(line, "CRYPT-LUKS", 10) == 0 ||
+					 strncmp(line, "CRYPT-PLAIN-", 12) == 0;
+	}
+	*strrchr(path, '/') =
+		'\0'; /* a kernel that puts no disk behind zram has the device, and no such file */
+	return is_zram && errno == ENOENT && access(path, F_OK) == 0;
+}
+
+/* In a text that is cut a disk could be missing. */
+static void look_swap(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	char text[4096], path[PATH_MAX], *rest = NULL, *line;
+
+	snprintf(path, sizeof(path), "%s%s", root(), check->path);
+	if (!sgpu_peek(path, text, sizeof(text)) || strlen(text) == sizeof(text) - 1 ||
+	    strncmp(text, "Filename", 8) != 0 || text[strlen(text) - 1] != '\n') {
+		say(finding, DOCTOR_MISSING,
+		    "unknown: %s cannot be read to its end, or has no headings", check->path);
+		return;
+	}
+	say(finding, DOCTOR_OK, "none");
+	(void)strtok_r(text, "\n", &rest); /* the headings */
+	while (finding->status == DOCTOR_OK && (line = strtok_r(NULL, "\n", &rest))) {
+		char place[LINE] = "", type[LINE] = "";
+		const bool safe = sscanf(line, "%95s %95s", place, type) == 2 &&
+				  strcmp(type, "partition") == 0 && is_safe(place);
+
+		say(finding, safe ? DOCTOR_OK : DOCTOR_WRONG, "%s%s", place,
+		    safe ? ", encrypted or in memory" : ", of which no encryption is seen");
+	}
+}
+
+/* ---- asking: what answers is this machine, whatever the root ---- */
+static void ask_platform(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	struct sgpu_platform platform;
+
+	sgpu_platform_detect(&platform);
+	say(finding,
+	    strstr(check->wanted, sgpu_platform_word(platform.kind)) ? DOCTOR_OK : DOCTOR_MISSING,
+	    "%s%s (%s)", sgpu_platform_name(platform.kind),
+	    platform.virtual_machine ? ", virtual" : "", platform.seen);
+}
+
+/* The GPU that "cuda" means, and with `wanted` its mode. */
+static void ask_gpu(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	struct sgpu_platform platform;
+	struct sgpu_device_info info;
+	struct sgpu_error error = { 0 };
+	struct sgpu_device *device = NULL;
+	const bool opens = sgpu_device_open("cuda", NULL, &device, &error) == SGPU_OK &&
+			   sgpu_device_get_info(device, &info, &error) == SGPU_OK;
+
+	sgpu_device_close(&device);
+	sgpu_platform_detect(&platform);
+	if (check->wanted) {
+		const char *state = opens ? info.confidential : "unknown: no GPU could be opened";
+
+		say(finding,
+		    strcmp(state, check->wanted) == 0 ? DOCTOR_OK
+		    : strcmp(state, "devtools") == 0  ? DOCTOR_WRONG
+						      : DOCTOR_MISSING,
+		    "%s", state);
+	} else if (opens) {
+		say(finding, DOCTOR_OK, "%s, %s", info.name, info.driver);
+	} else {
+		say(finding, platform.gpu ? DOCTOR_WRONG : DOCTOR_MISSING, "%s", error.text);
+	}
+}
+
+/* How many bytes may be locked; UINT64_MAX: no limit. CAP_IPC_LOCK lifts it. */
+static uint64_t lock_limit(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+	struct rlimit limit;
+
+	return (syscall(SYS_capget, &header, all) == 0 && (all[0].effective >> CAP_IPC_LOCK & 1)) ||
+			       getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
+			       limit.rlim_cur == RLIM_INFINITY
+		       ? UINT64_MAX
+		       : limit.rlim_cur;
+}
+
+static void ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	const uint64_t limit = lock_limit();
+
+	say(finding, limit >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
+	    limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);
+}
+
+/* The calls change nothing: landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), and
+ * memfd_secret(0), which takes no second argument and no third. */
+static void ask_call(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	const long got = syscall((long)check->least, NULL, (size_t)0, 1u);
+
+	if (got < 0) {
+		say(finding, errno == ENOSYS ? DOCTOR_MISSING : DOCTOR_WRONG, "%s",
+		    strerror(errno));
+		return;
+	}
+	if (!check->wanted) {
+		close((int)got);
+	}
+	say(finding, DOCTOR_OK, check->wanted ? "version %ld" : "the kernel has it", got);
+}
+
+/* ---- the checks, in the order in which they are printed ---- */
+enum { LANDLOCK_CREATE_RULESET = 444, MEMFD_SECRET = 447 }; /* the same on all architectures */
+
+#define DSA "/sys/bus/dsa/devices/"
+#define CPUS "/sys/devices/system/cpu/cpu[0-9]*/"
+
+static const struct doctor_check checks[] = {
+	{ "tee", "memory that the host cannot read", ask_platform,
+	  "run in a TDX or SEV-SNP guest, or in an SGX enclave by Gramine",
+	  .wanted = "tdx snp sgx" },
+	{ "tdx", "a guest whose memory the host cannot read", ask_platform,
+	  "on a host with TDX, start QEMU with -object tdx-guest,id=t -machine "
+	  "confidential-guest-support=t",
+	  .wanted = "tdx" },
+	{ "snp", "a guest whose memory the host cannot read", ask_platform,
+	  "on a host with SEV-SNP, start QEMU with -object sev-snp-guest,id=s -machine "
+	  "confidential-guest-support=s",
+	  .wanted = "snp" },
+	{ "sgx", "an enclave whose memory the host cannot read", ask_platform,
+	  "on a machine with SGX, start the program with gramine-sgx", .wanted = "sgx" },
+	{ "tdx-host", "starting TDX guests here", look_at_files,
+	  "enable TDX in the firmware, and load kvm_intel with tdx=1 (Linux 6.16 or newer)",
+	  .path = "/sys/module/kvm_intel/parameters/tdx", .wanted = "Y" },
+	{ "snp-host", "starting SEV-SNP guests here", look_at_files,
+	  "enable SEV-SNP and the RMP table in the firmware, and load kvm_amd with sev_snp=1 "
+	  "(Linux 6.11 or newer)",
+	  .path = "/sys/module/kvm_amd/parameters/sev_snp", .wanted = "Y" },
+	{ "sgx-host", "starting SGX enclaves here", look_at_files,
+	  "enable SGX in the firmware, and let this user read and write the device",
+	  .path = "/dev/sgx_enclave", .access = true },
+	{ "reports", "attestation reports of the platform", look_at_files,
+	  "in a guest with CONFIG_TSM_REPORTS, modprobe tdx_guest or sev-guest, and mount configfs",
+	  .path = "/sys/kernel/config/tsm/report" },
+	{ "gpu", "work on a GPU", ask_gpu,
+	  .fix = "install the NVIDIA driver, and see 'sgpu-run info'" },
+	{ "gpu-driver", "work on a GPU", look_at_files,
+	  "install the NVIDIA driver, and run modprobe nvidia",
+	  .path = "/proc/driver/nvidia/version", .wanted = "*NVRM version: " },
+	{ "gpu-cc", "GPU memory and a bus that the host cannot read", ask_gpu, .wanted = "on",
+	  .fix = "on the host, set the GPU's CC mode to on, not devtools, by NVIDIA's "
+		 "gpu-admin-tools" },
+	{ "iommu", "passing a device to a guest, and DSA from user space", look_at_files,
+	  "enable VT-d or AMD-Vi in the firmware; on Intel add intel_iommu=on to the kernel "
+	  "command line",
+	  .path = "/sys/class/iommu/*" },
+	{ "iommu-groups", "passing a device to a guest", look_at_files,
+	  "remove iommu=off, intel_iommu=off and amd_iommu=off from the kernel command line",
+	  .path = "/sys/kernel/iommu_groups/*" },
+	{ "dsa", "copies by an accelerator", look_at_files,
+	  "modprobe idxd, and accel-config enable-device dsa0; a guest needs the device passed to "
+	  "it",
+	  .path = DSA "dsa*/state", .wanted = "enabled" },
+	{ "dsa-pasid", "DSA on a program's own addresses (SVA)", look_at_files,
+	  "add intel_iommu=on,sm_on to the kernel command line, and enable VT-d and PASID in the "
+	  "firmware",
+	  .path = DSA "dsa*/pasid_enabled", .wanted = "1" },
+	{ "dsa-queue", "copies by an accelerator", look_at_files,
+	  "accel-config config-wq with type user, then accel-config enable-wq dsa0/wq0.0",
+	  .path = DSA "wq*/state", .wanted = "enabled" },
+	{ "dsa-type", "DSA from user space", look_at_files,
+	  "accel-config disable-wq dsa0/wq0.0, then config-wq with type and driver-name user",
+	  .path = DSA "wq*/type", .wanted = "user" },
+	{ "dsa-shared", "a DSA queue for several programs", look_at_files,
+	  "accel-config config-wq with mode shared and a threshold, which needs dsa-pasid",
+	  .path = DSA "wq*/mode", .wanted = "shared" },
+	{ "dsa-access", "DSA from user space", look_at_files,
+	  "enable a queue of type user, and let this user read and write /dev/dsa/wq*",
+	  .path = "/dev/dsa/wq*", .access = true },
+	{ "huge-pages", "large regions with few TLB misses", look_at_files,
+	  "sysctl vm.nr_hugepages=1024",
+	  .path = "/sys/kernel/mm/hugepages/hugepages-*/nr_hugepages", .least = 1 },
+	{ "thp", "large memory with few TLB misses", look_at_files,
+	  "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled",
+	  .path = "/sys/kernel/mm/transparent_hugepage/enabled", .wanted = "always madvise" },
+	{ "memlock", "keys that are never swapped", ask_lock_limit,
+	  "raise RLIMIT_MEMLOCK to 8 MiB or more: ulimit -l, LimitMEMLOCK= or "
+	  "/etc/security/limits.conf",
+	  .least = 8 << 20 },
+	{ "numa", "staging memory near the GPU", look_at_files, "use a kernel with CONFIG_NUMA",
+	  .path = "/sys/devices/system/node/node[0-9]*" },
+	{ "swap", "plaintext that never reaches a disk", look_swap,
+	  "swapoff -a, or swap to a device that dm-crypt encrypts", .path = "/proc/swaps" },
+	{ "core-pattern", "crashes that leave no plaintext on a disk", look_at_files,
+	  "sysctl kernel.core_pattern='|/bin/false'; sgpu's own programs leave no core files",
+	  .path = "/proc/sys/kernel/core_pattern", .wanted = "|/bin/false |/usr/bin/false" },
+	{ "kvm", "guests on this machine", look_at_files,
+	  "modprobe kvm_intel or kvm_amd, and give this user the group kvm", .path = "/dev/kvm",
+	  .access = true },
+	{ "cc-heap", "memory that a guest shares with devices", look_at_files,
+	  "in a TDX or SEV-SNP guest, use a kernel with the dma-buf heap system_cc_shared",
+	  .path = "/dev/dma_heap/system_cc_shared", .access = true },
+	{ "memfd-secret", "keys that the kernel does not map", ask_call,
+	  "use a kernel with CONFIG_SECRETMEM; before Linux 6.5, also add secretmem.enable=1 to "
+	  "its command line",
+	  .least = MEMFD_SECRET },
+	{ "landlock", "programs that open no other files", ask_call,
+	  "use a kernel with CONFIG_SECURITY_LANDLOCK, and put landlock into lsm= of its command "
+	  "line",
+	  .wanted = "version", .least = LANDLOCK_CREATE_RULESET },
+	{ "seccomp", "programs that make no other system calls", look_at_files,
+	  "use a kernel with CONFIG_SECCOMP_FILTER",
+	  .path = "/proc/sys/kernel/seccomp/actions_avail", .wanted = "*errno" },
+	{ "clock", "times that cost no system call", look_at_files,
+	  "echo tsc >/sys/devices/system/clocksource/clocksource0/current_clocksource",
+	  .path = "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+	  .wanted = "tsc kvm-clock hyperv_clocksource_tsc_page arch_sys_counter" },
+	{ "governor", "measurements that repeat", look_at_files,
+	  "cpupower frequency-set -g performance; in a virtual machine this is the host's",
+	  .path = CPUS "cpufreq/scaling_governor", .wanted = "performance", .every = true },
+	{ "idle-states", "measurements that repeat, and fast wake-ups", look_at_files,
+	  "cpupower idle-set -D 50; in a virtual machine this is the host's",
+	  .path = CPUS "cpuidle/state*/latency", .most = 50 /* us */, .every = true },
+	{ .name = NULL },
+};
+
+/* ---- the verb ---- */
 struct request {
-	bool needed[DOCTOR_CHECKS_MAX]; /* rows of the table */
+	bool needed[SGPU_ARRAY_LENGTH(checks)];
 };
 
 static int take_need(void *values, const char *text)
@@ -20,13 +387,13 @@ static int take_need(void *values, const char *text)
 
 	for (size_t length = strcspn(text, ","), i;;
 	     text += length + 1, length = strcspn(text, ",")) {
-		for (i = 0; doctor_checks[i].name; i++) {
-			if (strlen(doctor_checks[i].name) == length &&
-			    memcmp(doctor_checks[i].name, text, length) == 0) {
+		for (i = 0; checks[i].name; i++) {
+			if (strlen(checks[i].name) == length &&
+			    memcmp(checks[i].name, text, length) == 0) {
 				break;
 			}
 		}
-		if (!doctor_checks[i].name) {
+		if (!checks[i].name) {
 			break;
 		}
 		request->needed[i] = true;
@@ -34,7 +401,7 @@ static int take_need(void *values, const char *text)
 			return 0;
 		}
 	}
-	for (const struct doctor_check *check = doctor_checks; check->name; check++) {
+	for (const struct doctor_check *check = checks; check->name; check++) {
 		snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s", check->name);
 	}
 	return cli_usage("--need: there is no check '%.*s', but these:%s", (int)strcspn(text, ","),
@@ -72,14 +439,14 @@ int verb_doctor(int argc, char **argv)
 	char lacking[1024] = "", **arguments;
 	int status = cli_read(argc, argv, &request, &arguments);
 
-	for (size_t i = 0; status == 0 && doctor_checks[i].name; i++) {
+	for (size_t i = 0; status == 0 && checks[i].name; i++) {
 		struct doctor_finding finding;
 
-		doctor_checks[i].look(&doctor_checks[i], &finding);
-		status = print_finding(&doctor_checks[i], &finding);
+		checks[i].look(&checks[i], &finding);
+		status = print_finding(&checks[i], &finding);
 		if (finding.status != DOCTOR_OK && request.needed[i]) {
 			snprintf(lacking + strlen(lacking), sizeof(lacking) - strlen(lacking),
-				 " %s", doctor_checks[i].name);
+				 " %s", checks[i].name);
 		}
 	}
 	return status || !lacking[0] ? status
