@@ -181,6 +181,14 @@ struct sgpu_bench_exit {
  * 0. */
 bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
 
+/* ---- processors that threads are bound to, so that it is known whether they share one ---- */
+/* Finds two processors of different cores that the calling thread may use; if there are only
+ * hardware threads of one core, two of those. Returns how many it found, 1 or 2: with one, both
+ * entries name it. 0: it is not known. */
+int sgpu_find_cores(int cpus[2]);
+/* Binds the calling thread to a processor. */
+bool sgpu_bind_to_cpu(int cpu);
+
 /* ---- work on streams ---- */
 /* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
  * enqueues work, then waits for its end. If the gate opens too early, the sample is taken again
@@ -295,6 +303,7 @@ struct sgpu_bench_results {
 	size_t count;
 	struct sgpu_bench_noise *noise; /* of runs of one build beside each other */
 	size_t noise_count;
+	char *text; /* of the file, where the reader's caller keeps it */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 

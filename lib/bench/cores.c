@@ -2,35 +2,32 @@
  *
  * The kernel's description of the processors says which are hardware threads of one core.
  */
-#include "bench/cores.h"
-
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 
-/* -1: not known. */
-static int topology(int cpu, const char *name)
+#include "base/base.h"
+#include "bench/bench.h"
+
+enum { LINE = 128 };
+
+/* The processors of a core, as the kernel lists them; "": not known. */
+static void siblings(int cpu, char line[LINE])
 {
-	char path[96];
-	int value = -1;
-	FILE *file;
+	char path[LINE];
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
-	file = fopen(path, "re");
-	if (file) {
-		if (fscanf(file, "%d", &value) != 1) {
-			value = -1;
-		}
-		fclose(file);
-	}
-	return value;
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+		 cpu);
+	sgpu_peek_line(path, line, LINE);
 }
 
 static bool share_core(int a, int b)
 {
-	const int core = topology(a, "core_id");
+	char of_a[LINE], of_b[LINE];
 
-	return core >= 0 && core == topology(b, "core_id") &&
-	       topology(a, "physical_package_id") == topology(b, "physical_package_id");
+	siblings(a, of_a);
+	siblings(b, of_b);
+	return of_a[0] && strcmp(of_a, of_b) == 0;
 }
 
 int sgpu_find_cores(int cpus[2])

@@ -3,28 +3,21 @@
  * What an exit costs on this machine, in cycles of the time-stamp counter.
  */
 #include <pthread.h>
-#include <stdlib.h>
 
 #include <sgpu/base.h>
 
-#include "bench/bench.h"
+#include "bench/private.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
 enum { EXITS = 1001, RATE_NS = 5000000 };
 
-static int by_value(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* A hypervisor has to answer CPUID; the bit says whether there is one. */
 static uint64_t measure_guest_exit(void)
 {
-	uint64_t cycles[EXITS];
+	double cycles[EXITS];
+	struct sgpu_bench_statistics statistics;
 	unsigned a, b, c = 0, d;
 
 	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 31))) {
@@ -34,10 +27,10 @@ static uint64_t measure_guest_exit(void)
 		const uint64_t begin = __builtin_ia32_rdtsc();
 
 		__cpuid(0, a, b, c, d);
-		cycles[i] = __builtin_ia32_rdtsc() - begin;
+		cycles[i] = (double)(__builtin_ia32_rdtsc() - begin);
 	}
-	qsort(cycles, EXITS, sizeof(*cycles), by_value);
-	return cycles[EXITS / 2];
+	sgpu_bench_summarise(cycles, EXITS, &statistics);
+	return (uint64_t)statistics.median;
 }
 
 static struct sgpu_bench_exit found;

@@ -16,7 +16,6 @@
 
 #include <sgpu/attest.h>
 
-#include "bench/cores.h"
 #include "base/base.h"
 #include "cases.h"
 #include "setup.h"

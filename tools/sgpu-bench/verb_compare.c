@@ -144,81 +144,40 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 
 int verb_compare(int argc, char **argv)
 {
-	struct sgpu_bench_results runs[2] = { { 0 } }, noise = { 0 };
+	struct sgpu_bench_results *runs = NULL, *noise = NULL;
 	struct sgpu_bench_difference *differences = NULL;
 	struct sgpu_error error = { 0 };
 	struct request request = { .threshold = 5 };
 	const char *other = NULL;
-	size_t count = 0;
+	size_t count = 0, noise_count = 0, difference_count = 0;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
-	status = status ? status : read_results(paths[0], &runs[0]);
-	status = status ? status : read_results(paths[1], &runs[1]);
+	status = status ? status : read_runs(paths, NULL, &runs, &count);
 	if (status == 0 && request.noise) {
-		status = read_results(request.noise, &noise);
-		other = sgpu_bench_environments_differ(noise.environment, runs[0].environment);
+		status = read_runs((char *const[]){ (char *)request.noise, NULL }, NULL, &noise,
+				   &noise_count);
+		other = status ? NULL
+			       : sgpu_bench_environments_differ(noise->environment,
+								runs->environment);
 	}
-	if (status == 0 && other) {
+	if (other) {
 		cli_warning("'%s' is of another machine or build than the first run: %s differs",
 			    request.noise, other);
 	}
-	if (status == 0 &&
-	    sgpu_bench_compare(&runs[0], &runs[1], request.noise ? &noise : NULL, request.ratios,
-			       &differences, &count, &error) != SGPU_OK) {
+	if (status == 0 && sgpu_bench_compare(&runs[0], &runs[1], noise, request.ratios,
+					      &differences, &difference_count, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {
-		status = report(differences, count, &request);
+		status = report(differences, difference_count, &request);
 	}
 	free(differences);
-	sgpu_bench_results_clear(&runs[0]);
-	sgpu_bench_results_clear(&runs[1]);
-	sgpu_bench_results_clear(&noise);
+	clear_runs(runs, count);
+	clear_runs(noise, noise_count);
 	return status;
 }
 
 /* ---- several runs ---- */
-/* Reads all files, which have to have the members that a caller asks for in common: *runs is the
- * caller's in any case. */
-static int read_runs(char *const *paths, size_t count,
-		     const char *(*differ)(const json_t *a, const json_t *b),
-		     struct sgpu_bench_results **runs)
-{
-	struct sgpu_bench_results *all = calloc(count + 1, sizeof(*all));
-	int status = all ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
-
-	*runs = all;
-	for (size_t i = 0; status == 0 && i < count; i++) {
-		const char *other = NULL;
-
-		status = read_results(paths[i], &all[i]);
-		other = status ? NULL : differ(all[0].environment, all[i].environment);
-		if (other) {
-			status = cli_fail(SGPU_EINVALID, "'%s' has results of another %s", paths[i],
-					  other);
-		}
-	}
-	return status;
-}
-
-static void clear_runs(struct sgpu_bench_results *runs, size_t count)
-{
-	for (size_t i = 0; runs && i < count; i++) {
-		sgpu_bench_results_clear(&runs[i]);
-	}
-	free(runs);
-}
-
-static size_t count_of(char *const *paths)
-{
-	size_t count = 0;
-
-	while (paths[count]) {
-		count++;
-	}
-	return count;
-}
-
 static void print_noise(const struct sgpu_bench_results *noise)
 {
 	static const struct column columns[] = {
@@ -272,10 +231,7 @@ int verb_aa(int argc, char **argv)
 	int status = cli_read(argc, argv, &request, &paths);
 
 	status = status ? status : cli_output_prepare(request.output, 0666, false);
-	if (status == 0) {
-		count = count_of(paths);
-		status = read_runs(paths, count, sgpu_bench_environments_differ, &runs);
-	}
+	status = status ? status : read_runs(paths, sgpu_bench_environments_differ, &runs, &count);
 	if (status == 0 && sgpu_bench_measure_noise(runs, count, &noise, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	}
@@ -424,10 +380,7 @@ int verb_published(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, NULL, &paths);
 
-	if (status == 0) {
-		count = count_of(paths);
-		status = read_runs(paths, count, devices_differ, &runs);
-	}
+	status = status ? status : read_runs(paths, devices_differ, &runs, &count);
 	if (status == 0) {
 		print_head(stdout, published_columns);
 		json_array_foreach (json_object_get(papers, argv[0]), i, row) {

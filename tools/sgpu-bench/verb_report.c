@@ -20,12 +20,6 @@ const struct cli_option report_options[] = {
 	CLI_END,
 };
 
-struct file {
-	const char *path;
-	char *text;
-	struct sgpu_bench_results results;
-};
-
 /* What stands before the data, which are one JSON value, and after them. */
 extern const char page_head[] __attribute__((visibility("hidden"))),
 	page_tail[] __attribute__((visibility("hidden")));
@@ -44,40 +38,37 @@ __asm__(".pushsection .rodata\n"
 	".size page_tail, . - page_tail\n"
 	".popsection\n");
 
-/* The file that has noise of the machine and build of another one, or -1. */
-static int find_noise(const struct file *files, int count, const struct file *of)
+/* The run that has noise of the machine and build of another one, or -1. */
+static int find_noise(const struct sgpu_bench_results *runs, int count, const json_t *environment)
 {
 	for (int i = 0; i < count; i++) {
-		if (files[i].results.noise_count > 0 &&
-		    !sgpu_bench_environments_differ(files[i].results.environment,
-						    of->results.environment)) {
+		if (runs[i].noise_count > 0 &&
+		    !sgpu_bench_environments_differ(runs[i].environment, environment)) {
 			return i;
 		}
 	}
 	return -1;
 }
 
-static json_t *file_json(const struct file *file, int noise)
+static json_t *file_json(const char *path, const char *text, int noise)
 {
-	const char *slash = strrchr(file->path, '/');
-	const char *name = cli_is_standard(file->path) ? "standard input"
-			   : slash		       ? slash + 1
-						       : file->path;
+	const char *slash = strrchr(path, '/');
+	const char *name = cli_is_standard(path) ? "standard input" : slash ? slash + 1 : path;
 
 	return json_pack("{s:o, s:i, s:s}", "name", cli_json_text(name), "noise", noise, "text",
-			 file->text);
+			 text);
 }
 
 /* What two files have in common: [file, measurement, file, measurement, verdict, change, noise,
  * noise was measured]. */
-static int add_differences(json_t *all, const struct file *files, int a, int b, int noise,
-			   struct sgpu_error *error)
+static int add_differences(json_t *all, const struct sgpu_bench_results *runs, int a, int b,
+			   int noise, struct sgpu_error *error)
 {
-	const struct sgpu_bench_results *first = &files[a].results, *second = &files[b].results;
+	const struct sgpu_bench_results *first = &runs[a], *second = &runs[b];
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
-	int rc = sgpu_bench_compare(first, second, noise < 0 ? NULL : &files[noise].results, false,
-				    &d, &count, error);
+	int rc = sgpu_bench_compare(first, second, noise < 0 ? NULL : &runs[noise], false, &d,
+				    &count, error);
 
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
 		if (d[i].verdict <= SGPU_BENCH_AMBIGUOUS &&
@@ -94,20 +85,22 @@ static int add_differences(json_t *all, const struct file *files, int a, int b, 
 	return rc;
 }
 
-static int make_data(const struct file *files, int count, json_t **data, struct sgpu_error *error)
+static int make_data(char *const *paths, const struct sgpu_bench_results *runs, int count,
+		     json_t **data, struct sgpu_error *error)
 {
 	json_t *all = json_array(), *differences = json_array();
 	int rc = SGPU_OK;
 
 	*data = json_pack("{s:o, s:o}", "files", all, "differences", differences);
 	for (int b = 0; rc == SGPU_OK && b < count; b++) {
-		rc = json_array_append_new(
-			     all, file_json(&files[b], find_noise(files, count, &files[b]))) == 0
+		const int own_noise = find_noise(runs, count, runs[b].environment);
+
+		rc = json_array_append_new(all, file_json(paths[b], runs[b].text, own_noise)) == 0
 			     ? SGPU_OK
 			     : sgpu_fail_nomem(error);
 		for (int a = 0; rc == SGPU_OK && a < b; a++) {
-			rc = add_differences(differences, files, a, b,
-					     find_noise(files, count, &files[a]), error);
+			rc = add_differences(differences, runs, a, b,
+					     find_noise(runs, count, runs[a].environment), error);
 		}
 	}
 	return rc;
@@ -127,13 +120,14 @@ static void put_page(FILE *out, const char *data)
 	fputs(page_tail, out);
 }
 
-static int write_page(const struct file *files, int count, const char *path)
+static int write_page(char *const *paths, const struct sgpu_bench_results *runs, int count,
+		      const char *path)
 {
 	struct sgpu_error error = { 0 };
 	json_t *data = NULL;
 	char *page = NULL;
 	size_t size = 0;
-	int rc = make_data(files, count, &data, &error);
+	int rc = make_data(paths, runs, count, &data, &error);
 	char *text = rc == SGPU_OK ? json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
 	FILE *out = text ? open_memstream(&page, &size) : NULL;
 
@@ -153,9 +147,10 @@ static int write_page(const struct file *files, int count, const char *path)
 int verb_report(int argc, char **argv)
 {
 	struct request request = { 0 };
-	struct file *files = NULL;
+	struct sgpu_bench_results *runs = NULL;
+	size_t count = 0;
 	char **paths;
-	int count = 0, status = cli_read(argc, argv, &request, &paths);
+	int status = cli_read(argc, argv, &request, &paths);
 
 	if (status == 0 && !page_head[0]) {
 		status = cli_fail(
@@ -163,22 +158,11 @@ int verb_report(int argc, char **argv)
 			"built without Chart.js (Debian: libjs-chart.js), so there is no page");
 	}
 	status = status ? status : cli_output_prepare(request.output, 0666, false);
-	files = status ? NULL : calloc((size_t)argc, sizeof(*files));
-	if (status == 0 && !files) {
-		status = cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	for (; status == 0 && paths[count]; count++) {
-		files[count].path = paths[count];
-		status = read_results_text(paths[count], &files[count].text, &files[count].results);
-	}
+	status = status ? status : read_runs(paths, NULL, &runs, &count);
 	if (status == 0 && !cli_binary_apart(request.output)) {
 		status = 2;
 	}
-	status = status ? status : write_page(files, count, request.output);
-	for (int i = 0; files && i < count; i++) {
-		free(files[i].text);
-		sgpu_bench_results_clear(&files[i].results);
-	}
-	free(files);
+	status = status ? status : write_page(paths, runs, (int)count, request.output);
+	clear_runs(runs, count);
 	return status;
 }

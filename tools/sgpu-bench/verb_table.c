@@ -8,48 +8,74 @@
 #include "base/io.h"
 #include "verbs.h"
 
+enum { RESULTS_SIZE_MAX = 64 << 20 };
 const struct cli_option table_options[] = { CLI_COMMON, CLI_END };
 
-int read_results_text(const char *path, char **text, struct sgpu_bench_results *results)
+static int read_results(const char *path, struct sgpu_bench_results *results)
 {
 	struct sgpu_error error = { 0 };
+	char *text = NULL;
 	size_t size = 0;
 	int rc;
 
 	cli_remember_input(path);
-	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, text, &size, &error);
+	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, &text, &size, &error);
 	if (rc == SGPU_OK && size == 0) {
 		rc = sgpu_fail_sniffed(&error, STDIN_FILENO,
-				       cli_is_standard(path) ? "standard input" : path, *text, size,
+				       cli_is_standard(path) ? "standard input" : path, text, size,
 				       "results");
 	}
-	rc = rc ? rc : sgpu_bench_read(*text, size, path, results, &error);
+	rc = rc ? rc : sgpu_bench_read(text, size, path, results, &error);
+	results->text = text;
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
-int read_results(const char *path, struct sgpu_bench_results *results)
+int read_runs(char *const *paths, const char *(*differ)(const json_t *a, const json_t *b),
+	      struct sgpu_bench_results **runs, size_t *count)
 {
-	char *text = NULL;
-	const int status = read_results_text(path, &text, results);
+	struct sgpu_bench_results *all;
+	int status;
 
-	free(text);
+	for (*count = 0; paths[*count]; ++*count) {
+	}
+	*runs = all = calloc(*count + 1, sizeof(*all));
+	status = all ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
+	for (size_t i = 0; status == 0 && i < *count; i++) {
+		const char *other = NULL;
+
+		status = read_results(paths[i], &all[i]);
+		other = status || !differ ? NULL : differ(all[0].environment, all[i].environment);
+		if (other) {
+			status = cli_fail(SGPU_EINVALID, "'%s' has results of another %s", paths[i],
+					  other);
+		}
+	}
 	return status;
+}
+
+void clear_runs(struct sgpu_bench_results *runs, size_t count)
+{
+	for (size_t i = 0; runs && i < count; i++) {
+		sgpu_bench_results_clear(&runs[i]);
+	}
+	free(runs);
 }
 
 int verb_table(int argc, char **argv)
 {
-	struct sgpu_bench_results results = { 0 };
+	struct sgpu_bench_results *results = NULL;
+	size_t count = 0;
 	char **paths;
 	int status = cli_read(argc, argv, NULL, &paths);
 
-	status = status ? status : read_results(paths[0], &results);
+	status = status ? status : read_runs(paths, NULL, &results, &count);
 	if (status == 0) {
-		print_environment(stdout, results.environment);
+		print_environment(stdout, results->environment);
 		print_record(stdout, NULL);
 	}
-	for (size_t i = 0; status == 0 && i < results.count; i++) {
-		print_record(stdout, &results.records[i]);
+	for (size_t i = 0; status == 0 && i < results->count; i++) {
+		print_record(stdout, &results->records[i]);
 	}
-	sgpu_bench_results_clear(&results);
+	clear_runs(results, count);
 	return status;
 }

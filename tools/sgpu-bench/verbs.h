@@ -25,11 +25,11 @@ int verb_report(int argc, char **argv);
 int verb_published(int argc, char **argv); /* its name is that of a table of published.json */
 int verb_open(int argc, char **argv);
 
-enum { RESULTS_SIZE_MAX = 64 << 20 };
-/* Reads a file of results; prints and returns an exit status when it cannot. The second has the
- * file, too, in *text, which the caller frees in any case. */
-int read_results(const char *path, struct sgpu_bench_results *results);
-int read_results_text(const char *path, char **text, struct sgpu_bench_results *results);
+/* Reads files of results with their texts, which have in common what `differ` (or NULL) asks for;
+ * prints and returns an exit status when it cannot. The caller clears the runs in any case. */
+int read_runs(char *const *paths, const char *(*differ)(const json_t *a, const json_t *b),
+	      struct sgpu_bench_results **runs, size_t *count);
+void clear_runs(struct sgpu_bench_results *runs, size_t count);
 
 /* ---- numbers for people ---- */
 enum { TEXT_MAX = 64, LABEL_MAX = 384 };
