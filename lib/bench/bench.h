@@ -48,7 +48,7 @@ enum sgpu_bench_requires {
 	SGPU_BENCH_REGISTERS = 8,	 /* ...and info.registers */
 	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
 };
-/* "pinned memory" for bit 2; NULL for a bit without a requirement. */
+/* NULL for a bit without a requirement. */
 const char *sgpu_bench_requirement(unsigned bit);
 
 struct sgpu_bench;
@@ -121,8 +121,8 @@ SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		      const char *variant, const char *format, ...) SGPU_PRINTF(4, 5);
 
-/* Gives the sizes of a sweep in bytes: powers of four times 4 KiB in [min, max] that --size allows;
- * with `quick` only 64 KiB, 4 MiB and 64 MiB. Returns their number. */
+/* Gives the sizes of a sweep, powers of four times 4 KiB in [min, max] that --size allows, and
+ * returns their number. */
 enum { SGPU_BENCH_SIZES_MAX = 16 };
 int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 		     uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
@@ -199,7 +199,6 @@ SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_str
 				       void *argument, struct sgpu_error *error);
 /* The time from the begin of the first task to the end of the last. */
 uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count);
-/* SGPU_OK, or the first failure, with its text. */
 SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count,
 				     struct sgpu_error *error);
 /* Launches an operation on a stream as the runner does: the device's own implementation, or that of
@@ -294,9 +293,7 @@ struct sgpu_bench_noise {
 	uint64_t runs;
 };
 
-/* ---- results: JSON Lines, as sgpu-bench(1) describes them ----
- *  * The first object describes machine and build, the last one what else the machine did during
- * the run; each other object is a record of a measurement, or of the noise of one. */
+/* ---- results: JSON Lines, as sgpu-bench(1) describes them ---- */
 struct sgpu_bench_results {
 	json_t *environment, *end; /* objects, or NULL */
 	struct sgpu_bench_record *records;
@@ -307,18 +304,17 @@ struct sgpu_bench_results {
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* Describes this machine, this build and a device (NULL: none): a new object, or NULL if memory
- * runs out. */
+/* All that return JSON make a new object, or NULL if memory runs out. This one describes the
+ * machine, the build and a device (NULL: none). */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
 /* The last object: how long it took since `begin`, the share of the processors' time that the
- * hypervisor took away meanwhile, and the load at the end. A new object, or NULL. */
+ * hypervisor took away meanwhile, and the load at the end. */
 struct sgpu_bench_moment {
 	uint64_t ns, stolen, all; /* of sgpu_now_ns(), and in clock ticks */
 };
 void sgpu_bench_begin(struct sgpu_bench_moment *begin);
 json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin);
-/* Returns a record as a new object, or NULL if memory runs out. */
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
 json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
 /* Reads results from untrusted text. `name` is for messages, which have the line. Errors:
@@ -328,8 +324,8 @@ SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *n
 /* Writes the key of a measurement, "bandwidth pinned direction=h2d size_bytes=4096", with the
  * parameters sorted by name. */
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* Returns the median sample in the unit of the case: bytes or operations per second, or nanoseconds
- * per operation; 0 if the measurement did not pass. */
+/* The median sample in the unit of the case, of one operation; 0 if the measurement did not pass.
+ */
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */

@@ -11,21 +11,14 @@ int sgpu_bench_keep(struct sgpu_bench *bench,
 		    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
 		    uintptr_t what, uint64_t size, struct sgpu_error *error)
 {
-	struct sgpu_bench_private *state = bench->state;
+	const struct sgpu_bench_kept kept = { end, what, size };
+	const int rc = sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count,
+					 &kept, sizeof(kept), error);
 
-	if (state->kept_count == state->kept_room) {
-		const size_t room = state->kept_room ? 2 * state->kept_room : 32;
-		struct sgpu_bench_kept *grown = realloc(state->kept, room * sizeof(*grown));
-
-		if (!grown) {
-			end(bench, what, size);
-			return sgpu_fail_nomem(error);
-		}
-		state->kept = grown;
-		state->kept_room = room;
+	if (rc != SGPU_OK) {
+		end(bench, what, size);
 	}
-	state->kept[state->kept_count++] = (struct sgpu_bench_kept){ end, what, size };
-	return SGPU_OK;
+	return rc;
 }
 
 size_t sgpu_bench_mark(const struct sgpu_bench *bench)

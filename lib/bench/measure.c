@@ -264,6 +264,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		give_results(&m);
 	} else if (rc != SGPU_ECANCELED) {
 		error->code = rc;
+		bench->state->told = true;
 		sgpu_bench_give_error(bench, point, m.variants[failed].name, error);
 	}
 	free(m.samples);

@@ -32,7 +32,7 @@ struct sgpu_bench_private {
 	bool told;     /* one of them is of an error */
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept;
-	size_t kept_count, kept_room;
+	size_t kept_count;
 	struct sgpu_bench_latency latency; /* of the sample that is taken */
 	char lacks[SGPU_BENCH_LACKS_MAX]
 		  [SGPU_BENCH_NAME_MAX]; /* variants that are waived for all points */
@@ -50,6 +50,9 @@ void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *r
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			   const char *variant, const struct sgpu_error *error);
 
+/* Adds an item to an array that only this has made larger. */
+int sgpu_bench_append(void **array, size_t *count, const void *item, size_t size,
+		      struct sgpu_error *error);
 int sgpu_bench_results_add(struct sgpu_bench_results *results,
 			   const struct sgpu_bench_record *record, struct sgpu_error *error);
 int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,

@@ -206,7 +206,8 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 }
 
 /* An array is full when it has a power of two, or nothing. */
-static int add(void **array, size_t *count, const void *item, size_t size, struct sgpu_error *error)
+int sgpu_bench_append(void **array, size_t *count, const void *item, size_t size,
+		      struct sgpu_error *error)
 {
 	void *grown =
 		*count & (*count - 1) ? *array : realloc(*array, (*count ? 2 * *count : 1) * size);
@@ -222,13 +223,15 @@ static int add(void **array, size_t *count, const void *item, size_t size, struc
 int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
 				 const struct sgpu_bench_noise *noise, struct sgpu_error *error)
 {
-	return add((void **)&results->noise, &results->noise_count, noise, sizeof(*noise), error);
+	return sgpu_bench_append((void **)&results->noise, &results->noise_count, noise,
+				 sizeof(*noise), error);
 }
 
 int sgpu_bench_results_add(struct sgpu_bench_results *results,
 			   const struct sgpu_bench_record *record, struct sgpu_error *error)
 {
-	return add((void **)&results->records, &results->count, record, sizeof(*record), error);
+	return sgpu_bench_append((void **)&results->records, &results->count, record,
+				 sizeof(*record), error);
 }
 
 void sgpu_bench_results_clear(struct sgpu_bench_results *results)

@@ -58,7 +58,6 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 {
 	struct sgpu_bench_record record;
 
-	bench->state->told = true;
 	sgpu_bench_start_record(bench, point, variant, &record);
 	record.status = error->code == SGPU_EUNAVAILABLE || error->code == SGPU_ENOMEM
 				? SGPU_BENCH_WAIVED
@@ -71,15 +70,13 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		      const char *variant, const char *format, ...)
 {
-	struct sgpu_bench_record record;
+	struct sgpu_error why = { .code = SGPU_EUNAVAILABLE };
 	va_list arguments;
 
-	sgpu_bench_start_record(bench, point, variant, &record);
-	record.status = SGPU_BENCH_WAIVED;
 	va_start(arguments, format);
-	vsnprintf(record.reason, sizeof(record.reason), format, arguments);
+	vsnprintf(why.text, sizeof(why.text), format, arguments);
 	va_end(arguments);
-	sgpu_bench_give(bench, &record);
+	sgpu_bench_give_error(bench, point, variant, &why);
 }
 
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size)
