@@ -5,9 +5,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <spawn.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,41 +97,25 @@ static int new_worker(struct sgpu_bench *bench, struct worker **worker, struct s
 	return rc;
 }
 
-/* The child does not outlive this process. Until it runs the program, both have one memory, and so
- * one errno. fork() would copy the tables of all memory. */
-static __attribute__((noinline)) pid_t start(const char *const *words, const int *high, int count)
-{
-	const pid_t parent = getpid(), child = vfork();
-	bool good;
-
-	if (child != 0) {
-		return child;
-	}
-	good = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
-	for (int i = 0; good && i < count; i++) {
-		good = dup2(high[i], i) == i;
-	}
-	if (good) {
-		execv("/proc/self/exe", (char *const *)words);
-	}
-	_exit(sgpu_exit_status(SGPU_ESYSTEM));
-}
-
 /* The caller's descriptors are copied to higher numbers first, so that none is in the place of
  * another one. */
 static int spawn(const char *const *words, const int *given, int count, pid_t *child,
 		 struct sgpu_error *error)
 {
-	int high[GIVEN_MAX], failed = 0;
+	posix_spawn_file_actions_t actions;
+	int high[GIVEN_MAX], failed = posix_spawn_file_actions_init(&actions);
 
 	for (int i = 0; i < count; i++) {
 		high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, count);
 		failed = high[i] < 0 ? errno : failed;
+		failed = failed ? failed : posix_spawn_file_actions_adddup2(&actions, high[i], i);
 	}
-	errno = failed;
-	*child = failed ? 0 : start(words, high, count);
-	failed = errno;
+	failed = failed ? failed
+			: posix_spawn(child, "/proc/self/exe", &actions, NULL, (char *const *)words,
+				      environ);
+	*child = failed ? 0 : *child;
 	close_all(high, count);
+	posix_spawn_file_actions_destroy(&actions);
 	return failed == 0 ? SGPU_OK
 			   : sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s",
 				       strerror(failed));
