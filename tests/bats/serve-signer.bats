@@ -12,6 +12,7 @@ load quotes
 	pid=$(serving_pid)
 	signer=$(signer_of "$pid")
 	run ! grep -q ak.pem <(ls -l "/proc/$pid/fd" "/proc/$signer/fd" "/proc/$SERVER/fd")
+	run ! grep -q eventfd <(ls -l "/proc/$signer/fd") # by which the worker wakes
 	kill -9 "$signer"
 	wait_for has_ended "$pid"
 	grep -q "the process that signs quotes has ended" log

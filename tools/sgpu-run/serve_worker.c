@@ -369,8 +369,14 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 {
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
-	int rc = serve_quote_begin(server, error);
+	int rc = serve_quote_begin(server, error); /* first: the signer has none of what follows */
 
+	t.signal_fd = worker_signal_fd(SIGTERM);
+	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (rc == SGPU_OK && (t.signal_fd < 0 || t.wake_fd < 0)) {
+		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
+	}
+	requests_open(server, t.counters, t.wake_fd);
 	rc = rc ? rc : worker_start_thread(NULL, end_without_supervisor, server, error);
 	rc = rc ? rc : worker_open(&server->worker, server->attestation_key, error);
 	rc = rc ? rc : serve_quote_claim(server, error);
@@ -410,13 +416,6 @@ int serve_as_worker(struct server *server)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN); /* it is no part of the terminal's group, and says things there */
-	t.signal_fd = worker_signal_fd(SIGTERM);
-	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (t.signal_fd < 0 || t.wake_fd < 0) {
-		return cli_fail(SGPU_ESYSTEM, "cannot make an event descriptor: %s",
-				strerror(errno));
-	}
-	requests_open(server, t.counters, t.wake_fd);
 	server->worker.shared_files = true;
 	status = worker_begin(&server->worker, NULL);
 	if (status == 0) {

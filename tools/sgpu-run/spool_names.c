@@ -170,8 +170,6 @@ void spool_reason_name(const char *name, char file[NAME_MAX + 1])
 
 /* What is left in a spool. Only looks: it makes and moves nothing. */
 
-enum { NAMES_AT_ONCE = 4096 };
-
 /* NULL is no member. Takes the reference to `alive`. */
 static int add(json_t *missing, const char *batch, const char *state, const char *worker,
 	       json_t *alive, const char *reason, struct sgpu_error *error)
