@@ -132,9 +132,7 @@ int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 	}
 out:
 	for (int i = 0; i < OWNED; i++) {
-		if (owned[i] >= 0) {
-			close(owned[i]);
-		}
+		sgpu_close(owned[i]);
 	}
 	return rc;
 }

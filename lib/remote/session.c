@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/io.h"
 #include "remote/client.h"
 
 /* Pieces begin at multiples of it, also on a device that copies them first. */
@@ -69,9 +69,7 @@ void sgpu_remote_close(struct sgpu_remote **remote)
 		sgpu_secret_free(r->directions, 2 * sizeof(*r->directions));
 	}
 	for (int i = 0; i < 3; i++) {
-		if (r->owned[i] >= 0) {
-			close(r->owned[i]);
-		}
+		sgpu_close(r->owned[i]);
 	}
 	free(r->sealed);
 	free(r);

@@ -14,6 +14,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/io.h"
 #include "ring/memory.h"
 #include "ring/outside.h"
 
@@ -125,13 +126,6 @@ int sgpu_rpc_open(enum sgpu_rpc_way way, uint64_t exit_cycles, struct sgpu_rpc *
 	return rc;
 }
 
-static void close_fd(int fd)
-{
-	if (fd >= 0) {
-		close(fd);
-	}
-}
-
 void sgpu_rpc_close(struct sgpu_rpc **rpc)
 {
 	struct sgpu_rpc *r = *rpc;
@@ -147,10 +141,10 @@ void sgpu_rpc_close(struct sgpu_rpc **rpc)
 	if (r->shared.data) {
 		munmap(r->shared.data, SGPU_RPC_AREA_SIZE);
 	}
-	close_fd(r->shared.ring);
-	close_fd(r->shared.area);
-	close_fd(r->shared.inside);
-	close_fd(r->shared.outside);
+	sgpu_close(r->shared.ring);
+	sgpu_close(r->shared.area);
+	sgpu_close(r->shared.inside);
+	sgpu_close(r->shared.outside);
 	free(r);
 	*rpc = NULL;
 }

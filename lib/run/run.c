@@ -446,9 +446,7 @@ static void free_run(struct sgpu_run *run)
 	sgpu_moves_free(&run->moves);
 	sgpu_job_clear(&run->job);
 	sgpu_trace_clear(&run->trace);
-	if (run->base.wake_fd >= 0) {
-		close(run->base.wake_fd);
-	}
+	sgpu_close(run->base.wake_fd);
 	free(run);
 }
 

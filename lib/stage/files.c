@@ -21,6 +21,8 @@
 
 #include <stage/region.h>
 
+#include "base/io.h"
+
 enum { DIRECTORIES_MAX = 64, PRIVATE_MAX = 128 };
 
 struct directory {
@@ -189,9 +191,7 @@ int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_err
 	if (rc < 0) {
 		free(directory.path);
 		free(directory.given);
-		if (directory.fd >= 0) {
-			close(directory.fd);
-		}
+		sgpu_close(directory.fd);
 		return rc;
 	}
 	files->directories[files->count++] = directory;
@@ -246,9 +246,7 @@ const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 		close(fd);
 		fd = up;
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	return found;
 }
 
@@ -338,9 +336,7 @@ int sgpu_files_look(const struct sgpu_files *files, const char *path, struct sta
 	if (rc == SGPU_OK && fstat(fd, status) != 0) {
 		rc = sgpu_fail_errno(error, "cannot inspect '%s'", path);
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	return rc;
 }
 

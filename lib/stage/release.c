@@ -102,12 +102,8 @@ static int release_in(int directory, const char *path, void *argument, struct sg
 	} else if (errno != ENOENT) {
 		rc = sgpu_fail_errno(error, "cannot release region '%s'", release->id);
 	}
-	if (look >= 0) {
-		close(look);
-	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(look);
+	sgpu_close(fd);
 	return rc;
 }
 
@@ -181,9 +177,7 @@ static int list_directory(int directory, const char *path, void *argument, struc
 
 	if (!stream) {
 		rc = sgpu_fail_errno(error, "cannot read directory '%s'", path);
-		if (own >= 0) {
-			close(own);
-		}
+		sgpu_close(own);
 		return rc;
 	}
 	while (rc == SGPU_OK && (entry = readdir(stream))) {

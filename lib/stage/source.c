@@ -15,6 +15,8 @@
 
 #include <stage/region.h>
 
+#include "base/io.h"
+
 /* A held region; it has a descriptor for writing only if one was requested. */
 struct lease {
 	struct sgpu_region region;
@@ -39,9 +41,7 @@ static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 			       ? sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path)
 			       : sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	if (look >= 0) {
-		close(look);
-	}
+	sgpu_close(look);
 	return code;
 }
 
@@ -168,9 +168,7 @@ void sgpu_leases_free(struct sgpu_leases **leases)
 	while ((lease = (*leases)->list)) {
 		(*leases)->list = lease->next;
 		sgpu_region_close(&lease->region);
-		if (lease->write_fd >= 0) {
-			close(lease->write_fd);
-		}
+		sgpu_close(lease->write_fd);
 		free(lease);
 	}
 	pthread_mutex_destroy(&(*leases)->lock);

@@ -43,9 +43,7 @@ int payload_folder_open(const char *manifest_path, struct payload_folder *folder
 
 void payload_folder_close(struct payload_folder *folder)
 {
-	if (folder->spool >= 0) {
-		close(folder->spool);
-	}
+	sgpu_close(folder->spool);
 	folder->spool = -1;
 	if (folder->pool) {
 		sgpu_pool_leave(folder->pool);
@@ -188,9 +186,7 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	if (!code && segment->sensitivity == SGPU_LOW) {
 		code = hash_window(folder, fd, segment->location, segment->offset, entry, error);
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	entry->location.kind = SGPU_LOCATION_FILE;
 	entry->location.offset = segment->offset;
 	return code;
@@ -331,9 +327,7 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 		sgpu_measure_pages(image, size, NULL, digest);
 	}
 	sgpu_free_wiped(&image, size); /* code can be as secret as data */
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	free(path);
 	return rc;
 }

@@ -157,9 +157,7 @@ static int copy_response(const char *path, size_t number, const char *output, in
 	code = code ? code : payload_copy(fd, path, (uint64_t)status.st_size, out, output, error);
 	code = code ? code : sgpu_tar_padding(out, output, (uint64_t)status.st_size, error);
 out:
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	return code;
 }
 

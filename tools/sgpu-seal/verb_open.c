@@ -431,9 +431,7 @@ static void clear(struct opening *opening)
 		sgpu_output_close(&opening->targets[i].output);
 		free(opening->targets[i].path);
 	}
-	if (opening->spool >= 0) {
-		close(opening->spool);
-	}
+	sgpu_close(opening->spool);
 	for (int i = 0; i < opening->leases.count; i++) {
 		lease_client_close(&opening->leases.list[i]);
 	}
