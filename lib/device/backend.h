@@ -32,6 +32,7 @@ struct sgpu_device_memory_calls {
 		     struct sgpu_task *task);
 };
 
+/* The order counts: first what moves bytes as they are, last what reaches the host's memory. */
 enum sgpu_work_kind {
 	SGPU_WORK_COPY_IN,
 	SGPU_WORK_COPY_OUT,

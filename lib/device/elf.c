@@ -146,9 +146,7 @@ int sgpu_code_file_map(const char *path, const void **image, size_t *size, struc
 			*size = (size_t)status.st_size;
 		}
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	return code;
 }
 

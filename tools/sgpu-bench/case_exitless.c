@@ -17,6 +17,7 @@
 
 #include <sgpu/ring.h>
 
+#include "base/io.h"
 #include "../../examples/parameter-server/parameters.h"
 #include "cases.h"
 
@@ -241,9 +242,7 @@ static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t reques
 static void close_sockets(const int sockets[CONNECTIONS])
 {
 	for (int i = 0; i < CONNECTIONS; i++) {
-		if (sockets[i] >= 0) {
-			close(sockets[i]);
-		}
+		sgpu_close(sockets[i]);
 	}
 }
 
@@ -272,9 +271,7 @@ static int connect_way(struct way *way, struct sgpu_error *error)
 		rc = parameters_connect(port, &way->clients[i], error);
 		rc = rc ? rc : parameters_accept(listener, &way->servers[i], error);
 	}
-	if (listener >= 0) {
-		close(listener);
-	}
+	sgpu_close(listener);
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "remote/carrier.h"
 #include "secure/group.h"
 
@@ -66,9 +67,7 @@ struct worker {
 static void close_all(const int *descriptors, int count)
 {
 	for (int i = 0; i < count; i++) {
-		if (descriptors[i] >= 0) {
-			close(descriptors[i]);
-		}
+		sgpu_close(descriptors[i]);
 	}
 }
 

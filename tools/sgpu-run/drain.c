@@ -125,7 +125,7 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	}
 }
 
-/* Puts what was closed out of the list. Returns whether the worker can go on. */
+/* Takes what was closed off the list. Returns whether the worker can go on. */
 static bool forget_closed(struct drain *drain)
 {
 	struct flight *flight, *next, **link;

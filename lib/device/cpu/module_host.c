@@ -127,9 +127,7 @@ static int run(struct start *start, pid_t *pid, struct sgpu_error *error)
 	*pid = start->report < 0 ? -1 : make_child(start);
 	code = *pid < 0 ? errno : 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (start->report >= 0) {
-		close(start->report);
-	}
+	sgpu_close(start->report);
 	while (*pid > 0 && read(ends[0], &code, sizeof(code)) < 0 && errno == EINTR) {
 	}
 	close(ends[0]);
@@ -165,18 +163,14 @@ static int above(int fd)
 	int other = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
 	int kept = errno;
 
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	errno = kept;
 	return other;
 }
 
 static void forget(int fd)
 {
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 }
 
 int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)

@@ -16,6 +16,8 @@
 #include <device/cpu/cpu.h>
 #include <device/cpu/module_wire.h>
 
+#include "base/io.h"
+
 /* How long a launch waits between looks at whether it was told to stop. */
 enum { LOOK_MS = 50 };
 
@@ -146,9 +148,7 @@ static void module_free(struct sgpu_device_module *module)
 {
 	look_back(module);
 	close_channel(module);
-	if (module->image >= 0) {
-		close(module->image);
-	}
+	sgpu_close(module->image);
 	pthread_mutex_destroy(&module->lock);
 	free(module);
 }
@@ -265,9 +265,7 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 		sgpu_wipe(memory, l->size);
 		munmap(memory, l->size);
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	pthread_mutex_unlock(&l->module->lock);
 	return rc;
 }
