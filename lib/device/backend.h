@@ -32,7 +32,7 @@ struct sgpu_device_memory_calls {
 		     struct sgpu_task *task);
 };
 
-/* The order counts: first what moves bytes as they are, last what reaches the host's memory. */
+/* In this order: first what moves bytes as they are, last what reaches the host. */
 enum sgpu_work_kind {
 	SGPU_WORK_COPY_IN,
 	SGPU_WORK_COPY_OUT,
