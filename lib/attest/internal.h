@@ -20,7 +20,6 @@ struct sgpu_signer {
 };
 
 enum {
-	SGPU_SHA512_SIZE = 64,
 	SGPU_CERTIFICATE_MAX = 16384, /* bytes of DER */
 	SGPU_AK_DAYS = 30,	      /* what the certificate of an AK lasts at most */
 };

@@ -212,7 +212,7 @@ json_t *sgpu_json_from_bytes(const void *data, size_t size)
 	if (text) {
 		sgpu_base64url_encode(data, size, text);
 		value = json_string(text);
-		free(text);
+		sgpu_free_wiped(&text, SGPU_BASE64URL_MAX(size));
 	}
 	return value;
 }

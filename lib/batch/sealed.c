@@ -30,9 +30,9 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 	if (context_size) {
 		memcpy(info + sizeof(label) + SGPU_SALT_SIZE, context, context_size);
 	}
-	int rc = sgpu_hkdf_expand_sha512(key, SGPU_KEY_SIZE, info,
-					 sizeof(label) + SGPU_SALT_SIZE + context_size, derived,
-					 sizeof(derived), error);
+	int rc = sgpu_hkdf_expand(SGPU_SHA512_SIZE, key, SGPU_KEY_SIZE, info,
+				  sizeof(label) + SGPU_SALT_SIZE + context_size, derived,
+				  sizeof(derived), error);
 	if (!rc) {
 		memcpy(keys->key, derived, SGPU_KEY_SIZE);
 		memcpy(keys->base_nonce, derived + SGPU_KEY_SIZE, SGPU_NONCE_SIZE);

@@ -54,10 +54,11 @@ SGPU_MUST_CHECK int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const 
 SGPU_MUST_CHECK int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const void *salt,
 				     size_t salt_size, const void *info, size_t info_size,
 				     uint8_t *out, size_t size, struct sgpu_error *error);
-/* The expand step alone, with SHA-512. */
-SGPU_MUST_CHECK int sgpu_hkdf_expand_sha512(const uint8_t *prk, size_t prk_size, const void *info,
-					    size_t info_size, uint8_t *out, size_t size,
-					    struct sgpu_error *error);
+/* The expand step alone. digest_size: SGPU_SHA256_SIZE, or SGPU_SHA512_SIZE for SHA-512. */
+enum { SGPU_SHA512_SIZE = 64 };
+SGPU_MUST_CHECK int sgpu_hkdf_expand(size_t digest_size, const uint8_t *prk, size_t prk_size,
+				     const void *info, size_t info_size, uint8_t *out, size_t size,
+				     struct sgpu_error *error);
 
 /* ---- AES-256-GCM (SP 800-38D) ---- */
 struct sgpu_aead; /* one expanded key, for one thread at a time (sgpu_aead_copy makes another) */

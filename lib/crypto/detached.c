@@ -12,21 +12,11 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-static const char *algorithm(const struct sgpu_signing_key *key)
-{
-	return key->kind == SGPU_SIGNING_P256 ? "ES256" : "EdDSA";
-}
-
 /* One header for each key and type, so that reading one means writing it again and comparing. */
 static json_t *header_of(const struct sgpu_signing_key *key, const char *typ)
 {
-	const bool ec = key->kind == SGPU_SIGNING_P256;
-
-	return json_pack("{s:s, s:{s:s, s:s, s:o, s:o*}, s:s, s:s}", "alg", algorithm(key), "jwk",
-			 "crv", sgpu_signing_name(key->kind), "kty", ec ? "EC" : "OKP", "x",
-			 sgpu_json_from_bytes(key->public_half, 32), "y",
-			 ec ? sgpu_json_from_bytes(key->public_half + 32, 32) : NULL, "kid",
-			 key->kid, "typ", typ);
+	return json_pack("{s:s, s:o, s:s, s:s}", "alg", sgpu_signing_algorithm(key), "jwk",
+			 sgpu_signing_public_json(key), "kid", key->kid, "typ", typ);
 }
 
 int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ, const void *payload,

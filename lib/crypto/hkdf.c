@@ -8,13 +8,13 @@
 
 #include "crypto/internal.h"
 
-enum { SHA512_SIZE = 64, ROUNDS_MAX = 255 };
+enum { ROUNDS_MAX = 255 };
 
 /* By our own HMAC, which looks up no algorithm by its name. */
-static int expand(size_t digest_size, const uint8_t *prk, size_t prk_size, const void *info,
-		  size_t info_size, uint8_t *out, size_t size, struct sgpu_error *error)
+int sgpu_hkdf_expand(size_t digest_size, const uint8_t *prk, size_t prk_size, const void *info,
+		     size_t info_size, uint8_t *out, size_t size, struct sgpu_error *error)
 {
-	uint8_t block[SHA512_SIZE] = { 0 };
+	uint8_t block[SGPU_SHA512_SIZE] = { 0 };
 	int rc = SGPU_OK;
 
 	if (size > ROUNDS_MAX * digest_size) {
@@ -39,18 +39,6 @@ static int expand(size_t digest_size, const uint8_t *prk, size_t prk_size, const
 	return rc;
 }
 
-int sgpu_hkdf_expand_sha256(const uint8_t *prk, size_t prk_size, const void *info, size_t info_size,
-			    uint8_t *out, size_t size, struct sgpu_error *error)
-{
-	return expand(SGPU_SHA256_SIZE, prk, prk_size, info, info_size, out, size, error);
-}
-
-int sgpu_hkdf_expand_sha512(const uint8_t *prk, size_t prk_size, const void *info, size_t info_size,
-			    uint8_t *out, size_t size, struct sgpu_error *error)
-{
-	return expand(SHA512_SIZE, prk, prk_size, info, info_size, out, size, error);
-}
-
 int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const void *salt, size_t salt_size,
 		     const void *info, size_t info_size, uint8_t *out, size_t size,
 		     struct sgpu_error *error)
@@ -58,7 +46,9 @@ int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const void *salt, size
 	uint8_t prk[SGPU_SHA256_SIZE] = { 0 };
 	int rc = sgpu_hmac_sha256(salt, salt_size, ikm, ikm_size, prk, error);
 
-	rc = rc ? rc : sgpu_hkdf_expand_sha256(prk, sizeof(prk), info, info_size, out, size, error);
+	rc = rc ? rc
+		: sgpu_hkdf_expand(sizeof(prk), prk, sizeof(prk), info, info_size, out, size,
+				   error);
 	sgpu_wipe(prk, sizeof(prk));
 	return rc;
 }

@@ -65,7 +65,7 @@ static int labeled_expand(const uint8_t *id, size_t id_size, const uint8_t prk[3
 		}
 		used += pieces[i].size;
 	}
-	return sgpu_hkdf_expand_sha256(prk, 32, joined, used, out, size, error);
+	return sgpu_hkdf_expand(SGPU_SHA256_SIZE, prk, 32, joined, used, out, size, error);
 }
 
 /* ExtractAndExpand of DHKEM. */
@@ -158,7 +158,7 @@ static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
 		 struct sgpu_error *error)
 {
 	uint8_t dh[32] = { 0 }, shared[32] = { 0 };
-	int rc = sgpu_x25519_pair(private_key, public_key, peer, dh, error);
+	int rc = sgpu_x25519(private_key, public_key, peer, dh, error);
 
 	rc = rc ? rc : kem_secret(dh, enc, receiver, shared, error);
 	rc = rc ? rc : key_schedule(shared, info, info_size, keys, error);
@@ -175,7 +175,7 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 	struct message_keys keys = { { 0 }, { 0 } };
 	int rc = check_sizes(aad_size, size, error);
 
-	rc = rc ? rc : sgpu_x25519_generate(ephemeral, enc, error);
+	rc = rc ? rc : sgpu_raw_generate("X25519", ephemeral, enc, error);
 	rc = rc ? rc
 		: agree(ephemeral, enc, public_key, enc, public_key, info, info_size, &keys, error);
 	if (rc == SGPU_EAUTH) {

@@ -28,28 +28,21 @@ SGPU_MUST_CHECK int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t
 				     const struct sgpu_piece *pieces, size_t count, uint8_t *mac,
 				     struct sgpu_error *error);
 
-/* The expand step of RFC 5869 alone, with SHA-256. */
-SGPU_MUST_CHECK int sgpu_hkdf_expand_sha256(const uint8_t *prk, size_t prk_size, const void *info,
-					    size_t info_size, uint8_t *out, size_t size,
-					    struct sgpu_error *error);
-
-/* X25519 (RFC 7748). */
-SGPU_MUST_CHECK int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32],
-					 struct sgpu_error *error);
+/* ---- x25519.c (RFC 7748) ---- */
+/* A new pair of keys of the type "X25519" or "ED25519". */
+SGPU_MUST_CHECK int sgpu_raw_generate(const char *type, uint8_t private_key[32],
+				      uint8_t public_key[32], struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 				       struct sgpu_error *error);
 /* SGPU_EAUTH for a point of low order: every secret that is agreed with it is the same, so it keeps
  * none. */
 SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);
-/* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants
- * refused. */
-SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32],
-				uint8_t shared[32], struct sgpu_error *error);
-/* The same with the public half, which libcrypto otherwise derives: that takes longer than the
- * rest. */
-SGPU_MUST_CHECK int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32],
-				     const uint8_t peer[32], uint8_t shared[32],
-				     struct sgpu_error *error);
+/* The shared secret. public_key: the other half of private_key, or NULL to have it derived, which
+ * takes longer than the rest. SGPU_EAUTH when the secret is all zero (a peer of low order), which
+ * RFC 9180 wants refused. */
+SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t *public_key,
+				const uint8_t peer[32], uint8_t shared[32],
+				struct sgpu_error *error);
 
 /* A key on P-256 from x || y, and its secret or NULL; NULL: they are no point of it. */
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret);

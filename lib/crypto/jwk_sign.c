@@ -2,7 +2,6 @@
  *
  * Signing keys as JWK (RFC 7517, RFC 7518, RFC 8037): text, thumbprint, parser, and a new one.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -10,57 +9,33 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-static void public_members(const struct sgpu_signing_key *key, char text[SGPU_KEY_LINE_MAX / 2])
+const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key)
 {
-	const bool ec = key->kind == SGPU_SIGNING_P256;
+	return key->kind == SGPU_SIGNING_P256 ? "ES256" : "EdDSA";
+}
 
-	sgpu_key_public_text(sgpu_signing_name(key->kind), key->public_half,
-			     ec ? key->public_half + 32 : NULL, text);
+json_t *sgpu_signing_public_json(const struct sgpu_signing_key *key)
+{
+	return sgpu_key_public_json(sgpu_signing_name(key->kind), key->public_half,
+				    key->kind == SGPU_SIGNING_P256 ? key->public_half + 32 : NULL);
 }
 
 int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error)
 {
-	char members[SGPU_KEY_LINE_MAX / 2];
-
-	public_members(key, members);
-	return sgpu_key_thumbprint_of(members, key->kid, error);
+	return sgpu_key_thumbprint_of(sgpu_signing_public_json(key), key->kid, error);
 }
 
 int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error)
 {
-	EVP_PKEY *made = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-	size_t secret_size = 32, public_size = 32;
-
 	memset(key, 0, sizeof(*key));
 	key->kind = SGPU_SIGNING_ED25519;
 	key->secret_known = true;
-	int rc = made && EVP_PKEY_get_raw_private_key(made, key->secret, &secret_size) == 1 &&
-				 EVP_PKEY_get_raw_public_key(made, key->public_half,
-							     &public_size) == 1
-			 ? sgpu_signing_thumbprint(key, error)
-			 : sgpu_crypto_fail(error, "making an Ed25519 key");
-	EVP_PKEY_free(made);
+	int rc = sgpu_raw_generate("ED25519", key->secret, key->public_half, error);
+	rc = rc ? rc : sgpu_signing_thumbprint(key, error);
 	if (rc) {
 		sgpu_wipe(key, sizeof(*key));
 	}
 	return rc;
-}
-
-size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX])
-{
-	char members[SGPU_KEY_LINE_MAX / 2], secret[SGPU_KEY_DIGITS] = "";
-
-	public_members(key, members);
-	if (key->secret_known) {
-		sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
-	}
-	int length = snprintf(line, SGPU_KEY_LINE_MAX,
-			      "{%s%s%s%s,\"use\":\"sig\",\"alg\":\"%s\",\"kid\":\"%s\"}", members,
-			      key->secret_known ? ",\"d\":\"" : "", secret,
-			      key->secret_known ? "\"" : "",
-			      key->kind == SGPU_SIGNING_P256 ? "ES256" : "EdDSA", key->kid);
-	sgpu_wipe(secret, sizeof(secret));
-	return (size_t)length;
 }
 
 static bool is(const json_t *object, const char *member, const char *value)

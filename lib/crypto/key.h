@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 
-enum { SGPU_KEY_TEXT_MAX = 16384, SGPU_KEY_LINE_MAX = 512 };
+enum { SGPU_KEY_TEXT_MAX = 16384 };
 
 /* ---- key_parse.c ---- */
 /* Parses a key's text, which must be an object. The messages quote none of it. Errors:
@@ -31,18 +31,14 @@ SGPU_MUST_CHECK int sgpu_key_from_object(const char *name, const json_t *object,
 					 struct sgpu_key *key, struct sgpu_error *error);
 
 /* ---- key.c ---- */
-enum { SGPU_KEY_DIGITS = SGPU_BASE64URL_MAX(32) };
-/* The members of the public half as text, sorted, which is also what the thumbprint (RFC 7638) is
- * of. y: NULL but for a key of type EC. */
-void sgpu_key_public_text(const char *crv, const uint8_t *x, const uint8_t *y,
-			  char text[SGPU_KEY_LINE_MAX / 2]);
-/* The thumbprint of a key with these members. */
-SGPU_MUST_CHECK int sgpu_key_thumbprint_of(const char *members, char kid[SGPU_KID_SIZE + 1],
+/* The members of the public half, of which the thumbprint (RFC 7638) is. y: NULL but for a key of
+ * type EC. Returns a new reference, or NULL. */
+json_t *sgpu_key_public_json(const char *crv, const uint8_t *x, const uint8_t *y);
+/* The thumbprint of a key with these members. Takes the reference, which may be NULL. */
+SGPU_MUST_CHECK int sgpu_key_thumbprint_of(json_t *members, char kid[SGPU_KID_SIZE + 1],
 					   struct sgpu_error *error);
 /* Fills key->kid with the thumbprint (RFC 7638) of what else is in *key. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error);
-/* The key's JWK without a newline; returns its length. */
-size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX]);
 
 /* ---- sign.c, jwk_sign.c ---- */
 /* Checks that the public half belongs to the secret and is a point of its curve. Errors:
@@ -50,7 +46,8 @@ size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX]);
 SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key,
 				       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
-size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX]);
+const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key); /* of JWS */
+json_t *sgpu_signing_public_json(const struct sgpu_signing_key *key);
 /* Whether the object is one that signs, by its type. */
 bool sgpu_signing_is(const json_t *object);
 SGPU_MUST_CHECK int sgpu_signing_from_object(const char *name, const json_t *object,

@@ -80,29 +80,25 @@ static int check_optional(const json_t *object, const char *name, const char *wa
 	const json_t *kid = json_object_get(object, "kid"),
 		     *ops = json_object_get(object, "key_ops");
 	const json_t *ext = json_object_get(object, "ext");
+	const char *fault = kid && !json_is_string(kid)	  ? "'kid' is not a string"
+			    : alg && !json_is_string(alg) ? "'alg' is not a string"
+			    : ops && !valid_operations(ops)
+				    ? "'key_ops' is not an array of different strings"
+			    : ext && !json_is_boolean(ext) ? "'ext' is not true or false"
+							   : NULL;
 
-	if (kid && !json_is_string(kid)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'kid' is not a string", name);
+	if (fault) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault);
 	}
 	if (use && (!json_is_string(use) || strcmp(json_string_value(use), wanted))) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'use' is not '%s': the key is meant for something else", name,
 				 wanted);
 	}
-	if (alg && !json_is_string(alg)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'alg' is not a string", name);
-	}
 	if (alg && !one_of(json_string_value(alg), algorithms)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'alg' is '%s': the key is meant for something else", name,
 				 sgpu_key_shown(json_string_value(alg)));
-	}
-	if (ops && !valid_operations(ops)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "%s: 'key_ops' is not an array of different strings", name);
-	}
-	if (ext && !json_is_boolean(ext)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'ext' is not true or false", name);
 	}
 	return 0;
 }
@@ -126,29 +122,9 @@ int sgpu_key_members(const json_t *object, const char *name, const char *const *
 	return check_optional(object, name, use, algorithms, error);
 }
 
-static int check_members(const json_t *object, const char *name, const char *const *known,
-			 struct sgpu_error *error)
-{
-	static const char *const algorithms[] = { "A256GCM", "A256KW",	       "A256GCMKW", "dir",
-						  "ECDH-ES", "ECDH-ES+A256KW", NULL };
-
-	return sgpu_key_members(object, name, known, "enc", algorithms, error);
-}
-
-static int parse_oct(const char *name, const json_t *object, struct sgpu_key *key,
-		     struct sgpu_error *error)
-{
-	static const char *const members[] = { "k", NULL };
-	int rc = check_members(object, name, members, error);
-
-	key->kind = SGPU_KEY_OCT;
-	return rc ? rc : sgpu_json_bytes(object, name, "k", key->secret, 32, error);
-}
-
 static int parse_x25519(const char *name, const json_t *object, struct sgpu_key *key,
 			struct sgpu_error *error)
 {
-	static const char *const members[] = { "crv", "x", "d", NULL };
 	const json_t *curve = json_object_get(object, "crv");
 	uint8_t derived[32] = { 0 };
 
@@ -160,8 +136,7 @@ static int parse_x25519(const char *name, const json_t *object, struct sgpu_key 
 						       : "missing",
 				 json_is_string(curve) ? "'" : "");
 	}
-	int rc = check_members(object, name, members, error);
-	rc = rc ? rc : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
+	int rc = sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
 	key->kind = SGPU_KEY_X25519_PUBLIC;
 	rc = rc ? rc : sgpu_x25519_check(key->public_half, error);
 	if (rc == SGPU_EAUTH) {
@@ -185,30 +160,35 @@ static int parse_x25519(const char *name, const json_t *object, struct sgpu_key 
 int sgpu_key_from_object(const char *name, const json_t *object, struct sgpu_key *key,
 			 struct sgpu_error *error)
 {
+	static const char *const algorithms[] = { "A256GCM", "A256KW",	       "A256GCMKW", "dir",
+						  "ECDH-ES", "ECDH-ES+A256KW", NULL };
+	static const char *const oct_members[] = { "k", NULL };
+	static const char *const okp_members[] = { "crv", "x", "d", NULL };
 	const json_t *type = json_object_get(object, "kty");
-	int rc;
 
 	if (!json_is_object(object)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object",
 				 name);
 	}
 	if (json_object_get(object, "keys")) {
-		(void)sgpu_fail(error, SGPU_EINVALID, "%s: a set of keys, not a key", name);
-		(void)sgpu_hint(error, "put the one that you mean into a file of its own");
-		return SGPU_EINVALID;
+		sgpu_fail(error, SGPU_EINVALID, "%s: a set of keys, not a key", name);
+		return sgpu_hint(error, "put the one that you mean into a file of its own");
 	}
 	if (!json_is_string(type)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: 'kty' is %s", name,
 				 type ? "not a string" : "missing");
 	}
-	if (!strcmp(json_string_value(type), "oct")) {
-		rc = parse_oct(name, object, key, error);
-	} else if (!strcmp(json_string_value(type), "OKP")) {
-		rc = parse_x25519(name, object, key, error);
-	} else {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'", name,
-			       sgpu_key_shown(json_string_value(type)));
+	const bool oct = !strcmp(json_string_value(type), "oct");
+	if (!oct && strcmp(json_string_value(type), "OKP")) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'",
+				 name, sgpu_key_shown(json_string_value(type)));
 	}
+	int rc = sgpu_key_members(object, name, oct ? oct_members : okp_members, "enc", algorithms,
+				  error);
+	key->kind = SGPU_KEY_OCT;
+	rc = rc	   ? rc
+	     : oct ? sgpu_json_bytes(object, name, "k", key->secret, 32, error)
+		   : parse_x25519(name, object, key, error);
 	return rc ? rc : sgpu_key_thumbprint(key, error);
 }
 

@@ -79,31 +79,65 @@ bool sgpu_key_set_secret(const struct sgpu_key_set *set)
 	       set->signing.secret_known;
 }
 
+static bool put(json_t *json, const char *member, json_t *value)
+{
+	return json_object_set_new(json, member, value) == 0;
+}
+
+static bool put_key(json_t *json, const struct sgpu_key *key)
+{
+	const bool oct = key->kind == SGPU_KEY_OCT;
+
+	return put(json, "kty", json_string(oct ? "oct" : "OKP")) &&
+	       (oct || (put(json, "crv", json_string("X25519")) &&
+			put(json, "x", sgpu_json_from_bytes(key->public_half, 32)))) &&
+	       (key->kind == SGPU_KEY_X25519_PUBLIC ||
+		put(json, oct ? "k" : "d", sgpu_json_from_bytes(key->secret, 32))) &&
+	       put(json, "kid", json_string(key->kid));
+}
+
+static bool put_signing(json_t *json, const struct sgpu_signing_key *key)
+{
+	json_t *members = sgpu_signing_public_json(key);
+	const bool done = members && json_object_update(json, members) == 0;
+
+	json_decref(members);
+	return done &&
+	       (!key->secret_known || put(json, "d", sgpu_json_from_bytes(key->secret, 32))) &&
+	       put(json, "use", json_string("sig")) &&
+	       put(json, "alg", json_string(sgpu_signing_algorithm(key))) &&
+	       put(json, "kid", json_string(key->kid));
+}
+
 int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
 		      struct sgpu_error *error)
 {
-	static const char begin[] = "{\"keys\":[", end[] = "]}";
-	const bool signs = set->signing.kind != SGPU_SIGNING_NONE, both = set->has_key && signs;
-	char *made = malloc(2 * SGPU_KEY_LINE_MAX + sizeof(begin) + sizeof(end) + 2), *at = made;
+	const bool signs = set->signing.kind != SGPU_SIGNING_NONE;
+	json_t *key = json_object(), *signing = json_object();
+	json_t *both = json_pack("{s:[O, O]}", "keys", key, signing);
+	const json_t *json = !signs ? key : set->has_key ? both : signing;
+	int rc = SGPU_OK;
 
-	*text = NULL;
 	*size = 0;
-	if (!made) {
-		return sgpu_fail_nomem(error);
-	}
+	*text = malloc(SGPU_KEY_TEXT_MAX);
 	if (!set->has_key && !signs) {
-		free(made);
-		return sgpu_fail(error, SGPU_EUSAGE, "there is no key to be written");
+		rc = sgpu_fail(error, SGPU_EUSAGE, "there is no key to be written");
+	} else if (!*text || !both || (set->has_key && !put_key(key, &set->key)) ||
+		   (signs && !put_signing(signing, &set->signing))) {
+		rc = sgpu_fail_nomem(error);
+	} else {
+		*size = json_dumpb(json, *text, SGPU_KEY_TEXT_MAX, JSON_COMPACT);
+		memcpy(*text + *size, "\n", 2);
+		++*size;
 	}
-	at += both ? sprintf(at, "%s", begin) : 0;
-	at += set->has_key ? sgpu_key_line(&set->key, at) : 0;
-	at += both ? sprintf(at, ",") : 0;
-	at += signs ? sgpu_signing_line(&set->signing, at) : 0;
-	at += both ? sprintf(at, "%s", end) : 0;
-	at += sprintf(at, "\n");
-	*text = made;
-	*size = (size_t)(at - made);
-	return 0;
+	if (rc) {
+		free(*text);
+		*text = NULL;
+	}
+	json_decref(both);
+	json_decref(signing);
+	json_decref(key);
+	return rc;
 }
 
 int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set,

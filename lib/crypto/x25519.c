@@ -11,21 +11,29 @@
 
 #include "crypto/internal.h"
 
-int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32], struct sgpu_error *error)
+int sgpu_raw_generate(const char *type, uint8_t private_key[32], uint8_t public_key[32],
+		      struct sgpu_error *error)
 {
-	EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "X25519");
+	EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, type);
 	size_t private_size = 32, public_size = 32;
 	int done = key && EVP_PKEY_get_raw_private_key(key, private_key, &private_size) == 1 &&
 		   EVP_PKEY_get_raw_public_key(key, public_key, &public_size) == 1;
 
 	EVP_PKEY_free(key);
-	return done ? 0 : sgpu_crypto_fail(error, "making an X25519 key");
+	return done ? 0
+		    : sgpu_crypto_fail(error, *type == 'X' ? "making an X25519 key"
+							   : "making an Ed25519 key");
+}
+
+static EVP_PKEY *load_private(const uint8_t private_key[32])
+{
+	return EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
 }
 
 int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 		       struct sgpu_error *error)
 {
-	EVP_PKEY *key = EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
+	EVP_PKEY *key = load_private(private_key);
 	size_t size = 32;
 	int done = key && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1;
 
@@ -38,16 +46,7 @@ int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
 	static const uint8_t scalar[32] = { 1 }; /* any will do: its low bits are cleared */
 	uint8_t shared[32];
 
-	return sgpu_x25519(scalar, public_key, shared, error);
-}
-
-int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
-		struct sgpu_error *error)
-{
-	uint8_t public_key[32];
-	int rc = sgpu_x25519_public(private_key, public_key, error);
-
-	return rc == SGPU_OK ? sgpu_x25519_pair(private_key, public_key, peer, shared, error) : rc;
+	return sgpu_x25519(scalar, NULL, public_key, shared, error);
 }
 
 static EVP_PKEY *make_pair(const uint8_t private_key[32], const uint8_t public_key[32])
@@ -69,11 +68,12 @@ static EVP_PKEY *make_pair(const uint8_t private_key[32], const uint8_t public_k
 	return key;
 }
 
-int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32],
-		     const uint8_t peer[32], uint8_t shared[32], struct sgpu_error *error)
+int sgpu_x25519(const uint8_t private_key[32], const uint8_t *public_key, const uint8_t peer[32],
+		uint8_t shared[32], struct sgpu_error *error)
 {
 	static const uint8_t zero[32];
-	EVP_PKEY *mine = make_pair(private_key, public_key);
+	EVP_PKEY *mine =
+		public_key ? make_pair(private_key, public_key) : load_private(private_key);
 	EVP_PKEY *theirs = EVP_PKEY_new_raw_public_key_ex(NULL, "X25519", NULL, peer, 32);
 	EVP_PKEY_CTX *context =
 		mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;

@@ -134,7 +134,7 @@ UNIT_TEST(the_devices_x25519_is_that_of_rfc_7748_and_libcrypto)
 	REQUIRE(begin_module());
 	CHECK(sgpu_random(scalars, sizeof(scalars), NULL) == 0);
 	for (int i = 0; i < VECTORS; i++) {
-		CHECK(sgpu_x25519_generate(other, points + 32 * i, NULL) == 0);
+		CHECK(sgpu_raw_generate("X25519", other, points + 32 * i, NULL) == 0);
 	}
 	from_hex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4", scalars);
 	from_hex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c", points);
@@ -149,7 +149,7 @@ UNIT_TEST(the_devices_x25519_is_that_of_rfc_7748_and_libcrypto)
 	CHECK(memcmp(results + 32, expected, 32) == 0 && sound[1] == 1);
 	CHECK(all_are(results + 64, 32, 0) && sound[2] == 0);
 	for (uint32_t i = 3; i < vectors(); i++) {
-		CHECK(sgpu_x25519(scalars + 32 * i, points + 32 * i, expected, NULL) == 0);
+		CHECK(sgpu_x25519(scalars + 32 * i, NULL, points + 32 * i, expected, NULL) == 0);
 		CHECK(memcmp(results + 32 * i, expected, 32) == 0 && sound[i] == 1);
 	}
 	finish_module();
@@ -404,7 +404,7 @@ static void check_search(void)
 {
 	uint8_t private_key[32], public_key[32];
 
-	CHECK(sgpu_x25519_generate(private_key, public_key, NULL) == 0);
+	CHECK(sgpu_raw_generate("X25519", private_key, public_key, NULL) == 0);
 	CHECK(bus.size > 200);
 	memcpy(bus.data + 104, private_key, 32);
 	CHECK(saw_private_key_of(public_key));

@@ -77,9 +77,9 @@ UNIT_TEST(x25519_of_random_keys_is_libcryptos)
 	uint8_t scalar[32], other[32], point[32], expected[32], got[32];
 
 	for (int i = 0; i < rounds(1000); i++) {
-		REQUIRE(sgpu_x25519_generate(other, point, NULL) == 0 &&
+		REQUIRE(sgpu_raw_generate("X25519", other, point, NULL) == 0 &&
 			sgpu_random(scalar, 32, NULL) == 0);
-		REQUIRE(sgpu_x25519(scalar, point, expected, NULL) == 0);
+		REQUIRE(sgpu_x25519(scalar, NULL, point, expected, NULL) == 0);
 		CHECK(sgpu_x25519_multiply(&work, got, scalar, point));
 		CHECK(memcmp(got, expected, 32) == 0);
 	}
@@ -96,7 +96,7 @@ UNIT_TEST(x25519_of_points_that_are_not_reduced_is_libcryptos)
 		point[0] = (uint8_t)(0xff - i / 2);
 		point[31] = i % 2 ? 0xff : 0x7f;
 		REQUIRE(sgpu_random(scalar, 32, NULL) == 0);
-		if (sgpu_x25519(scalar, point, expected, NULL) == 0) {
+		if (sgpu_x25519(scalar, NULL, point, expected, NULL) == 0) {
 			CHECK(sgpu_x25519_multiply(&work, got, scalar, point));
 			CHECK(memcmp(got, expected, 32) == 0);
 		} else {
@@ -170,12 +170,12 @@ UNIT_TEST(both_halves_derive_the_same)
 	for (int i = 0; i < rounds(200); i++) {
 		REQUIRE(sgpu_random(random, 32, NULL) == 0 &&
 			sgpu_random(digests, sizeof(digests), NULL) == 0);
-		REQUIRE(sgpu_x25519_generate(host_private, both, NULL) == 0);
+		REQUIRE(sgpu_raw_generate("X25519", host_private, both, NULL) == 0);
 		sgpu_agree_make(&work, random, digests, 7, device_private, device_public);
 		REQUIRE(sgpu_x25519_public(device_private, expected, NULL) == 0);
 		CHECK(memcmp(device_public, expected, 32) == 0);
 		memcpy(both + 32, device_public, 32);
-		REQUIRE(sgpu_x25519(host_private, device_public, shared, NULL) == 0);
+		REQUIRE(sgpu_x25519(host_private, NULL, device_public, shared, NULL) == 0);
 		REQUIRE(sgpu_hkdf_sha256(shared, 32, SGPU_AGREE_SALT, strlen(SGPU_AGREE_SALT), both,
 					 64, out, 64, NULL) == 0);
 		CHECK(sgpu_agree_derive(&work, device_private, both, device_public));

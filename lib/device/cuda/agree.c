@@ -107,10 +107,10 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 			  a->both + 32, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_x25519_generate(a->private_key, a->both, error);
+		rc = sgpu_raw_generate("X25519", a->private_key, a->both, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_x25519(a->private_key, a->both + 32, shared, error);
+		rc = sgpu_x25519(a->private_key, a->both, a->both + 32, shared, error);
 		if (rc == SGPU_EAUTH) {
 			rc = sgpu_fail(error, SGPU_EDEVICE,
 				       "the device's public key has low order");
