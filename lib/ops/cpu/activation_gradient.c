@@ -19,11 +19,7 @@ static const struct sgpu_op_argument args[] = {
 static const char *const activations[] = { "relu", "sigmoid", "tanh", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "activation",
-	  .kind = SGPU_PARAM_CHOICE,
-	  .required = true,
-	  .choices = activations,
-	  .help = "which one it was" },
+	{ "activation", SGPU_PARAM_CHOICE, true, 0, 0, 0, activations, "which one it was" },
 	{ .name = NULL },
 };
 

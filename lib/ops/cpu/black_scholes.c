@@ -22,7 +22,7 @@ static const struct sgpu_op_argument args[] = {
 	{ "years", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "time until then" },
 	{ "output_call", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the calls" },
 	{ "output_put", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the puts" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
@@ -30,7 +30,7 @@ static const struct sgpu_op_param params[] = {
 	  "riskless interest a year, compounded continuously" },
 	{ "volatility", SGPU_PARAM_NUMBER, true, 0.0, 100.0, 0.0, NULL,
 	  "standard deviation of the return a year" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ .name = NULL },
 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)

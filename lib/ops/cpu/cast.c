@@ -17,11 +17,7 @@ static const struct sgpu_op_argument args[] = {
 static const char *const choices[] = { "f32", "f64", "i32", "u8", "i16", "f16", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "dtype",
-	  .kind = SGPU_PARAM_CHOICE,
-	  .required = true,
-	  .choices = choices,
-	  .help = "element type of the output" },
+	{ "dtype", SGPU_PARAM_CHOICE, true, 0, 0, 0, choices, "element type of the output" },
 	{ .name = NULL },
 };
 

@@ -38,7 +38,7 @@ static const struct sgpu_op_argument args[] = {
 	  "kernels: [output channels, channels, kernel height, kernel width]" },
 	{ "bias", true, F32, 1, 1, "[output channels]" },
 	{ "output", false, F32, 4, 4, "[n, output channels, output height, output width]" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 /* clang-format off */
@@ -53,12 +53,9 @@ static const struct sgpu_op_argument args[] = {
 
 static const struct sgpu_op_param params[] = {
 	STEP_PARAMS,
-	{ .name = "activation",
-	  .kind = SGPU_PARAM_CHOICE,
-	  .choices = sgpu_ops_activations,
-	  .standard = SGPU_ACTIVATION_NONE,
-	  .help = "applied to every element" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
+	  "applied to every element" },
+	{ .name = NULL },
 };
 
 /* The output's extent along one dimension, or 0 when the kernel does not fit. */

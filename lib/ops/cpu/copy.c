@@ -39,23 +39,10 @@ static const struct sgpu_op_argument reshape_args[] = {
 #define DIMENSION_MAX UINT32_MAX
 
 static const struct sgpu_op_param reshape_params[] = {
-	{ .name = "dim0",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .required = true,
-	  .max = DIMENSION_MAX,
-	  .help = "first dimension" },
-	{ .name = "dim1",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .max = DIMENSION_MAX,
-	  .help = "second dimension" },
-	{ .name = "dim2",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .max = DIMENSION_MAX,
-	  .help = "third dimension" },
-	{ .name = "dim3",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .max = DIMENSION_MAX,
-	  .help = "fourth dimension" },
+	{ "dim0", SGPU_PARAM_INTEGER, true, 0, DIMENSION_MAX, 0, NULL, "first dimension" },
+	{ "dim1", SGPU_PARAM_INTEGER, false, 0, DIMENSION_MAX, 0, NULL, "second dimension" },
+	{ "dim2", SGPU_PARAM_INTEGER, false, 0, DIMENSION_MAX, 0, NULL, "third dimension" },
+	{ "dim3", SGPU_PARAM_INTEGER, false, 0, DIMENSION_MAX, 0, NULL, "fourth dimension" },
 	{ .name = NULL },
 };
 
@@ -104,15 +91,8 @@ static const struct sgpu_op_argument slice_args[] = {
 };
 
 static const struct sgpu_op_param slice_params[] = {
-	{ .name = "first",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .max = UINT32_MAX,
-	  .help = "first item, from 0" },
-	{ .name = "count",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .required = true,
-	  .max = UINT32_MAX,
-	  .help = "number of items" },
+	{ "first", SGPU_PARAM_INTEGER, false, 0, UINT32_MAX, 0, NULL, "first item, from 0" },
+	{ "count", SGPU_PARAM_INTEGER, true, 0, UINT32_MAX, 0, NULL, "number of items" },
 	{ .name = NULL },
 };
 

@@ -23,15 +23,10 @@ static const struct sgpu_op_argument args[] = {
 const char *const sgpu_ops_activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "activation",
-	  .kind = SGPU_PARAM_CHOICE,
-	  .choices = sgpu_ops_activations,
-	  .standard = SGPU_ACTIVATION_NONE,
-	  .help = "applied to every element" },
-	{ .name = "transpose_weights",
-	  .kind = SGPU_PARAM_BOOLEAN,
-	  .max = 1,
-	  .help = "the weights are stored [m,k]" },
+	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
+	  "applied to every element" },
+	{ "transpose_weights", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
+	  "the weights are stored [m,k]" },
 	{ .name = NULL },
 };
 

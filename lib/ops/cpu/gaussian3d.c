@@ -18,7 +18,7 @@ enum {
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_FLOAT, 3, 3, "volume" },
 	{ "output", false, SGPU_TYPES_FLOAT, 3, 3, "smoothed volume, same type" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
@@ -26,7 +26,7 @@ static const struct sgpu_op_param params[] = {
 	  "standard deviation in voxels" },
 	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, SGPU_GAUSSIAN_TRUNCATE_MAX, 4.0, NULL,
 	  "standard deviations after which the kernel ends" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ .name = NULL },
 };
 
 /* One volume, for the data between the passes. */

@@ -18,26 +18,12 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "transpose_a",
-	  .kind = SGPU_PARAM_BOOLEAN,
-	  .max = 1,
-	  .help = "a is stored transposed" },
-	{ .name = "transpose_b",
-	  .kind = SGPU_PARAM_BOOLEAN,
-	  .max = 1,
-	  .help = "b is stored transposed" },
-	{ .name = "alpha",
-	  .kind = SGPU_PARAM_NUMBER,
-	  .min = -(double)FLT_MAX,
-	  .max = (double)FLT_MAX,
-	  .standard = 1,
-	  .help = "factor of the product" },
-	{ .name = "beta",
-	  .kind = SGPU_PARAM_NUMBER,
-	  .min = -(double)FLT_MAX,
-	  .max = (double)FLT_MAX,
-	  .standard = 1,
-	  .help = "factor of c" },
+	{ "transpose_a", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL, "a is stored transposed" },
+	{ "transpose_b", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL, "b is stored transposed" },
+	{ "alpha", SGPU_PARAM_NUMBER, false, -(double)FLT_MAX, (double)FLT_MAX, 1, NULL,
+	  "factor of the product" },
+	{ "beta", SGPU_PARAM_NUMBER, false, -(double)FLT_MAX, (double)FLT_MAX, 1, NULL,
+	  "factor of c" },
 	{ .name = NULL },
 };
 

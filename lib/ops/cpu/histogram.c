@@ -27,7 +27,7 @@ enum {
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
 	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 1, "a count for each bin" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
@@ -36,7 +36,7 @@ static const struct sgpu_op_param params[] = {
 	  "lower bound of the first bin" },
 	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
 	  "upper bound of the last bin, which includes it" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ .name = NULL },
 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)

@@ -19,22 +19,12 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "size",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .min = 1,
-	  .max = SIZE_MAX_2D,
-	  .standard = 2,
-	  .help = "height and width of a window" },
-	{ .name = "stride",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .min = 1,
-	  .max = SIZE_MAX_2D,
-	  .standard = 2,
-	  .help = "input elements from one window to the next" },
-	{ .name = "padding",
-	  .kind = SGPU_PARAM_INTEGER,
-	  .max = SIZE_MAX_2D - 1,
-	  .help = "how far windows reach beyond the image" },
+	{ "size", SGPU_PARAM_INTEGER, false, 1, SIZE_MAX_2D, 2, NULL,
+	  "height and width of a window" },
+	{ "stride", SGPU_PARAM_INTEGER, false, 1, SIZE_MAX_2D, 2, NULL,
+	  "input elements from one window to the next" },
+	{ "padding", SGPU_PARAM_INTEGER, false, 0, SIZE_MAX_2D - 1, 0, NULL,
+	  "how far windows reach beyond the image" },
 	{ .name = NULL },
 };
 

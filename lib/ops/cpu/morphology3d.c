@@ -23,7 +23,7 @@ enum {
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 3, "mask; every value but 0 is inside" },
 	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 3, "mask of 0 and 1" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
@@ -33,7 +33,7 @@ static const struct sgpu_op_param params[] = {
 	  "keep only the largest component, by faces; second step" },
 	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
 	  "radius of the dilation, in voxels; last step" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ .name = NULL },
 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)

@@ -32,12 +32,12 @@ static const struct sgpu_op_argument args[] = {
 	  "labels of b: [m]" },
 	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 2,
 	  "[n, k] indexes of rows, nearest first; with labels [n], the label of the majority" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
 	{ "k", SGPU_PARAM_INTEGER, false, 1, K_MAX, 1, NULL, "number of neighbours" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ .name = NULL },
 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)

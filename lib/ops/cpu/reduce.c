@@ -31,14 +31,14 @@ static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "values" },
 	{ "output", false, SGPU_TYPES_ALL & ~SGPU_TYPE_BIT(SGPU_F16), 1, SGPU_RANK_MAX,
 	  "f32 of f16, f64 for sums and means of integers, else the input's type" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
 	{ "operation", SGPU_PARAM_CHOICE, true, 0, 0, SUM, operations, "what to compute" },
 	{ "axis", SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL,
 	  "dimension that goes away, from 0; -1: all, and the output has shape [1]" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ .name = NULL },
 };
 
 static struct sgpu_reduce_view view(const struct sgpu_op_call *call)

@@ -18,18 +18,9 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "gain",
-	  .kind = SGPU_PARAM_NUMBER,
-	  .min = -DBL_MAX,
-	  .max = DBL_MAX,
-	  .standard = 1,
-	  .help = "factor" },
-	{ .name = "bias",
-	  .kind = SGPU_PARAM_NUMBER,
-	  .min = -DBL_MAX,
-	  .max = DBL_MAX,
-	  .standard = 0,
-	  .help = "what is added to the product" },
+	{ "gain", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, 1, NULL, "factor" },
+	{ "bias", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, 0, NULL,
+	  "what is added to the product" },
 	{ .name = NULL },
 };
 

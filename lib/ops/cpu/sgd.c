@@ -18,17 +18,8 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "rate",
-	  .kind = SGPU_PARAM_NUMBER,
-	  .required = true,
-	  .min = 0,
-	  .max = (double)FLT_MAX,
-	  .help = "factor of the velocity" },
-	{ .name = "momentum",
-	  .kind = SGPU_PARAM_NUMBER,
-	  .min = 0,
-	  .max = 1,
-	  .help = "share of the velocity that stays" },
+	{ "rate", SGPU_PARAM_NUMBER, true, 0, (double)FLT_MAX, 0, NULL, "factor of the velocity" },
+	{ "momentum", SGPU_PARAM_NUMBER, false, 0, 1, 0, NULL, "share of the velocity that stays" },
 	{ .name = NULL },
 };
 

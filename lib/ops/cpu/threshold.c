@@ -20,7 +20,7 @@ static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
 	{ "output", false, SGPU_TYPE_BIT(SGPU_U8) | SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX,
 	  "1 inside and 0 outside, or the indexes of the elements inside, ascending" },
-	{ NULL, false, 0, 0, 0, NULL },
+	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
@@ -29,7 +29,7 @@ static const struct sgpu_op_param params[] = {
 	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL,
 	  "upper bound; absent: none" },
 	{ "mode", SGPU_PARAM_CHOICE, false, 0, 0, MASK, modes, "what the output holds" },
-	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+	{ .name = NULL },
 };
 
 static bool is_indices(const struct sgpu_op_call *call)
