@@ -409,9 +409,7 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 	if (rc == SGPU_OK && !job->prepared->plan) {
 		rc = sgpu_prepared_plan(job->prepared, base, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_lent_create(base, &base->lent, error);
-	}
+	rc = rc ? rc : sgpu_lent_create(base, &base->lent, error);
 	job->plan = rc == SGPU_OK ? job->prepared->plan : NULL;
 	return rc;
 }

@@ -116,19 +116,16 @@ static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu
 	size_t context_size = 0;
 	int rc = read_header(input, header, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(input)->id, NULL,
-					    key, context, &context_size, error);
-	}
+	rc = rc ? rc
+		: sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(input)->id, NULL, key,
+					 context, &context_size, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_sealed_keys_open(key, context, context_size, header, &keys, error);
 		/* Key and context follow from an index that has verified: it is the payload that is
 		 * not the owner's. */
 		rc = rc == SGPU_EKEY ? SGPU_EAUTH : rc;
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_key_load(stream, &keys, &input->key, error);
-	}
+	rc = rc ? rc : sgpu_device_key_load(stream, &keys, &input->key, error);
 	sgpu_wipe(key, sizeof(key));
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;

@@ -299,22 +299,14 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 	l->operation = operation;
 	l->on_device = sgpu_device_op(device_of(launches, operation)->device, op->kernel);
 	rc = sgpu_ops_prepare(launches->manifest, operation, &l->end.call, error);
-	if (rc == SGPU_OK) {
-		rc = place_arguments(launches, operation, &l->end.call, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_launch_get_stream(launches, operation, &stream, error);
-	}
+	rc = rc ? rc : place_arguments(launches, operation, &l->end.call, error);
+	rc = rc ? rc : sgpu_launch_get_stream(launches, operation, &stream, error);
 	if (rc == SGPU_OK && state->followed_elsewhere) {
 		rc = sgpu_event_create(device_of(launches, operation)->device, &state->event,
 				       error);
 	}
-	if (rc == SGPU_OK) {
-		rc = wait_for_others(launches, operation, stream, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = enqueue(l, stream, error);
-	}
+	rc = rc ? rc : wait_for_others(launches, operation, stream, error);
+	rc = rc ? rc : enqueue(l, stream, error);
 	if (rc != SGPU_OK) {
 		launches->unsure = true;
 		free(l->clears);

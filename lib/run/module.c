@@ -151,9 +151,7 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 			   base->memory->buffers[base->job->plan->in_buffer[segment]], size, &task);
 	synced = sgpu_stream_sync(stream, error);
 	sgpu_streams_give(streams, &stream, synced == SGPU_OK);
-	if (rc == SGPU_OK) {
-		rc = synced != SGPU_OK ? synced : task.code;
-	}
+	rc = rc ? rc : synced != SGPU_OK ? synced : task.code;
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", text_of(&task.error, rc));
 }
 
@@ -191,10 +189,9 @@ static int load_image(struct sgpu_modules *modules, int segment, struct module *
 	image = malloc((size_t)size);
 	rc = image ? copy_image(modules, segment, image, size, &m->error)
 		   : sgpu_fail_nomem(&m->error);
-	if (rc == SGPU_OK) {
-		rc = load_measured(device_of(modules, segment)->device, image, (size_t)size,
-				   m->digest, &m->loaded, &m->error);
-	}
+	rc = rc ? rc
+		: load_measured(device_of(modules, segment)->device, image, (size_t)size, m->digest,
+				&m->loaded, &m->error);
 	sgpu_free_wiped(&image, (size_t)size);
 	return rc;
 }
@@ -423,9 +420,7 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 		return rc;
 	}
 	rc = clear_outputs(op, call, stream, clears);
-	if (rc == SGPU_OK) {
-		rc = launch_module(modules, op, call, stream, &values, task);
-	}
+	rc = rc ? rc : launch_module(modules, op, call, stream, &values, task);
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),
 			  text_of(&task->error, rc));

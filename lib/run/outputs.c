@@ -169,9 +169,7 @@ static int make_key(struct output *output, struct sgpu_stream *stream, struct sg
 	int rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(output)->id,
 					job->response_id, key, context, &context_size, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_sealed_keys_new(key, context, context_size, &keys, error);
-	}
+	rc = rc ? rc : sgpu_sealed_keys_new(key, context, context_size, &keys, error);
 	if (rc == SGPU_OK) {
 		sgpu_sealed_header(&keys, output->header);
 		rc = sgpu_device_key_load(stream, &keys, &output->key, error);
@@ -187,9 +185,7 @@ static int prepare_sealed(void *argument, struct sgpu_stream *stream,
 	struct output *output = argument;
 	int rc = output->key ? SGPU_OK : make_key(output, stream, error);
 
-	if (rc == SGPU_OK) {
-		rc = put_header(output, error);
-	}
+	rc = rc ? rc : put_header(output, error);
 	request->key = output->key;
 	return rc;
 }
@@ -367,12 +363,8 @@ void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation,
 		if (!op->args[i].output || !sgpu_segment_is_output(s)) {
 			continue;
 		}
-		if (rc == SGPU_OK) {
-			rc = actual_size(s, call, elements, &actual, &error);
-		}
-		if (rc == SGPU_OK) {
-			rc = start_output(output, actual, &error);
-		}
+		rc = rc ? rc : actual_size(s, call, elements, &actual, &error);
+		rc = rc ? rc : start_output(output, actual, &error);
 		if (rc != SGPU_OK) {
 			fail_output(output, rc, error.text);
 		} else {

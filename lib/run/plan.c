@@ -282,9 +282,7 @@ static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 			continue;
 		}
 		rc = segment_bytes(s, &size, error);
-		if (rc == SGPU_OK) {
-			rc = count_unshared(p, size, error);
-		}
+		rc = rc ? rc : count_unshared(p, size, error);
 		if (rc != SGPU_OK) {
 			return rc;
 		}
@@ -307,9 +305,7 @@ static int plan_output(struct planner *p, int operation, int segment, struct sgp
 	uint64_t size = 0;
 	int rc = segment_bytes(s, &size, error);
 
-	if (rc == SGPU_OK) {
-		rc = count_unshared(p, size, error);
-	}
+	rc = rc ? rc : count_unshared(p, size, error);
 	if (rc == SGPU_OK) {
 		p->plan->out_buffer[segment] =
 			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
@@ -355,9 +351,7 @@ static int plan_buffers(struct planner *p, struct sgpu_error *error)
 				rc = plan_output(p, operation, op->args[k].segment, error);
 			}
 		}
-		if (rc == SGPU_OK) {
-			rc = plan_scratch(p, operation, error);
-		}
+		rc = rc ? rc : plan_scratch(p, operation, error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < p->plan->buffer_count; i++) {
 		p->plan->bytes += p->plan->buffers[i].size; /* at most bytes_unshared */

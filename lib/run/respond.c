@@ -150,10 +150,8 @@ static json_t *timings(const struct writer *w)
 						 json_integer(ns));
 		}
 	}
-	if (rc == 0) {
-		rc = json_object_set_new(object, "total",
-					 json_integer(w->outputs ? total : usual_ns));
-	}
+	rc = rc ? rc
+		: json_object_set_new(object, "total", json_integer(w->outputs ? total : usual_ns));
 	if (rc < 0) {
 		json_decref(object);
 		return NULL;
@@ -288,9 +286,7 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 		if (rc == SGPU_OK && got < count) {
 			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' was cut short", name);
 		}
-		if (rc == SGPU_OK) {
-			rc = sgpu_pwrite(fd, name, buffer, count, moved->to + at, error);
-		}
+		rc = rc ? rc : sgpu_pwrite(fd, name, buffer, count, moved->to + at, error);
 		done += count;
 	}
 	return rc;
@@ -353,9 +349,7 @@ static int settle_places(struct writer *w, const struct sgpu_batch *response,
 			moves[moved++] = (struct sgpu_moved){ end->place, places[i], end->size };
 		}
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_place_move(w->fd, w->name, moves, moved, error);
-	}
+	rc = rc ? rc : sgpu_place_move(w->fd, w->name, moves, moved, error);
 out:
 	free(moves);
 	free(places);
@@ -367,17 +361,13 @@ static int write_response(struct writer *w, const struct sgpu_batch *response,
 {
 	int rc = w->placed ? settle_places(w, response, error) : SGPU_OK;
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_write_head(w->fd, w->name, response, error);
-	}
+	rc = rc ? rc : sgpu_batch_write_head(w->fd, w->name, response, error);
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
 			rc = write_payload(w, response, i, error);
 		}
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_tar_end(w->fd, w->name, error);
-	}
+	rc = rc ? rc : sgpu_tar_end(w->fd, w->name, error);
 	return rc == SGPU_OK && (w->placed || w->base->reserved)
 		       ? sgpu_respond_cut(w->fd, w->name, error)
 		       : rc;
@@ -581,9 +571,7 @@ int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places,
 	}
 	*places = calloc((size_t)base->job->batch->segment_count + 1, sizeof(**places));
 	rc = *places ? make_response(&w, &response, error) : sgpu_fail_nomem(error);
-	if (rc == SGPU_OK) {
-		rc = place_payloads(response, (uint64_t)begin, *places, error);
-	}
+	rc = rc ? rc : place_payloads(response, (uint64_t)begin, *places, error);
 	if (rc == SGPU_OK) {
 		note_size(base, response);
 		grow(base, fd, &status, response, *places);

@@ -340,18 +340,12 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	rc = sgpu_moves_create(base, note_moved, run, &run->moves,
 			       error); /* the ways take memory, too */
-	if (rc == SGPU_OK) {
-		rc = sgpu_memory_create(base, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_graph_create(base, &run->count, start_operation, run, &run->graph, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_modules_create(base, module_loaded, run, &run->modules, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_launches_create(base, run->modules, note_ran, run, &run->launches, error);
-	}
+	rc = rc ? rc : sgpu_memory_create(base, error);
+	rc = rc ? rc
+		: sgpu_graph_create(base, &run->count, start_operation, run, &run->graph, error);
+	rc = rc ? rc : sgpu_modules_create(base, module_loaded, run, &run->modules, error);
+	rc = rc ? rc
+		: sgpu_launches_create(base, run->modules, note_ran, run, &run->launches, error);
 	return rc == SGPU_OK
 		       ? sgpu_outputs_create(base, run->submission.out_fd, run->submission.out_name,
 					     output_left, run, &run->outputs, error)

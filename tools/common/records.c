@@ -61,10 +61,9 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	int rc = cli_output_take(&output, path, mode, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(output.fd, cli_is_standard(path) ? "standard output" : path, text,
-				size, error);
-	}
+	rc = rc ? rc
+		: sgpu_write(output.fd, cli_is_standard(path) ? "standard output" : path, text,
+			     size, error);
 	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
 	return rc;

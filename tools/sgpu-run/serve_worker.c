@@ -418,8 +418,6 @@ int serve_as_worker(struct server *server)
 	signal(SIGTTOU, SIG_IGN); /* it is no part of the terminal's group, and says things there */
 	server->worker.shared_files = true;
 	status = worker_begin(&server->worker, NULL);
-	if (status == 0) {
-		status = run_loop(server, &error) == SGPU_OK ? 0 : cli_error(&error);
-	}
+	status = status ? status : run_loop(server, &error) == SGPU_OK ? 0 : cli_error(&error);
 	return status;
 }

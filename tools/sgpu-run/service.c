@@ -167,9 +167,7 @@ int service_listen(const struct sgpu_service_path *path, bool everybody,
 		return error->code;
 	}
 	rc = remove_dead(path->text, error);
-	if (rc == SGPU_OK) {
-		rc = bind_and_listen(path->text, everybody, made, error);
-	}
+	rc = rc ? rc : bind_and_listen(path->text, everybody, made, error);
 	close(directory);
 	return rc;
 }

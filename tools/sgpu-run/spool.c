@@ -86,10 +86,9 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 		s->output = s->output_directory.fd;
 		rc = check_keys(s, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = options->path ? make_directory(s, CLAIMS_DIRECTORY, &s->claimed, error)
-				   : spool_names_list(options->nul, &s->names, error);
-	}
+	rc = rc		     ? rc
+	     : options->path ? make_directory(s, CLAIMS_DIRECTORY, &s->claimed, error)
+			     : spool_names_list(options->nul, &s->names, error);
 	if (options->path) {
 		rc = rc || options->remove ? rc : make_directory(s, "done", &s->done, error);
 		rc = rc ? rc : make_directory(s, "failed", &s->failed, error);

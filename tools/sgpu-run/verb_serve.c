@@ -110,9 +110,7 @@ static int serve(struct server *server)
 	int rc, status;
 
 	rc = sgpu_service_find(server->socket, &path, &error);
-	if (rc == SGPU_OK) {
-		rc = service_listen(&path, server->everybody, &socket, &error);
-	}
+	rc = rc ? rc : service_listen(&path, server->everybody, &socket, &error);
 	/* Owners would hear of it only when their batches are refused, or never. */
 	if (!keys && !server->attestation_key) {
 		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be "
@@ -148,9 +146,7 @@ int verb_serve(int argc, char **argv)
 	server.worker.sessions =
 		server.sessions ? !strcmp(server.sessions, "any") : server.worker.owners.count == 0;
 	server.worker.spread = server.attestation_key ? WORKER_ONE : WORKER_GRAPHS;
-	if (status == 0) {
-		status = check_server(&server);
-	}
+	status = status ? status : check_server(&server);
 	if (status == 0) {
 		worker_raise_descriptors(); /* each connection that waits takes one, each worker two
 					     */

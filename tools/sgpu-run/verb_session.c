@@ -68,18 +68,14 @@ int verb_session(int argc, char **argv)
 	if (status == 0 && v.attested.quote && !cli_output_apart(v.attested.quote)) {
 		status = 2;
 	}
-	if (status == 0) {
-		status = worker_check(&v.worker);
-	}
+	status = status ? status : worker_check(&v.worker);
 	if (status == 0) {
 		status = cli_input("-", &name, &fd); /* not from a terminal */
 	}
 	if (status == 0 && !cli_binary_output(STDOUT_FILENO)) {
 		status = 2;
 	}
-	if (status == 0) {
-		status = worker_begin(&v.worker, NULL);
-	}
+	status = status ? status : worker_begin(&v.worker, NULL);
 	if (status == 0 && serve(&v, &error) != SGPU_OK) {
 		status = error.code == SGPU_ECANCELED && sgpu_io_interrupted()
 				 ? sgpu_exit_status(error.code)

@@ -328,15 +328,12 @@ static int open_and_run(struct submit *r)
 		cli_remember_input(r->batch); /* opened after the quote is written */
 	}
 	status = r->attested.quote ? cli_output_apart(r->attested.quote) ? 0 : 2 : open_batch(r);
-	if (status == 0) {
-		status = cli_output_prepare(r->output, 0666, false);
-	}
-	if (status == 0) {
-		status = cli_output_prepare(r->trace, 0666, false);
-	}
-	if (status == 0) {
-		status = r->dry_run ? dry_run(r) : r->remote ? submit_remote(r) : submit(r);
-	}
+	status = status ? status : cli_output_prepare(r->output, 0666, false);
+	status = status ? status : cli_output_prepare(r->trace, 0666, false);
+	status = status	      ? status
+		 : r->dry_run ? dry_run(r)
+		 : r->remote  ? submit_remote(r)
+			      : submit(r);
 	if (r->in_fd > STDIN_FILENO) {
 		close(r->in_fd);
 	}
@@ -351,19 +348,13 @@ int verb_submit(int argc, char **argv)
 
 	r.batch = paths[0];
 	r.worker.spread = r.attested.quote ? WORKER_ONE : WORKER_GRAPHS;
-	if (status == 0) {
-		status = check_request(&r);
-	}
-	if (status == 0) {
-		status = choose_runner(&r);
-	}
+	status = status ? status : check_request(&r);
+	status = status ? status : choose_runner(&r);
 	if (status == 0 && r.remote) {
 		cli_signals(NULL);
 	} else if (status == 0) {
 		status = worker_begin(&r.worker, stop_running);
 	}
-	if (status == 0) {
-		status = open_and_run(&r);
-	}
+	status = status ? status : open_and_run(&r);
 	return worker_end(&r.worker, status);
 }

@@ -170,9 +170,7 @@ int verb_worker(int argc, char **argv)
 	if (status == 0 && r.missing) {
 		return worker_end(&r.worker, list_missing(&r));
 	}
-	if (status == 0) {
-		status = worker_begin(&r.worker, drain_stop);
-	}
+	status = status ? status : worker_begin(&r.worker, drain_stop);
 	if (status == 0) {
 		cli_signals_gently(drain_stop); /* what is under way ends */
 		status = work(&r);
