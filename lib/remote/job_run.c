@@ -215,9 +215,7 @@ static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
 {
 	struct recorded *oldest = NULL;
 
-	for (int i = 0; i < RECORDED_MAX; i++) {
-		struct recorded *k = &j->recorded[i];
-
+	for (struct recorded *k = j->recorded; k < j->recorded + RECORDED_MAX; k++) {
 		oldest =
 			k->running == 0 && (!oldest || k->last_use < oldest->last_use) ? k : oldest;
 	}

@@ -23,17 +23,13 @@ static void set_clock(struct shares *s, bool high)
 	uint64_t *clock = &s->clock[high], least = 0;
 	bool busy = false;
 
-	for (int i = 0; i < SHARES_MAX; i++) {
-		const struct share *share = &s->of[i];
-
+	for (const struct share *share = s->of; share < s->of + SHARES_MAX; share++) {
 		if (share->high == high && is_busy(share)) {
 			least = !busy || is_earlier(share->pass, least) ? share->pass : least;
 			busy = true;
 		}
 	}
-	for (int i = 0; i < SHARES_MAX && !busy; i++) {
-		const struct share *share = &s->of[i];
-
+	for (const struct share *share = s->of; share < s->of + SHARES_MAX && !busy; share++) {
 		if (share->weight > 0 && share->high == high && is_earlier(*clock, share->pass)) {
 			*clock = share->pass;
 		}
@@ -65,8 +61,7 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	const uint64_t passed = s->now_ns != 0 && now_ns > s->now_ns ? now_ns - s->now_ns : 0;
 
 	s->now_ns = now_ns;
-	for (int i = 0; i < SHARES_MAX; i++) {
-		struct share *share = &s->of[i];
+	for (struct share *share = s->of; share < s->of + SHARES_MAX; share++) {
 		const uint64_t cost = passed * (share->turns + share->held);
 
 		if (cost > 0 && share->weight > 0) {

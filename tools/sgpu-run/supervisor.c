@@ -94,9 +94,7 @@ static struct caller *find_dispensable(struct supervisor *s)
 	unsigned of_tenant[SUPERVISOR_TENANTS_MAX] = { 0 }, most = 1;
 	struct caller *found = NULL;
 
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		struct caller *c = &s->callers[i];
-
+	for (struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
 		if (c->tenant) {
 			const unsigned count = ++of_tenant[c->tenant - s->tenants];
 
@@ -345,9 +343,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 			callers_refuse(c, SGPU_ERETRY, "nothing was asked for");
 		}
 	}
-	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		struct process *p = &s->processes[i];
-
+	for (struct process *p = s->processes; p < s->processes + SERVE_WORKERS_MAX; p++) {
 		if (p->pid && p->draining && now >= p->deadline_ns) {
 			if (p->control < 0) {
 				kill(p->pid, SIGKILL);

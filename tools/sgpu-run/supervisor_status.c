@@ -133,9 +133,7 @@ char *supervisor_status(struct supervisor *s, uid_t uid)
 			json_array_append_new(workers, describe_process(p, now));
 		}
 	}
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		const struct tenant *t = &s->tenants[i];
-
+	for (const struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
 		if (t->used && (all || t->uid == uid)) {
 			json_array_append_new(tenants, describe_tenant(s, t));
 		}

@@ -29,9 +29,7 @@ static struct tenant *displace_tenant(struct supervisor *s)
 {
 	struct tenant *last = NULL;
 
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		struct tenant *t = &s->tenants[i];
-
+	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
 		if (!is_known(s, t->uid) && t->live == 0 && (!last || t->last_ns > last->last_ns)) {
 			last = t;
 		}
@@ -60,9 +58,7 @@ static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 			return t;
 		}
 	}
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		struct tenant *t = &s->tenants[i];
-
+	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
 		if (!t->used) {
 			oldest = t;
 			break;
@@ -129,22 +125,16 @@ static void count_all(struct supervisor *s)
 
 	shares_advance(&s->shares, now);
 	s->lacking = s->awaiting = 0;
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		struct tenant *t = &s->tenants[i];
-
+	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
 		t->waiting = t->in_flight = t->asking = t->requests = t->live = 0;
 		t->in_session = false;
 	}
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		const struct caller *c = &s->callers[i];
-
+	for (const struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
 		if (c->tenant) {
 			*(c->request ? &c->tenant->asking : &c->tenant->waiting) += 1;
 		}
 	}
-	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		struct process *p = &s->processes[i];
-
+	for (struct process *p = s->processes; p < s->processes + SERVE_WORKERS_MAX; p++) {
 		if (p->pid) {
 			process_look(p);
 		}
@@ -155,9 +145,7 @@ static void count_all(struct supervisor *s)
 			p->tenant->live++;
 		}
 	}
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		struct tenant *t = &s->tenants[i];
-
+	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
 		if (t->used) {
 			tell_shares(s, t);
 			t->awaits = awaits_end(t, now);
@@ -186,9 +174,7 @@ static struct caller *find_batch(struct supervisor *s, const struct tenant *tena
 {
 	struct caller *found = NULL;
 
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		struct caller *c = &s->callers[i];
-
+	for (struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
 		if (c->tenant == tenant && !c->request && !(last && c->queued) &&
 		    (!found || (c->order > found->order) == last)) {
 			found = c;
@@ -222,9 +208,7 @@ static void settle_new(struct supervisor *s)
 {
 	struct caller *newest;
 
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		struct tenant *t = &s->tenants[i];
-
+	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
 		while (t->used && t->waiting > t->rule.waiting &&
 		       (newest = find_batch(s, t, true))) {
 			t->waiting--;
@@ -235,9 +219,7 @@ static void settle_new(struct supervisor *s)
 				(unsigned long)t->uid, t->rule.waiting);
 		}
 	}
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		struct caller *c = &s->callers[i];
-
+	for (struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
 		if (c->tenant && !c->request && !c->queued) {
 			c->queued = true;
 			(void)wire_say(c->fd, WIRE_QUEUED, -1);

@@ -251,9 +251,7 @@ static struct tenant *find_needy(struct supervisor *s)
 {
 	struct tenant *needy = NULL;
 
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		struct tenant *t = &s->tenants[i];
-
+	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
 		if (t->lacks_ns &&
 		    (!needy || share_is_before(share_of(s, t), share_of(s, needy)))) {
 			needy = t;
@@ -296,9 +294,7 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	const struct tenant *needy = find_needy(s);
 	struct process *busy = NULL;
 
-	for (int i = 0; needy && i < SERVE_WORKERS_MAX; i++) {
-		struct process *p = &s->processes[i];
-
+	for (struct process *p = s->processes; needy && p < s->processes + SERVE_WORKERS_MAX; p++) {
 		if (p->pid && !p->draining && p->tenant && now - p->given_ns >= TENURE_NS &&
 		    !(is_idle(p) && was_just_quoted(p, now)) &&
 		    share_is_before(share_of(s, needy), share_of(s, p->tenant)) &&
@@ -317,8 +313,7 @@ static void press(struct supervisor *s, uint64_t now)
 		return;
 	}
 	s->press_ns = now + PRESS_PAUSE_NS;
-	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		struct process *p = &s->processes[i];
+	for (struct process *p = s->processes; p < s->processes + SERVE_WORKERS_MAX; p++) {
 		const bool wanted = s->lacking > 0 || (p->tenant && p->tenant->awaits);
 
 		if (p->pid && p->control >= 0 && wanted &&
