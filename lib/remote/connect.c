@@ -7,8 +7,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/io.h"
 #include "remote/client.h"
@@ -20,48 +18,14 @@ enum { PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };
 
 static int send_files(int connection, const int files[2], struct sgpu_error *error)
 {
-	struct sgpu_greeting greeting = { .magic = SGPU_GREETING_MAGIC,
-					  .version = SGPU_GREETING_VERSION,
-					  .kind = SGPU_GREETING_SESSION,
-					  .size = sizeof(greeting) };
-	union {
-		struct cmsghdr header; /* for its alignment */
-		char data[CMSG_SPACE(2 * sizeof(int))];
-	} control = { .data = { 0 } };
-	struct iovec part = { .iov_base = &greeting, .iov_len = sizeof(greeting) };
-	const struct msghdr packet = { .msg_iov = &part,
-				       .msg_iovlen = 1,
-				       .msg_control = control.data,
-				       .msg_controllen = sizeof(control.data) };
-	ssize_t sent;
+	struct sgpu_greeting greeting;
 
-	control.header.cmsg_level = SOL_SOCKET;
-	control.header.cmsg_type = SCM_RIGHTS;
-	control.header.cmsg_len = CMSG_LEN(2 * sizeof(int));
-	memcpy(CMSG_DATA(&control.header), files, 2 * sizeof(int));
-	do {
-		sent = sendmsg(connection, &packet, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
 	/* A server that refuses at once may have said so and closed. */
-	return sent == (ssize_t)sizeof(greeting) || errno == EPIPE || errno == ECONNRESET
+	return sgpu_wire_send(connection, SGPU_GREETING_SESSION, &greeting, sizeof(greeting), files,
+			      2) ||
+			       errno == EPIPE || errno == ECONNRESET
 		       ? SGPU_OK
 		       : sgpu_fail_errno(error, "cannot ask for a session");
-}
-
-/* A server that refuses what it has not read resets the connection; what it said comes behind that.
- */
-static ssize_t receive(int connection, void *message, size_t size)
-{
-	bool reset = false;
-
-	for (;;) {
-		const ssize_t got = recv(connection, message, size, 0);
-
-		if (got >= 0 || (errno != EINTR && (errno != ECONNRESET || reset))) {
-			return got;
-		}
-		reset = reset || errno == ECONNRESET;
-	}
 }
 
 /* That the session is taken, or why not. */
@@ -70,6 +34,8 @@ static int hear_server(int connection, struct sgpu_error *error)
 	struct sgpu_refusal_of_session answer = { .greeting = { .kind = 0 } };
 	struct pollfd heard = { .fd = connection, .events = POLLIN };
 	const uint64_t end = sgpu_now_ns() + PATIENCE_MS * UINT64_C(1000000);
+	struct iovec part = { .iov_base = &answer, .iov_len = sizeof(answer) };
+	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
 	ssize_t got;
 	int ready;
 
@@ -83,8 +49,8 @@ static int hear_server(int connection, struct sgpu_error *error)
 			       ? sgpu_fail(error, SGPU_ECANCELED, "interrupted")
 			       : sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
 	}
-	got = receive(connection, &answer, sizeof(answer));
-	if (got < (ssize_t)sizeof(answer.greeting) ||
+	if (sgpu_wire_receive(connection, &packet, 0, &got) != SGPU_OK ||
+	    got < (ssize_t)sizeof(answer.greeting) ||
 	    answer.greeting.magic != SGPU_GREETING_MAGIC) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server has ended, or is none");
 	}

@@ -8,7 +8,9 @@
 #define SGPU_REMOTE_GREETING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <sys/un.h>
 
 #include <sgpu/error.h>
@@ -19,6 +21,7 @@ enum {
 	SGPU_GREETING_TAKEN = 5,
 	SGPU_GREETING_REFUSED = 6,
 	SGPU_GREETING_SESSION = 15,
+	SGPU_WIRE_FDS_MAX = 16, /* descriptors of a message */
 };
 
 /* The head of each message, and all of the request and of SGPU_GREETING_TAKEN. */
@@ -35,7 +38,16 @@ struct sgpu_refusal_of_session {
 	struct sgpu_error error;
 };
 
-/* ---- where the server is: service.c ---- */
+struct msghdr;
+
+/* Fills in the head of a message and sends all of it, with `count` descriptors. Does not block.
+ * False, with errno: the peer has gone, or takes no more. */
+bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count);
+/* Receives a packet, with the flags of recvmsg, and its whole size. Does not block. Errors:
+ * SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: nothing is there. */
+SGPU_MUST_CHECK int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *size);
+
+/* ---- where the server is ---- */
 struct sgpu_service_path {
 	char text[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	bool named; /* by an option or SGPU_SOCKET, and not the default */

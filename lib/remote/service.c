@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where `sgpu-run serve` is, and how it is reached.
+ * Where `sgpu-run serve` is, how it is reached, and the packets of its sockets.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -91,4 +91,56 @@ int sgpu_service_connect(const struct sgpu_service_path *path, int *fd, struct s
 		sgpu_fail_errno(error, "cannot connect to '%s'", path->text);
 	}
 	return SGPU_ESYSTEM;
+}
+
+bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count)
+{
+	struct iovec part = { .iov_base = message, .iov_len = size };
+	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
+	union {
+		struct cmsghdr header; /* for its alignment */
+		char data[CMSG_SPACE(SGPU_WIRE_FDS_MAX * sizeof(int))];
+	} control = { .data = { 0 } };
+	ssize_t sent;
+
+	*(struct sgpu_greeting *)message = (struct sgpu_greeting){ .magic = SGPU_GREETING_MAGIC,
+								   .version = SGPU_GREETING_VERSION,
+								   .kind = (uint16_t)kind,
+								   .size = (uint32_t)size };
+	if (count > 0) {
+		packet.msg_control = control.data;
+		packet.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+		memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
+	}
+	do {
+		sent = sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+	} while (sent < 0 && errno == EINTR);
+	return sent == (ssize_t)size;
+}
+
+int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *size)
+{
+	bool reset = false;
+
+	for (;;) {
+		*size = recvmsg(socket, packet,
+				flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+		if (*size > 0) {
+			return SGPU_OK;
+		}
+		if (*size < 0 && errno == ECONNRESET && !reset) {
+			reset = true; /* the peer closed before it had read all: what it sent is
+					 still there */
+			continue;
+		}
+		if (*size == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
+			return SGPU_ECANCELED;
+		}
+		if (errno != EINTR) {
+			return SGPU_ETIMEOUT;
+		}
+	}
 }

@@ -250,7 +250,7 @@ static void submit(struct slot *slot, const struct sgpu_manifest *manifest)
 	slot->begin_ns = sgpu_now_ns();
 	slot->connection = connect_to_server();
 	/* A server that refuses at once may have said so and closed. */
-	(void)wire_send(slot->connection, WIRE_SUBMIT, &message, sizeof(message), fds, 2);
+	(void)sgpu_wire_send(slot->connection, WIRE_SUBMIT, &message, sizeof(message), fds, 2);
 	close(fds[0]);
 }
 
@@ -260,7 +260,7 @@ enum { MORE = 1 };
 static int hear(const struct slot *slot)
 {
 	static struct wire_answer answer;
-	struct wire_plain word;
+	struct sgpu_greeting word;
 	enum wire_kind kind;
 	int rc = wire_peek(slot->connection, &kind, &error);
 

@@ -30,7 +30,7 @@ static const size_t sizes[WIRE_KINDS] = {
 };
 
 static union {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	struct wire_submit submit;
 	struct wire_answer answer;
 	uint8_t bytes[1 << 16];
@@ -85,7 +85,7 @@ static bool is_text(const char *text, size_t size)
 
 static void hear(int socket, enum wire_kind kind, int wanted, int came)
 {
-	const size_t size = sizes[kind] ? sizes[kind] : sizeof(struct wire_plain);
+	const size_t size = sizes[kind] ? sizes[kind] : sizeof(struct sgpu_greeting);
 	enum wire_kind seen = WIRE_KINDS;
 	int fds[SENT_MAX], peeked, rc;
 
@@ -138,11 +138,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			const size_t all =
 				sizes[kind = length ? data[0] % (WIRE_KINDS - 1) + 1 : 1];
 
-			sent.header = (struct wire_header){
-				.magic = MAGIC,
-				.version = WIRE_VERSION,
+			sent.header = (struct sgpu_greeting){
+				.magic = SGPU_GREETING_MAGIC,
+				.version = SGPU_GREETING_VERSION,
 				.kind = (uint16_t)kind,
-				.size = (uint32_t)(all ? all : sizeof(struct wire_plain))
+				.size = (uint32_t)(all ? all : sizeof(struct sgpu_greeting))
 			};
 			send_raw(ends[0], sent.bytes, sent.header.size, any, came);
 		} else {

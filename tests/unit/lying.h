@@ -53,7 +53,7 @@ static inline size_t message_size(enum wire_kind kind)
 		[WIRE_LIMITS] = sizeof(struct wire_limits),
 	};
 
-	return sizes[kind] ? sizes[kind] : sizeof(struct wire_plain);
+	return sizes[kind] ? sizes[kind] : sizeof(struct sgpu_greeting);
 }
 
 /* Sent as it is, and not if that would block. */
@@ -133,9 +133,9 @@ static inline int odd_descriptor(enum odd odd)
 static inline void lie(struct world_random *random, int socket, enum wire_kind kind)
 {
 	static uint8_t bytes[MESSAGE_MAX];
-	struct wire_header header = { .magic = 0x53475055,
-				      .version = WIRE_VERSION,
-				      .kind = (uint16_t)kind };
+	struct sgpu_greeting header = { .magic = 0x53475055,
+					.version = SGPU_GREETING_VERSION,
+					.kind = (uint16_t)kind };
 	size_t size = message_size(kind);
 	const int count = drawn(random, 2) ? 0 : (int)drawn(random, SENT_FDS_MAX + 1);
 	const uint32_t way = drawn(random, 12), twice = drawn(random, 4);

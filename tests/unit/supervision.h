@@ -111,7 +111,7 @@ static void forget_puppet(struct puppet *p)
 
 static void take_puppets(void)
 {
-	struct wire_plain ready;
+	struct sgpu_greeting ready;
 	char data[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8))), byte;
 	struct iovec part = { .iov_base = &byte, .iov_len = 1 };
 	struct msghdr packet = { .msg_iov = &part,
@@ -135,15 +135,15 @@ static void take_puppets(void)
 	p->counters =
 		mmap(NULL, sizeof(*p->counters), PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
 	CHECK(p->counters != MAP_FAILED);
-	(void)wire_send(p->control, WIRE_READY, &ready, sizeof(ready), NULL,
-			0); /* unless it is to end already */
+	(void)sgpu_wire_send(p->control, WIRE_READY, &ready, sizeof(ready), NULL,
+			     0); /* unless it is to end already */
 }
 
 static void note(struct puppet *p)
 {
-	struct wire_plain message;
+	struct sgpu_greeting message;
 
-	(void)wire_send(p->control, WIRE_NOTE, &message, sizeof(message), NULL, 0);
+	(void)sgpu_wire_send(p->control, WIRE_NOTE, &message, sizeof(message), NULL, 0);
 }
 
 static void answer(int connection)
@@ -151,7 +151,7 @@ static void answer(int connection)
 	static struct wire_answer message;
 
 	message = (struct wire_answer){ .error.code = SGPU_OK };
-	(void)wire_send(connection, WIRE_ANSWER, &message, sizeof(message), NULL, 0);
+	(void)sgpu_wire_send(connection, WIRE_ANSWER, &message, sizeof(message), NULL, 0);
 }
 
 /* A connection has come: the client is answered, or not, or twice, and the connection is closed, or
@@ -183,7 +183,7 @@ static void hear_supervisor(struct puppet *p)
 	static union {
 		struct wire_take take;
 		struct wire_limits limits;
-		struct wire_plain plain;
+		struct sgpu_greeting plain;
 	} message;
 	enum wire_kind kind;
 	int connection, rc;
@@ -328,7 +328,7 @@ static struct client *submit_as(uid_t uid)
 	if (client) {
 		w.sent++;
 		w.came += uid == HONEST;
-		CHECK(wire_send(client->fd, WIRE_SUBMIT, &message, sizeof(message), fds, 2));
+		CHECK(sgpu_wire_send(client->fd, WIRE_SUBMIT, &message, sizeof(message), fds, 2));
 	}
 	return client;
 }
@@ -343,7 +343,7 @@ static void leave(struct client *client)
 static void hear_answers(void)
 {
 	static union {
-		struct wire_header header;
+		struct sgpu_greeting header;
 		struct wire_answer answer;
 		uint8_t bytes[MESSAGE_MAX];
 	} message;

@@ -44,7 +44,7 @@ static struct work {
 /* What the worker says: nothing but that its counters have changed. */
 static void hear_notes(void)
 {
-	struct wire_plain note;
+	struct sgpu_greeting note;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
@@ -77,7 +77,7 @@ static void begin(uint64_t seed)
 				     "--submissions", "8",  "-q" };
 	static struct server server;
 	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
-	struct wire_plain ready;
+	struct sgpu_greeting ready;
 
 	memset(&w.process, 0, sizeof(w.process));
 	world_seed(&w.random, seed);
@@ -136,7 +136,7 @@ static void hand_over(int connection, uint64_t uid, bool request)
 								  : world_next(&w.random),
 				  .request = request };
 
-	while (!wire_send(w.process.control, WIRE_TAKE, &take, sizeof(take), &connection, 1)) {
+	while (!sgpu_wire_send(w.process.control, WIRE_TAKE, &take, sizeof(take), &connection, 1)) {
 		REQUIRE(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLOUT }, 1,
 			     PATIENCE_MS) == 1);
 		hear_notes();
@@ -172,15 +172,15 @@ static void send_submission(int client, int in, int out)
 {
 	static struct wire_submit message;
 
-	(void)wire_send(client, WIRE_SUBMIT, &message, sizeof(message), (const int[]){ in, out },
-			2);
+	(void)sgpu_wire_send(client, WIRE_SUBMIT, &message, sizeof(message),
+			     (const int[]){ in, out }, 2);
 }
 
 /* A batch as it should be: it is answered, once, and has a response. */
 static void submit_honestly(void)
 {
 	static union {
-		struct wire_header header;
+		struct sgpu_greeting header;
 		struct wire_answer answer;
 	} message;
 	const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
@@ -244,7 +244,7 @@ static void lie_as_supervisor(void)
 	struct tenant_rule rule = { .device_memory = world_next(&w.random),
 				    .host_memory = 1 + world_next(&w.random) % 2,
 				    .sessions = drawn(&w.random, 100) };
-	struct wire_plain press;
+	struct sgpu_greeting press;
 	int far, *client;
 
 	switch (drawn(&w.random, 4)) {
@@ -258,7 +258,8 @@ static void lie_as_supervisor(void)
 			  drawn(&w.random, 2));
 		break;
 	case 2:
-		CHECK(wire_send(w.process.control, WIRE_PRESS, &press, sizeof(press), NULL, 0));
+		CHECK(sgpu_wire_send(w.process.control, WIRE_PRESS, &press, sizeof(press), NULL,
+				     0));
 		break;
 	default: /* sizes as they come, and then as they were */
 		CHECK(process_limit(&w.process, &rule));
@@ -283,10 +284,11 @@ UNIT_TEST(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody)
 	for (int kind = 1; kind < WIRE_KINDS; kind++) {
 		for (int request = 0; request < 2; request++) {
 			static uint8_t bytes[MESSAGE_MAX];
-			const struct wire_header header = { .magic = 0x53475055,
-							    .version = WIRE_VERSION,
-							    .kind = (uint16_t)kind,
-							    .size = (uint32_t)message_size(kind) };
+			const struct sgpu_greeting header = { .magic = 0x53475055,
+							      .version = SGPU_GREETING_VERSION,
+							      .kind = (uint16_t)kind,
+							      .size = (uint32_t)message_size(
+								      kind) };
 			int far, *client = connect_client(&far);
 
 			memcpy(bytes, &header, sizeof(header));
@@ -317,12 +319,12 @@ UNIT_TEST(a_message_whose_descriptors_do_not_all_come_is_refused)
 {
 	enum { HIGHEST = 200 };
 	struct rlimit before, less;
-	struct wire_plain message;
+	struct sgpu_greeting message;
 	int ends[2], fds[2], fd = -1, taken[HIGHEST], count = 0;
 
 	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-	CHECK(wire_send(ends[0], WIRE_PROGRESS, &message, sizeof(message),
-			(const int[]){ w.batch, w.batch, w.batch }, 3));
+	CHECK(sgpu_wire_send(ends[0], WIRE_PROGRESS, &message, sizeof(message),
+			     (const int[]){ w.batch, w.batch, w.batch }, 3));
 	while (fd < HIGHEST && count < HIGHEST) {
 		fd = taken[count++] = dup(w.batch);
 	}
@@ -372,10 +374,10 @@ UNIT_TEST(what_no_supervisor_says_ends_the_worker)
 		static uint8_t bytes[MESSAGE_MAX];
 		const bool known = kind == WIRE_TAKE || kind == WIRE_DRAIN || kind == WIRE_PRESS ||
 				   kind == WIRE_LIMITS;
-		struct wire_header header = { .magic = 0x53475055,
-					      .version = WIRE_VERSION,
-					      .kind = (uint16_t)kind,
-					      .size = (uint32_t)message_size(kind) };
+		struct sgpu_greeting header = { .magic = 0x53475055,
+						.version = SGPU_GREETING_VERSION,
+						.kind = (uint16_t)kind,
+						.size = (uint32_t)message_size(kind) };
 
 		begin(LYING_SEED);
 		memset(bytes, 0, sizeof(bytes));
@@ -447,11 +449,11 @@ UNIT_TEST(an_answer_whose_code_is_none_is_an_error_of_the_system)
 UNIT_TEST(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all)
 {
 	static struct wire_answer answer;
-	struct wire_plain question;
+	struct sgpu_greeting question;
 	int ends[2];
 
 	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-	CHECK(wire_send(ends[0], WIRE_STATUS, &question, sizeof(question), NULL, 0));
+	CHECK(sgpu_wire_send(ends[0], WIRE_STATUS, &question, sizeof(question), NULL, 0));
 	sgpu_fail(&error, SGPU_ERETRY, "no place");
 	wire_refuse(ends[1], &error);
 	close(ends[1]);

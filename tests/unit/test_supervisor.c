@@ -113,10 +113,11 @@ UNIT_TEST(a_worker_that_says_what_none_says_ends_and_nobody_else)
 		for (int count = 0; count < 2; count++) {
 			static uint8_t bytes[MESSAGE_MAX];
 			struct puppet *p = begin_lying(1);
-			const struct wire_header header = { .magic = 0x53475055,
-							    .version = WIRE_VERSION,
-							    .kind = (uint16_t)kind,
-							    .size = (uint32_t)message_size(kind) };
+			const struct sgpu_greeting header = { .magic = 0x53475055,
+							      .version = SGPU_GREETING_VERSION,
+							      .kind = (uint16_t)kind,
+							      .size = (uint32_t)message_size(
+								      kind) };
 
 			memcpy(bytes, &header, sizeof(header));
 			send_bytes(p->control, bytes, header.size, &w.batch, count);
@@ -226,7 +227,7 @@ UNIT_TEST(a_user_has_so_many_requests_and_no_more)
 		struct client *client = connect_as(LIAR);
 
 		REQUIRE(client && w.refused == 0);
-		CHECK(wire_send(client->fd, WIRE_QUOTE, &request, sizeof(request), NULL, 0));
+		CHECK(sgpu_wire_send(client->fd, WIRE_QUOTE, &request, sizeof(request), NULL, 0));
 		step();
 	}
 	step();

@@ -14,7 +14,6 @@
 
 #include "base/base.h"
 #include "device/backend.h"
-#include "remote/greeting.h"
 #include "run/run.h"
 #include "serve.h"
 
@@ -38,15 +37,6 @@ void requests_open(const struct server *server, struct serve_counters *counters,
 
 /* Sessions. A client brings the memory of a ring and an area as descriptors, and the connection is
  * the bell of both sides. The loop of the worker only tells a session to end. */
-
-_Static_assert((int)SGPU_GREETING_VERSION == (int)WIRE_VERSION &&
-		       (int)SGPU_GREETING_SESSION == (int)WIRE_SESSION &&
-		       (int)SGPU_GREETING_TAKEN == (int)WIRE_TAKEN &&
-		       (int)SGPU_GREETING_REFUSED == (int)WIRE_ANSWER &&
-		       sizeof(struct sgpu_greeting) == sizeof(struct wire_plain) &&
-		       offsetof(struct sgpu_refusal_of_session, error) ==
-			       offsetof(struct wire_answer, error),
-	       "what the library knows of these messages");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* those that run */
@@ -86,7 +76,7 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 
 static int serve_session(const struct request *request, struct sgpu_error *error)
 {
-	struct wire_plain asked;
+	struct sgpu_greeting asked;
 	bool has_place = false;
 	int fds[2], rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds,
 				      2, error);

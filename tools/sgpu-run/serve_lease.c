@@ -158,8 +158,8 @@ int serve_lease(const struct request *request, struct sgpu_error *error)
 		return rc;
 	}
 	answer.pool_size = l.info.size;
-	is_done = wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd,
-			    1) &&
+	is_done = sgpu_wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer),
+				 &l.info.fd, 1) &&
 		  wait_for_client(request);
 	/* What a client has not filled to its end is nobody's; what it has not read can be read
 	 * again. */

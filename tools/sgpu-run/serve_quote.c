@@ -271,7 +271,7 @@ int serve_quote(const struct request *request, struct sgpu_error *error)
 	} else {
 		pthread_mutex_lock(&q.mutex);
 		question.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
-		rc = wire_send(q.fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
+		rc = sgpu_wire_send(q.fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
 			     ? hear_child(q.fd, WIRE_QUOTE_IS, &quote, error)
 			     : sgpu_fail(error, SGPU_ESYSTEM,
 					 "the process that signs quotes has ended");

@@ -127,7 +127,8 @@ static void answer_work(struct work *work)
 	answer.report.devices = w->device_count;
 	serve_count(t.counters, work->run, rc, work->since_ns, &answer.report.progress);
 	if (work->connection >= 0) {
-		(void)wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
+		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
+				     0);
 	}
 	sgpu_run_free(&work->run);
 	log_work(work, &answer.error, &answer.report);
@@ -233,8 +234,8 @@ static void hear_client(struct work *work)
 		memset(&answer, 0, sizeof(answer));
 		sgpu_run_get_progress(work->run, &answer.progress);
 		answer.bytes_in_all = report_bytes_in_all(work->run);
-		(void)wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer), NULL,
-				0);
+		(void)sgpu_wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer),
+				     NULL, 0);
 	} else if (rc != SGPU_ETIMEOUT) {
 		drop_work(work);
 	}

@@ -153,7 +153,7 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	snprintf(message->in_name, sizeof(message->in_name), "%s", r->in_name);
 	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
 	/* A server that refuses at once may have said so and closed. */
-	(void)wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 2);
+	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 2);
 	free(message);
 	return SGPU_OK;
 }

@@ -192,7 +192,8 @@ static bool hand_over(struct caller *caller)
 				  .request = caller->request };
 
 	memcpy(take.user, tenant->user, sizeof(take.user));
-	if (!wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
+	if (!sgpu_wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd,
+			    1)) {
 		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more",
 			       (unsigned long)tenant->uid);

@@ -149,7 +149,7 @@ bool process_limit(const struct process *process, const struct tenant_rule *rule
 				      .sessions = rule->sessions };
 
 	return process->control >= 0 &&
-	       wire_send(process->control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0);
+	       sgpu_wire_send(process->control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0);
 }
 
 void process_drain(struct process *process, uint64_t deadline_ns)

@@ -250,7 +250,7 @@ int verb_status(int argc, char **argv)
 {
 	struct question question = { .socket = NULL };
 	struct sgpu_error error = { 0 };
-	struct wire_plain asked;
+	struct sgpu_greeting asked;
 	json_t *status = NULL;
 	char **none, *text = NULL;
 	size_t size = 0;

@@ -18,47 +18,15 @@
 #include <sgpu/base.h>
 
 #include "base/io.h"
-#include "remote/greeting.h"
 #include "wire.h"
 
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
 
-enum { MAGIC = 0x53475055, RECEIVED_FDS = 16 };
-
-union control {
-	struct cmsghdr header; /* for its alignment */
-	char data[CMSG_SPACE(RECEIVED_FDS * sizeof(int))];
-};
-
-bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds,
-	       int count)
-{
-	struct wire_header *header = message;
-	struct iovec part = { .iov_base = message, .iov_len = size };
-	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
-	union control control;
-	ssize_t sent;
-
-	*header = (struct wire_header){ .magic = MAGIC,
-					.version = WIRE_VERSION,
-					.kind = (uint16_t)kind,
-					.size = (uint32_t)size };
-	if (count > 0) {
-		memset(&control, 0, sizeof(control));
-		packet.msg_control = control.data;
-		packet.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-		memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
-	}
-	do {
-		sent = sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-	} while (sent < 0 && errno == EINTR);
-	return sent == (ssize_t)size;
-}
+_Static_assert(offsetof(struct sgpu_refusal_of_session, error) ==
+		       offsetof(struct wire_answer, error),
+	       "what the library knows of an answer");
 
 /* All descriptors of a packet, however many control messages bring them; those beyond `most` are
  * closed. Returns their number. */
@@ -86,37 +54,12 @@ static int take_descriptors(struct msghdr *packet, int *fds, int most)
 	return count;
 }
 
-/* The packet, or what came in its place. `flags` are recvmsg's. */
-static int receive(int socket, struct msghdr *packet, int flags, ssize_t *size)
+static int check_header(const struct sgpu_greeting *header, ssize_t size, struct sgpu_error *error)
 {
-	bool reset = false;
-
-	for (;;) {
-		*size = recvmsg(socket, packet,
-				flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
-		if (*size > 0) {
-			return SGPU_OK;
-		}
-		if (*size < 0 && errno == ECONNRESET && !reset) {
-			reset = true; /* the peer closed before it had read all: what it sent is
-					 still there */
-			continue;
-		}
-		if (*size == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
-			return SGPU_ECANCELED;
-		}
-		if (errno != EINTR) {
-			return SGPU_ETIMEOUT;
-		}
-	}
-}
-
-static int check_header(const struct wire_header *header, ssize_t size, struct sgpu_error *error)
-{
-	if (size < (ssize_t)sizeof(*header) || header->magic != MAGIC) {
+	if (size < (ssize_t)sizeof(*header) || header->magic != SGPU_GREETING_MAGIC) {
 		return sgpu_fail(error, SGPU_EINVALID, "the message is none of this protocol");
 	}
-	if (header->version != WIRE_VERSION) {
+	if (header->version != SGPU_GREETING_VERSION) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "client and server are of different versions");
 	}
@@ -130,21 +73,24 @@ static int check_header(const struct wire_header *header, ssize_t size, struct s
 int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, int *fds, int count,
 		 struct sgpu_error *error)
 {
-	const struct wire_header *header = message;
+	const struct sgpu_greeting *header = message;
 	struct iovec part = { .iov_base = message, .iov_len = size };
-	union control control;
+	union {
+		struct cmsghdr header; /* for its alignment */
+		char data[CMSG_SPACE(SGPU_WIRE_FDS_MAX * sizeof(int))];
+	} control;
 	struct msghdr packet = { .msg_iov = &part,
 				 .msg_iovlen = 1,
 				 .msg_control = control.data,
 				 .msg_controllen = sizeof(control.data) };
-	int received[RECEIVED_FDS], got, rc;
+	int received[SGPU_WIRE_FDS_MAX], got, rc;
 	ssize_t bytes;
 
-	rc = receive(socket, &packet, 0, &bytes);
+	rc = sgpu_wire_receive(socket, &packet, 0, &bytes);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	got = take_descriptors(&packet, received, RECEIVED_FDS);
+	got = take_descriptors(&packet, received, SGPU_WIRE_FDS_MAX);
 	rc = check_header(header, bytes, error);
 	if (rc == SGPU_OK && (bytes != (ssize_t)size || header->kind != kind)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
@@ -153,7 +99,7 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the message has another number of descriptors than %d", count);
 	}
-	for (int i = 0; i < got && i < RECEIVED_FDS; i++) {
+	for (int i = 0; i < got && i < SGPU_WIRE_FDS_MAX; i++) {
 		if (rc == SGPU_OK) {
 			fds[i] = received[i];
 		} else {
@@ -165,14 +111,14 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 
 bool wire_say(int socket, enum wire_kind kind, int fd)
 {
-	struct wire_plain message;
+	struct sgpu_greeting message;
 
-	return wire_send(socket, kind, &message, sizeof(message), &fd, fd >= 0);
+	return sgpu_wire_send(socket, kind, &message, sizeof(message), &fd, fd >= 0);
 }
 
 int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error)
 {
-	struct wire_plain message;
+	struct sgpu_greeting message;
 
 	return wire_receive(socket, kind, &message, sizeof(message), fd, fd != NULL, error);
 }
@@ -190,11 +136,11 @@ int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *si
 
 int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)
 {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	struct iovec part = { .iov_base = &header, .iov_len = sizeof(header) };
 	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
 	ssize_t size;
-	int rc = receive(socket, &packet, MSG_PEEK, &size);
+	int rc = sgpu_wire_receive(socket, &packet, MSG_PEEK, &size);
 
 	rc = rc ? rc : check_header(&header, size, error);
 	*kind = rc == SGPU_OK ? (enum wire_kind)header.kind : WIRE_KINDS;
@@ -212,7 +158,7 @@ void wire_refuse(int socket, const struct sgpu_error *error)
 
 	memset(&answer, 0, sizeof(answer));
 	answer.error = *error;
-	wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
+	sgpu_wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
 }
 
 /* What comes from another process is made fit to be printed. */
@@ -316,7 +262,7 @@ int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size
 	rc = rc ? rc : sgpu_service_connect(&path, connection, error);
 	if (rc == SGPU_OK) {
 		/* One that refuses at once may have said so and closed. */
-		(void)wire_send(*connection, kind, message, size, NULL, 0);
+		(void)sgpu_wire_send(*connection, kind, message, size, NULL, 0);
 	}
 	return rc;
 }

@@ -33,6 +33,7 @@
 
 #include <sgpu/error.h>
 
+#include "remote/greeting.h"
 #include "stage/lease.h"
 #include "report.h"
 
@@ -41,8 +42,8 @@ enum wire_kind {
 	WIRE_SUBMIT,
 	WIRE_PROGRESS,
 	WIRE_STATUS_IS,
-	WIRE_TAKEN,
-	WIRE_ANSWER,
+	WIRE_TAKEN = SGPU_GREETING_TAKEN,
+	WIRE_ANSWER = SGPU_GREETING_REFUSED,
 	WIRE_PROGRESS_IS,
 	WIRE_READY,
 	WIRE_TAKE,
@@ -51,7 +52,7 @@ enum wire_kind {
 	WIRE_NOTE,
 	WIRE_PRESS,
 	WIRE_LEASE,
-	WIRE_SESSION,
+	WIRE_SESSION = SGPU_GREETING_SESSION,
 	WIRE_QUOTE,
 	WIRE_QUOTE_IS,
 	WIRE_CLAIMS,
@@ -61,18 +62,11 @@ enum wire_kind {
 	WIRE_KINDS
 };
 
-enum { WIRE_TEXT_MAX = 1 << 20, WIRE_VERSION = 6 };
-
-struct wire_header {
-	uint32_t magic;
-	uint16_t version, kind;
-	uint32_t size; /* of the whole message */
-	uint32_t zero;
-};
+enum { WIRE_TEXT_MAX = 1 << 20 };
 
 /* What its two descriptors are: the batch, then the response. */
 struct wire_submit {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	uint64_t timeout_ns; /* 0: none */
 	uint64_t lease;	     /* 1: results are to be left in a lease */
 	uint64_t replaced_device,
@@ -82,7 +76,7 @@ struct wire_submit {
 
 /* id "": a lease of this size for the payloads of a batch. Else the one with its results. */
 struct wire_lease {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	uint64_t size;
 	uint8_t batch_id[SGPU_BATCH_ID_SIZE];
 	char id[SGPU_REGION_ID_TEXT + 8];
@@ -90,25 +84,25 @@ struct wire_lease {
 
 /* Its descriptor is the pool's. */
 struct wire_lease_is {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	struct sgpu_lease lease;
 	uint64_t pool_size;
 };
 
 struct wire_answer {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	struct sgpu_error error; /* code SGPU_OK: done */
 	struct report report;
 };
 
 struct wire_progress {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	struct sgpu_run_progress progress;
 	uint64_t bytes_in_all;
 };
 
 struct wire_take {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	uint64_t uid;		    /* of the client, as the kernel says */
 	uint64_t since_ns;	    /* when it connected */
 	uint64_t request;	    /* 1: it is counted as a request; 0: as a batch */
@@ -117,31 +111,22 @@ struct wire_take {
 
 /* Bytes; 0: no limit. */
 struct wire_limits {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	uint64_t device_memory, host_memory;
 	uint64_t sessions; /* how many programs may have; not 0 for no limit */
 };
 
 /* For the worker; and from there, to the process that signs. */
 struct wire_quote {
-	struct wire_header header;
+	struct sgpu_greeting header;
 	uint32_t nonce_size; /* bytes of `nonce` */
 	uint32_t debugged;   /* of the worker alone: somebody can look into it */
 	uint8_t nonce[64];
 };
 
-/* Any message without a body: status, progress, queued, taken, ready, note, drain, press,
- * lease done; and the status, whose descriptor is a memory file of JSON, at most WIRE_TEXT_MAX
- * bytes. WIRE_QUOTE_IS, and WIRE_CLAIMS from the worker to the process that signs, have such a
- * file, too. */
-struct wire_plain {
-	struct wire_header header;
-};
-
-/* Fills in the header and sends all of the message, never blocking; false: the peer has gone, or
- * takes no more. */
-bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds,
-	       int count);
+/* All other messages are a header alone. WIRE_STATUS_IS and WIRE_QUOTE_IS have a memory file as
+ * descriptor, of at most WIRE_TEXT_MAX bytes of JSON; and so has WIRE_CLAIMS, from the worker to
+ * the process that signs. */
 
 /* Receives one message of `kind`, whose whole size is `size`, never blocking, and exactly `count`
  * descriptors with it, to be closed by the caller. Returns 0; SGPU_ECANCELED when the peer has
