@@ -17,23 +17,7 @@
 #include "run/run.h"
 #include "serve.h"
 
-static struct {
-	const struct server *server;
-	struct serve_counters *counters;
-	int wake_fd;
-	bool leased; /* somebody has asked for a lease */
-	atomic_uint under_way;
-	_Atomic uint64_t press_ns;
-} r;
-
-void requests_open(const struct server *server, struct serve_counters *counters, int wake_fd)
-{
-	r.server = server;
-	r.counters = counters;
-	r.wake_fd = wake_fd;
-	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &counters->device_bytes);
-	sgpu_limit_count_in(SGPU_HOST_MEMORY, &counters->host_bytes);
-}
+static bool leased; /* somebody has asked for a lease */
 
 /* Sessions. A client brings the memory of a ring and an area as descriptors, and the connection is
  * the bell of both sides. The loop of the worker only tells a session to end. */
@@ -47,7 +31,7 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 	const struct sgpu_remote_ring ring = { .memory = fds[0],
 					       .area = fds[1],
 					       .bell = request->connection };
-	struct sgpu_secure *context = request->server->worker.devices[0].context;
+	struct sgpu_secure *context = serving.server->worker.devices[0].context;
 	struct sgpu_remote_service *service = NULL;
 	int rc, i = 0;
 
@@ -55,7 +39,7 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the server's device has no secure contexts, which sessions need");
 	}
-	rc = sgpu_remote_service_create(context, request->server->session_memory, serve_quote_key(),
+	rc = sgpu_remote_service_create(context, serving.server->session_memory, serving.quote_key,
 					&ring, &service, error);
 	if (rc == SGPU_OK && wire_say(request->connection, WIRE_TAKEN, -1)) {
 		pthread_mutex_lock(&lock);
@@ -85,7 +69,7 @@ static int serve_session(const struct request *request, struct sgpu_error *error
 		return rc;
 	}
 	/* Nothing in it says whose program it is, so no owner can be asked for. */
-	if (!request->server->worker.sessions) {
+	if (!serving.server->worker.sessions) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "this server takes no sessions, which anybody could open");
 		rc = sgpu_hint(error,
@@ -101,12 +85,12 @@ static int serve_session(const struct request *request, struct sgpu_error *error
 		pthread_mutex_unlock(&lock);
 	}
 	if (has_place) {
-		atomic_fetch_add(&request->counters->sessions, 1);
+		atomic_fetch_add(&serving.counters->sessions, 1);
 		rc = serve(request, fds, error);
 		pthread_mutex_lock(&lock);
 		sessions--;
 		pthread_mutex_unlock(&lock);
-		atomic_fetch_sub(&request->counters->sessions, 1);
+		atomic_fetch_sub(&serving.counters->sessions, 1);
 	}
 	close(fds[0]);
 	close(fds[1]);
@@ -131,10 +115,10 @@ static void end(int connection, int rc, struct sgpu_error *error)
 		wire_refuse(connection, error);
 	}
 	close(connection);
-	atomic_fetch_add(&r.counters->requests_ended, 1);
+	atomic_fetch_add(&serving.counters->requests_ended, 1);
 	(void)wire_say(SERVE_CONTROL_FD, WIRE_NOTE, -1);
-	atomic_fetch_sub(&r.under_way, 1);
-	(void)eventfd_write(r.wake_fd, 1);
+	atomic_fetch_sub(&serving.requests, 1);
+	(void)eventfd_write(serving.wake_fd, 1);
 }
 
 static void *deal_with(void *argument)
@@ -159,14 +143,11 @@ void requests_take(int connection, uint64_t uid)
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_ENOMEM;
 
-	atomic_fetch_add(&r.under_way, 1);
+	atomic_fetch_add(&serving.requests, 1);
 	if (request) {
-		*request = (struct request){ .server = r.server,
-					     .counters = r.counters,
-					     .connection = connection,
-					     .uid = uid };
+		*request = (struct request){ .connection = connection, .uid = uid };
 		(void)!wire_peek(connection, &request->kind, NULL); /* the client may have gone */
-		r.leased = r.leased || request->kind == WIRE_LEASE;
+		leased = leased || request->kind == WIRE_LEASE;
 		rc = worker_start_thread(NULL, deal_with, request, &error);
 	} else {
 		sgpu_fail_nomem(&error);
@@ -175,21 +156,6 @@ void requests_take(int connection, uint64_t uid)
 		free(request);
 		end(connection, rc, &error);
 	}
-}
-
-void requests_press(uint64_t until_ns)
-{
-	atomic_store(&r.press_ns, until_ns);
-}
-
-bool requests_pressed(void)
-{
-	return sgpu_now_ns() < atomic_load(&r.press_ns);
-}
-
-unsigned requests_under_way(void)
-{
-	return atomic_load(&r.under_way);
 }
 
 /* How much memory a worker process takes for its tenant. The library counts what batches and
@@ -215,7 +181,7 @@ static void limit_host_memory(const struct worker *w, uint64_t bytes)
 			    (unsigned long long)bytes);
 	}
 	if (bytes && !set_aside) {
-		if (!r.leased) {
+		if (!leased) {
 			serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
 		}
 		set_aside =
@@ -228,8 +194,9 @@ static void limit_host_memory(const struct worker *w, uint64_t bytes)
 	}
 }
 
-bool serve_limits_take(const struct worker *w)
+bool serve_limits_take(void)
 {
+	const struct worker *w = &serving.server->worker;
 	struct wire_limits limits;
 	uint64_t most;
 
@@ -282,18 +249,19 @@ static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 	}
 }
 
-void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int rc,
-		 uint64_t since_ns, const struct sgpu_run_progress *progress)
+void serve_count(const struct sgpu_run *run, int rc, uint64_t since_ns,
+		 const struct sgpu_run_progress *progress)
 {
+	_Atomic uint64_t *sums = serving.counters->sums;
 	const uint64_t latency = sgpu_now_ns() - since_ns;
 	int i = 0;
 
 	while (i < SERVE_LATENCIES - 1 && latency > serve_latency_bounds_ns[i]) {
 		i++;
 	}
-	atomic_fetch_add(&counters->sums[result_of(run, rc)], 1);
-	atomic_fetch_add(&counters->sums[SERVE_LATENCY_NS], latency);
-	atomic_fetch_add(&counters->sums[SERVE_LATENCY + i], 1);
-	atomic_fetch_add(&counters->sums[SERVE_BYTES_IN], progress->bytes_in);
-	atomic_fetch_add(&counters->sums[SERVE_BYTES_OUT], progress->bytes_out);
+	atomic_fetch_add(&sums[result_of(run, rc)], 1);
+	atomic_fetch_add(&sums[SERVE_LATENCY_NS], latency);
+	atomic_fetch_add(&sums[SERVE_LATENCY + i], 1);
+	atomic_fetch_add(&sums[SERVE_BYTES_IN], progress->bytes_in);
+	atomic_fetch_add(&sums[SERVE_BYTES_OUT], progress->bytes_out);
 }

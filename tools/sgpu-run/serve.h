@@ -81,9 +81,21 @@ struct serve_counters {
 	_Atomic uint64_t device_bytes, host_bytes; /* that it has of what base/limit.h counts */
 };
 
+/* serve_worker.c: what the files of a worker process share. */
+extern struct serving {
+	struct server *server;
+	struct serve_counters *counters;
+	int wake_fd;		   /* an eventfd: a run or a request has ended */
+	atomic_uint requests;	   /* that have not ended */
+	_Atomic uint64_t press_ns; /* until then other users wait for a worker: who waits for a
+				      client is to give up soon */
+	const struct sgpu_key
+		*quote_key; /* that its quotes name, or NULL: sessions are bound to it */
+} serving;
+
 /* requests.c: counts a batch of a client that connected then. run: NULL if it never began. */
-void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code,
-		 uint64_t since_ns, const struct sgpu_run_progress *progress);
+void serve_count(const struct sgpu_run *run, int code, uint64_t since_ns,
+		 const struct sgpu_run_progress *progress);
 
 /* service.c: the socket, where it is, and who may make it. */
 struct service_socket {
@@ -196,29 +208,16 @@ void process_bury(struct process *process);
  * hands their connections over without a turn, and a function for each kind deals with them. */
 
 struct request {
-	const struct server *server;
-	struct serve_counters *counters; /* the worker's */
-	int connection;			 /* its next message is of `kind` */
+	int connection; /* its next message is of `kind` */
 	enum wire_kind kind;
 	uint64_t uid; /* of the client */
 };
 
-/* Before anything is taken of the machine: the counters tell from now on what is. wake_fd: an
- * eventfd that is written when a request has ended. */
-void requests_open(const struct server *server, struct serve_counters *counters, int wake_fd);
 /* A thread deals with what comes on the connection, and closes that. */
 void requests_take(int connection, uint64_t uid);
-/* Until then other users wait for a worker, so that who waits for a client is to give up soon;
- * whether they do now. */
-void requests_press(uint64_t until_ns);
-bool requests_pressed(void);
-/* Requests that have not ended. */
-unsigned requests_under_way(void);
 
-/* serve_lease.c. Before the worker is confined: makes the pool that `server` asks for, if it does.
- */
-SGPU_MUST_CHECK int serve_lease_open(const struct server *server, struct serve_counters *counters,
-				     struct sgpu_error *error);
+/* serve_lease.c. Before the worker is confined: makes the pool that the options ask for, if any. */
+SGPU_MUST_CHECK int serve_lease_open(struct sgpu_error *error);
 /* All requests and runs have ended. */
 void serve_lease_close(void);
 /* A pool that nobody has used yet has at most so many bytes from now on. */
@@ -231,7 +230,7 @@ SGPU_MUST_CHECK int serve_lease(const struct request *request, struct sgpu_error
 
 /* requests.c. Takes a WIRE_LIMITS, which has come: the worker becomes its tenant's, or the limits
  * have changed. False: it is none. */
-bool serve_limits_take(const struct worker *worker);
+bool serve_limits_take(void);
 
 /* Quotes of a worker process of sgpu-run serve, for a server with an attestation key. The key that
  * they name is made by the worker, is in no file, and ends with it. A worker has one tenant for its
@@ -239,13 +238,11 @@ bool serve_limits_take(const struct worker *worker);
 
 /* In this order, each in its place: before any thread and any key; once the worker is open, before
  * it is confined. Both do nothing for a server without an attestation key. */
-SGPU_MUST_CHECK int serve_quote_begin(const struct server *server, struct sgpu_error *error);
-SGPU_MUST_CHECK int serve_quote_claim(struct server *server, struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_quote_begin(struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_quote_claim(struct sgpu_error *error);
 
 SGPU_MUST_CHECK int serve_quote(const struct request *request, struct sgpu_error *error);
 
-/* The key that its quotes name, or NULL: sessions are bound to it. */
-const struct sgpu_key *serve_quote_key(void);
 /* What a client is told besides, of a batch that none of the worker's keys opens. */
 void serve_quote_explain(struct sgpu_error *error);
 

@@ -20,23 +20,21 @@ static struct {
 	struct sgpu_lease_pool_info info;
 	struct sgpu_device *device; /* with which it is registered, or NULL */
 	bool used;		    /* by a run */
-	const struct server *server;
-	struct serve_counters *counters;
 } l;
 
 static void count_leases(void *argument, unsigned leases, uint64_t bytes)
 {
 	(void)argument;
-	atomic_store(&l.counters->leases, leases);
-	atomic_store(&l.counters->leased_bytes, bytes);
+	atomic_store(&serving.counters->leases, leases);
+	atomic_store(&serving.counters->leased_bytes, bytes);
 }
 
 static int make_pool(uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_lease_pool_config config = { .size = size,
-						       .life_ns = l.server->lease_ns,
+						       .life_ns = serving.server->lease_ns,
 						       .changed = count_leases };
-	struct sgpu_device *device = l.server->worker.devices[0].device;
+	struct sgpu_device *device = serving.server->worker.devices[0].device;
 	struct sgpu_error why = { 0 };
 	int rc = sgpu_lease_pool_create(&config, &l.pool, error);
 
@@ -49,7 +47,7 @@ static int make_pool(uint64_t size, struct sgpu_error *error)
 		sgpu_lease_pool_free(&l.pool);
 		return rc;
 	}
-	atomic_store(&l.counters->pool_bytes, l.info.size);
+	atomic_store(&serving.counters->pool_bytes, l.info.size);
 	if (sgpu_host_register(device, l.info.memory, l.info.size, &why) == SGPU_OK) {
 		l.device = device;
 	}
@@ -59,12 +57,9 @@ static int make_pool(uint64_t size, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int serve_lease_open(const struct server *server, struct serve_counters *counters,
-		     struct sgpu_error *error)
+int serve_lease_open(struct sgpu_error *error)
 {
-	l.server = server;
-	l.counters = counters;
-	return server->leases > 0 ? make_pool(server->leases, error) : SGPU_OK;
+	return serving.server->leases > 0 ? make_pool(serving.server->leases, error) : SGPU_OK;
 }
 
 void serve_lease_close(void)
@@ -75,7 +70,7 @@ void serve_lease_close(void)
 	}
 	if (l.pool) {
 		sgpu_limit_give(SGPU_HOST_MEMORY, l.info.size);
-		atomic_store(&l.counters->pool_bytes, 0);
+		atomic_store(&serving.counters->pool_bytes, 0);
 	}
 	sgpu_lease_pool_free(&l.pool);
 }
@@ -124,7 +119,8 @@ static bool wait_for_client(const struct request *request)
 	while (rc == SGPU_ETIMEOUT) {
 		const uint64_t held = sgpu_now_ns() - begin;
 
-		if (held > HOLD_NS || (held > request->server->stall_ns && requests_pressed())) {
+		if (held > HOLD_NS || (held > serving.server->stall_ns &&
+				       sgpu_now_ns() < atomic_load(&serving.press_ns))) {
 			return false;
 		}
 		if (poll(&client, 1, LOOK_MS) > 0) {

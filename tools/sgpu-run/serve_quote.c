@@ -33,9 +33,8 @@
 enum { WAITING_MAX = 16 };
 
 static struct {
-	int fd; /* of the process that signs; -1: there is none, and no quotes */
-	const struct sgpu_key *key; /* what quotes name: the worker's */
-	pthread_mutex_t mutex;	    /* held by whoever asks */
+	int fd;		       /* of the process that signs; -1: there is none, and no quotes */
+	pthread_mutex_t mutex; /* held by whoever asks */
 	atomic_uint waiting;
 } q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER };
 
@@ -183,8 +182,9 @@ static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error 
 		       : rc;
 }
 
-int serve_quote_begin(const struct server *server, struct sgpu_error *error)
+int serve_quote_begin(struct sgpu_error *error)
 {
+	const struct server *server = serving.server;
 	const pid_t worker = getpid();
 	int ends[2], rc;
 	pid_t child;
@@ -220,10 +220,10 @@ static void *watch_signer(void *unused)
 	return NULL;
 }
 
-int serve_quote_claim(struct server *server, struct sgpu_error *error)
+int serve_quote_claim(struct sgpu_error *error)
 {
 	static const uint8_t any_nonce[SGPU_NONCE_MIN];
-	struct worker *w = &server->worker;
+	struct worker *w = &serving.server->worker;
 	struct sgpu_quote_subject subject;
 	struct sgpu_key recipient;
 	json_t *claims = NULL;
@@ -234,7 +234,7 @@ int serve_quote_claim(struct server *server, struct sgpu_error *error)
 	if (q.fd < 0) {
 		return SGPU_OK;
 	}
-	q.key = &w->keys[w->key_count];
+	serving.quote_key = &w->keys[w->key_count];
 	rc = worker_subject(w, &recipient, &subject, error);
 	subject.nonce = any_nonce;
 	subject.nonce_size = sizeof(any_nonce);
@@ -279,16 +279,11 @@ int serve_quote(const struct request *request, struct sgpu_error *error)
 	}
 	atomic_fetch_sub(&q.waiting, 1);
 	if (rc == SGPU_OK) {
-		atomic_store(&request->counters->quoted_ns, sgpu_now_ns());
+		atomic_store(&serving.counters->quoted_ns, sgpu_now_ns());
 		(void)wire_say(request->connection, WIRE_QUOTE_IS, quote);
 		close(quote);
 	}
 	return rc;
-}
-
-const struct sgpu_key *serve_quote_key(void)
-{
-	return q.key;
 }
 
 void serve_quote_explain(struct sgpu_error *error)

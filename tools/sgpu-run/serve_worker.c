@@ -36,10 +36,10 @@ struct work {
 	atomic_bool ended; /* set by a thread of the runner, as its last deed */
 };
 
+struct serving serving;
+
 static struct tending {
-	struct server *server;
-	struct serve_counters *counters;
-	int wake_fd, signal_fd;
+	int signal_fd;
 	struct work *work[SERVE_SUBMISSIONS_MAX];
 	struct pollfd fds[FIXED_FDS + SERVE_SUBMISSIONS_MAX];
 	unsigned count;
@@ -54,7 +54,7 @@ static struct tending {
  * looked yet. */
 static void count_end(void)
 {
-	atomic_fetch_add(&t.counters->ended, 1);
+	atomic_fetch_add(&serving.counters->ended, 1);
 	(void)wire_say(SERVE_CONTROL_FD, WIRE_NOTE, -1);
 }
 
@@ -73,7 +73,7 @@ static void run_ended(void *argument, struct sgpu_run *run, int rc)
 	(void)run;
 	(void)rc;
 	atomic_store(&work->ended, true);
-	(void)eventfd_write(t.wake_fd, 1);
+	(void)eventfd_write(serving.wake_fd, 1);
 }
 
 /* The response would take the place of a file that the batch reads: its client cannot know that. */
@@ -85,7 +85,7 @@ static int spare_payloads(const struct work *work, struct sgpu_error *error)
 	for (int i = 0; i < batch->segment_count; i++) {
 		if (work->request.replaced_inode != 0 &&
 		    batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(t.server->worker.files, batch->segments[i].location.file,
+		    sgpu_files_look(serving.server->worker.files, batch->segments[i].location.file,
 				    &status, NULL) == SGPU_OK &&
 		    status.st_dev == work->request.replaced_device &&
 		    status.st_ino == work->request.replaced_inode) {
@@ -109,7 +109,7 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 /* The run has ended: says so, to the client and in the log. */
 static void answer_work(struct work *work)
 {
-	const struct worker *w = &t.server->worker;
+	const struct worker *w = &serving.server->worker;
 	struct wire_answer answer;
 	struct sgpu_error other;
 	int rc;
@@ -125,7 +125,7 @@ static void answer_work(struct work *work)
 	report_collect(work->run, worker_secure_device(&w->devices[0]), w->keys, w->key_count,
 		       &answer.report);
 	answer.report.devices = w->device_count;
-	serve_count(t.counters, work->run, rc, work->since_ns, &answer.report.progress);
+	serve_count(work->run, rc, work->since_ns, &answer.report.progress);
 	if (work->connection >= 0) {
 		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
 				     0);
@@ -141,7 +141,8 @@ static int start_run(struct work *work, struct sgpu_error *error)
 					      .in_name = work->request.in_name,
 					      .out_fd = work->out_fd,
 					      .out_name = work->request.out_name,
-					      .options = worker_run_options(&t.server->worker) };
+					      .options =
+						      worker_run_options(&serving.server->worker) };
 	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
 	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
 
@@ -151,7 +152,7 @@ static int start_run(struct work *work, struct sgpu_error *error)
 					 : timeout < UINT64_MAX - since ? since + timeout
 									: UINT64_MAX;
 	return rc < 0 ? rc
-		      : sgpu_runner_submit(t.server->worker.devices[0].runner, &submission,
+		      : sgpu_runner_submit(serving.server->worker.devices[0].runner, &submission,
 					   run_ended, work, &work->run, error);
 }
 
@@ -188,7 +189,7 @@ static void take_batch(int connection, const struct wire_take *take)
 
 	if (!work) {
 		close(connection);
-		atomic_fetch_add(&t.counters->sums[SERVE_FAILED], 1);
+		atomic_fetch_add(&serving.counters->sums[SERVE_FAILED], 1);
 		count_end();
 		return;
 	}
@@ -197,7 +198,7 @@ static void take_batch(int connection, const struct wire_take *take)
 	work->uid = take->uid;
 	memcpy(work->user, take->user, sizeof(work->user));
 	work->since_ns = take->since_ns;
-	if (t.count == t.server->submissions) {
+	if (t.count == serving.server->submissions) {
 		rc = sgpu_fail(&error, SGPU_ERETRY,
 			       "%u submissions are under way, which is the limit", t.count);
 	} else {
@@ -211,7 +212,7 @@ static void take_batch(int connection, const struct wire_take *take)
 	if (rc != SGPU_ECANCELED) {
 		wire_refuse(connection, &error);
 	}
-	serve_count(t.counters, NULL, error.code, work->since_ns, &none.progress);
+	serve_count(NULL, error.code, work->since_ns, &none.progress);
 	log_work(work, &error, &none);
 	close_work(work);
 }
@@ -271,15 +272,14 @@ static void hear_supervisor(void)
 		t.drain_ns = sgpu_now_ns();
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
 		   wire_hear(SERVE_CONTROL_FD, kind, NULL, NULL) == SGPU_OK) {
-		requests_press(sgpu_now_ns() + PRESS_MS * MS);
+		atomic_store(&serving.press_ns, sgpu_now_ns() + PRESS_MS * MS);
 		/* One that is to make room ends its sessions after that time, whatever goes on in
 		 * them. */
-		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= t.server->stall_ns ? 0
-			     : t.server->stall_ns > 0 ? t.server->stall_ns
-						      : 1);
-	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS &&
-		     serve_limits_take(&t.server->worker)) &&
-		   !t.left) {
+		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= serving.server->stall_ns
+				     ? 0
+			     : serving.server->stall_ns > 0 ? serving.server->stall_ns
+							    : 1);
+	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS && serve_limits_take()) && !t.left) {
 		t.draining = t.left = true;
 		sessions_end(0);
 		for (unsigned i = 0; i < t.count; i++) {
@@ -314,7 +314,7 @@ static void take_events(void)
 	uint64_t ended;
 
 	t.fds[0] = (struct pollfd){ .fd = t.left ? -1 : SERVE_CONTROL_FD, .events = POLLIN };
-	t.fds[1] = (struct pollfd){ .fd = t.wake_fd, .events = POLLIN };
+	t.fds[1] = (struct pollfd){ .fd = serving.wake_fd, .events = POLLIN };
 	t.fds[2] = (struct pollfd){ .fd = t.signal_fd, .events = POLLIN };
 	for (unsigned i = 0; i < count; i++) {
 		t.fds[FIXED_FDS + i] =
@@ -334,7 +334,8 @@ static void take_events(void)
 	if (t.fds[2].revents && worker_take_signal(t.signal_fd)) {
 		t.draining = true;
 	}
-	if (t.fds[1].revents && read(t.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
+	if (t.fds[1].revents &&
+	    read(serving.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
 		for (unsigned i = 0; i < t.count;) {
 			struct work *work = t.work[i];
 
@@ -353,35 +354,38 @@ static void take_events(void)
 
 /* Nobody would end a worker that waits for something in a system call when its supervisor has gone:
  * a client may send a descriptor whose closing takes as long as the client likes. */
-static void *end_without_supervisor(void *argument)
+static void *end_without_supervisor(void *unused)
 {
 	struct pollfd control = { .fd = SERVE_CONTROL_FD };
 	const struct timespec grace = { .tv_sec = GRACE_S };
-	struct server *server = argument;
 
+	(void)unused;
 	while (poll(&control, 1, -1) <= 0) {
 	}
 	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &grace, NULL);
-	sgpu_wipe(server->worker.keys, (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key));
+	sgpu_wipe(serving.server->worker.keys, (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key));
 	_exit(sgpu_exit_status(SGPU_ESYSTEM));
 }
 
-static int run_loop(struct server *server, struct sgpu_error *error)
+static int run_loop(struct sgpu_error *error)
 {
+	struct server *server = serving.server;
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
-	int rc = serve_quote_begin(server, error); /* first: the signer has none of what follows */
+	int rc = serve_quote_begin(error); /* first: the signer has none of what follows */
 
 	t.signal_fd = worker_signal_fd(SIGTERM);
-	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (rc == SGPU_OK && (t.signal_fd < 0 || t.wake_fd < 0)) {
+	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (rc == SGPU_OK && (t.signal_fd < 0 || serving.wake_fd < 0)) {
 		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
-	requests_open(server, t.counters, t.wake_fd);
-	rc = rc ? rc : worker_start_thread(NULL, end_without_supervisor, server, error);
+	/* Before anything is taken of the machine: the counters tell from now on what is. */
+	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
+	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
+	rc = rc ? rc : worker_start_thread(NULL, end_without_supervisor, NULL, error);
 	rc = rc ? rc : worker_open(&server->worker, server->attestation_key, error);
-	rc = rc ? rc : serve_quote_claim(server, error);
-	rc = rc ? rc : serve_lease_open(server, t.counters, error);
+	rc = rc ? rc : serve_quote_claim(error);
+	rc = rc ? rc : serve_lease_open(error);
 	if (rc == SGPU_OK) {
 		key_files_close(&server->worker.key_files, -1);
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
@@ -389,7 +393,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 	if (rc == SGPU_OK && wire_say(SERVE_CONTROL_FD, WIRE_READY, -1)) {
 		/* What the supervisor has handed over is run, also by a worker that was told by a
 		 * signal to end. */
-		while (!t.draining || t.count > 0 || requests_under_way() > 0 ||
+		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
 		       (!t.left && poll(&control, 1, 0) > 0)) {
 			take_events();
 		}
@@ -404,11 +408,11 @@ int serve_as_worker(struct server *server)
 	struct sgpu_error error = { 0 };
 	int status;
 
-	t = (struct tending){ .server = server };
+	serving.server = server;
 	(void)fcntl(SERVE_CONTROL_FD, F_SETFD, FD_CLOEXEC);
-	t.counters = mmap(NULL, sizeof(*t.counters), PROT_READ | PROT_WRITE, MAP_SHARED,
-			  SERVE_COUNTERS_FD, 0);
-	if (t.counters == MAP_FAILED) {
+	serving.counters = mmap(NULL, sizeof(*serving.counters), PROT_READ | PROT_WRITE, MAP_SHARED,
+				SERVE_COUNTERS_FD, 0);
+	if (serving.counters == MAP_FAILED) {
 		return cli_usage("--as-worker is for 'sgpu-run serve' alone");
 	}
 	close(SERVE_COUNTERS_FD);
@@ -419,6 +423,6 @@ int serve_as_worker(struct server *server)
 	signal(SIGTTOU, SIG_IGN); /* it is no part of the terminal's group, and says things there */
 	server->worker.shared_files = true;
 	status = worker_begin(&server->worker, NULL);
-	status = status ? status : run_loop(server, &error) == SGPU_OK ? 0 : cli_error(&error);
+	status = status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);
 	return status;
 }
