@@ -96,9 +96,8 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 				  (unsigned long long)counter, (unsigned)c->grant.channel);
 }
 
-/* What was opened comes from the worker, and is read with care all the same. */
-static int read_results(const struct sgpu_group_client *c, int count,
-			struct sgpu_item_result *results, struct sgpu_error *error)
+/* What became of the items. It comes from the worker, and is read with care all the same. */
+static int read_outcome(const struct sgpu_group_client *c, int count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };
 	int rc = (int)sgpu_take_u32(&reader), first = SGPU_OK;
@@ -112,14 +111,13 @@ static int read_results(const struct sgpu_group_client *c, int count,
 				 (const char *)text);
 	}
 	for (int i = 0; i < count; i++) {
-		results[i].code = (int)sgpu_take_u32(&reader);
-		results[i].size = sgpu_take_u32(&reader);
-		results[i].bytes = sgpu_take(&reader, results[i].size);
-		if (first == SGPU_OK && results[i].code != SGPU_OK && !reader.bad) {
-			first = sgpu_fail(error,
-					  results[i].code < 0 ? results[i].code : SGPU_EINVALID,
-					  "item %d: %.*s", i, (int)results[i].size,
-					  (const char *)results[i].bytes);
+		int code = (int)sgpu_take_u32(&reader);
+		size_t size = sgpu_take_u32(&reader);
+		const uint8_t *text = sgpu_take(&reader, size);
+
+		if (first == SGPU_OK && code != SGPU_OK && !reader.bad) {
+			first = sgpu_fail(error, code < 0 ? code : SGPU_EINVALID, "item %d: %.*s",
+					  i, (int)size, (const char *)text);
 		}
 	}
 	return reader.bad || reader.left > 0
@@ -128,22 +126,16 @@ static int read_results(const struct sgpu_group_client *c, int count,
 		       : first;
 }
 
-int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_result *results,
-			   struct sgpu_error *error)
+int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *error)
 {
 	int count = client->count, rc;
 	uint64_t counter = 0;
 
-	if (client->broken) {
-		sgpu_wipe(client->items, client->size);
-		client->size = 0;
-		client->count = 0;
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "channel %u is broken: a command group of it was lost",
-				 (unsigned)client->grant.channel);
-	}
-	rc = sgpu_session_seal(client->session, client->items, client->size, client->group,
-			       &counter, error);
+	rc = client->broken ? sgpu_fail(error, SGPU_EAUTH,
+					"channel %u is broken: a command group of it was lost",
+					(unsigned)client->grant.channel)
+			    : sgpu_session_seal(client->session, client->items, client->size,
+						client->group, &counter, error);
 	if (rc == SGPU_OK) {
 		rc = exchange_group(client, counter, error);
 	}
@@ -151,7 +143,7 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_re
 	sgpu_wipe(client->items, client->size);
 	client->size = 0;
 	client->count = 0;
-	return rc < 0 ? rc : read_results(client, count, results, error);
+	return rc < 0 ? rc : read_outcome(client, count, error);
 }
 
 /* ---- opening ---- */
@@ -187,7 +179,7 @@ static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner,
 		rc = sgpu_session_bind(c->session, &binding, &c->grant, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_group_client_send(c, NULL, error);
+		rc = sgpu_group_client_send(c, error);
 	}
 	if (rc == SGPU_EAUTH || rc == SGPU_EKEY || rc == SGPU_EINVALID) {
 		sgpu_fail(error, SGPU_EAUTH,

@@ -3,16 +3,14 @@
  * Items of command groups as bytes. Every item has the same head, and a tail that depends on its
  * kind:
  *
- *   kind (1), stream (1), last (1), zero (1), buffer (4), other (4), object (4), offset (8),
- * other_offset (8), size (8), first (8), tail size (4), the tail
+ *   kind (1), stream (1), last (1), zero (1), buffer (4), zero (4), object (4), offset (8),
+ *   other_offset (8), size (8), first (8), tail size (4), the tail
  *
- * Members that a kind does not use are zero. The tail of a call: name size (1), name; ranges (1),
- * for each buffer (4), offset (8), size (8); written (8); grid, block, shared bytes (4 each); the
- * arguments.
+ * Members that a kind does not use are zero. The tail with the ranges of a job: zero (1), ranges
+ * (1), for each buffer (4), offset (8), size (8); zero (36).
  */
 #include <sgpu/base.h>
 
-#include "device/device.h"
 #include "channel/group.h"
 #include "channel/wire.h"
 
@@ -20,7 +18,6 @@ enum {
 	STREAM = 1,
 	LAST = 2,
 	BUFFER = 4,
-	OTHER = 8,
 	OBJECT = 16,
 	OFFSET = 32,
 	OTHER_OFFSET = 64,
@@ -28,7 +25,9 @@ enum {
 	FIRST = 256,
 	RANGE = BUFFER | OFFSET | SIZE,
 	KEYS_SIZE = SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
-	CALL_MIN = 1 + 1 + 8 + 28,
+	RANGE_SIZE = 4 + 8 + 8,
+	RANGES_END = 36, /* zeros behind the ranges */
+	RANGES_MIN = 1 + 1 + RANGES_END,
 };
 
 static const struct {
@@ -37,23 +36,13 @@ static const struct {
 } kinds[SGPU_ITEM_KINDS] = {
 	[SGPU_ITEM_ALLOC] = { BUFFER | SIZE, 0, 0 },
 	[SGPU_ITEM_FREE] = { BUFFER, 0, 0 },
-	[SGPU_ITEM_COPY_IN] = { STREAM | BUFFER | OFFSET, 0, SGPU_GROUP_BYTES },
-	[SGPU_ITEM_COPY_OUT] = { STREAM | RANGE, 0, 0 },
-	[SGPU_ITEM_CLEAR] = { STREAM | RANGE, 0, 0 },
 	[SGPU_ITEM_KEY_LOAD] = { STREAM | OBJECT, KEYS_SIZE, KEYS_SIZE },
 	[SGPU_ITEM_KEY_FREE] = { OBJECT, 0, 0 },
 	[SGPU_ITEM_OPEN] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
 	[SGPU_ITEM_SEAL] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
-	[SGPU_ITEM_DIGEST] = { STREAM | RANGE, 0, SGPU_DIGEST_CUSTOM_MAX },
-	[SGPU_ITEM_LAUNCH] = { STREAM, CALL_MIN, SGPU_GROUP_BYTES },
-	[SGPU_ITEM_MODULE_LOAD] = { OBJECT | OTHER_OFFSET | SIZE, SGPU_KT128_SIZE,
-				    SGPU_KT128_SIZE },
-	[SGPU_ITEM_MODULE_FREE] = { OBJECT, 0, 0 },
-	[SGPU_ITEM_MODULE_RUN] = { STREAM | OBJECT, CALL_MIN, SGPU_GROUP_BYTES },
-	[SGPU_ITEM_WAIT] = { STREAM | OTHER, 0, 0 },
 	[SGPU_ITEM_JOB_LOAD] = { OBJECT, 1, SGPU_GROUP_BYTES },
 	[SGPU_ITEM_JOB_FREE] = { OBJECT, 0, 0 },
-	[SGPU_ITEM_JOB_RUN] = { STREAM | OBJECT, CALL_MIN, SGPU_GROUP_BYTES },
+	[SGPU_ITEM_JOB_RUN] = { STREAM | OBJECT, RANGES_MIN, SGPU_ITEM_RANGES_MAX },
 };
 
 /* Whether it is an item, whose handles can be some. */
@@ -67,26 +56,12 @@ static bool is_item(const struct sgpu_item *item)
 		return false;
 	}
 	members = (uint16_t)((item->stream ? STREAM : 0) | (item->last ? LAST : 0) |
-			     (item->buffer ? BUFFER : 0) | (item->other ? OTHER : 0) |
-			     (item->object ? OBJECT : 0) | (item->offset ? OFFSET : 0) |
-			     (item->other_offset ? OTHER_OFFSET : 0) | (item->size ? SIZE : 0) |
-			     (item->first ? FIRST : 0));
-	return (members & ~kinds[item->kind].members) == 0 && item->stream < SGPU_GROUP_STREAMS &&
-	       item->buffer < SGPU_GROUP_BUFFERS && item->object < SGPU_GROUP_OBJECTS &&
-	       item->other <
-		       (item->kind == SGPU_ITEM_WAIT ? SGPU_GROUP_STREAMS : SGPU_GROUP_BUFFERS);
-}
-
-size_t sgpu_item_result(const struct sgpu_item *item)
-{
-	switch (item->kind) {
-	case SGPU_ITEM_COPY_OUT:
-		return item->size < SGPU_GROUP_BYTES ? (size_t)item->size : SGPU_GROUP_BYTES;
-	case SGPU_ITEM_DIGEST:
-		return SGPU_KT128_SIZE;
-	default:
-		return 0;
-	}
+			     (item->buffer ? BUFFER : 0) | (item->object ? OBJECT : 0) |
+			     (item->offset ? OFFSET : 0) | (item->other_offset ? OTHER_OFFSET : 0) |
+			     (item->size ? SIZE : 0) | (item->first ? FIRST : 0));
+	return kinds[item->kind].members && (members & ~kinds[item->kind].members) == 0 &&
+	       item->stream < SGPU_GROUP_STREAMS && item->buffer < SGPU_GROUP_BUFFERS &&
+	       item->object < SGPU_GROUP_OBJECTS;
 }
 
 int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTES], size_t *size,
@@ -105,7 +80,7 @@ int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTE
 	*at++ = item->stream;
 	*at++ = item->last;
 	*at++ = 0;
-	at = sgpu_put_u32(sgpu_put_u32(sgpu_put_u32(at, item->buffer), item->other), item->object);
+	at = sgpu_put_u32(sgpu_put_u32(sgpu_put_u32(at, item->buffer), 0), item->object);
 	at = sgpu_put_u64(sgpu_put_u64(at, item->offset), item->other_offset);
 	at = sgpu_put_u64(sgpu_put_u64(at, item->size), item->first);
 	sgpu_put_bytes(sgpu_put_u32(at, item->tail_size), item->tail, item->tail_size);
@@ -115,7 +90,8 @@ int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTE
 
 static bool decode_item(struct sgpu_reader *reader, struct sgpu_item *item)
 {
-	uint8_t last, zero;
+	uint8_t last;
+	uint32_t zero;
 
 	item->kind = sgpu_take_u8(reader);
 	item->stream = sgpu_take_u8(reader);
@@ -123,7 +99,7 @@ static bool decode_item(struct sgpu_reader *reader, struct sgpu_item *item)
 	zero = sgpu_take_u8(reader);
 	item->last = last != 0;
 	item->buffer = sgpu_take_u32(reader);
-	item->other = sgpu_take_u32(reader);
+	zero |= sgpu_take_u32(reader);
 	item->object = sgpu_take_u32(reader);
 	item->offset = sgpu_take_u64(reader);
 	item->other_offset = sgpu_take_u64(reader);
@@ -138,7 +114,6 @@ int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[
 		      int *count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = bytes, .left = size };
-	size_t answer = SGPU_GROUP_TEXT_MAX;
 
 	*count = 0;
 	while (reader.left > 0) {
@@ -146,80 +121,47 @@ int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "item %d of a command group is malformed", *count);
 		}
-		answer += 8 + sgpu_item_result(&items[(*count)++]);
-		if (answer > SGPU_GROUP_BYTES) {
-			return sgpu_fail(
-				error, SGPU_EINVALID,
-				"what a command group asks for does not fit into an answer");
-		}
+		++*count;
 	}
 	return SGPU_OK;
 }
 
-/* ---- calls ---- */
-int sgpu_item_call_encode(const struct sgpu_item_call *call, uint8_t *bytes, uint32_t *size,
-			  struct sgpu_error *error)
+/* ---- the ranges of a job ---- */
+uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count,
+				 uint8_t tail[SGPU_ITEM_RANGES_MAX])
 {
-	size_t name_size = strnlen(call->name, sizeof(call->name));
-	uint8_t *at = bytes;
+	uint8_t *at = tail;
 
-	if (name_size > SGPU_GROUP_NAME_MAX || call->range_count < 0 ||
-	    call->range_count > SGPU_MODULE_RANGES_MAX ||
-	    call->arguments_size >
-		    SGPU_GROUP_BYTES - CALL_MIN - name_size - (size_t)call->range_count * 20) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "a call of '%s' does not fit into a command group", call->name);
+	*at++ = 0;
+	*at++ = (uint8_t)count;
+	for (int i = 0; i < count; i++) {
+		at = sgpu_put_u64(sgpu_put_u32(at, ranges[i].buffer), ranges[i].offset);
+		at = sgpu_put_u64(at, ranges[i].size);
 	}
-	*at++ = (uint8_t)name_size;
-	at = sgpu_put_bytes(at, call->name, name_size);
-	*at++ = (uint8_t)call->range_count;
-	for (int i = 0; i < call->range_count; i++) {
-		at = sgpu_put_u64(sgpu_put_u32(at, call->ranges[i].buffer), call->ranges[i].offset);
-		at = sgpu_put_u64(at, call->ranges[i].size);
-	}
-	at = sgpu_put_u64(at, call->written);
-	for (int i = 0; i < 3; i++) {
-		at = sgpu_put_u32(at, call->shape.grid[i]);
-	}
-	for (int i = 0; i < 3; i++) {
-		at = sgpu_put_u32(at, call->shape.block[i]);
-	}
-	at = sgpu_put_bytes(sgpu_put_u32(at, call->shape.shared_bytes), call->arguments,
-			    call->arguments_size);
-	*size = (uint32_t)(at - bytes);
-	return SGPU_OK;
+	memset(at, 0, RANGES_END);
+	return (uint32_t)(at + RANGES_END - tail);
 }
 
-int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *call,
-			  struct sgpu_error *error)
+int sgpu_item_ranges_decode(const struct sgpu_item *item,
+			    struct sgpu_item_range ranges[SGPU_MODULE_RANGES_MAX], int *count,
+			    struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };
-	uint8_t name_size = sgpu_take_u8(&reader);
+	uint8_t nonzero = sgpu_take_u8(&reader);
 
-	memset(call->name, 0, sizeof(call->name));
-	sgpu_take_bytes(&reader, call->name, name_size <= SGPU_GROUP_NAME_MAX ? name_size : 0);
-	call->range_count = sgpu_take_u8(&reader);
-	if (name_size > SGPU_GROUP_NAME_MAX || strlen(call->name) != name_size ||
-	    call->range_count > SGPU_MODULE_RANGES_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed");
+	*count = sgpu_take_u8(&reader);
+	reader.bad = reader.bad || *count > SGPU_MODULE_RANGES_MAX ||
+		     reader.left != (size_t)*count * RANGE_SIZE + RANGES_END;
+	for (int i = 0; !reader.bad && i < *count; i++) {
+		ranges[i].buffer = sgpu_take_u32(&reader);
+		ranges[i].offset = sgpu_take_u64(&reader);
+		ranges[i].size = sgpu_take_u64(&reader);
 	}
-	for (int i = 0; i < call->range_count; i++) {
-		call->ranges[i].buffer = sgpu_take_u32(&reader);
-		call->ranges[i].offset = sgpu_take_u64(&reader);
-		call->ranges[i].size = sgpu_take_u64(&reader);
+	while (!reader.bad && reader.left > 0) {
+		nonzero |= sgpu_take_u8(&reader);
 	}
-	call->written = sgpu_take_u64(&reader);
-	for (int i = 0; i < 3; i++) {
-		call->shape.grid[i] = sgpu_take_u32(&reader);
-	}
-	for (int i = 0; i < 3; i++) {
-		call->shape.block[i] = sgpu_take_u32(&reader);
-	}
-	call->shape.shared_bytes = sgpu_take_u32(&reader);
-	call->arguments_size = reader.left;
-	call->arguments = sgpu_take(&reader, reader.left);
-	return reader.bad
-		       ? sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed")
+	return reader.bad || nonzero
+		       ? sgpu_fail(error, SGPU_EINVALID, "the ranges of a job are malformed")
 		       : SGPU_OK;
 }
 

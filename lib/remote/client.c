@@ -98,23 +98,26 @@ int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t si
 int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 		    const struct sgpu_remote_range *ranges, int count, struct sgpu_error *error)
 {
-	uint8_t tail[SGPU_GROUP_BYTES];
+	uint8_t tail[SGPU_ITEM_RANGES_MAX];
 	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN, .object = job - 1, .tail = tail };
-	struct sgpu_item_call call = { .range_count = count };
+	struct sgpu_item_range of_job[SGPU_MODULE_RANGES_MAX];
 	int rc = SGPU_OK;
 
 	if (job == 0 || job > SGPU_GROUP_OBJECTS || !remote->jobs[job - 1]) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the session has no job %u", (unsigned)job);
 	}
 	if (count < 0 || count > SGPU_MODULE_RANGES_MAX) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges",
-			       SGPU_REMOTE_RANGES_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges",
+				 SGPU_REMOTE_RANGES_MAX);
 	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		call.ranges[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset,
-							   ranges[i].size };
+		of_job[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset,
+						      ranges[i].size };
 		rc = check_range(remote, ranges[i].buffer, ranges[i].offset, ranges[i].size, error);
 	}
-	rc = rc ? rc : sgpu_item_call_encode(&call, tail, &item.tail_size, error);
-	return rc ? rc : sgpu_remote_add(remote, &item, error);
+	if (rc < 0) {
+		return rc;
+	}
+	item.tail_size = sgpu_item_ranges_encode(of_job, count, tail);
+	return sgpu_remote_add(remote, &item, error);
 }

@@ -52,7 +52,6 @@ struct sgpu_remote {
 	uint64_t area_used; /* bytes */
 	struct sgpu_remote_piece pieces[SGPU_GROUP_ITEMS];
 	int piece_count;
-	struct sgpu_item_result results[SGPU_GROUP_ITEMS];
 };
 
 /* session.c: a session over a carrier, which it owns from then on, also when this fails. */

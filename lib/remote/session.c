@@ -85,7 +85,7 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 		remote->area_used = 0; /* of what came to no item */
 		return SGPU_OK;
 	}
-	rc = sgpu_group_client_send(remote->client, remote->results, error);
+	rc = sgpu_group_client_send(remote->client, error);
 	rc = rc ? rc : sgpu_remote_take_pieces(remote, error);
 	remote->pending = remote->piece_count = 0;
 	remote->area_used = 0;

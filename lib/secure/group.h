@@ -12,19 +12,6 @@
 
 #include "channel/group.h"
 
-/* A launch of an operation that a session names. Lives until the launch has ended. */
-struct sgpu_group_launch {
-	const struct sgpu_device_range *ranges;
-	int range_count;
-	const uint8_t *arguments; /* the operation checks them */
-	size_t arguments_size;
-};
-
-struct sgpu_group_operation {
-	const char *name;
-	int (*run)(struct sgpu_launch *launch, const struct sgpu_group_launch *call);
-};
-
 /* What makes and runs jobs: manifests whose operations work on the session's buffers
  * (lib/remote/job.c). */
 struct sgpu_group_jobs {
@@ -51,9 +38,7 @@ struct sgpu_group_config {
 	uint64_t area_size;
 	uint64_t memory_limit; /* bytes of buffers that the session may have; 0: as the context has
 				*/
-	const struct sgpu_group_operation *operations; /* ends with a NULL name; NULL: none */
-	bool modules;				       /* the session may bring code */
-	const struct sgpu_group_jobs *jobs;	       /* NULL: none */
+	const struct sgpu_group_jobs *jobs; /* NULL: none */
 	const struct sgpu_key *key; /* private, X25519: what quotes of this worker name; borrowed;
 				       NULL: there are none */
 };
@@ -69,8 +54,8 @@ SGPU_MUST_CHECK int sgpu_group_worker_create(struct sgpu_secure *context,
 void sgpu_group_worker_free(struct sgpu_group_worker **worker);
 /* Carries out the items of an opened group and waits for their end. Nothing is carried out of a
  * group that is malformed, and nothing behind an item that could not be enqueued. The answer: a
- * code (4), and behind SGPU_OK for each item its code (4), the size of its result (4) and the
- * result or the text of its error; behind another code the size of a text (4), and the text. */
+ * code (4), and behind SGPU_OK for each item its code (4), the size (4) and the text of its error;
+ * behind another code the size of a text (4), and the text. */
 void sgpu_group_worker_run(struct sgpu_group_worker *worker, const uint8_t *items, size_t size,
 			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size);
 

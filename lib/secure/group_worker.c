@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Carries out the items of command groups. Handles are indexes of tables; an item that names an
- * empty entry, a range outside of a buffer or of the shared area, or what the session may not do,
- * fails with all that follow it.
+ * empty entry, or a range outside of a buffer or of the shared area, fails with all that follow it.
  */
 #include <stdlib.h>
 
@@ -10,67 +9,79 @@
 
 #include "base/base.h"
 #include "channel/wire.h"
-#include "secure/group_state.h"
+#include "device/backend.h"
+#include "secure/group.h"
 
-enum { ARGUMENTS_MAX = 128 };
+struct buffer {
+	sgpu_devptr memory; /* 0: there is none */
+	uint64_t size;
+};
 
-int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
-			     struct sgpu_group_worker **worker, struct sgpu_error *error)
+/* What its session has, and the group at work. */
+struct sgpu_group_worker {
+	struct sgpu_device *device;
+	struct sgpu_group_config config;
+	bool registered;     /* the area */
+	sgpu_devptr staging; /* area_size bytes, or 0 */
+	uint64_t used;	     /* bytes of buffers */
+	struct buffer buffers[SGPU_GROUP_BUFFERS];
+	struct sgpu_device_key *keys[SGPU_GROUP_OBJECTS];
+	struct {
+		void *job; /* of config.jobs; NULL: there is none */
+		uint64_t bytes;
+	} jobs[SGPU_GROUP_OBJECTS];
+	struct sgpu_stream *streams[SGPU_GROUP_STREAMS];
+	/* of the group at work */
+	struct sgpu_item items[SGPU_GROUP_ITEMS];
+	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
+	void *runs[SGPU_GROUP_ITEMS]; /* of jobs */
+	int settled;	 /* items in front of this one have opened what they were to open */
+	uint8_t opening; /* streams, by bit, that have opens behind it */
+};
+
+/* Waits for all that the session has enqueued. */
+static int wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
-	struct sgpu_group_worker *w = calloc(1, sizeof(*w));
-	struct sgpu_device_info info;
-	int rc;
+	int rc = SGPU_OK;
 
-	*worker = NULL;
-	if (!w || !(w->results = sgpu_secret_alloc(SGPU_GROUP_BYTES))) {
-		free(w);
-		return sgpu_fail_nomem(error);
-	}
-	w->context = context;
-	w->device = sgpu_secure_device(context);
-	w->config = *config;
-	rc = sgpu_device_get_info(w->device, &info, error);
-	if (rc < 0) {
-		sgpu_group_worker_free(&w);
-		return rc;
-	}
-	w->bus = info.opens_on_device;
-	/* Without, copies are slower, and do the same. */
-	w->registered =
-		w->bus && config->area &&
-		sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;
-	*worker = w;
-	return SGPU_OK;
-}
-
-void sgpu_group_worker_free(struct sgpu_group_worker **worker)
-{
-	struct sgpu_group_worker *w = worker ? *worker : NULL;
-
-	if (!w) {
-		return;
-	}
 	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
-		sgpu_stream_free(&w->streams[i]);
+		int synced = w->streams[i]
+				     ? sgpu_stream_sync(w->streams[i], rc == SGPU_OK ? error : NULL)
+				     : SGPU_OK;
+
+		rc = rc == SGPU_OK ? synced : rc;
 	}
-	for (int i = 0; i < SGPU_GROUP_OBJECTS; i++) {
-		sgpu_device_key_free(&w->keys[i]);
-		sgpu_device_module_free(&w->modules[i]);
-	}
-	sgpu_group_free_jobs(w);
-	sgpu_group_free(w, &w->staging, w->config.area_size);
-	if (w->registered) {
-		sgpu_host_unregister(w->device, w->config.area);
-	}
-	for (int i = 0; i < SGPU_GROUP_BUFFERS; i++) {
-		sgpu_group_free(w, &w->buffers[i].memory, w->buffers[i].size);
-	}
-	sgpu_secret_free(w->results, SGPU_GROUP_BYTES);
-	free(w);
-	*worker = NULL;
+	return rc;
 }
 
 /* ---- what items name ---- */
+/* There is no such object, or there is one already. */
+static int no_object(const char *what, uint32_t handle, bool there, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_EUSAGE,
+			 there ? "there is a %s %u already" : "there is no %s %u", what,
+			 (unsigned)handle);
+}
+
+/* A range within a buffer. */
+static int find_range(const struct sgpu_group_worker *w, uint32_t handle, uint64_t offset,
+		      uint64_t size, struct sgpu_device_range *range, struct sgpu_error *error)
+{
+	const struct buffer *b = handle < SGPU_GROUP_BUFFERS ? &w->buffers[handle] : NULL;
+
+	if (!b || !b->memory) {
+		return sgpu_fail(error, SGPU_EUSAGE, "there is no buffer %u", (unsigned)handle);
+	}
+	if (offset > b->size || size > b->size - offset) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%llu bytes from %llu are not in buffer %u of %llu bytes",
+				 (unsigned long long)size, (unsigned long long)offset,
+				 (unsigned)handle, (unsigned long long)b->size);
+	}
+	*range = (struct sgpu_device_range){ b->memory + offset, size };
+	return SGPU_OK;
+}
+
 static int find_area(const struct sgpu_group_worker *w, uint64_t offset, uint64_t size,
 		     uint8_t **area, struct sgpu_error *error)
 {
@@ -97,21 +108,54 @@ static int find_stream(struct sgpu_group_worker *w, uint32_t handle, struct sgpu
 }
 
 /* ---- memory ---- */
+/* Bytes of device memory that the session may still have, by its own limit. */
+static uint64_t memory_left(const struct sgpu_group_worker *w)
+{
+	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
+}
+
+/* Device memory that counts as the session's, by the limit of the process as well. */
+static int alloc(struct sgpu_group_worker *w, uint64_t size, sgpu_devptr *memory,
+		 struct sgpu_error *error)
+{
+	int rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, size, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	rc = sgpu_device_alloc(w->device, size, memory, error);
+	if (rc < 0) {
+		sgpu_limit_give(SGPU_DEVICE_MEMORY, size);
+		return rc;
+	}
+	w->used += size;
+	return SGPU_OK;
+}
+
+static void give_back(struct sgpu_group_worker *w, sgpu_devptr *memory, uint64_t size)
+{
+	if (*memory) {
+		sgpu_device_free(w->device, memory, size);
+		sgpu_limit_give(SGPU_DEVICE_MEMORY, size);
+		w->used -= size;
+	}
+}
+
 static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item,
 			struct sgpu_error *error)
 {
-	struct sgpu_group_buffer *b = &w->buffers[item->buffer];
+	struct buffer *b = &w->buffers[item->buffer];
 	int rc;
 
 	if (b->memory) {
-		return sgpu_group_no_object("buffer", item->buffer, true, error);
+		return no_object("buffer", item->buffer, true, error);
 	}
-	if (item->size > sgpu_group_memory_left(w)) {
+	if (item->size > memory_left(w)) {
 		return sgpu_fail(error, SGPU_ENOMEM,
 				 "%llu bytes are more than the session may have",
 				 (unsigned long long)item->size);
 	}
-	rc = sgpu_group_alloc(w, item->size, &b->memory, error);
+	rc = alloc(w, item->size, &b->memory, error);
 	b->size = rc == SGPU_OK ? item->size : 0;
 	return rc;
 }
@@ -119,60 +163,17 @@ static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *ite
 static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_error *error)
 {
-	struct sgpu_group_buffer *b = &w->buffers[item->buffer];
+	struct buffer *b = &w->buffers[item->buffer];
 	int rc;
 
 	if (!b->memory) {
-		return sgpu_group_no_object("buffer", item->buffer, false, error);
+		return no_object("buffer", item->buffer, false, error);
 	}
-	rc = sgpu_group_wait_idle(w, error);
+	rc = wait_idle(w, error);
 	if (rc == SGPU_OK) {
-		sgpu_group_free(w, &b->memory, b->size);
+		give_back(w, &b->memory, b->size);
 	}
 	return rc;
-}
-
-/* Plaintext that came or goes in a group. Where there is a bus between, it does not cross that in
- * the clear. */
-static int copy_plain(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		      struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		      struct sgpu_task *task)
-{
-	const bool out = item->kind == SGPU_ITEM_COPY_OUT;
-	void *host = out ? w->results + w->results_size : (uint8_t *)(uintptr_t)item->tail;
-	int rc;
-
-	if (!w->bus) {
-		return out ? sgpu_copy_out(stream, host, memory, size, task)
-			   : sgpu_copy_in(stream, memory, host, size, task);
-	}
-	rc = sgpu_stream_sync(stream, &task->error);
-	return rc < 0 ? rc
-		      : sgpu_secure_memcpy(w->context, host, memory, size,
-					   out ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE,
-					   &task->error);
-}
-
-static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		      struct sgpu_stream *stream, struct sgpu_task *task)
-{
-	uint64_t size = item->kind == SGPU_ITEM_COPY_IN ? item->tail_size : item->size;
-	struct sgpu_device_range range;
-	int rc = sgpu_group_find_range(w, item->buffer, item->offset, size, &range, &task->error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	switch (item->kind) {
-	case SGPU_ITEM_COPY_IN:
-	case SGPU_ITEM_COPY_OUT:
-		return copy_plain(w, item, stream, range.address, size, task);
-	case SGPU_ITEM_DIGEST:
-		return sgpu_device_digest(stream, range.address, size, item->tail, item->tail_size,
-					  w->results + w->results_size, task);
-	default:
-		return sgpu_device_clear(stream, range.address, size, task);
-	}
 }
 
 /* ---- keys and chunks ---- */
@@ -184,7 +185,7 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	int rc;
 
 	if (w->keys[item->object]) {
-		return sgpu_group_no_object("key", item->object, true, error);
+		return no_object("key", item->object, true, error);
 	}
 	sgpu_take_bytes(&reader, keys.salt, sizeof(keys.salt));
 	sgpu_take_bytes(&reader, keys.commitment, sizeof(keys.commitment));
@@ -204,13 +205,13 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 	if (w->staging) {
 		return SGPU_OK;
 	}
-	if (size > sgpu_group_memory_left(w)) {
+	if (size > memory_left(w)) {
 		return sgpu_fail(
 			error, SGPU_ENOMEM,
 			"sealed data pass through %llu bytes, more than the session may have",
 			(unsigned long long)size);
 	}
-	return sgpu_group_alloc(w, size, &w->staging, error);
+	return alloc(w, size, &w->staging, error);
 }
 
 /* Others write to the area: each byte is read once, by the kernel that opens or into the staging
@@ -219,44 +220,51 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
-	struct sgpu_device_key *key = w->keys[item->object];
+	struct sgpu_work work = { .kind = SGPU_WORK_OPEN_FROM,
+				  .size = item->size,
+				  .key = w->keys[item->object],
+				  .first = item->first,
+				  .last = item->last };
 	struct sgpu_device_range to;
 	uint8_t *area = NULL;
-	int rc = key ? find_area(w, item->other_offset, item->size, &area, &task->error)
-		     : sgpu_group_no_object("key", item->object, false, &task->error);
+	int rc = work.key ? find_area(w, item->other_offset, item->size, &area, &task->error)
+			  : no_object("key", item->object, false, &task->error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_group_find_range(w, item->buffer, item->offset,
-					   sgpu_opened_size(item->size), &to, &task->error);
+		rc = find_range(w, item->buffer, item->offset, sgpu_opened_size(item->size), &to,
+				&task->error);
 	}
 	if (rc < 0) {
 		return rc;
 	}
 	w->opening |= (uint8_t)(1u << item->stream);
+	work.out = to.address;
+	work.from = area;
 	if (sgpu_device_reaches(w->device, area, item->size, false)) {
-		return sgpu_device_open_from(stream, key, item->first, item->last, area, item->size,
-					     to.address, task);
+		return sgpu_device_enqueue(stream, &work, task);
 	}
+	work.kind = SGPU_WORK_OPEN;
+	work.from = NULL;
 	rc = make_staging(w, &task->error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_copy_in(stream, w->staging + item->other_offset, area, item->size, NULL);
-	}
-	return rc < 0 ? rc
-		      : sgpu_device_open_chunks(stream, key, item->first, item->last,
-						w->staging + item->other_offset, item->size,
-						to.address, task);
+	work.in = w->staging + item->other_offset;
+	rc = rc < 0 ? rc : sgpu_copy_in(stream, work.in, area, item->size, NULL);
+	return rc < 0 ? rc : sgpu_device_enqueue(stream, &work, task);
 }
 
 static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
-	struct sgpu_device_key *key = w->keys[item->object];
+	struct sgpu_work work = { .kind = SGPU_WORK_SEAL_TO,
+				  .size = item->size,
+				  .key = w->keys[item->object],
+				  .first = item->first,
+				  .last = item->last };
 	struct sgpu_device_range from;
 	uint8_t *area = NULL;
 	uint64_t sealed;
-	int rc = key ? sgpu_group_find_range(w, item->buffer, item->offset, item->size, &from,
-					     &task->error)
-		     : sgpu_group_no_object("key", item->object, false, &task->error);
+	int rc = work.key ? find_range(w, item->buffer, item->offset, item->size, &from,
+				       &task->error)
+			  : no_object("key", item->object, false, &task->error);
 
 	if (rc == SGPU_OK && !item->last && item->size % SGPU_CHUNK != 0) {
 		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes are no whole chunks",
@@ -267,17 +275,29 @@ static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	if (rc < 0) {
 		return rc;
 	}
+	work.in = from.address;
+	work.to = area;
 	if (sgpu_device_reaches(w->device, area, sealed, true)) {
-		return sgpu_device_seal_to(stream, key, item->first, item->last, from.address,
-					   item->size, area, task);
+		return sgpu_device_enqueue(stream, &work, task);
 	}
+	work.kind = SGPU_WORK_SEAL;
+	work.to = NULL;
 	rc = make_staging(w, &task->error);
+	work.out = w->staging + item->other_offset;
+	rc = rc < 0 ? rc : sgpu_device_enqueue(stream, &work, task);
+	return rc < 0 ? rc : sgpu_copy_out(stream, area, work.out, sealed, NULL);
+}
+
+static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		    struct sgpu_error *error)
+{
+	int rc = w->keys[item->object] ? wait_idle(w, error)
+				       : no_object("key", item->object, false, error);
+
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_seal_chunks(stream, key, item->first, item->last, from.address,
-					     item->size, w->staging + item->other_offset, task);
+		sgpu_device_key_free(&w->keys[item->object]);
 	}
-	return rc < 0 ? rc
-		      : sgpu_copy_out(stream, area, w->staging + item->other_offset, sealed, NULL);
+	return rc;
 }
 
 /* Waits for the opens in front of item `before`. Several may be under way; whatever else is to be
@@ -301,173 +321,85 @@ static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_err
 	return SGPU_OK;
 }
 
-/* ---- operations and modules ---- */
-static int run_operation(struct sgpu_launch *launch, void *argument)
+/* ---- jobs: what one is, config.jobs knows ---- */
+/* The streams are idle: what became of the run that an item started is what became of the item. */
+static void end_run(struct sgpu_group_worker *w, int item)
 {
-	const struct sgpu_group_started *l = argument;
+	struct sgpu_error error = { 0 };
+	int rc = w->runs[item] ? w->config.jobs->end(&w->runs[item], &error) : SGPU_OK;
 
-	return l->operation->run(launch, &l->call);
+	if (rc != SGPU_OK && w->tasks[item].code == SGPU_OK) {
+		w->tasks[item].code = rc;
+		w->tasks[item].error = error;
+	}
 }
 
-static int launch_operation(struct sgpu_group_worker *w, const struct sgpu_item *item,
-			    struct sgpu_stream *stream, struct sgpu_task *task)
+static int load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		    struct sgpu_error *error)
 {
-	const struct sgpu_group_operation *operation = w->config.operations;
-	struct sgpu_item_call call;
-	struct sgpu_group_started *launch;
-	int rc = sgpu_item_call_decode(item, &call, &task->error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	while (operation && operation->name && strcmp(operation->name, call.name) != 0) {
-		operation++;
-	}
-	if (!operation || !operation->name) {
-		return sgpu_fail(&task->error, SGPU_EUSAGE, "there is no operation '%s'",
-				 call.name);
-	}
-	launch = w->launches[item - w->items] = calloc(1, sizeof(*launch));
-	if (!launch) {
-		return sgpu_fail_nomem(&task->error);
-	}
-	launch->operation = operation;
-	launch->call = (struct sgpu_group_launch){ .ranges = launch->ranges,
-						   .range_count = call.range_count,
-						   .arguments = call.arguments,
-						   .arguments_size = call.arguments_size };
-	rc = sgpu_group_find_ranges(w, &call, launch->ranges, &task->error);
-	return rc < 0 ? rc
-		      : sgpu_device_launch_on(stream, run_operation, launch, launch->ranges,
-					      call.range_count, task);
-}
-
-static int load_module(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		       struct sgpu_error *error)
-{
-	uint8_t *image = NULL;
+	const uint64_t most = memory_left(w), left = sgpu_limit_left(SGPU_DEVICE_MEMORY);
+	uint64_t bytes = 0;
 	int rc;
 
-	if (!w->config.modules) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the session may bring no code");
+	if (!w->config.jobs) {
+		return sgpu_fail(error, SGPU_EUSAGE, "there are no jobs here");
 	}
-	if (w->modules[item->object]) {
-		return sgpu_group_no_object("module", item->object, true, error);
+	if (w->jobs[item->object].job) {
+		return no_object("job", item->object, true, error);
 	}
-	rc = find_area(w, item->other_offset, item->size, &image, error);
-	return rc < 0 ? rc
-		      : sgpu_secure_module_load(w->context, image, (size_t)item->size, item->tail,
-						&w->modules[item->object], error);
+	rc = w->config.jobs->load(w->device, (const char *)item->tail, item->tail_size,
+				  left < most ? left : most, &w->jobs[item->object].job, &bytes,
+				  error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes,
+				     error); /* others may have taken some meanwhile */
+		if (rc < 0) {
+			w->config.jobs->free(&w->jobs[item->object].job);
+			return rc;
+		}
+		w->jobs[item->object].bytes = bytes;
+		w->used += bytes;
+	}
+	return rc;
 }
 
-struct arguments {
-	int count;
-	void *values[ARGUMENTS_MAX];
-	size_t sizes[ARGUMENTS_MAX];
-	int target[ARGUMENTS_MAX];
-};
-
-static int read_arguments(const struct sgpu_item_call *call, struct sgpu_device_range *ranges,
-			  struct arguments *a, struct sgpu_error *error)
+static int run_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		   struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	struct sgpu_reader reader = { .next = call->arguments, .left = call->arguments_size };
-
-	for (a->count = 0; reader.left > 0 && a->count < ARGUMENTS_MAX; a->count++) {
-		uint8_t target = sgpu_take_u8(&reader), size = sgpu_take_u8(&reader);
-
-		a->sizes[a->count] = size;
-		a->target[a->count] = target == UINT8_MAX ? -1 : target;
-		if (target == UINT8_MAX) {
-			a->values[a->count] = (void *)(uintptr_t)sgpu_take(&reader, size);
-		} else if (target < call->range_count && size == sizeof(ranges->address)) {
-			a->values[a->count] = &ranges[target].address;
-		} else {
-			reader.bad = true;
-		}
-		if (reader.bad) {
-			break;
-		}
-	}
-	return reader.bad || reader.left > 0
-		       ? sgpu_fail(error, SGPU_EINVALID,
-				   "the arguments of function '%s' are malformed", call->name)
-		       : SGPU_OK;
-}
-
-static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *item,
-			struct sgpu_stream *stream, struct sgpu_task *task)
-{
+	struct sgpu_item_range named[SGPU_MODULE_RANGES_MAX];
 	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
-	struct sgpu_module_memory memory = { .ranges = ranges };
-	struct sgpu_item_call call;
-	struct arguments arguments;
-	int rc = sgpu_item_call_decode(item, &call, &task->error);
+	int count = 0, rc = sgpu_item_ranges_decode(item, named, &count, error);
 
-	if (rc == SGPU_OK && !w->modules[item->object]) {
-		rc = sgpu_group_no_object("module", item->object, false, &task->error);
+	if (rc == SGPU_OK && !w->jobs[item->object].job) {
+		rc = no_object("job", item->object, false, error);
 	}
-	for (int i = 0; rc == SGPU_OK && i < 3; i++) {
-		if (call.shape.grid[i] == 0 || call.shape.block[i] == 0) {
-			rc = sgpu_fail(&task->error, SGPU_EUSAGE,
-				       "function '%s' is started in no blocks or threads",
-				       call.name);
-		}
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = find_range(w, named[i].buffer, named[i].offset, named[i].size, &ranges[i],
+				error);
+	}
+	return rc < 0 ? rc
+		      : w->config.jobs->start(w->jobs[item->object].job, stream, ranges, count,
+					      &w->runs[item - w->items], error);
+}
+
+static int free_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		    struct sgpu_error *error)
+{
+	int rc = w->jobs[item->object].job ? wait_idle(w, error)
+					   : no_object("job", item->object, false, error);
+
+	for (int i = 0; rc == SGPU_OK && i < SGPU_GROUP_ITEMS; i++) {
+		end_run(w, i);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_group_find_ranges(w, &call, ranges, &task->error);
+		sgpu_limit_give(SGPU_DEVICE_MEMORY, w->jobs[item->object].bytes);
+		w->used -= w->jobs[item->object].bytes;
+		w->config.jobs->free(&w->jobs[item->object].job);
 	}
-	if (rc == SGPU_OK) {
-		rc = read_arguments(&call, ranges, &arguments, &task->error);
-	}
-	if (rc < 0) {
-		return rc;
-	}
-	memory.count = call.range_count;
-	memory.written = call.written;
-	memory.target = arguments.target;
-	return sgpu_device_module_launch_on(stream, w->modules[item->object], call.name,
-					    &call.shape, arguments.values, arguments.sizes,
-					    arguments.count, &memory, task);
+	return rc;
 }
 
 /* ---- items ---- */
-static int wait_for_stream(struct sgpu_group_worker *w, const struct sgpu_item *item,
-			   struct sgpu_stream *stream, struct sgpu_error *error)
-{
-	struct sgpu_event *event = NULL;
-	struct sgpu_stream *other;
-	int rc = find_stream(w, item->other, &other, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_event_create(w->device, &event, error);
-	}
-	if (rc == SGPU_OK &&
-	    (sgpu_event_record(other, event) < 0 || sgpu_stream_wait(stream, event) < 0)) {
-		rc = sgpu_fail(error, SGPU_EDEVICE, "a stream cannot wait for another");
-	}
-	sgpu_event_free(&event);
-	return rc;
-}
-
-/* Frees an object when nothing uses it any more. */
-static int free_object(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		       struct sgpu_error *error)
-{
-	const bool is_key = item->kind == SGPU_ITEM_KEY_FREE;
-	int rc;
-
-	if (is_key ? !w->keys[item->object] : !w->modules[item->object]) {
-		return sgpu_group_no_object(is_key ? "key" : "module", item->object, false, error);
-	}
-	rc = sgpu_group_wait_idle(w, error);
-	if (rc == SGPU_OK && is_key) {
-		sgpu_device_key_free(&w->keys[item->object]);
-	} else if (rc == SGPU_OK) {
-		sgpu_device_module_free(&w->modules[item->object]);
-	}
-	return rc;
-}
-
 static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		     struct sgpu_task *task)
 {
@@ -488,28 +420,17 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	case SGPU_ITEM_KEY_LOAD:
 		return load_key(w, item, stream, &task->error);
 	case SGPU_ITEM_KEY_FREE:
-	case SGPU_ITEM_MODULE_FREE:
-		return free_object(w, item, &task->error);
+		return free_key(w, item, &task->error);
 	case SGPU_ITEM_OPEN:
 		return open_chunks(w, item, stream, task);
 	case SGPU_ITEM_SEAL:
 		return seal_chunks(w, item, stream, task);
-	case SGPU_ITEM_LAUNCH:
-		return launch_operation(w, item, stream, task);
-	case SGPU_ITEM_MODULE_LOAD:
-		return load_module(w, item, &task->error);
-	case SGPU_ITEM_MODULE_RUN:
-		return run_function(w, item, stream, task);
-	case SGPU_ITEM_WAIT:
-		return wait_for_stream(w, item, stream, &task->error);
 	case SGPU_ITEM_JOB_LOAD:
-		return sgpu_group_load_job(w, item, &task->error);
+		return load_job(w, item, &task->error);
 	case SGPU_ITEM_JOB_FREE:
-		return sgpu_group_free_job(w, item, &task->error);
-	case SGPU_ITEM_JOB_RUN:
-		return sgpu_group_run_job(w, item, stream, &task->error);
+		return free_job(w, item, &task->error);
 	default:
-		return move_bytes(w, item, stream, task);
+		return run_job(w, item, stream, &task->error);
 	}
 }
 
@@ -523,31 +444,21 @@ static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int rc, const char 
 			      size);
 }
 
-/* Room is left for the heads of the items that follow, and for all results: so much was made sure
- * of when they were read. */
+/* Room is left for the heads of the items that follow. */
 static size_t write_answer(const struct sgpu_group_worker *w, int count,
 			   uint8_t answer[SGPU_GROUP_BYTES])
 {
 	uint8_t *at = sgpu_put_u32(answer, SGPU_OK);
-	size_t result = 0, left = SGPU_GROUP_TEXT_MAX - 4;
+	size_t left = SGPU_GROUP_TEXT_MAX - 4;
 
 	for (int i = 0; i < count; i++) {
 		const struct sgpu_task *t = &w->tasks[i];
-		size_t size = sgpu_item_result(&w->items[i]);
+		uint8_t *begin = at;
+		const char *text = t->error.text[0] ? t->error.text : sgpu_strerror(t->code);
 
-		if (t->code == SGPU_OK) {
-			at = sgpu_put_u32(sgpu_put_u32(at, SGPU_OK), (uint32_t)size);
-			at = sgpu_put_bytes(at, w->results + result, size);
-		} else {
-			uint8_t *begin = at;
-
-			at = put_outcome(at, at + 8 + left, t->code,
-					 t->error.text[0]	       ? t->error.text
-					 : t->code == SGPU_EDEPENDENCY ? ""
-								       : sgpu_strerror(t->code));
-			left -= (size_t)(at - begin) - 8;
-		}
-		result += size;
+		at = put_outcome(at, at + 8 + left, t->code,
+				 t->code == SGPU_OK || t->code == SGPU_EDEPENDENCY ? "" : text);
+		left -= (size_t)(at - begin) - 8;
 	}
 	return (size_t)(at - answer);
 }
@@ -564,7 +475,6 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 				 answer);
 		return;
 	}
-	w->results_size = 0;
 	w->settled = 0;
 	w->opening = 0;
 	for (i = 0; i < count; i++) {
@@ -572,7 +482,6 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 	}
 	for (i = 0; i < count && rc == SGPU_OK; i++) {
 		rc = carry_out(w, &w->items[i], &w->tasks[i]);
-		w->results_size += sgpu_item_result(&w->items[i]);
 		if (rc < 0) {
 			w->tasks[i].code = rc;
 		}
@@ -580,19 +489,69 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 	for (; i < count; i++) {
 		w->tasks[i].code = SGPU_EDEPENDENCY;
 	}
-	/* Nothing may still write into the results, or read the items. */
-	rc = sgpu_group_wait_idle(w, &error);
+	/* Nothing may still read the items. */
+	rc = wait_idle(w, &error);
 	for (i = 0; i < count; i++) {
-		sgpu_group_end_run(w, i);
+		end_run(w, i);
 	}
 	*answer_size =
 		rc == SGPU_OK
 			? write_answer(w, count, answer)
 			: (size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) -
 				   answer);
-	for (i = 0; i < count; i++) {
-		free(w->launches[i]);
-		w->launches[i] = NULL;
+}
+
+/* ---- making and ending ---- */
+int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
+			     struct sgpu_group_worker **worker, struct sgpu_error *error)
+{
+	struct sgpu_group_worker *w = calloc(1, sizeof(*w));
+	struct sgpu_device_info info;
+	int rc;
+
+	*worker = NULL;
+	if (!w) {
+		return sgpu_fail_nomem(error);
 	}
-	sgpu_wipe(w->results, w->results_size);
+	w->device = sgpu_secure_device(context);
+	w->config = *config;
+	rc = sgpu_device_get_info(w->device, &info, error);
+	if (rc < 0) {
+		sgpu_group_worker_free(&w);
+		return rc;
+	}
+	/* Without, copies are slower, and do the same. */
+	w->registered =
+		info.opens_on_device && config->area &&
+		sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;
+	*worker = w;
+	return SGPU_OK;
+}
+
+void sgpu_group_worker_free(struct sgpu_group_worker **worker)
+{
+	struct sgpu_group_worker *w = worker ? *worker : NULL;
+
+	if (!w) {
+		return;
+	}
+	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
+		sgpu_stream_free(&w->streams[i]);
+	}
+	for (int i = 0; i < SGPU_GROUP_OBJECTS; i++) {
+		sgpu_device_key_free(&w->keys[i]);
+		if (w->jobs[i].job) {
+			w->config.jobs->free(&w->jobs[i].job);
+			sgpu_limit_give(SGPU_DEVICE_MEMORY, w->jobs[i].bytes);
+		}
+	}
+	give_back(w, &w->staging, w->config.area_size);
+	if (w->registered) {
+		sgpu_host_unregister(w->device, w->config.area);
+	}
+	for (int i = 0; i < SGPU_GROUP_BUFFERS; i++) {
+		give_back(w, &w->buffers[i].memory, w->buffers[i].size);
+	}
+	free(w);
+	*worker = NULL;
 }

@@ -7,6 +7,8 @@
 #define SESSION_HARNESS_H
 
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,95 +20,94 @@
 
 #include "channel_check.h"
 #include "device_harness.h"
-#include "fake_backend.h"
 
-enum { AREA = 1 << 20, LIMIT = 8 << 20 };
+enum { AREA = 1 << 20, SHOWN = 4096, LIMIT = 8 << 20 };
 
 static struct sgpu_error error;
-static uint8_t *area; /* shared with every worker */
+static uint8_t *area;  /* shared with every worker */
+static uint8_t *shown; /* SHOWN bytes, shared as well: what the job "show" has seen */
 
-/* ---- operations ---- */
-/* Adds its argument to every byte of its range. */
-static int add(struct sgpu_launch *launch, const struct sgpu_group_launch *call)
-{
-	if (call->range_count != 1 || call->arguments_size != 1) {
-		return sgpu_fail(launch->error, SGPU_EUSAGE, "add takes a range and a number");
-	}
-	for (uint64_t i = 0; i < call->ranges[0].size; i++) {
-		((uint8_t *)(uintptr_t)call->ranges[0].address)[i] += call->arguments[0];
-	}
-	return SGPU_OK;
-}
-
-static const struct sgpu_group_operation operations[] = { { "add", add }, { NULL, NULL } };
-
-/* ---- modules, which are pretended: their function clears its first range ---- */
-struct sgpu_device_module {
-	struct sgpu_device_object object;
+/* ---- jobs, which are pretended: each works on one range ---- */
+struct job_run {
+	struct sgpu_task task;
+	struct sgpu_device_range range;
 };
 
-static struct fake_backend fake;
-static const struct sgpu_device_backend *real;
-
-static int module_load(struct sgpu_device *on, const void *image, size_t size,
-		       struct sgpu_device_module **module, struct sgpu_error *why)
+/* Adds one to every byte. */
+static int add(struct sgpu_launch *launch, void *argument)
 {
-	(void)on;
-	if (size != 100 || ((const uint8_t *)image)[99] != 7) {
-		return sgpu_fail(why, SGPU_EINVALID, "not a module");
+	const struct job_run *run = argument;
+
+	(void)launch;
+	for (uint64_t i = 0; i < run->range.size; i++) {
+		((uint8_t *)(uintptr_t)run->range.address)[i]++;
 	}
-	*module = calloc(1, sizeof(**module));
-	fake_backend_give(*module, &fake);
 	return SGPU_OK;
 }
 
-static void module_free(struct sgpu_device_module *module)
+static int show(struct sgpu_launch *launch, void *argument)
 {
-	free(module);
+	const struct job_run *run = argument;
+
+	(void)launch;
+	memcpy(shown, (const void *)(uintptr_t)run->range.address, (size_t)run->range.size);
+	return SGPU_OK;
 }
 
-static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module,
-			 const char *function, const struct sgpu_module_shape *shape,
-			 void *const *args, const size_t *sizes, int count,
-			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
-{
-	uint64_t address = 0;
+enum { ADD, SHOW };
+static const struct job_kind {
+	const char *text;
+	sgpu_launch_fn run;
+} kinds_of_jobs[] = { [ADD] = { "add", add }, [SHOW] = { "show", show } };
 
-	(void)module;
-	memcpy(&address, args[0], sizeof(address));
-	if (strcmp(function, "clear") != 0 || shape->grid[0] != 3 || count != 2 || sizes[1] != 2 ||
-	    memory->count != 1 || memory->written != 1 || memory->target[0] != 0 ||
-	    memory->target[1] != -1 || address != memory->ranges[0].address ||
-	    memcmp(args[1], "ab", 2) != 0) {
-		return SGPU_EINVALID;
+static int job_load(struct sgpu_device *on, const char *text, size_t size, uint64_t most,
+		    void **job, uint64_t *bytes, struct sgpu_error *why)
+{
+	(void)on;
+	(void)most;
+	*bytes = 0;
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds_of_jobs); i++) {
+		if (size == strlen(kinds_of_jobs[i].text) &&
+		    memcmp(text, kinds_of_jobs[i].text, size) == 0) {
+			*job = (void *)(uintptr_t)&kinds_of_jobs[i];
+			return SGPU_OK;
+		}
 	}
-	return real->stream->enqueue(on,
-				     &(struct sgpu_work){ .kind = SGPU_WORK_CLEAR,
-							  .out = memory->ranges[0].address,
-							  .size = memory->ranges[0].size },
-				     task);
+	return sgpu_fail(why, SGPU_EUSAGE, "there is no job '%.*s'", (int)size, text);
 }
 
-static int stream_create(struct sgpu_device *on, struct sgpu_stream **made, struct sgpu_error *why)
+static void job_free(void **job)
 {
-	int rc = real->stream->create(on, made, why);
+	*job = NULL;
+}
 
-	if (rc == SGPU_OK) {
-		fake_backend_give(*made, &fake);
+static int job_start(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		     int count, void **run, struct sgpu_error *why)
+{
+	const struct job_kind *kind = job;
+	struct job_run *new = *run = calloc(1, sizeof(*new));
+
+	if (!new || count != 1 || ranges[0].size > SHOWN) {
+		return sgpu_fail(why, SGPU_EUSAGE, "a job takes one range");
 	}
+	new->range = ranges[0];
+	return sgpu_device_launch_on(stream, kind->run, new, ranges, 1, &new->task);
+}
+
+static int job_end(void **run, struct sgpu_error *why)
+{
+	struct job_run *ended = *run;
+	int rc = ended ? ended->task.code : SGPU_OK;
+
+	if (rc < 0) {
+		*why = ended->task.error;
+	}
+	free(ended);
+	*run = NULL;
 	return rc;
 }
 
-static inline void pretend_modules(struct sgpu_device *device)
-{
-	real = sgpu_device_backend_of(device);
-	fake_backend_copy(&fake, real);
-	fake.module.load = module_load;
-	fake.module.free = module_free;
-	fake.module.launch = module_launch;
-	fake.stream.create = stream_create;
-	fake_backend_give(device, &fake);
-}
+static const struct sgpu_group_jobs jobs = { job_load, job_free, job_start, job_end };
 
 /* ---- the worker's process ---- */
 struct ends {
@@ -146,30 +147,18 @@ static inline int serve_pipe(struct sgpu_group_server *server, const struct ends
 
 /* Serves one session. Returns minus the code that serving ended with, or 100: something was left.
  */
-static inline int serve(const struct ends *pipe, bool modules)
+static inline int serve(const struct ends *pipe)
 {
-	const struct sgpu_group_config config = { .area = area,
-						  .area_size = AREA,
-						  .memory_limit = LIMIT,
-						  .operations = operations,
-						  .modules = modules };
+	const struct sgpu_group_config config = {
+		.area = area, .area_size = AREA, .memory_limit = LIMIT, .jobs = &jobs
+	};
 	struct sgpu_device *device = open_test_device(1, 0);
 	struct sgpu_group_server *server = NULL;
 	struct sgpu_secure *context = NULL;
 	struct sgpu_secure_stats before, after;
-	sgpu_devptr memory = 0;
-	int rc;
+	int rc = sgpu_secure_create(device, NULL, &context, &error);
 
-	pretend_modules(device);
-	rc = sgpu_secure_create(device, NULL, &context, &error);
-	/* Copies keep staging memory from the first one on. */
-	if (rc == SGPU_OK &&
-	    (sgpu_secure_malloc(context, 1, &memory, &error) < 0 ||
-	     sgpu_secure_memcpy(context, &memory, memory, 1, SGPU_SECURE_TO_DEVICE, &error) < 0)) {
-		rc = SGPU_EDEVICE;
-	}
 	if (rc == SGPU_OK) {
-		sgpu_secure_free(context, &memory);
 		sgpu_secure_get_stats(context, &before);
 		rc = sgpu_group_server_create(context, &config, &server, &error);
 	}
@@ -183,12 +172,11 @@ static inline int serve(const struct ends *pipe, bool modules)
 		}
 	}
 	sgpu_secure_destroy(&context);
-	((struct sgpu_device_object *)(void *)device)->backend = real;
 	sgpu_device_close(&device);
 	return -rc;
 }
 
-static inline struct worker_process start_worker(bool modules)
+static inline struct worker_process start_worker(void)
 {
 	struct worker_process w = { .pid = -1 };
 	int to[2], from[2];
@@ -200,7 +188,7 @@ static inline struct worker_process start_worker(bool modules)
 	if (w.pid == 0) {
 		close(to[1]);
 		close(from[0]);
-		_exit(serve(&(struct ends){ to[0], from[1] }, modules));
+		_exit(serve(&(struct ends){ to[0], from[1] }));
 	}
 	close(to[0]);
 	close(from[1]);
@@ -224,8 +212,6 @@ static inline int end_worker(struct worker_process *w)
 }
 
 /* ---- what a session asks ---- */
-static struct sgpu_item_result results[SGPU_GROUP_ITEMS];
-
 static inline int send_items(struct sgpu_group_client *client, const struct sgpu_item *items,
 			     int count)
 {
@@ -235,31 +221,44 @@ static inline int send_items(struct sgpu_group_client *client, const struct sgpu
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = sgpu_group_client_add(client, &items[i], &error);
 	}
-	return rc == SGPU_OK ? sgpu_group_client_send(client, results, &error) : rc;
+	return rc == SGPU_OK ? sgpu_group_client_send(client, &error) : rc;
 }
 #define SEND(client, items) send_items(client, items, (int)SGPU_ARRAY_LENGTH(items))
 
-/* An item that adds `number` to the bytes of a buffer. `tail` holds 128 bytes. */
-static inline struct sgpu_item add_item(uint32_t buffer, uint64_t offset, uint64_t size,
-					const uint8_t *number, uint8_t *tail)
+/* An item that runs a job on one range. `tail` holds TAIL bytes. */
+enum { TAIL = 64 };
+static inline struct sgpu_item job_item(int job, uint32_t buffer, uint64_t offset, uint64_t size,
+					uint8_t *tail)
 {
-	const struct sgpu_item_call call = { .name = "add",
-					     .range_count = 1,
-					     .ranges = { { buffer, offset, size } },
-					     .arguments = number,
-					     .arguments_size = 1 };
-	struct sgpu_item item = { .kind = SGPU_ITEM_LAUNCH, .tail = tail };
+	const struct sgpu_item_range range = { buffer, offset, size };
+	static uint8_t whole[SGPU_ITEM_RANGES_MAX];
+	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN,
+				  .object = (uint32_t)job,
+				  .tail = tail };
 
-	CHECK(sgpu_item_call_encode(&call, tail, &item.tail_size, &error) == SGPU_OK);
+	item.tail_size = sgpu_item_ranges_encode(&range, 1, whole);
+	memcpy(tail, whole, item.tail_size);
 	return item;
+}
+
+/* An item that loads a job under its number. */
+static inline struct sgpu_item job_item_load(int job)
+{
+	const char *text = kinds_of_jobs[job].text;
+
+	return (struct sgpu_item){ .kind = SGPU_ITEM_JOB_LOAD,
+				   .object = (uint32_t)job,
+				   .tail = (const uint8_t *)text,
+				   .tail_size = (uint32_t)strlen(text) };
 }
 
 static inline void share_area(void)
 {
-	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	area = mmap(NULL, AREA + SHOWN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (area == MAP_FAILED) {
 		abort();
 	}
+	shown = area + AREA;
 	signal(SIGPIPE, SIG_IGN);
 }
 

@@ -63,7 +63,7 @@ static int between(void *argument, const uint8_t *message, size_t size, uint8_t 
 /* A worker with this key, or without one. */
 static void start_with(const struct sgpu_key *key)
 {
-	const struct sgpu_group_config config = { .operations = operations, .key = key };
+	const struct sgpu_group_config config = { .jobs = &jobs, .key = key };
 
 	memset(&they, 0, sizeof(they));
 	they.alter_sent = they.alter_answer = they.at = -1;
@@ -114,20 +114,21 @@ static uint64_t channels_made(void)
 
 UNIT_TEST(a_session_with_the_worker_that_was_quoted_works)
 {
-	const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 1 };
-	const struct sgpu_item out = { .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .size = 1 };
-	const uint8_t one = 1;
-	uint8_t tail[128];
-	const struct sgpu_item items[] = { add_item(4, 0, 1, &one, tail), out };
+	uint8_t tails[2][TAIL];
+	const struct sgpu_item base[] = { { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 1 },
+					  job_item_load(ADD),
+					  job_item_load(SHOW) };
+	const struct sgpu_item items[] = { job_item(ADD, 4, 0, 1, tails[0]),
+					   job_item(SHOW, 4, 0, 1, tails[1]) };
 	struct sgpu_group_client *client;
 
 	CPU_ONLY("add is an operation of the processor");
 	start_with(&quoted);
 	client = open_bound_session();
 	REQUIRE(client && they.messages == 2); /* the hello, and one empty group */
-	CHECK(send_items(client, &alloc, 1) == SGPU_OK);
+	CHECK(SEND(client, base) == SGPU_OK);
 	for (int i = 1; i < 5; i++) {
-		CHECK(SEND(client, items) == SGPU_OK && results[1].bytes[0] == i);
+		CHECK(SEND(client, items) == SGPU_OK && shown[0] == i);
 	}
 	sgpu_group_client_close(&client);
 	end_worker_of_it();
@@ -135,7 +136,7 @@ UNIT_TEST(a_session_with_the_worker_that_was_quoted_works)
 	start_with(&quoted);
 	REQUIRE(sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) == SGPU_OK &&
 		they.messages == 1);
-	CHECK(send_items(client, &alloc, 1) == SGPU_OK);
+	CHECK(send_items(client, base, 1) == SGPU_OK);
 	sgpu_group_client_close(&client);
 	end_worker_of_it();
 }
@@ -340,7 +341,7 @@ UNIT_TEST(a_session_is_bound_once_and_to_a_key_that_a_quote_can_name)
 	sgpu_grant_decode(they.answers[0], &grant);
 	CHECK(sgpu_processor_bind(sgpu_secure_processor(context), &grant, &binding, &error) ==
 	      SGPU_EUSAGE);
-	CHECK(sgpu_group_client_send(client, NULL, &error) == SGPU_OK);
+	CHECK(sgpu_group_client_send(client, &error) == SGPU_OK);
 	sgpu_group_client_close(&client);
 	end_worker_of_it();
 }
@@ -348,6 +349,7 @@ UNIT_TEST(a_session_is_bound_once_and_to_a_key_that_a_quote_can_name)
 int main(void)
 {
 	DEVICE_OR_SKIP();
+	share_area();
 	device = open_test_device(1, 0);
 	if (!device || sgpu_secure_create(device, NULL, &context, &error) != SGPU_OK ||
 	    sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) != SGPU_OK ||
