@@ -5,6 +5,8 @@
 #ifndef SGPU_BASE_BASE_H
 #define SGPU_BASE_BASE_H
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -83,6 +85,16 @@ void sgpu_ranges_remove(void **tree, struct sgpu_range *range);
 struct sgpu_range *sgpu_ranges_find(void *const *tree, uint64_t address);
 /* One of them, to take a tree apart; NULL when it is empty. */
 struct sgpu_range *sgpu_ranges_any(void *const *tree);
+
+/* ---- thread.c: threads of the library, which leave signals to those of the program ---- */
+/* Starts one with all signals blocked. NULL: nobody waits for it. Errors: SGPU_ENOMEM,
+ * SGPU_ESYSTEM, with errno. */
+SGPU_MUST_CHECK int sgpu_thread_start(pthread_t *thread, void *(*function)(void *), void *argument,
+				      struct sgpu_error *error);
+/* Blocks all signals in this thread, and in those that another library starts meanwhile, but
+ * SIGSYS: were it blocked, a refused system call would end the process without a message. *before:
+ * the mask to set afterwards. */
+void sgpu_signals_block(sigset_t *before);
 
 /* ---- spin.c ----
  * Waiting without sleeping, for moments: to wake a thread that sleeps takes longer than most of

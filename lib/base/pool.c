@@ -3,12 +3,12 @@
  * A pool of workers: tokens bound how many threads compute, loops are shared piece by piece.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "base/pool.h"
 
 /* One running loop, on the stack of the thread that started it. */
@@ -96,28 +96,6 @@ static void *worker(void *argument)
 	return NULL;
 }
 
-static int start_threads(struct sgpu_pool *pool, struct sgpu_error *error)
-{
-	sigset_t all, before;
-	int rc = 0;
-
-	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* a module's, caught where it happens: blocked, it would kill
-				    without a word */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (pool->thread_count + 1 < pool->jobs) {
-		int failed = pthread_create(&pool->threads[pool->thread_count], NULL, worker, pool);
-		if (failed) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "cannot start worker %u of %u",
-				       pool->thread_count + 2, pool->jobs);
-			break;
-		}
-		pool->thread_count++;
-	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
-}
-
 int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_error *error)
 {
 	if (!jobs) {
@@ -140,10 +118,13 @@ int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_err
 	pthread_cond_init(&pool->token_free, NULL);
 	pthread_cond_init(&pool->work, NULL);
 	pthread_cond_init(&pool->helper_out, NULL);
-	int rc = start_threads(pool, error);
-	if (rc) {
-		sgpu_pool_free(&pool);
-		return rc;
+	while (pool->thread_count + 1 < jobs) {
+		int rc = sgpu_thread_start(&threads[pool->thread_count], worker, pool, error);
+		if (rc) {
+			sgpu_pool_free(&pool);
+			return rc;
+		}
+		pool->thread_count++;
 	}
 	*pool_out = pool;
 	return 0;

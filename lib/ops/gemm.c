@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "ops_private.h"
 
 enum {
@@ -66,15 +67,14 @@ static void find_blas(void)
 {
 	const char *wanted = getenv("SGPU_BLAS");
 	void (*set_threads)(int count) = NULL;
-	sigset_t all, before;
+	sigset_t before;
 	void *library;
 
 	if (wanted && strcmp(wanted, "0") == 0) {
 		return;
 	}
 	/* Threads that the library starts may not take the program's signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sgpu_signals_block(&before);
 	library = open_library();
 	if (library) {
 		take_symbol(library, "openblas_set_num_threads", &set_threads);

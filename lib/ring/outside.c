@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "ring/outside.h"
 
 enum { SPIN_NS = 20000 };
@@ -142,21 +142,6 @@ static void *serve(void *argument)
 	return NULL;
 }
 
-static int start_thread(struct sgpu_rpc_server *server, struct sgpu_error *error)
-{
-	sigset_t all, before;
-	int failed;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&server->thread, NULL, serve, server);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	server->runs = !failed;
-	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread outside: %s",
-				  strerror(failed))
-		      : SGPU_OK;
-}
-
 int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared, struct sgpu_rpc_server **server,
 			  struct sgpu_error *error)
 {
@@ -183,7 +168,8 @@ int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared, struct sgpu_rpc_
 		return rc;
 	}
 	rc = sgpu_ring_worker_open(shared->ring, &config, &s->worker, error);
-	rc = rc == SGPU_OK ? start_thread(s, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_thread_start(&s->thread, serve, s, error) : rc;
+	s->runs = rc == SGPU_OK;
 	if (rc < 0) {
 		sgpu_rpc_server_end(&s);
 	}

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -129,7 +128,6 @@ int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument, uint64_t 
 		     struct sgpu_loop **loop, struct sgpu_error *error)
 {
 	struct sgpu_loop *l = calloc(1, sizeof(*l));
-	sigset_t all, old;
 	int rc;
 
 	*loop = NULL;
@@ -146,13 +144,8 @@ int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument, uint64_t 
 		return rc;
 	}
 	pthread_mutex_init(&l->mutex, NULL);
-	/* Signals are for the threads of the program, not for ours. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&l->thread, NULL, loop_thread, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (errno != 0) {
-		rc = sgpu_fail_errno(error, "cannot start a thread");
+	rc = sgpu_thread_start(&l->thread, loop_thread, l, error);
+	if (rc < 0) {
 		pthread_mutex_destroy(&l->mutex);
 		close(l->wake_fd);
 		free(l);

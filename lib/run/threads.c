@@ -3,9 +3,7 @@
  * As many threads as there were ever reservations at once, and a queue that is empty as long as
  * everybody keeps to theirs.
  */
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -81,7 +79,7 @@ static void *work_thread(void *argument)
 /* The mutex is held. */
 static int add_thread(struct sgpu_threads *threads, struct sgpu_error *error)
 {
-	sigset_t all, old;
+	int rc;
 
 	if (threads->count == threads->capacity) {
 		int capacity = threads->capacity ? 2 * threads->capacity : 4;
@@ -93,15 +91,9 @@ static int add_thread(struct sgpu_threads *threads, struct sgpu_error *error)
 		threads->threads = more;
 		threads->capacity = capacity;
 	}
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&threads->threads[threads->count], NULL, work_thread, threads);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (errno != 0) {
-		return sgpu_fail_errno(error, "cannot start a thread");
-	}
-	threads->count++;
-	return SGPU_OK;
+	rc = sgpu_thread_start(&threads->threads[threads->count], work_thread, threads, error);
+	threads->count += rc == SGPU_OK;
+	return rc;
 }
 
 int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **threads, struct sgpu_error *error)

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -350,7 +349,6 @@ static void *clear_ranges(void *argument)
 static int start_thread(struct sgpu_lease_pool *pool, struct sgpu_error *error)
 {
 	pthread_condattr_t monotonic;
-	sigset_t all, old;
 
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_condattr_init(&monotonic);
@@ -358,11 +356,7 @@ static int start_thread(struct sgpu_lease_pool *pool, struct sgpu_error *error)
 	pthread_cond_init(&pool->work, &monotonic);
 	pthread_cond_init(&pool->cleared, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&pool->thread, NULL, clear_ranges, pool);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return errno == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot start a thread");
+	return sgpu_thread_start(&pool->thread, clear_ranges, pool, error);
 }
 
 int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,

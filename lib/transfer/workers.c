@@ -15,7 +15,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,29 +218,25 @@ unsigned sgpu_workers_count(const struct sgpu_workers *workers)
 int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job,
 		     struct sgpu_error *error)
 {
-	sigset_t all, before;
 	unsigned running;
+	int rc = SGPU_OK;
 
 	job->inside = 0;
 	job->removed = false;
 	pthread_mutex_lock(&workers->mutex);
 	job->next = workers->jobs;
 	workers->jobs = job;
-	/* With all signals blocked: they are for the threads of the program. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (workers->running < workers->count &&
-	       pthread_create(&workers->threads[workers->running], NULL, worker_main, workers) ==
-		       0) {
-		workers->running++;
+	while (rc == SGPU_OK && workers->running < workers->count) {
+		rc = sgpu_thread_start(&workers->threads[workers->running], worker_main, workers,
+				       error);
+		workers->running += rc == SGPU_OK;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	running = workers->running;
 	if (running == 0) {
 		workers->jobs = job->next;
 	}
 	pthread_mutex_unlock(&workers->mutex);
-	return running > 0 ? SGPU_OK : sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread");
+	return running > 0 ? SGPU_OK : rc;
 }
 
 void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job)

@@ -3,11 +3,13 @@
  * Base: numbers, encodings, errors, workers.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "base/pool.h"
 #include "unit.h"
 
@@ -195,6 +197,31 @@ UNIT_TEST(a_cancelled_loop_says_so)
 	CHECK(sgpu_pool_create(SGPU_POOL_JOBS_MAX + 1, &pool, NULL) == SGPU_EUSAGE);
 }
 
+static void *take_mask(void *mask)
+{
+	pthread_sigmask(SIG_SETMASK, NULL, mask);
+	return NULL;
+}
+
+/* Were SIGSYS blocked, a refused system call would end the process without a message. */
+UNIT_TEST(threads_take_no_signal_but_that_of_a_refused_call)
+{
+	sigset_t own, before, after;
+	pthread_t thread;
+
+	take_mask(&before);
+	REQUIRE(sgpu_thread_start(&thread, take_mask, &own, NULL) == SGPU_OK);
+	pthread_join(thread, NULL);
+	take_mask(&after);
+	for (int number = 1; number < SIGRTMIN; number++) {
+		const bool open =
+			number == SIGSYS || number == SIGKILL || number == SIGSTOP || number >= 32;
+
+		CHECK(sigismember(&own, number) == !open);
+		CHECK(sigismember(&after, number) == sigismember(&before, number));
+	}
+}
+
 UNIT_TEST(wiping_clears_and_frees)
 {
 	char secret[16] = "secret";
@@ -220,6 +247,7 @@ int main(void)
 	UNIT_RUN(messages_carry_no_control_characters);
 	UNIT_RUN(loops_cover_every_index_once_within_the_tokens);
 	UNIT_RUN(a_cancelled_loop_says_so);
+	UNIT_RUN(threads_take_no_signal_but_that_of_a_refused_call);
 	UNIT_RUN(wiping_clears_and_frees);
 	return unit_done();
 }

@@ -5,13 +5,14 @@
 #include "supervisor.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
+
+#include "base/base.h"
 
 /* CLOSE_RANGE: the same on all architectures; the headers that this is built with may be older. */
 enum { CLOSE_RANGE = 436, MANY = 256 };
@@ -88,7 +89,6 @@ bool closing_do(bool all)
 {
 	const uint64_t now = sgpu_now_ns();
 	struct meeting *meeting;
-	pthread_t thread;
 
 	if (count == 0 || (!all && now < due_ns && count < MANY)) {
 		return true;
@@ -98,11 +98,10 @@ bool closing_do(bool all)
 	meeting = calloc(1, sizeof(*meeting));
 	if (!meeting || sem_init(&meeting->ready, 0, 0) != 0 ||
 	    sem_init(&meeting->closed, 0, 0) != 0 ||
-	    pthread_create(&thread, NULL, end_with_them, meeting) != 0) {
+	    sgpu_thread_start(NULL, end_with_them, meeting, NULL) < 0) {
 		free(meeting);
 		return false;
 	}
-	pthread_detach(thread);
 	while (sem_wait(&meeting->ready) != 0) { /* a signal */
 	}
 	while (meeting->apart && count > 0) {

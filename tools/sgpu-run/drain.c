@@ -22,6 +22,8 @@
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
+
 enum {
 	UNDER_WAY_MIN = 8,
 	UNDER_WAY_MAX = 64,
@@ -436,7 +438,7 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	set_limits(&d);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	rc = wake_fd < 0 ? sgpu_fail_errno(&error, "cannot make an event descriptor")
-			 : worker_start_thread(&closer, drain_close, &d, &error);
+			 : sgpu_thread_start(&closer, drain_close, &d, &error);
 	if (rc == SGPU_OK) {
 		run_all(&d);
 		pthread_mutex_lock(&d.mutex);

@@ -16,6 +16,7 @@
 #include <jansson.h>
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "crypto/crypto.h"
@@ -473,7 +474,7 @@ void report_progress_begin(const struct sgpu_run *run, const struct worker *work
 		return;
 	}
 	cli_progress_begin("running", 0);
-	started = worker_start_thread(&thread, wait_for_signal, NULL, NULL) == SGPU_OK;
+	started = sgpu_thread_start(&thread, wait_for_signal, NULL, NULL) == SGPU_OK;
 }
 
 void report_progress_end(void)

@@ -148,7 +148,7 @@ void requests_take(int connection, uint64_t uid)
 		*request = (struct request){ .connection = connection, .uid = uid };
 		(void)!wire_peek(connection, &request->kind, NULL); /* the client may have gone */
 		leased = leased || request->kind == WIRE_LEASE;
-		rc = worker_start_thread(NULL, deal_with, request, &error);
+		rc = sgpu_thread_start(NULL, deal_with, request, &error);
 	} else {
 		sgpu_fail_nomem(&error);
 	}

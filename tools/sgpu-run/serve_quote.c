@@ -8,6 +8,7 @@
  * The platform may take its time for a report. Requests ask the child one after the other, and only
  * a few may wait: whoever asks for many quotes is told to come again.
  */
+#include "base/base.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "serve.h"
@@ -241,7 +242,7 @@ int serve_quote_claim(struct sgpu_error *error)
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
 	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
 	rc = rc ? rc : send_text(q.fd, WIRE_CLAIMS, text, size, error);
-	rc = rc ? rc : worker_start_thread(NULL, watch_signer, NULL, error);
+	rc = rc ? rc : sgpu_thread_start(NULL, watch_signer, NULL, error);
 	json_decref(claims);
 	free(text);
 	return rc;

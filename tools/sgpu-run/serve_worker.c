@@ -18,6 +18,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "report.h"
 #include "serve.h"
 #include "wire.h"
@@ -382,7 +383,7 @@ static int run_loop(struct sgpu_error *error)
 	/* Before anything is taken of the machine: the counters tell from now on what is. */
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
 	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
-	rc = rc ? rc : worker_start_thread(NULL, end_without_supervisor, NULL, error);
+	rc = rc ? rc : sgpu_thread_start(NULL, end_without_supervisor, NULL, error);
 	rc = rc ? rc : worker_open(&server->worker, server->attestation_key, error);
 	rc = rc ? rc : serve_quote_claim(error);
 	rc = rc ? rc : serve_lease_open(error);

@@ -2,7 +2,6 @@
  *
  * See worker.h.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -171,24 +170,6 @@ bool worker_take_signal(int fd)
 	struct signalfd_siginfo signal;
 
 	return read(fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal);
-}
-
-int worker_start_thread(pthread_t *thread, void *(*function)(void *), void *argument,
-			struct sgpu_error *error)
-{
-	sigset_t all, old;
-	pthread_t own;
-
-	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a
-				    message */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(thread ? thread : &own, NULL, function, argument);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (errno == 0 && !thread) {
-		pthread_detach(own);
-	}
-	return errno != 0 ? sgpu_fail_errno(error, "cannot start a thread") : SGPU_OK;
 }
 
 int worker_begin(struct worker *w, void (*stop)(void))

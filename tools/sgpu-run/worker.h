@@ -134,9 +134,6 @@ int worker_check(struct worker *worker);
 int worker_signal_fd(int number);
 /* Whether it has; once for each. */
 bool worker_take_signal(int fd);
-/* A thread that gets no signals. NULL: nobody waits for it. Errors: SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int worker_start_thread(pthread_t *thread, void *(*function)(void *),
-					void *argument, struct sgpu_error *error);
 /* Before any thread and any secret: no core files, SIGUSR1 blocked for who waits for it, and `stop`
  * at SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
 int worker_begin(struct worker *worker, void (*stop)(void));

@@ -7,10 +7,10 @@
  * threads end when the device is closed.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include <device/cpu/cpu.h>
 
 enum { QUEUE_MIN = 64 }; /* items */
@@ -145,20 +145,6 @@ static void *run_stream(void *argument)
 	return NULL;
 }
 
-static int start_thread(struct sgpu_stream *stream)
-{
-	sigset_t all, before;
-	int failure;
-
-	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process
-				    without a message */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failure = pthread_create(&stream->thread, NULL, run_stream, stream);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return failure;
-}
-
 /* ---- streams ---- */
 static void destroy_stream(struct sgpu_stream *stream)
 {
@@ -173,7 +159,6 @@ static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream,
 		       struct sgpu_error *error)
 {
 	struct sgpu_stream *new;
-	int failure;
 
 	if (device->stream_count == SGPU_CPU_STREAMS) {
 		return sgpu_fail(error, SGPU_ENOMEM,
@@ -187,11 +172,11 @@ static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream,
 	new->device = device;
 	pthread_cond_init(&new->work, NULL);
 	pthread_cond_init(&new->progress, NULL);
-	failure = grow_queue(new) ? start_thread(new) : ENOMEM;
-	if (failure != 0) {
-		destroy_stream(new);
+	errno = ENOMEM;
+	if (!grow_queue(new) || sgpu_thread_start(&new->thread, run_stream, new, NULL) < 0) {
 		sgpu_fail(error, SGPU_ENOMEM, "cannot start a thread for a stream: %s",
-			  strerror(failure));
+			  strerror(errno));
+		destroy_stream(new);
 		return sgpu_hint(
 			error,
 			"streams in use: %u; see 'ulimit -u' and the control group's pids.max",

@@ -7,12 +7,12 @@
  * asked.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "base/base.h"
 #include <device/cuda/gpu.h>
 #include <device/cuda/kernels.h>
 
@@ -458,21 +458,17 @@ static void *completer(void *argument)
 int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *error)
 {
 	pthread_condattr_t attributes;
-	sigset_t all, old;
-	int failure;
+	int rc;
 
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&device->work, &attributes);
 	pthread_condattr_destroy(&attributes);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failure = pthread_create(&device->completer, NULL, completer, device);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	device->completer_started = failure == 0;
-	return failure == 0 ? SGPU_OK
-			    : sgpu_fail(error, failure == EAGAIN ? SGPU_ENOMEM : SGPU_ESYSTEM,
-					"cannot start a thread: %s", strerror(failure));
+	rc = sgpu_thread_start(&device->completer, completer, device, error);
+	device->completer_started = rc == SGPU_OK;
+	return rc < 0 && errno == EAGAIN
+		       ? sgpu_fail(error, SGPU_ENOMEM, "cannot start a thread: %s", strerror(errno))
+		       : rc;
 }
 
 void sgpu_cuda_completer_stop(struct sgpu_device *device)

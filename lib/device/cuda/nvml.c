@@ -6,11 +6,11 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include <device/cuda/gpu.h>
 
 enum { NVML_SUCCESS = 0, NVML_NOT_SUPPORTED = 3, NVML_FEATURE_ENABLED = 1, NVML_DEVTOOLS_ON = 1 };
@@ -107,14 +107,7 @@ static void *load_beside(void *argument)
 
 bool sgpu_cuda_nvml_start(pthread_t *thread)
 {
-	sigset_t all, old;
-	bool started;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	started = pthread_create(thread, NULL, load_beside, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return started;
+	return sgpu_thread_start(thread, load_beside, NULL, NULL) == SGPU_OK;
 }
 
 void sgpu_cuda_confidential(char *state, size_t size)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "ops/cuda/ops_cuda.h"
 #include "ops/ops_private.h"
 
@@ -116,7 +117,7 @@ static void find(void)
 {
 	const char *wanted = getenv("SGPU_BLAS");
 	int version[3] = { 0 };
-	sigset_t all, before;
+	sigset_t before;
 	char name[128];
 	void *opened;
 
@@ -125,8 +126,7 @@ static void find(void)
 		return;
 	}
 	/* Threads that the library starts may not take the program's signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sgpu_signals_block(&before);
 	opened = open_library(name);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!opened) {
@@ -219,12 +219,11 @@ static int make_pool(struct sgpu_launch *launch, const char *what, int device)
 
 static int make_handle(struct sgpu_launch *launch, const char *what, int device)
 {
-	sigset_t all, before;
+	sigset_t before;
 	handle_type handle = NULL;
 	int result;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sgpu_signals_block(&before);
 	result = check(launch, what, library.create(&handle));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!result) {
