@@ -95,30 +95,11 @@ int sgpu_service_connect(const struct sgpu_service_path *path, int *fd, struct s
 
 bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count)
 {
-	struct iovec part = { .iov_base = message, .iov_len = size };
-	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
-	union {
-		struct cmsghdr header; /* for its alignment */
-		char data[CMSG_SPACE(SGPU_WIRE_FDS_MAX * sizeof(int))];
-	} control = { .data = { 0 } };
-	ssize_t sent;
-
 	*(struct sgpu_greeting *)message = (struct sgpu_greeting){ .magic = SGPU_GREETING_MAGIC,
 								   .version = SGPU_GREETING_VERSION,
 								   .kind = (uint16_t)kind,
 								   .size = (uint32_t)size };
-	if (count > 0) {
-		packet.msg_control = control.data;
-		packet.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-		memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
-	}
-	do {
-		sent = sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-	} while (sent < 0 && errno == EINTR);
-	return sent == (ssize_t)size;
+	return sgpu_send_descriptors(socket, message, size, fds, count, MSG_DONTWAIT);
 }
 
 int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *size)

@@ -19,14 +19,12 @@
 #ifndef SGPU_DEVICE_CPU_MODULE_WIRE_H
 #define SGPU_DEVICE_CPU_MODULE_WIRE_H
 
-#include <errno.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <sgpu/device.h>
+
+#include "base/descriptors.h"
 
 #define SGPU_HOST_PROGRAM "sgpu-module-host"
 
@@ -89,32 +87,10 @@ struct sgpu_host_launch {
 };
 
 /* ---- messages ---- */
-union sgpu_host_ancillary {
-	struct cmsghdr head;
-	char space[CMSG_SPACE(sizeof(int))];
-};
-
 /* One message with at most one descriptor; -1: none. */
 static inline bool sgpu_host_send(int socket, const void *data, size_t size, int fd)
 {
-	struct iovec part = { (void *)(uintptr_t)data, size };
-	union sgpu_host_ancillary ancillary;
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-	ssize_t sent;
-
-	if (fd >= 0) {
-		memset(&ancillary, 0, sizeof(ancillary));
-		ancillary.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(fd)),
-						   .cmsg_level = SOL_SOCKET,
-						   .cmsg_type = SCM_RIGHTS };
-		memcpy(CMSG_DATA(&ancillary.head), &fd, sizeof(fd));
-		message.msg_control = &ancillary;
-		message.msg_controllen = sizeof(ancillary);
-	}
-	do {
-		sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
-	return sent == (ssize_t)size;
+	return sgpu_send_descriptors(socket, data, size, &fd, fd >= 0, 0);
 }
 
 /* False: it has another size, or the other end is closed. `fd` may be NULL: descriptors that come
@@ -122,7 +98,10 @@ static inline bool sgpu_host_send(int socket, const void *data, size_t size, int
 static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fd)
 {
 	struct iovec part = { data, size };
-	union sgpu_host_ancillary ancillary;
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof(int))];
+	} ancillary;
 	struct msghdr message = { .msg_iov = &part,
 				  .msg_iovlen = 1,
 				  .msg_control = fd ? &ancillary : NULL,

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Descriptors for another process. Here in full for the module host, which has no library.
+ */
+#ifndef SGPU_BASE_DESCRIPTORS_H
+#define SGPU_BASE_DESCRIPTORS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* One message with `count` descriptors, at most 2. False, with errno: it was not sent. */
+static inline bool sgpu_send_descriptors(int socket, const void *data, size_t size, const int *fds,
+					 int count, int flags)
+{
+	const size_t bytes = (size_t)count * sizeof(int);
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(2 * sizeof(int))];
+	} control = { .header = { .cmsg_len = CMSG_LEN(bytes),
+				  .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS } };
+	struct iovec part = { (void *)(uintptr_t)data, size };
+	const struct msghdr message = { .msg_iov = &part,
+					.msg_iovlen = 1,
+					.msg_control = &control,
+					.msg_controllen = count > 0 ? CMSG_SPACE(bytes) : 0 };
+	ssize_t sent;
+
+	if (count > 0) {
+		memcpy(CMSG_DATA(&control.header), fds, bytes);
+	}
+	do {
+		sent = sendmsg(socket, &message, flags | MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent == (ssize_t)size;
+}
+
+#endif
