@@ -10,6 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "remote/greeting.h"
 
 enum { CONNECT_S = 5 };
