@@ -79,7 +79,7 @@ struct sgpu_batch_segment {
 	bool has_kt128;			/* MASKING_NONE payloads: */
 	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation
 					   string */
-	/* the manifest's direction, set by sgpu_batch_read_head; both for INPUT_OUTPUT */
+	/* the manifest's direction, set by sgpu_batch_read; both for INPUT_OUTPUT */
 	bool input, output;
 	/* responses only */
 	int status;	      /* SGPU_OK, or the code of the failure */
@@ -116,21 +116,20 @@ struct sgpu_batch {
 /* Also accepts a batch that a caller has made from calloc. */
 void sgpu_batch_free(struct sgpu_batch **batch);
 
-/* Reads batch.json (or response.json if `response`) and manifest.json from the reader. Checks the
- * format, the manifest's hash, that the text is canonical, and that index and manifest name the
+enum sgpu_batch_read_what {
+	SGPU_READ_BATCH = 1, /* a batch */
+	SGPU_READ_RESPONSE = 2,
+	SGPU_READ_EITHER = SGPU_READ_BATCH | SGPU_READ_RESPONSE,
+	SGPU_READ_INDEX = 4, /* only the index, which the manifest may contradict */
+};
+/* Reads batch.json or response.json, as `what` allows, and manifest.json from the reader. Checks
+ * the format, the manifest's hash, that the text is canonical, and that index and manifest name the
  * same segments with the same sensitivity and direction. Does not check the manifest against the
  * operations, and authenticates nothing. Leaves the reader before the first payload. Errors:
  * SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the index names another manifest), SGPU_EPOLICY (a HIGH
  * payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
-SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response,
-					 struct sgpu_batch **batch, struct sgpu_error *error);
-/* The same of batch.json (or response.json) alone, which the manifest may contradict: nothing
- * behind it is read. */
-SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, bool response,
-					  struct sgpu_batch **batch, struct sgpu_error *error);
-/* The same for a batch or a response. */
-SGPU_MUST_CHECK int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
-					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what,
+				    struct sgpu_batch **batch, struct sgpu_error *error);
 
 /* ---- a refusal ---- */
 /* What a runner's side writes in place of a response when it refuses the batch. Nothing
@@ -144,7 +143,7 @@ struct sgpu_batch_refusal {
 SGPU_MUST_CHECK int sgpu_batch_refusal_write(int fd, const char *name,
 					     const struct sgpu_batch_refusal *refusal,
 					     struct sgpu_error *error);
-/* After sgpu_batch_read_head has returned SGPU_EREFUSED: reads it to the end of the archive.
+/* After sgpu_batch_read has returned SGPU_EREFUSED: reads it to the end of the archive.
  * Errors: SGPU_EINVALID if it is not what sgpu_batch_refusal_write writes, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader,
 					    struct sgpu_batch_refusal *refusal,

@@ -29,6 +29,12 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	*batch = NULL;
 }
 
+int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
+		      struct sgpu_error *error)
+{
+	return sgpu_fail(error, code, "segment '%s'%s", s->id, what);
+}
+
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment)
 {
 	const struct sgpu_batch_segment *s = &batch->segments[segment];

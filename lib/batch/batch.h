@@ -38,15 +38,13 @@ typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(
 SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader,
 					  sgpu_manifest_find_fn find, void *argument,
 					  struct sgpu_batch **batch, struct sgpu_error *error);
-/* Writes the index and the manifest. The caller then writes, in order, each inline payload with
- * sgpu_batch_payload_begin/end around it, and sgpu_tar_end. */
+/* Writes the index and the manifest. The caller then writes, in order, for each inline payload
+ * sgpu_batch_payload_begin, the payload and sgpu_tar_padding, and at last sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
 					     const struct sgpu_batch *batch, int segment,
 					     struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *batch,
-					   int segment, struct sgpu_error *error);
 /* What sgpu_batch_payload_begin writes. */
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 					      uint8_t block[SGPU_TAR_BLOCK],

@@ -92,12 +92,10 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 {
 	const bool high = wanted->sensitivity == SGPU_HIGH;
 	if (high && s->masking == SGPU_MASKING_NONE) {
-		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and MASKING_NONE",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EPOLICY, " is HIGH and MASKING_NONE", error);
 	}
 	if (!high && s->masking != SGPU_MASKING_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is LOW and not MASKING_NONE",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is LOW and not MASKING_NONE", error);
 	}
 	if (batch->response) {
 		return 0;
@@ -106,22 +104,21 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	if (!sgpu_segment_is_input(wanted)) {
 		if (s->sealed || s->has_kt128 ||
 		    (kind != SGPU_LOCATION_NONE && kind != SGPU_LOCATION_REGION)) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "segment '%s' is an OUTPUT and has a payload", s->id);
+			return sgpu_segment_fail(s, SGPU_EINVALID,
+						 " is an OUTPUT and has a payload", error);
 		}
 		return 0;
 	}
 	if (kind == SGPU_LOCATION_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s' is an input and has no location", s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is an input and has no location",
+					 error);
 	}
 	if (!high && !s->has_kt128) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " has a payload and no kt128", error);
 	}
 	if (high && batch->has_mac && !s->sealed) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "segment '%s' is HIGH and not sealed, in a sealed batch", s->id);
+		return sgpu_segment_fail(s, SGPU_EPOLICY,
+					 " is HIGH and not sealed, in a sealed batch", error);
 	}
 	return 0;
 }
@@ -243,8 +240,8 @@ static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_res
 	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : rc;
 }
 
-static int read_first(struct sgpu_tar_reader *reader, bool batches, bool responses,
-		      struct sgpu_batch **batch, struct sgpu_error *error)
+static int read_first(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_batch **batch,
+		      struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t size = 0;
@@ -255,53 +252,39 @@ static int read_first(struct sgpu_tar_reader *reader, bool batches, bool respons
 	}
 	const bool is_batch = member && !strcmp(member, index_name(false));
 	const bool is_response = member && !strcmp(member, index_name(true));
-	if (!(is_batch && batches) && !(is_response && responses)) {
+	if (!(is_batch && what & SGPU_READ_BATCH) && !(is_response && what & SGPU_READ_RESPONSE)) {
 		return fail_other(reader, is_batch, is_response, size,
-				  batches ? "batch" : "response", error);
+				  what & SGPU_READ_BATCH ? "batch" : "response", error);
 	}
 	return read_index(reader, is_response, size, batch, error);
 }
 
-static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses,
-		     sgpu_manifest_find_fn find, void *argument, struct sgpu_batch **batch,
-		     struct sgpu_error *error)
+static int read_parts(struct sgpu_tar_reader *reader, unsigned what, sgpu_manifest_find_fn find,
+		      void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
 {
-	struct sgpu_batch *made = NULL;
-	int rc = read_first(reader, batches, responses, &made, error);
-	*batch = NULL;
-	rc = rc ? rc : read_manifest(reader, made, error);
-	rc = rc ? rc : check_head(made, find, argument, error);
-	if (rc) {
-		sgpu_batch_free(&made);
+	int rc = read_first(reader, what, batch, error);
+	if (rc || what & SGPU_READ_INDEX) {
 		return rc;
 	}
+	rc = read_manifest(reader, *batch, error);
+	rc = rc ? rc : check_head(*batch, find, argument, error);
+	if (rc) {
+		sgpu_batch_free(batch);
+	}
 	reader->cursor = 0;
-	*batch = made;
-	return 0;
+	return rc;
 }
 
-int sgpu_batch_read_index(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
-			  struct sgpu_error *error)
+int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_batch **batch,
+		    struct sgpu_error *error)
 {
-	return read_first(reader, !response, response, batch, error);
-}
-
-int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
-			 struct sgpu_error *error)
-{
-	return read_head(reader, !response, response, NULL, NULL, batch, error);
+	return read_parts(reader, what, NULL, NULL, batch, error);
 }
 
 int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_manifest_find_fn find,
 			  void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
 {
-	return read_head(reader, true, false, find, argument, batch, error);
-}
-
-int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
-			struct sgpu_error *error)
-{
-	return read_head(reader, true, true, NULL, NULL, batch, error);
+	return read_parts(reader, SGPU_READ_BATCH, find, argument, batch, error);
 }
 
 static size_t member_size(size_t size)

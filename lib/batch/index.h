@@ -23,6 +23,10 @@ extern const char *const sgpu_location_words[SGPU_LOCATION_LEASE + 1];
 /* A new reference; null for SGPU_LOCATION_NONE. */
 json_t *sgpu_location_json(const struct sgpu_location *location);
 
+/* Fails with "segment 'ID'" and `what`, which begins with a blank or a colon. Returns the code. */
+int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
+		      struct sgpu_error *error);
+
 /* The rules that a struct can break: run on everything that is read and on everything that is
  * written. */
 SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);

@@ -55,13 +55,11 @@ static int check_location(const struct sgpu_batch_segment *s, uint64_t size,
 		}
 		break;
 	default:
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown kind of location",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown kind of location", error);
 	}
 	if (location->offset >= SGPU_JSON_INTEGER_MAX ||
 	    !sgpu_add_u64(location->offset, size, &end) || end > INT64_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': offset and size do not fit",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, ": offset and size do not fit", error);
 	}
 	return 0;
 }
@@ -73,12 +71,11 @@ static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 	uint64_t sealed_size = 0;
 	const bool masked = s->masking == SGPU_MASKING_AES_GCM;
 	if (!masked && s->masking != SGPU_MASKING_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown masking level",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown masking level", error);
 	}
 	if (plaintext >= SGPU_JSON_INTEGER_MAX ||
 	    (masked && !sgpu_sealed_size(plaintext, &sealed_size))) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is too large", s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is too large", error);
 	}
 	if (s->sealed && (!masked || s->sealed_size != sealed_size)) {
 		return sgpu_fail(error, SGPU_EINVALID,
@@ -87,12 +84,12 @@ static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 				 (unsigned long long)plaintext);
 	}
 	if (masked && s->has_kt128) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s' is MASKING_AES_GCM and has a kt128", s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is MASKING_AES_GCM and has a kt128",
+					 error);
 	}
 	if (masked && !s->sealed && s->location.kind == SGPU_LOCATION_INLINE) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "segment '%s' is HIGH and would travel unsealed", s->id);
+		return sgpu_segment_fail(s, SGPU_EPOLICY, " is HIGH and would travel unsealed",
+					 error);
 	}
 	return 0;
 }
@@ -101,13 +98,11 @@ static int check_input(const struct sgpu_batch_segment *s, struct sgpu_error *er
 {
 	const enum sgpu_location_kind kind = s->location.kind;
 	if (s->sealed && kind == SGPU_LOCATION_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is sealed and has no location",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is sealed and has no location", error);
 	}
 	if (s->masking == SGPU_MASKING_NONE && !s->has_kt128 &&
 	    (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_FILE)) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " has a payload and no kt128", error);
 	}
 	return 0;
 }
@@ -128,15 +123,14 @@ static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *e
 					 s->id);
 	}
 	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown error code", s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown error code", error);
 	}
 	if (!s->error_text || strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': the error's text is missing or too long", s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID,
+					 ": the error's text is missing or too long", error);
 	}
 	if (s->sealed || s->has_kt128 || s->actual_size || s->location.kind != SGPU_LOCATION_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has failed and has a payload",
-				 s->id);
+		return sgpu_segment_fail(s, SGPU_EINVALID, " has failed and has a payload", error);
 	}
 	return 0;
 }
@@ -150,18 +144,17 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	}
 	const uint64_t plaintext = batch->response ? s->actual_size : s->size;
 	if (batch->response && s->location.kind == SGPU_LOCATION_FILE) {
-		return sgpu_fail(
-			error, SGPU_EPOLICY,
-			"segment '%s' of the response is in a file: a response carries its "
-			"payloads, or names regions and leases",
-			s->id);
+		return sgpu_segment_fail(s, SGPU_EPOLICY,
+					 " of the response is in a file: a response carries its "
+					 "payloads, or names regions and leases",
+					 error);
 	}
 	int rc = check_masking(s, plaintext, error);
 	rc = rc ? rc : check_location(s, s->sealed ? s->sealed_size : plaintext, error);
 	rc = rc ? rc : batch->response ? check_output(s, error) : check_input(s, error);
 	if (!rc && s->sealed && !batch->has_mac) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "segment '%s' is sealed and the index has no mac", s->id);
+		rc = sgpu_segment_fail(s, SGPU_EINVALID, " is sealed and the index has no mac",
+				       error);
 	}
 	return rc;
 }

@@ -35,32 +35,16 @@ static const json_t *find_recipient(const struct sgpu_batch *batch, const char *
 	return NULL;
 }
 
-static int wrap_hpke(const struct sgpu_batch *batch, const struct sgpu_key *key,
-		     const uint8_t *batch_key, json_t **recipient, struct sgpu_error *error)
+/* A new reference, or NULL; enc: NULL for A256KW. */
+static json_t *recipient_json(const struct sgpu_key *key, const uint8_t *enc, const uint8_t *ct)
 {
-	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
-	const int rc = sgpu_hpke_seal(key->public_half, hpke_info, sizeof(hpke_info) - 1, batch->id,
-				      sizeof(batch->id), batch_key, SGPU_KEY_SIZE, enc, ct, error);
-	if (rc) {
-		return rc;
+	if (!enc) {
+		return json_pack("{s:s, s:s, s:o}", "kind", SGPU_KIND_A256KW, "kid", key->kid, "ct",
+				 sgpu_json_from_bytes(ct, SGPU_A256KW_CT_SIZE));
 	}
-	*recipient = json_pack("{s:s, s:s, s:o, s:o}", "kind", SGPU_KIND_HPKE, "kid", key->kid,
-			       "enc", sgpu_json_from_bytes(enc, sizeof(enc)), "ct",
-			       sgpu_json_from_bytes(ct, sizeof(ct)));
-	return *recipient ? 0 : sgpu_fail_nomem(error);
-}
-
-static int wrap_a256kw(const struct sgpu_key *key, const uint8_t *batch_key, json_t **recipient,
-		       struct sgpu_error *error)
-{
-	uint8_t ct[SGPU_A256KW_CT_SIZE];
-	const int rc = sgpu_wrap(key->secret, batch_key, ct, error);
-	if (rc) {
-		return rc;
-	}
-	*recipient = json_pack("{s:s, s:s, s:o}", "kind", SGPU_KIND_A256KW, "kid", key->kid, "ct",
-			       sgpu_json_from_bytes(ct, sizeof(ct)));
-	return *recipient ? 0 : sgpu_fail_nomem(error);
+	return json_pack("{s:s, s:s, s:o, s:o}", "kind", SGPU_KIND_HPKE, "kid", key->kid, "enc",
+			 sgpu_json_from_bytes(enc, 32), "ct",
+			 sgpu_json_from_bytes(ct, SGPU_HPKE_CT_SIZE));
 }
 
 int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
@@ -73,17 +57,22 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d recipients",
 				 SGPU_RECIPIENTS_MAX);
 	}
-	json_t *json = NULL;
-	const int rc = recipient->kind == SGPU_KEY_OCT
-			       ? wrap_a256kw(recipient, batch_key, &json, error)
-			       : wrap_hpke(batch, recipient, batch_key, &json, error);
+	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
+	const bool oct = recipient->kind == SGPU_KEY_OCT;
+	const int rc = oct ? sgpu_wrap(recipient->secret, batch_key, ct, error)
+			   : sgpu_hpke_seal(recipient->public_half, hpke_info,
+					    sizeof(hpke_info) - 1, batch->id, sizeof(batch->id),
+					    batch_key, SGPU_KEY_SIZE, enc, ct, error);
 	if (rc) {
 		return rc;
 	}
 	if (!batch->recipients) {
 		batch->recipients = json_array();
 	}
-	return json_array_append_new(batch->recipients, json) ? sgpu_fail_nomem(error) : 0;
+	return json_array_append_new(batch->recipients,
+				     recipient_json(recipient, oct ? NULL : enc, ct))
+		       ? sgpu_fail_nomem(error)
+		       : 0;
 }
 
 /* The form was checked when the batch was read; checked again, as a caller may have made it. */

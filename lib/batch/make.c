@@ -61,7 +61,7 @@ int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
 		}
 		rc = sgpu_batch_payload_begin(fd, name, batch, i, error);
 		rc = rc ? rc : write_payload(fd, name, batch, i, argument, error);
-		rc = rc ? rc : sgpu_batch_payload_end(fd, name, batch, i, error);
+		rc = rc ? rc : sgpu_tar_padding(fd, name, sgpu_batch_payload_size(batch, i), error);
 	}
 	return rc == SGPU_OK ? sgpu_tar_end(fd, name, error) : rc;
 }

@@ -62,12 +62,6 @@ int sgpu_batch_payload_begin(int fd, const char *name, const struct sgpu_batch *
 	return sgpu_tar_header(fd, name, member, sgpu_batch_payload_size(batch, segment), error);
 }
 
-int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *batch, int segment,
-			   struct sgpu_error *error)
-{
-	return sgpu_tar_padding(fd, name, sgpu_batch_payload_size(batch, segment), error);
-}
-
 int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 			      uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error)
 {

@@ -238,7 +238,8 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
 	}
 	return rc == SGPU_OK && !small
-		       ? sgpu_batch_payload_end(w->fd, w->name, response, index, error)
+		       ? sgpu_tar_padding(w->fd, w->name, sgpu_batch_payload_size(response, index),
+					  error)
 		       : rc;
 }
 

@@ -185,7 +185,7 @@ static bool is_right(const struct slot *slot)
 
 	must(data && lseek(slot->response_fd, 0, SEEK_SET) == 0, "a response");
 	right = sgpu_tar_open(slot->response_fd, "response", &reader, &error) == SGPU_OK &&
-		sgpu_batch_read_head(reader, true, &response, &error) == SGPU_OK &&
+		sgpu_batch_read(reader, SGPU_READ_RESPONSE, &response, &error) == SGPU_OK &&
 		memcmp(response->id, slot->batch->id, sizeof(response->id)) == 0 &&
 		sgpu_batch_verify(response, slot->key, &error) == SGPU_OK &&
 		response->segment_count == 1 && response->segments[0].status == SGPU_OK &&

@@ -133,7 +133,7 @@ static void check_response(int fd)
 	int segment = 0;
 
 	if (lseek(fd, 0, SEEK_SET) != 0 || sgpu_tar_open(fd, "response", &reader, &error) ||
-	    sgpu_batch_read_head(reader, true, &response, &error) ||
+	    sgpu_batch_read(reader, SGPU_READ_RESPONSE, &response, &error) ||
 	    sgpu_batch_verify(response, batch_key, &error)) {
 		fprintf(stderr, "response: %s\n", error.text);
 		abort();

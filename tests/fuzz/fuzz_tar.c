@@ -41,7 +41,7 @@ static void read_batch(int fd)
 	if (sgpu_tar_open(fd, "fuzz", &reader, NULL)) {
 		abort();
 	}
-	int code = sgpu_batch_read_any(reader, &batch, NULL);
+	int code = sgpu_batch_read(reader, SGPU_READ_EITHER, &batch, NULL);
 	while (!code && segment >= 0) {
 		code = sgpu_batch_next_payload(reader, batch, &segment, NULL);
 	}
@@ -58,7 +58,7 @@ static void read_refusal(int fd, const uint8_t *data, size_t size)
 	if (sgpu_tar_open(fd, "fuzz", &reader, NULL)) {
 		abort();
 	}
-	if (sgpu_batch_read_head(reader, true, &batch, NULL) == SGPU_EREFUSED &&
+	if (sgpu_batch_read(reader, SGPU_READ_RESPONSE, &batch, NULL) == SGPU_EREFUSED &&
 	    !sgpu_batch_refusal_read(reader, &refusal, NULL)) {
 		const size_t head = SGPU_TAR_BLOCK; /* the header may name times and owners */
 		const int copy = memfd_create("fuzz", 0);

@@ -170,7 +170,8 @@ static inline int read_archive(int fd, bool is_response, struct sgpu_batch **bat
 	int segment = 0;
 	int code = sgpu_tar_open(fd, "b", &reader, &error);
 	if (!code) {
-		code = sgpu_batch_read_head(reader, is_response, batch, &error);
+		code = sgpu_batch_read(reader, is_response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH,
+				       batch, &error);
 	}
 	while (!code && segment >= 0) {
 		code = sgpu_batch_next_payload(reader, *batch, &segment, &error);

@@ -506,7 +506,7 @@ static inline bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE],
 
 	memset(answer, 0, sizeof(*answer));
 	good = sgpu_tar_open(fd, "response", &tar, &error) == SGPU_OK &&
-	       sgpu_batch_read_head(tar, true, &answer->batch, &error) == SGPU_OK &&
+	       sgpu_batch_read(tar, SGPU_READ_RESPONSE, &answer->batch, &error) == SGPU_OK &&
 	       sgpu_batch_verify(answer->batch, batch_key, &error) == SGPU_OK;
 	while (good &&
 	       (good = sgpu_batch_next_payload(tar, answer->batch, &index, &error) == SGPU_OK) &&

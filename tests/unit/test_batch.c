@@ -42,7 +42,8 @@ UNIT_TEST(a_response_is_not_a_batch)
 	struct sgpu_tar_reader *reader = NULL;
 	const int fd = archive(answer);
 	REQUIRE(sgpu_tar_open(fd, "b", &reader, &error) == 0);
-	CHECK(sgpu_batch_read_any(reader, &read, &error) == 0 && read && read->response);
+	CHECK(sgpu_batch_read(reader, SGPU_READ_EITHER, &read, &error) == 0 && read &&
+	      read->response);
 	sgpu_tar_close(&reader);
 	close(fd);
 	sgpu_batch_free(&read);

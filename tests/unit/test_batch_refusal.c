@@ -32,7 +32,7 @@ static int read_back(int fd)
 
 	lseek(fd, 0, SEEK_SET);
 	int code = sgpu_tar_open(fd, "a", &reader, &error);
-	code = code ? code : sgpu_batch_read_head(reader, true, &batch, &error);
+	code = code ? code : sgpu_batch_read(reader, SGPU_READ_RESPONSE, &batch, &error);
 	CHECK(!batch);
 	code = code == SGPU_EREFUSED ? sgpu_batch_refusal_read(reader, &got, &error)
 	       : code		     ? code
@@ -178,8 +178,9 @@ UNIT_TEST(it_is_taken_for_nothing_else)
 		CHECK(sgpu_batch_refusal_write(fd, "a", &refusal, &error) == 0 &&
 		      lseek(fd, 0, SEEK_SET) == 0);
 		CHECK(sgpu_tar_open(fd, "a", &reader, &error) == 0);
-		CHECK((any ? sgpu_batch_read_any(reader, &batch, &error)
-			   : sgpu_batch_read_head(reader, false, &batch, &error)) == SGPU_EINVALID);
+		CHECK((any ? sgpu_batch_read(reader, SGPU_READ_EITHER, &batch, &error)
+			   : sgpu_batch_read(reader, SGPU_READ_BATCH, &batch, &error)) ==
+		      SGPU_EINVALID);
 		CHECK(!batch && strstr(error.text, "is a refusal, not a batch"));
 		sgpu_tar_close(&reader);
 		close(fd);

@@ -153,7 +153,7 @@ static void each_output(int out, output_fn check, void *argument)
 	int index = 0;
 
 	REQUIRE(sgpu_tar_open(out, "response", &tar, &error) == SGPU_OK);
-	REQUIRE(sgpu_batch_read_head(tar, true, &batch, &error) == SGPU_OK);
+	REQUIRE(sgpu_batch_read(tar, SGPU_READ_RESPONSE, &batch, &error) == SGPU_OK);
 	for (int i = 0; i < batch->segment_count; i++) {
 		if (batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {
 			check(argument, &batch->segments[i], NULL);

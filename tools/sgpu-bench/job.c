@@ -338,7 +338,7 @@ int job_read(struct job *job, void *results, struct sgpu_error *error)
 		return sgpu_fail_errno(error, "cannot rewind a memory file");
 	}
 	rc = sgpu_tar_open(job->response_fd, "response", &tar, error);
-	rc = rc ? rc : sgpu_batch_read_head(tar, true, &response, error);
+	rc = rc ? rc : sgpu_batch_read(tar, SGPU_READ_RESPONSE, &response, error);
 	rc = rc ? rc : sgpu_batch_verify(response, job->key, error);
 	rc = rc ? rc : read_outputs(job, tar, response, results, error);
 	sgpu_tar_close(&tar);

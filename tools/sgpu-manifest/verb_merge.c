@@ -77,7 +77,7 @@ static int add_response(struct merger *merger, const char *path)
 		return status;
 	}
 	rc = sgpu_tar_open(fd, name, &reader, &error);
-	rc = rc ? rc : sgpu_batch_read_head(reader, true, &batch, &error);
+	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_RESPONSE, &batch, &error);
 	while (!rc && segment >= 0) {
 		rc = sgpu_batch_next_payload(reader, batch, &segment, &error);
 	}

@@ -329,7 +329,7 @@ static int measure_batch(struct task *task, int in, const char *name, struct sgp
 {
 	int rc = sgpu_tar_open(in, name, &task->reader, error);
 
-	rc = rc ? rc : sgpu_batch_read_any(task->reader, &task->batch, error);
+	rc = rc ? rc : sgpu_batch_read(task->reader, SGPU_READ_EITHER, &task->batch, error);
 	rc = rc ? rc : authenticate(task, error);
 	rc = rc ? rc : measure_all(task, error);
 	rc = rc ? rc : check_segment(task, error);

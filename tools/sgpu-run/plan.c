@@ -242,7 +242,7 @@ int report_plan(int fd, const char *name, int devices, const char *path, struct 
 	struct sgpu_diagnostics diagnostics = { 0 };
 	int rc = sgpu_tar_open(fd, name, &tar, error);
 
-	rc = rc ? rc : sgpu_batch_read_head(tar, false, &p.batch, error);
+	rc = rc ? rc : sgpu_batch_read(tar, SGPU_READ_BATCH, &p.batch, error);
 	rc = rc ? rc
 		: sgpu_ops_load_manifest(p.batch->manifest_text, p.batch->manifest_size,
 					 "manifest.json", &p.manifest, &diagnostics, error);

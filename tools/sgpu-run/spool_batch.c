@@ -105,11 +105,12 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
  * takes long, and what is for others comes again in each look. */
 static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 {
+	const unsigned what = response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH;
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_batch *batch = NULL;
 
 	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK ||
-	    sgpu_batch_read_index(tar, response, &batch, NULL) != SGPU_OK) {
+	    sgpu_batch_read(tar, what | SGPU_READ_INDEX, &batch, NULL) != SGPU_OK) {
 		batch = NULL;
 	}
 	sgpu_tar_close(&tar);

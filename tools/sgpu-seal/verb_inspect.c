@@ -248,7 +248,7 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	int segment = 0;
 	int rc = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
 
-	rc = rc ? rc : sgpu_batch_read_any(reader, &batch, error);
+	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_EITHER, &batch, error);
 	if (!rc) {
 		rc = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest,
 					 &diagnostics, error);

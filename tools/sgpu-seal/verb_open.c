@@ -112,7 +112,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 			 : sgpu_check_trusted(fd, opening->batch_path,
 					      "says which response is wanted", error);
 	rc = rc ? rc : sgpu_tar_open(fd, opening->batch_path, &reader, error);
-	rc = rc ? rc : sgpu_batch_read_head(reader, false, batch, error);
+	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_BATCH, batch, error);
 	sgpu_tar_close(&reader);
 	close(fd);
 	return rc;
@@ -380,7 +380,8 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
 	int rc = prepare(opening, error);
 	rc = rc ? rc : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
-	rc = rc ? rc : sgpu_batch_read_head(opening->reader, true, &opening->response, error);
+	rc = rc ? rc
+		: sgpu_batch_read(opening->reader, SGPU_READ_RESPONSE, &opening->response, error);
 	rc = rc == SGPU_EREFUSED ? fail_refused(opening, error) : rc;
 	rc = rc ? rc : authenticate(opening, error);
 	rc = rc ? rc : choose(opening, error);

@@ -350,7 +350,7 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 {
 	int rc = sgpu_output_open(&task->out, task->out_path, 0644, error);
 	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
-	rc = rc ? rc : sgpu_batch_read_head(task->reader, false, &task->batch, error);
+	rc = rc ? rc : sgpu_batch_read(task->reader, SGPU_READ_BATCH, &task->batch, error);
 	rc = rc ? rc : plan(task, error);
 	if (rc) {
 		return rc;

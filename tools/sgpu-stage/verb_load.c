@@ -86,7 +86,7 @@ static int read_head(struct load *load, int in, struct sgpu_error *error)
 	struct sgpu_diagnostics diagnostics = { 0 };
 	int rc = sgpu_tar_open(in, load->in_name, &load->reader, error);
 
-	rc = rc ? rc : sgpu_batch_read_head(load->reader, false, &load->batch, error);
+	rc = rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size,
 					 &load->manifest, &diagnostics, error);
