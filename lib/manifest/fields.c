@@ -28,25 +28,26 @@ static void make_pointer(const char *where, const char *field, char pointer[POIN
 	pointer[used] = '\0';
 }
 
-void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX])
+void sgpu_reader_at(struct sgpu_reader *reader, int list, int index)
 {
-	snprintf(where, SGPU_WHERE_MAX, "/%s/%d", list, index);
+	snprintf(reader->where, SGPU_WHERE_MAX, "/%s/%d", reader->lists[list].key, index);
 }
 
-void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX])
+char *sgpu_reader_enter(struct sgpu_reader *reader, const char *field)
 {
-	char *end = stpncpy(place, where, SGPU_WHERE_MAX - 1);
+	char *end = reader->where + strlen(reader->where);
 
-	snprintf(end, SGPU_WHERE_MAX - (size_t)(end - place), "/%s", field);
+	snprintf(end, SGPU_WHERE_MAX - (size_t)(end - reader->where), "/%s", field);
+	return end;
 }
 
-void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field,
-			const char *hint, const char *format, ...)
+void sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
+			const char *format, ...)
 {
 	char pointer[POINTER_MAX];
 	va_list arguments;
 
-	make_pointer(where, field, pointer);
+	make_pointer(reader->where, field, pointer);
 	va_start(arguments, format);
 	sgpu_diagnostic_addv(reader->diagnostics, pointer, hint, format, arguments);
 	va_end(arguments);
@@ -139,8 +140,8 @@ const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX
 	return "a value";
 }
 
-void sgpu_reader_refuse(struct sgpu_reader *reader, const char *where, const char *field,
-			const char *hint, const json_t *value, const char *format, ...)
+void sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
+			const json_t *value, const char *format, ...)
 {
 	char text[SGPU_VALUE_TEXT_MAX], what[REASON_MAX];
 	va_list arguments;
@@ -148,22 +149,20 @@ void sgpu_reader_refuse(struct sgpu_reader *reader, const char *where, const cha
 	va_start(arguments, format);
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
-	sgpu_reader_report(reader, where, field, hint, "%s %s", sgpu_reader_value(value, text),
-			   what);
+	sgpu_reader_report(reader, field, hint, "%s %s", sgpu_reader_value(value, text), what);
 }
 
-static void unknown_field(struct sgpu_reader *reader, const char *where, const char *key,
-			  const char *const *names)
+static void unknown_field(struct sgpu_reader *reader, const char *key, const char *const *names)
 {
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
 
 	quote(key, 96, text);
-	sgpu_reader_report(reader, where, key, sgpu_reader_hint(key, names, hint),
-			   "unknown field %s", text);
+	sgpu_reader_report(reader, key, sgpu_reader_hint(key, names, hint), "unknown field %s",
+			   text);
 }
 
-bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object,
-			const char *const *names, int required, json_t **values)
+bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *const *names,
+			int required, json_t **values)
 {
 	const char *key;
 	json_t *value;
@@ -172,7 +171,7 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 		values[i] = NULL;
 	}
 	if (!json_is_object(object)) {
-		sgpu_reader_refuse(reader, where, NULL, NULL, object, "is not an object");
+		sgpu_reader_refuse(reader, NULL, NULL, object, "is not an object");
 		return false;
 	}
 	json_object_foreach (object, key, value) {
@@ -184,20 +183,18 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 		if (names[i]) {
 			values[i] = value;
 		} else {
-			unknown_field(reader, where, key, names);
+			unknown_field(reader, key, names);
 		}
 	}
 	for (int i = 0; i < required; i++) {
 		if (!values[i]) {
-			sgpu_reader_report(reader, where, NULL, NULL, "missing field '%s'",
-					   names[i]);
+			sgpu_reader_report(reader, NULL, NULL, "missing field '%s'", names[i]);
 		}
 	}
 	return true;
 }
 
-const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, const char *field,
-			       const json_t *value)
+const char *sgpu_reader_string(struct sgpu_reader *reader, const char *field, const json_t *value)
 {
 	const char *string = json_string_value(value);
 
@@ -205,11 +202,11 @@ const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, co
 		return NULL;
 	}
 	if (!string) {
-		sgpu_reader_refuse(reader, where, field, NULL, value, "is not a string");
+		sgpu_reader_refuse(reader, field, NULL, value, "is not a string");
 		return NULL;
 	}
 	if (strlen(string) != json_string_length(value)) {
-		sgpu_reader_report(reader, where, field, NULL, "the string holds a NUL character");
+		sgpu_reader_report(reader, field, NULL, "the string holds a NUL character");
 		return NULL;
 	}
 	return string;
@@ -221,10 +218,9 @@ static bool id_start(char c)
 	       c == '_';
 }
 
-const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field,
-			   const json_t *value)
+const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const json_t *value)
 {
-	const char *id = sgpu_reader_string(reader, where, field, value);
+	const char *id = sgpu_reader_string(reader, field, value);
 	size_t length = 0;
 
 	if (!id) {
@@ -236,13 +232,13 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 	}
 	if (!length || id[length]) {
 		sgpu_reader_refuse(
-			reader, where, field, NULL, value,
+			reader, field, NULL, value,
 			"is not an id: letters, digits, '_', and after the first '.' and '-'");
 		return NULL;
 	}
 	if (length > SGPU_ID_MAX) {
-		sgpu_reader_refuse(reader, where, field, NULL, value,
-				   "has %zu bytes, an id at most %d", length, (int)SGPU_ID_MAX);
+		sgpu_reader_refuse(reader, field, NULL, value, "has %zu bytes, an id at most %d",
+				   length, (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return id;
@@ -260,26 +256,25 @@ bool sgpu_reader_too_large(const json_t *number)
 	       (real >= (double)SGPU_JSON_INTEGER_MAX && real < 1e21);
 }
 
-bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field,
-		     const json_t *value, uint64_t *number)
+bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t *value,
+		     uint64_t *number)
 {
 	if (!json_is_integer(value) || json_integer_value(value) < 0) {
-		sgpu_reader_refuse(reader, where, field, NULL, value,
-				   "is not a whole number from 0");
+		sgpu_reader_refuse(reader, field, NULL, value, "is not a whole number from 0");
 		return false;
 	}
 	if ((uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX) {
-		sgpu_reader_refuse(reader, where, field, NULL, value, "is not below 2^53");
+		sgpu_reader_refuse(reader, field, NULL, value, "is not below 2^53");
 		return false;
 	}
 	*number = (uint64_t)json_integer_value(value);
 	return true;
 }
 
-int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field,
-		       const json_t *value, const char *const *choices, int otherwise)
+int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json_t *value,
+		       const char *const *choices, int otherwise)
 {
-	const char *string = sgpu_reader_string(reader, where, field, value);
+	const char *string = sgpu_reader_string(reader, field, value);
 	char hint[SGPU_HINT_MAX], list[128];
 	size_t used = 0;
 
@@ -293,7 +288,7 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
 					 choices[i]);
 	}
-	sgpu_reader_refuse(reader, where, field, sgpu_reader_hint(string, choices, hint), value,
+	sgpu_reader_refuse(reader, field, sgpu_reader_hint(string, choices, hint), value,
 			   "is not one of %s", list);
 	return otherwise;
 }
@@ -305,8 +300,8 @@ int sgpu_ids_index(const json_t *ids, const char *id)
 	return index ? (int)json_integer_value(index) : -1;
 }
 
-int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field,
-			  const char *id, json_t *ids, const char *what)
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
+			  json_t *ids, const char *what)
 {
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
 	int index = id ? sgpu_ids_index(ids, id) : -1;
@@ -320,7 +315,7 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const c
 		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
 	}
 	quote(id, 96, text);
-	sgpu_reader_report(reader, where, field, sgpu_reader_hint_text(nearest, hint),
+	sgpu_reader_report(reader, field, sgpu_reader_hint_text(nearest, hint),
 			   "%s is not %s of this manifest", text, what);
 	return -1;
 }
@@ -333,10 +328,10 @@ size_t sgpu_identifier(const char *name)
 	return name[length] || (*name >= '0' && *name <= '9') ? 0 : length;
 }
 
-void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, json_t *value)
+void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
-	char place[SGPU_WHERE_MAX], field[24], hint[SGPU_HINT_MAX];
+	char field[24], hint[SGPU_HINT_MAX], *end;
 	json_t *item;
 	size_t i;
 
@@ -344,22 +339,23 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 		return;
 	}
 	if (!json_is_array(value)) {
-		sgpu_reader_refuse(reader, where, "dependencies", NULL, value, "is not an array");
+		sgpu_reader_refuse(reader, "dependencies", NULL, value, "is not an array");
 		return;
 	}
-	sgpu_reader_place(where, "dependencies", place);
+	end = sgpu_reader_enter(reader, "dependencies");
 	json_array_foreach (value, i, item) {
 		const char *id, *near;
 
 		snprintf(field, sizeof(field), "%zu", i);
-		id = sgpu_reader_string(reader, place, field, item);
+		id = sgpu_reader_string(reader, field, item);
 		if (!id || sgpu_ids_index(manifest->segment_ids, id) >= 0 ||
 		    sgpu_ids_index(manifest->operation_ids, id) >= 0) {
 			continue;
 		}
 		near = nearest_key(reader, id, manifest->operation_ids);
 		near = near ? near : nearest_key(reader, id, manifest->segment_ids);
-		sgpu_reader_refuse(reader, place, field, sgpu_reader_hint_text(near, hint), item,
+		sgpu_reader_refuse(reader, field, sgpu_reader_hint_text(near, hint), item,
 				   "is neither a segment nor an operation of this manifest");
 	}
+	*end = '\0';
 }

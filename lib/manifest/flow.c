@@ -96,20 +96,20 @@ static void follow_operation(struct flow *flow, int index)
 static void check_segment(struct sgpu_reader *reader, const struct flow *flow, int index)
 {
 	const struct sgpu_segment *segment = &flow->manifest->segments[index];
-	char where[SGPU_WHERE_MAX], path[PATH_TEXT_MAX];
+	char path[PATH_TEXT_MAX];
 
 	if (!segment->high_flow || segment->sensitivity == SGPU_HIGH ||
 	    reader->unsure[index] & (SGPU_UNSURE_SENSITIVITY | SGPU_UNSURE_DIRECTION)) {
 		return;
 	}
 	path_text(flow, index, path);
-	sgpu_reader_entry("segments", index, where);
+	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
 	if (segment->direction == SGPU_INTERMEDIATE) {
-		sgpu_reader_report(reader, where, "sensitivity_level", "declare it HIGH",
+		sgpu_reader_report(reader, "sensitivity_level", "declare it HIGH",
 				   "HIGH data flow into the LOW segment '%s': %s", segment->id,
 				   path);
 	} else {
-		sgpu_reader_report(reader, where, "sensitivity_level",
+		sgpu_reader_report(reader, "sensitivity_level",
 				   "declare it HIGH, or the operation that may publish it "
 				   "\"declassify\": true",
 				   "HIGH data flow into the LOW output '%s': %s", segment->id,

@@ -15,19 +15,18 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 	struct sgpu_segment *segment = &manifest->segments[argument->segment];
 	bool input = segment->direction == SGPU_INPUT &&
 		     !(reader->unsure[argument->segment] & SGPU_UNSURE_DIRECTION);
-	char where[SGPU_WHERE_MAX], place[SGPU_WHERE_MAX];
 
 	if (!input && segment->writer < 0) {
 		segment->writer = index;
 		return;
 	}
-	sgpu_reader_entry("operations", index, where);
-	sgpu_reader_place(where, "arguments", place);
+	sgpu_reader_at(reader, SGPU_LIST_OPERATIONS, index);
+	(void)sgpu_reader_enter(reader, "arguments");
 	if (input) {
-		sgpu_reader_report(reader, place, argument->name, NULL,
+		sgpu_reader_report(reader, argument->name, NULL,
 				   "segment '%s' is INPUT and may not be written", segment->id);
 	} else {
-		sgpu_reader_report(reader, place, argument->name, NULL,
+		sgpu_reader_report(reader, argument->name, NULL,
 				   "segment '%s' is written by operation '%s' already", segment->id,
 				   manifest->operations[segment->writer].id);
 	}
@@ -94,26 +93,25 @@ static void check_use(struct sgpu_reader *reader, int index)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 	const char *direction = sgpu_direction_name(segment->direction);
-	char where[SGPU_WHERE_MAX];
 
 	if (reader->unsure[index] & SGPU_UNSURE_USE) {
 		return;
 	}
-	sgpu_reader_entry("segments", index, where);
+	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
 	if (segment->writer < 0 && !segment->reader_count) {
-		sgpu_reader_report(reader, where, NULL, NULL,
-				   "segment '%s' is no operation's argument", segment->id);
+		sgpu_reader_report(reader, NULL, NULL, "segment '%s' is no operation's argument",
+				   segment->id);
 		return;
 	}
 	if (reader->unsure[index] & SGPU_UNSURE_DIRECTION || segment->direction == SGPU_INPUT) {
 		return;
 	}
 	if (segment->writer < 0) {
-		sgpu_reader_report(reader, where, "direction", NULL,
+		sgpu_reader_report(reader, "direction", NULL,
 				   "no operation writes the %s segment '%s'", direction,
 				   segment->id);
 	} else if (segment->direction == SGPU_INTERMEDIATE && !segment->reader_count) {
-		sgpu_reader_report(reader, where, "direction", NULL,
+		sgpu_reader_report(reader, "direction", NULL,
 				   "no operation reads the INTERMEDIATE segment '%s'", segment->id);
 	}
 }

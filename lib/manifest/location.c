@@ -55,20 +55,20 @@ static bool has_control(const char *text)
 }
 
 /* Two outputs in one file would overwrite each other. */
-static void check_output(struct sgpu_reader *reader, const char *where, const char *field,
-			 const json_t *value, const struct sgpu_segment *segment)
+static void check_output(struct sgpu_reader *reader, const char *field, const json_t *value,
+			 const struct sgpu_segment *segment)
 {
 	char normal[SGPU_LOCATION_MAX + 1], text[SGPU_VALUE_TEXT_MAX];
 	const json_t *other;
 
 	if (!sgpu_location_normal(json_string_value(value), normal)) {
-		sgpu_reader_refuse(reader, where, field, NULL, value,
+		sgpu_reader_refuse(reader, field, NULL, value,
 				   "is outside the directory of the outputs");
 		return;
 	}
 	other = json_object_get(reader->outputs, normal);
 	if (other) {
-		sgpu_reader_report(reader, where, field, NULL, "the output '%s' is at %s already",
+		sgpu_reader_report(reader, field, NULL, "the output '%s' is at %s already",
 				   json_string_value(other), sgpu_reader_value(value, text));
 	} else if (json_object_set_new_nocheck(reader->outputs, normal,
 					       json_string_nocheck(segment->id)) < 0) {
@@ -76,27 +76,26 @@ static void check_output(struct sgpu_reader *reader, const char *where, const ch
 	}
 }
 
-static void check_input(struct sgpu_reader *reader, const char *where, const char *field,
-			const json_t *value)
+static void check_input(struct sgpu_reader *reader, const char *field, const json_t *value)
 {
 	const char *location = json_string_value(value);
 
 	if (strcmp(location, "-") == 0) {
 		if (reader->standard_input) {
-			sgpu_reader_report(reader, where, field, NULL,
+			sgpu_reader_report(reader, field, NULL,
 					   "only one segment can come from standard input");
 		}
 		reader->standard_input = true;
 	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {
-		sgpu_reader_refuse(reader, where, field, "--allow-outside permits it", value,
+		sgpu_reader_refuse(reader, field, "--allow-outside permits it", value,
 				   "is outside the manifest's directory");
 	}
 }
 
-void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field,
-			  json_t *value, struct sgpu_segment *segment)
+void sgpu_reader_location(struct sgpu_reader *reader, const char *field, json_t *value,
+			  struct sgpu_segment *segment)
 {
-	const char *location = sgpu_reader_string(reader, where, field, value);
+	const char *location = sgpu_reader_string(reader, field, value);
 	bool unsure = reader->unsure[segment - reader->manifest->segments] & SGPU_UNSURE_DIRECTION;
 	const char *name;
 
@@ -104,20 +103,20 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 		return;
 	}
 	if (strlen(location) > SGPU_LOCATION_MAX) {
-		sgpu_reader_report(reader, where, field, NULL,
+		sgpu_reader_report(reader, field, NULL,
 				   "the path has %zu bytes, at most %d are possible",
 				   strlen(location), (int)SGPU_LOCATION_MAX);
 		return;
 	}
 	if (!*location || has_control(location)) {
-		sgpu_reader_report(reader, where, field, NULL, "the path %s",
+		sgpu_reader_report(reader, field, NULL, "the path %s",
 				   *location ? "holds control characters" : "is empty");
 		return;
 	}
 	name = strrchr(location, '/');
 	name = name ? name + 1 : location;
 	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-		sgpu_reader_refuse(reader, where, field, NULL, value, "names a directory");
+		sgpu_reader_refuse(reader, field, NULL, value, "names a directory");
 		return;
 	}
 	segment->location = sgpu_reader_keep(reader, location);
@@ -125,12 +124,12 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 		return;
 	}
 	if (sgpu_segment_is_output(segment)) {
-		check_output(reader, where, field, value, segment);
+		check_output(reader, field, value, segment);
 	}
 	/* The stricter rule has reported an INPUT_OUTPUT outside. */
 	if (segment->direction == SGPU_INPUT ||
 	    (segment->direction == SGPU_INPUT_OUTPUT && !sgpu_location_outside(location))) {
-		check_input(reader, where, field, value);
+		check_input(reader, field, value);
 	}
 }
 
@@ -146,11 +145,10 @@ static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOC
 static void diagnostic_at(struct sgpu_reader *reader, int index, const char *format, const char *a,
 			  const char *b)
 {
-	char where[SGPU_WHERE_MAX];
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 
-	sgpu_reader_entry("segments", index, where);
-	sgpu_reader_report(reader, where, segment->location ? "data_location_client" : NULL, NULL,
+	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
+	sgpu_reader_report(reader, segment->location ? "data_location_client" : NULL, NULL,
 			   "the output '%s' %s '%s'", a, format, b);
 }
 

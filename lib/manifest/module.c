@@ -21,24 +21,24 @@ bool sgpu_reader_names_module(const char *kernel)
 
 /* ---- kernel ---- */
 /* "module:SEGMENT:FUNCTION", whose prefix has been checked. */
-static void read_kernel(struct sgpu_reader *reader, const char *where, const char *kernel,
+static void read_kernel(struct sgpu_reader *reader, const char *kernel,
 			struct sgpu_module_call *module)
 {
 	const char *id = kernel + PREFIX, *colon = strchr(id, ':');
 	char segment[SGPU_ID_MAX + 1];
 
 	if (!colon || colon == id || colon - id > SGPU_ID_MAX) {
-		sgpu_reader_report(reader, where, "kernel", NULL,
+		sgpu_reader_report(reader, "kernel", NULL,
 				   "the kernel of a module is written module:SEGMENT:FUNCTION");
 		return;
 	}
 	memcpy(segment, id, (size_t)(colon - id));
 	segment[colon - id] = '\0';
-	module->segment = sgpu_reader_reference(reader, where, "kernel", segment,
+	module->segment = sgpu_reader_reference(reader, "kernel", segment,
 						reader->manifest->segment_ids, "a segment");
 	if (!sgpu_identifier(colon + 1) || strlen(colon + 1) > SGPU_MODULE_FUNCTION_MAX) {
 		sgpu_reader_report(
-			reader, where, "kernel", NULL,
+			reader, "kernel", NULL,
 			"a function's name is 1 to %d letters, digits and '_', no digit first",
 			(int)SGPU_MODULE_FUNCTION_MAX);
 		return;
@@ -47,40 +47,40 @@ static void read_kernel(struct sgpu_reader *reader, const char *where, const cha
 }
 
 /* ---- grid, block, shared_bytes ---- */
-static void read_extents(struct sgpu_reader *reader, const char *where, const char *field,
-			 const json_t *value, const unsigned most[3], unsigned extents[3])
+static void read_extents(struct sgpu_reader *reader, const char *field, const json_t *value,
+			 const unsigned most[3], unsigned extents[3])
 {
-	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], element[2] = "0";
+	char text[SGPU_VALUE_TEXT_MAX], element[2] = "0", *end;
 
 	if (!value) {
 		return;
 	}
 	if (!json_is_array(value) || json_array_size(value) < 1 || json_array_size(value) > 3) {
-		sgpu_reader_report(
-			reader, where, field, NULL, "%s is not an array of 1 to 3 numbers",
-			json_is_array(value) ? "the value" : sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, field, NULL, "%s is not an array of 1 to 3 numbers",
+				   json_is_array(value) ? "the value"
+							: sgpu_reader_value(value, text));
 		return;
 	}
-	sgpu_reader_place(where, field, place);
+	end = sgpu_reader_enter(reader, field);
 	for (size_t i = 0; i < json_array_size(value); i++) {
 		uint64_t number = 0;
 
 		element[0] = (char)('0' + i);
-		if (!sgpu_reader_u64(reader, place, element, json_array_get(value, i), &number)) {
+		if (!sgpu_reader_u64(reader, element, json_array_get(value, i), &number)) {
 			continue;
 		}
 		if (number < 1 || number > most[i]) {
-			sgpu_reader_report(reader, place, element, NULL,
-					   "is %llu, must be from 1 to %u",
+			sgpu_reader_report(reader, element, NULL, "is %llu, must be from 1 to %u",
 					   (unsigned long long)number, most[i]);
 			continue;
 		}
 		extents[i] = (unsigned)number;
 	}
+	*end = '\0';
 }
 
-static void read_shape(struct sgpu_reader *reader, const char *where,
-		       json_t *const values[SGPU_MODULE_FIELDS], struct sgpu_module_call *module)
+static void read_shape(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
+		       struct sgpu_module_call *module)
 {
 	static const unsigned grid_most[3] = { SGPU_MODULE_GRID_X_MAX, SGPU_MODULE_GRID_YZ_MAX,
 					       SGPU_MODULE_GRID_YZ_MAX };
@@ -91,30 +91,29 @@ static void read_shape(struct sgpu_reader *reader, const char *where,
 	for (int i = 0; i < 3; i++) {
 		module->grid[i] = module->block[i] = 1;
 	}
-	read_extents(reader, where, "grid", values[SGPU_MODULE_GRID], grid_most, module->grid);
-	read_extents(reader, where, "block", values[SGPU_MODULE_BLOCK], block_most, module->block);
+	read_extents(reader, "grid", values[SGPU_MODULE_GRID], grid_most, module->grid);
+	read_extents(reader, "block", values[SGPU_MODULE_BLOCK], block_most, module->block);
 	threads = (uint64_t)module->block[0] * module->block[1] * module->block[2];
 	if (threads > SGPU_MODULE_BLOCK_MAX) {
-		sgpu_reader_report(reader, where, "block", NULL,
+		sgpu_reader_report(reader, "block", NULL,
 				   "is %llu threads, at most %d are possible",
 				   (unsigned long long)threads, (int)SGPU_MODULE_BLOCK_MAX);
 	}
 	if (values[SGPU_MODULE_SHARED] &&
-	    sgpu_reader_u64(reader, where, "shared_bytes", values[SGPU_MODULE_SHARED], &bytes) &&
+	    sgpu_reader_u64(reader, "shared_bytes", values[SGPU_MODULE_SHARED], &bytes) &&
 	    bytes > SGPU_MODULE_SHARED_MAX) {
-		sgpu_reader_report(reader, where, "shared_bytes", NULL,
-				   "is %llu, must be from 0 to %d", (unsigned long long)bytes,
-				   (int)SGPU_MODULE_SHARED_MAX);
+		sgpu_reader_report(reader, "shared_bytes", NULL, "is %llu, must be from 0 to %d",
+				   (unsigned long long)bytes, (int)SGPU_MODULE_SHARED_MAX);
 		return;
 	}
 	module->shared_bytes = (unsigned)bytes;
 }
 
 /* ---- module_digest ---- */
-static void read_digest(struct sgpu_reader *reader, const char *where, const json_t *value,
+static void read_digest(struct sgpu_reader *reader, const json_t *value,
 			struct sgpu_module_call *module)
 {
-	const char *text = sgpu_reader_string(reader, where, "module_digest", value);
+	const char *text = sgpu_reader_string(reader, "module_digest", value);
 
 	if (!text) {
 		return;
@@ -122,7 +121,7 @@ static void read_digest(struct sgpu_reader *reader, const char *where, const jso
 	module->has_digest = sgpu_base64url_decode(text, module->digest, sizeof(module->digest),
 						   NULL) == SGPU_OK;
 	if (!module->has_digest) {
-		sgpu_reader_refuse(reader, where, "module_digest",
+		sgpu_reader_refuse(reader, "module_digest",
 				   "sgpu-manifest pack fills it in when it is absent", value,
 				   "is not %zu bytes in base64url", sizeof(module->digest));
 	}
@@ -133,19 +132,11 @@ enum form { I32, U32, I64, U64, F32, F64, ELEMENTS, BYTES, FORMS };
 static const char *const forms[FORMS + 1] = { "i32", "u32",	 "i64",	  "u64", "f32",
 					      "f64", "elements", "bytes", NULL };
 
-/* One parameter under way. */
-struct entry {
-	struct sgpu_reader *reader;
-	const struct sgpu_operation *operation;
-	const char *where; /* of the list */
-	char field[16];	   /* its index */
-};
-
-static int find_argument(const struct entry *entry, const json_t *value)
+static int find_argument(struct sgpu_reader *reader, const struct sgpu_operation *operation,
+			 const json_t *value)
 {
-	const struct sgpu_operation *operation = entry->operation;
 	const char *names[SGPU_ARGUMENTS_MAX + 1] = { NULL };
-	const char *name = sgpu_reader_string(entry->reader, entry->where, entry->field, value);
+	const char *name = sgpu_reader_string(reader, NULL, value);
 	char hint[SGPU_HINT_MAX];
 
 	for (int i = 0; name && i < operation->arg_count; i++) {
@@ -155,8 +146,7 @@ static int find_argument(const struct entry *entry, const json_t *value)
 		}
 	}
 	if (name) {
-		sgpu_reader_refuse(entry->reader, entry->where, entry->field,
-				   sgpu_reader_hint(name, names, hint), value,
+		sgpu_reader_refuse(reader, NULL, sgpu_reader_hint(name, names, hint), value,
 				   "is not an argument of this operation");
 	}
 	return -1;
@@ -169,7 +159,7 @@ static void put(struct sgpu_module_param *param, const void *value, unsigned siz
 }
 
 /* A whole number may be written 3 or 3.0: in canonical form they are the same. */
-static bool read_integer(const struct entry *entry, enum form form, const json_t *value,
+static bool read_integer(struct sgpu_reader *reader, enum form form, const json_t *value,
 			 struct sgpu_module_param *param)
 {
 	static const double least[] = { INT32_MIN, 0, -(double)(SGPU_JSON_INTEGER_MAX - 1), 0 };
@@ -180,10 +170,9 @@ static bool read_integer(const struct entry *entry, enum form form, const json_t
 	int64_t whole;
 
 	if (number != floor(number) || number < least[form] || number > most[form]) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
-				   "is %s, %s is a whole number from %.17g to %.17g",
-				   sgpu_reader_number(number, text), forms[form], least[form],
-				   most[form]);
+		sgpu_reader_report(
+			reader, NULL, NULL, "is %s, %s is a whole number from %.17g to %.17g",
+			sgpu_reader_number(number, text), forms[form], least[form], most[form]);
 		return false;
 	}
 	whole = (int64_t)number;
@@ -198,7 +187,7 @@ static bool read_integer(const struct entry *entry, enum form form, const json_t
 	return true;
 }
 
-static bool read_number(const struct entry *entry, enum form form, const json_t *value,
+static bool read_number(struct sgpu_reader *reader, enum form form, const json_t *value,
 			struct sgpu_module_param *param)
 {
 	char text[SGPU_VALUE_TEXT_MAX];
@@ -206,17 +195,15 @@ static bool read_number(const struct entry *entry, enum form form, const json_t 
 	float single;
 
 	if (!json_is_number(value)) {
-		sgpu_reader_refuse(entry->reader, entry->where, entry->field, NULL, value,
-				   "is not a number");
+		sgpu_reader_refuse(reader, NULL, NULL, value, "is not a number");
 		return false;
 	}
 	if (sgpu_reader_too_large(value)) {
-		sgpu_reader_refuse(entry->reader, entry->where, entry->field, NULL, value,
-				   "is not below 2^53");
+		sgpu_reader_refuse(reader, NULL, NULL, value, "is not below 2^53");
 		return false;
 	}
 	if (form < F32) {
-		return read_integer(entry, form, value, param);
+		return read_integer(reader, form, value, param);
 	}
 	if (form == F64) {
 		put(param, &real, sizeof(real));
@@ -224,28 +211,27 @@ static bool read_number(const struct entry *entry, enum form form, const json_t 
 	}
 	single = fabs(real) <= (double)FLT_MAX * (1 + DBL_EPSILON) ? (float)real : INFINITY;
 	if (isinf(single)) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
-				   "%s is too large for f32", sgpu_reader_number(real, text));
+		sgpu_reader_report(reader, NULL, NULL, "%s is too large for f32",
+				   sgpu_reader_number(real, text));
 		return false;
 	}
 	put(param, &single, sizeof(single));
 	return true;
 }
 
-static bool read_form(const struct entry *entry, json_t *object, struct sgpu_module_param *param)
+static bool read_form(struct sgpu_reader *reader, const struct sgpu_operation *operation,
+		      json_t *object, struct sgpu_module_param *param)
 {
 	json_t *values[FORMS];
-	char place[SGPU_WHERE_MAX];
 	int form = 0;
 
-	sgpu_reader_place(entry->where, entry->field, place);
 	if (json_object_size(object) != 1) {
-		sgpu_reader_report(
-			entry->reader, entry->where, entry->field, "for example { \"u32\": 5 }",
-			"the object has %zu members, and not one", json_object_size(object));
+		sgpu_reader_report(reader, NULL, "for example { \"u32\": 5 }",
+				   "the object has %zu members, and not one",
+				   json_object_size(object));
 		return false;
 	}
-	if (!sgpu_reader_fields(entry->reader, place, object, forms, 0, values)) {
+	if (!sgpu_reader_fields(reader, object, forms, 0, values)) {
 		return false;
 	}
 	while (form < FORMS && !values[form]) {
@@ -253,42 +239,41 @@ static bool read_form(const struct entry *entry, json_t *object, struct sgpu_mod
 	}
 	if (form < ELEMENTS) {
 		param->kind = SGPU_MODULE_VALUE;
-		return read_number(entry, (enum form)form, values[form], param);
+		return read_number(reader, (enum form)form, values[form], param);
 	}
 	if (form < FORMS) {
 		param->kind = form == ELEMENTS ? SGPU_MODULE_ELEMENTS : SGPU_MODULE_BYTES;
-		param->argument = find_argument(entry, values[form]);
+		param->argument = find_argument(reader, operation, values[form]);
 	}
 	return param->argument >= 0;
 }
 
-static bool read_param(const struct entry *entry, json_t *value, struct sgpu_module_param *param)
+static bool read_param(struct sgpu_reader *reader, const struct sgpu_operation *operation,
+		       json_t *value, struct sgpu_module_param *param)
 {
 	*param = (struct sgpu_module_param){ .kind = SGPU_MODULE_POINTER,
 					     .argument = -1,
 					     .size = 8 };
 	if (json_is_object(value)) {
-		return read_form(entry, value, param);
+		return read_form(reader, operation, value, param);
 	}
 	if (!json_is_string(value)) {
-		sgpu_reader_refuse(entry->reader, entry->where, entry->field,
+		sgpu_reader_refuse(reader, NULL,
 				   json_is_number(value) ? "say of which type: { \"f32\": 1.5 }"
 							 : NULL,
 				   value, "is neither an argument's name nor an object");
 		return false;
 	}
-	param->argument = find_argument(entry, value);
+	param->argument = find_argument(reader, operation, value);
 	return param->argument >= 0;
 }
 
 /* An argument that the function does not see is a mistake, and an output of that kind would stay 0.
  */
-static void check_seen(struct sgpu_reader *reader, const char *where,
-		       const struct sgpu_operation *operation)
+static void check_seen(struct sgpu_reader *reader, const struct sgpu_operation *operation)
 {
-	char place[SGPU_WHERE_MAX];
+	char *end = sgpu_reader_enter(reader, "arguments");
 
-	sgpu_reader_place(where, "arguments", place);
 	for (int i = 0; i < operation->arg_count; i++) {
 		bool seen = false;
 
@@ -299,32 +284,30 @@ static void check_seen(struct sgpu_reader *reader, const char *where,
 		}
 		if (!seen) {
 			sgpu_reader_report(
-				reader, place, operation->args[i].name, NULL,
+				reader, operation->args[i].name, NULL,
 				"is not among the params, so that the module cannot reach it");
 		}
 	}
+	*end = '\0';
 }
 
-static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
-			struct sgpu_operation *operation)
+static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_operation *operation)
 {
-	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX];
+	char text[SGPU_VALUE_TEXT_MAX], field[24], *end, *element;
 	struct sgpu_module_call *module = operation->module;
-	struct entry entry = { .reader = reader, .operation = operation, .where = place };
 	size_t count = json_array_size(value);
 	bool good = true;
 
 	if (!json_is_array(value)) {
 		sgpu_reader_report(
-			reader, where, value ? "params" : NULL,
-			"[\"input\", \"output\", { \"u32\": 5 }]",
+			reader, value ? "params" : NULL, "[\"input\", \"output\", { \"u32\": 5 }]",
 			value ? "%s is not an array, as the parameters of a module are"
 			      : "%s: a module needs its function's parameters, in their order",
 			value ? sgpu_reader_value(value, text) : "missing field 'params'");
 		return;
 	}
 	if (count > SGPU_MODULE_PARAMS_MAX) {
-		sgpu_reader_report(reader, where, "params", NULL,
+		sgpu_reader_report(reader, "params", NULL,
 				   "there are %zu parameters, at most %d are possible", count,
 				   (int)SGPU_MODULE_PARAMS_MAX);
 		return;
@@ -332,20 +315,22 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	operation->params = json_incref(value);
 	module->params = calloc(count + 1, sizeof(*module->params));
 	reader->no_memory |= !module->params;
-	sgpu_reader_place(where, "params", place);
+	end = sgpu_reader_enter(reader, "params");
 	for (size_t i = 0; i < count && module->params; i++) {
-		snprintf(entry.field, sizeof(entry.field), "%zu", i);
-		good &= read_param(&entry, json_array_get(value, i),
+		snprintf(field, sizeof(field), "%zu", i);
+		element = sgpu_reader_enter(reader, field);
+		good &= read_param(reader, operation, json_array_get(value, i),
 				   &module->params[module->param_count++]);
+		*element = '\0';
 	}
+	*end = '\0';
 	if (good && module->params) {
-		check_seen(reader, where, operation);
+		check_seen(reader, operation);
 	}
 }
 
-void sgpu_reader_module(struct sgpu_reader *reader, const char *where,
-			json_t *const values[SGPU_MODULE_FIELDS], json_t *params,
-			struct sgpu_operation *operation)
+void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
+			json_t *params, struct sgpu_operation *operation)
 {
 	struct sgpu_module_call *module = operation->module = calloc(1, sizeof(*module));
 
@@ -354,37 +339,37 @@ void sgpu_reader_module(struct sgpu_reader *reader, const char *where,
 		return;
 	}
 	module->segment = -1;
-	read_kernel(reader, where, operation->kernel, module);
-	read_shape(reader, where, values, module);
-	read_digest(reader, where, values[SGPU_MODULE_DIGEST], module);
-	read_params(reader, where, params, operation);
+	read_kernel(reader, operation->kernel, module);
+	read_shape(reader, values, module);
+	read_digest(reader, values[SGPU_MODULE_DIGEST], module);
+	read_params(reader, params, operation);
 }
 
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index)
 {
 	const struct sgpu_module_call *module = reader->manifest->operations[index].module;
 	const struct sgpu_segment *segment;
-	char where[SGPU_WHERE_MAX], text[SGPU_TYPE_TEXT_MAX];
+	char text[SGPU_TYPE_TEXT_MAX];
 
 	if (!module || module->segment < 0) {
 		return;
 	}
 	segment = &reader->manifest->segments[module->segment];
-	sgpu_reader_entry("operations", index, where);
+	sgpu_reader_at(reader, SGPU_LIST_OPERATIONS, index);
 	if (segment->direction != SGPU_INPUT &&
 	    !(reader->unsure[module->segment] & SGPU_UNSURE_DIRECTION)) {
-		sgpu_reader_report(reader, where, "kernel", NULL,
+		sgpu_reader_report(reader, "kernel", NULL,
 				   "segment '%s' is %s, and a module must be INPUT", segment->id,
 				   sgpu_direction_name(segment->direction));
 	} else if (segment->type_stated &&
 		   (segment->type.dtype != SGPU_U8 || segment->type.rank != 1)) {
 		sgpu_type_text(&segment->type, text);
-		sgpu_reader_report(reader, where, "kernel", NULL,
+		sgpu_reader_report(reader, "kernel", NULL,
 				   "segment '%s' is %s, and a module is u8 of rank 1", segment->id,
 				   text);
 	} else if (segment->type_stated &&
 		   (segment->type.shape[0] < 1 || segment->type.shape[0] > SGPU_MODULE_SIZE_MAX)) {
-		sgpu_reader_report(reader, where, "kernel", NULL,
+		sgpu_reader_report(reader, "kernel", NULL,
 				   "segment '%s' has %llu bytes, a module has 1 to %d", segment->id,
 				   (unsigned long long)segment->type.shape[0],
 				   (int)SGPU_MODULE_SIZE_MAX);

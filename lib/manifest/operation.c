@@ -24,65 +24,66 @@ static const char *const fields[FIELDS + 1] = {
 	"shared_bytes",	    "module_digest", NULL
 };
 
-static void read_argument(struct sgpu_reader *reader, const char *where, const char *name,
-			  json_t *value, struct sgpu_argument *argument)
+static void read_argument(struct sgpu_reader *reader, const char *name, json_t *value,
+			  struct sgpu_argument *argument)
 {
 	argument->name = name;
 	argument->output = strncmp(name, "output", 6) == 0;
 	if (strlen(name) > SGPU_ID_MAX) {
-		sgpu_reader_report(reader, where, name, NULL,
+		sgpu_reader_report(reader, name, NULL,
 				   "the argument's name has %zu bytes, at most %d are possible",
 				   strlen(name), (int)SGPU_ID_MAX);
 	}
-	argument->segment = sgpu_reader_reference(reader, where, name,
-						  sgpu_reader_string(reader, where, name, value),
-						  reader->manifest->segment_ids, "a segment");
+	argument->segment =
+		sgpu_reader_reference(reader, name, sgpu_reader_string(reader, name, value),
+				      reader->manifest->segment_ids, "a segment");
 }
 
-static void read_arguments(struct sgpu_reader *reader, const char *where, json_t *value,
+static void read_arguments(struct sgpu_reader *reader, json_t *value,
 			   struct sgpu_operation *operation)
 {
-	char place[SGPU_WHERE_MAX];
 	bool output = false;
 	const char *name;
 	json_t *item;
+	char *end;
 
 	if (!value) {
 		return;
 	}
 	if (!json_is_object(value)) {
-		sgpu_reader_refuse(reader, where, "arguments", NULL, value, "is not an object");
+		sgpu_reader_refuse(reader, "arguments", NULL, value, "is not an object");
 		return;
 	}
 	if (json_object_size(value) > SGPU_ARGUMENTS_MAX) {
-		sgpu_reader_report(reader, where, "arguments", NULL,
+		sgpu_reader_report(reader, "arguments", NULL,
 				   "there are %zu arguments, at most %d are possible",
 				   json_object_size(value), (int)SGPU_ARGUMENTS_MAX);
 	}
 	operation->arguments_given = json_object_size(value) <= SGPU_ARGUMENTS_MAX;
-	sgpu_reader_place(where, "arguments", place);
+	end = sgpu_reader_enter(reader, "arguments");
 	json_object_foreach (value, name, item) {
 		if (operation->arg_count == SGPU_ARGUMENTS_MAX) {
-			return;
+			break;
 		}
-		read_argument(reader, place, sgpu_reader_keep(reader, name), item,
+		read_argument(reader, sgpu_reader_keep(reader, name), item,
 			      &operation->args[operation->arg_count]);
 		output |= operation->args[operation->arg_count++].output;
 	}
-	if (!output) {
-		sgpu_reader_report(reader, where, "arguments", NULL,
+	*end = '\0';
+	if (!output && operation->arguments_given) {
+		sgpu_reader_report(reader, "arguments", NULL,
 				   "no argument is an output: none starts with 'output'");
 	}
 }
 
-static const char *read_kernel(struct sgpu_reader *reader, const char *where, const json_t *value)
+static const char *read_kernel(struct sgpu_reader *reader, const json_t *value)
 {
-	const char *kernel = sgpu_reader_string(reader, where, "kernel", value);
+	const char *kernel = sgpu_reader_string(reader, "kernel", value);
 
 	if (kernel && !sgpu_reader_names_module(kernel) &&
 	    (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
-		sgpu_reader_report(reader, where, "kernel", NULL,
-				   "a kernel's name has 1 to %d bytes", (int)SGPU_ID_MAX);
+		sgpu_reader_report(reader, "kernel", NULL, "a kernel's name has 1 to %d bytes",
+				   (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return kernel;
@@ -90,44 +91,44 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 
 /* The table of operations knows their meaning; here, only numbers that JSON cannot carry are
  * refused. */
-static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
-			struct sgpu_operation *operation)
+static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_operation *operation)
 {
-	char place[SGPU_WHERE_MAX];
 	const char *name;
 	json_t *item;
+	char *end;
 
 	if (!json_is_object(value)) {
-		sgpu_reader_refuse(reader, where, "params", NULL, value, "is not an object");
+		sgpu_reader_refuse(reader, "params", NULL, value, "is not an object");
 		return;
 	}
 	operation->params = json_incref(value);
-	sgpu_reader_place(where, "params", place);
+	end = sgpu_reader_enter(reader, "params");
 	json_object_foreach (value, name, item) {
 		if (sgpu_reader_too_large(item)) {
-			sgpu_reader_refuse(reader, place, name,
+			sgpu_reader_refuse(reader, name,
 					   json_is_real(item) ? "whole numbers must be, up to 1e21"
 							      : NULL,
 					   item, "is not below 2^53");
 		}
 	}
+	*end = '\0';
 }
 
 /* What belongs to the kind of kernel that the operation has; without a kernel nobody knows which.
  */
-static void read_kind(struct sgpu_reader *reader, const char *where, json_t *const values[FIELDS],
+static void read_kind(struct sgpu_reader *reader, json_t *const values[FIELDS],
 		      struct sgpu_operation *operation)
 {
 	if (operation->kernel && sgpu_reader_names_module(operation->kernel)) {
-		sgpu_reader_module(reader, where, values + MODULE, values[PARAMS], operation);
+		sgpu_reader_module(reader, values + MODULE, values[PARAMS], operation);
 		return;
 	}
 	if (values[PARAMS] && (operation->kernel || json_is_object(values[PARAMS]))) {
-		read_params(reader, where, values[PARAMS], operation);
+		read_params(reader, values[PARAMS], operation);
 	}
 	for (int i = 0; i < SGPU_MODULE_FIELDS && operation->kernel; i++) {
 		if (values[MODULE + i]) {
-			sgpu_reader_report(reader, where, fields[MODULE + i], NULL,
+			sgpu_reader_report(reader, fields[MODULE + i], NULL,
 					   "is for a module, the kernel is '%s'",
 					   operation->kernel);
 		}
@@ -137,26 +138,25 @@ static void read_kind(struct sgpu_reader *reader, const char *where, json_t *con
 static void read_operation(struct sgpu_reader *reader, int index, json_t *entry)
 {
 	struct sgpu_operation *operation = &reader->manifest->operations[index];
-	char where[SGPU_WHERE_MAX];
 	json_t *values[FIELDS];
 
 	operation->id = "";
-	sgpu_reader_entry("operations", index, where);
-	if (!sgpu_reader_fields(reader, where, entry, fields, REQUIRED, values)) {
+	sgpu_reader_at(reader, SGPU_LIST_OPERATIONS, index);
+	if (!sgpu_reader_fields(reader, entry, fields, REQUIRED, values)) {
 		return;
 	}
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
 		operation->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
-	operation->kernel = sgpu_reader_keep(reader, read_kernel(reader, where, values[KERNEL]));
-	read_arguments(reader, where, values[ARGUMENTS], operation);
-	read_kind(reader, where, values, operation);
+	operation->kernel = sgpu_reader_keep(reader, read_kernel(reader, values[KERNEL]));
+	read_arguments(reader, values[ARGUMENTS], operation);
+	read_kind(reader, values, operation);
 	if (values[DECLASSIFY] && !json_is_boolean(values[DECLASSIFY])) {
-		sgpu_reader_refuse(reader, where, "declassify", NULL, values[DECLASSIFY],
+		sgpu_reader_refuse(reader, "declassify", NULL, values[DECLASSIFY],
 				   "is not true or false");
 	}
 	operation->declassify = json_is_true(values[DECLASSIFY]);
-	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);
+	sgpu_reader_dependencies(reader, values[DEPENDENCIES]);
 }
 
 void sgpu_reader_operation(struct sgpu_reader *reader, int index)

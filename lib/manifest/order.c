@@ -188,7 +188,7 @@ static void report_cycle(struct walk *walk, int first)
 {
 	const struct sgpu_operation *operations = walk->reader->manifest->operations;
 	int length = walk->depth - first + 1, start = walk->depth;
-	char text[CYCLE_TEXT_MAX], where[SGPU_WHERE_MAX];
+	char text[CYCLE_TEXT_MAX];
 	size_t used = 0;
 
 	for (int i = first; i <= walk->depth; i++) {
@@ -206,8 +206,8 @@ static void report_cycle(struct walk *walk, int first)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", k ? " -> " : "",
 					 operations[walk->stack[i]].id);
 	}
-	sgpu_reader_entry("operations", walk->stack[start], where);
-	sgpu_reader_report(walk->reader, where, NULL, NULL,
+	sgpu_reader_at(walk->reader, SGPU_LIST_OPERATIONS, walk->stack[start]);
+	sgpu_reader_report(walk->reader, NULL, NULL,
 			   "the operations wait for each other in a cycle: %s", text);
 	walk->reported = walk->depth;
 }
@@ -283,8 +283,8 @@ void sgpu_reader_order(struct sgpu_reader *reader)
 
 	collect(reader, &edges);
 	if (edges.too_many) {
-		sgpu_reader_report(reader, "", NULL, NULL,
-				   "the dependencies make more than %d edges",
+		*reader->where = '\0';
+		sgpu_reader_report(reader, NULL, NULL, "the dependencies make more than %d edges",
 				   (int)SGPU_MANIFEST_EDGES_MAX);
 	} else if (edges.no_memory || !make_before(reader->manifest, &edges)) {
 		reader->no_memory = true;

@@ -22,7 +22,7 @@ static void read_version(struct sgpu_reader *reader, const json_t *value)
 {
 	if (value &&
 	    (!json_is_integer(value) || json_integer_value(value) != SGPU_MANIFEST_VERSION)) {
-		sgpu_reader_refuse(reader, "", "version", NULL, value,
+		sgpu_reader_refuse(reader, "version", NULL, value,
 				   "is not a version that this program knows: %d",
 				   (int)SGPU_MANIFEST_VERSION);
 	}
@@ -30,7 +30,7 @@ static void read_version(struct sgpu_reader *reader, const json_t *value)
 
 static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 {
-	const char *id = sgpu_reader_string(reader, "", "manifest_id", value);
+	const char *id = sgpu_reader_string(reader, "manifest_id", value);
 	size_t length = 0;
 
 	if (!id) {
@@ -40,7 +40,7 @@ static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 		length++;
 	}
 	if (!length || id[length] || length > SGPU_MANIFEST_ID_MAX) {
-		sgpu_reader_report(reader, "", "manifest_id", NULL,
+		sgpu_reader_report(reader, "manifest_id", NULL,
 				   "a manifest_id is 1 to %d characters of printable ASCII",
 				   (int)SGPU_MANIFEST_ID_MAX);
 		return;
@@ -58,11 +58,11 @@ static void read_array(struct sgpu_reader *reader, int list, json_t *value, int 
 		return;
 	}
 	if (!json_is_array(value)) {
-		sgpu_reader_refuse(reader, "", field, NULL, value, "is not an array");
+		sgpu_reader_refuse(reader, field, NULL, value, "is not an array");
 		return;
 	}
 	if (!reader->lists[list].count) {
-		sgpu_reader_report(reader, "", field, NULL, "the array is empty");
+		sgpu_reader_report(reader, field, NULL, "the array is empty");
 	}
 	*count = (int)reader->lists[list].count;
 }
@@ -74,22 +74,20 @@ static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, cons
 {
 	const char *list = reader->lists[entries].key;
 	json_t *ids = json_object();
-	char where[SGPU_WHERE_MAX];
 
 	for (int i = 0; i < count && ids; i++) {
 		json_t *entry = sgpu_reader_take(reader, entries, i);
 		const char *id;
 
-		sgpu_reader_entry(list, i, where);
-		id = sgpu_reader_id(reader, where, field, json_object_get(entry, field));
+		sgpu_reader_at(reader, entries, i);
+		id = sgpu_reader_id(reader, field, json_object_get(entry, field));
 		if (id && json_object_get(ids, id)) {
-			sgpu_reader_report(reader, where, field, NULL,
-					   "'%s' is the id of /%s/%d already", id, list,
-					   sgpu_ids_index(ids, id));
+			sgpu_reader_report(reader, field, NULL, "'%s' is the id of /%s/%d already",
+					   id, list, sgpu_ids_index(ids, id));
 			id = NULL;
 		}
 		if (id && json_object_get(others, id)) {
-			sgpu_reader_report(reader, where, field, NULL,
+			sgpu_reader_report(reader, field, NULL,
 					   "'%s' is the id of a segment already", id);
 		}
 		if (id && json_object_set_new_nocheck(ids, id, json_integer(i)) < 0) {
@@ -125,7 +123,7 @@ static void read_document(struct sgpu_reader *reader)
 	struct sgpu_manifest *manifest = reader->manifest;
 	json_t *values[TOP_FIELDS];
 
-	if (!sgpu_reader_fields(reader, "", manifest->json, top_fields, TOP_FIELDS, values)) {
+	if (!sgpu_reader_fields(reader, manifest->json, top_fields, TOP_FIELDS, values)) {
 		reader->no_memory |= !allocate(reader);
 		return;
 	}

@@ -30,6 +30,7 @@ struct sgpu_reader {
 	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
 	json_t *outputs;		/* output locations seen, normalised */
 	json_t *variables;		/* client_dma_*_var names seen */
+	char where[SGPU_WHERE_MAX];	/* pointer of what is being read */
 	bool standard_input;		/* "-" was seen among the inputs */
 	uint8_t *unsure; /* a segment's enum sgpu_unsure: diagnostics that were already reported */
 	unsigned
@@ -43,13 +44,14 @@ unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
 unsigned sgpu_name_limit(const char *name);
 
 /* ---- fields.c ---- */
-/* Adds a diagnostic at `where`, or at its member or element `field` unless that is NULL. */
-void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field,
-			const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
-/* "/list/index". */
-void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX]);
-/* "where/field" of a field of this program's own, which always fits. */
-void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX]);
+/* Adds a diagnostic at what is being read, or at its member or element `field` unless that is NULL.
+ */
+void sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
+			const char *format, ...) SGPU_PRINTF(4, 5);
+/* What is being read from here on: an entry of a list; and a member of that, by a field of this
+ * program's own, until *end is set to NUL again, the end that is returned. */
+void sgpu_reader_at(struct sgpu_reader *reader, int list, int index);
+char *sgpu_reader_enter(struct sgpu_reader *reader, const char *field);
 /* "did you mean 'x'?", or NULL when there is no name or no space for it. */
 const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX]);
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
@@ -59,35 +61,32 @@ const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* The value, cut and in quotes, or what kind it is of. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
 /* Adds a diagnostic that begins with the value. */
-void sgpu_reader_refuse(struct sgpu_reader *reader, const char *where, const char *field,
-			const char *hint, const json_t *value, const char *format, ...)
-	SGPU_PRINTF(6, 7);
+void sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
+			const json_t *value, const char *format, ...) SGPU_PRINTF(5, 6);
 /* Members of an object by the NULL-terminated list of names into values[]; unknown members and
  * missing ones among the first `required` names are errors. False when it is no object. */
-bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object,
-			const char *const *names, int required, json_t **values);
+bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *const *names,
+			int required, json_t **values);
 /* A string without NUL that a message may quote, or NULL after a diagnostic. A NULL value passes in
  * silence. */
-const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, const char *field,
-			       const json_t *value);
+const char *sgpu_reader_string(struct sgpu_reader *reader, const char *field, const json_t *value);
 /* The same for an id. */
-const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field,
-			   const json_t *value);
+const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const json_t *value);
 /* A whole number below 2^53. */
-bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field,
-		     const json_t *value, uint64_t *number);
+bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t *value,
+		     uint64_t *number);
 /* Index into the NULL-terminated list of what the string may be, or `otherwise` after a diagnostic.
  */
-int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field,
-		       const json_t *value, const char *const *choices, int otherwise);
+int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json_t *value,
+		       const char *const *choices, int otherwise);
 /* Gives the index of an id, or -1. An unknown id is an error, whose text says what it is not: "a
  * segment"; the segment that was probably meant counts as used. A NULL id passes in silence. */
-int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field,
-			  const char *id, json_t *ids, const char *what);
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
+			  json_t *ids, const char *what);
 /* The length of a name of letters, digits and '_', no digit first; 0: it is none. */
 size_t sgpu_identifier(const char *name);
 /* Every entry of a dependencies array must name a segment or an operation. */
-void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, json_t *value);
+void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value);
 
 /* ---- one file each ---- */
 void sgpu_reader_segment(struct sgpu_reader *reader, int index);
@@ -104,17 +103,16 @@ enum {
 	SGPU_MODULE_DIGEST,
 	SGPU_MODULE_FIELDS
 };
-void sgpu_reader_module(struct sgpu_reader *reader, const char *where,
-			json_t *const values[SGPU_MODULE_FIELDS], json_t *params,
-			struct sgpu_operation *operation);
+void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
+			json_t *params, struct sgpu_operation *operation);
 /* After all segments: what holds a module. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
-void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field,
-			  json_t *value, struct sgpu_segment *segment);
+void sgpu_reader_location(struct sgpu_reader *reader, const char *field, json_t *value,
+			  struct sgpu_segment *segment);
 /* After all segments: outputs that would be in each other's way below one directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
-void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const char *field,
-			  const json_t *value, const char *id, const char **variable);
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,
+			  const char *id, const char **variable);
 /* Writers, readers and what follows from them. */
 void sgpu_reader_graph(struct sgpu_reader *reader);
 /* Edges, before, order. */

@@ -65,10 +65,9 @@ const char *sgpu_dtype_near(const char *name)
 	return NULL;
 }
 
-static void read_dtype(struct sgpu_reader *reader, const char *where, const json_t *value,
-		       struct sgpu_type *type)
+static void read_dtype(struct sgpu_reader *reader, const json_t *value, struct sgpu_type *type)
 {
-	const char *name = sgpu_reader_string(reader, where, "dtype", value);
+	const char *name = sgpu_reader_string(reader, "dtype", value);
 	char hint[SGPU_HINT_MAX];
 
 	if (!name) {
@@ -76,68 +75,63 @@ static void read_dtype(struct sgpu_reader *reader, const char *where, const json
 	}
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
-		sgpu_reader_refuse(reader, where, "dtype",
+		sgpu_reader_refuse(reader, "dtype",
 				   sgpu_reader_hint_text(sgpu_dtype_near(name), hint), value,
 				   "is not one of f32, f64, i32, u8, i16, f16");
 	}
 }
 
-static bool read_shape(struct sgpu_reader *reader, const char *where, const json_t *value,
-		       struct sgpu_type *type)
+static bool read_shape(struct sgpu_reader *reader, const json_t *value, struct sgpu_type *type)
 {
-	char place[SGPU_WHERE_MAX], field[2] = "0";
+	char field[2] = "0", *end;
 	bool good = true;
 
 	if (!json_is_array(value)) {
-		sgpu_reader_refuse(reader, where, "shape", NULL, value, "is not an array");
+		sgpu_reader_refuse(reader, "shape", NULL, value, "is not an array");
 		return false;
 	}
 	if (json_array_size(value) > SGPU_RANK_MAX) {
-		sgpu_reader_report(reader, where, "shape", NULL,
-				   "the rank is %zu, at most %d is possible",
+		sgpu_reader_report(reader, "shape", NULL, "the rank is %zu, at most %d is possible",
 				   json_array_size(value), (int)SGPU_RANK_MAX);
 		return false;
 	}
-	sgpu_reader_place(where, "shape", place);
+	end = sgpu_reader_enter(reader, "shape");
 	type->rank = (int)json_array_size(value);
 	for (int i = 0; i < type->rank; i++) {
 		field[0] = (char)('0' + i); /* one digit: SGPU_RANK_MAX */
-		good &= sgpu_reader_u64(reader, place, field, json_array_get(value, (size_t)i),
+		good &= sgpu_reader_u64(reader, field, json_array_get(value, (size_t)i),
 					&type->shape[i]);
 	}
+	*end = '\0';
 	return good;
 }
 
-static void read_type(struct sgpu_reader *reader, const char *where, json_t *value,
-		      struct sgpu_segment *segment)
+static void read_type(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment)
 {
 	static const char *const names[] = { "dtype", "shape", "offset", NULL };
 	struct sgpu_type type = { .dtype = SGPU_NONE };
-	char place[SGPU_WHERE_MAX];
 	json_t *values[3];
 	uint64_t bytes = 0, end;
 	bool shaped;
 
-	sgpu_reader_place(where, "data_type_info", place);
-	if (!value || !sgpu_reader_fields(reader, place, value, names, 2, values)) {
+	if (!value || !sgpu_reader_fields(reader, value, names, 2, values)) {
 		return;
 	}
-	read_dtype(reader, place, values[0], &type);
-	shaped = values[1] && read_shape(reader, place, values[1], &type);
-	if (values[2] && sgpu_reader_u64(reader, place, "offset", values[2], &segment->offset)) {
+	read_dtype(reader, values[0], &type);
+	shaped = values[1] && read_shape(reader, values[1], &type);
+	if (values[2] && sgpu_reader_u64(reader, "offset", values[2], &segment->offset)) {
 		segment->has_offset = true;
 	}
 	if (!shaped || type.dtype == SGPU_NONE) {
 		return;
 	}
 	if (!sgpu_type_bytes(&type, &bytes) || bytes >= SGPU_JSON_INTEGER_MAX) {
-		sgpu_reader_report(reader, place, "shape", NULL,
-				   "the size is not below 2^53 bytes");
+		sgpu_reader_report(reader, "shape", NULL, "the size is not below 2^53 bytes");
 		return;
 	}
 	if (segment->has_offset &&
 	    (!sgpu_add_u64(segment->offset, bytes, &end) || end >= SGPU_JSON_INTEGER_MAX)) {
-		sgpu_reader_report(reader, place, "offset", NULL,
+		sgpu_reader_report(reader, "offset", NULL,
 				   "the payload does not end below 2^53 bytes");
 	}
 	segment->type = type;
@@ -145,8 +139,7 @@ static void read_type(struct sgpu_reader *reader, const char *where, json_t *val
 }
 
 /* The meaning of a field depends on the direction; a wrong direction has been reported already. */
-static void check_direction(struct sgpu_reader *reader, int index, const char *where,
-			    json_t *const *values)
+static void check_direction(struct sgpu_reader *reader, int index, json_t *const *values)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 	const char *direction = sgpu_direction_name(segment->direction);
@@ -156,29 +149,29 @@ static void check_direction(struct sgpu_reader *reader, int index, const char *w
 	}
 	if (values[LOCATION] && segment->direction == SGPU_INTERMEDIATE) {
 		sgpu_reader_report(
-			reader, where, "data_location_client", NULL,
+			reader, "data_location_client", NULL,
 			"an INTERMEDIATE segment never leaves the device and has no location");
 	}
 	if (segment->has_offset && !sgpu_segment_is_input(segment)) {
-		char place[SGPU_WHERE_MAX];
+		char *end = sgpu_reader_enter(reader, "data_type_info");
 
-		sgpu_reader_place(where, "data_type_info", place);
-		sgpu_reader_report(reader, place, "offset", NULL,
+		sgpu_reader_report(reader, "offset", NULL,
 				   "an offset is for inputs, this segment is %s", direction);
+		*end = '\0';
 	}
 	for (int i = 0; i < SGPU_DMA_VARS; i++) {
 		bool input = i == SGPU_DMA_INPUT_HOST || i == SGPU_DMA_INPUT_DEVICE;
 
 		if (values[VARIABLES + i] &&
 		    !(input ? sgpu_segment_is_input(segment) : sgpu_segment_is_output(segment))) {
-			sgpu_reader_report(reader, where, fields[VARIABLES + i], NULL,
+			sgpu_reader_report(reader, fields[VARIABLES + i], NULL,
 					   "this variable is for %s, this segment is %s",
 					   input ? "inputs" : "outputs", direction);
 		}
 	}
 }
 
-static void check_operation(struct sgpu_reader *reader, int index, const char *where)
+static void check_operation(struct sgpu_reader *reader, int index)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 	const struct sgpu_operation *operation;
@@ -195,12 +188,11 @@ static void check_operation(struct sgpu_reader *reader, int index, const char *w
 	if (operation->module && operation->module->segment == index) {
 		return;
 	}
-	sgpu_reader_report(reader, where, "gpu_operation_id", NULL,
-			   "operation '%s' has no argument '%s'", operation->id, segment->id);
+	sgpu_reader_report(reader, "gpu_operation_id", NULL, "operation '%s' has no argument '%s'",
+			   operation->id, segment->id);
 }
 
-static void read_variables(struct sgpu_reader *reader, int index, const char *where,
-			   json_t *const *values)
+static void read_variables(struct sgpu_reader *reader, int index, json_t *const *values)
 {
 	struct sgpu_segment *segment = &reader->manifest->segments[index];
 
@@ -211,10 +203,10 @@ static void read_variables(struct sgpu_reader *reader, int index, const char *wh
 		if (segment->sensitivity == SGPU_HIGH &&
 		    !(reader->unsure[index] & SGPU_UNSURE_SENSITIVITY)) {
 			sgpu_reader_report(
-				reader, where, fields[VARIABLES + i], NULL,
+				reader, fields[VARIABLES + i], NULL,
 				"a HIGH segment is sealed and never handed over as a variable");
 		}
-		sgpu_reader_variable(reader, where, fields[VARIABLES + i], values[VARIABLES + i],
+		sgpu_reader_variable(reader, fields[VARIABLES + i], values[VARIABLES + i],
 				     segment->id, &segment->dma_var[i]);
 	}
 }
@@ -223,14 +215,14 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
 	struct sgpu_segment *segment = &manifest->segments[index];
-	char where[SGPU_WHERE_MAX];
 	json_t *values[FIELDS];
+	char *end;
 	int choice;
 
 	segment->id = "";
 	reader->unsure[index] |= SGPU_UNSURE_DIRECTION | SGPU_UNSURE_SENSITIVITY;
-	sgpu_reader_entry("segments", index, where);
-	if (!sgpu_reader_fields(reader, where, entry, fields, REQUIRED, values)) {
+	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
+	if (!sgpu_reader_fields(reader, entry, fields, REQUIRED, values)) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 		return;
 	}
@@ -243,32 +235,33 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 	}
-	choice = sgpu_reader_choice(reader, where, "sensitivity_level", values[SENSITIVITY],
-				    sensitivities, -1);
+	choice = sgpu_reader_choice(reader, "sensitivity_level", values[SENSITIVITY], sensitivities,
+				    -1);
 	if (choice >= 0) {
 		segment->sensitivity = (enum sgpu_sensitivity)choice;
 		reader->unsure[index] &= (uint8_t)~SGPU_UNSURE_SENSITIVITY;
 	}
-	choice = sgpu_reader_choice(reader, where, "direction", values[DIRECTION], directions, -1);
+	choice = sgpu_reader_choice(reader, "direction", values[DIRECTION], directions, -1);
 	if (choice >= 0) {
 		segment->direction = (enum sgpu_direction)choice;
 		reader->unsure[index] &= (uint8_t)~SGPU_UNSURE_DIRECTION;
 	}
 	if (values[OPERATION]) {
 		segment->operation = sgpu_reader_reference(
-			reader, where, "gpu_operation_id",
-			sgpu_reader_string(reader, where, "gpu_operation_id", values[OPERATION]),
+			reader, "gpu_operation_id",
+			sgpu_reader_string(reader, "gpu_operation_id", values[OPERATION]),
 			manifest->operation_ids, "an operation");
 	}
 	segment->type_given = values[TYPE];
-	read_type(reader, where, values[TYPE], segment);
-	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);
-	check_direction(reader, index, where, values);
-	check_operation(reader, index, where);
-	read_variables(reader, index, where, values);
+	end = sgpu_reader_enter(reader, "data_type_info");
+	read_type(reader, values[TYPE], segment);
+	*end = '\0';
+	sgpu_reader_dependencies(reader, values[DEPENDENCIES]);
+	check_direction(reader, index, values);
+	check_operation(reader, index);
+	read_variables(reader, index, values);
 	if (segment->direction != SGPU_INTERMEDIATE) {
-		sgpu_reader_location(reader, where, "data_location_client", values[LOCATION],
-				     segment);
+		sgpu_reader_location(reader, "data_location_client", values[LOCATION], segment);
 	}
 }
 

@@ -47,35 +47,35 @@ static bool has_meaning(const char *name)
 	return false;
 }
 
-void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const char *field,
-			  const json_t *value, const char *id, const char **variable)
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,
+			  const char *id, const char **variable)
 {
-	const char *name = sgpu_reader_string(reader, where, field, value);
+	const char *name = sgpu_reader_string(reader, field, value);
 	const json_t *other;
 
 	if (!name) {
 		return;
 	}
 	if (!sgpu_identifier(name)) {
-		sgpu_reader_refuse(reader, where, field, NULL, value,
+		sgpu_reader_refuse(reader, field, NULL, value,
 				   "is not the name of a shell variable: letters, digits and "
 				   "'_', no digit first");
 		return;
 	}
 	if (strlen(name) > SGPU_DMA_VAR_MAX) {
-		sgpu_reader_refuse(reader, where, field, NULL, value,
+		sgpu_reader_refuse(reader, field, NULL, value,
 				   "has %zu bytes, a variable's name at most %d", strlen(name),
 				   (int)SGPU_DMA_VAR_MAX);
 		return;
 	}
 	if (has_meaning(name)) {
-		sgpu_reader_report(reader, where, field, NULL,
+		sgpu_reader_report(reader, field, NULL,
 				   "'%s' has a meaning to shells or other programs", name);
 		return;
 	}
 	other = json_object_get(reader->variables, name);
 	if (other) {
-		sgpu_reader_report(reader, where, field, NULL,
+		sgpu_reader_report(reader, field, NULL,
 				   "'%s' is a variable of segment '%s' already", name,
 				   json_string_value(other));
 		return;
