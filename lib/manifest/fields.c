@@ -33,15 +33,18 @@ void sgpu_reader_at(struct sgpu_reader *reader, int list, int index)
 	snprintf(reader->where, SGPU_WHERE_MAX, "/%s/%d", reader->lists[list].key, index);
 }
 
-char *sgpu_reader_enter(struct sgpu_reader *reader, const char *field)
+char *sgpu_reader_enter(struct sgpu_reader *reader, const char *format, ...)
 {
 	char *end = reader->where + strlen(reader->where);
+	va_list arguments;
 
-	snprintf(end, SGPU_WHERE_MAX - (size_t)(end - reader->where), "/%s", field);
+	va_start(arguments, format);
+	vsnprintf(end, SGPU_WHERE_MAX - (size_t)(end - reader->where), format, arguments);
+	va_end(arguments);
 	return end;
 }
 
-void sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
+bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
 			const char *format, ...)
 {
 	char pointer[POINTER_MAX];
@@ -51,6 +54,7 @@ void sgpu_reader_report(struct sgpu_reader *reader, const char *field, const cha
 	va_start(arguments, format);
 	sgpu_diagnostic_addv(reader->diagnostics, pointer, hint, format, arguments);
 	va_end(arguments);
+	return false;
 }
 
 const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX])
@@ -116,6 +120,11 @@ const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX])
 
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX])
 {
+	static const char *const kinds[] = {
+		[JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_TRUE] = "true",
+		[JSON_FALSE] = "false",	     [JSON_NULL] = "null",
+	};
+
 	switch (json_typeof(value)) {
 	case JSON_STRING:
 		quote(json_string_value(value), 96, text);
@@ -126,21 +135,12 @@ const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX
 		return text;
 	case JSON_REAL:
 		return sgpu_reader_number(json_real_value(value), text);
-	case JSON_OBJECT:
-		return "an object";
-	case JSON_ARRAY:
-		return "an array";
-	case JSON_NULL:
-		return "null";
-	case JSON_TRUE:
-		return "true";
-	case JSON_FALSE:
-		return "false";
+	default:
+		return kinds[json_typeof(value)];
 	}
-	return "a value";
 }
 
-void sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
+bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...)
 {
 	char text[SGPU_VALUE_TEXT_MAX], what[REASON_MAX];
@@ -149,7 +149,8 @@ void sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const cha
 	va_start(arguments, format);
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
-	sgpu_reader_report(reader, field, hint, "%s %s", sgpu_reader_value(value, text), what);
+	return sgpu_reader_report(reader, field, hint, "%s %s", sgpu_reader_value(value, text),
+				  what);
 }
 
 static void unknown_field(struct sgpu_reader *reader, const char *key, const char *const *names)
@@ -171,8 +172,7 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *
 		values[i] = NULL;
 	}
 	if (!json_is_object(object)) {
-		sgpu_reader_refuse(reader, NULL, NULL, object, "is not an object");
-		return false;
+		return sgpu_reader_refuse(reader, NULL, NULL, object, "is not an object");
 	}
 	json_object_foreach (object, key, value) {
 		int i = 0;
@@ -260,12 +260,11 @@ bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t
 		     uint64_t *number)
 {
 	if (!json_is_integer(value) || json_integer_value(value) < 0) {
-		sgpu_reader_refuse(reader, field, NULL, value, "is not a whole number from 0");
-		return false;
+		return sgpu_reader_refuse(reader, field, NULL, value,
+					  "is not a whole number from 0");
 	}
 	if ((uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX) {
-		sgpu_reader_refuse(reader, field, NULL, value, "is not below 2^53");
-		return false;
+		return sgpu_reader_refuse(reader, field, NULL, value, "is not below 2^53");
 	}
 	*number = (uint64_t)json_integer_value(value);
 	return true;
@@ -331,31 +330,25 @@ size_t sgpu_identifier(const char *name)
 void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
-	char field[24], hint[SGPU_HINT_MAX], *end;
+	char hint[SGPU_HINT_MAX];
 	json_t *item;
 	size_t i;
 
-	if (!value) {
-		return;
-	}
-	if (!json_is_array(value)) {
+	if (value && !json_is_array(value)) {
 		sgpu_reader_refuse(reader, "dependencies", NULL, value, "is not an array");
-		return;
 	}
-	end = sgpu_reader_enter(reader, "dependencies");
 	json_array_foreach (value, i, item) {
-		const char *id, *near;
+		char *end = sgpu_reader_enter(reader, "/dependencies/%zu", i);
+		const char *id = sgpu_reader_string(reader, NULL, item), *near;
 
-		snprintf(field, sizeof(field), "%zu", i);
-		id = sgpu_reader_string(reader, field, item);
-		if (!id || sgpu_ids_index(manifest->segment_ids, id) >= 0 ||
-		    sgpu_ids_index(manifest->operation_ids, id) >= 0) {
-			continue;
+		if (id && sgpu_ids_index(manifest->segment_ids, id) < 0 &&
+		    sgpu_ids_index(manifest->operation_ids, id) < 0) {
+			near = nearest_key(reader, id, manifest->operation_ids);
+			near = near ? near : nearest_key(reader, id, manifest->segment_ids);
+			sgpu_reader_refuse(
+				reader, NULL, sgpu_reader_hint_text(near, hint), item,
+				"is neither a segment nor an operation of this manifest");
 		}
-		near = nearest_key(reader, id, manifest->operation_ids);
-		near = near ? near : nearest_key(reader, id, manifest->segment_ids);
-		sgpu_reader_refuse(reader, field, sgpu_reader_hint_text(near, hint), item,
-				   "is neither a segment nor an operation of this manifest");
+		*end = '\0';
 	}
-	*end = '\0';
 }

@@ -21,7 +21,7 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 		return;
 	}
 	sgpu_reader_at(reader, SGPU_LIST_OPERATIONS, index);
-	(void)sgpu_reader_enter(reader, "arguments");
+	(void)sgpu_reader_enter(reader, "/arguments");
 	if (input) {
 		sgpu_reader_report(reader, argument->name, NULL,
 				   "segment '%s' is INPUT and may not be written", segment->id);

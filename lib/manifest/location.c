@@ -7,6 +7,8 @@
 
 #include "manifest/reader.h"
 
+static const char field[] = "data_location_client";
+
 bool sgpu_location_normal(const char *path, char normal[SGPU_LOCATION_MAX + 1])
 {
 	size_t used = 0;
@@ -55,7 +57,7 @@ static bool has_control(const char *text)
 }
 
 /* Two outputs in one file would overwrite each other. */
-static void check_output(struct sgpu_reader *reader, const char *field, const json_t *value,
+static void check_output(struct sgpu_reader *reader, const json_t *value,
 			 const struct sgpu_segment *segment)
 {
 	char normal[SGPU_LOCATION_MAX + 1], text[SGPU_VALUE_TEXT_MAX];
@@ -76,7 +78,7 @@ static void check_output(struct sgpu_reader *reader, const char *field, const js
 	}
 }
 
-static void check_input(struct sgpu_reader *reader, const char *field, const json_t *value)
+static void check_input(struct sgpu_reader *reader, const json_t *value)
 {
 	const char *location = json_string_value(value);
 
@@ -92,8 +94,7 @@ static void check_input(struct sgpu_reader *reader, const char *field, const jso
 	}
 }
 
-void sgpu_reader_location(struct sgpu_reader *reader, const char *field, json_t *value,
-			  struct sgpu_segment *segment)
+void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment)
 {
 	const char *location = sgpu_reader_string(reader, field, value);
 	bool unsure = reader->unsure[segment - reader->manifest->segments] & SGPU_UNSURE_DIRECTION;
@@ -124,12 +125,12 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *field, json_t 
 		return;
 	}
 	if (sgpu_segment_is_output(segment)) {
-		check_output(reader, field, value, segment);
+		check_output(reader, value, segment);
 	}
 	/* The stricter rule has reported an INPUT_OUTPUT outside. */
 	if (segment->direction == SGPU_INPUT ||
 	    (segment->direction == SGPU_INPUT_OUTPUT && !sgpu_location_outside(location))) {
-		check_input(reader, field, value);
+		check_input(reader, value);
 	}
 }
 
@@ -148,7 +149,7 @@ static void diagnostic_at(struct sgpu_reader *reader, int index, const char *for
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 
 	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
-	sgpu_reader_report(reader, segment->location ? "data_location_client" : NULL, NULL,
+	sgpu_reader_report(reader, segment->location ? field : NULL, NULL,
 			   "the output '%s' %s '%s'", a, format, b);
 }
 

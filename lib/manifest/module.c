@@ -50,7 +50,7 @@ static void read_kernel(struct sgpu_reader *reader, const char *kernel,
 static void read_extents(struct sgpu_reader *reader, const char *field, const json_t *value,
 			 const unsigned most[3], unsigned extents[3])
 {
-	char text[SGPU_VALUE_TEXT_MAX], element[2] = "0", *end;
+	char text[SGPU_VALUE_TEXT_MAX], *end;
 
 	if (!value) {
 		return;
@@ -61,22 +61,19 @@ static void read_extents(struct sgpu_reader *reader, const char *field, const js
 							: sgpu_reader_value(value, text));
 		return;
 	}
-	end = sgpu_reader_enter(reader, field);
 	for (size_t i = 0; i < json_array_size(value); i++) {
-		uint64_t number = 0;
+		uint64_t number = extents[i];
 
-		element[0] = (char)('0' + i);
-		if (!sgpu_reader_u64(reader, element, json_array_get(value, i), &number)) {
-			continue;
-		}
-		if (number < 1 || number > most[i]) {
-			sgpu_reader_report(reader, element, NULL, "is %llu, must be from 1 to %u",
+		end = sgpu_reader_enter(reader, "/%s/%zu", field, i);
+		if (sgpu_reader_u64(reader, NULL, json_array_get(value, i), &number) &&
+		    (number < 1 || number > most[i])) {
+			sgpu_reader_report(reader, NULL, NULL, "is %llu, must be from 1 to %u",
 					   (unsigned long long)number, most[i]);
-			continue;
+			number = extents[i];
 		}
 		extents[i] = (unsigned)number;
+		*end = '\0';
 	}
-	*end = '\0';
 }
 
 static void read_shape(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
@@ -170,10 +167,9 @@ static bool read_integer(struct sgpu_reader *reader, enum form form, const json_
 	int64_t whole;
 
 	if (number != floor(number) || number < least[form] || number > most[form]) {
-		sgpu_reader_report(
+		return sgpu_reader_report(
 			reader, NULL, NULL, "is %s, %s is a whole number from %.17g to %.17g",
 			sgpu_reader_number(number, text), forms[form], least[form], most[form]);
-		return false;
 	}
 	whole = (int64_t)number;
 	/* The lower half of a two's complement number is the same number in 32 bits. */
@@ -195,12 +191,10 @@ static bool read_number(struct sgpu_reader *reader, enum form form, const json_t
 	float single;
 
 	if (!json_is_number(value)) {
-		sgpu_reader_refuse(reader, NULL, NULL, value, "is not a number");
-		return false;
+		return sgpu_reader_refuse(reader, NULL, NULL, value, "is not a number");
 	}
 	if (sgpu_reader_too_large(value)) {
-		sgpu_reader_refuse(reader, NULL, NULL, value, "is not below 2^53");
-		return false;
+		return sgpu_reader_refuse(reader, NULL, NULL, value, "is not below 2^53");
 	}
 	if (form < F32) {
 		return read_integer(reader, form, value, param);
@@ -211,9 +205,8 @@ static bool read_number(struct sgpu_reader *reader, enum form form, const json_t
 	}
 	single = fabs(real) <= (double)FLT_MAX * (1 + DBL_EPSILON) ? (float)real : INFINITY;
 	if (isinf(single)) {
-		sgpu_reader_report(reader, NULL, NULL, "%s is too large for f32",
-				   sgpu_reader_number(real, text));
-		return false;
+		return sgpu_reader_report(reader, NULL, NULL, "%s is too large for f32",
+					  sgpu_reader_number(real, text));
 	}
 	put(param, &single, sizeof(single));
 	return true;
@@ -226,10 +219,9 @@ static bool read_form(struct sgpu_reader *reader, const struct sgpu_operation *o
 	int form = 0;
 
 	if (json_object_size(object) != 1) {
-		sgpu_reader_report(reader, NULL, "for example { \"u32\": 5 }",
-				   "the object has %zu members, and not one",
-				   json_object_size(object));
-		return false;
+		return sgpu_reader_report(reader, NULL, "for example { \"u32\": 5 }",
+					  "the object has %zu members, and not one",
+					  json_object_size(object));
 	}
 	if (!sgpu_reader_fields(reader, object, forms, 0, values)) {
 		return false;
@@ -258,11 +250,10 @@ static bool read_param(struct sgpu_reader *reader, const struct sgpu_operation *
 		return read_form(reader, operation, value, param);
 	}
 	if (!json_is_string(value)) {
-		sgpu_reader_refuse(reader, NULL,
-				   json_is_number(value) ? "say of which type: { \"f32\": 1.5 }"
-							 : NULL,
-				   value, "is neither an argument's name nor an object");
-		return false;
+		return sgpu_reader_refuse(
+			reader, NULL,
+			json_is_number(value) ? "say of which type: { \"f32\": 1.5 }" : NULL, value,
+			"is neither an argument's name nor an object");
 	}
 	param->argument = find_argument(reader, operation, value);
 	return param->argument >= 0;
@@ -272,7 +263,7 @@ static bool read_param(struct sgpu_reader *reader, const struct sgpu_operation *
  */
 static void check_seen(struct sgpu_reader *reader, const struct sgpu_operation *operation)
 {
-	char *end = sgpu_reader_enter(reader, "arguments");
+	char *end = sgpu_reader_enter(reader, "/arguments");
 
 	for (int i = 0; i < operation->arg_count; i++) {
 		bool seen = false;
@@ -293,7 +284,7 @@ static void check_seen(struct sgpu_reader *reader, const struct sgpu_operation *
 
 static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_operation *operation)
 {
-	char text[SGPU_VALUE_TEXT_MAX], field[24], *end, *element;
+	char text[SGPU_VALUE_TEXT_MAX], *end;
 	struct sgpu_module_call *module = operation->module;
 	size_t count = json_array_size(value);
 	bool good = true;
@@ -315,15 +306,12 @@ static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_o
 	operation->params = json_incref(value);
 	module->params = calloc(count + 1, sizeof(*module->params));
 	reader->no_memory |= !module->params;
-	end = sgpu_reader_enter(reader, "params");
 	for (size_t i = 0; i < count && module->params; i++) {
-		snprintf(field, sizeof(field), "%zu", i);
-		element = sgpu_reader_enter(reader, field);
+		end = sgpu_reader_enter(reader, "/params/%zu", i);
 		good &= read_param(reader, operation, json_array_get(value, i),
 				   &module->params[module->param_count++]);
-		*element = '\0';
+		*end = '\0';
 	}
-	*end = '\0';
 	if (good && module->params) {
 		check_seen(reader, operation);
 	}

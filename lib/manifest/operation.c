@@ -60,7 +60,7 @@ static void read_arguments(struct sgpu_reader *reader, json_t *value,
 				   json_object_size(value), (int)SGPU_ARGUMENTS_MAX);
 	}
 	operation->arguments_given = json_object_size(value) <= SGPU_ARGUMENTS_MAX;
-	end = sgpu_reader_enter(reader, "arguments");
+	end = sgpu_reader_enter(reader, "/arguments");
 	json_object_foreach (value, name, item) {
 		if (operation->arg_count == SGPU_ARGUMENTS_MAX) {
 			break;
@@ -102,7 +102,7 @@ static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_o
 		return;
 	}
 	operation->params = json_incref(value);
-	end = sgpu_reader_enter(reader, "params");
+	end = sgpu_reader_enter(reader, "/params");
 	json_object_foreach (value, name, item) {
 		if (sgpu_reader_too_large(item)) {
 			sgpu_reader_refuse(reader, name,

@@ -44,14 +44,14 @@ unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
 unsigned sgpu_name_limit(const char *name);
 
 /* ---- fields.c ---- */
-/* Adds a diagnostic at what is being read, or at its member or element `field` unless that is NULL.
- */
-void sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
+/* Adds a diagnostic at what is being read, or at its member `field` unless that is NULL. Returns
+ * false. */
+bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
 			const char *format, ...) SGPU_PRINTF(4, 5);
-/* What is being read from here on: an entry of a list; and a member of that, by a field of this
- * program's own, until *end is set to NUL again, the end that is returned. */
+/* What is being read from here on: an entry of a list; and, by a pointer, what is in that, until
+ * the end that is returned is set to NUL again. */
 void sgpu_reader_at(struct sgpu_reader *reader, int list, int index);
-char *sgpu_reader_enter(struct sgpu_reader *reader, const char *field);
+char *sgpu_reader_enter(struct sgpu_reader *reader, const char *format, ...) SGPU_PRINTF(2, 3);
 /* "did you mean 'x'?", or NULL when there is no name or no space for it. */
 const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX]);
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
@@ -61,7 +61,7 @@ const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* The value, cut and in quotes, or what kind it is of. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
 /* Adds a diagnostic that begins with the value. */
-void sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
+bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...) SGPU_PRINTF(5, 6);
 /* Members of an object by the NULL-terminated list of names into values[]; unknown members and
  * missing ones among the first `required` names are errors. False when it is no object. */
@@ -107,8 +107,7 @@ void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MO
 			json_t *params, struct sgpu_operation *operation);
 /* After all segments: what holds a module. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
-void sgpu_reader_location(struct sgpu_reader *reader, const char *field, json_t *value,
-			  struct sgpu_segment *segment);
+void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment);
 /* After all segments: outputs that would be in each other's way below one directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,

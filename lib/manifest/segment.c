@@ -83,26 +83,24 @@ static void read_dtype(struct sgpu_reader *reader, const json_t *value, struct s
 
 static bool read_shape(struct sgpu_reader *reader, const json_t *value, struct sgpu_type *type)
 {
-	char field[2] = "0", *end;
 	bool good = true;
 
 	if (!json_is_array(value)) {
-		sgpu_reader_refuse(reader, "shape", NULL, value, "is not an array");
-		return false;
+		return sgpu_reader_refuse(reader, "shape", NULL, value, "is not an array");
 	}
 	if (json_array_size(value) > SGPU_RANK_MAX) {
-		sgpu_reader_report(reader, "shape", NULL, "the rank is %zu, at most %d is possible",
-				   json_array_size(value), (int)SGPU_RANK_MAX);
-		return false;
+		return sgpu_reader_report(reader, "shape", NULL,
+					  "the rank is %zu, at most %d is possible",
+					  json_array_size(value), (int)SGPU_RANK_MAX);
 	}
-	end = sgpu_reader_enter(reader, "shape");
 	type->rank = (int)json_array_size(value);
 	for (int i = 0; i < type->rank; i++) {
-		field[0] = (char)('0' + i); /* one digit: SGPU_RANK_MAX */
-		good &= sgpu_reader_u64(reader, field, json_array_get(value, (size_t)i),
+		char *end = sgpu_reader_enter(reader, "/shape/%d", i);
+
+		good &= sgpu_reader_u64(reader, NULL, json_array_get(value, (size_t)i),
 					&type->shape[i]);
+		*end = '\0';
 	}
-	*end = '\0';
 	return good;
 }
 
@@ -153,7 +151,7 @@ static void check_direction(struct sgpu_reader *reader, int index, json_t *const
 			"an INTERMEDIATE segment never leaves the device and has no location");
 	}
 	if (segment->has_offset && !sgpu_segment_is_input(segment)) {
-		char *end = sgpu_reader_enter(reader, "data_type_info");
+		char *end = sgpu_reader_enter(reader, "/data_type_info");
 
 		sgpu_reader_report(reader, "offset", NULL,
 				   "an offset is for inputs, this segment is %s", direction);
@@ -253,7 +251,7 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 			manifest->operation_ids, "an operation");
 	}
 	segment->type_given = values[TYPE];
-	end = sgpu_reader_enter(reader, "data_type_info");
+	end = sgpu_reader_enter(reader, "/data_type_info");
 	read_type(reader, values[TYPE], segment);
 	*end = '\0';
 	sgpu_reader_dependencies(reader, values[DEPENDENCIES]);
@@ -261,7 +259,7 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	check_operation(reader, index);
 	read_variables(reader, index, values);
 	if (segment->direction != SGPU_INTERMEDIATE) {
-		sgpu_reader_location(reader, "data_location_client", values[LOCATION], segment);
+		sgpu_reader_location(reader, values[LOCATION], segment);
 	}
 }
 
