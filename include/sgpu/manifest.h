@@ -190,7 +190,7 @@ struct sgpu_manifest {
 	uint8_t sha256[32]; /* over the canonical text: the manifest's hash; both only without
 			       diagnostics */
 	json_t *segment_ids, *operation_ids; /* private: from id to index */
-	int *graph;			     /* private: the memory of every readers and before, */
+	int *readers, *before;		     /* private: the memory of all of these, */
 	struct sgpu_manifest_texts *texts;   /* and of every name */
 };
 

@@ -71,22 +71,20 @@ static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
 	return total;
 }
 
-/* The readers of all segments, one after the other, at the start of manifest->graph. */
+/* The readers of all segments, one after the other. */
 static bool make_readers(struct sgpu_manifest *manifest)
 {
-	size_t total = visit_readers(manifest, false), used = 0;
+	int *next = manifest->readers = calloc(visit_readers(manifest, false) + 1, sizeof(*next));
 
-	manifest->graph = calloc(total + 1, sizeof(int));
-	if (!manifest->graph) {
-		return false;
-	}
-	for (int i = 0; i < manifest->segment_count; i++) {
-		manifest->segments[i].readers = manifest->graph + used;
-		used += (size_t)manifest->segments[i].reader_count;
+	for (int i = 0; next && i < manifest->segment_count; i++) {
+		manifest->segments[i].readers = next;
+		next += manifest->segments[i].reader_count;
 		manifest->segments[i].reader_count = 0;
 	}
-	visit_readers(manifest, true);
-	return true;
+	if (next) {
+		visit_readers(manifest, true);
+	}
+	return next;
 }
 
 static void check_use(struct sgpu_reader *reader, int index)

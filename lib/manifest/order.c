@@ -130,40 +130,26 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sorted edges, each once, become operations[].before, behind the readers in manifest->graph. */
+/* Sorted edges, each once, become operations[].before. */
 static bool make_before(struct sgpu_manifest *manifest, struct edges *edges)
 {
-	size_t readers = 0, used;
-	int *old = manifest->graph, *graph;
+	int *next = manifest->before = calloc(edges->count + 1, sizeof(*next));
 
+	if (!next) {
+		return false;
+	}
 	if (edges->count) {
 		qsort(edges->list, edges->count, sizeof(*edges->list), by_value);
 	}
-	for (int i = 0; i < manifest->segment_count; i++) {
-		readers += (size_t)manifest->segments[i].reader_count;
-	}
-	graph = calloc(readers + edges->count + 1, sizeof(*graph));
-	if (!graph) {
-		return false;
-	}
-	memcpy(graph, old, readers * sizeof(*graph));
-	for (int i = 0; i < manifest->segment_count; i++) {
-		manifest->segments[i].readers = graph + (manifest->segments[i].readers - old);
-	}
-	free(old);
-	manifest->graph = graph;
-	used = readers;
 	for (size_t k = 0; k < edges->count; k++) {
 		struct sgpu_operation *later = &manifest->operations[edges->list[k] >> 32];
 
 		if (k && edges->list[k] == edges->list[k - 1]) {
 			continue;
 		}
-		if (!later->before) {
-			later->before = graph + used;
-		}
-		later->before[later->before_count++] = (int)(uint32_t)edges->list[k];
-		used++;
+		later->before = later->before ? later->before : next;
+		later->before_count++;
+		*next++ = (int)(uint32_t)edges->list[k];
 	}
 	return true;
 }

@@ -269,7 +269,8 @@ void sgpu_manifest_free(struct sgpu_manifest **manifest)
 			free(m->operations[i].module);
 		}
 	}
-	free(m->graph);
+	free(m->readers);
+	free(m->before);
 	free(m->canonical);
 	free(m->order);
 	free(m->operations);

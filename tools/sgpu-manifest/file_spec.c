@@ -38,23 +38,9 @@ struct nifti {
 };
 _Static_assert(sizeof(struct nifti) == 348 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "NIfTI-1");
 
-static enum sgpu_dtype nifti_dtype(int datatype)
-{
-	switch (datatype) {
-	case 2:
-		return SGPU_U8;
-	case 4:
-		return SGPU_I16;
-	case 8:
-		return SGPU_I32;
-	case 16:
-		return SGPU_F32;
-	case 64:
-		return SGPU_F64;
-	default:
-		return SGPU_NONE;
-	}
-}
+static const uint8_t nifti_types[] = {
+	[2] = SGPU_U8, [4] = SGPU_I16, [8] = SGPU_I32, [16] = SGPU_F32, [64] = SGPU_F64,
+};
 
 /* The first extent of NIfTI varies fastest, that of a manifest slowest. Extents of 1 at the end are
  * left off. */
@@ -123,7 +109,9 @@ static int read_nifti(const struct nifti *nifti, struct file_spec *spec, struct 
 				 "'%s' is a NIfTI header whose data are in another file",
 				 spec->path);
 	}
-	spec->type.dtype = nifti_dtype(nifti->datatype);
+	if ((uint16_t)nifti->datatype < sizeof(nifti_types)) {
+		spec->type.dtype = nifti_types[nifti->datatype];
+	}
 	if (spec->type.dtype == SGPU_NONE) {
 		return sgpu_fail(
 			error, SGPU_EINVALID,

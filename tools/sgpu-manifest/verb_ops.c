@@ -15,17 +15,14 @@ static const double unbounded = 1e30;
 
 static const char *param_kind(enum sgpu_param_kind kind)
 {
-	switch (kind) {
-	case SGPU_PARAM_NUMBER:
-		return "number";
-	case SGPU_PARAM_INTEGER:
-		return "integer";
-	case SGPU_PARAM_BOOLEAN:
-		return "boolean";
-	case SGPU_PARAM_CHOICE:
-		return "choice";
-	}
-	return "unknown";
+	static const char *const kinds[] = {
+		[SGPU_PARAM_NUMBER] = "number",
+		[SGPU_PARAM_INTEGER] = "integer",
+		[SGPU_PARAM_BOOLEAN] = "boolean",
+		[SGPU_PARAM_CHOICE] = "choice",
+	};
+
+	return kinds[kind];
 }
 
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
