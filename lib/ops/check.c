@@ -10,11 +10,6 @@
 
 #include "ops_private.h"
 
-bool sgpu_ops_states_type(const struct sgpu_ops_checker *checker, int segment)
-{
-	return checker->manifest->segments[segment].type_given;
-}
-
 static void unknown_kernel(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_op *const *table = sgpu_ops();
@@ -139,7 +134,8 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 		if (checker->known[segment[i]]) {
 			call->type[i] = checker->manifest->segments[segment[i]].type;
 			ready &= check_input_type(checker, call->op, &args[i], &call->type[i]);
-		} else if (!args[i].optional || sgpu_ops_states_type(checker, segment[i]) ||
+		} else if (!args[i].optional ||
+			   checker->manifest->segments[segment[i]].type_given ||
 			   !sgpu_segment_is_input(&checker->manifest->segments[segment[i]])) {
 			checker->missing[segment[i]] = true;
 			ready = false;
@@ -194,7 +190,7 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 			return;
 		}
 	}
-	if (!sgpu_ops_states_type(checker, segment)) {
+	if (!s->type_given) {
 		s->type = *type;
 	}
 	checker->known[segment] = s->type.dtype != SGPU_NONE;
@@ -268,7 +264,7 @@ static void end_types(struct sgpu_ops_checker *checker)
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
 		if (checker->missing[i] && sgpu_segment_is_input(segment) &&
-		    !sgpu_ops_states_type(checker, i)) {
+		    !checker->manifest->segments[i].type_given) {
 			sgpu_ops_segment_report(
 				checker, i, NULL,
 				"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",

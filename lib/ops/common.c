@@ -55,6 +55,13 @@ void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *repor
 	call->type[1] = call->type[0];
 }
 
+void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	if (sgpu_ops_same_type(call, report, 0, 1)) {
+		call->type[2] = call->type[0];
+	}
+}
+
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape)
 {
 	struct sgpu_type type = { .dtype = dtype, .rank = rank };
@@ -84,9 +91,9 @@ int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument,
 		 struct sgpu_error *error)
 {
-	int result = sgpu_pool_for(pool, count, grain, body, argument);
+	int rc = sgpu_pool_for(pool, count, grain, body, argument);
 
-	return result ? sgpu_fail(error, result, "stopped on request") : 0;
+	return rc ? sgpu_fail(error, rc, "stopped on request") : 0;
 }
 
 struct copying {

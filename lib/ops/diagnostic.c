@@ -37,16 +37,11 @@ __attribute__((format(printf, 4, 0))) static void diagnostic_add(struct sgpu_ops
 								 char *pointer, const char *hint,
 								 const char *format, va_list list)
 {
-	char text[SGPU_ERROR_TEXT_MAX];
-
 	checker->failed = true;
-	if (checker->diagnostics) {
-		vsnprintf(text, sizeof(text), format, list);
-		if (pointer) {
-			sgpu_diagnostic_add(checker->diagnostics, pointer, hint, "%s", text);
-		} else {
-			checker->diagnostics->out_of_memory = true;
-		}
+	if (checker->diagnostics && pointer) {
+		sgpu_diagnostic_addv(checker->diagnostics, pointer, hint, format, list);
+	} else if (checker->diagnostics) {
+		checker->diagnostics->out_of_memory = true;
 	}
 	free(pointer);
 }

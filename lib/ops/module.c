@@ -19,7 +19,7 @@ static void check_image(struct sgpu_ops_checker *checker, int index)
 {
 	struct sgpu_segment *segment = &checker->manifest->segments[index];
 
-	if (checker->known[index] || sgpu_ops_states_type(checker, index) ||
+	if (checker->known[index] || checker->manifest->segments[index].type_given ||
 	    !sgpu_segment_is_input(segment)) {
 		return;
 	}
@@ -38,7 +38,7 @@ static void check_output(struct sgpu_ops_checker *checker, int index)
 		checker->known[index] = true;
 	} else if (sgpu_segment_is_input(segment)) {
 		checker->missing[index] = true;
-	} else if (!sgpu_ops_states_type(checker, index)) {
+	} else if (!checker->manifest->segments[index].type_given) {
 		sgpu_ops_segment_report(
 			checker, index, NULL,
 			"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",

@@ -69,8 +69,10 @@ bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *
 bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			 int second);
 
-/* The infer function of operations whose output, after one input, has the type of that. */
+/* The infer functions of operations whose output, after one input or two of one type, has the type
+ * of those. */
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report);
+void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report);
 
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape);
 /* Elements of a type that was checked before (its product fits). */
@@ -109,8 +111,9 @@ struct sgpu_gemm {
 SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a,
 			      const void *b, void *c, struct sgpu_pool *pool,
 			      struct sgpu_error *error);
-/* What a call of gemm asks for. */
+/* What a call of gemm, or of dense, asks for. */
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
+struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
 
 /* ---- activations, in the order of enum sgpu_activation ---- */
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
@@ -221,8 +224,6 @@ void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, cons
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX]);
 
-/* Whether the manifest has data_type_info of a segment, good or bad. */
-bool sgpu_ops_states_type(const struct sgpu_ops_checker *checker, int segment);
 /* The types of a module's arguments and of the segment that holds it. */
 void sgpu_ops_check_module(struct sgpu_ops_checker *checker);
 

@@ -31,25 +31,23 @@ int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 			   struct sgpu_error *error)
 {
 	struct sgpu_manifest *parsed = NULL;
-	int result;
+	int rc;
 
 	*manifest = NULL;
-	result = sgpu_manifest_parse(text, size, &parsed, diagnostics, error);
-	if (result == 0) {
-		result = sgpu_ops_check(parsed, diagnostics, error);
+	rc = sgpu_manifest_parse(text, size, &parsed, diagnostics, error);
+	rc = rc ? rc : sgpu_ops_check(parsed, diagnostics, error);
+	if (rc == 0 && diagnostics->count) {
+		rc = sgpu_diagnostics_locate(diagnostics, text, size, error);
 	}
-	if (result == 0 && diagnostics->count) {
-		result = sgpu_diagnostics_locate(diagnostics, text, size, error);
+	if ((rc == 0 || rc == SGPU_EINVALID) && diagnostics->count) {
+		rc = first_diagnostic(diagnostics, name, error);
 	}
-	if ((result == 0 || result == SGPU_EINVALID) && diagnostics->count) {
-		result = first_diagnostic(diagnostics, name, error);
-	}
-	if (result == 0) {
+	if (rc == 0) {
 		*manifest = parsed;
 		parsed = NULL;
 	}
 	sgpu_manifest_free(&parsed);
-	return result;
+	return rc;
 }
 
 int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,

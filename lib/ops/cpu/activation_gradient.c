@@ -23,13 +23,6 @@ static const struct sgpu_op_param params[] = {
 	{ .name = NULL },
 };
 
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	if (sgpu_ops_same_type(call, report, ACTIVATED, GRADIENT)) {
-		call->type[OUTPUT] = call->type[ACTIVATED];
-	}
-}
-
 #define SLOPES(name, type)                                                                         \
 	SGPU_CLONES_ATTR static void name(void *argument, uint64_t begin, uint64_t end)            \
 	{                                                                                          \
@@ -59,6 +52,6 @@ const struct sgpu_op sgpu_op_activation_gradient = {
 	.help = "gradient of relu, sigmoid or tanh",
 	.args = args,
 	.params = params,
-	.infer = infer,
+	.infer = sgpu_ops_infer_pair,
 	.cpu = cpu,
 };

@@ -57,35 +57,14 @@ SGPU_CLONES_ATTR static void prepare(struct block *b, double volatility)
 	}
 }
 
-/* Without deviation (no time left, or no volatility) only the sign of the forward value counts: the
- * bound of 40 standard deviations, where the tail is 0 for certain, gives just that. */
-SGPU_INLINE double bounded(double d)
-{
-	return d > 40.0 ? 40.0 : d < -40.0 ? -40.0 : d;
-}
-
 SGPU_CLONES_ATTR static void evaluate(struct block *b, double rate)
 {
 	for (int i = 0; i < BLOCK; i++) {
-		double price = b->price[i], strike = b->strike[i], deviation = b->deviation[i];
-		double discounted = strike * sgpu_math_exp(-rate * b->years[i]);
-		double ratio = price / discounted;
-		double inside = ratio > 1e-150 && ratio < 1e150 ? ratio : 1.0;
-		double moneyness = ratio > 1.0 ? 1e9 : ratio < 1.0 ? -1e9 : 0.0;
-		double safe = deviation > 1e-150 ? deviation : 1.0;
-		double d1 = sgpu_math_log(inside) / safe + 0.5 * safe;
-		double d2;
-		double tail1, tail2;
+		struct sgpu_option option = sgpu_math_option(b->price[i], b->strike[i], b->years[i],
+							     b->deviation[i], rate);
 
-		d1 = deviation > 1e-150 && inside == ratio ? d1 : moneyness;
-		d2 = bounded(d1 - deviation);
-		d1 = bounded(d1);
-		tail1 = sgpu_math_normal_tail(d1 < 0.0 ? -d1 : d1);
-		tail2 = sgpu_math_normal_tail(d2 < 0.0 ? -d2 : d2);
-		b->call[i] = price * (d1 < 0.0 ? tail1 : 1.0 - tail1) -
-			     discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2);
-		b->put[i] = discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) -
-			    price * (d1 < 0.0 ? 1.0 - tail1 : tail1);
+		b->call[i] = option.call;
+		b->put[i] = option.put;
 	}
 }
 

@@ -201,24 +201,21 @@ int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
 			     .height = shape[1],
 			     .width = shape[2],
 			     .first = scratch };
-	int result;
+	int rc;
 
 	runs.begin = runs.first + rows + 1;
 	runs.end = runs.begin + most;
 	runs.parent = runs.end + most;
 	runs.size = runs.parent + most;
-	result = sgpu_ops_for(pool, rows, GRAIN_ROWS, count_body, &runs, error);
-	if (result) {
-		return result;
+	rc = sgpu_ops_for(pool, rows, GRAIN_ROWS, count_body, &runs, error);
+	if (rc) {
+		return rc;
 	}
 	place_runs(&runs);
-	result = sgpu_ops_for(pool, rows, GRAIN_ROWS, list_body, &runs, error);
-	if (result) {
-		return result;
-	}
-	result = sgpu_ops_for(pool, runs.planes, SLAB, slab_body, &runs, error);
-	if (result) {
-		return result;
+	rc = sgpu_ops_for(pool, rows, GRAIN_ROWS, list_body, &runs, error);
+	rc = rc ? rc : sgpu_ops_for(pool, runs.planes, SLAB, slab_body, &runs, error);
+	if (rc) {
+		return rc;
 	}
 	join_seams(&runs);
 	measure(&runs);

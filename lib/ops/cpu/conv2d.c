@@ -587,28 +587,27 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 	const struct sgpu_conv2d *c = &job.c;
 	uint64_t columns = sgpu_conv2d_columns(c), kernel = c->kernel_height * c->kernel_width;
 	uint64_t pixels = c->height * c->width, plane = c->out_height * c->out_width;
-	int result = 0;
+	int rc = 0;
 
 	if (job.output_input) {
 		job.tile = input_tile;
 		job.tiles = (pixels + LANES - 1) / LANES;
-		result = sgpu_ops_for(
+		rc = sgpu_ops_for(
 			pool, c->images * job.tiles,
 			sgpu_ops_grain(kernel * c->outputs * c->channels * LANES, GRAIN_WORK),
 			tile_body, &job, error);
 	}
-	if (result || (!job.output_weights && !job.output_bias)) {
-		return result;
+	if (rc || (!job.output_weights && !job.output_bias)) {
+		return rc;
 	}
 	job.tile = weights_tile;
 	job.tiles = (columns + LANES - 1) / LANES;
-	result = sgpu_ops_for(
+	rc = sgpu_ops_for(
 		pool, sgpu_conv2d_parts(c->images) * job.tiles,
 		sgpu_ops_grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES,
 			       GRAIN_WORK),
 		tile_body, &job, error);
-	return result ? result
-		      : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
+	return rc ? rc : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
 }
 
 const struct sgpu_op sgpu_op_conv2d_gradient = {

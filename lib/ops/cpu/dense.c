@@ -123,10 +123,11 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *output = &call->type[OUTPUT];
-	struct sgpu_gemm gemm = {
+
+	return (struct sgpu_gemm){
 		.m = output->shape[0],
 		.n = output->shape[1],
 		.k = call->type[INPUT].shape[1],
@@ -136,14 +137,19 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		.ldc = output->shape[1],
 		.alpha = 1,
 	};
-	int result;
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	const struct sgpu_gemm gemm = sgpu_op_dense_describe(call);
+	int rc;
 
 	if (gemm.m == 0 || gemm.n == 0) {
 		return 0;
 	}
-	result = sgpu_gemm(&gemm, output->dtype, call->data[INPUT], call->data[WEIGHTS],
-			   call->data[OUTPUT], pool, error);
-	return result ? result : sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
+	rc = sgpu_gemm(&gemm, call->type[OUTPUT].dtype, call->data[INPUT], call->data[WEIGHTS],
+		       call->data[OUTPUT], pool, error);
+	return rc ? rc : sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
 }
 
 const struct sgpu_op sgpu_op_dense = {

@@ -89,25 +89,23 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	struct job job = { .shape = { shape[0], shape[1], shape[2] },
 			   .in = call->data[INPUT],
 			   .out = call->data[OUTPUT] };
-	int result;
+	int rc;
 
 	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
 		return 0;
 	}
 	make_weights(&job, call->param[SIGMA].number, call->param[TRUNCATE].number);
-	result = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job,
-			      error);
-	if (result) {
-		return result;
+	rc = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job, error);
+	if (rc) {
+		return rc;
 	}
 	job.in = call->data[OUTPUT];
 	job.out = call->scratch;
 	job.along = shape[1];
 	job.step = shape[2];
-	result = sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job,
-			      error);
-	if (result) {
-		return result;
+	rc = sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job, error);
+	if (rc) {
+		return rc;
 	}
 	job.in = call->scratch;
 	job.out = call->data[OUTPUT];

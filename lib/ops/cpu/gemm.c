@@ -106,17 +106,17 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	struct sgpu_gemm gemm = sgpu_op_gemm_describe(call);
 	uint64_t elements = sgpu_ops_count(&call->type[OUTPUT]);
 	uint64_t bytes = elements * sgpu_dtype_size(call->type[OUTPUT].dtype);
-	int result = 0;
+	int rc = 0;
 
 	if (elements == 0) {
 		return 0;
 	}
 	if (gemm.beta != 0) {
-		result = sgpu_ops_copy_bytes(pool, call->data[OUTPUT], call->data[C], bytes, error);
+		rc = sgpu_ops_copy_bytes(pool, call->data[OUTPUT], call->data[C], bytes, error);
 	}
-	return result ? result
-		      : sgpu_gemm(&gemm, call->type[OUTPUT].dtype, call->data[A], call->data[B],
-				  call->data[OUTPUT], pool, error);
+	return rc ? rc
+		  : sgpu_gemm(&gemm, call->type[OUTPUT].dtype, call->data[A], call->data[B],
+			      call->data[OUTPUT], pool, error);
 }
 
 const struct sgpu_op sgpu_op_gemm = {

@@ -151,15 +151,12 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		.max = call->param[MAX].number,
 		.counts = call->scratch,
 	};
-	int result;
+	int rc;
 
 	job.piece = piece_size(job.count);
 	job.width = (job.max - job.min) / job.bins;
-	result = sgpu_ops_for(pool, job.count, job.piece, count_body, &job, error);
-	if (result) {
-		return result;
-	}
-	return sgpu_ops_for(pool, (uint64_t)job.bins, GRAIN_BINS, add_body, &job, error);
+	rc = sgpu_ops_for(pool, job.count, job.piece, count_body, &job, error);
+	return rc ? rc : sgpu_ops_for(pool, (uint64_t)job.bins, GRAIN_BINS, add_body, &job, error);
 }
 
 const struct sgpu_op sgpu_op_histogram = {

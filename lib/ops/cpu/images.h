@@ -13,9 +13,7 @@ extern "C" {
 #endif
 
 /* ---- conv2d ---- */
-/* The first arguments and parameters of both. */
-enum { SGPU_CONV2D_INPUT, SGPU_CONV2D_WEIGHTS };
-enum { SGPU_CONV2D_STRIDE, SGPU_CONV2D_PADDING, SGPU_CONV2D_DILATION, SGPU_CONV2D_STEP_MAX = 1024 };
+enum { SGPU_CONV2D_STEP_MAX = 1024 };
 
 struct sgpu_conv2d {
 	uint64_t images, channels, height, width; /* of the input */

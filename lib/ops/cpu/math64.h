@@ -112,6 +112,43 @@ SGPU_INLINE double sgpu_math_normal_tail(double x)
 	return sgpu_math_exp(-0.5 * x * x) * (up / down);
 }
 
+/* ---- black_scholes ---- */
+/* The bound of 40 standard deviations, where the tail is 0 for certain. */
+SGPU_INLINE double sgpu_math_bounded(double d)
+{
+	return d > 40.0 ? 40.0 : d < -40.0 ? -40.0 : d;
+}
+
+struct sgpu_option {
+	double call, put;
+};
+
+/* Prices, which rounding may have moved below 0; `deviation` is that of the whole time. Without it
+ * (no time left, or no volatility) only the sign of the forward value counts, which the bound
+ * gives. */
+SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, double years,
+						double deviation, double rate)
+{
+	double discounted = strike * sgpu_math_exp(-rate * years), ratio = price / discounted;
+	double inside = ratio > 1e-150 && ratio < 1e150 ? ratio : 1.0;
+	double moneyness = ratio > 1.0 ? 1e9 : ratio < 1.0 ? -1e9 : 0.0;
+	double safe = deviation > 1e-150 ? deviation : 1.0;
+	double d1 = sgpu_math_log(inside) / safe + 0.5 * safe, d2, tail1, tail2;
+
+	d1 = deviation > 1e-150 && inside == ratio ? d1 : moneyness;
+	d2 = sgpu_math_bounded(d1 - deviation);
+	d1 = sgpu_math_bounded(d1);
+	tail1 = sgpu_math_normal_tail(d1 < 0.0 ? -d1 : d1);
+	tail2 = sgpu_math_normal_tail(d2 < 0.0 ? -d2 : d2);
+	struct sgpu_option option = {
+		price * (d1 < 0.0 ? tail1 : 1.0 - tail1) -
+			discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2),
+		discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) -
+			price * (d1 < 0.0 ? 1.0 - tail1 : tail1),
+	};
+	return option;
+}
+
 /* ---- the activations of dense and conv2d ---- */
 /* In the order of the parameter's choices. */
 enum sgpu_activation {

@@ -77,11 +77,7 @@ struct sgpu_pool2d sgpu_pool2d_describe(const struct sgpu_op_call *call)
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	struct sgpu_type output;
-
-	if (infer_pooled(call, report, &output)) {
-		call->type[OUTPUT] = output;
-	}
+	infer_pooled(call, report, &call->type[OUTPUT]);
 }
 
 /* Items are rows of the output. */

@@ -186,19 +186,19 @@ static int ball(struct job *job, int radius, bool erode, struct sgpu_pool *pool,
 		struct sgpu_error *error)
 {
 	uint64_t rows = job->shape[0] * job->shape[1], grain = GRAIN / (job->shape[2] + 1) + 1;
-	int result;
+	int rc;
 
 	job->radius = radius;
 	job->erode = erode;
-	result = sgpu_ops_for(pool, rows, grain, rows_body, job, error);
-	if (result) {
-		return result;
+	rc = sgpu_ops_for(pool, rows, grain, rows_body, job, error);
+	if (rc) {
+		return rc;
 	}
 	job->along = job->shape[1];
 	job->step = job->shape[2];
-	result = sgpu_ops_for(pool, rows, grain, plane_body, job, error);
-	if (result) {
-		return result;
+	rc = sgpu_ops_for(pool, rows, grain, plane_body, job, error);
+	if (rc) {
+		return rc;
 	}
 	job->along = job->shape[0];
 	job->step = job->shape[1] * job->shape[2];
@@ -213,25 +213,25 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .in = call->data[INPUT],
 			   .mask = call->data[OUTPUT],
 			   .first = call->scratch };
-	int result;
+	int rc;
 
 	if (count == 0) {
 		return 0;
 	}
 	job.second = job.first + count;
 	if (erode) {
-		result = ball(&job, erode, true, pool, error);
+		rc = ball(&job, erode, true, pool, error);
 	} else {
-		result = sgpu_ops_for(pool, count, GRAIN, normalise_body, &job, error);
+		rc = sgpu_ops_for(pool, count, GRAIN, normalise_body, &job, error);
 	}
-	if (!result && call->param[LARGEST].number != 0) {
-		result = sgpu_ops_keep_largest(job.mask, job.shape, call->scratch, pool, error);
+	if (!rc && call->param[LARGEST].number != 0) {
+		rc = sgpu_ops_keep_largest(job.mask, job.shape, call->scratch, pool, error);
 	}
-	if (!result && dilate) {
+	if (!rc && dilate) {
 		job.in = job.mask;
-		result = ball(&job, dilate, false, pool, error);
+		rc = ball(&job, dilate, false, pool, error);
 	}
-	return result;
+	return rc;
 }
 
 const struct sgpu_op sgpu_op_morphology3d = {

@@ -286,7 +286,7 @@ static void decide_body(void *argument, uint64_t begin, uint64_t end)
 static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
 		  struct sgpu_error *error)
 {
-	int result;
+	int rc;
 
 	memset(job->found, 0, queries * sizeof(*job->found));
 	for (job->row = 0; job->row < job->m; job->row += job->rows) {
@@ -299,13 +299,11 @@ static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
 
 		job->rows = job->m - job->row < ROWS ? job->m - job->row : ROWS;
 		gemm.n = gemm.ldc = job->rows;
-		result = sgpu_gemm(&gemm, SGPU_F32, job->a + job->query * job->d,
-				   job->b + job->row * job->d, job->products, pool, error);
-		result = result ? result
-				: sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job,
-					       error);
-		if (result) {
-			return result;
+		rc = sgpu_gemm(&gemm, SGPU_F32, job->a + job->query * job->d,
+			       job->b + job->row * job->d, job->products, pool, error);
+		rc = rc ? rc : sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job, error);
+		if (rc) {
+			return rc;
 		}
 	}
 	return sgpu_ops_for(pool, queries, GRAIN_QUERIES, decide_body, job, error);
@@ -322,16 +320,16 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .a = call->data[A],
 			   .b = call->data[B],
 			   .candidates = call->scratch };
-	int result;
+	int rc;
 
 	job.found = (uint32_t *)(job.candidates + block * job.keep);
 	job.norms = (float *)(job.found + block);
 	job.products = job.norms + job.m;
-	result = sgpu_ops_for(pool, job.m, GRAIN_QUERIES * 8, norms_body, &job, error);
-	for (job.query = 0; !result && job.query < n; job.query += block) {
-		result = search(&job, n - job.query < block ? n - job.query : block, pool, error);
+	rc = sgpu_ops_for(pool, job.m, GRAIN_QUERIES * 8, norms_body, &job, error);
+	for (job.query = 0; !rc && job.query < n; job.query += block) {
+		rc = search(&job, n - job.query < block ? n - job.query : block, pool, error);
 	}
-	return result;
+	return rc;
 }
 
 const struct sgpu_op sgpu_op_nearest = {

@@ -321,21 +321,21 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .operation = (int)call->param[OPERATION].number };
 	const struct sgpu_reduce_view *v = &job.v;
 	uint64_t piece = v->length < v->piece ? v->length : v->piece, groups = v->outer * v->pieces;
-	int result;
+	int rc;
 
 	job.tiles = v->inner / BLOCK + (v->inner % BLOCK != 0);
 	job.partial = v->pieces > 1 ? call->scratch : NULL;
 	if (v->inner == 1) {
-		result = sgpu_ops_for(pool, groups, sgpu_ops_grain(piece, GRAIN_WORK),
-				      adjacent_body, &job, error);
+		rc = sgpu_ops_for(pool, groups, sgpu_ops_grain(piece, GRAIN_WORK), adjacent_body,
+				  &job, error);
 	} else {
-		result = sgpu_ops_for(
+		rc = sgpu_ops_for(
 			pool, groups * job.tiles,
 			sgpu_ops_grain(piece * (v->inner < BLOCK ? v->inner : BLOCK), GRAIN_WORK),
 			strided_body, &job, error);
 	}
-	if (result || v->pieces == 1) {
-		return result;
+	if (rc || v->pieces == 1) {
+		return rc;
 	}
 	return sgpu_ops_for(pool, v->outer * v->inner, sgpu_ops_grain(v->pieces * 8, GRAIN_WORK),
 			    finish_body, &job, error);

@@ -161,21 +161,18 @@ static void long_divide(void *argument, uint64_t begin, uint64_t end)
 static int run_long_row(struct long_row *row, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	uint64_t parts = sgpu_ops_parts(row->count);
-	int result = sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_top, row, error);
+	int rc = sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_top, row, error);
 
 	row->top = -(double)INFINITY;
-	for (uint64_t i = 0; i < parts && !result; i++) {
+	for (uint64_t i = 0; i < parts && !rc; i++) {
 		row->top = row->parts[i] > row->top ? row->parts[i] : row->top;
 	}
-	result = result ? result
-			: sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_exponentials, row,
-				       error);
+	rc = rc ? rc : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_exponentials, row, error);
 	row->sum = 0;
-	for (uint64_t i = 0; i < parts && !result; i++) {
+	for (uint64_t i = 0; i < parts && !rc; i++) {
 		row->sum += row->parts[i];
 	}
-	return result ? result
-		      : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
+	return rc ? rc : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
 }
 
 /* A number for each part of a row. Devices that compute all rows at once take two for each part of
@@ -195,7 +192,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	uint64_t count = type->shape[type->rank - 1],
 		 rows = sgpu_ops_extent(type, 0, type->rank - 1);
 	struct long_row row = { .call = call, .count = count, .parts = call->scratch };
-	int result = 0;
+	int rc = 0;
 
 	if (sgpu_ops_count(type) == 0) {
 		return 0;
@@ -203,11 +200,11 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	if (count <= SGPU_ROW_PART) {
 		return sgpu_ops_for(pool, rows, GRAIN / count + 1, short_rows, call, error);
 	}
-	for (uint64_t i = 0; i < rows && !result; i++) {
+	for (uint64_t i = 0; i < rows && !rc; i++) {
 		row.first = i * count;
-		result = run_long_row(&row, pool, error);
+		rc = run_long_row(&row, pool, error);
 	}
-	return result;
+	return rc;
 }
 
 const struct sgpu_op sgpu_op_softmax = {

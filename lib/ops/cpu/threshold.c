@@ -158,10 +158,10 @@ static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
 		   struct sgpu_error *error)
 {
 	uint64_t total = 0;
-	int result = sgpu_ops_for(pool, count, GRAIN, count_body, job, error);
+	int rc = sgpu_ops_for(pool, count, GRAIN, count_body, job, error);
 
-	if (result) {
-		return result;
+	if (rc) {
+		return rc;
 	}
 	for (uint64_t piece = 0; piece * GRAIN < count; piece++) {
 		uint64_t inside = job->counts[piece];

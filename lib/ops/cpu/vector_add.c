@@ -15,13 +15,6 @@ static const struct sgpu_op_argument args[] = {
 	{ .name = NULL },
 };
 
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	if (sgpu_ops_same_type(call, report, A, B)) {
-		call->type[OUTPUT] = call->type[A];
-	}
-}
-
 #define ADD_f32(x, y) ((x) + (y))
 #define ADD_f64(x, y) ((x) + (y))
 #define ADD_i32(x, y) ((int32_t)((uint32_t)(x) + (uint32_t)(y)))
@@ -66,6 +59,6 @@ const struct sgpu_op sgpu_op_vector_add = {
 	.name = "vector_add",
 	.help = "add two arrays",
 	.args = args,
-	.infer = infer,
+	.infer = sgpu_ops_infer_pair,
 	.cpu = cpu,
 };

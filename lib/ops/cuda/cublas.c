@@ -179,14 +179,14 @@ static int check(struct sgpu_launch *launch, const char *what, int status)
 				       library.status_text(status));
 }
 
-static int check_cuda(struct sgpu_launch *launch, const char *what, cudaError_t code)
+int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what, cudaError_t code)
 {
-	if (code == cudaSuccess) {
-		return 0;
-	}
-	return sgpu_fail(launch->error,
-			 code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
-			 "%s: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
+	return code == cudaSuccess
+		       ? 0
+		       : sgpu_fail(launch->error,
+				   code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
+				   "%s: %s (%s)", what, cudaGetErrorString(code),
+				   cudaGetErrorName(code));
 }
 
 /* ---- a device's handle and memory; under the lock ---- */
@@ -195,23 +195,22 @@ static int make_pool(struct sgpu_launch *launch, const char *what, int device)
 	struct cudaMemPoolProps properties;
 	uint64_t keep = UINT64_MAX;
 	cudaMemPool_t pool = NULL;
-	int result;
+	int rc;
 
 	memset(&properties, 0, sizeof(properties));
 	properties.allocType = cudaMemAllocationTypePinned;
 	properties.location.type = cudaMemLocationTypeDevice;
 	properties.location.id = device;
-	result = check_cuda(launch, what, cudaMemPoolCreate(&pool, &properties));
-	if (!result) {
-		result = check_cuda(
-			launch, what,
-			cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
-	}
-	if (result) {
+	rc = sgpu_cuda_runtime_check(launch, what, cudaMemPoolCreate(&pool, &properties));
+	rc = rc ? rc
+		: sgpu_cuda_runtime_check(
+			  launch, what,
+			  cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+	if (rc) {
 		if (pool) {
 			cudaMemPoolDestroy(pool);
 		}
-		return result;
+		return rc;
 	}
 	devices[device].pool = pool;
 	return 0;
@@ -221,22 +220,18 @@ static int make_handle(struct sgpu_launch *launch, const char *what, int device)
 {
 	sigset_t before;
 	handle_type handle = NULL;
-	int result;
+	int rc;
 
 	sgpu_signals_block(&before);
-	result = check(launch, what, library.create(&handle));
+	rc = check(launch, what, library.create(&handle));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!result) {
-		result = check(launch, what, library.set_math(handle, PEDANTIC_MATH));
-	}
-	if (!result) {
-		result = check(launch, what, library.set_atomics(handle, ATOMICS_NOT_ALLOWED));
-	}
-	if (result) {
+	rc = rc ? rc : check(launch, what, library.set_math(handle, PEDANTIC_MATH));
+	rc = rc ? rc : check(launch, what, library.set_atomics(handle, ATOMICS_NOT_ALLOWED));
+	if (rc) {
 		if (handle) {
 			library.destroy(handle);
 		}
-		return result;
+		return rc;
 	}
 	devices[device].handle = handle;
 	return 0;
@@ -244,20 +239,20 @@ static int make_handle(struct sgpu_launch *launch, const char *what, int device)
 
 static int get_device(struct sgpu_launch *launch, const char *what, int *device)
 {
-	int result = check_cuda(launch, what, cudaGetDevice(device));
+	int rc = sgpu_cuda_runtime_check(launch, what, cudaGetDevice(device));
 
-	if (!result && (*device < 0 || *device >= DEVICES_MAX)) {
-		result = sgpu_fail(launch->error, SGPU_EDEVICE,
-				   "%s: device %d is beyond the %d that are supported", what,
-				   *device, DEVICES_MAX);
+	if (!rc && (*device < 0 || *device >= DEVICES_MAX)) {
+		rc = sgpu_fail(launch->error, SGPU_EDEVICE,
+			       "%s: device %d is beyond the %d that are supported", what, *device,
+			       DEVICES_MAX);
 	}
-	if (!result && !devices[*device].pool) {
-		result = make_pool(launch, what, *device);
+	if (!rc && !devices[*device].pool) {
+		rc = make_pool(launch, what, *device);
 	}
-	if (!result && !devices[*device].handle) {
-		result = make_handle(launch, what, *device);
+	if (!rc && !devices[*device].handle) {
+		rc = make_handle(launch, what, *device);
 	}
-	return result;
+	return rc;
 }
 
 /* ---- the product ---- */
@@ -292,30 +287,25 @@ static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dty
 {
 	cudaStream_t stream = (cudaStream_t)launch->native;
 	void *workspace = NULL;
-	int device = 0, result = get_device(launch, what, &device), ended;
+	int device = 0, rc = get_device(launch, what, &device), ended;
 
-	if (!result) {
-		result = check_cuda(launch, what,
-				    cudaMallocFromPoolAsync(&workspace, WORKSPACE,
-							    devices[device].pool, stream));
-	}
-	if (!result) {
-		result = check(launch, what, library.set_stream(devices[device].handle, stream));
-	}
-	if (!result) {
-		result = check(launch, what,
-			       library.set_workspace(devices[device].handle, workspace, WORKSPACE));
-	}
-	if (!result) {
-		result = enqueue(launch, what, devices[device].handle, dtype, gemm, a, b, output);
-	}
+	rc = rc ? rc
+		: sgpu_cuda_runtime_check(launch, what,
+					  cudaMallocFromPoolAsync(&workspace, WORKSPACE,
+								  devices[device].pool, stream));
+	rc = rc ? rc : check(launch, what, library.set_stream(devices[device].handle, stream));
+	rc = rc ? rc
+		: check(launch, what,
+			library.set_workspace(devices[device].handle, workspace, WORKSPACE));
+	rc = rc ? rc : enqueue(launch, what, devices[device].handle, dtype, gemm, a, b, output);
 	if (workspace) {
-		ended = check_cuda(launch, what, cudaMemsetAsync(workspace, 0, WORKSPACE, stream));
-		result = result ? result : ended;
-		ended = check_cuda(launch, what, cudaFreeAsync(workspace, stream));
-		result = result ? result : ended;
+		ended = sgpu_cuda_runtime_check(launch, what,
+						cudaMemsetAsync(workspace, 0, WORKSPACE, stream));
+		rc = rc ? rc : ended;
+		ended = sgpu_cuda_runtime_check(launch, what, cudaFreeAsync(workspace, stream));
+		rc = rc ? rc : ended;
 	}
-	return result;
+	return rc;
 }
 
 int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
@@ -323,22 +313,22 @@ int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dty
 		     void *output)
 {
 	uint64_t elements = (gemm->batch - 1) * gemm->stride_c + gemm->m * gemm->ldc;
-	int result = 0;
+	int rc = 0;
 
 	if (launch->recorded) {
 		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE,
 				 "%s: cuBLAS gets memory as it goes", what);
 	}
 	if (gemm->beta != 0) { /* c has the output's layout, without gaps */
-		result = check_cuda(launch, what,
-				    cudaMemcpyAsync(output, c, elements * sgpu_dtype_size(dtype),
-						    cudaMemcpyDeviceToDevice,
-						    (cudaStream_t)launch->native));
+		rc = sgpu_cuda_runtime_check(
+			launch, what,
+			cudaMemcpyAsync(output, c, elements * sgpu_dtype_size(dtype),
+					cudaMemcpyDeviceToDevice, (cudaStream_t)launch->native));
 	}
-	if (!result) {
+	if (!rc) {
 		pthread_mutex_lock(&lock);
-		result = run(launch, what, dtype, gemm, a, b, output);
+		rc = run(launch, what, dtype, gemm, a, b, output);
 		pthread_mutex_unlock(&lock);
 	}
-	return result;
+	return rc;
 }

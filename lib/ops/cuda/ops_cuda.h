@@ -7,6 +7,7 @@
 #ifndef SGPU_OPS_CUDA_OPS_CUDA_H
 #define SGPU_OPS_CUDA_OPS_CUDA_H
 
+#include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,11 @@ sgpu_op_fn sgpu_cuda_op(const char *name);
 /* Whether cuBLAS was found, which computes large products: true, with "13.1.0, libcublas.so.13" in
  * `text`, or false, with what is missing (below 160 characters). Looks for it at the first call. */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
+
+/* 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
+ * (cudaErrorMemoryAllocation)". */
+SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what,
+					    cudaError_t code);
 
 /* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
 /* Whether it is there, and the product (batch at least 1, k 0 when nothing is multiplied) is worth

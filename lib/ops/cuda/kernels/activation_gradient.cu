@@ -20,12 +20,10 @@ extern "C" int sgpu_activation_gradient_cuda(struct sgpu_op_call *call, struct s
 {
 	enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
-	int result = 0;
 
-	SGPU_CUDA_FLOATS(call->type[OUTPUT].dtype, T,
-			 result = sgpu_cuda_map<16 / sizeof(T)>(
-				 launch, "activation_gradient", count, slope<T>{ kind },
-				 (T *)call->data[OUTPUT], (const T *)call->data[ACTIVATED],
-				 (const T *)call->data[GRADIENT]));
-	return result;
+	return SGPU_CUDA_FLOATS(call->type[OUTPUT].dtype, T,
+				sgpu_cuda_map<16 / sizeof(T)>(
+					launch, "activation_gradient", count, slope<T>{ kind },
+					(T *)call->data[OUTPUT], (const T *)call->data[ACTIVATED],
+					(const T *)call->data[GRADIENT]));
 }

@@ -14,7 +14,7 @@ struct best {
 };
 
 /* Whether a is to be taken before b: NaN first, then the larger, then the first. */
-static __device__ __forceinline__ bool wins(const best &a, const best &b)
+SGPU_DEVICE bool wins(const best &a, const best &b)
 {
 	bool strange_a = a.value != a.value, strange_b = b.value != b.value;
 
@@ -24,12 +24,12 @@ static __device__ __forceinline__ bool wins(const best &a, const best &b)
 	return a.value > b.value || (a.value == b.value && a.at < b.at);
 }
 
-static __device__ __forceinline__ best nothing()
+SGPU_DEVICE best nothing()
 {
 	return { -(double)INFINITY, UINT64_MAX };
 }
 
-template <int LANES> static __device__ __forceinline__ best warp_best(best mine)
+template <int LANES> SGPU_DEVICE best warp_best(best mine)
 {
 #pragma unroll
 	for (unsigned step = 1; step < LANES; step *= 2) {
@@ -42,7 +42,7 @@ template <int LANES> static __device__ __forceinline__ best warp_best(best mine)
 }
 
 /* `shared` holds one for each warp; a __syncthreads() must come before it is used again. */
-static __device__ __forceinline__ best block_best(best mine, best *shared)
+SGPU_DEVICE best block_best(best mine, best *shared)
 {
 	mine = warp_best<SGPU_CUDA_WARP>(mine);
 	if (threadIdx.x % SGPU_CUDA_WARP == 0) {
@@ -58,8 +58,7 @@ static __device__ __forceinline__ best block_best(best mine, best *shared)
 
 /* The best of elements begin + first, + step, ... below `end`. */
 template <typename T>
-static __device__ __forceinline__ best scan(const T *row, uint64_t begin, uint64_t end,
-					    unsigned first, unsigned step)
+SGPU_DEVICE best scan(const T *row, uint64_t begin, uint64_t end, unsigned first, unsigned step)
 {
 	best mine = nothing();
 
@@ -74,8 +73,7 @@ static __device__ __forceinline__ best scan(const T *row, uint64_t begin, uint64
 
 /* LANES threads for each row. */
 template <int LANES, typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
+SGPU_KERNEL short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
 {
 	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
 	unsigned lane = threadIdx.x % LANES;
@@ -94,9 +92,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 /* Item: one of `parts` parts of a row. With one part a row, the answer; with more, what to compare
  * in `results`. */
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input, best *results,
-		      int32_t *output)
+SGPU_KERNEL parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input,
+			  best *results, int32_t *output)
 {
 	__shared__ best shared[WARPS];
 
@@ -116,8 +113,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	}
 }
 
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *output)
+SGPU_KERNEL compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *output)
 {
 	__shared__ best shared[WARPS];
 
@@ -145,7 +141,7 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 	int32_t *output = (int32_t *)call->data[OUTPUT];
 	best *results = (best *)call->scratch;
 	uint64_t parts = sgpu_ops_parts(width);
-	int result;
+	int rc;
 
 	if (width <= WARP_ROW_MAX) {
 		return sgpu_cuda_with_lanes(width, [&](auto lanes) {
@@ -155,26 +151,23 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 				SGPU_CUDA_BLOCK, 0, rows, width, input, output);
 		});
 	}
-	result =
-		sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),
-				SGPU_CUDA_BLOCK, 0, rows, parts, width, input, results, output);
-	if (result || parts == 1) {
-		return result;
+	rc = sgpu_cuda_run(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),
+			   rows, parts, width, input, results, output);
+	if (rc || parts == 1) {
+		return rc;
 	}
-	return sgpu_cuda_start(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1),
-			       SGPU_CUDA_BLOCK, 0, rows, parts, (const best *)results, output);
+	return sgpu_cuda_run(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1), rows, parts,
+			     (const best *)results, output);
 }
 
 extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t rows = sgpu_ops_count(&call->type[OUTPUT]);
-	int result = 0;
 
 	if (rows == 0) {
 		return 0;
 	}
-	SGPU_CUDA_TYPES(type->dtype, T,
-			result = start<T>(call, launch, rows, type->shape[type->rank - 1]));
-	return result;
+	return SGPU_CUDA_TYPES(type->dtype, T,
+			       start<T>(call, launch, rows, type->shape[type->rank - 1]));
 }

@@ -20,40 +20,20 @@ struct option {
 };
 
 /* ---- in f64, for what is out of the ordinary ---- */
-static __device__ double bounded(double d)
+static __device__ __noinline__ struct option evaluate(float price, float strike, float years,
+						      double rate, double volatility)
 {
-	return d > 40.0 ? 40.0 : d < -40.0 ? -40.0 : d;
-}
+	struct sgpu_option o =
+		sgpu_math_option(price, strike, years, volatility * sqrt((double)years), rate);
 
-static __device__ __noinline__ struct option evaluate(float price_f32, float strike_f32,
-						      float years_f32, double rate,
-						      double volatility)
-{
-	double price = price_f32, strike = strike_f32, years = years_f32,
-	       deviation = volatility * sqrt(years);
-	double discounted = strike * sgpu_math_exp(-rate * years), ratio = price / discounted;
-	double inside = ratio > 1e-150 && ratio < 1e150 ? ratio : 1.0;
-	double moneyness = ratio > 1.0 ? 1e9 : ratio < 1.0 ? -1e9 : 0.0;
-	double safe = deviation > 1e-150 ? deviation : 1.0;
-	double d1 = sgpu_math_log(inside) / safe + 0.5 * safe, d2, tail1, tail2, call, put;
-
-	if (!(price >= 0.0 && strike >= 0.0 && years >= 0.0)) {
+	if (!(price >= 0.0f && strike >= 0.0f && years >= 0.0f)) {
 		return { __uint_as_float(0x7fc00000u), __uint_as_float(0x7fc00000u) };
 	}
-	d1 = deviation > 1e-150 && inside == ratio ? d1 : moneyness;
-	d2 = bounded(d1 - deviation);
-	d1 = bounded(d1);
-	tail1 = sgpu_math_normal_tail(d1 < 0.0 ? -d1 : d1);
-	tail2 = sgpu_math_normal_tail(d2 < 0.0 ? -d2 : d2);
-	call = price * (d1 < 0.0 ? tail1 : 1.0 - tail1) -
-	       discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2);
-	put = discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) -
-	      price * (d1 < 0.0 ? 1.0 - tail1 : tail1);
-	return { (float)(call < 0.0 ? 0.0 : call), (float)(put < 0.0 ? 0.0 : put) };
+	return { (float)(o.call < 0.0 ? 0.0 : o.call), (float)(o.put < 0.0 ? 0.0 : o.put) };
 }
 
 /* ---- in f32 ---- */
-static __device__ __forceinline__ float root(float x)
+SGPU_DEVICE float root(float x)
 {
 	float y;
 
@@ -61,7 +41,7 @@ static __device__ __forceinline__ float root(float x)
 	return y;
 }
 
-static __device__ __forceinline__ float inverse(float x)
+SGPU_DEVICE float inverse(float x)
 {
 	float y;
 
@@ -69,7 +49,7 @@ static __device__ __forceinline__ float inverse(float x)
 	return y;
 }
 
-static __device__ __forceinline__ float exp_2(float x)
+SGPU_DEVICE float exp_2(float x)
 {
 	float y;
 
@@ -79,7 +59,7 @@ static __device__ __forceinline__ float exp_2(float x)
 
 /* e^x for |x| <= 0.5 or so, times a factor: what is added to the factor is small, and so is its
  * error. */
-static __device__ __forceinline__ float times_exp(float factor, float x)
+SGPU_DEVICE float times_exp(float factor, float x)
 {
 	float p = 2.4801587e-5f;
 
@@ -96,7 +76,7 @@ static __device__ __forceinline__ float times_exp(float factor, float x)
 /* P(X > x) for x >= 0 and a normal X: the density times a polynomial in 1 / (1 + 0.45 x), fitted to
  * within 2.2e-9 (the form of M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions,
  * 1964, 26.2.17). */
-static __device__ __forceinline__ float normal_tail(float x)
+SGPU_DEVICE float normal_tail(float x)
 {
 	float y = fmaf(0.45f, x, 1.0f), t = inverse(y), p = -0.094884462f;
 
@@ -111,16 +91,15 @@ static __device__ __forceinline__ float normal_tail(float x)
 }
 
 /* Where f32 stays within half of the tolerance; false for NaN. */
-static __device__ __forceinline__ bool ordinary(float price, float strike, float interest,
-						float deviation)
+SGPU_DEVICE bool ordinary(float price, float strike, float interest, float deviation)
 {
 	return price >= 1e-30f && price <= 1e30f && strike >= 1e-30f && strike <= 1e30f &&
 	       fabsf(interest) <= 0.5f && deviation >= 1e-3f && deviation <= 4.0f &&
 	       price <= strike * 1e6f && strike <= price * 1e6f;
 }
 
-static __device__ __forceinline__ struct option price_one(float price, float strike, float years,
-							  double rate, double volatility)
+SGPU_DEVICE struct option price_one(float price, float strike, float years, double rate,
+				    double volatility)
 {
 	float interest = (float)rate * years, deviation = (float)volatility * root(years);
 	float discounted = times_exp(strike, -interest), d1, d2, tail1, tail2, up1, up2, call, put;
@@ -146,12 +125,10 @@ struct arrays {
 	float *call, *put;
 };
 
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	price_all(uint64_t count, struct arrays a, double rate, double volatility)
+SGPU_KERNEL price_all(uint64_t count, struct arrays a, double rate, double volatility)
 {
 	typedef sgpu_pack<float, TOGETHER> pack;
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
-		 step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 
 	for (uint64_t i = self; i < count / TOGETHER; i += step) {
 		pack price = reinterpret_cast<const pack *>(a.price)[i];
@@ -196,8 +173,7 @@ extern "C" int sgpu_black_scholes_cuda(struct sgpu_op_call *call, struct sgpu_la
 	if (count == 0) {
 		return 0;
 	}
-	return sgpu_cuda_start(launch, "black_scholes", price_all,
-			       dim3(sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER)),
-			       dim3(SGPU_CUDA_BLOCK), 0, count, arrays, call->param[RATE].number,
-			       call->param[VOLATILITY].number);
+	return sgpu_cuda_run(launch, "black_scholes", price_all,
+			     sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER), count, arrays,
+			     call->param[RATE].number, call->param[VOLATILITY].number);
 }

@@ -38,24 +38,19 @@ template <> struct conversion<sgpu_half, float> {
 template <typename I>
 static int from(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count)
 {
-	int result = 0;
-
-	SGPU_CUDA_TYPES(call->type[OUTPUT].dtype, O,
-			result = sgpu_cuda_map<sgpu_cuda_together<I, O>>(
-				launch, "cast", count, conversion<I, O>(), (O *)call->data[OUTPUT],
-				(const I *)call->data[INPUT]));
-	return result;
+	return SGPU_CUDA_TYPES(call->type[OUTPUT].dtype, O,
+			       sgpu_cuda_map<sgpu_cuda_together<I, O>>(
+				       launch, "cast", count, conversion<I, O>(),
+				       (O *)call->data[OUTPUT], (const I *)call->data[INPUT]));
 }
 
 extern "C" int sgpu_cast_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
-	int result = 0;
 
 	/* Same type: no conversion, which would change the bits of a signalling NaN. */
 	if (call->type[INPUT].dtype == call->type[OUTPUT].dtype) {
 		return sgpu_copy_cuda(call, launch);
 	}
-	SGPU_CUDA_TYPES(call->type[INPUT].dtype, I, result = from<I>(call, launch, count));
-	return result;
+	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, I, from<I>(call, launch, count));
 }

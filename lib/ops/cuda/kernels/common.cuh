@@ -5,7 +5,7 @@
  *
  * Rules for an implementation:
  * - It enqueues on launch->native and does not wait. A call that fails ends it with the code of
- * sgpu_cuda_check.
+ * sgpu_cuda_runtime_check.
  * - The result depends on the inputs and parameters alone: not on the grid, the device's size, or
  * the order in which blocks run. So sums keep one partial result for each part of a fixed size, and
  * are added in the order of the parts; floats are never added by atomics.
@@ -30,19 +30,11 @@
 
 enum { SGPU_CUDA_BLOCK = 256, SGPU_CUDA_WARP = 32 };
 
-/* ---- host side ---- */
-/* 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
- * (cudaErrorMemoryAllocation)". */
-static inline int sgpu_cuda_check(struct sgpu_launch *launch, const char *what, cudaError_t code)
-{
-	if (code == cudaSuccess) {
-		return 0;
-	}
-	return sgpu_fail(launch->error,
-			 code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
-			 "%s: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
-}
+/* A function of the device, and a kernel for sgpu_cuda_run. */
+#define SGPU_DEVICE static __device__ __forceinline__
+#define SGPU_KERNEL static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 
+/* ---- host side ---- */
 static inline cudaStream_t sgpu_cuda_stream(const struct sgpu_launch *launch)
 {
 	return (cudaStream_t)launch->native;
@@ -56,21 +48,29 @@ static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *what,
 				  void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
 				  A... arguments)
 {
-	int result = 0;
+	int rc = 0;
 
 	if (shared > 48 * 1024) {
-		result = sgpu_cuda_check(
+		rc = sgpu_cuda_runtime_check(
 			launch, what,
 			cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
 					     cudaFuncAttributeMaxDynamicSharedMemorySize,
 					     (int)shared));
 	}
-	if (result) {
-		return result;
+	if (rc) {
+		return rc;
 	}
 	(void)cudaGetLastError(); /* what somebody else left there */
 	kernel<<<grid, block, shared, sgpu_cuda_stream(launch)>>>(static_cast<P>(arguments)...);
-	return sgpu_cuda_check(launch, what, cudaGetLastError());
+	return sgpu_cuda_runtime_check(launch, what, cudaGetLastError());
+}
+
+/* The same in blocks of SGPU_CUDA_BLOCK threads, without shared memory of a size chosen here. */
+template <typename... P, typename... A>
+static inline int sgpu_cuda_run(struct sgpu_launch *launch, const char *what, void (*kernel)(P...),
+				unsigned grid, A... arguments)
+{
+	return sgpu_cuda_start(launch, what, kernel, grid, SGPU_CUDA_BLOCK, 0, arguments...);
 }
 
 static inline unsigned sgpu_cuda_multiprocessors()
@@ -102,40 +102,53 @@ static inline unsigned sgpu_cuda_blocks(uint64_t items)
 	return items < 1 ? 1 : items < 0x7fffffffu ? (unsigned)items : 0x7fffffffu;
 }
 
+/* This thread's number in the grid, and how many threads there are. */
+SGPU_DEVICE uint64_t sgpu_cuda_self()
+{
+	return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+SGPU_DEVICE uint64_t sgpu_cuda_step()
+{
+	return (uint64_t)gridDim.x * blockDim.x;
+}
+
 /* ---- element types ---- */
 struct sgpu_half { /* binary16: a type of its own, apart from integers */
 	uint16_t bits;
 };
 
-/* Runs the statements with T naming the C type of a dtype:
- *	SGPU_CUDA_TYPES(type->dtype, T, result = start<T>(call, launch)) */
+/* The value of the expression with T naming the C type of a dtype, or 0:
+ *	return SGPU_CUDA_TYPES(type->dtype, T, start<T>(call, launch)); */
 #define SGPU_CUDA_CASE(code, type, T, ...) \
 	case code: {                       \
 		using T = type;            \
-		__VA_ARGS__;               \
-		break;                     \
+		return __VA_ARGS__;        \
 	}
-#define SGPU_CUDA_TYPES(dtype, T, ...)                              \
-	switch (dtype) {                                            \
-		SGPU_CUDA_CASE(SGPU_F32, float, T, __VA_ARGS__)     \
-		SGPU_CUDA_CASE(SGPU_F64, double, T, __VA_ARGS__)    \
-		SGPU_CUDA_CASE(SGPU_I32, int32_t, T, __VA_ARGS__)   \
-		SGPU_CUDA_CASE(SGPU_U8, uint8_t, T, __VA_ARGS__)    \
-		SGPU_CUDA_CASE(SGPU_I16, int16_t, T, __VA_ARGS__)   \
-		SGPU_CUDA_CASE(SGPU_F16, sgpu_half, T, __VA_ARGS__) \
-	default:                                                    \
-		break;                                              \
-	}
-#define SGPU_CUDA_FLOATS(dtype, T, ...)                          \
-	switch (dtype) {                                         \
-		SGPU_CUDA_CASE(SGPU_F32, float, T, __VA_ARGS__)  \
-		SGPU_CUDA_CASE(SGPU_F64, double, T, __VA_ARGS__) \
-	default:                                                 \
-		break;                                           \
-	}
+#define SGPU_CUDA_FLOAT_CASES(T, ...)                    \
+	SGPU_CUDA_CASE(SGPU_F32, float, T, __VA_ARGS__)  \
+	SGPU_CUDA_CASE(SGPU_F64, double, T, __VA_ARGS__) \
+	default:                                         \
+		return 0;
+#define SGPU_CUDA_FLOATS(dtype, T, ...)                       \
+	[&] {                                                 \
+		switch (dtype) {                              \
+			SGPU_CUDA_FLOAT_CASES(T, __VA_ARGS__) \
+		}                                             \
+	}()
+#define SGPU_CUDA_TYPES(dtype, T, ...)                                      \
+	[&] {                                                               \
+		switch (dtype) {                                            \
+			SGPU_CUDA_CASE(SGPU_I32, int32_t, T, __VA_ARGS__)   \
+			SGPU_CUDA_CASE(SGPU_U8, uint8_t, T, __VA_ARGS__)    \
+			SGPU_CUDA_CASE(SGPU_I16, int16_t, T, __VA_ARGS__)   \
+			SGPU_CUDA_CASE(SGPU_F16, sgpu_half, T, __VA_ARGS__) \
+			SGPU_CUDA_FLOAT_CASES(T, __VA_ARGS__)               \
+		}                                                           \
+	}()
 
 /* As sgpu_ops_load_f64: exact. */
-template <typename T> static __device__ __forceinline__ double sgpu_cuda_f64(T value)
+template <typename T> SGPU_DEVICE double sgpu_cuda_f64(T value)
 {
 	return (double)value;
 }
@@ -152,11 +165,9 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 /* output[i] = f(inputs[i]...), N elements at once. N is a power of 2 from 2 to 16; output may not
  * be an input. */
 template <int N, typename F, typename O, typename... I>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inputs)
+SGPU_KERNEL sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inputs)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
-		 step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 	auto map_pack = [&f](const sgpu_pack<I, N> &...in) {
 		sgpu_pack<O, N> out;
 #pragma unroll
@@ -220,7 +231,7 @@ struct sgpu_cuda_sum {
  * whatever the grid; every lane gets the result. f(a, b) gets the lower lane's value first. The
  * type is 4 or 8 bytes. */
 template <int LANES = SGPU_CUDA_WARP, typename T, typename F>
-static __device__ __forceinline__ T sgpu_cuda_warp_reduce(T value, F f)
+SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F f)
 {
 #pragma unroll
 	for (unsigned step = 1; step < LANES; step *= 2) {
@@ -234,8 +245,7 @@ static __device__ __forceinline__ T sgpu_cuda_warp_reduce(T value, F f)
 /* The same over a block of one dimension and of a multiple of 32 threads, at most 1024; `shared`
  * holds 32 values. Every thread gets the result; threads of the block may reuse `shared` after a
  * __syncthreads(). */
-template <typename T, typename F>
-static __device__ __forceinline__ T sgpu_cuda_block_reduce(T value, F f, T *shared)
+template <typename T, typename F> SGPU_DEVICE T sgpu_cuda_block_reduce(T value, F f, T *shared)
 {
 	unsigned warps = blockDim.x / SGPU_CUDA_WARP;
 

@@ -25,7 +25,7 @@ struct word {
 	unsigned bits;
 };
 
-static __device__ __forceinline__ struct word word_at(const struct volume &v, uint64_t item)
+SGPU_DEVICE struct word word_at(const struct volume &v, uint64_t item)
 {
 	struct word w;
 	uint64_t word;
@@ -39,18 +39,18 @@ static __device__ __forceinline__ struct word word_at(const struct volume &v, ui
 	return w;
 }
 
-static __device__ __forceinline__ uint64_t first_item()
+SGPU_DEVICE uint64_t first_item()
 {
-	return ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / SGPU_CUDA_WARP;
+	return sgpu_cuda_self() / SGPU_CUDA_WARP;
 }
 
-static __device__ __forceinline__ uint64_t item_step()
+SGPU_DEVICE uint64_t item_step()
 {
 	return (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
 }
 
 /* Where the run that a lane is in begins, within its word. */
-static __device__ __forceinline__ unsigned run_start(unsigned bits, unsigned lane)
+SGPU_DEVICE unsigned run_start(unsigned bits, unsigned lane)
 {
 	unsigned gaps = ~bits & ((1u << lane) - 1);
 
@@ -58,7 +58,7 @@ static __device__ __forceinline__ unsigned run_start(unsigned bits, unsigned lan
 }
 
 /* Others may change what is read here, but only to a node that is nearer to the root. */
-static __device__ __forceinline__ uint32_t find_root(uint32_t *parent, uint32_t node)
+SGPU_DEVICE uint32_t find_root(uint32_t *parent, uint32_t node)
 {
 	volatile uint32_t *p = parent;
 	uint32_t next = p[node];
@@ -77,7 +77,7 @@ static __device__ __forceinline__ uint32_t find_root(uint32_t *parent, uint32_t 
 
 /* The root when all sets are joined. It shortens no path: that of a voxel which somebody else has
  * pointed at its root meanwhile would end before it again. */
-static __device__ __forceinline__ uint32_t final_root(const uint32_t *parent, uint32_t node)
+SGPU_DEVICE uint32_t final_root(const uint32_t *parent, uint32_t node)
 {
 	uint32_t next;
 
@@ -87,7 +87,7 @@ static __device__ __forceinline__ uint32_t final_root(const uint32_t *parent, ui
 	return node;
 }
 
-static __device__ __forceinline__ void join(uint32_t *parent, uint32_t a, uint32_t b)
+SGPU_DEVICE void join(uint32_t *parent, uint32_t a, uint32_t b)
 {
 	while (true) {
 		uint32_t high, low, old;
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void join(uint32_t *parent, uint32_t a, uint32
 }
 
 /* Makes a set of each run within a word: its first voxel is the root. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) make_runs(struct volume v)
+SGPU_KERNEL make_runs(struct volume v)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
@@ -127,8 +127,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) make_runs(struct volum
 
 /* Joins the runs of this word that touch those `back` voxels before; the first voxel of each
  * overlap does. */
-static __device__ __forceinline__ void join_before(const struct volume &v, const struct word &w,
-						   uint64_t back)
+SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint64_t back)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 	unsigned both = __ballot_sync(0xffffffffu, w.inside && v.mask[w.at - back]);
@@ -140,7 +139,7 @@ static __device__ __forceinline__ void join_before(const struct volume &v, const
 }
 
 /* Rows with the row before, along y, */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_rows(struct volume v)
+SGPU_KERNEL join_rows(struct volume v)
 {
 	uint64_t faces = v.height - 1;
 
@@ -153,7 +152,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_rows(struct volum
 }
 
 /* planes with the plane before, */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_planes(struct volume v)
+SGPU_KERNEL join_planes(struct volume v)
 {
 	uint64_t faces = v.planes - 1;
 
@@ -166,12 +165,11 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_planes(struct vol
 }
 
 /* and the first voxels of words with the voxel before. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_columns(struct volume v)
+SGPU_KERNEL join_columns(struct volume v)
 {
-	uint64_t faces = v.words - 1, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t faces = v.words - 1, step = sgpu_cuda_step();
 
-	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-	     item < v.planes * v.height * faces; item += step) {
+	for (uint64_t item = sgpu_cuda_self(); item < v.planes * v.height * faces; item += step) {
 		uint64_t face, row = sgpu_cuda_split(item, faces, &face),
 			       at = row * v.width + (face + 1) * 32;
 
@@ -186,7 +184,7 @@ struct tally {
 	uint32_t root, count;
 };
 
-static __device__ __forceinline__ void flush(const struct volume &v, const struct tally &tally)
+SGPU_DEVICE void flush(const struct volume &v, const struct tally &tally)
 {
 	if (tally.count && threadIdx.x % SGPU_CUDA_WARP == 0) {
 		atomicAdd(v.size + tally.root, tally.count);
@@ -194,8 +192,8 @@ static __device__ __forceinline__ void flush(const struct volume &v, const struc
 }
 
 /* Adds the runs of a word: lanes that begin one have its root and its length. */
-static __device__ __forceinline__ void add_runs(const struct volume &v, struct tally &tally,
-						bool begins, uint32_t root, unsigned length)
+SGPU_DEVICE void add_runs(const struct volume &v, struct tally &tally, bool begins, uint32_t root,
+			  unsigned length)
 {
 	unsigned rest = __ballot_sync(0xffffffffu, begins);
 
@@ -215,7 +213,7 @@ static __device__ __forceinline__ void add_runs(const struct volume &v, struct t
 }
 
 /* Points every voxel at its root, and adds up sizes. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) measure_sets(struct volume v)
+SGPU_KERNEL measure_sets(struct volume v)
 {
 	uint64_t items = v.planes * v.height * v.words;
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
@@ -248,13 +246,13 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) measure_sets(struct vo
 }
 
 /* Of sets of one size the one with the lowest root. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) find_largest(struct volume v)
+SGPU_KERNEL find_largest(struct volume v)
 {
 	__shared__ unsigned long long shared[SGPU_CUDA_WARP];
-	uint64_t count = v.planes * v.height * v.width, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t count = v.planes * v.height * v.width;
 	unsigned long long most = 0;
 
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
 		if (v.mask[i] && v.parent[i] == (uint32_t)i) {
 			most = sgpu_cuda_larger()(most, (unsigned long long)v.size[i] << 32 |
 								(uint32_t) ~(uint32_t)i);
@@ -266,12 +264,12 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) find_largest(struct vo
 	}
 }
 
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) clear_others(struct volume v)
+SGPU_KERNEL clear_others(struct volume v)
 {
-	uint64_t count = v.planes * v.height * v.width, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t count = v.planes * v.height * v.width;
 	uint32_t root = ~(uint32_t)*v.best;
 
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
 		if (v.mask[i] && v.parent[i] != root) {
 			v.mask[i] = 0;
 		}
@@ -304,15 +302,14 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 		{ find_largest, count, SGPU_CUDA_BLOCK * 4 },
 		{ clear_others, count, SGPU_CUDA_BLOCK * 4 },
 	};
-	int result = 0;
+	int rc = 0;
 
-	for (size_t i = 0; !result && i < SGPU_ARRAY_LENGTH(steps); i++) {
+	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(steps); i++) {
 		if (steps[i].items == 0) {
 			continue; /* one row, plane or word along this axis */
 		}
-		result = sgpu_cuda_start(launch, "morphology3d", steps[i].kernel,
-					 dim3(sgpu_cuda_grid(steps[i].items, steps[i].per_block)),
-					 dim3(SGPU_CUDA_BLOCK), 0, v);
+		rc = sgpu_cuda_run(launch, "morphology3d", steps[i].kernel,
+				   sgpu_cuda_grid(steps[i].items, steps[i].per_block), v);
 	}
-	return result;
+	return rc;
 }

@@ -235,12 +235,11 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_weigh
 }
 
 /* Adds the parts, in f64. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) finish(job j)
+SGPU_KERNEL finish(job j)
 {
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x, elements = j.c.outputs * j.columns;
+	uint64_t elements = j.c.outputs * j.columns;
 
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements;
-	     i += step) {
+	for (uint64_t i = sgpu_cuda_self(); i < elements; i += sgpu_cuda_step()) {
 		uint64_t row = i / j.columns, column = i % j.columns;
 		double sum = 0;
 
@@ -282,24 +281,23 @@ extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_
 		make_divisor(c.kernel_width),
 	};
 	uint64_t pixels = c.images * c.height * c.width, elements = c.outputs * j.columns;
-	int result = 0;
+	int rc = 0;
 
 	if (j.output_input && c.channels * pixels > 0) {
-		result = sgpu_cuda_start(launch, "conv2d_gradient", by_input,
-					 sgpu_cuda_blocks(count_tiles(c.channels, pixels)),
-					 tile::THREADS, 0, j);
+		rc = sgpu_cuda_start(launch, "conv2d_gradient", by_input,
+				     sgpu_cuda_blocks(count_tiles(c.channels, pixels)),
+				     tile::THREADS, 0, j);
 	}
-	if (result || (!j.output_weights && !j.output_bias) || elements == 0) {
-		return result;
+	if (rc || (!j.output_weights && !j.output_bias) || elements == 0) {
+		return rc;
 	}
 	if (j.part_count > 0) {
-		result = sgpu_cuda_start(
+		rc = sgpu_cuda_start(
 			launch, "conv2d_gradient", by_weights,
 			sgpu_cuda_blocks(j.part_count * count_tiles(c.outputs, j.columns)),
 			tile::THREADS, 0, j);
 	}
-	return result ? result
-		      : sgpu_cuda_start(launch, "conv2d_gradient", finish,
-					sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
-					0, j);
+	return rc ? rc
+		  : sgpu_cuda_run(launch, "conv2d_gradient", finish,
+				  sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), j);
 }

@@ -14,12 +14,12 @@ template <typename A, typename B>
 constexpr int sgpu_cuda_together = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));
 
 /* The NaN that a CPU makes of one: quiet, with the same sign and payload. */
-static __device__ __forceinline__ double sgpu_cuda_quiet(double nan)
+SGPU_DEVICE double sgpu_cuda_quiet(double nan)
 {
 	return __longlong_as_double(__double_as_longlong(nan) | 0x0008000000000000ll);
 }
 
-static __device__ __forceinline__ double sgpu_cuda_widen_nan(uint32_t bits)
+SGPU_DEVICE double sgpu_cuda_widen_nan(uint32_t bits)
 {
 	return __longlong_as_double((long long)((uint64_t)(bits & 0x80000000u) << 32 |
 						0x7ff8000000000000u |
@@ -27,7 +27,7 @@ static __device__ __forceinline__ double sgpu_cuda_widen_nan(uint32_t bits)
 }
 
 /* As sgpu_cuda_f64, and the bits of a NaN are those of a CPU. */
-template <typename T> static __device__ __forceinline__ double sgpu_cuda_widen(T value)
+template <typename T> SGPU_DEVICE double sgpu_cuda_widen(T value)
 {
 	return (double)value;
 }
@@ -42,8 +42,7 @@ template <> __device__ __forceinline__ double sgpu_cuda_widen<sgpu_half>(sgpu_ha
 
 /* Nearest integer, ties to even, in [low, high]; NaN becomes 0. Adding 1.5 * 2^52 leaves no
  * fraction. */
-static __device__ __forceinline__ double sgpu_cuda_round_within(double value, double low,
-								double high)
+SGPU_DEVICE double sgpu_cuda_round_within(double value, double low, double high)
 {
 	double bounded = value < low ? low : value;
 
@@ -53,7 +52,7 @@ static __device__ __forceinline__ double sgpu_cuda_round_within(double value, do
 }
 
 /* As sgpu_ops_store_f64 for one element. */
-template <typename T> static __device__ __forceinline__ T sgpu_cuda_narrow(double value);
+template <typename T> SGPU_DEVICE T sgpu_cuda_narrow(double value);
 template <> __device__ __forceinline__ double sgpu_cuda_narrow<double>(double value)
 {
 	return value;
@@ -86,8 +85,7 @@ template <> __device__ __forceinline__ int16_t sgpu_cuda_narrow<int16_t>(double 
 }
 
 /* ---- the activations of dense and conv2d ---- */
-static __device__ __forceinline__ double sgpu_cuda_activation(enum sgpu_activation activation,
-							      double x, bool single)
+SGPU_DEVICE double sgpu_cuda_activation(enum sgpu_activation activation, double x, bool single)
 {
 	switch (activation) {
 	case SGPU_ACTIVATION_RELU:
@@ -103,8 +101,7 @@ static __device__ __forceinline__ double sgpu_cuda_activation(enum sgpu_activati
 	}
 }
 
-template <typename T>
-static __device__ __forceinline__ T sgpu_cuda_activate(enum sgpu_activation activation, T x)
+template <typename T> SGPU_DEVICE T sgpu_cuda_activate(enum sgpu_activation activation, T x)
 {
 	return activation == SGPU_ACTIVATION_NONE
 		       ? x

@@ -12,13 +12,13 @@ static int copy(struct sgpu_op_call *call, struct sgpu_launch *launch, const cha
 	const struct sgpu_type *type = &call->type[OUTPUT];
 	uint64_t bytes = sgpu_ops_count(type) * sgpu_dtype_size(type->dtype);
 
-	return bytes == 0
-		       ? 0
-		       : sgpu_cuda_check(launch, what,
-					 cudaMemcpyAsync(call->data[OUTPUT],
-							 (const char *)call->data[INPUT] + skipped,
-							 bytes, cudaMemcpyDeviceToDevice,
-							 sgpu_cuda_stream(launch)));
+	return bytes == 0 ? 0
+			  : sgpu_cuda_runtime_check(
+				    launch, what,
+				    cudaMemcpyAsync(call->data[OUTPUT],
+						    (const char *)call->data[INPUT] + skipped,
+						    bytes, cudaMemcpyDeviceToDevice,
+						    sgpu_cuda_stream(launch)));
 }
 
 extern "C" int sgpu_copy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

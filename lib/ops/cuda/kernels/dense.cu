@@ -5,16 +5,13 @@
 #include "ops/cuda/kernels/convert.cuh"
 #include "ops/cuda/kernels/gemm.cuh"
 
-enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE };
+enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0 };
 
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	finish(uint64_t count, uint64_t width, enum sgpu_activation activation, const T *bias,
-	       T *values)
+SGPU_KERNEL finish(uint64_t count, uint64_t width, enum sgpu_activation activation, const T *bias,
+		   T *values)
 {
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
 		T x = values[i];
 
 		if (bias) {
@@ -29,29 +26,20 @@ extern "C" int sgpu_dense_cuda(struct sgpu_op_call *call, struct sgpu_launch *la
 	const struct sgpu_type *output = &call->type[OUTPUT];
 	enum sgpu_activation activation = (enum sgpu_activation)(int)call->param[ACTIVATION].number;
 	uint64_t count = sgpu_ops_count(output);
-	struct sgpu_gemm gemm = {};
-	int result;
+	const struct sgpu_gemm gemm = sgpu_op_dense_describe(call);
+	int rc;
 
-	gemm.m = output->shape[0];
-	gemm.n = output->shape[1];
-	gemm.k = call->type[INPUT].shape[1];
-	gemm.transpose_b = call->param[TRANSPOSE].number != 0;
-	gemm.lda = call->type[INPUT].shape[1];
-	gemm.ldb = call->type[WEIGHTS].shape[1];
-	gemm.ldc = output->shape[1];
-	gemm.alpha = 1;
 	if (count == 0) {
 		return 0;
 	}
-	result = sgpu_cuda_gemm(launch, "dense", output->dtype, &gemm, call->data[INPUT],
-				call->data[WEIGHTS], NULL, call->data[OUTPUT]);
-	if (result || (!call->data[BIAS] && activation == SGPU_ACTIVATION_NONE)) {
-		return result;
+	rc = sgpu_cuda_gemm(launch, "dense", output->dtype, &gemm, call->data[INPUT],
+			    call->data[WEIGHTS], NULL, call->data[OUTPUT]);
+	if (rc || (!call->data[BIAS] && activation == SGPU_ACTIVATION_NONE)) {
+		return rc;
 	}
-	SGPU_CUDA_FLOATS(output->dtype, T,
-			 result = sgpu_cuda_start(
-				 launch, "dense", finish<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
-				 SGPU_CUDA_BLOCK, 0, count, gemm.n, activation,
-				 (const T *)call->data[BIAS], (T *)call->data[OUTPUT]));
-	return result;
+	return SGPU_CUDA_FLOATS(output->dtype, T,
+				sgpu_cuda_run(launch, "dense", finish<T>,
+					      sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), count, gemm.n,
+					      activation, (const T *)call->data[BIAS],
+					      (T *)call->data[OUTPUT]));
 }

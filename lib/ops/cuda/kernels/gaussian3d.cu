@@ -24,7 +24,7 @@ template <typename REAL> struct weights {
 /* The sums of neighbours 0 to EACH - 1; at(d) is the voxel at distance d from the first of them. It
  * is asked from 0 upwards and from -1 downwards. */
 template <typename REAL, typename At>
-static __device__ __forceinline__ void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
+SGPU_DEVICE void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
 {
 	REAL in[EACH + 2 * SMALL_RADIUS];
 
@@ -54,7 +54,7 @@ static __device__ __forceinline__ void smooth_small(const weights<REAL> &w, At a
 
 /* The same for any radius: two windows that move away from the centre. */
 template <typename REAL, typename At>
-static __device__ __forceinline__ void smooth_any(const weights<REAL> &w, At at, REAL sum[EACH])
+SGPU_DEVICE void smooth_any(const weights<REAL> &w, At at, REAL sum[EACH])
 {
 	REAL left[EACH], right[EACH];
 
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void smooth_any(const weights<REAL> &w, At at,
 }
 
 template <typename REAL, bool SMALL, typename At>
-static __device__ __forceinline__ void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
+SGPU_DEVICE void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
 {
 	if (SMALL) {
 		smooth_small(w, at, sum);
@@ -104,9 +104,8 @@ template <typename REAL> static __host__ __device__ __forceinline__ unsigned row
 
 /* A warp takes a tile of a row with its neighbourhood, borders repeated. */
 template <typename REAL, bool SMALL>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
-		   const __grid_constant__ weights<REAL> w)
+SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
+		       const __grid_constant__ weights<REAL> w)
 {
 	extern __shared__ __align__(16) unsigned char memory[];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP,
@@ -185,9 +184,8 @@ template <typename REAL> struct walk {
 };
 
 template <typename REAL, bool SMALL>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
-		    const __grid_constant__ weights<REAL> w)
+SGPU_KERNEL across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
+			const __grid_constant__ weights<REAL> w)
 {
 	for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
 		uint64_t first, start;
@@ -214,9 +212,8 @@ static int across(struct sgpu_launch *launch, const REAL *in, REAL *out, struct 
 {
 	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
-	return sgpu_cuda_start(launch, "gaussian3d", across_rows<REAL, SMALL>,
-			       dim3(sgpu_cuda_grid(tiles, 1)), dim3(SGPU_CUDA_BLOCK), 0, in, out,
-			       axis, tiles, w);
+	return sgpu_cuda_run(launch, "gaussian3d", across_rows<REAL, SMALL>,
+			     sgpu_cuda_grid(tiles, 1), in, out, axis, tiles, w);
 }
 
 template <typename REAL, bool SMALL>
@@ -227,25 +224,21 @@ static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const w
 	size_t shared = row_places<REAL>(w.radius) * sizeof(REAL);
 	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
 	REAL *out = (REAL *)call->data[OUTPUT], *between = (REAL *)call->scratch;
-	int result;
+	int rc;
 
 	while (warps > 1 && warps * shared > SHARED_MOST) {
 		warps /= 2;
 	}
-	result = sgpu_cuda_start(launch, "gaussian3d", along_rows<REAL, SMALL>,
-				 dim3(sgpu_cuda_grid(rows * tiles, warps)),
-				 dim3(warps * SGPU_CUDA_WARP), warps * shared,
-				 (const REAL *)call->data[INPUT], out, rows, shape[2], w);
-	if (result) {
-		return result;
-	}
-	result = across<REAL, SMALL>(launch, out, between,
-				     sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), w);
-	if (result) {
-		return result;
-	}
-	return across<REAL, SMALL>(launch, between, out,
-				   sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
+	rc = sgpu_cuda_start(launch, "gaussian3d", along_rows<REAL, SMALL>,
+			     sgpu_cuda_grid(rows * tiles, warps), warps * SGPU_CUDA_WARP,
+			     warps * shared, (const REAL *)call->data[INPUT], out, rows, shape[2],
+			     w);
+	rc = rc ? rc
+		: across<REAL, SMALL>(launch, out, between,
+				      sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), w);
+	return rc ? rc
+		  : across<REAL, SMALL>(launch, between, out,
+					sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
 }
 
 template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -264,11 +257,8 @@ template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu
 
 extern "C" int sgpu_gaussian3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	int result = 0;
-
 	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
 		return 0;
 	}
-	SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T, result = start<T>(call, launch));
-	return result;
+	return SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T, start<T>(call, launch));
 }

@@ -142,28 +142,22 @@ int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum s
 			    const void *c, void *output)
 {
 	struct sgpu_gemm now = effective(gemm);
-	int result = 0;
 
 	if (now.m == 0 || now.n == 0) {
 		return 0;
 	}
-	SGPU_CUDA_FLOATS(dtype, T, result = start_built_in<T>(launch, what, &now, a, b, c, output));
-	return result;
+	return SGPU_CUDA_FLOATS(dtype, T, start_built_in<T>(launch, what, &now, a, b, c, output));
 }
 
 int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
 		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
 		   void *output)
 {
-	struct sgpu_gemm now = effective(gemm);
+	const struct sgpu_gemm now = effective(gemm);
 
-	if (now.m == 0 || now.n == 0) {
-		return 0;
-	}
-	if (sgpu_cublas_fits(&now)) {
-		return sgpu_cublas_gemm(launch, what, dtype, &now, a, b, c, output);
-	}
-	return sgpu_cuda_gemm_built_in(launch, what, dtype, &now, a, b, c, output);
+	return sgpu_cublas_fits(&now)
+		       ? sgpu_cublas_gemm(launch, what, dtype, &now, a, b, c, output)
+		       : sgpu_cuda_gemm_built_in(launch, what, dtype, &now, a, b, c, output);
 }
 
 extern "C" int sgpu_gemm_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

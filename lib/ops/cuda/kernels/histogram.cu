@@ -30,7 +30,7 @@ struct bins {
 /* (value - min) / width, rounded once: from the inverse of the width, with the remainder taken
  * twice (P. Markstein, Computation of elementary functions on the IBM RISC System/6000 processor,
  * 1990). */
-static __device__ __forceinline__ double quotient(const struct bins &bins, double value)
+SGPU_DEVICE double quotient(const struct bins &bins, double value)
 {
 	double distance = __dsub_rn(value, bins.min), near;
 
@@ -43,7 +43,7 @@ static __device__ __forceinline__ double quotient(const struct bins &bins, doubl
 }
 
 /* The bin, or -1 for what lies outside. */
-static __device__ __forceinline__ int locate(const struct bins &bins, double value)
+SGPU_DEVICE int locate(const struct bins &bins, double value)
 {
 	double last = (double)(bins.count - 1), q, edge, next;
 	int bin;
@@ -62,13 +62,12 @@ static __device__ __forceinline__ int locate(const struct bins &bins, double val
 
 /* The bin of an element of any type. Most values that f32 holds lie so far from the edges that f32
  * finds their bin. */
-template <typename T>
-static __device__ __forceinline__ int locate_element(const struct bins &bins, T element)
+template <typename T> SGPU_DEVICE int locate_element(const struct bins &bins, T element)
 {
 	return locate(bins, sgpu_cuda_f64(element));
 }
 
-static __device__ __forceinline__ int locate_f32(const struct bins &bins, float value)
+SGPU_DEVICE int locate_f32(const struct bins &bins, float value)
 {
 	float quotient = (value - bins.min_f32) * bins.inverse_f32, bin = floorf(quotient),
 	      rest = quotient - bin;
@@ -96,12 +95,10 @@ __device__ __forceinline__ int locate_element<sgpu_half>(const struct bins &bins
 }
 
 /* Calls f(element) for all elements of the grid's share, several in one access. */
-template <typename T, typename F>
-static __device__ __forceinline__ void for_each(const T *in, uint64_t count, F f)
+template <typename T, typename F> SGPU_DEVICE void for_each(const T *in, uint64_t count, F f)
 {
 	constexpr int N = 16 / sizeof(T);
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
-		 step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 
 	for (uint64_t i = self; i < count / N; i += step) {
 		sgpu_pack<T, N> pack = reinterpret_cast<const sgpu_pack<T, N> *>(in)[i];
@@ -117,8 +114,7 @@ static __device__ __forceinline__ void for_each(const T *in, uint64_t count, F f
 }
 
 /* The sum of a slot's copies; threads start at different ones, which lie in different banks. */
-static __device__ __forceinline__ unsigned slot_sum(const unsigned *table, unsigned slot,
-						    unsigned copies)
+SGPU_DEVICE unsigned slot_sum(const unsigned *table, unsigned slot, unsigned copies)
 {
 	unsigned sum = 0;
 
@@ -128,7 +124,7 @@ static __device__ __forceinline__ unsigned slot_sum(const unsigned *table, unsig
 	return sum;
 }
 
-static __device__ __forceinline__ void clear(unsigned *table, unsigned words)
+SGPU_DEVICE void clear(unsigned *table, unsigned words)
 {
 	for (unsigned i = threadIdx.x; i < words; i += blockDim.x) {
 		table[i] = 0;
@@ -173,8 +169,7 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 }
 
 /* For bytes: counts each of the 256 values, then adds each count to its bin. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
+SGPU_KERNEL count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
 {
 	__shared__ unsigned table[VALUES_U8 * SGPU_CUDA_WARP];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
@@ -226,9 +221,8 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 	/* no more blocks than pay for adding their tables */
 	blocks = count / ((words + block) * 16) + 1;
 	blocks = blocks < most ? blocks : most;
-	return sgpu_cuda_start(launch, "histogram", count_any<T>, dim3((unsigned)blocks),
-			       dim3(block), words * copies * sizeof(unsigned), in, count, bins,
-			       copies, out);
+	return sgpu_cuda_start(launch, "histogram", count_any<T>, (unsigned)blocks, block,
+			       words * copies * sizeof(unsigned), in, count, bins, copies, out);
 }
 
 template <>
@@ -239,9 +233,9 @@ int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64
 	uint64_t blocks = count / (SGPU_CUDA_BLOCK * 64) + 1;
 
 	blocks = blocks < most ? blocks : most;
-	return sgpu_cuda_start(launch, "histogram", count_u8, dim3((unsigned)blocks),
-			       dim3(SGPU_CUDA_BLOCK), 0, (const uint8_t *)call->data[INPUT], count,
-			       bins, (int32_t *)call->data[OUTPUT]);
+	return sgpu_cuda_run(launch, "histogram", count_u8, (unsigned)blocks,
+			     (const uint8_t *)call->data[INPUT], count, bins,
+			     (int32_t *)call->data[OUTPUT]);
 }
 
 /* The nearest f32 that is not below, and not above. */
@@ -281,15 +275,14 @@ extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 	struct bins bins = make_bins((int)call->param[BINS].number, call->param[MIN].number,
 				     call->param[MAX].number);
-	int result;
+	int rc;
 
-	result = sgpu_cuda_check(launch, "histogram",
-				 cudaMemsetAsync(call->data[OUTPUT], 0,
-						 (size_t)bins.count * sizeof(int32_t),
-						 sgpu_cuda_stream(launch)));
-	if (result || count == 0) {
-		return result;
+	rc = sgpu_cuda_runtime_check(launch, "histogram",
+				     cudaMemsetAsync(call->data[OUTPUT], 0,
+						     (size_t)bins.count * sizeof(int32_t),
+						     sgpu_cuda_stream(launch)));
+	if (rc || count == 0) {
+		return rc;
 	}
-	SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, result = start<T>(call, launch, count, bins));
-	return result;
+	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, start<T>(call, launch, count, bins));
 }

@@ -9,11 +9,10 @@ enum { INPUT, LABELS, TARGET = 1, OUTPUT_LOSS, OUTPUT_GRADIENT };
 static_assert((int)SGPU_LANES == (int)SGPU_CUDA_WARP, "a lane for each sum");
 
 template <typename T, typename L>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	rows(uint64_t count, uint64_t width, const T *input, const L *labels, T *loss, T *gradient)
+SGPU_KERNEL rows(uint64_t count, uint64_t width, const T *input, const L *labels, T *loss,
+		 T *gradient)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
-		 step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
 	for (uint64_t row = self / SGPU_CUDA_WARP; row < count; row += step / SGPU_CUDA_WARP) {
@@ -47,35 +46,30 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const uint64_t *shape = call->type[INPUT].shape;
 
-	return sgpu_cuda_start(launch, "cross_entropy", rows<T, L>,
-			       sgpu_cuda_grid(shape[0], SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
-			       SGPU_CUDA_BLOCK, 0, shape[0], shape[1], (const T *)call->data[INPUT],
-			       (const L *)call->data[LABELS], (T *)call->data[OUTPUT_LOSS],
-			       (T *)call->data[OUTPUT_GRADIENT]);
+	return sgpu_cuda_run(launch, "cross_entropy", rows<T, L>,
+			     sgpu_cuda_grid(shape[0], SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), shape[0],
+			     shape[1], (const T *)call->data[INPUT], (const L *)call->data[LABELS],
+			     (T *)call->data[OUTPUT_LOSS], (T *)call->data[OUTPUT_GRADIENT]);
 }
 
 extern "C" int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	bool bytes = call->type[LABELS].dtype == SGPU_U8;
-	int result = 0;
 
 	if (call->type[INPUT].shape[0] == 0) {
 		return 0;
 	}
-	SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T,
-			 result = bytes ? start<T, uint8_t>(call, launch)
-					: start<T, int32_t>(call, launch));
-	return result;
+	return SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T,
+				bytes ? start<T, uint8_t>(call, launch)
+				      : start<T, int32_t>(call, launch));
 }
 
 /* ---- squared_error ---- */
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	squares(uint64_t count, uint64_t width, const T *input, const T *target, T *loss,
-		T *gradient)
+SGPU_KERNEL squares(uint64_t count, uint64_t width, const T *input, const T *target, T *loss,
+		    T *gradient)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
-		 step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 	double share = (double)(count * width);
 
@@ -101,17 +95,14 @@ extern "C" int sgpu_squared_error_cuda(struct sgpu_op_call *call, struct sgpu_la
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t count = type->shape[0], width = sgpu_ops_extent(type, 1, type->rank);
-	int result = 0;
 
 	if (count == 0) {
 		return 0;
 	}
-	SGPU_CUDA_FLOATS(type->dtype, T,
-			 result = sgpu_cuda_start(
-				 launch, "squared_error", squares<T>,
-				 sgpu_cuda_grid(count, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
-				 SGPU_CUDA_BLOCK, 0, count, width, (const T *)call->data[INPUT],
-				 (const T *)call->data[TARGET], (T *)call->data[OUTPUT_LOSS],
-				 (T *)call->data[OUTPUT_GRADIENT]));
-	return result;
+	return SGPU_CUDA_FLOATS(
+		type->dtype, T,
+		sgpu_cuda_run(launch, "squared_error", squares<T>,
+			      sgpu_cuda_grid(count, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), count, width,
+			      (const T *)call->data[INPUT], (const T *)call->data[TARGET],
+			      (T *)call->data[OUTPUT_LOSS], (T *)call->data[OUTPUT_GRADIENT]));
 }

@@ -9,13 +9,11 @@
 
 enum { INPUT, OUTPUT, GRADIENT = 1, OUTPUT_INPUT };
 
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	pool(struct sgpu_pool2d p, const float *input, float *output)
+SGPU_KERNEL pool(struct sgpu_pool2d p, const float *input, float *output)
 {
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x,
-		 count = p.planes * p.out_height * p.out_width;
+	uint64_t count = p.planes * p.out_height * p.out_width;
 
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
 		uint64_t x = i % p.out_width, y = i / p.out_width % p.out_height;
 		const float *plane = input + i / p.out_width / p.out_height * p.height * p.width;
 
@@ -29,27 +27,26 @@ extern "C" int sgpu_max_pool2d_cuda(struct sgpu_op_call *call, struct sgpu_launc
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
 
 	return count == 0 ? 0
-			  : sgpu_cuda_start(launch, "max_pool2d", pool,
-					    sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
-					    0, p, (const float *)call->data[INPUT],
-					    (float *)call->data[OUTPUT]);
+			  : sgpu_cuda_run(launch, "max_pool2d", pool,
+					  sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), p,
+					  (const float *)call->data[INPUT],
+					  (float *)call->data[OUTPUT]);
 }
 
 /* ---- max_pool2d_gradient ---- */
 /* The first window along one dimension that has an element. */
-static __device__ __forceinline__ uint64_t first_window(const struct sgpu_pool2d &p, uint64_t at)
+SGPU_DEVICE uint64_t first_window(const struct sgpu_pool2d &p, uint64_t at)
 {
 	uint64_t end = at + p.padding + 1;
 
 	return end > p.size ? (end - p.size + p.stride - 1) / p.stride : 0;
 }
 
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	spread(struct sgpu_pool2d p, const float *input, const float *gradient, float *output)
+SGPU_KERNEL spread(struct sgpu_pool2d p, const float *input, const float *gradient, float *output)
 {
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x, count = p.planes * p.height * p.width;
+	uint64_t count = p.planes * p.height * p.width;
 
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
 		uint64_t at = i % (p.height * p.width), plane = i / (p.height * p.width);
 		uint64_t y = at / p.width, x = at % p.width;
 		const float *from = input + plane * p.height * p.width;
@@ -75,9 +72,9 @@ extern "C" int sgpu_max_pool2d_gradient_cuda(struct sgpu_op_call *call, struct s
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT_INPUT]);
 
 	return count == 0 ? 0
-			  : sgpu_cuda_start(launch, "max_pool2d_gradient", spread,
-					    sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
-					    0, p, (const float *)call->data[INPUT],
-					    (const float *)call->data[GRADIENT],
-					    (float *)call->data[OUTPUT_INPUT]);
+			  : sgpu_cuda_run(launch, "max_pool2d_gradient", spread,
+					  sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), p,
+					  (const float *)call->data[INPUT],
+					  (const float *)call->data[GRADIENT],
+					  (float *)call->data[OUTPUT_INPUT]);
 }

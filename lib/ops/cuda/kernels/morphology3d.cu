@@ -24,14 +24,13 @@ struct is_inside {
 
 /* Squared distances along x to the nearest target: what is outside for the erosion, beyond the
  * ends, too; else what is inside. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int radius,
-		   bool erode)
+SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int radius,
+		       bool erode)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 	uint64_t words = (width + 31) / 32,
 		 step = (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
-	uint64_t item = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / SGPU_CUDA_WARP;
+	uint64_t item = sgpu_cuda_self() / SGPU_CUDA_WARP;
 
 	for (; item < rows * words; item += step) {
 		uint64_t word, row = sgpu_cuda_split(item, words, &word) * width,
@@ -63,9 +62,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 /* Squared distances along another axis, from those along the axes before; the last axis writes the
  * mask. */
 template <int RADIUS, typename OUT>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
-		    int radius, bool erode)
+SGPU_KERNEL across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis,
+			uint64_t tiles, int radius, bool erode)
 {
 	int beyond = erode ? 0 : FAR;
 
@@ -111,11 +109,10 @@ static int across(struct sgpu_launch *launch, const uint16_t *in, OUT *out,
 {
 	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
-	return sgpu_cuda_start(launch, "morphology3d",
-			       radius <= SMALL_RADIUS ? across_rows<SMALL_RADIUS, OUT>
-						      : across_rows<RADIUS_MAX, OUT>,
-			       dim3(sgpu_cuda_grid(tiles, 1)), dim3(SGPU_CUDA_BLOCK), 0, in, out,
-			       axis, tiles, radius, erode);
+	return sgpu_cuda_run(launch, "morphology3d",
+			     radius <= SMALL_RADIUS ? across_rows<SMALL_RADIUS, OUT>
+						    : across_rows<RADIUS_MAX, OUT>,
+			     sgpu_cuda_grid(tiles, 1), in, out, axis, tiles, radius, erode);
 }
 
 static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8_t *in,
@@ -123,30 +120,24 @@ static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8
 {
 	uint64_t rows = shape[0] * shape[1], words = (shape[2] + 31) / 32;
 	uint16_t *first = (uint16_t *)scratch, *second = first + rows * shape[2];
-	int result;
+	int rc;
 
-	result = sgpu_cuda_start(
-		launch, "morphology3d", along_rows,
-		dim3(sgpu_cuda_grid(rows * words, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)),
-		dim3(SGPU_CUDA_BLOCK), 0, in, first, rows, shape[2], radius, erode);
-	if (result) {
-		return result;
-	}
-	result = across(launch, first, second, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH),
-			radius, erode);
-	if (result) {
-		return result;
-	}
-	return across(launch, second, out, sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH),
-		      radius, erode);
+	rc = sgpu_cuda_run(launch, "morphology3d", along_rows,
+			   sgpu_cuda_grid(rows * words, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), in,
+			   first, rows, shape[2], radius, erode);
+	rc = rc ? rc
+		: across(launch, first, second, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH),
+			 radius, erode);
+	return rc ? rc
+		  : across(launch, second, out,
+			   sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), radius, erode);
 }
 
 extern "C" int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const uint64_t *shape = call->type[INPUT].shape;
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
-	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number,
-	    result;
+	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number, rc;
 	const uint8_t *in = (const uint8_t *)call->data[INPUT];
 	uint8_t *mask = (uint8_t *)call->data[OUTPUT];
 
@@ -154,15 +145,15 @@ extern "C" int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_lau
 		return 0;
 	}
 	if (erode) {
-		result = ball(launch, shape, in, mask, call->scratch, erode, true);
+		rc = ball(launch, shape, in, mask, call->scratch, erode, true);
 	} else {
-		result = sgpu_cuda_map<16>(launch, "morphology3d", count, is_inside(), mask, in);
+		rc = sgpu_cuda_map<16>(launch, "morphology3d", count, is_inside(), mask, in);
 	}
-	if (!result && call->param[LARGEST].number != 0) {
-		result = sgpu_cuda_keep_largest(mask, shape, call->scratch, launch);
+	if (!rc && call->param[LARGEST].number != 0) {
+		rc = sgpu_cuda_keep_largest(mask, shape, call->scratch, launch);
 	}
-	if (!result && dilate) {
-		result = ball(launch, shape, mask, mask, call->scratch, dilate, false);
+	if (!rc && dilate) {
+		rc = ball(launch, shape, mask, mask, call->scratch, dilate, false);
 	}
-	return result;
+	return rc;
 }

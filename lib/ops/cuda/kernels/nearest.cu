@@ -28,7 +28,7 @@ struct job {
 };
 
 /* ---- sums in lanes: lane i has elements i, i + 8, ... ---- */
-static __device__ __forceinline__ double add_lanes(double mine)
+SGPU_DEVICE double add_lanes(double mine)
 {
 	mine += __shfl_xor_sync(0xffffffffu, mine, 4);
 	mine += __shfl_xor_sync(0xffffffffu, mine, 2);
@@ -36,7 +36,7 @@ static __device__ __forceinline__ double add_lanes(double mine)
 	return mine;
 }
 
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) compute_norms(job j)
+SGPU_KERNEL compute_norms(job j)
 {
 	unsigned lane = threadIdx.x % LANES;
 
@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) compute_norms(job j)
 
 /* ---- candidates ---- */
 /* NaN counts as infinite, and -0 as 0. */
-static __device__ __forceinline__ unsigned long long make_key(float near, uint64_t index)
+SGPU_DEVICE unsigned long long make_key(float near, uint64_t index)
 {
 	uint32_t bits = __float_as_uint(near != near ? INFINITY : near == 0.0f ? 0.0f : near);
 
@@ -103,8 +103,8 @@ static __device__ void insert(unsigned long long *list, unsigned keep, unsigned 
 }
 
 /* Takes the keys of all lanes but those that are too large; returns whether it took any. */
-static __device__ __forceinline__ bool offer(unsigned long long *list, unsigned keep,
-					     unsigned long long key, unsigned lane)
+SGPU_DEVICE bool offer(unsigned long long *list, unsigned keep, unsigned long long key,
+		       unsigned lane)
 {
 	unsigned some = __ballot_sync(0xffffffffu, key < list[keep - 1]), left = some;
 
@@ -121,7 +121,7 @@ static __device__ __forceinline__ bool offer(unsigned long long *list, unsigned 
 }
 
 /* Item: a part of the tile's rows for a query, one warp's work. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) select_candidates(job j)
+SGPU_KERNEL select_candidates(job j)
 {
 	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, keep = (unsigned)j.plan.keep;
@@ -170,7 +170,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) select_candidates(job 
 }
 
 /* Merges the lists of a query's parts into the first of them. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) merge_parts(job j)
+SGPU_KERNEL merge_parts(job j)
 {
 	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, keep = (unsigned)j.plan.keep;
@@ -281,9 +281,7 @@ static __device__ int32_t vote(const job &j, const T *labels, decision *shared)
 }
 
 /* T: of the labels, which may be NULL. */
-template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	decide(job j, const T *labels, int32_t *output)
+template <typename T> SGPU_KERNEL decide(job j, const T *labels, int32_t *output)
 {
 	__shared__ decision shared;
 
@@ -311,30 +309,28 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 static int find_candidates(struct sgpu_launch *launch, job *j)
 {
 	struct sgpu_gemm gemm = {};
-	int result = 0;
+	int rc = 0;
 
 	gemm.m = j->queries;
 	gemm.k = j->d;
 	gemm.transpose_b = true;
 	gemm.lda = gemm.ldb = j->d;
 	gemm.alpha = 1;
-	for (j->row = 0; !result && j->row < j->m; j->row += j->plan.rows) {
+	for (j->row = 0; !rc && j->row < j->m; j->row += j->plan.rows) {
 		j->rows = j->m - j->row < j->plan.rows ? j->m - j->row : j->plan.rows;
 		gemm.n = gemm.ldc = j->rows;
-		result = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm,
-						 j->a + j->query * j->d, j->b + j->row * j->d, NULL,
-						 j->products);
-		if (!result) {
-			result = sgpu_cuda_start(launch, "nearest", select_candidates,
-						 sgpu_cuda_grid(j->queries * j->plan.parts, WARPS),
-						 SGPU_CUDA_BLOCK, 0, *j);
-		}
+		rc = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm,
+					     j->a + j->query * j->d, j->b + j->row * j->d, NULL,
+					     j->products);
+		rc = rc ? rc
+			: sgpu_cuda_run(launch, "nearest", select_candidates,
+					sgpu_cuda_grid(j->queries * j->plan.parts, WARPS), *j);
 	}
-	if (!result && j->plan.parts > 1) {
-		result = sgpu_cuda_start(launch, "nearest", merge_parts,
-					 sgpu_cuda_grid(j->queries, WARPS), SGPU_CUDA_BLOCK, 0, *j);
+	if (!rc && j->plan.parts > 1) {
+		rc = sgpu_cuda_run(launch, "nearest", merge_parts,
+				   sgpu_cuda_grid(j->queries, WARPS), *j);
 	}
-	return result;
+	return rc;
 }
 
 static int start_decision(struct sgpu_launch *launch, const struct sgpu_op_call *call, const job *j)
@@ -343,17 +339,17 @@ static int start_decision(struct sgpu_launch *launch, const struct sgpu_op_call 
 	int32_t *output = (int32_t *)call->data[OUTPUT];
 
 	if (call->data[LABELS] && call->type[LABELS].dtype == SGPU_U8) {
-		return sgpu_cuda_start(launch, "nearest", decide<uint8_t>, grid, SGPU_CUDA_BLOCK, 0,
-				       *j, (const uint8_t *)call->data[LABELS], output);
+		return sgpu_cuda_run(launch, "nearest", decide<uint8_t>, grid, *j,
+				     (const uint8_t *)call->data[LABELS], output);
 	}
-	return sgpu_cuda_start(launch, "nearest", decide<int32_t>, grid, SGPU_CUDA_BLOCK, 0, *j,
-			       (const int32_t *)call->data[LABELS], output);
+	return sgpu_cuda_run(launch, "nearest", decide<int32_t>, grid, *j,
+			     (const int32_t *)call->data[LABELS], output);
 }
 
 extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	job j = {};
-	int result;
+	int rc;
 
 	j.plan = sgpu_nearest_plan(call);
 	j.n = call->type[A].shape[0];
@@ -368,14 +364,11 @@ extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	if (j.n == 0) {
 		return 0;
 	}
-	result = sgpu_cuda_start(launch, "nearest", compute_norms, sgpu_cuda_grid(j.m, GROUPS),
-				 SGPU_CUDA_BLOCK, 0, j);
-	for (j.query = 0; !result && j.query < j.n; j.query += j.plan.queries) {
+	rc = sgpu_cuda_run(launch, "nearest", compute_norms, sgpu_cuda_grid(j.m, GROUPS), j);
+	for (j.query = 0; !rc && j.query < j.n; j.query += j.plan.queries) {
 		j.queries = j.n - j.query < j.plan.queries ? j.n - j.query : j.plan.queries;
-		result = find_candidates(launch, &j);
-		if (!result) {
-			result = start_decision(launch, call, &j);
-		}
+		rc = find_candidates(launch, &j);
+		rc = rc ? rc : start_decision(launch, call, &j);
 	}
-	return result;
+	return rc;
 }

@@ -27,7 +27,7 @@ template <typename T, typename O> struct job {
 };
 
 template <typename T, typename O>
-static __device__ __forceinline__ void put(const struct job<T, O> &job, uint64_t item, double value)
+SGPU_DEVICE void put(const struct job<T, O> &job, uint64_t item, double value)
 {
 	if (job.partial) {
 		job.partial[item] = value;
@@ -43,8 +43,7 @@ template <typename T> struct piece {
 };
 
 template <typename T, typename O>
-static __device__ __forceinline__ struct piece<T> piece_at(const struct job<T, O> &job,
-							   uint64_t item) {
+SGPU_DEVICE struct piece<T> piece_at(const struct job<T, O> &job, uint64_t item) {
 	uint64_t piece, outer = sgpu_cuda_split(item, job.v.pieces, &piece),
 			from = piece * job.v.piece;
 	uint64_t left = job.v.length - from;
@@ -58,9 +57,8 @@ static __device__ __forceinline__ struct piece<T> piece_at(const struct job<T, O
 template <typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T, O> job)
 {
-	uint64_t items = job.v.outer * job.v.pieces,
-		 self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x / LANES;
+	uint64_t items = job.v.outer * job.v.pieces, self = sgpu_cuda_self();
+	uint64_t step = sgpu_cuda_step() / LANES;
 	unsigned lane = threadIdx.x % LANES;
 
 	/* a warp stays together, for the exchange at the end */
@@ -103,12 +101,10 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 }
 
 /* ---- adjacent elements, in any order: a warp for a piece ---- */
-template <typename F, typename T, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_warps(struct job<T, O> job, F f)
+template <typename F, typename T, typename O> SGPU_KERNEL fold_warps(struct job<T, O> job, F f)
 {
-	uint64_t items = job.v.outer * job.v.pieces,
-		 self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x / SGPU_CUDA_WARP;
+	uint64_t items = job.v.outer * job.v.pieces, self = sgpu_cuda_self();
+	uint64_t step = sgpu_cuda_step() / SGPU_CUDA_WARP;
 
 	for (uint64_t item = self / SGPU_CUDA_WARP; item < items; item += step) {
 		struct piece<T> piece = piece_at(job, item);
@@ -127,8 +123,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_warps(struct job<
 }
 
 /* A block for each piece, several elements in one access where they lie well. */
-template <typename F, typename T, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_blocks(struct job<T, O> job, F f)
+template <typename F, typename T, typename O> SGPU_KERNEL fold_blocks(struct job<T, O> job, F f)
 {
 	constexpr int N = 16 / sizeof(T);
 	__shared__ decltype(f.nothing()) shared[SGPU_CUDA_WARP];
@@ -165,11 +160,9 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_blocks(struct job
 template <typename F, typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T, O> job, F f)
 {
-	uint64_t items = job.v.outer * job.v.pieces * job.v.inner,
-		 step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t items = job.v.outer * job.v.pieces * job.v.inner, step = sgpu_cuda_step();
 
-	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < items;
-	     item += step) {
+	for (uint64_t item = sgpu_cuda_self(); item < items; item += step) {
 		uint64_t column, piece, inner = job.v.inner;
 		uint64_t outer = sgpu_cuda_split(sgpu_cuda_split(item, inner, &column),
 						 job.v.pieces, &piece);
@@ -201,11 +194,9 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 
 /* ---- pieces to results: a warp for each; lanes load, and all add one after the other ---- */
 template <typename F, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor, F f)
+SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor, F f)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
-		 step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
 	for (uint64_t i = self / SGPU_CUDA_WARP; i < v.outer * v.inner;
@@ -240,13 +231,12 @@ static int fold_adjacent(struct sgpu_launch *launch, const struct job<T, O> &job
 	dim3 block(SGPU_CUDA_BLOCK);
 
 	if (longest <= LONG) {
-		return sgpu_cuda_start(
-			launch, "reduce", fold_warps<F, T, O>,
-			dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)), block, 0,
-			job, f);
+		return sgpu_cuda_start(launch, "reduce", fold_warps<F, T, O>,
+				       sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
+				       block, 0, job, f);
 	}
-	return sgpu_cuda_start(launch, "reduce", fold_blocks<F, T, O>,
-			       dim3(sgpu_cuda_grid(items, 1)), block, 0, job, f);
+	return sgpu_cuda_start(launch, "reduce", fold_blocks<F, T, O>, sgpu_cuda_grid(items, 1),
+			       block, 0, job, f);
 }
 
 /* The pieces; floats that are added take their own way. */
@@ -260,13 +250,13 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 	}
 	if (job.v.inner > 1) {
 		return sgpu_cuda_start(launch, "reduce", fold_rows<F, T, O>,
-				       dim3(sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP)),
-				       dim3(SGPU_CUDA_WARP), 0, job, f);
+				       sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP),
+				       SGPU_CUDA_WARP, 0, job, f);
 	}
 	if constexpr (F::in_order) {
 		return sgpu_cuda_start(launch, "reduce", add_lanes<T, O>,
-				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES)),
-				       dim3(SGPU_CUDA_WARP), 0, job);
+				       sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES),
+				       SGPU_CUDA_WARP, 0, job);
 	} else {
 		return fold_adjacent(launch, job, f);
 	}
@@ -278,7 +268,7 @@ static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, F f, L las
 {
 	struct job<T, O> job = {
 	};
-	int result;
+	int rc;
 
 	job.in = (const T *)call->data[INPUT];
 	job.out = (O *)call->data[OUTPUT];
@@ -286,15 +276,14 @@ static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, F f, L las
 	job.partial = job.v.pieces > 1 ? (double *)call->scratch : NULL;
 	job.divisor =
 		call->param[OPERATION].number == SGPU_REDUCE_MEAN ? (double)job.v.length : 1.0;
-	result = fold_pieces(launch, job, f);
-	if (result || job.v.pieces == 1 || job.v.outer * job.v.inner == 0) {
-		return result;
+	rc = fold_pieces(launch, job, f);
+	if (rc || job.v.pieces == 1 || job.v.outer * job.v.inner == 0) {
+		return rc;
 	}
-	return sgpu_cuda_start(
+	return sgpu_cuda_run(
 		launch, "reduce", finish<L, O>,
-		dim3(sgpu_cuda_grid(job.v.outer * job.v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)),
-		dim3(SGPU_CUDA_BLOCK), 0, (const double *)call->scratch, job.out, job.v,
-		job.divisor, last);
+		sgpu_cuda_grid(job.v.outer * job.v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
+		(const double *)call->scratch, job.out, job.v, job.divisor, last);
 }
 
 template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -313,8 +302,5 @@ template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_la
 
 extern "C" int sgpu_reduce_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	int result = 0;
-
-	SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, result = start<T>(call, launch));
-	return result;
+	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, start<T>(call, launch));
 }

@@ -23,8 +23,7 @@ template <> struct sgpu_reduce_types<sgpu_half> {
 };
 
 /* Divided and rounded; of a NaN always the same one. */
-template <typename O>
-static __device__ __forceinline__ O sgpu_reduce_result(double value, double divisor)
+template <typename O> SGPU_DEVICE O sgpu_reduce_result(double value, double divisor)
 {
 	value = __ddiv_rn(value, divisor);
 	return sgpu_cuda_narrow<O>(value == value ? value
@@ -106,7 +105,7 @@ template <typename T> struct sgpu_reduce_extreme : sgpu_reduce_least<int, T> {
 };
 
 /* Bits to the order of integers and back. */
-template <typename K> static __device__ __forceinline__ K sgpu_reduce_fold_bits(K bits)
+template <typename K> SGPU_DEVICE K sgpu_reduce_fold_bits(K bits)
 {
 	return bits < 0 ? (K)(bits ^ ~sgpu_reduce_least<K, float>::low) : bits;
 }

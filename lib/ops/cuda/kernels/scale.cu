@@ -50,11 +50,8 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 
 extern "C" int sgpu_scale_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	int result = 0;
-
 	if (call->type[INPUT].dtype == SGPU_F64) {
 		return start<double, double>(call, launch);
 	}
-	SGPU_CUDA_TYPES(call->type[INPUT].dtype, I, result = start<I, float>(call, launch));
-	return result;
+	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, I, start<I, float>(call, launch));
 }

@@ -7,13 +7,10 @@
 enum { WEIGHTS, GRADIENT, VELOCITY, OUTPUT, OUTPUT_VELOCITY, RATE = 0, MOMENTUM };
 
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	step(uint64_t count, double rate, double momentum, const T *weights, const T *gradient,
-	     const T *velocity, T *output, T *output_velocity)
+SGPU_KERNEL step(uint64_t count, double rate, double momentum, const T *weights, const T *gradient,
+		 const T *velocity, T *output, T *output_velocity)
 {
-	uint64_t grid = (uint64_t)gridDim.x * blockDim.x;
-
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += grid) {
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
 		double before = velocity ? momentum * (double)velocity[i] : 0.0;
 		T now = (T)(before + (double)gradient[i]);
 
@@ -27,17 +24,15 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 extern "C" int sgpu_sgd_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
-	int result = 0;
 
 	if (count == 0) {
 		return 0;
 	}
-	SGPU_CUDA_FLOATS(call->type[OUTPUT].dtype, T,
-			 result = sgpu_cuda_start(
-				 launch, "sgd", step<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
-				 SGPU_CUDA_BLOCK, 0, count, call->param[RATE].number,
-				 call->param[MOMENTUM].number, (const T *)call->data[WEIGHTS],
-				 (const T *)call->data[GRADIENT], (const T *)call->data[VELOCITY],
-				 (T *)call->data[OUTPUT], (T *)call->data[OUTPUT_VELOCITY]));
-	return result;
+	return SGPU_CUDA_FLOATS(
+		call->type[OUTPUT].dtype, T,
+		sgpu_cuda_run(launch, "sgd", step<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), count,
+			      call->param[RATE].number, call->param[MOMENTUM].number,
+			      (const T *)call->data[WEIGHTS], (const T *)call->data[GRADIENT],
+			      (const T *)call->data[VELOCITY], (T *)call->data[OUTPUT],
+			      (T *)call->data[OUTPUT_VELOCITY]));
 }

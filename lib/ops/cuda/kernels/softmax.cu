@@ -11,7 +11,7 @@ enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
 
 /* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the
  * result. */
-template <typename T> static __device__ __forceinline__ double exponential(double x)
+template <typename T> SGPU_DEVICE double exponential(double x)
 {
 	return sgpu_math_exp(x);
 }
@@ -36,8 +36,7 @@ template <> __device__ __forceinline__ double exponential<float>(double x)
 
 /* NaN is passed over here and shows in the sum. */
 template <typename T>
-static __device__ __forceinline__ double scan_top(const T *row, uint64_t count, unsigned first,
-						  unsigned step)
+SGPU_DEVICE double scan_top(const T *row, uint64_t count, unsigned first, unsigned step)
 {
 	T top = -(T)INFINITY;
 
@@ -50,9 +49,8 @@ static __device__ __forceinline__ double scan_top(const T *row, uint64_t count, 
 /* Writes the exponentials of elements first, + step, ... and returns their sum; below `end` the
  * type has nothing but 0. */
 template <typename T>
-static __device__ __forceinline__ double scan_exponentials(const T *row, T *output, uint64_t count,
-							   double top, unsigned first,
-							   unsigned step)
+SGPU_DEVICE double scan_exponentials(const T *row, T *output, uint64_t count, double top,
+				     unsigned first, unsigned step)
 {
 	const double end = sizeof(T) == 4 ? -104 : -708;
 	double total = 0;
@@ -67,8 +65,7 @@ static __device__ __forceinline__ double scan_exponentials(const T *row, T *outp
 }
 
 template <typename T>
-static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, double total,
-						   unsigned first, unsigned step)
+SGPU_DEVICE void scan_divide(T *output, uint64_t count, double total, unsigned first, unsigned step)
 {
 	double share = 1 / total;
 
@@ -80,8 +77,7 @@ static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, do
 /* LANES threads for each row. All lanes of a warp take part in its reductions, those without a row,
  * too. */
 template <int LANES, typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
+SGPU_KERNEL warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
 	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
 	unsigned lane = threadIdx.x % LANES;
@@ -100,8 +96,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
+SGPU_KERNEL block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
 	/* Two, since each is read until the other is written. */
 	__shared__ double shared_top[32], shared_sum[32];
@@ -126,15 +121,14 @@ struct long_rows {
 	double *tops, *sums;	       /* [rows] */
 };
 
-static __device__ __forceinline__ uint64_t part_size(const long_rows &job, uint64_t part)
+SGPU_DEVICE uint64_t part_size(const long_rows &job, uint64_t part)
 {
 	uint64_t left = job.count - part * SGPU_ROW_PART;
 
 	return left < SGPU_ROW_PART ? left : SGPU_ROW_PART;
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_tops(long_rows job, const T *input)
+template <typename T> SGPU_KERNEL part_tops(long_rows job, const T *input)
 {
 	__shared__ double shared[32];
 
@@ -151,9 +145,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_tops(long_rows jo
 	}
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	part_sums(long_rows job, const T *input, T *output)
+template <typename T> SGPU_KERNEL part_sums(long_rows job, const T *input, T *output)
 {
 	__shared__ double shared[32];
 
@@ -171,8 +163,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	}
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_divide(long_rows job, T *output)
+template <typename T> SGPU_KERNEL part_divide(long_rows job, T *output)
 {
 	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
 		uint64_t row = item / job.parts, part = item % job.parts;
@@ -184,9 +175,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_divide(long_rows 
 
 /* One value for each row from those of its parts. */
 template <typename F>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
-		      double *results)
+SGPU_KERNEL combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
+			  double *results)
 {
 	__shared__ double shared[32];
 
@@ -220,28 +210,18 @@ static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *cal
 	unsigned many = sgpu_cuda_grid(rows * parts, 1), few = sgpu_cuda_grid(rows, 1);
 	const T *input = (const T *)call->data[INPUT];
 	T *output = (T *)call->data[OUTPUT];
-	int result = sgpu_cuda_start(launch, "softmax", part_tops<T>, many, SGPU_CUDA_BLOCK, 0, job,
-				     input);
+	int rc = sgpu_cuda_run(launch, "softmax", part_tops<T>, many, job, input);
 
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_larger>, few,
-					 SGPU_CUDA_BLOCK, 0, rows, parts, -(double)INFINITY,
-					 sgpu_cuda_larger(), job.part_tops, job.tops);
-	}
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0,
-					 job, input, output);
-	}
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_sum>, few,
-					 SGPU_CUDA_BLOCK, 0, rows, parts, 0.0, sgpu_cuda_sum(),
-					 job.part_sums, job.sums);
-	}
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK,
-					 0, job, output);
-	}
-	return result;
+	rc = rc ? rc
+		: sgpu_cuda_run(launch, "softmax", combine_parts<sgpu_cuda_larger>, few, rows,
+				parts, -(double)INFINITY, sgpu_cuda_larger(), job.part_tops,
+				job.tops);
+	rc = rc ? rc : sgpu_cuda_run(launch, "softmax", part_sums<T>, many, job, input, output);
+	rc = rc ? rc
+		: sgpu_cuda_run(launch, "softmax", combine_parts<sgpu_cuda_sum>, few, rows, parts,
+				0.0, sgpu_cuda_sum(), job.part_sums, job.sums);
+	rc = rc ? rc : sgpu_cuda_run(launch, "softmax", part_divide<T>, many, job, output);
+	return rc;
 }
 
 template <typename T>
@@ -255,8 +235,8 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 		return start_long<T>(launch, call, rows, count);
 	}
 	if (count > WARP_ROW_MAX) {
-		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
-				       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
+		return sgpu_cuda_run(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
+				     rows, count, input, output);
 	}
 	return sgpu_cuda_with_lanes(count, [&](auto lanes) {
 		return sgpu_cuda_start(
@@ -271,11 +251,9 @@ extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t rows = sgpu_ops_extent(type, 0, type->rank - 1),
 		 count = type->shape[type->rank - 1];
-	int result = 0;
 
 	if (rows == 0 || count == 0) {
 		return 0;
 	}
-	SGPU_CUDA_FLOATS(type->dtype, T, result = start<T>(launch, call, rows, count));
-	return result;
+	return SGPU_CUDA_FLOATS(type->dtype, T, start<T>(launch, call, rows, count));
 }

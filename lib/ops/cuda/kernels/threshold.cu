@@ -34,8 +34,7 @@ template <typename T> struct band {
 	}
 };
 
-static __device__ __forceinline__ void publish(unsigned long long *tile, unsigned state,
-					       unsigned value)
+SGPU_DEVICE void publish(unsigned long long *tile, unsigned state, unsigned value)
 {
 	atomicExch(tile, (unsigned long long)state << 32 | value);
 }
@@ -68,9 +67,8 @@ static __device__ unsigned look_back(unsigned long long *tiles, unsigned tile)
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	list(const T *in, uint64_t count, struct band<T> inside, unsigned long long *tiles,
-	     unsigned *ticket, int32_t *out, int64_t *total)
+SGPU_KERNEL list(const T *in, uint64_t count, struct band<T> inside, unsigned long long *tiles,
+		 unsigned *ticket, int32_t *out, int64_t *total)
 {
 	__shared__ unsigned shared_tile, warp_count[WARPS], before;
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP, tile,
@@ -135,7 +133,7 @@ template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_la
 		call->param[LOW].given ? call->param[LOW].number : -(double)INFINITY,
 			call->param[HIGH].given ? call->param[HIGH].number : (double)INFINITY
 	};
-	int result;
+	int rc;
 
 	if (call->param[MODE].number != INDICES) {
 		return sgpu_cuda_map<16 / sizeof(T)>(launch, "threshold", count, inside,
@@ -144,23 +142,17 @@ template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_la
 	if (count == 0) {
 		return 0; /* status[1] is 0 already */
 	}
-	result = sgpu_cuda_check(launch, "threshold",
-				 cudaMemsetAsync(call->scratch, 0,
-						 tiles * sizeof(unsigned long long),
-						 sgpu_cuda_stream(launch)));
-	if (result) {
-		return result;
-	}
-	return sgpu_cuda_start(launch, "threshold", list<T>, dim3((unsigned)tiles),
-			       dim3(SGPU_CUDA_BLOCK), 0, in, count, inside,
-			       (unsigned long long *)call->scratch, launch->counters,
-			       (int32_t *)call->data[OUTPUT], launch->status + 1);
+	rc = sgpu_cuda_runtime_check(launch, "threshold",
+				     cudaMemsetAsync(call->scratch, 0,
+						     tiles * sizeof(unsigned long long),
+						     sgpu_cuda_stream(launch)));
+	return rc ? rc
+		  : sgpu_cuda_run(launch, "threshold", list<T>, (unsigned)tiles, in, count, inside,
+				  (unsigned long long *)call->scratch, launch->counters,
+				  (int32_t *)call->data[OUTPUT], launch->status + 1);
 }
 
 extern "C" int sgpu_threshold_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	int result = 0;
-
-	SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, result = start<T>(call, launch));
-	return result;
+	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, start<T>(call, launch));
 }

@@ -39,14 +39,14 @@ struct sgpu_tile {
 		      "every thread reads as much");
 
 	/* Where element i of a thread's DOWN, or ACROSS, stands in the tile. */
-	static __device__ __forceinline__ int row(int i)
+	SGPU_DEVICE int row(int i)
 	{
 		int self = (int)threadIdx.x / (COLUMNS / ACROSS);
 
 		return i / DOWN_GROUP * (ROWS / DOWN * DOWN_GROUP) + self * DOWN_GROUP +
 		       i % DOWN_GROUP;
 	}
-	static __device__ __forceinline__ int column(int j)
+	SGPU_DEVICE int column(int j)
 	{
 		int self = (int)threadIdx.x % (COLUMNS / ACROSS);
 
@@ -59,8 +59,8 @@ struct sgpu_tile {
  * threads go along k where SOURCE::along_k says that its memory does. WHOLE: nothing of it is
  * outside. */
 template <typename TILE, int EXTENT, bool WHOLE, typename SOURCE>
-static __device__ __forceinline__ void sgpu_tile_copy(
-	const SOURCE &source, uint64_t k, typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD])
+SGPU_DEVICE void sgpu_tile_copy(const SOURCE &source, uint64_t k,
+				typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD])
 {
 #pragma unroll
 	for (int i = 0; i < EXTENT * TILE::DEPTH / TILE::THREADS; i++) {
@@ -79,9 +79,8 @@ static __device__ __forceinline__ void sgpu_tile_copy(
 
 /* The copies of one step, which may be behind the last, as one group. */
 template <typename TILE, typename A, typename B>
-static __device__ __forceinline__ void sgpu_tile_begin(const A &a, const B &b, uint64_t k,
-						       uint64_t depth,
-						       typename TILE::buffers &shared, int stage)
+SGPU_DEVICE void sgpu_tile_begin(const A &a, const B &b, uint64_t k, uint64_t depth,
+				 typename TILE::buffers &shared, int stage)
 {
 	bool whole = k < depth && depth - k >= TILE::DEPTH;
 
@@ -100,9 +99,9 @@ static __device__ __forceinline__ void sgpu_tile_begin(const A &a, const B &b, u
 
 /* Adds the products of one k. STEP: how a product is added, T STEP::add(T sum, T a, T b). */
 template <typename TILE, typename STEP>
-static __device__ __forceinline__ void sgpu_tile_step(
-	const typename TILE::T (&a)[TILE::ROWS + TILE::PAD],
-	const typename TILE::T (&b)[TILE::COLUMNS + TILE::PAD], typename TILE::sums &sums)
+SGPU_DEVICE void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::PAD],
+				const typename TILE::T (&b)[TILE::COLUMNS + TILE::PAD],
+				typename TILE::sums &sums)
 {
 	using down = sgpu_pack<typename TILE::T, TILE::DOWN_GROUP>;
 	using across = sgpu_pack<typename TILE::T, TILE::ACROSS_GROUP>;
@@ -133,9 +132,8 @@ static __device__ __forceinline__ void sgpu_tile_step(
  * NULL for a 0; if WHOLE, never NULL. All threads of the block call it; the buffers may hold
  * anything. */
 template <typename TILE, typename STEP, typename A, typename B>
-static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
-							 typename TILE::buffers &shared,
-							 typename TILE::sums &sums)
+SGPU_DEVICE void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
+				   typename TILE::buffers &shared, typename TILE::sums &sums)
 {
 	int now = 0, next = TILE::STAGES - 1;
 
@@ -209,11 +207,11 @@ template <typename T_> struct sgpu_across_k {
 
 /* One rounding for a product and its addition. */
 struct sgpu_step_fused {
-	static __device__ __forceinline__ float add(float sum, float a, float b)
+	SGPU_DEVICE float add(float sum, float a, float b)
 	{
 		return fmaf(a, b, sum);
 	}
-	static __device__ __forceinline__ double add(double sum, double a, double b)
+	SGPU_DEVICE double add(double sum, double a, double b)
 	{
 		return fma(a, b, sum);
 	}
@@ -221,7 +219,7 @@ struct sgpu_step_fused {
 
 /* Two roundings, as the CPU does it. */
 struct sgpu_step_plain {
-	static __device__ __forceinline__ float add(float sum, float a, float b)
+	SGPU_DEVICE float add(float sum, float a, float b)
 	{
 		return __fadd_rn(sum, __fmul_rn(a, b));
 	}

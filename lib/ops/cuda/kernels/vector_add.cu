@@ -45,11 +45,10 @@ template <> struct sum<sgpu_half> {
 extern "C" int sgpu_vector_add_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[A]);
-	int result = 0;
 
-	SGPU_CUDA_TYPES(call->type[A].dtype, T,
-			result = sgpu_cuda_map<16 / sizeof(T)>(
-				launch, "vector_add", count, sum<T>(), (T *)call->data[OUTPUT],
-				(const T *)call->data[A], (const T *)call->data[B]));
-	return result;
+	return SGPU_CUDA_TYPES(call->type[A].dtype, T,
+			       sgpu_cuda_map<16 / sizeof(T)>(launch, "vector_add", count, sum<T>(),
+							     (T *)call->data[OUTPUT],
+							     (const T *)call->data[A],
+							     (const T *)call->data[B]));
 }

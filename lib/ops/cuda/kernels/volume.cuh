@@ -9,8 +9,7 @@
 #include "ops/cuda/kernels/common.cuh"
 
 /* number / by, and the rest; most numbers are short, and short divisions are quicker. */
-static __device__ __forceinline__ uint64_t sgpu_cuda_split(uint64_t number, uint64_t by,
-							   uint64_t *rest)
+SGPU_DEVICE uint64_t sgpu_cuda_split(uint64_t number, uint64_t by, uint64_t *rest)
 {
 	uint64_t quotient = (number | by) >> 32 ? number / by : (uint32_t)number / (uint32_t)by;
 
@@ -41,7 +40,7 @@ static inline divisor make_divisor(uint64_t by)
 	return made;
 }
 
-static __device__ __forceinline__ uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
+SGPU_DEVICE uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
 {
 	uint64_t quotient =
 		d.factor && n >> 31 == 0 ? (uint64_t)(uint32_t)n * d.factor >> d.shift : n / d.by;
@@ -82,9 +81,8 @@ static inline uint64_t sgpu_cuda_axis_tiles(const struct sgpu_cuda_axis *axis)
 }
 
 /* Where a thread begins in a tile, or false when it has nothing to do there. */
-static __device__ __forceinline__ bool sgpu_cuda_axis_at(const struct sgpu_cuda_axis &axis,
-							 uint64_t tile, uint64_t *first,
-							 uint64_t *start)
+SGPU_DEVICE bool sgpu_cuda_axis_at(const struct sgpu_cuda_axis &axis, uint64_t tile,
+				   uint64_t *first, uint64_t *start)
 {
 	uint64_t across, group, x, plane;
 
