@@ -48,7 +48,7 @@ int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **
 	return rc < 0 ? rc : sgpu_read_file(path, limit, data, size, error);
 }
 
-int sgpu_evidence_write(const char *root, const char *name, const uint8_t report_data[64],
+int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data, size_t size,
 			struct sgpu_error *error)
 {
 	char path[PATH_MAX];
@@ -61,7 +61,7 @@ int sgpu_evidence_write(const char *root, const char *name, const uint8_t report
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	rc = sgpu_write(fd, path, report_data, 64, error);
+	rc = sgpu_write(fd, path, data, size, error);
 	if (close(fd) && rc == SGPU_OK) {
 		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE,
 						"the driver of '%s' is busy", root)
@@ -118,16 +118,15 @@ static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *de
 	int rc = read_type(root, &word, error);
 
 	(void)device;
-	rc = rc ? rc : sgpu_evidence_write(root, "user_report_data", report_data, error);
+	rc = rc ? rc : sgpu_evidence_write(root, "user_report_data", report_data, 64, error);
 	rc = rc ? rc : sgpu_evidence_read(root, "quote", QUOTE_MAX, &quote, &quote_size, error);
 	if (rc == SGPU_OK && !quote_size) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "Gramine gave an empty quote");
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_evidence_text(json_pack("{s:s, s:o}", "attestation_type", word, "quote",
-						  sgpu_json_from_bytes(quote, quote_size)),
-					value, size, error);
-	}
+	rc = rc ? rc
+		: sgpu_evidence_text(json_pack("{s:s, s:o}", "attestation_type", word, "quote",
+					       sgpu_json_from_bytes(quote, quote_size)),
+				     value, size, error);
 	free(quote);
 	free(word);
 	return rc;

@@ -35,8 +35,8 @@ const char *sgpu_evidence_root(const char *usual);
 bool sgpu_evidence_has(const char *root, const char *name);
 SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit,
 				       char **data, size_t *size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name,
-					const uint8_t report_data[64], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
+					size_t size, struct sgpu_error *error);
 
 /* The nonce for a GPU's own report, which has room for 32 bytes: drawn from report data by
  * SHAKE256. */

@@ -25,16 +25,12 @@
 #define SNP_VMPL "/sys/devices/system/cpu/sev/vmpl"
 #define SNP_DEVICE "/dev/sev-guest"
 
-/* The root of the tree that is looked at: that of the machine, or a test's. */
-static const char *root(void)
-{
-	return sgpu_evidence_root("");
-}
-
-/* A path under the root; one that is too long is none that exists. */
+/* A path under the root of the tree that is looked at, that of the machine or a test's; one that is
+ * too long is none that exists. */
 static const char *under_root(const char *path, char whole[PATH_MAX])
 {
-	return snprintf(whole, PATH_MAX, "%s%s", root(), path) < PATH_MAX ? whole : "";
+	return snprintf(whole, PATH_MAX, "%s%s", sgpu_evidence_root(""), path) < PATH_MAX ? whole
+											  : "";
 }
 
 static bool exists(const char *path)
@@ -74,7 +70,7 @@ static bool tdx_cpuid(void)
 	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
 	char name[13] = "";
 
-	if (*root() || __get_cpuid_max(0, NULL) < 0x21) {
+	if (*sgpu_evidence_root("") || __get_cpuid_max(0, NULL) < 0x21) {
 		return false;
 	}
 	__cpuid_count(0x21, 0, eax, ebx, ecx, edx);

@@ -243,6 +243,11 @@ static const char *device_debug(bool on_gpu, const char *confidential)
 	return on_gpu ? !strcmp(confidential, "on") ? "disabled" : "enabled" : sgpu_debug_status();
 }
 
+static const char *unless_empty(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
 /* *info and *agreement are filled in, for the row of the platform. */
 static int device_claims(const struct sgpu_quote_subject *subject, const char **name,
 			 struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
@@ -264,22 +269,19 @@ static int device_claims(const struct sgpu_quote_subject *subject, const char **
 	size_t length = strnlen(info->name, HWMODEL_MAX);
 	*name = on_gpu ? "gpu-0" : "cpu";
 	json_t *own = json_pack(
-		"{s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:s*, s:I, s:I, s:o, s:b, s:s, s:b}",
-		"selector", info->selector, "name", info->name, "uuid",
-		info->uuid[0] ? info->uuid : NULL, "driver", info->driver[0] ? info->driver : NULL,
-		"vbios", info->vbios[0] ? info->vbios : NULL, "capability",
-		info->capability[0] ? info->capability : NULL, "confidential",
-		info->confidential[0] ? info->confidential : NULL, "memory",
-		(json_int_t)info->memory_total, "compute_units", (json_int_t)info->compute_units,
-		"code", code_claims(code_list, count), "agreed", agreement->agreed, "agreement",
-		agreement->text, "preemption", subject->preemption);
-	if (own && agreement->agreed &&
-	    json_object_set_new(
-		    own, "agreement_key",
-		    sgpu_json_from_bytes(agreement->public_key, sizeof(agreement->public_key)))) {
-		json_decref(own);
-		own = NULL;
-	}
+		"{s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:s*, s:I, s:I, s:o, s:b, s:s, s:b, s:o*}",
+		"selector", info->selector, "name", info->name, "uuid", unless_empty(info->uuid),
+		"driver", unless_empty(info->driver), "vbios", unless_empty(info->vbios),
+		"capability", unless_empty(info->capability), "confidential",
+		unless_empty(info->confidential), "memory", (json_int_t)info->memory_total,
+		"compute_units", (json_int_t)info->compute_units, "code",
+		code_claims(code_list, count), "agreed", agreement->agreed, "agreement",
+		agreement->text, "preemption", subject->preemption,
+		/* Out of memory is found by sgpu_claims_check: `agreed` does not stand alone. */
+		"agreement_key",
+		agreement->agreed
+			? sgpu_json_from_bytes(agreement->public_key, sizeof(agreement->public_key))
+			: NULL);
 	*claims =
 		own ? json_pack(
 			      "{s:o, s:s, s:o}", "hwmodel",
@@ -327,12 +329,8 @@ static int own_claims(const struct sgpu_quote_subject *subject, const struct sgp
 		      put(own, "measurements", json_deep_copy(subject->measurements))))) {
 		rc = sgpu_fail_nomem(error);
 	}
-	if (rc) {
-		json_decref(own);
-		return rc;
-	}
-	*claims = own;
-	return 0;
+	*claims = own; /* the caller frees it after a failure, too */
+	return rc;
 }
 
 /* "cnf": the recipient's public key (RFC 7800). */

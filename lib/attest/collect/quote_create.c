@@ -3,6 +3,7 @@
  * A quote: claims and the platform's records, bound to each other both ways. The records carry a
  * hash of the claims and the AK; the token, which the AK signs, names each record by its hash.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,20 +163,13 @@ static int write_quote(const char *token, const struct sgpu_record *records, int
 			       "the quote would have %zu bytes, and %d are read", length,
 			       SGPU_QUOTE_MAX);
 	}
-	if (!rc) {
-		char *line = realloc(text, length + 2);
-		rc = line ? 0 : sgpu_fail_nomem(error);
-		text = line ? line : text;
+	if (!rc && asprintf(quote, "%s\n", text) < 0) {
+		*quote = NULL;
+		rc = sgpu_fail_nomem(error);
 	}
-	if (rc) {
-		free(text);
-		return rc;
-	}
-	text[length] = '\n';
-	text[length + 1] = '\0';
-	*quote = text;
-	*size = length + 1;
-	return 0;
+	*size = rc ? 0 : length + 1;
+	free(text);
+	return rc;
 }
 
 void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE])

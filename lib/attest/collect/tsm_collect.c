@@ -27,8 +27,6 @@ enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };
 struct report {
 	const char *root;
 	char directory[PATH_MAX];
-	char *outblob, *auxblob, *provider;
-	size_t outblob_size, auxblob_size, provider_size;
 };
 
 /* How many writes were accepted. */
@@ -105,75 +103,68 @@ static int check_generation(const struct report *report, uint64_t expected, cons
 		(unsigned long long)generation, when, (unsigned long long)expected);
 }
 
-/* TDX has no auxblob: its certificates are in the quote. */
-static int read_blobs(struct report *report, struct sgpu_error *error)
+/* "auxblob", "outblob" and "provider", as Veraison's tsm-report has them. TDX has no auxblob: its
+ * certificates are in the quote. */
+static int read_blobs(const struct report *report, json_t **document, struct sgpu_error *error)
 {
+	const char *folder = report->directory;
+	char *out = NULL, *aux = NULL, *provider = NULL;
+	size_t out_size = 0, aux_size = 0, provider_size = 0;
 	struct sgpu_error fault = { 0 };
-	int rc = sgpu_evidence_read(report->directory, "outblob", BLOB_MAX, &report->outblob,
-				    &report->outblob_size, &fault);
+	int rc = sgpu_evidence_read(folder, "outblob", BLOB_MAX, &out, &out_size, &fault);
 
-	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EDEVICE : rc,
-				 "the driver took the data and then gave no report: %s",
-				 fault.text);
-	}
-	if (!report->outblob_size) {
-		return sgpu_fail(error, SGPU_EDEVICE, "the driver gave an empty report");
-	}
-	if (sgpu_evidence_has(report->directory, "auxblob")) {
-		rc = sgpu_evidence_read(report->directory, "auxblob", BLOB_MAX, &report->auxblob,
-					&report->auxblob_size, error);
+	if (rc) {
+		rc = sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EDEVICE : rc,
+			       "the driver took the data and then gave no report: %s", fault.text);
+	} else if (!out_size) {
+		rc = sgpu_fail(error, SGPU_EDEVICE, "the driver gave an empty report");
+	} else if (sgpu_evidence_has(folder, "auxblob")) {
+		rc = sgpu_evidence_read(folder, "auxblob", BLOB_MAX, &aux, &aux_size, error);
 	}
 	rc = rc ? rc
-		: sgpu_evidence_read(report->directory, "provider", LINE_MAX_SIZE,
-				     &report->provider, &report->provider_size, error);
+		: sgpu_evidence_read(folder, "provider", LINE_MAX_SIZE, &provider, &provider_size,
+				     error);
+	if (!rc) {
+		*document = json_pack("{s:o, s:o, s:s%}", "auxblob",
+				      sgpu_json_from_bytes(aux, aux_size), "outblob",
+				      sgpu_json_from_bytes(out, out_size), "provider", provider,
+				      provider_size);
+		rc = *document ? 0
+			       : sgpu_fail(error, SGPU_EDEVICE, "the report's provider is no text");
+	}
+	free(out);
+	free(aux);
+	free(provider);
 	return rc;
 }
 
-static int make_report(struct report *report, const uint8_t report_data[64],
-		       struct sgpu_error *error)
+static int make_report(const struct report *report, const uint8_t report_data[64],
+		       json_t **document, struct sgpu_error *error)
 {
 	uint64_t before = 0;
 	int rc = read_generation(report, &before, error);
 
-	rc = rc ? rc : sgpu_evidence_write(report->directory, "inblob", report_data, error);
+	rc = rc ? rc : sgpu_evidence_write(report->directory, "inblob", report_data, 64, error);
 	rc = rc ? rc : check_generation(report, before + 1, "after writing", error);
-	rc = rc ? rc : read_blobs(report, error);
-	return rc == SGPU_OK ? check_generation(report, before + 1, "after reading", error) : rc;
-}
-
-/* "auxblob", "outblob" and "provider", as Veraison's tsm-report has them. */
-static int to_json(const struct report *report, char **value, size_t *size,
-		   struct sgpu_error *error)
-{
-	json_t *document =
-		json_pack("{s:o, s:o, s:s%}", "auxblob",
-			  sgpu_json_from_bytes(report->auxblob, report->auxblob_size), "outblob",
-			  sgpu_json_from_bytes(report->outblob, report->outblob_size), "provider",
-			  report->provider, report->provider_size);
-
-	if (!document) {
-		return sgpu_fail(error, SGPU_EDEVICE, "the report's provider is no text");
-	}
-	return sgpu_evidence_text(document, value, size, error);
+	rc = rc ? rc : read_blobs(report, document, error);
+	return rc ? rc : check_generation(report, before + 1, "after reading", error);
 }
 
 int sgpu_evidence_tsm(const uint8_t report_data[64], struct sgpu_device *device, char **value,
 		      size_t *size, struct sgpu_error *error)
 {
 	struct report report = { .root = sgpu_evidence_root(SGPU_USUAL_TSM) };
+	json_t *document = NULL;
 	int rc = make_directory(&report, error);
 
 	(void)device;
 	if (rc == SGPU_OK) {
-		rc = make_report(&report, report_data, error);
+		rc = make_report(&report, report_data, &document, error);
 		/* A remaining directory would keep the driver in memory, but there is nothing more
 		 * to try. */
 		(void)rmdir(report.directory);
 	}
-	rc = rc ? rc : to_json(&report, value, size, error);
-	free(report.outblob);
-	free(report.auxblob);
-	free(report.provider);
+	rc = rc ? rc : sgpu_evidence_text(json_incref(document), value, size, error);
+	json_decref(document);
 	return rc;
 }

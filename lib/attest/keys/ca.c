@@ -17,7 +17,6 @@
 #include "crypto/internal.h"
 
 enum {
-	SERIAL_SIZE = 16,
 	SECONDS_A_DAY = 86400,
 	DAYS_MAX = 36500,
 	NAME_MAX_LENGTH = 64, /* of a common name: X.520 */
@@ -35,15 +34,10 @@ static const struct profile {
 /* 127 random bits, so that nobody can tell the bytes of a certificate before it is made. */
 static int set_serial(X509 *certificate, struct sgpu_error *error)
 {
-	uint8_t bytes[SERIAL_SIZE] = { 0 };
-	int rc = sgpu_random(bytes, sizeof(bytes), error);
+	BIGNUM *number = BN_new();
+	bool done = number && BN_rand(number, 127, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1 &&
+		    BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate));
 
-	if (rc) {
-		return rc;
-	}
-	bytes[0] = (uint8_t)((bytes[0] & 0x7f) | 0x40);
-	BIGNUM *number = BN_bin2bn(bytes, sizeof(bytes), NULL);
-	int done = number && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate));
 	BN_free(number);
 	return done ? 0 : sgpu_crypto_fail(error, "setting a serial number");
 }
@@ -123,7 +117,8 @@ static int check_days(unsigned days, struct sgpu_error *error)
 				   days);
 }
 
-/* A certificate for `key`, signed by the issuer's key. issuer NULL: by itself, as `name`. */
+/* A certificate for `key`, signed by the issuer's key. issuer NULL: by itself, as `name`. The
+ * caller frees it after a failure, too. */
 static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 		 const struct profile *profile, const char *name, int64_t now, int64_t end,
 		 X509 **certificate, struct sgpu_error *error)
@@ -147,12 +142,8 @@ static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 		rc = sgpu_crypto_fail(error, "signing a certificate");
 	}
 	EVP_MD_CTX_free(context);
-	if (rc) {
-		X509_free(made);
-		return rc;
-	}
 	*certificate = made;
-	return 0;
+	return rc;
 }
 
 int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, unsigned days,
@@ -235,7 +226,7 @@ static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chai
 	return rc;
 }
 
-/* The public key of a request that this key signed. */
+/* The public key of a request that this key signed; the caller frees it after a failure, too. */
 static int open_request(const char *text, size_t size, const struct sgpu_signer *issuer,
 			EVP_PKEY **key, struct sgpu_error *error)
 {
@@ -258,12 +249,8 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 	ERR_clear_error();
 	X509_REQ_free(request);
 	BIO_free(bio);
-	if (rc) {
-		EVP_PKEY_free(made);
-		return rc;
-	}
 	*key = made;
-	return 0;
+	return rc;
 }
 
 /* When a certificate ends. None lasts longer than its issuer's: a chain is as old as its oldest

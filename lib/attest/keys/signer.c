@@ -114,41 +114,29 @@ int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct s
 	return rc;
 }
 
-static int generate(struct sgpu_signer *signer, struct sgpu_error *error)
-{
-	int rc = signer->in_tpm ? load_provider(error) : SGPU_OK;
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	/* In memory even where the TPM's provider was loaded before. */
-	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(
-		NULL, "EC", signer->in_tpm ? "provider=tpm2" : "provider!=tpm2");
-	bool done = context && EVP_PKEY_keygen_init(context) == 1 &&
-		    EVP_PKEY_CTX_set_group_name(context, "P-384") == 1 &&
-		    EVP_PKEY_generate(context, &signer->key) == 1;
-	EVP_PKEY_CTX_free(context);
-	return done		? SGPU_OK
-	       : signer->in_tpm ? unavailable(error, "the TPM makes no signing key on P-384")
-				: sgpu_crypto_fail(error, "making a P-384 key");
-}
-
 int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_error *error)
 {
-	struct sgpu_signer *made = calloc(1, sizeof(*made));
-
-	*signer = NULL;
-	if (!made) {
+	*signer = calloc(1, sizeof(**signer));
+	if (!*signer) {
 		return sgpu_fail_nomem(error);
 	}
-	made->in_tpm = tpm;
-	int rc = generate(made, error);
-	if (rc) {
-		sgpu_signer_free(&made);
-		return rc;
+	(*signer)->in_tpm = tpm;
+	int rc = tpm ? load_provider(error) : SGPU_OK;
+	/* In memory even where the TPM's provider was loaded before. */
+	EVP_PKEY_CTX *context = rc ? NULL
+				   : EVP_PKEY_CTX_new_from_name(
+					     NULL, "EC", tpm ? "provider=tpm2" : "provider!=tpm2");
+	if (!rc && !(context && EVP_PKEY_keygen_init(context) == 1 &&
+		     EVP_PKEY_CTX_set_group_name(context, "P-384") == 1 &&
+		     EVP_PKEY_generate(context, &(*signer)->key) == 1)) {
+		rc = tpm ? unavailable(error, "the TPM makes no signing key on P-384")
+			 : sgpu_crypto_fail(error, "making a P-384 key");
 	}
-	*signer = made;
-	return 0;
+	EVP_PKEY_CTX_free(context);
+	if (rc) {
+		sgpu_signer_free(signer);
+	}
+	return rc;
 }
 
 void sgpu_signer_free(struct sgpu_signer **signer)
@@ -317,8 +305,7 @@ int sgpu_signer_load(const char *path, struct sgpu_signer **signer, struct sgpu_
 	sgpu_free_wiped(&text, size);
 	if (rc) {
 		sgpu_signer_free(&made);
-		return rc;
 	}
 	*signer = made;
-	return 0;
+	return rc;
 }
