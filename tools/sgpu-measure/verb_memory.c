@@ -108,10 +108,9 @@ static int load_key(void *argument, struct sgpu_stream *stream,
 	int rc = read_payload(payload, 0, header, sizeof(header), error);
 
 	payload->offset += sizeof(header);
-	if (!rc) {
-		rc = sgpu_sealed_keys_open(payload->key, payload->context, payload->context_size,
-					   header, &keys, error);
-	}
+	rc = rc ? rc
+		: sgpu_sealed_keys_open(payload->key, payload->context, payload->context_size,
+					header, &keys, error);
 	if (!rc) {
 		rc = sgpu_device_key_load(stream, &keys, &payload->device_key, error);
 		sgpu_wipe(&keys, sizeof(keys));
@@ -158,10 +157,9 @@ static int copy_pieces(struct task *task, struct payload *payload, uint64_t size
 	for (uint64_t done = 0; !rc && done < size; done += PIECE) {
 		const size_t part = size - done < PIECE ? (size_t)(size - done) : PIECE;
 		rc = read_payload(payload, done, piece, part, error);
-		if (!rc) {
-			rc = sgpu_secure_memcpy(task->context, piece, memory + done, part,
-						SGPU_SECURE_TO_DEVICE, error);
-		}
+		rc = rc ? rc
+			: sgpu_secure_memcpy(task->context, piece, memory + done, part,
+					     SGPU_SECURE_TO_DEVICE, error);
 	}
 	sgpu_free_wiped(&piece, PIECE);
 	return rc;
@@ -181,11 +179,9 @@ static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 	size -= payload->sealed ? SGPU_SEALED_HEADER : 0;
 	struct sgpu_device *device = sgpu_secure_device(task->context);
 	int rc = sgpu_device_alloc(device, payload->size, memory, error);
-	if (!rc) {
-		rc = payload->sealed || payload->kt128
-			     ? transfer(task, payload, size, *memory, error)
-			     : copy_pieces(task, payload, size, *memory, error);
-	}
+	rc = rc					 ? rc
+	     : payload->sealed || payload->kt128 ? transfer(task, payload, size, *memory, error)
+						 : copy_pieces(task, payload, size, *memory, error);
 	if (rc) {
 		sgpu_device_free(device, memory, payload->size);
 	}
@@ -247,9 +243,8 @@ static int authenticate(struct task *task, struct sgpu_error *error)
 	for (; !rc && loaded < task->keys.count; loaded++) {
 		rc = sgpu_key_load_private(task->keys.items[loaded], &keys[loaded], error);
 	}
-	if (!rc) {
-		rc = sgpu_batch_unwrap(task->batch, keys, task->keys.count, task->batch_key, error);
-	}
+	rc = rc ? rc
+		: sgpu_batch_unwrap(task->batch, keys, task->keys.count, task->batch_key, error);
 	rc = rc ? rc : sgpu_batch_verify(task->batch, task->batch_key, error);
 	sgpu_free_wiped(&keys, (size_t)task->keys.count * sizeof(*keys));
 	return rc;
@@ -379,14 +374,11 @@ static int in_context(struct task *task, int fd, const char *name, struct sgpu_e
 	int rc = sgpu_device_open(task->device_name, NULL, &task->device, error);
 
 	rc = rc ? rc : sgpu_secure_create(task->device, NULL, &task->context, error);
-	if (!rc) {
-		rc = sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine,
-					error);
-	}
-	if (!rc) {
-		rc = task->batch_path ? measure_batch(task, fd, name, error)
-				      : measure_file(task, fd, name, error);
-	}
+	rc = rc ? rc
+		: sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine, error);
+	rc = rc			? rc
+	     : task->batch_path ? measure_batch(task, fd, name, error)
+				: measure_file(task, fd, name, error);
 	sgpu_engine_free(&task->engine);
 	sgpu_secure_destroy(&task->context);
 	sgpu_device_close(&task->device);
@@ -406,9 +398,8 @@ static int report(const struct task *task)
 				      stdout, JSON_COMPACT);
 	}
 	json_array_foreach (task->results, i, result) {
-		cli_print_line(stdout, "%s  %s",
-			       json_string_value(json_object_get(result, "digest")),
-			       json_string_value(json_object_get(result, "label")));
+		cli_print_line(stdout, "%s  %s", cli_text_of(result, "digest"),
+			       cli_text_of(result, "label"));
 	}
 	return 0;
 }
@@ -417,16 +408,13 @@ static int report(const struct task *task)
 static int compare(const struct task *task)
 {
 	const json_t *result = json_array_get(task->results, 0);
-	const char *got = json_string_value(json_object_get(result, "digest"));
+	const char *got = cli_text_of(result, "digest");
 	char expected[2 * SGPU_KT128_SIZE + 1];
 
 	sgpu_hex_encode(task->expected.data, task->expected.size, expected);
-	if (!got || strcmp(got, expected)) {
-		return cli_fail(SGPU_EDIFFERS, "the digest of '%s' is %s, not %s",
-				json_string_value(json_object_get(result, "label")),
-				got ? got : "unknown", expected);
-	}
-	return 0;
+	return strcmp(got, expected) ? cli_fail(SGPU_EDIFFERS, "the digest of '%s' is %s, not %s",
+						cli_text_of(result, "label"), got, expected)
+				     : 0;
 }
 
 /* ---- options ---- */

@@ -143,45 +143,34 @@ static void SGPU_PRINTF(4, 5)
 			    json_pack("{s:s, s:o*}", "state", state, "text", cli_json_text(text)));
 }
 
-/* Why a record is absent, as the claims say. */
-static const char *reason(const struct measure_checks *checks, const char *label)
+/* A record that the claims name, or why it is absent, as they say. */
+static void set_record(const struct measure_checks *checks, json_t *list, const char *name,
+		       const char *label, const char *unchecked)
 {
 	const json_t *own = json_object_get(checks->result.claims, SGPU_EAT_PROFILE);
-	const char *text =
+	const char *reason =
 		json_string_value(json_object_get(json_object_get(own, "absent"), label));
 
-	return text ? text : "the quote does not say why";
-}
-
-static bool names_record(const struct measure_checks *checks, const char *label)
-{
-	const json_t *own = json_object_get(checks->result.claims, SGPU_EAT_PROFILE);
-
-	return json_object_get(json_object_get(own, "records"), label);
+	if (json_object_get(json_object_get(own, "records"), label)) {
+		set(list, name, "not checked", "%s", unchecked);
+	} else {
+		set(list, name, "absent", "%s", reason ? reason : "the quote does not say why");
+	}
 }
 
 static void set_hardware(const struct measure_checks *checks, json_t *list)
 {
+	static const char of_maker[] = "it is for the verifier of its maker";
 	const struct sgpu_quote_result *r = &checks->result;
 
 	if (r->tee_verified) {
 		set(list, "tsm_report", "verified", "%s%s", sgpu_platform_name(r->tee.kind),
 		    r->tee.debug ? ", which can be debugged" : "");
-	} else if (r->tee_present) {
-		set(list, "tsm_report", "not checked", "no --tee-roots given");
 	} else {
-		set(list, "tsm_report", "absent", "%s", reason(checks, "tsm-report"));
+		set_record(checks, list, "tsm_report", "tsm-report", "no --tee-roots given");
 	}
-	if (names_record(checks, "gramine")) {
-		set(list, "sgx_quote", "not checked", "it is for the verifier of its maker");
-	} else {
-		set(list, "sgx_quote", "absent", "%s", reason(checks, "gramine"));
-	}
-	if (r->gpu_evidence_present) {
-		set(list, "gpu_evidence", "not checked", "it is for the verifier of its maker");
-	} else {
-		set(list, "gpu_evidence", "absent", "%s", reason(checks, "nv-gpu-evidence"));
-	}
+	set_record(checks, list, "sgx_quote", "gramine", of_maker);
+	set_record(checks, list, "gpu_evidence", "nv-gpu-evidence", of_maker);
 }
 
 json_t *measure_checks_json(const struct measure_checks *checks)
