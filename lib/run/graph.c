@@ -30,10 +30,9 @@ struct operation {
 };
 
 struct sgpu_graph {
+	struct sgpu_run_base *base;
 	const struct sgpu_manifest *manifest;
 	const struct sgpu_plan *plan;
-	const atomic_int *stop; /* of the run: failures after a deadline are the deadline's */
-	struct sgpu_graph_count *count;
 	int (*start)(void *argument, int operation, struct sgpu_error *error);
 	void *argument;
 	struct operation *operations;
@@ -132,10 +131,10 @@ static void count_holds(struct sgpu_graph *graph)
 		}
 	}
 	graph->operations_open = m->operation_count;
-	atomic_store(&graph->count->operations, m->operation_count);
+	atomic_store(&graph->base->operations, m->operation_count);
 }
 
-int sgpu_graph_create(const struct sgpu_run_base *base, struct sgpu_graph_count *counts,
+int sgpu_graph_create(struct sgpu_run_base *base,
 		      int (*start)(void *argument, int operation, struct sgpu_error *error),
 		      void *argument, struct sgpu_graph **graph, struct sgpu_error *error)
 {
@@ -149,8 +148,7 @@ int sgpu_graph_create(const struct sgpu_run_base *base, struct sgpu_graph_count 
 	}
 	g->manifest = base->job->manifest;
 	g->plan = base->job->plan;
-	g->stop = &base->stop;
-	g->count = counts;
+	g->base = base;
 	g->start = start;
 	g->argument = argument;
 	g->operations = calloc(count + 1, sizeof(*g->operations));
@@ -198,7 +196,7 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int rc, const c
 	op->state = FAILED;
 	op->code = rc;
 	op->cause = cause;
-	atomic_fetch_add(&graph->count->failed, 1);
+	atomic_fetch_add(&graph->base->failed, 1);
 	add_work(graph, operation);
 }
 
@@ -213,7 +211,7 @@ static int inherited(int rc)
 static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
-	bool late = atomic_load(graph->stop) == SGPU_ETIMEOUT;
+	bool late = atomic_load(&graph->base->stop) == SGPU_ETIMEOUT;
 
 	op->text = sgpu_run_text("operation '%s' failed: %s",
 				 graph->manifest->operations[operation].id,
@@ -338,7 +336,7 @@ bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int rc, const char 
 	graph->ahead--;
 	if (op->state == ENQUEUED && rc == SGPU_OK) {
 		op->state = DONE;
-		atomic_fetch_add(&graph->count->done, 1);
+		atomic_fetch_add(&graph->base->done, 1);
 		drop_followers(graph, operation, true);
 		return true;
 	}
@@ -355,7 +353,7 @@ void sgpu_graph_retry(struct sgpu_graph *graph, int operation)
 
 void sgpu_graph_stop(struct sgpu_graph *graph)
 {
-	int rc = atomic_load(graph->stop);
+	int rc = atomic_load(&graph->base->stop);
 
 	for (int i = 0; i < graph->manifest->operation_count; i++) {
 		if (graph->operations[i].state == WAITING) {

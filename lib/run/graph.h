@@ -6,8 +6,6 @@
 #ifndef SGPU_RUN_GRAPH_H
 #define SGPU_RUN_GRAPH_H
 
-#include <stdatomic.h>
-
 #include "run/run.h"
 
 struct sgpu_graph;
@@ -16,17 +14,13 @@ struct sgpu_run_base;
 /* Returned by start: not yet. sgpu_graph_retry brings the operation up again. */
 enum { SGPU_GRAPH_LATER = 1 };
 
-/* How far it is, for any thread. */
-struct sgpu_graph_count {
-	atomic_int done, failed, operations;
-};
-
 /* start: enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has ended.
  */
-SGPU_MUST_CHECK int sgpu_graph_create(
-	const struct sgpu_run_base *base, struct sgpu_graph_count *counts,
-	int (*start)(void *argument, int operation, struct sgpu_error *error), void *argument,
-	struct sgpu_graph **graph, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_graph_create(struct sgpu_run_base *base,
+				      int (*start)(void *argument, int operation,
+						   struct sgpu_error *error),
+				      void *argument, struct sgpu_graph **graph,
+				      struct sgpu_error *error);
 /* Nothing of it is enqueued. Accepts a pointer to NULL. */
 void sgpu_graph_free(struct sgpu_graph **graph);
 

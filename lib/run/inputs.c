@@ -258,7 +258,7 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	} else if (is_leased(input)) {
 		request.source = sgpu_source_from_memory(leased_payload(input) +
 								 (sealed ? SGPU_SEALED_HEADER : 0),
-							 sgpu_lent_registered(base->lent));
+							 base->job->options->leases_registered);
 		request.queued = base->many && request.size <= SGPU_TRANSFER_SMALL;
 	}
 	rc = sgpu_transfer_start(engine_of(input), &request, transfer, &error);

@@ -5,11 +5,10 @@
 #ifndef SGPU_RUN_INPUTS_H
 #define SGPU_RUN_INPUTS_H
 
+#include "run/run.h"
+
 struct sgpu_inputs;
 struct sgpu_note;
-#include "run/run.h"
-#include "stage/lease.h"
-
 struct sgpu_run_base;
 
 /* Takes every region that the batch names, so that none outlives the run however it ends. arrived:
@@ -38,7 +37,6 @@ void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code);
  * asked for. */
 
 struct sgpu_lent;
-struct sgpu_run_base;
 
 /* Takes all that the batch names, and makes one for its results: nothing of the batch has run.
  * *lent is NULL where it has to do with none. Errors: those of sgpu_lease_take; SGPU_EINVALID if a
@@ -54,8 +52,6 @@ const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_l
  * gives; NULL: it has no place in a lease. `lent` may be NULL. */
 uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch,
 			  struct sgpu_location *location);
-/* Whether the device reaches the leases by itself. */
-bool sgpu_lent_registered(const struct sgpu_lent *lent);
 /* From now on the results can be taken. `lent` may be NULL. */
 void sgpu_lent_offer(struct sgpu_lent *lent);
 /* They end with the batch after all. */

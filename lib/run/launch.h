@@ -5,13 +5,13 @@
 #ifndef SGPU_RUN_LAUNCH_H
 #define SGPU_RUN_LAUNCH_H
 
-/* Kernels that a batch brings in its segments. */
-
 #include "run/graph.h"
 #include "run/run.h"
 
 struct sgpu_run_base;
 struct sgpu_modules;
+
+/* Kernels that a batch brings in its segments. */
 
 /* loaded: called on the loop's thread when the module of a segment has been loaded, or has failed
  * to. Errors: SGPU_ENOMEM. */
@@ -30,8 +30,6 @@ SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_modules *modules, int operati
 				       struct sgpu_error *error);
 /* Whether the operation was told to come back later, and is not any more. */
 bool sgpu_modules_take_waiting(struct sgpu_modules *modules, int operation);
-/* Whether no thread is loading. */
-bool sgpu_modules_idle(const struct sgpu_modules *modules);
 
 /* Enqueues a launch: its outputs are cleared, then its function is started. clears: a zeroed task
  * for each argument. */
@@ -45,14 +43,11 @@ void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct s
 
 /* What a module did that is refused; NULL: nothing. Then the run is stopped with SGPU_EPOLICY. */
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
-/* Whether a module did that on one of the devices, of this run or of another one. */
-bool sgpu_modules_broke_rules(const struct sgpu_run_base *base);
-/* Whether one was loaded, or tried to be. */
-bool sgpu_modules_used(const struct sgpu_modules *modules);
+/* Of a run that has used modules: whether one did that on its devices, of this run or of another.
+ */
+bool sgpu_modules_broke_rules(const struct sgpu_modules *modules);
 
-struct sgpu_run_base;
 struct sgpu_launches;
-struct sgpu_modules;
 struct sgpu_note;
 
 /* ended: handles the note, whose index is the operation, when an operation that was started has

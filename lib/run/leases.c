@@ -16,10 +16,9 @@
 enum { LINE = 64 }; /* places of results begin at multiples of it */
 
 struct sgpu_lent {
+	const struct sgpu_job *job;
 	struct sgpu_lease_pool *pool;
-	bool registered;
 	uint8_t *memory; /* of the pool */
-	const uint8_t *batch_id;
 	struct sgpu_lease *inputs;
 	int input_count;
 	struct sgpu_lease results; /* id "": there is none */
@@ -37,9 +36,9 @@ static const struct sgpu_lease *find_lease(const struct sgpu_lent *lent, const c
 	return NULL;
 }
 
-static int take_input(struct sgpu_lent *lent, const struct sgpu_batch *batch, int i,
-		      struct sgpu_error *error)
+static int take_input(struct sgpu_lent *lent, int i, struct sgpu_error *error)
 {
+	const struct sgpu_batch *batch = lent->job->batch;
 	const struct sgpu_batch_segment *segment = &batch->segments[i];
 	const struct sgpu_lease *lease = find_lease(lent, segment->location.region);
 	const uint64_t size = sgpu_batch_payload_size(batch, i);
@@ -66,8 +65,10 @@ static int take_input(struct sgpu_lent *lent, const struct sgpu_batch *batch, in
 }
 
 /* Of all results together, and the place of each; false: more than there can be. */
-static bool lay_out(struct sgpu_lent *lent, const struct sgpu_job *job, uint64_t *total)
+static bool lay_out(struct sgpu_lent *lent, uint64_t *total)
 {
+	const struct sgpu_job *job = lent->job;
+
 	*total = 0;
 	for (int i = 0; i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *segment = &job->batch->segments[i];
@@ -88,18 +89,17 @@ static bool lay_out(struct sgpu_lent *lent, const struct sgpu_job *job, uint64_t
 }
 
 /* Results for which there is no room go with the response. */
-static int make_results(struct sgpu_lent *lent, const struct sgpu_job *job,
-			struct sgpu_error *error)
+static int make_results(struct sgpu_lent *lent, struct sgpu_error *error)
 {
+	const struct sgpu_batch *batch = lent->job->batch;
 	uint64_t total;
 
-	lent->places = calloc((size_t)job->batch->segment_count + 1, sizeof(*lent->places));
+	lent->places = calloc((size_t)batch->segment_count + 1, sizeof(*lent->places));
 	if (!lent->places) {
 		return sgpu_fail_nomem(error);
 	}
-	if (!lay_out(lent, job, &total) ||
-	    sgpu_lease_create(lent->pool, job->batch->id, true, total, &lent->results, NULL) !=
-		    SGPU_OK) {
+	if (!lay_out(lent, &total) || sgpu_lease_create(lent->pool, batch->id, true, total,
+							&lent->results, NULL) != SGPU_OK) {
 		lent->results.id[0] = '\0';
 	}
 	return SGPU_OK;
@@ -126,10 +126,9 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 		return sgpu_fail_nomem(error);
 	}
 	sgpu_lease_pool_get_info(job->options->leases, &info);
+	made->job = job;
 	made->pool = job->options->leases;
-	made->registered = job->options->leases_registered;
 	made->memory = info.memory;
-	made->batch_id = job->batch->id;
 	named = named < SGPU_LEASES_MAX ? named : SGPU_LEASES_MAX;
 	made->inputs = calloc((size_t)named + 1, sizeof(*made->inputs));
 	if (!made->inputs) {
@@ -137,10 +136,10 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 	}
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		if (job->batch->segments[i].location.kind == SGPU_LOCATION_LEASE) {
-			rc = take_input(made, job->batch, i, error);
+			rc = take_input(made, i, error);
 		}
 	}
-	return rc == SGPU_OK && job->options->lease_results ? make_results(made, job, error) : rc;
+	return rc == SGPU_OK && job->options->lease_results ? make_results(made, error) : rc;
 }
 
 void sgpu_lent_free(struct sgpu_lent **lent)
@@ -179,11 +178,6 @@ uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch,
 	return lent->memory + lent->results.offset + lent->places[in_batch];
 }
 
-bool sgpu_lent_registered(const struct sgpu_lent *lent)
-{
-	return lent->registered;
-}
-
 void sgpu_lent_offer(struct sgpu_lent *lent)
 {
 	if (lent && lent->results.id[0]) {
@@ -198,8 +192,8 @@ void sgpu_lent_withdraw(struct sgpu_lent *lent)
 
 	/* Who has taken it meanwhile ends it. */
 	if (lent && lent->offered &&
-	    sgpu_lease_take(lent->pool, lent->results.id, lent->batch_id, true, &lease, NULL) ==
-		    SGPU_OK) {
+	    sgpu_lease_take(lent->pool, lent->results.id, lent->job->batch->id, true, &lease,
+			    NULL) == SGPU_OK) {
 		sgpu_lease_end(lent->pool, lent->results.id);
 	}
 }

@@ -60,7 +60,5 @@ void sgpu_moves_ran(struct sgpu_moves *moves, int operation);
 /* What became of a move whose note came: SGPU_OK, or a code and the text of why, which lives as
  * long as the moves. Starts the next one. Once a move. */
 int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text);
-/* Whether none is under way. */
-bool sgpu_moves_idle(const struct sgpu_moves *moves);
 
 #endif

@@ -36,7 +36,6 @@ struct sgpu_modules {
 	void *argument;
 	struct module *list; /* by segment of the manifest; NULL until one is used */
 	bool *waits;	     /* by operation: for its module */
-	int loading;
 	char *broken_rule;
 };
 
@@ -98,25 +97,15 @@ void sgpu_modules_free(struct sgpu_modules **modules)
 	*modules = NULL;
 }
 
-bool sgpu_modules_used(const struct sgpu_modules *modules)
-{
-	return modules->list != NULL;
-}
-
-bool sgpu_modules_idle(const struct sgpu_modules *modules)
-{
-	return modules->loading == 0;
-}
-
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules)
 {
 	return modules->broken_rule;
 }
 
-bool sgpu_modules_broke_rules(const struct sgpu_run_base *base)
+bool sgpu_modules_broke_rules(const struct sgpu_modules *modules)
 {
-	for (int i = 0; i < base->device_count; i++) {
-		if (sgpu_device_module_broke_rules(base->devices[i].device)) {
+	for (int i = 0; modules->list && i < modules->base->device_count; i++) {
+		if (sgpu_device_module_broke_rules(modules->base->devices[i].device)) {
 			return true;
 		}
 	}
@@ -127,7 +116,7 @@ bool sgpu_modules_broke_rules(const struct sgpu_run_base *base)
  * response is given. */
 static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 {
-	if (sgpu_modules_broke_rules(modules->base) && !modules->broken_rule) {
+	if (sgpu_modules_broke_rules(modules) && !modules->broken_rule) {
 		modules->broken_rule = sgpu_run_text("%s", text);
 		sgpu_run_stop(modules->base, SGPU_EPOLICY);
 	}
@@ -214,7 +203,7 @@ static void note_loaded(struct sgpu_note *note)
 	struct sgpu_error why;
 
 	m->state = TRIED;
-	modules->loading--;
+	modules->base->under_way--;
 	if (m->code == SGPU_EPOLICY) {
 		sgpu_fail(&why, m->code, "module '%s': %s", id_of(modules, note->index),
 			  m->error.text);
@@ -235,7 +224,7 @@ static int begin_load(struct sgpu_modules *modules, int segment,
 		return m->code;
 	}
 	m->state = LOADING;
-	modules->loading++;
+	modules->base->under_way++;
 	m->task =
 		(struct sgpu_blocking){ .work = load_blocking, .owner = modules, .index = segment };
 	m->note = (struct sgpu_note){ .handle = note_loaded, .owner = modules, .index = segment };

@@ -36,7 +36,6 @@ struct sgpu_moves {
 	struct sgpu_run_base *base;
 	struct move *list;  /* of the plan */
 	struct line *lines; /* by the first device and the second */
-	int open;
 };
 
 static const struct sgpu_plan_move *planned(const struct sgpu_moves *moves, int move)
@@ -109,7 +108,7 @@ static void begin_next(struct sgpu_moves *moves, struct line *line)
 	}
 	m = &moves->list[move];
 	line->first = m->next;
-	moves->open++;
+	moves->base->under_way++;
 	m->code = sgpu_threads_reserve(moves->base->threads, &m->error);
 	if (m->code != SGPU_OK) {
 		sgpu_loop_post(moves->base->loop, &m->moved);
@@ -154,10 +153,10 @@ void sgpu_moves_ran(struct sgpu_moves *moves, int operation)
 
 int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text)
 {
-	const struct sgpu_run_base *base = moves->base;
+	struct sgpu_run_base *base = moves->base;
 	struct move *m = &moves->list[move];
 
-	moves->open--;
+	base->under_way--;
 	begin_next(moves, line_of(moves, move));
 	if (m->code != SGPU_OK) {
 		m->text =
@@ -169,11 +168,6 @@ int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text)
 	}
 	*text = m->text;
 	return m->code;
-}
-
-bool sgpu_moves_idle(const struct sgpu_moves *moves)
-{
-	return moves->open == 0;
 }
 
 /* ---- made and freed ---- */

@@ -46,13 +46,10 @@ struct sgpu_outputs {
 	/* Where results go while the response is not known yet: at these offsets of its file, by
 	 * segment of the batch; 0: to memory. NULL: all to memory. */
 	uint64_t *places;
-	int fd;
-	const char *name;
 	void (*left)(void *owner);
 	void *owner;
 	const struct sgpu_job *job;
-	struct output *list; /* by segment of the manifest */
-	int open;
+	struct output *list;	      /* by segment of the manifest */
 	struct sgpu_error file_error; /* of writing to the file */
 	uint64_t pinned;	      /* bytes of pinned memory that results have */
 };
@@ -145,7 +142,7 @@ static void drop_memory(struct output *output)
 /* ---- the transfer ---- */
 static int put_header(struct output *output, struct sgpu_error *error)
 {
-	const struct sgpu_outputs *all = output->all;
+	const struct sgpu_run_base *base = output->all->base;
 	const size_t size = sizeof(output->header);
 
 	if (output->data || output->leased) {
@@ -156,7 +153,8 @@ static int put_header(struct output *output, struct sgpu_error *error)
 		return sgpu_pwrite(output->region.fd, output->region.name, output->header, size,
 				   output->region.offset, error);
 	}
-	return sgpu_pwrite(all->fd, all->name, output->header, size, output->end.place, error);
+	return sgpu_pwrite(base->submission.out_fd, base->submission.out_name, output->header, size,
+			   output->end.place, error);
 }
 
 /* A key of its own, on its way to the device, and the header that goes with it. */
@@ -246,7 +244,7 @@ static void note_left(struct sgpu_note *note)
 		output->end.data = output->data;
 		atomic_fetch_add(&all->base->trace->bytes_out, output->data ? 0 : output->end.size);
 	}
-	all->open--;
+	all->base->under_way--;
 	all->left(all->owner);
 }
 
@@ -273,7 +271,7 @@ static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 					   &location);
 	if (output->leased) {
 		*sink = sgpu_sink_to_memory(output->leased + header,
-					    sgpu_lent_registered(base->lent));
+					    base->job->options->leases_registered);
 		return SGPU_OK;
 	}
 	if (goes_to_region(output)) {
@@ -287,8 +285,9 @@ static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 	}
 	if (all->places && all->places[all->job->in_batch[output->segment]] > 0) {
 		output->end.place = all->places[all->job->in_batch[output->segment]];
-		return sgpu_sink_to_file(run_device(output)->engine, all->fd, all->name,
-					 output->end.place + header, false, sink, error);
+		return sgpu_sink_to_file(run_device(output)->engine, base->submission.out_fd,
+					 base->submission.out_name, output->end.place + header,
+					 false, sink, error);
 	}
 	rc = make_memory(output, error);
 	if (rc == SGPU_OK) {
@@ -368,7 +367,7 @@ void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation,
 		if (rc != SGPU_OK) {
 			fail_output(output, rc, error.text);
 		} else {
-			outputs->open++;
+			outputs->base->under_way++;
 		}
 	}
 }
@@ -378,11 +377,6 @@ void sgpu_output_prepare(struct sgpu_outputs *outputs, int segment, struct sgpu_
 	if (is_sealed(&outputs->list[segment])) {
 		(void)!make_key(&outputs->list[segment], stream, NULL);
 	}
-}
-
-bool sgpu_outputs_idle(const struct sgpu_outputs *outputs)
-{
-	return outputs->open == 0;
 }
 
 void sgpu_outputs_stop(struct sgpu_outputs *outputs, int rc)
@@ -413,9 +407,8 @@ const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs
 }
 
 /* ---- made and freed ---- */
-int sgpu_outputs_create(struct sgpu_run_base *base, int fd, const char *name,
-			void (*left)(void *owner), void *owner, struct sgpu_outputs **outputs,
-			struct sgpu_error *error)
+int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner), void *owner,
+			struct sgpu_outputs **outputs, struct sgpu_error *error)
 {
 	const int count = base->job->manifest->segment_count;
 	struct sgpu_outputs *made = calloc(1, sizeof(*made));
@@ -426,8 +419,6 @@ int sgpu_outputs_create(struct sgpu_run_base *base, int fd, const char *name,
 	}
 	made->base = base;
 	made->job = base->job;
-	made->fd = fd;
-	made->name = name;
 	made->left = left;
 	made->owner = owner;
 	made->list = calloc((size_t)count + 1, sizeof(*made->list));
@@ -443,7 +434,7 @@ int sgpu_outputs_create(struct sgpu_run_base *base, int fd, const char *name,
 							 .owner = &made->list[i],
 							 .index = i };
 	}
-	return sgpu_respond_plan(base, fd, &made->places, error);
+	return sgpu_respond_plan(base, &made->places, error);
 }
 
 void sgpu_outputs_free(struct sgpu_outputs **outputs)

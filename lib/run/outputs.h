@@ -12,11 +12,10 @@
 struct sgpu_outputs;
 struct sgpu_run_base;
 
-/* fd, name: the response's file, where some results go at once, see sgpu_respond_plan. left: called
- * on the loop's thread when an output has ended. */
-SGPU_MUST_CHECK int sgpu_outputs_create(struct sgpu_run_base *base, int fd, const char *name,
-					void (*left)(void *owner), void *owner,
-					struct sgpu_outputs **outputs, struct sgpu_error *error);
+/* left: called on the loop's thread when an output has ended. */
+SGPU_MUST_CHECK int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner),
+					void *owner, struct sgpu_outputs **outputs,
+					struct sgpu_error *error);
 /* None is under way. Accepts a pointer to NULL. */
 void sgpu_outputs_free(struct sgpu_outputs **outputs);
 
@@ -27,8 +26,6 @@ void sgpu_output_prepare(struct sgpu_outputs *outputs, int segment, struct sgpu_
  * only the operation knows. What cannot be started has failed. */
 void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation,
 			const struct sgpu_op_call *call, uint64_t elements);
-/* Whether none is under way. */
-bool sgpu_outputs_idle(const struct sgpu_outputs *outputs);
 /* Ends those that are under way soon. */
 void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code);
 
@@ -67,19 +64,17 @@ struct sgpu_graph;
  * well; sgpu_respond sees to it if not. *places is NULL where nothing can be said, or it is not
  * worth it: for a pipe or a file that cannot be read, when a module may break a rule, when the size
  * of a result is not known. */
-SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places,
+SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places,
 				      struct sgpu_error *error);
 /* Takes the space that the response will need, in a file that has no name yet, where the file
  * system can tell: a batch that is recorded runs once, and that run should not find the disk full.
  * Errors: SGPU_ENOSPACE. */
-SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name,
-					 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error);
 /* Writes what became of each output, with the payloads of those that came through. Returns 0;
  * SGPU_ESEGMENTS when some failed; or why the response could not be written. */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
-				 struct sgpu_outputs *outputs, int fd, const char *name,
-				 struct sgpu_error *error);
+				 struct sgpu_outputs *outputs, struct sgpu_error *error);
 /* Cuts off what lies behind the file's position, where results may have been. */
-SGPU_MUST_CHECK int sgpu_respond_cut(int fd, const char *name, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_respond_cut(const struct sgpu_run_base *base, struct sgpu_error *error);
 
 #endif

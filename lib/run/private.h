@@ -86,6 +86,7 @@ struct sgpu_run_base {
 	struct sgpu_links *links; /* between them */
 	struct sgpu_prepared_table *prepared;
 	struct sgpu_run_trace *trace;
+	struct sgpu_submission submission;
 	struct sgpu_job *job;	    /* what was admitted */
 	struct sgpu_memory *memory; /* its buffers on the devices */
 	struct sgpu_leases *leases; /* files and regions that it names */
@@ -95,7 +96,9 @@ struct sgpu_run_base {
 	bool reserved;		    /* the response's file may have more space than it needs */
 	uint64_t
 		response_size; /* the least that the response needs in its file; 0: not known yet */
-	int wake_fd;	       /* eventfd that wakes a reader of this run */
+	int under_way;	       /* moves, outputs and loads of modules: the loop's */
+	atomic_int done, failed, operations; /* how far its graph is */
+	int wake_fd;			     /* eventfd that wakes a reader of this run */
 	atomic_int stop; /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was
 			    wrong */
 	atomic_uint_fast64_t stop_ns; /* when `stop` was set */

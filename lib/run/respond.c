@@ -369,9 +369,8 @@ static int write_response(struct writer *w, const struct sgpu_batch *response,
 		}
 	}
 	rc = rc ? rc : sgpu_tar_end(w->fd, w->name, error);
-	return rc == SGPU_OK && (w->placed || w->base->reserved)
-		       ? sgpu_respond_cut(w->fd, w->name, error)
-		       : rc;
+	return rc == SGPU_OK && (w->placed || w->base->reserved) ? sgpu_respond_cut(w->base, error)
+								 : rc;
 }
 
 /* The whole is done; what of it went wrong is in the response, and its sum is the code. */
@@ -409,11 +408,15 @@ static void note_size(struct sgpu_run_base *base, const struct sgpu_batch *respo
 }
 
 int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
-		 struct sgpu_outputs *outputs, int fd, const char *name, struct sgpu_error *error)
+		 struct sgpu_outputs *outputs, struct sgpu_error *error)
 {
-	struct writer w = {
-		base, base->job, graph, outputs, fd, name, sgpu_outputs_placed(outputs)
-	};
+	struct writer w = { .base = base,
+			    .job = base->job,
+			    .graph = graph,
+			    .outputs = outputs,
+			    .fd = base->submission.out_fd,
+			    .name = base->submission.out_name,
+			    .placed = sgpu_outputs_placed(outputs) };
 	struct sgpu_batch *response = NULL;
 	int rc = make_response(&w, &response, error);
 
@@ -431,13 +434,13 @@ int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
 	return rc;
 }
 
-int sgpu_respond_cut(int fd, const char *name, struct sgpu_error *error)
+int sgpu_respond_cut(const struct sgpu_run_base *base, struct sgpu_error *error)
 {
-	off_t end = lseek(fd, 0, SEEK_CUR);
+	off_t end = lseek(base->submission.out_fd, 0, SEEK_CUR);
 
-	return end >= 0 && ftruncate(fd, end) == 0
+	return end >= 0 && ftruncate(base->submission.out_fd, end) == 0
 		       ? SGPU_OK
-		       : sgpu_fail_errno(error, "cannot cut '%s' off", name);
+		       : sgpu_fail_errno(error, "cannot cut '%s' off", base->submission.out_name);
 }
 
 /* ---- before anything is known ---- */
@@ -514,10 +517,10 @@ static bool has_no_limit(int fd)
 	return fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC && about.f_blocks == 0;
 }
 
-int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name,
-			 struct sgpu_error *error)
+int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = base->job;
+	const int fd = base->submission.out_fd;
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
 	uint64_t most = INDEX_MOST + sgpu_tar_padded(job->batch->manifest_size);
 	struct stat status;
@@ -548,14 +551,14 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name,
 	if (errno == ENOSPC || errno == EDQUOT) {
 		base->response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
-				       (unsigned long long)most, name);
+				       (unsigned long long)most, base->submission.out_name);
 	}
 	return SGPU_OK; /* it cannot be known */
 }
 
-int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places,
-		      struct sgpu_error *error)
+int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu_error *error)
 {
+	const int fd = base->submission.out_fd;
 	const uint64_t least = 1 << 20; /* bytes: below, memory is as quick */
 	struct writer w = { .base = base, .job = base->job };
 	struct sgpu_batch *response = NULL;

@@ -70,7 +70,7 @@ static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 	if (stop == SGPU_OK) {
 		sgpu_modules_unload(run->modules); /* all work has ended */
 	}
-	if (sgpu_modules_used(run->modules) && sgpu_modules_broke_rules(&run->base)) {
+	if (sgpu_modules_broke_rules(run->modules)) {
 		return sgpu_fail(
 			error, SGPU_EPOLICY,
 			"a module made a system call that is refused, after its function had "
@@ -139,7 +139,8 @@ static void finish_blocking(struct sgpu_blocking *task)
 	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd,
 					     .ended = ended_while_writing,
 					     .argument = run,
-					     .deadline_ns = run->submission.options.deadline_ns,
+					     .deadline_ns =
+						     run->base.submission.options.deadline_ns,
 					     .stall_ns = STALL_MS * UINT64_C(1000000) };
 	int rc;
 
@@ -148,10 +149,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 	rc = check_verdict(run, &run->error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_outputs_file_failure(run->outputs, &run->error);
-		rc = rc != SGPU_OK ? rc
-				   : sgpu_respond(&run->base, run->graph, run->outputs,
-						  run->submission.out_fd, run->submission.out_name,
-						  &run->error);
+		rc = rc ? rc : sgpu_respond(&run->base, run->graph, run->outputs, &run->error);
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	if (rc == SGPU_ETIMEOUT) {
@@ -160,7 +158,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 	run->code = rc;
 	sgpu_io_set_guard(NULL);
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS && sgpu_outputs_placed(run->outputs)) {
-		(void)!sgpu_respond_cut(run->submission.out_fd, run->submission.out_name, NULL);
+		(void)!sgpu_respond_cut(&run->base, NULL);
 	}
 	end_run(run);
 }
@@ -170,8 +168,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 static void check_end(struct sgpu_run *run)
 {
 	if (run->begun && !run->finishing && run->have_read && sgpu_graph_ended(run->graph) &&
-	    sgpu_moves_idle(run->moves) && sgpu_outputs_idle(run->outputs) &&
-	    sgpu_modules_idle(run->modules)) {
+	    run->base.under_way == 0) {
 		run->finishing = true;
 		sgpu_threads_give(run->runner->threads, &run->finisher);
 	}
@@ -299,7 +296,7 @@ static int start_operation(void *argument, int operation, struct sgpu_error *err
 static int ended_while_reading(void *argument)
 {
 	struct sgpu_run *run = argument;
-	uint64_t deadline = run->submission.options.deadline_ns;
+	uint64_t deadline = run->base.submission.options.deadline_ns;
 
 	if (atomic_load(&run->cancel)) {
 		sgpu_run_stop(&run->base, SGPU_ECANCELED);
@@ -315,7 +312,7 @@ uint64_t sgpu_run_look(struct sgpu_run *run)
 	uint64_t when;
 
 	if (ended_while_reading(run) == SGPU_OK) {
-		return run->submission.options.deadline_ns;
+		return run->base.submission.options.deadline_ns;
 	}
 	when = sgpu_presence_stop(&run->runner->presence, &run->inside,
 				  atomic_load(&run->base.stop_ns));
@@ -341,20 +338,18 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	rc = sgpu_moves_create(base, note_moved, run, &run->moves,
 			       error); /* the ways take memory, too */
 	rc = rc ? rc : sgpu_memory_create(base, error);
-	rc = rc ? rc
-		: sgpu_graph_create(base, &run->count, start_operation, run, &run->graph, error);
+	rc = rc ? rc : sgpu_graph_create(base, start_operation, run, &run->graph, error);
 	rc = rc ? rc : sgpu_modules_create(base, module_loaded, run, &run->modules, error);
 	rc = rc ? rc
 		: sgpu_launches_create(base, run->modules, note_ran, run, &run->launches, error);
-	return rc == SGPU_OK
-		       ? sgpu_outputs_create(base, run->submission.out_fd, run->submission.out_name,
-					     output_left, run, &run->outputs, error)
-		       : rc;
+	return rc == SGPU_OK ? sgpu_outputs_create(base, output_left, run, &run->outputs, error)
+			     : rc;
 }
 
 static int admit(struct sgpu_run *run, struct sgpu_error *error)
 {
-	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);
+	int rc = sgpu_tar_open(run->base.submission.in_fd, run->base.submission.in_name, &run->tar,
+			       error);
 
 	rc = rc == SGPU_OK ? sgpu_admit(&run->base, run->tar, error) : rc;
 	run->descriptor_failed = rc == SGPU_ESYSTEM;
@@ -366,10 +361,8 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 		rc = make_objects(run, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = run->submission.options.replay
-			     ? sgpu_respond_reserve(&run->base, run->submission.out_fd,
-						    run->submission.out_name, error)
-			     : SGPU_OK;
+		rc = run->base.submission.options.replay ? sgpu_respond_reserve(&run->base, error)
+							 : SGPU_OK;
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
@@ -408,14 +401,14 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 		return NULL;
 	}
 	run->runner = runner;
-	run->submission = *submission;
-	run->job.options = &run->submission.options;
+	run->job.options = &run->base.submission.options;
 	run->base = (struct sgpu_run_base){ .traits = &runner->traits,
 					    .loop = runner->loop,
 					    .threads = runner->threads,
 					    .device_count = runner->device_count,
 					    .links = &runner->links,
 					    .prepared = &runner->prepared,
+					    .submission = *submission,
 					    .trace = &run->trace,
 					    .job = &run->job,
 					    .memory = &run->memory };

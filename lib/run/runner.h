@@ -82,14 +82,12 @@ struct sgpu_run {
 	struct sgpu_runner *runner;
 	struct sgpu_run *next; /* of the runner's */
 	int first;	       /* its first device */
-	struct sgpu_submission submission;
 	sgpu_run_done_fn done;
 	void *argument;
 
 	struct sgpu_run_trace trace;
 	struct sgpu_job job;
 	struct sgpu_memory memory;
-	struct sgpu_graph_count count;
 	struct sgpu_graph *graph;
 	struct sgpu_modules *modules;
 	struct sgpu_launches *launches;

@@ -167,9 +167,9 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 	const bool stopping = atomic_load(&run->busy) && atomic_load(&run->base.stop) != SGPU_OK;
 
 	*progress = (struct sgpu_run_progress){
-		.operations_done = atomic_load(&run->count.done),
-		.operations_failed = atomic_load(&run->count.failed),
-		.operations = atomic_load(&run->count.operations),
+		.operations_done = atomic_load(&run->base.done),
+		.operations_failed = atomic_load(&run->base.failed),
+		.operations = atomic_load(&run->base.operations),
 		.bytes_in = atomic_load(&run->trace.bytes_in),
 		.bytes_out = atomic_load(&run->trace.bytes_out),
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,

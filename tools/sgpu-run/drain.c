@@ -454,7 +454,8 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 			   d.lane_count, d.lanes[i].device->selector, d.lanes[i].started);
 	}
 	*counts = d.counts;
-	spool_left(spool, &counts->left, &counts->others);
+	counts->left = spool->left_before;
+	counts->others = spool->others_before;
 	if (counts->others > 0 && d.counts.answered + d.counts.failed == 0 && d.status == 0) {
 		d.status = EX_TEMPFAIL; /* nothing here is for this worker */
 	}

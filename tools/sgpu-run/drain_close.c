@@ -167,7 +167,7 @@ static void sync_responses(struct drain *drain, struct flight *first)
 	for (struct flight *f = first; f; f = f->next) {
 		count += is_to_be_named(f);
 	}
-	if (count > 2 && syncfs(spool_output(drain->spool)) == 0) {
+	if (count > 2 && syncfs(drain->spool->output) == 0) {
 		return;
 	}
 	for (struct flight *f = first; f; f = f->next) {
@@ -205,8 +205,8 @@ static void name_responses(struct drain *drain, struct flight *first)
 		any = any || rc == SGPU_OK;
 	}
 	if (any) {
-		(void)!fsync(spool_output(
-			drain->spool)); /* a file system that cannot is no reason to fail */
+		(void)!fsync(
+			drain->spool->output); /* a file system that cannot is no reason to fail */
 	}
 }
 

@@ -20,7 +20,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -53,24 +52,6 @@ static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
 	return rc;
 }
 
-/* Text in a memory file, which goes with the message. */
-static int send_text(int fd, enum wire_kind kind, const char *text, size_t size,
-		     struct sgpu_error *error)
-{
-	const int file = memfd_create("sgpu-run quote", MFD_CLOEXEC);
-	int rc;
-
-	if (file < 0) {
-		return sgpu_fail_errno(error, "cannot make a memory file");
-	}
-	rc = sgpu_write(file, "a memory file", text, size, error);
-	if (rc == SGPU_OK && !wire_say(fd, kind, file)) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "a process of this worker takes no message");
-	}
-	close(file);
-	return rc;
-}
-
 /* ---- the child ---- */
 _Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX,
 	       "sgpu_quote_renew takes no larger one");
@@ -79,19 +60,13 @@ static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 {
 	enum wire_kind kind;
 	size_t size = 0;
-	char *text;
+	char *text = NULL;
 	int file = -1, rc = wait_for(fd, &kind, error);
 
 	rc = rc ? rc : wire_hear(fd, WIRE_CLAIMS, &file, error);
-	if (rc < 0) {
-		return rc;
-	}
-	text = calloc(1, SGPU_QUOTE_MAX + 1);
-	rc = text ? sgpu_pread(file, "the claims", text, SGPU_QUOTE_MAX, 0, &size, error)
-		  : sgpu_fail_nomem(error);
+	rc = rc ? rc : wire_take_text(file, "the claims", SGPU_QUOTE_MAX, &text, &size, error);
 	rc = rc ? rc : sgpu_json_parse(text, size, claims, NULL, NULL, error);
 	free(text);
-	close(file);
 	return rc;
 }
 
@@ -106,7 +81,7 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
 	size_t size = 0;
 	int rc = sgpu_quote_renew(claims, &renewal, ak, chain, time(NULL), &quote, &size, error);
 
-	rc = rc ? rc : send_text(fd, WIRE_QUOTE_IS, quote, size, error);
+	rc = rc ? rc : wire_say_text(fd, WIRE_QUOTE_IS, quote, size, error);
 	free(quote);
 	return rc;
 }
@@ -241,7 +216,7 @@ int serve_quote_claim(struct sgpu_error *error)
 	subject.nonce_size = sizeof(any_nonce);
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
 	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
-	rc = rc ? rc : send_text(q.fd, WIRE_CLAIMS, text, size, error);
+	rc = rc ? rc : wire_say_text(q.fd, WIRE_CLAIMS, text, size, error);
 	rc = rc ? rc : sgpu_thread_start(NULL, watch_signer, NULL, error);
 	json_decref(claims);
 	free(text);

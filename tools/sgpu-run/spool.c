@@ -137,17 +137,6 @@ void spool_need(const struct spool *spool, struct landlock_needs *needs)
 	}
 }
 
-int spool_output(const struct spool *spool)
-{
-	return spool->output;
-}
-
-void spool_left(const struct spool *spool, unsigned *alone, unsigned *others)
-{
-	*alone = spool->left_before;
-	*others = spool->others_before;
-}
-
 /* ---- which is next ---- */
 /* EEXIST: one of the same name is under way. Only this thread puts files there, so that two calls
  * do where the file system has no such rename. */

@@ -70,15 +70,12 @@ SGPU_MUST_CHECK int spool_open(const struct spool_options *options, struct spool
 void spool_close(struct spool **spool);
 /* What the process needs after it is confined. */
 void spool_need(const struct spool *spool, struct landlock_needs *needs);
-int spool_output(const struct spool *spool); /* descriptor of the directory of the responses */
 
 /* Claims the next batch, one no larger than size_max unless a dead worker had it, and opens it and
  * its response. *batch is NULL when there is none: at the end, and while there are only larger
  * ones; the next call looks anew. Errors: the directory cannot be used. */
 SGPU_MUST_CHECK int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
 			       struct sgpu_error *error);
-/* How many were left where they are: names that are no batches, and batches for other keys. */
-void spool_left(const struct spool *spool, unsigned *alone, unsigned *others);
 
 /* ---- where a batch goes; each frees it, and may be called while another thread is in spool_next
  * ---- */

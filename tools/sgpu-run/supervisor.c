@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -196,8 +195,7 @@ static void hear(struct supervisor *s, struct caller *caller)
 	struct sgpu_error error = { 0 };
 	enum wire_kind kind;
 	char *text;
-	size_t size;
-	int fd, rc = wire_peek(caller->fd, &kind, &error);
+	int rc = wire_peek(caller->fd, &kind, &error);
 
 	if (rc == SGPU_ETIMEOUT) {
 		return;
@@ -207,12 +205,9 @@ static void hear(struct supervisor *s, struct caller *caller)
 	} else if (rc == SGPU_OK && kind == WIRE_STATUS) {
 		/* What was asked is not read: what came with it would be closed here. */
 		text = supervisor_status(s, caller->uid);
-		fd = text ? memfd_create("sgpu-run status", MFD_CLOEXEC) : -1;
-		size = text ? strlen(text) : 0;
-		if (fd >= 0 && size <= WIRE_TEXT_MAX && write(fd, text, size) == (ssize_t)size) {
-			(void)wire_say(caller->fd, WIRE_STATUS_IS, fd);
+		if (text && strlen(text) <= WIRE_TEXT_MAX) {
+			(void)!wire_say_text(caller->fd, WIRE_STATUS_IS, text, strlen(text), NULL);
 		}
-		sgpu_close(fd);
 		free(text);
 		callers_hang_up(caller);
 	} else if (rc == SGPU_ECANCELED) {

@@ -11,16 +11,14 @@
 #include "report.h"
 #include "worker.h"
 
-extern const struct cli_option submit_options[], worker_options[], serve_options[],
-	status_options[], session_options[], quote_options[], info_options[], ops_options[];
-int verb_submit(int argc, char **argv);
-int verb_worker(int argc, char **argv);
-int verb_serve(int argc, char **argv);
-int verb_status(int argc, char **argv);
-int verb_session(int argc, char **argv);
-int verb_quote(int argc, char **argv);
-int verb_info(int argc, char **argv);
-int verb_ops(int argc, char **argv);
+CLI_VERB(submit);
+CLI_VERB(worker);
+CLI_VERB(serve);
+CLI_VERB(status);
+CLI_VERB(session);
+CLI_VERB(quote);
+CLI_VERB(info);
+CLI_VERB(ops);
 
 /* ---- submit ---- */
 struct submit {

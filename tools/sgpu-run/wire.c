@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -123,15 +124,37 @@ int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error
 	return wire_receive(socket, kind, &message, sizeof(message), fd, fd != NULL, error);
 }
 
-int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size,
+int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
+		  struct sgpu_error *error)
+{
+	const int file = memfd_create("sgpu-run", MFD_CLOEXEC);
+	int rc;
+
+	if (file < 0) {
+		return sgpu_fail_errno(error, "cannot make a memory file");
+	}
+	rc = sgpu_write(file, "a memory file", text, size, error);
+	if (rc == SGPU_OK && !wire_say(socket, kind, file)) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "a process of this worker takes no message");
+	}
+	close(file);
+	return rc;
+}
+
+int wire_take_text(int file, const char *name, size_t most, char **text, size_t *size,
 		   struct sgpu_error *error)
 {
+	int rc;
+
 	*size = 0;
-	/* The kernel tells by itself whether a file has seals. */
-	if (fcntl(fd, F_GET_SEALS) < 0) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is not in a memory file", name);
+	*text = calloc(1, most + 1);
+	rc = *text ? sgpu_pread(file, name, *text, most, 0, size, error) : sgpu_fail_nomem(error);
+	close(file);
+	if (rc < 0) {
+		free(*text);
+		*text = NULL;
 	}
-	return sgpu_pread(fd, name, text, most, 0, size, error);
+	return rc;
 }
 
 int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)
@@ -307,18 +330,15 @@ int ask_server(const char *socket, enum wire_kind kind, void *message, size_t me
 	rc = ask_wait(connection, patience_s, error);
 	rc = rc ? rc : wire_hear(connection, expected, &file, error);
 	close(connection);
-	if (rc < 0) {
-		return rc;
+	/* Of any but a memory file, the file system may never answer; the kernel tells by itself
+	 * whether it has seals. */
+	if (rc == SGPU_OK && fcntl(file, F_GET_SEALS) < 0) {
+		close(file);
+		rc = sgpu_fail(error, SGPU_EINVALID, "the server's answer is not in a memory file");
 	}
-	*text = calloc(1, WIRE_TEXT_MAX + 1);
-	rc = *text ? wire_read_text(file, "the server's answer", *text, WIRE_TEXT_MAX, size, error)
-		   : sgpu_fail_nomem(error);
-	close(file);
-	if (rc < 0) {
-		free(*text);
-		*text = NULL;
-	}
-	return rc;
+	return rc < 0 ? rc
+		      : wire_take_text(file, "the server's answer", WIRE_TEXT_MAX, text, size,
+				       error);
 }
 
 /* ---- leases ---- */

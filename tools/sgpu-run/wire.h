@@ -139,10 +139,13 @@ SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message,
 bool wire_say(int socket, enum wire_kind kind, int fd);
 SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error);
 
-/* Reads the text that came with a message, at most `most` bytes. It is in a memory file: any other
- * may be of a file system that never answers. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size,
-				   struct sgpu_error *error);
+/* Sends a text in a memory file. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
+				  struct sgpu_error *error);
+/* The text in such a file, at most `most` bytes, from malloc, with a NUL behind it. Closes the
+ * file, which is read as it is: of another file system, it may never answer. */
+SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
+				   size_t *size, struct sgpu_error *error);
 
 /* The kind of the message that comes next, which stays where it is, as do its descriptors. Returns
  * as wire_receive. */
