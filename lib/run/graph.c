@@ -23,7 +23,8 @@ enum state { WAITING, ENQUEUED, DONE, FAILED };
 
 struct operation {
 	enum state state;
-	int holds; /* inputs, moves and predecessors that hold it back */
+	int holds;  /* inputs, moves and predecessors that hold it back */
+	bool later; /* it was told to be tried again, which holds it back, too */
 	int code;
 	char *text;	   /* why it failed by itself, or NULL */
 	const char *cause; /* whose text says why it was not run */
@@ -263,6 +264,7 @@ static void look_at(struct sgpu_graph *graph, int operation)
 		int rc = graph->start(graph->argument, operation, &error);
 
 		if (rc == SGPU_GRAPH_LATER) {
+			op->later = true;
 			op->holds = 1;
 		} else if (rc != SGPU_OK) {
 			fail_itself(graph, operation, rc, error.text);
@@ -348,7 +350,10 @@ bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int rc, const char 
 
 void sgpu_graph_retry(struct sgpu_graph *graph, int operation)
 {
-	drop_hold(graph, operation);
+	if (graph->operations[operation].later) {
+		graph->operations[operation].later = false;
+		drop_hold(graph, operation);
+	}
 }
 
 void sgpu_graph_stop(struct sgpu_graph *graph)

@@ -11,7 +11,7 @@
 struct sgpu_graph;
 struct sgpu_run_base;
 
-/* Returned by start: not yet. sgpu_graph_retry brings the operation up again. */
+/* Returned by start: not yet. */
 enum { SGPU_GRAPH_LATER = 1 };
 
 /* start: enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has ended.
@@ -32,6 +32,7 @@ void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const c
 void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text);
 /* An operation that was started has ended. Returns whether well: then its outputs are ready. */
 bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const char *text);
+/* Brings an operation up again, if it was not to be started yet. */
 void sgpu_graph_retry(struct sgpu_graph *graph, int operation);
 /* Nothing is started any more. What is enqueued ends by itself. */
 void sgpu_graph_stop(struct sgpu_graph *graph);

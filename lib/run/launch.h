@@ -28,8 +28,6 @@ void sgpu_modules_unload(struct sgpu_modules *modules);
  * be started. */
 SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_modules *modules, int operation,
 				       struct sgpu_error *error);
-/* Whether the operation was told to come back later, and is not any more. */
-bool sgpu_modules_take_waiting(struct sgpu_modules *modules, int operation);
 
 /* Enqueues a launch: its outputs are cleared, then its function is started. clears: a zeroed task
  * for each argument. */

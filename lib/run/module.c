@@ -35,7 +35,6 @@ struct sgpu_modules {
 	void (*loaded)(void *argument, int segment);
 	void *argument;
 	struct module *list; /* by segment of the manifest; NULL until one is used */
-	bool *waits;	     /* by operation: for its module */
 	char *broken_rule;
 };
 
@@ -91,7 +90,6 @@ void sgpu_modules_free(struct sgpu_modules **modules)
 	}
 	sgpu_modules_unload(m);
 	free(m->list);
-	free(m->waits);
 	free(m->broken_rule);
 	free(m);
 	*modules = NULL;
@@ -234,14 +232,9 @@ static int begin_load(struct sgpu_modules *modules, int segment,
 
 static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
 {
-	const struct sgpu_manifest *manifest = modules->base->job->manifest;
-
-	if (modules->list) {
-		return SGPU_OK;
-	}
-	modules->waits = calloc((size_t)manifest->operation_count + 1, sizeof(*modules->waits));
-	if (modules->waits) {
-		modules->list = calloc((size_t)manifest->segment_count, sizeof(*modules->list));
+	if (!modules->list) {
+		modules->list = calloc((size_t)modules->base->job->manifest->segment_count,
+				       sizeof(*modules->list));
 	}
 	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
 }
@@ -267,7 +260,6 @@ int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_
 		m->state = TRIED;
 	}
 	if (m->state == LOADING) {
-		modules->waits[operation] = true;
 		return SGPU_GRAPH_LATER;
 	}
 	if (!sgpu_equal(m->digest, op->module->digest, sizeof(m->digest))) {
@@ -279,16 +271,6 @@ int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_
 				  : sgpu_fail(error, m->code, "module '%s': %s",
 					      id_of(modules, op->module->segment),
 					      text_of(&m->error, m->code));
-}
-
-bool sgpu_modules_take_waiting(struct sgpu_modules *modules, int operation)
-{
-	bool waits = modules->waits && modules->waits[operation];
-
-	if (waits) {
-		modules->waits[operation] = false;
-	}
-	return waits;
 }
 
 /* ---- launching ---- */

@@ -269,30 +269,27 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 /* ---- all of them ---- */
 static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 {
-	for (int i = 0; i < p->manifest->segment_count; i++) {
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < p->manifest->segment_count; i++) {
 		const struct sgpu_segment *s = &p->manifest->segments[i];
 		struct tenant tenant = { .stays = s->reader_count == 0,
 					 .readers = s->readers,
 					 .reader_count = s->reader_count,
 					 .writer = -1 };
 		uint64_t size = 0;
-		int rc;
 
 		if (!sgpu_segment_is_input(s)) {
 			continue;
 		}
 		rc = segment_bytes(s, &size, error);
 		rc = rc ? rc : count_unshared(p, size, error);
-		if (rc != SGPU_OK) {
-			return rc;
-		}
-		p->plan->in_buffer[i] = add_buffer(p, p->spread.home[i], size, &tenant);
-		rc = plan_moves(p, i, p->plan->in_buffer[i], size, error);
-		if (rc != SGPU_OK) {
-			return rc;
+		if (rc == SGPU_OK) {
+			p->plan->in_buffer[i] = add_buffer(p, p->spread.home[i], size, &tenant);
+			rc = plan_moves(p, i, p->plan->in_buffer[i], size, error);
 		}
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 static int plan_output(struct planner *p, int operation, int segment, struct sgpu_error *error)
@@ -424,36 +421,25 @@ int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 	}
 	p.plan->device_count = devices;
 	rc = sgpu_spread_create(manifest, devices, costs, &p.spread, error);
-	if (rc != SGPU_OK) {
-		goto out;
-	}
 	p.plan->device = p.spread.device;
 	p.spread.device = NULL;
-	rc = allocate(&p, error);
-	if (rc != SGPU_OK) {
-		goto out;
+	rc = rc ? rc : allocate(&p, error);
+	if (rc == SGPU_OK) {
+		plan_streams(&p);
 	}
-	plan_streams(&p);
-	if (manifest->operation_count <= operations_max) {
+	if (rc == SGPU_OK && manifest->operation_count <= operations_max) {
 		rc = find_ancestors(&p, error);
-		if (rc != SGPU_OK) {
-			goto out;
-		}
 	}
-	rc = plan_buffers(&p, error);
-	if (rc != SGPU_OK) {
-		goto out;
-	}
-	*plan = p.plan;
-	p.plan = NULL;
-	rc = SGPU_OK;
-out:
+	rc = rc ? rc : plan_buffers(&p, error);
 	free(p.ancestors);
 	sgpu_spread_clear(&p.spread);
 	free(p.chain);
 	free(p.place);
 	free(p.tenants);
-	sgpu_plan_free(&p.plan);
+	if (rc < 0) {
+		sgpu_plan_free(&p.plan);
+	}
+	*plan = p.plan;
 	return rc;
 }
 

@@ -277,8 +277,7 @@ static void module_loaded(void *argument, int segment)
 	for (int i = 0; i < run->job.manifest->operation_count; i++) {
 		const struct sgpu_operation *op = &run->job.manifest->operations[i];
 
-		if (op->module && op->module->segment == segment &&
-		    sgpu_modules_take_waiting(run->modules, i)) {
+		if (op->module && op->module->segment == segment) {
 			sgpu_graph_retry(run->graph, i);
 		}
 	}

@@ -241,34 +241,20 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	pthread_mutex_init(&r->prepared.mutex, NULL);
 	pthread_cond_init(&r->ended, NULL);
 	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
-	if (config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
-			       SGPU_RUN_DEVICES_MAX);
-		goto out;
-	}
-	rc = learn_traits(config, &r->traits, error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = sgpu_threads_create(r->traits.spin_ns, &r->threads, error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = make_device(r, config->device, &engine, error);
+	rc = config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX
+		     ? sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
+				 SGPU_RUN_DEVICES_MAX)
+		     : learn_traits(config, &r->traits, error);
+	rc = rc ? rc : sgpu_threads_create(r->traits.spin_ns, &r->threads, error);
+	rc = rc ? rc : make_device(r, config->device, &engine, error);
 	for (int i = 0; rc == SGPU_OK && i < config->more_count; i++) {
 		rc = make_device(r, config->more[i], &engine, error);
 	}
+	rc = rc ? rc : sgpu_loop_create(tick, r, r->traits.spin_ns, &r->loop, error);
 	if (rc < 0) {
-		goto out;
-	}
-	rc = sgpu_loop_create(tick, r, r->traits.spin_ns, &r->loop, error);
-	if (rc < 0) {
-		goto out;
+		sgpu_runner_free(&r);
 	}
 	*runner = r;
-	return SGPU_OK;
-out:
-	sgpu_runner_free(&r);
 	return rc;
 }
 

@@ -90,30 +90,26 @@ static int work(struct request *r)
 	struct drain_counts counts = { 0 };
 	struct spool *spool = NULL;
 	struct sgpu_error error = { 0 };
-	int status;
+	int rc, status;
 
 	worker_raise_descriptors();
 	signal(SIGIO, SIG_IGN); /* somebody opens a file whose lease is being asked for */
-	if (worker_open(&r->worker, NULL, &error) != SGPU_OK) {
-		status = cli_error(&error);
-		goto out;
+	rc = worker_open(&r->worker, NULL, &error);
+	if (rc == SGPU_OK) {
+		key_files_close(&r->worker.key_files, -1);
+		r->spool.keys = &r->worker.key_files;
+		r->spool.opening = r->worker.keys;
+		r->spool.opening_count = r->worker.key_count;
+		rc = spool_open(&r->spool, &spool, &error);
 	}
-	key_files_close(&r->worker.key_files, -1);
-	r->spool.keys = &r->worker.key_files;
-	r->spool.opening = r->worker.keys;
-	r->spool.opening_count = r->worker.key_count;
-	if (spool_open(&r->spool, &spool, &error) != SGPU_OK) {
-		status = cli_error(&error);
-		goto out;
+	if (rc == SGPU_OK) {
+		spool_need(spool, &needs);
+		r->worker.many_runs = true;
+		rc = worker_start(&r->worker, &needs, false, &error);
 	}
-	spool_need(spool, &needs);
-	r->worker.many_runs = true;
-	if (worker_start(&r->worker, &needs, false, &error) != SGPU_OK) {
-		status = cli_error(&error);
-		goto out;
-	}
-	status = say_what_was_done(&counts, drain(&r->worker, spool, r->timeout_ns, &counts));
-out:
+	status = rc < 0 ? cli_error(&error)
+			: say_what_was_done(&counts,
+					    drain(&r->worker, spool, r->timeout_ns, &counts));
 	spool_close(&spool);
 	worker_stop(&r->worker);
 	return status;

@@ -185,6 +185,7 @@ void wire_refuse(int socket, const struct sgpu_error *error)
 }
 
 /* What comes from another process is made fit to be printed. */
+#define CLEAN(text) clean_text(text, sizeof(text))
 static void clean_text(char *text, size_t size)
 {
 	char copy[SGPU_ERROR_TEXT_MAX];
@@ -198,16 +199,16 @@ void wire_clean(struct wire_answer *answer)
 {
 	struct report *report = &answer->report;
 
-	clean_text(answer->error.text, sizeof(answer->error.text));
-	clean_text(answer->error.hint, sizeof(answer->error.hint));
-	clean_text(report->batch_id, sizeof(report->batch_id));
-	clean_text(report->manifest_id, sizeof(report->manifest_id));
-	clean_text(report->kid, sizeof(report->kid));
-	clean_text(report->owner, sizeof(report->owner));
-	clean_text(report->aead, sizeof(report->aead));
-	clean_text(report->device.name, sizeof(report->device.name));
-	clean_text(report->device.selector, sizeof(report->device.selector));
-	clean_text(report->device.confidential, sizeof(report->device.confidential));
+	CLEAN(answer->error.text);
+	CLEAN(answer->error.hint);
+	CLEAN(report->batch_id);
+	CLEAN(report->manifest_id);
+	CLEAN(report->kid);
+	CLEAN(report->owner);
+	CLEAN(report->aead);
+	CLEAN(report->device.name);
+	CLEAN(report->device.selector);
+	CLEAN(report->device.confidential);
 	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_EREFUSED) {
 		answer->error.code = SGPU_ESYSTEM;
 	}

@@ -143,7 +143,7 @@ SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct s
 SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
 				  struct sgpu_error *error);
 /* The text in such a file, at most `most` bytes, from malloc, with a NUL behind it. Closes the
- * file, which is read as it is: of another file system, it may never answer. */
+ * file. One of another file system may never answer. */
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
