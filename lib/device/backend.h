@@ -32,7 +32,10 @@ struct sgpu_device_memory_calls {
 		     struct sgpu_task *task);
 };
 
-/* In this order: first what moves bytes as they are, last what reaches the host. */
+/* In this order: first what moves bytes as they are, last what reaches the host: as OPEN and SEAL,
+ * but kernels read and write the host's memory, and no copy is needed. The host's bytes may change
+ * while they are opened: each is read once. Only where sgpu_device_reaches says so, else
+ * SGPU_EUSAGE at once. */
 enum sgpu_work_kind {
 	SGPU_WORK_COPY_IN,
 	SGPU_WORK_COPY_OUT,

@@ -320,57 +320,34 @@ int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t
 	return task ? sgpu_device_enqueue(stream, &work, task) : SGPU_EUSAGE;
 }
 
-static int enqueue_chunks(struct sgpu_stream *stream, struct sgpu_work work,
-			  struct sgpu_device_key *key, uint64_t first, bool last,
-			  struct sgpu_task *task)
-{
-	work.key = key;
-	work.first = first;
-	work.last = last;
-	return sgpu_device_enqueue(stream, &work, task);
-}
-
 int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 			    struct sgpu_task *task)
 {
-	const struct sgpu_work work = {
-		.kind = SGPU_WORK_OPEN, .in = in, .out = out, .size = size
-	};
+	const struct sgpu_work work = { .kind = SGPU_WORK_OPEN,
+					.in = in,
+					.out = out,
+					.size = size,
+					.key = key,
+					.first = first,
+					.last = last };
 
-	return enqueue_chunks(stream, work, key, first, last, task);
+	return sgpu_device_enqueue(stream, &work, task);
 }
 
 int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 			    struct sgpu_task *task)
 {
-	const struct sgpu_work work = {
-		.kind = SGPU_WORK_SEAL, .in = in, .out = out, .size = size
-	};
+	const struct sgpu_work work = { .kind = SGPU_WORK_SEAL,
+					.in = in,
+					.out = out,
+					.size = size,
+					.key = key,
+					.first = first,
+					.last = last };
 
-	return enqueue_chunks(stream, work, key, first, last, task);
-}
-
-int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			  bool last, const void *in, uint64_t size, sgpu_devptr out,
-			  struct sgpu_task *task)
-{
-	const struct sgpu_work work = {
-		.kind = SGPU_WORK_OPEN_FROM, .from = in, .out = out, .size = size
-	};
-
-	return enqueue_chunks(stream, work, key, first, last, task);
-}
-
-int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
-{
-	const struct sgpu_work work = {
-		.kind = SGPU_WORK_SEAL_TO, .in = in, .to = out, .size = size
-	};
-
-	return enqueue_chunks(stream, work, key, first, last, task);
+	return sgpu_device_enqueue(stream, &work, task);
 }
 
 int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,

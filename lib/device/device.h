@@ -184,15 +184,6 @@ SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, struct s
 SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
 					    uint64_t first, bool last, sgpu_devptr in,
 					    uint64_t size, sgpu_devptr out, struct sgpu_task *task);
-/* The same between the device and the host's memory, for short runs: kernels read and write there,
- * and no copy is needed. The host's bytes may change while they are opened: each is read once. Only
- * where sgpu_device_reaches says so, else SGPU_EUSAGE at once. size: bytes at `in`. */
-SGPU_MUST_CHECK int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key,
-					  uint64_t first, bool last, const void *in, uint64_t size,
-					  sgpu_devptr out, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key,
-					uint64_t first, bool last, sgpu_devptr in, uint64_t size,
-					void *out, struct sgpu_task *task);
 /* Whether kernels reach these bytes of the host's memory, SGPU_REACHED_MAX at most: pinned memory
  * from sgpu_host_alloc, or registered memory, which must be writable for `write`. The CPU device
  * reaches none: it copies first. */

@@ -13,11 +13,49 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <device/backend.h>
+
 #include "transfer/transfer.h"
 
-#include "transfer/workers.h"
+/* ---- workers.c: the worker threads of an engine ---- */
+struct sgpu_workers;
 
-/* ---- plan.c: chunk runs ---- */
+/* Something that has work for workers, from sgpu_workers_add to sgpu_workers_remove. */
+struct sgpu_worker_job {
+	/* Does one piece of work, on worker `thread`; false: there was none. Called by several
+	 * workers at once. */
+	bool (*step)(void *argument, unsigned thread);
+	void *argument;
+	/* private to workers.c */
+	struct sgpu_worker_job *next;
+	unsigned inside;
+	bool removed;
+};
+
+/* No thread starts before the first job is added. spin_ns: how long a worker looks for work before
+ * it sleeps, at most. */
+SGPU_MUST_CHECK int sgpu_workers_create(unsigned count, uint64_t spin_ns,
+					struct sgpu_workers **workers, struct sgpu_error *error);
+/* All jobs have been removed. Accepts NULL. */
+void sgpu_workers_free(struct sgpu_workers **workers);
+unsigned sgpu_workers_count(const struct sgpu_workers *workers);
+
+/* Starts the threads if need be. Where not even one can be started: SGPU_ESYSTEM, and the job is
+ * not added. */
+SGPU_MUST_CHECK int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job,
+				     struct sgpu_error *error);
+/* Returns when no worker is in the job's step, and none will be. */
+void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job);
+/* There is work for `count` workers more. Calls nothing of a device; cheap where enough are awake.
+ */
+void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
+
+/* How long a thread that waits may look before it sleeps, as its workers do. */
+uint64_t sgpu_workers_spin(const struct sgpu_workers *workers);
+/* Passes a moment of waiting: the *rounds-th one, which starts at 0. */
+void sgpu_worker_pause(unsigned *rounds);
+
+/* ---- prepare.c: chunk runs ---- */
 struct sgpu_run_plan {
 	uint64_t total;		   /* chunks */
 	uint64_t largest;	   /* chunks of a run */
@@ -138,9 +176,9 @@ SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct
 /* `to` does nothing more before `from` has done what it has so far. */
 SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from,
 				       struct sgpu_stream *to, struct sgpu_error *error);
-/* The text of a call that was refused, if the device gave none. Returns `code`. */
-int sgpu_engine_refused(int code, const struct sgpu_task *task, const char *what,
-			struct sgpu_error *error);
+/* sgpu_device_enqueue, with a text for what was refused. */
+SGPU_MUST_CHECK int sgpu_engine_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+					struct sgpu_task *task, struct sgpu_error *error);
 
 /* ---- transfers ---- */
 enum sgpu_transfer_phase {
@@ -266,12 +304,12 @@ static inline bool sgpu_transfer_is_over(const struct sgpu_transfer *transfer)
 	       !transfer->pumping;
 }
 
-/* ---- streams.c: the stream on which the transfer does that ---- */
+/* The stream on which the transfer does that. */
 SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer,
 					     enum sgpu_engine_stream which,
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
-/* ---- queue.c; the mutex is held ---- */
+/* ---- turns.c: queues; the mutex is held ---- */
 /* The transfer is ready, behind others of its rank, and threads that wait look. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
 /* Behind all of its rank and below. */
@@ -283,7 +321,7 @@ void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 /* The first call: what is moved, where it lies, and in which chunk runs. Without the mutex. */
 SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);
 
-/* ---- outcome.c ---- */
+/* ---- move.c: how a transfer ends ---- */
 /* A failure at chunk `at`; the lowest stands. The mutex is held. */
 void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
 			  const struct sgpu_error *error);
@@ -307,6 +345,8 @@ bool sgpu_transfer_help(struct sgpu_transfer *transfer);
 struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
 					      struct sgpu_staging_buffer *buffer);
 struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer);
+/* Opens or seals the run of a transfer with a key, by way of its buffer. */
+struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move);
 /* Whether it need not be carried out any more. */
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
 /* Ends a move that was not enqueued, or that has been written, with a failure or SGPU_OK. */
@@ -327,6 +367,76 @@ void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
 int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
 /* Enqueues the digest of the whole segment. */
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
+
+/* ---- live.c, live_copy.c: live copies ---- */
+enum { SGPU_LIVE_BUFFERS_MAX = 64 };
+
+struct sgpu_live_key {
+	struct sgpu_engine *engine;
+	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *on_device;
+	uint64_t next; /* chunks that were sealed */
+	unsigned aead_count;
+	struct sgpu_aead *aeads[]; /* one a worker, and the caller's */
+};
+
+/* A chunk run in a staging buffer, and who works on it. */
+struct sgpu_live_buffer {
+	/* The run's number, modulo 2^32, above a bit for each of its parts that was taken. In one
+	 * word, so that nobody takes a part of a later run by mistake. */
+	_Alignas(64) atomic_uint_fast64_t taken;
+	_Alignas(64) atomic_uint finished; /* parts */
+	atomic_uint parts;
+	struct sgpu_chunk_run run;
+	struct sgpu_staging_buffer *staging;
+	/* of the thread that asked */
+	struct sgpu_event
+		*middle;	/* end of the first of its two steps: the copy in, or the sealing */
+	struct sgpu_event *end; /* end of both */
+	struct sgpu_task copy, crypt;
+};
+
+struct sgpu_live;
+/* Works on chunks [begin, begin + count) of a copy, whose form on the bus is at `sealed`.
+ * `scratch` holds a chunk. After an error *bad_chunk is the chunk, from the begin of the copy. */
+typedef int sgpu_live_work_fn(struct sgpu_live *live, unsigned thread, uint64_t begin,
+			      uint64_t count, uint8_t *sealed, void *scratch, uint64_t *bad_chunk);
+
+struct sgpu_live {
+	struct sgpu_engine *engine;
+	struct sgpu_live_key *key;
+	struct sgpu_run_plan plan;
+	sgpu_live_work_fn *work;
+	enum sgpu_transfer_stage stage;
+	uint64_t base;	    /* number of the copy's first chunk */
+	uint8_t *plaintext; /* the host's */
+	sgpu_devptr device; /* the device's */
+	uint64_t size;	    /* bytes of plaintext */
+	uint64_t stride;    /* bytes of a whole chunk as it crosses the bus */
+	bool demote;	    /* parts that were worked on */
+	unsigned workers;   /* threads that prefer parts of their own */
+	unsigned buffer_count;
+	struct sgpu_live_buffer buffers[SGPU_LIVE_BUFFERS_MAX];
+	_Alignas(64) atomic_uint_fast64_t offered; /* runs that can be worked on */
+	_Alignas(64) atomic_bool over;
+	atomic_uint there;    /* workers that are awake and have begun */
+	pthread_mutex_t lock; /* the failure below */
+	int code;
+	uint64_t bad_chunk;
+	atomic_bool failed;
+};
+
+/* Bytes on the bus of `count` chunks from chunk `first` of the copy on, and of their plaintext. */
+uint64_t sgpu_live_bytes(const struct sgpu_live *live, uint64_t first, uint64_t count);
+uint64_t sgpu_live_plain(const struct sgpu_live *live, uint64_t first, uint64_t count);
+/* Gives run number `number` to the workers. */
+void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_run run);
+/* Works on one part of what was offered, if there is any. *oldest: the first run that may have
+ * one, 0 at first. */
+bool sgpu_live_help(struct sgpu_live *live, uint64_t *oldest, unsigned thread, void *scratch);
+/* Whether all parts of a run that was offered are done. */
+bool sgpu_live_finished(struct sgpu_live *live, uint64_t number);
+sgpu_live_work_fn sgpu_live_seal, sgpu_live_open, sgpu_live_stage, sgpu_live_encrypt;
 
 /* ---- store.c ---- */
 /* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after

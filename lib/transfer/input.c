@@ -37,10 +37,12 @@ static int enqueue_digest(struct sgpu_chunk_move *move, struct sgpu_stream *stre
 			  struct sgpu_error *error)
 {
 	const struct sgpu_transfer_request *request = &move->transfer->request;
-	int rc = sgpu_device_digest(stream, request->memory, request->size, NULL, 0,
-				    move->transfer->result.digest, &move->crypt);
+	const struct sgpu_work digest = { .kind = SGPU_WORK_DIGEST,
+					  .in = request->memory,
+					  .to = move->transfer->result.digest,
+					  .size = request->size };
 
-	return sgpu_engine_refused(rc, &move->crypt, "digest on the device", error);
+	return sgpu_engine_enqueue(stream, &digest, &move->crypt, error);
 }
 
 /* A single run is copied on the stream that opens, or digests, it: nothing overlaps, and one call
@@ -51,24 +53,22 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_engine *engine = transfer->engine;
-	bool single = sgpu_chunk_move_is_single(move),
-	     last = request->last && sgpu_chunk_move_is_last(move);
-	/* The end mark may be all that is in the last run: then nothing is written, and nothing
-	 * lies behind. */
-	sgpu_devptr to = request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
+	const bool single = sgpu_chunk_move_is_single(move);
+	struct sgpu_work open = sgpu_chunk_move_crypt(move);
+	const struct sgpu_work in = { .kind = SGPU_WORK_COPY_IN,
+				      .from = from,
+				      .out = request->key ? open.in : open.out,
+				      .size = move->bytes };
 	struct sgpu_stream *copy = NULL, *second = NULL;
 	int rc;
 
 	if (single && request->key &&
 	    sgpu_device_reaches(engine->device, from, move->bytes, false)) {
+		open.kind = SGPU_WORK_OPEN_FROM;
+		open.from = from;
 		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_OPEN, &streams[1], error);
-		if (rc != SGPU_OK) {
-			return rc;
-		}
-		rc = sgpu_device_open_from(streams[1], request->key,
-					   request->first + move->run.first, last, from,
-					   move->bytes, request->memory, &move->crypt);
-		return sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
+		return rc == SGPU_OK ? sgpu_engine_enqueue(streams[1], &open, &move->crypt, error)
+				     : rc;
 	}
 	move->copy_row = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN
 								       : SGPU_ENGINE_COPY_IN;
@@ -76,26 +76,18 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	if (rc == SGPU_OK && request->key) {
 		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_OPEN, &second, error);
 	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (move->bytes > 0) {
+	if (rc == SGPU_OK && move->bytes > 0) {
 		streams[0] = copy;
 		move->copy.untimed =
 			single && request->key; /* its time counts as that of opening */
-		rc = sgpu_copy_in(copy, request->key ? move->buffer->device : to, from, move->bytes,
-				  &move->copy);
-		rc = sgpu_engine_refused(rc, &move->copy, "copy to the device", error);
+		rc = sgpu_engine_enqueue(copy, &in, &move->copy, error);
 	}
 	if (rc == SGPU_OK && second && second != copy) {
 		rc = sgpu_engine_follow(engine, copy, second, error);
 	}
 	if (rc == SGPU_OK && request->key) {
 		streams[1] = second;
-		rc = sgpu_device_open_chunks(second, request->key, request->first + move->run.first,
-					     last, move->buffer->device, move->bytes, to,
-					     &move->crypt);
-		rc = sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
+		rc = sgpu_engine_enqueue(second, &open, &move->crypt, error);
 	} else if (rc == SGPU_OK && single && request->digested) {
 		streams[0] = copy;
 		move->is_digest = true;

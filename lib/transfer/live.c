@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include <crypto/internal.h>
-#include "transfer/live.h"
+#include "transfer/engine.h"
 
 enum { PARTS = 32 };
 #define ALL_PARTS ((uint64_t)UINT32_MAX)

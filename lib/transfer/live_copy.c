@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "crypto/crypto.h"
-#include "transfer/live.h"
+#include "transfer/engine.h"
 
 enum {
 	ALONE = 3,	 /* with fewer workers than this the caller's thread works on parts, too */
@@ -141,16 +141,32 @@ static bool is_reached(const struct driver *d, const struct sgpu_live_buffer *bu
 	       sgpu_device_reaches(d->engine->device, buffer->staging->host, bytes, out);
 }
 
-static int copy_in(struct driver *d, struct sgpu_live_buffer *buffer, sgpu_devptr to,
-		   uint64_t bytes, struct sgpu_error *error)
+/* Opens or seals the run in the buffer; `sealed` bytes of it cross the bus. */
+static struct sgpu_work crypt_of(const struct driver *d, const struct sgpu_live_buffer *buffer,
+				 uint64_t sealed, bool out)
 {
-	int rc;
+	const struct sgpu_live *live = d->live;
+	const uint64_t first = buffer->run.first, count = buffer->run.count;
+	const bool reached = is_reached(d, buffer, sealed, out);
+	const sgpu_devptr plain = live->device + first * SGPU_CHUNK;
+	struct sgpu_work work = { .key = live->key->on_device,
+				  .first = live->base + first,
+				  .last = first + count == live->plan.total };
 
-	if (bytes == 0) {
-		return SGPU_OK;
+	if (out) {
+		work.kind = reached ? SGPU_WORK_SEAL_TO : SGPU_WORK_SEAL;
+		work.in = plain;
+		work.size = sgpu_live_plain(live, first, count);
+		work.out = buffer->staging->device;
+		work.to = reached ? buffer->staging->host : NULL;
+	} else {
+		work.kind = reached ? SGPU_WORK_OPEN_FROM : SGPU_WORK_OPEN;
+		work.in = buffer->staging->device;
+		work.from = reached ? buffer->staging->host : NULL;
+		work.size = sealed;
+		work.out = plain;
 	}
-	rc = sgpu_copy_in(d->copy, to, buffer->staging->host, bytes, &buffer->copy);
-	return sgpu_engine_refused(rc, &buffer->copy, "copy to the device", error);
+	return work;
 }
 
 static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgpu_error *error)
@@ -158,53 +174,43 @@ static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgp
 	struct sgpu_live *live = d->live;
 	const bool opens = live->stage == SGPU_TRANSFER_OPEN,
 		   stays = live->stage == SGPU_TRANSFER_AUTHENTICATE;
-	const bool last = buffer->run.first + buffer->run.count == live->plan.total;
 	const uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
-	const uint64_t first = live->base + buffer->run.first;
-	sgpu_devptr to = live->device + buffer->run.first * SGPU_CHUNK;
-	int rc;
+	const struct sgpu_work open = crypt_of(d, buffer, bytes, false);
+	const bool reached = opens && open.kind == SGPU_WORK_OPEN_FROM;
+	const struct sgpu_work copy = { .kind = SGPU_WORK_COPY_IN,
+					.from = buffer->staging->host,
+					.out = opens || stays ? open.in : open.out,
+					.size = bytes };
+	int rc = SGPU_OK;
 
-	if (opens && is_reached(d, buffer, bytes, false)) {
-		rc = sgpu_device_open_from(d->crypt, live->key->on_device, first, last,
-					   buffer->staging->host, bytes, to, &buffer->crypt);
-		rc = sgpu_engine_refused(rc, &buffer->crypt, "open on the device", error);
-		return rc == SGPU_OK ? record(d, d->crypt, &buffer->end, error) : rc;
+	if (!reached && bytes > 0) {
+		rc = sgpu_engine_enqueue(d->copy, &copy, &buffer->copy, error);
 	}
-	rc = copy_in(d, buffer, opens || stays ? buffer->staging->device : to, bytes, error);
-	if (rc == SGPU_OK && opens) {
+	if (rc == SGPU_OK && opens && !reached) {
 		rc = hand_over(d, d->copy, d->crypt, &buffer->middle, error);
 	}
 	if (rc == SGPU_OK && opens) {
-		rc = sgpu_device_open_chunks(d->crypt, live->key->on_device, first, last,
-					     buffer->staging->device, bytes, to, &buffer->crypt);
-		rc = sgpu_engine_refused(rc, &buffer->crypt, "open on the device", error);
+		rc = sgpu_engine_enqueue(d->crypt, &open, &buffer->crypt, error);
 	}
 	return rc == SGPU_OK ? record(d, opens ? d->crypt : d->copy, &buffer->end, error) : rc;
 }
 
 static int send_out(struct driver *d, struct sgpu_live_buffer *buffer, struct sgpu_error *error)
 {
-	struct sgpu_live *live = d->live;
-	const bool last = buffer->run.first + buffer->run.count == live->plan.total;
-	const uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
-	const uint64_t plain = sgpu_live_plain(live, buffer->run.first, buffer->run.count);
-	const uint64_t first = live->base + buffer->run.first;
-	const sgpu_devptr from = live->device + buffer->run.first * SGPU_CHUNK;
-	const bool reached = is_reached(d, buffer, bytes, true);
-	int rc =
-		reached ? sgpu_device_seal_to(d->crypt, live->key->on_device, first, last, from,
-					      plain, buffer->staging->host, &buffer->crypt)
-			: sgpu_device_seal_chunks(d->crypt, live->key->on_device, first, last, from,
-						  plain, buffer->staging->device, &buffer->crypt);
+	const uint64_t bytes = sgpu_live_bytes(d->live, buffer->run.first, buffer->run.count);
+	const struct sgpu_work seal = crypt_of(d, buffer, bytes, true);
+	const bool reached = seal.kind == SGPU_WORK_SEAL_TO;
+	const struct sgpu_work copy = { .kind = SGPU_WORK_COPY_OUT,
+					.in = seal.out,
+					.to = buffer->staging->host,
+					.size = bytes };
+	int rc = sgpu_engine_enqueue(d->crypt, &seal, &buffer->crypt, error);
 
-	rc = sgpu_engine_refused(rc, &buffer->crypt, "seal on the device", error);
 	if (rc == SGPU_OK && !reached) {
 		rc = hand_over(d, d->crypt, d->copy, &buffer->middle, error);
 	}
 	if (rc == SGPU_OK && !reached && bytes > 0) {
-		rc = sgpu_copy_out(d->copy, buffer->staging->host, buffer->staging->device, bytes,
-				   &buffer->copy);
-		rc = sgpu_engine_refused(rc, &buffer->copy, "copy from the device", error);
+		rc = sgpu_engine_enqueue(d->copy, &copy, &buffer->copy, error);
 	}
 	return rc == SGPU_OK ? record(d, reached ? d->crypt : d->copy, &buffer->end, error) : rc;
 }

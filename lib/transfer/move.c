@@ -67,6 +67,25 @@ struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer
 	return move;
 }
 
+struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move)
+{
+	const struct sgpu_transfer_request *request = &move->transfer->request;
+	const bool in = sgpu_transfer_is_in(move->transfer);
+	/* The end mark may be all that is in the last run: then no plaintext is read or written,
+	 * and none lies behind. */
+	const sgpu_devptr plain =
+		request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
+	const sgpu_devptr sealed = move->buffer ? move->buffer->device : 0;
+
+	return (struct sgpu_work){ .kind = in ? SGPU_WORK_OPEN : SGPU_WORK_SEAL,
+				   .in = in ? sealed : plain,
+				   .out = in ? plain : sealed,
+				   .size = in ? move->bytes : move->plain,
+				   .key = request->key,
+				   .first = request->first + move->run.first,
+				   .last = request->last && sgpu_chunk_move_is_last(move) };
+}
+
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;

@@ -12,44 +12,39 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_engine *engine = transfer->engine;
-	bool single = sgpu_chunk_move_is_single(move),
-	     last = request->last && sgpu_chunk_move_is_last(move);
-	/* The end mark may be all that is left: nothing is read for it, and nothing lies behind. */
-	sgpu_devptr from = request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
-	struct sgpu_stream *copy = NULL, *seal = NULL;
-	int rc = SGPU_OK;
+	const bool single = sgpu_chunk_move_is_single(move);
+	struct sgpu_work seal = sgpu_chunk_move_crypt(move);
+	const struct sgpu_work out = { .kind = SGPU_WORK_COPY_OUT,
+				       .in = request->key ? seal.out : seal.in,
+				       .to = to,
+				       .size = move->bytes };
+	struct sgpu_stream *copy = NULL, *first = NULL;
+	int rc;
 
 	if (single && request->key && sgpu_device_reaches(engine->device, to, move->bytes, true)) {
+		seal.kind = SGPU_WORK_SEAL_TO;
+		seal.to = to;
 		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_SEAL, &streams[0], error);
-		if (rc != SGPU_OK) {
-			return rc;
-		}
-		rc = sgpu_device_seal_to(streams[0], request->key, request->first + move->run.first,
-					 last, request->memory, move->plain, to, &move->crypt);
-		return sgpu_engine_refused(rc, &move->crypt, "seal on the device", error);
+		return rc == SGPU_OK ? sgpu_engine_enqueue(streams[0], &seal, &move->crypt, error)
+				     : rc;
 	}
 	move->copy_row = single && request->key ? SGPU_ENGINE_SEAL : SGPU_ENGINE_COPY_OUT;
 	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);
 	if (rc == SGPU_OK && request->key) {
-		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_SEAL, &seal, error);
+		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_SEAL, &first, error);
 	}
 	if (rc == SGPU_OK && request->key) {
-		streams[0] = seal;
-		rc = sgpu_device_seal_chunks(seal, request->key, request->first + move->run.first,
-					     last, from, move->plain, move->buffer->device,
-					     &move->crypt);
-		rc = sgpu_engine_refused(rc, &move->crypt, "seal on the device", error);
-		from = move->buffer->device;
+		streams[0] = first;
+		rc = sgpu_engine_enqueue(first, &seal, &move->crypt, error);
 	}
-	if (rc == SGPU_OK && seal && seal != copy) {
-		rc = sgpu_engine_follow(engine, seal, copy, error);
+	if (rc == SGPU_OK && first && first != copy) {
+		rc = sgpu_engine_follow(engine, first, copy, error);
 	}
 	if (rc == SGPU_OK && move->bytes > 0) {
 		streams[1] = copy;
 		move->copy.untimed =
 			single && request->key; /* its time counts as that of sealing */
-		rc = sgpu_engine_refused(sgpu_copy_out(copy, to, from, move->bytes, &move->copy),
-					 &move->copy, "copy from the device", error);
+		rc = sgpu_engine_enqueue(copy, &out, &move->copy, error);
 	}
 	return rc;
 }

@@ -9,7 +9,7 @@
  * to the jobs, and not all of them. There are never more tokens than workers. A worker looks at the
  * jobs after it took its token, so that what was there before the call is seen after it.
  */
-#include "transfer/workers.h"
+#include "transfer/engine.h"
 
 #include <limits.h>
 #include <linux/futex.h>

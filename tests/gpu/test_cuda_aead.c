@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "unit.h"
 #include "vectors.h"
+#include "reached.h"
 
 enum { C = SGPU_CHUNK, MARGIN = 64 };
 
@@ -207,22 +208,20 @@ static bool agree_in_place(uint8_t *host, uint64_t first, bool last, uint64_t si
 	       sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK &&
 	       sgpu_device_reaches(device, host + skew, total, true) &&
 	       sgpu_copy_in(stream, plain, data, size, NULL) == SGPU_OK &&
-	       sgpu_device_seal_to(stream, key, first, last, plain, size, host + skew, &seal) ==
-		       SGPU_OK &&
+	       seal_to(stream, key, first, last, plain, size, host + skew, &seal) == SGPU_OK &&
 	       sgpu_stream_sync(stream, NULL) == SGPU_OK && seal.code == SGPU_OK &&
 	       memcmp(host + skew, expected, total) == 0;
 	for (unsigned i = 0; i < MARGIN; i++) {
 		good = good && host[skew + total + i] == 0xee && (i >= skew || host[i] == 0xee);
 	}
 	good = good && poison(plain, size + MARGIN) &&
-	       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain, &open) ==
-		       SGPU_OK &&
+	       open_from(stream, key, first, last, host + skew, total, plain, &open) == SGPU_OK &&
 	       holds(plain, data, size) && open.code == SGPU_OK;
 	if (good && size > 0) {
 		host[skew + next_random() % total] ^= 0x10;
 		good = poison(plain, size) &&
-		       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain,
-					     &open) == SGPU_OK &&
+		       open_from(stream, key, first, last, host + skew, total, plain, &open) ==
+			       SGPU_OK &&
 		       sgpu_stream_sync(stream, NULL) == SGPU_OK && open.code == SGPU_EAUTH &&
 		       sgpu_copy_out(stream, got, plain, size, NULL) == SGPU_OK &&
 		       sgpu_stream_sync(stream, NULL) == SGPU_OK && got[0] == 0 &&
@@ -304,8 +303,7 @@ UNIT_TEST(what_changes_while_it_is_opened_opens_right_or_not_at_all)
 	for (int i = 0; i < (small ? 20 : 2000); i++) {
 		struct sgpu_task task = { 0 };
 
-		REQUIRE(sgpu_device_open_from(stream, key, 0, true, host, total, plain, &task) ==
-			SGPU_OK);
+		REQUIRE(open_from(stream, key, 0, true, host, total, plain, &task) == SGPU_OK);
 		REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 		REQUIRE(task.code == SGPU_OK || task.code == SGPU_EAUTH);
 		REQUIRE(sgpu_copy_out(stream, got, plain, SIZE, NULL) == SGPU_OK &&

@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "bus_recorder.h"
 #include "cuda_harness.h"
+#include "reached.h"
 
 enum {
 	C = SGPU_CHUNK,
@@ -114,11 +115,9 @@ static int enqueue(struct place *p, enum way way, struct sgpu_task *task)
 		return sgpu_device_seal_chunks(p->stream, key, 0, true, p->more, SIZE, p->out,
 					       task);
 	case OPEN_FROM:
-		return sgpu_device_open_from(p->stream, key, 0, true, p->host, SEALED, p->out,
-					     task);
+		return open_from(p->stream, key, 0, true, p->host, SEALED, p->out, task);
 	default:
-		return sgpu_device_seal_to(p->stream, key, 0, true, p->more, SIZE, p->host + SEALED,
-					   task);
+		return seal_to(p->stream, key, 0, true, p->more, SIZE, p->host + SEALED, task);
 	}
 }
 

@@ -8,6 +8,7 @@
 #include "crypto/crypto.h"
 #include "device/device.h"
 #include "device_harness.h"
+#include "reached.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 100 * C + 77 };
 static const uint64_t sizes[] = { 0,	 1,	    C - 1, C,	   C + 1,  7 * C,
@@ -317,11 +318,10 @@ UNIT_TEST(memory_of_the_host_is_used_in_place_where_it_is_reached)
 	reached = sgpu_device_reaches(f.device, pinned, 116, true);
 	CHECK(!sgpu_device_reaches(f.device, own, sizeof(own), false));
 	CHECK(!sgpu_device_reaches(f.device, pinned, SGPU_REACHED_MAX + 1, false));
-	CHECK(sgpu_device_open_from(f.stream, f.key, 0, true, own, sizeof(own), f.out, &task) ==
-	      SGPU_EUSAGE);
+	CHECK(open_from(f.stream, f.key, 0, true, own, sizeof(own), f.out, &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_to(f.stream, f.key, 0, true, f.in, 16, own, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_to(f.stream, f.key, 0, true, f.in, 100, pinned, NULL) ==
+	CHECK(seal_to(f.stream, f.key, 0, true, f.in, 16, own, NULL) == SGPU_EUSAGE);
+	CHECK(seal_to(f.stream, f.key, 0, true, f.in, 100, pinned, NULL) ==
 	      (reached ? SGPU_OK : SGPU_EUSAGE));
 	CHECK(sgpu_stream_sync(f.stream, NULL) == SGPU_OK);
 	sgpu_host_free(f.device, &pinned, 4096);

@@ -9,7 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include "transfer/workers.h"
+#include "transfer/engine.h"
 #include "unit.h"
 
 enum { ITEMS = 20000 };

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening and sealing where kernels reach the host's memory, as calls.
+ */
+#ifndef REACHED_H
+#define REACHED_H
+
+#include "device/backend.h"
+
+static inline int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			    bool last, const void *in, uint64_t size, sgpu_devptr out,
+			    struct sgpu_task *task)
+{
+	const struct sgpu_work work = { .kind = SGPU_WORK_OPEN_FROM,
+					.from = in,
+					.out = out,
+					.size = size,
+					.key = key,
+					.first = first,
+					.last = last };
+
+	return sgpu_device_enqueue(stream, &work, task);
+}
+
+static inline int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			  bool last, sgpu_devptr in, uint64_t size, void *out,
+			  struct sgpu_task *task)
+{
+	const struct sgpu_work work = { .kind = SGPU_WORK_SEAL_TO,
+					.in = in,
+					.to = out,
+					.size = size,
+					.key = key,
+					.first = first,
+					.last = last };
+
+	return sgpu_device_enqueue(stream, &work, task);
+}
+
+#endif
