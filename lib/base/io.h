@@ -99,13 +99,10 @@ struct sgpu_output {
 
 /* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
  * file's bits, unless mode is 0600. Missing directories get mode 0700 if mode is 0600, else 0777
- * less the umask. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
+ * less the umask. is_new: a file must not exist, neither now nor at commit (SGPU_ESYSTEM); existing
+ * pipes and devices are accepted. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
-				     struct sgpu_error *error);
-/* The same for a file that must not exist, neither now nor at commit (SGPU_ESYSTEM). Existing pipes
- * and devices are accepted. */
-SGPU_MUST_CHECK int sgpu_output_open_new(struct sgpu_output *output, const char *path, mode_t mode,
-					 struct sgpu_error *error);
+				     bool is_new, struct sgpu_error *error);
 /* Opens a regular file at a relative path beneath the directory `root`. Missing directories are
  * made (0700). A path that leaves `root`, any link, and anything but a regular file at its end is
  * SGPU_EPOLICY, even if components are swapped meanwhile. `shown` is the path for messages. */

@@ -268,7 +268,7 @@ static int open_walked(struct sgpu_output *output, struct sgpu_walk *walk, const
 	return rc;
 }
 
-static int open_path(struct sgpu_output *output, const char *path, mode_t mode, bool is_new,
+int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode, bool is_new,
 		     struct sgpu_error *error)
 {
 	const bool is_standard = !strcmp(path, "-");
@@ -276,18 +276,6 @@ static int open_path(struct sgpu_output *output, const char *path, mode_t mode, 
 				  .mode = mode == 0600 ? 0700 : 0777 };
 
 	return open_walked(output, &walk, is_standard ? "/dev/stdout" : path, mode, is_new, error);
-}
-
-int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
-		     struct sgpu_error *error)
-{
-	return open_path(output, path, mode, false, error);
-}
-
-int sgpu_output_open_new(struct sgpu_output *output, const char *path, mode_t mode,
-			 struct sgpu_error *error)
-{
-	return open_path(output, path, mode, true, error);
 }
 
 int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,

@@ -68,7 +68,7 @@ UNIT_TEST(nothing_appears_without_a_commit)
 {
 	struct sgpu_output output;
 
-	REQUIRE(sgpu_output_open(&output, in_folder("a"), 0644, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("a"), 0644, false, NULL) == 0);
 	CHECK(sgpu_write(output.fd, "a", "half", 4, NULL) == 0);
 	CHECK(access(in_folder("a"), F_OK) != 0);
 	sgpu_output_close(&output);
@@ -82,13 +82,13 @@ UNIT_TEST(a_commit_replaces_the_old_file_and_keeps_its_mode)
 	struct stat status;
 
 	write_file("b", "old", 0640);
-	REQUIRE(sgpu_output_open(&output, in_folder("b"), 0644, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("b"), 0644, false, NULL) == 0);
 	CHECK(sgpu_write(output.fd, "b", "new", 3, NULL) == 0);
 	CHECK(content_is("b", "old"));
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
 	CHECK(content_is("b", "new"));
 	CHECK(stat(in_folder("b"), &status) == 0 && (status.st_mode & 0777) == 0640);
-	REQUIRE(sgpu_output_open(&output, in_folder("b"), 0600, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("b"), 0600, false, NULL) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
 	CHECK(stat(in_folder("b"), &status) == 0 && (status.st_mode & 0777) == 0600);
 	CHECK(entries() == 1);
@@ -102,7 +102,7 @@ UNIT_TEST(a_link_stays_and_its_target_is_replaced)
 
 	write_file("target", "old", 0644);
 	REQUIRE(symlink("target", in_folder("link")) == 0);
-	REQUIRE(sgpu_output_open(&output, in_folder("link"), 0644, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("link"), 0644, false, NULL) == 0);
 	CHECK(sgpu_write(output.fd, "link", "new", 3, NULL) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
 	CHECK(lstat(in_folder("link"), &status) == 0 && S_ISLNK(status.st_mode));
@@ -139,7 +139,7 @@ static int refused(const char *name)
 {
 	struct sgpu_output output;
 	struct sgpu_error error = { 0 };
-	const int code = sgpu_output_open(&output, in_folder(name), 0600, &error);
+	const int code = sgpu_output_open(&output, in_folder(name), 0600, false, &error);
 
 	if (code != SGPU_EPOLICY) {
 		printf("# '%s': %d, %s\n", name, code, error.text);
@@ -185,7 +185,7 @@ UNIT_TEST(a_file_of_another_user_does_not_choose_the_mode)
 		return;
 	}
 	umask(022);
-	REQUIRE(sgpu_output_open(&output, in_folder("theirs"), 0644, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("theirs"), 0644, false, NULL) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
 	CHECK(stat(in_folder("theirs"), &status) == 0 && (status.st_mode & 0777) == 0644 &&
 	      status.st_uid == 0);
@@ -197,11 +197,11 @@ UNIT_TEST(missing_folders_are_made_and_go_with_what_failed)
 	struct sgpu_output output;
 	struct stat status;
 
-	REQUIRE(sgpu_output_open(&output, in_folder("x/y/z"), 0600, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("x/y/z"), 0600, false, NULL) == 0);
 	CHECK(stat(in_folder("x/y"), &status) == 0 && (status.st_mode & 0777) == 0700);
 	sgpu_output_close(&output);
 	CHECK(entries() == 0);
-	REQUIRE(sgpu_output_open(&output, in_folder("x/y/z"), 0600, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("x/y/z"), 0600, false, NULL) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
 	CHECK(access(in_folder("x/y/z"), F_OK) == 0);
 	remove_tree("x");
@@ -213,10 +213,10 @@ UNIT_TEST(a_new_file_never_replaces_one)
 	struct sgpu_error error;
 
 	write_file("n", "old", 0644);
-	CHECK(sgpu_output_open_new(&output, in_folder("n"), 0644, &error) == SGPU_ESYSTEM);
+	CHECK(sgpu_output_open(&output, in_folder("n"), 0644, true, &error) == SGPU_ESYSTEM);
 	CHECK(strstr(error.text, "exists") != NULL);
 	unlink(in_folder("n"));
-	REQUIRE(sgpu_output_open_new(&output, in_folder("n"), 0644, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("n"), 0644, true, NULL) == 0);
 	write_file("n", "meanwhile", 0644);
 	CHECK(sgpu_output_commit(&output, &error) == SGPU_ESYSTEM);
 	sgpu_output_close(&output);
@@ -232,7 +232,7 @@ UNIT_TEST(a_folder_that_is_swapped_changes_nothing)
 	char moved[256];
 
 	REQUIRE(mkdir(in_folder("real"), 0700) == 0 && mkdir(in_folder("trap"), 0700) == 0);
-	REQUIRE(sgpu_output_open(&output, in_folder("real/f"), 0600, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("real/f"), 0600, false, NULL) == 0);
 	snprintf(moved, sizeof(moved), "%s/moved", folder);
 	REQUIRE(rename(in_folder("real"), moved) == 0 && symlink("trap", in_folder("real")) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
@@ -250,7 +250,7 @@ UNIT_TEST(a_link_that_takes_the_place_meanwhile_is_replaced_and_not_followed)
 
 	write_file("victim", "mine", 0644);
 	write_file("f", "old", 0644);
-	REQUIRE(sgpu_output_open(&output, in_folder("f"), 0600, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("f"), 0600, false, NULL) == 0);
 	unlink(in_folder("f"));
 	REQUIRE(symlink("victim", in_folder("f")) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
@@ -267,7 +267,7 @@ UNIT_TEST(a_temporary_name_is_collected_unless_a_process_holds_it)
 
 	REQUIRE(held >= 0 && flock(held, LOCK_EX) == 0);
 	write_file(".sgpu-0", "left", 0600);
-	REQUIRE(sgpu_output_open(&output, in_folder("f"), 0600, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, in_folder("f"), 0600, false, NULL) == 0);
 	sgpu_output_close(&output);
 	CHECK(access(in_folder(".sgpu-0"), F_OK) != 0);
 	CHECK(access(in_folder(".sgpu-1"), F_OK) == 0);
@@ -284,13 +284,13 @@ UNIT_TEST(dev_stdout_is_the_descriptor)
 
 	REQUIRE(pipe(ends) == 0);
 	snprintf(path, sizeof(path), "/dev/fd/%d", ends[1]);
-	REQUIRE(sgpu_output_open(&output, path, 0600, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, path, 0600, false, NULL) == 0);
 	CHECK(!output.regular);
 	CHECK(sgpu_write(output.fd, path, "x", 1, NULL) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
 	CHECK(read(ends[0], &byte, 1) == 1 && byte == 'x');
 	snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
-	CHECK(sgpu_output_open(&output, path, 0600, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_output_open(&output, path, 0600, false, NULL) == SGPU_ESYSTEM);
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -300,16 +300,16 @@ UNIT_TEST(special_files_are_written_as_they_are)
 	struct sgpu_output output;
 	struct sgpu_error error;
 
-	REQUIRE(sgpu_output_open(&output, "/dev/null", 0644, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, "/dev/null", 0644, false, NULL) == 0);
 	CHECK(!output.regular);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
-	REQUIRE(sgpu_output_open(&output, "/dev/full", 0644, NULL) == 0);
+	REQUIRE(sgpu_output_open(&output, "/dev/full", 0644, false, NULL) == 0);
 	CHECK(sgpu_write(output.fd, "/dev/full", "x", 1, &error) == SGPU_ENOSPACE);
 	sgpu_output_close(&output);
-	CHECK(sgpu_output_open(&output, folder, 0644, &error) == SGPU_ESYSTEM);
+	CHECK(sgpu_output_open(&output, folder, 0644, false, &error) == SGPU_ESYSTEM);
 	CHECK(strstr(error.text, "directory") != NULL);
-	CHECK(sgpu_output_open(&output, "/proc/no/such", 0644, &error) == SGPU_ESYSTEM);
-	CHECK(sgpu_output_open(&output, in_folder("folder/"), 0644, &error) == SGPU_ESYSTEM);
+	CHECK(sgpu_output_open(&output, "/proc/no/such", 0644, false, &error) == SGPU_ESYSTEM);
+	CHECK(sgpu_output_open(&output, in_folder("folder/"), 0644, false, &error) == SGPU_ESYSTEM);
 }
 
 UNIT_TEST(reading_is_bounded)

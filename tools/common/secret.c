@@ -26,7 +26,7 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 		return sgpu_hint(
 			error, "choose another name, or remove the file if nothing depends on it");
 	}
-	int rc = sgpu_output_open_new(&output, path, 0600, error);
+	int rc = sgpu_output_open(&output, path, 0600, true, error);
 	rc = rc ? rc : sgpu_output_set_mode(&output, 0600, error);
 	rc = rc ? rc : sgpu_write(output.fd, path, text, size, error);
 	rc = rc ? rc : sgpu_output_commit(&output, error);

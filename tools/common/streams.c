@@ -318,8 +318,7 @@ int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 	prepared = grown;
 	grown += prepared_count;
 	grown->path = path;
-	if (is_new ? sgpu_output_open_new(&grown->output, path, mode, &error)
-		   : sgpu_output_open(&grown->output, path, mode, &error)) {
+	if (sgpu_output_open(&grown->output, path, mode, is_new, &error)) {
 		return cli_error(&error);
 	}
 	prepared_count++;
@@ -336,7 +335,7 @@ int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 			return 0;
 		}
 	}
-	return sgpu_output_open(output, cli_is_standard(path) ? "-" : path, mode, error);
+	return sgpu_output_open(output, cli_is_standard(path) ? "-" : path, mode, false, error);
 }
 
 void cli_outputs_close(void)

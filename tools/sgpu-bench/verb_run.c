@@ -237,7 +237,7 @@ int verb_run(int argc, char **argv)
 		return status;
 	}
 	cli_signals(NULL);
-	rc = sgpu_output_open(&r.output, r.path ? r.path : "-", 0666, &error);
+	rc = sgpu_output_open(&r.output, r.path ? r.path : "-", 0666, false, &error);
 	if (rc == SGPU_OK) {
 		const struct sgpu_device_config config = { .jobs = r.options.jobs,
 							   .timer = r.options.timer };

@@ -163,7 +163,7 @@ static int remove_older(const char *path)
 	if (!cli_output_apart(path)) {
 		return 2;
 	}
-	int rc = sgpu_output_open(&output, path, 0600, &error);
+	int rc = sgpu_output_open(&output, path, 0600, false, &error);
 	rc = rc ? rc : sgpu_output_remove_older(&output, &removed, &error);
 	sgpu_output_close(&output);
 	return rc ? cli_error(&error) : 0;

@@ -78,9 +78,7 @@ static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 
 static int prepare_file(struct opening *opening, struct sgpu_error *error)
 {
-	int rc = opening->force
-			 ? sgpu_output_open(&opening->out, opening->out_path, 0600, error)
-			 : sgpu_output_open_new(&opening->out, opening->out_path, 0600, error);
+	int rc = sgpu_output_open(&opening->out, opening->out_path, 0600, !opening->force, error);
 	if (rc == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
 		return sgpu_hint(error, "--force replaces a file that exists");
 	}

@@ -171,7 +171,7 @@ static int write_all(struct task *task, struct sgpu_error *error)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	int rc = sgpu_output_open(&task->out, task->out_path, 0644, false, error);
 	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
 	rc = rc ? rc : sgpu_batch_read(task->reader, SGPU_READ_EITHER, &task->batch, error);
 	rc = rc ? rc : change(task, error);

@@ -119,7 +119,7 @@ static int open_output(struct task *task)
 	}
 	/* What was sealed is nobody else's business; a file of the user's own keeps the mode that
 	 * they gave it. */
-	int rc = sgpu_output_open(&task->out, path, task->opening ? 0600 : 0666, &error);
+	int rc = sgpu_output_open(&task->out, path, task->opening ? 0600 : 0666, false, &error);
 	if (!rc && task->opening && task->out.kept_mode >= 0) {
 		rc = sgpu_output_set_mode(&task->out, 0666, &error);
 	}

@@ -325,7 +325,7 @@ static void record(const struct load *load)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	int rc = sgpu_output_open(&task->out, task->out_path, 0644, false, error);
 
 	rc = rc ? rc : read_head(&task->load, in, error);
 	rc = rc ? rc : check_payloads(task, error);
