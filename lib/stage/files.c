@@ -43,13 +43,6 @@ struct sgpu_files {
 	int private_count;
 };
 
-/* ---- descriptors that only name a file: opening a watchdog, a tape or a terminal has effects, and
- * opening a pipe waits ---- */
-int sgpu_look(int directory, const char *path, int flags)
-{
-	return openat(directory, path, O_PATH | O_CLOEXEC | flags);
-}
-
 int sgpu_look_open(int look, int flags)
 {
 	char name[32];
@@ -265,6 +258,14 @@ static const char *beneath(const char *directory, const char *path)
 	return path + strspn(path, "/");
 }
 
+/* What is to be looked up in a directory, or NULL. */
+static const char *rest_of(const struct directory *directory, const char *path)
+{
+	const char *rest = *path == '/' ? beneath(directory->path, path) : path;
+
+	return rest ? rest : beneath(directory->given, path);
+}
+
 static bool goes_up(const char *path)
 {
 	for (const char *p = path; p; p = strchr(p, '/')) {
@@ -276,21 +277,6 @@ static bool goes_up(const char *path)
 	return false;
 }
 
-static int open_beneath(const struct sgpu_files *files, int index, const char *path)
-{
-	const char *rest = path;
-
-	if (*path == '/') {
-		rest = beneath(files->directories[index].path, path);
-		rest = rest ? rest : beneath(files->directories[index].given, path);
-	}
-	if (!rest || !*rest) {
-		errno = ENOENT;
-		return -1;
-	}
-	return look_beneath(files->directories[index].fd, rest);
-}
-
 /* A descriptor that only names the file: nothing has been opened. */
 static int find(const struct sgpu_files *files, const char *path, int *fd, struct sgpu_error *error)
 {
@@ -300,20 +286,21 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 	if (goes_up(path)) {
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: it has a '..'", path);
 	}
-	for (int i = 0; *path == '/' && i < files->count; i++) {
-		lies_there = lies_there || beneath(files->directories[i].path, path) ||
-			     beneath(files->directories[i].given, path);
+	errno = ENOENT;
+	for (int i = 0; *fd < 0 && errno == ENOENT && i < files->count; i++) {
+		const char *rest = rest_of(&files->directories[i], path);
+
+		lies_there = lies_there || rest;
+		if (rest && *rest) {
+			*fd = look_beneath(files->directories[i].fd, rest);
+		}
+	}
+	if (*fd >= 0) {
+		return SGPU_OK;
 	}
 	if (!lies_there) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "'%s' is not in a directory that is open to batches", path);
-	}
-	errno = ENOENT;
-	for (int i = 0; *fd < 0 && errno == ENOENT && i < files->count; i++) {
-		*fd = open_beneath(files, i, path);
-	}
-	if (*fd >= 0) {
-		return SGPU_OK;
 	}
 	if (errno == ELOOP || errno == EXDEV) {
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: %s", path,

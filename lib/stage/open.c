@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a region by its id. All its properties are validated again, on the descriptor that is
- * then used, so a later change of the name has no effect.
+ * Opening a region by its id. All its properties are validated each time, on the file that is then
+ * used, so a later change of the name has no effect.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,16 +77,9 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	}
 	rc = sgpu_json_canonical(json, &text, &size, error);
 	json_decref(json);
-	if (rc < 0) {
-		return rc;
-	}
-	memset(page, 0, SGPU_REGION_HEADER);
-	if (size + 2 > SGPU_REGION_HEADER) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "the metadata of region '%s' do not fit",
-			       region->id);
-	} else {
-		memcpy(page, text, size);
-		page[size] = '\n';
+	if (rc == SGPU_OK) {
+		memset(page, 0, SGPU_REGION_HEADER);
+		snprintf(page, SGPU_REGION_HEADER, "%s\n", text); /* some hundred bytes */
 	}
 	free(text);
 	return rc;
@@ -109,7 +101,7 @@ static bool in_range(json_int_t value, json_int_t most)
 	return value >= 0 && value <= most;
 }
 
-static int read_members(json_t *json, struct sgpu_region *region)
+static bool read_members(json_t *json, struct sgpu_region *region)
 {
 	const char *id = NULL, *pages = NULL;
 	json_int_t version, size, owner, maker, created, expires, node = 0;
@@ -128,7 +120,7 @@ static int read_members(json_t *json, struct sgpu_region *region)
 	    !in_range(expires, SGPU_JSON_INTEGER_MAX) || expires <= created ||
 	    (uint64_t)(expires - created) > SGPU_REGION_LIFE_MAX ||
 	    !page_kind(pages, &region->pages) || !in_range(node, 65535)) {
-		return SGPU_EPOLICY;
+		return false;
 	}
 	memcpy(region->id, id, sizeof(region->id));
 	region->size = (uint64_t)size;
@@ -139,64 +131,47 @@ static int read_members(json_t *json, struct sgpu_region *region)
 	region->numa_node = bound ? (int)node : -1;
 	region->sealed = sealed;
 	region->keep = keep;
-	return SGPU_OK;
+	return true;
 }
 
-int sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *region,
-		       struct sgpu_error *error)
+bool sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *region)
 {
-	size_t length = strnlen(page, SGPU_REGION_HEADER), i;
+	const size_t length = strnlen(page, SGPU_REGION_HEADER);
 	json_t *json = NULL;
-	int rc = SGPU_EPOLICY;
+	bool good;
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	for (i = length; i < SGPU_REGION_HEADER && page[i] == '\0'; i++) {
-	}
-	if (length > 1 && length < SGPU_REGION_HEADER && i == SGPU_REGION_HEADER &&
-	    page[length - 1] == '\n' &&
-	    sgpu_json_parse(page, length - 1, &json, NULL, NULL, NULL) == SGPU_OK &&
-	    json_is_object(json)) {
-		rc = read_members(json, region);
-	}
+	good = length > 1 && length < SGPU_REGION_HEADER && page[length - 1] == '\n' &&
+	       sgpu_all_zero(page + length, SGPU_REGION_HEADER - length) &&
+	       sgpu_json_parse(page, length - 1, &json, NULL, NULL, NULL) == SGPU_OK &&
+	       json_is_object(json) && read_members(json, region);
 	json_decref(json);
-	if (rc < 0) {
-		return sgpu_fail(error, rc, "its metadata are damaged");
-	}
-	return SGPU_OK;
+	return good;
 }
 
-/* Refuses a region, naming it: the reason is a printf format. */
-#define REFUSE(id, ...) refuse(error, id, __VA_ARGS__)
-
-static int SGPU_PRINTF(3, 4)
-	refuse(struct sgpu_error *error, const char *id, const char *format, ...)
-{
-	char reason[160];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(reason, sizeof(reason), format, arguments);
-	va_end(arguments);
-	return sgpu_fail(error, SGPU_EPOLICY, "region '%s' is refused: %s", id, reason);
-}
+#define REFUSE(reason, ...) \
+	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is refused: " reason, __VA_ARGS__)
 
 static int check_file(const char *id, const struct stat *status, struct sgpu_error *error)
 {
+	if (S_ISLNK(status->st_mode)) {
+		return REFUSE("it is a symbolic link", id);
+	}
 	if (!S_ISREG(status->st_mode)) {
-		return REFUSE(id, "it is no regular file");
+		return REFUSE("it is no regular file", id);
 	}
 	if (status->st_uid != geteuid()) {
-		return REFUSE(id, "it belongs to another user");
+		return REFUSE("it belongs to another user", id);
 	}
 	if ((status->st_mode & 07777) != 0600) {
-		return REFUSE(id, "its mode is %04o, not 0600", (unsigned)status->st_mode & 07777);
+		return REFUSE("its mode is %04o, not 0600", id, (unsigned)status->st_mode & 07777);
 	}
 	if (status->st_nlink == 0) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "region '%s' has been taken or released", id);
 	}
 	if (status->st_nlink != 1) {
-		return REFUSE(id, "it has another name");
+		return REFUSE("it has another name", id);
 	}
 	return SGPU_OK;
 }
@@ -209,38 +184,29 @@ static int check_metadata(const char *id, const struct stat *status,
 		 file_size;
 
 	if (strcmp(region->id, id) != 0) {
-		return REFUSE(id, "it was made as '%s'", region->id);
+		return REFUSE("it was made as '%s'", id, region->id);
 	}
 	if (region->owner != status->st_uid) {
-		return REFUSE(id, "its metadata name another owner");
+		return REFUSE("its metadata name another owner", id);
 	}
 	if (!sgpu_region_file_size(region->size, page, &file_size) ||
 	    file_size != (uint64_t)status->st_size) {
-		return REFUSE(id, "its file has %lld bytes, not what its metadata say",
+		return REFUSE("its file has %lld bytes, not what its metadata say", id,
 			      (long long)status->st_size);
 	}
 	if (region->expired && !expired_too) {
-		return REFUSE(id, "it has expired");
+		return REFUSE("it has expired", id);
 	}
 	return SGPU_OK;
 }
 
-static int validate(const char *id, bool expired_too, int fd, struct sgpu_region *region,
-		    struct sgpu_error *error)
+static int validate(const char *id, const struct stat *status, bool expired_too, int fd,
+		    struct sgpu_region *region, struct sgpu_error *error)
 {
 	char page[SGPU_REGION_HEADER];
-	struct sgpu_error reason;
-	struct stat status;
 	size_t got = 0;
 	int rc;
 
-	if (fstat(fd, &status) != 0) {
-		return sgpu_fail_errno(error, "cannot inspect region '%s'", id);
-	}
-	rc = check_file(id, &status, error);
-	if (rc < 0) {
-		return rc;
-	}
 	/* Readers share the lock; wiping takes it exclusively. */
 	if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "region '%s' is being released", id);
@@ -250,59 +216,42 @@ static int validate(const char *id, bool expired_too, int fd, struct sgpu_region
 		return rc;
 	}
 	if (got != sizeof(page)) {
-		return REFUSE(id, "it has no metadata");
+		return REFUSE("it has no metadata", id);
 	}
-	if (sgpu_region_decode(page, region, &reason) < 0) {
-		return REFUSE(id, "%s", reason.text);
+	if (!sgpu_region_decode(page, region)) {
+		return REFUSE("its metadata are damaged", id);
 	}
 	region->expired = time(NULL) >= region->expires;
-	return check_metadata(id, &status, region, expired_too, error);
-}
-
-/* The file is inspected before it is opened, because opening a device or a pipe has effects. */
-static int open_looked_at(int directory, const char *id, bool writable, int *fd, bool *found,
-			  struct sgpu_error *error)
-{
-	struct stat status;
-	int look = sgpu_look(directory, id, O_NOFOLLOW), code;
-
-	*fd = -1;
-	*found = look >= 0 || errno != ENOENT;
-	if (look < 0 && *found) {
-		return sgpu_fail_errno(error, "cannot open region '%s'", id);
-	}
-	if (look < 0) {
-		return SGPU_ESYSTEM;
-	}
-	if (fstat(look, &status) != 0) {
-		code = sgpu_fail_errno(error, "cannot inspect region '%s'", id);
-	} else if (S_ISLNK(status.st_mode)) {
-		code = REFUSE(id, "it is a symbolic link");
-	} else {
-		code = check_file(id, &status, error);
-	}
-	if (code == SGPU_OK) {
-		*fd = sgpu_look_open(look, writable ? O_RDWR : O_RDONLY);
-		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open region '%s'", id) : SGPU_OK;
-	}
-	close(look);
-	return code;
+	return check_metadata(id, status, region, expired_too, error);
 }
 
 int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too,
 			struct sgpu_region *region, bool *found, struct sgpu_error *error)
 {
-	int fd, rc;
+	/* Looked at before it is opened, because opening a device or a pipe has effects. */
+	const int look = openat(directory, id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat status;
+	int fd = -1, rc;
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	rc = open_looked_at(directory, id, writable, &fd, found, error);
-	if (rc < 0) {
-		return rc;
+	*found = look >= 0 || errno != ENOENT;
+	if (look < 0) {
+		return sgpu_fail_errno(error, "cannot open region '%s'", id);
 	}
-	rc = validate(id, expired_too, fd, region, error);
+	if (fstat(look, &status) != 0) {
+		rc = sgpu_fail_errno(error, "cannot inspect region '%s'", id);
+	} else {
+		rc = check_file(id, &status, error);
+	}
+	if (rc == SGPU_OK) {
+		fd = sgpu_look_open(look, writable ? O_RDWR : O_RDONLY);
+		rc = fd < 0 ? sgpu_fail_errno(error, "cannot open region '%s'", id)
+			    : validate(id, &status, expired_too, fd, region, error);
+	}
+	close(look);
 	if (rc < 0) {
-		close(fd);
+		sgpu_close(fd);
 		region->fd = -1;
 		return rc;
 	}

@@ -17,10 +17,8 @@
  */
 SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region,
 				       char page[SGPU_REGION_HEADER], struct sgpu_error *error);
-/* The inverse, for untrusted bytes; fills everything except fd, data and path. Errors:
- * SGPU_EPOLICY. */
-SGPU_MUST_CHECK int sgpu_region_decode(const char page[SGPU_REGION_HEADER],
-				       struct sgpu_region *region, struct sgpu_error *error);
+/* The inverse, for untrusted bytes; fills everything except fd, data and path. */
+bool sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *region);
 /* 32 lower-case hexadecimal digits. Errors: SGPU_EINVALID. */
 bool sgpu_region_id_valid(const char *id);
 SGPU_MUST_CHECK int sgpu_region_check_id(const char *id, struct sgpu_error *error);
@@ -52,9 +50,9 @@ SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writ
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);
 
-/* ---- files.c: descriptors that only name a file; -1 with errno on failure ---- */
-int sgpu_look(int directory, const char *path, int flags);
-/* Opens the regular file that was looked at; this takes /proc. */
+/* ---- files.c ---- */
+/* Opens the file that an O_PATH descriptor names, with /proc; EINVAL if it is no regular one, for
+ * opening a watchdog, a tape or a terminal has effects, and opening a pipe waits. -1 with errno. */
 int sgpu_look_open(int look, int flags);
 /* Opens a regular file by a location's path. `files` may be NULL: then nothing is. */
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,

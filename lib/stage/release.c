@@ -5,11 +5,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -61,18 +63,12 @@ static void wipe_huge(int fd, off_t size, size_t page)
 static void wipe(int fd)
 {
 	struct stat status;
-	const char *kind;
-	bool in_memory;
-	uint64_t room;
-	char path[64];
+	struct statfs system;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &status) != 0 ||
-	    !S_ISREG(status.st_mode)) {
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &status) != 0) {
 		return;
 	}
-	if (sgpu_stage_file_system(path, &kind, &in_memory, &room, NULL) == SGPU_OK &&
-	    strcmp(kind, "hugetlbfs") == 0) {
+	if (fstatfs(fd, &system) == 0 && system.f_type == HUGETLBFS_MAGIC) {
 		wipe_huge(fd, status.st_size, (size_t)status.st_blksize);
 	} else {
 		wipe_plain(fd, status.st_size);
@@ -89,7 +85,7 @@ struct release {
 static int release_in(int directory, const char *path, void *argument, struct sgpu_error *error)
 {
 	struct release *release = argument;
-	const int look = sgpu_look(directory, release->id, O_NOFOLLOW);
+	const int look = openat(directory, release->id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	const int fd = look < 0 ? -1 : sgpu_look_open(look, O_RDWR);
 	int rc = SGPU_OK;
 

@@ -33,7 +33,7 @@ struct sgpu_leases {
 /* Anywhere: the caller chose the name. */
 static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 {
-	int look = sgpu_look(AT_FDCWD, path, 0), code = SGPU_OK;
+	int look = open(path, O_PATH | O_CLOEXEC), code = SGPU_OK;
 
 	*fd = look < 0 ? -1 : sgpu_look_open(look, O_RDONLY);
 	if (*fd < 0) {
@@ -66,9 +66,7 @@ static int check_file(int rc, const struct sgpu_location *location, uint64_t siz
 			       (unsigned long long)location->offset);
 	}
 	if (rc < 0) {
-		close(source->fd);
-		source->fd = -1;
-		source->owned = false;
+		sgpu_source_close(source);
 		return rc;
 	}
 	source->offset = location->offset;
@@ -76,8 +74,10 @@ static int check_file(int rc, const struct sgpu_location *location, uint64_t siz
 	return SGPU_OK;
 }
 
-static int check_bounds(const struct sgpu_region *region, const struct sgpu_location *location,
-			uint64_t size, struct sgpu_error *error)
+/* Part of a region, which `fd` is open for. */
+static int take_slice(const struct sgpu_region *region, int fd,
+		      const struct sgpu_location *location, uint64_t size,
+		      struct sgpu_source *source, struct sgpu_error *error)
 {
 	uint64_t end;
 
@@ -87,16 +87,11 @@ static int check_bounds(const struct sgpu_region *region, const struct sgpu_loca
 				 (unsigned long long)size, (unsigned long long)location->offset,
 				 region->id, (unsigned long long)region->size);
 	}
-	return SGPU_OK;
-}
-
-static void fill_in(struct sgpu_source *source, const struct sgpu_region *region, int fd,
-		    const struct sgpu_location *location, uint64_t size)
-{
 	source->fd = fd;
 	source->offset = SGPU_REGION_HEADER + location->offset;
 	source->size = size;
 	snprintf(source->name, sizeof(source->name), "region %s", region->id);
+	return SGPU_OK;
 }
 
 static void clear(struct sgpu_source *source)
@@ -125,14 +120,12 @@ int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 	if (rc < 0) {
 		return rc;
 	}
-	rc = check_bounds(&region, location, size, error);
+	rc = take_slice(&region, region.fd, location, size, source, error);
 	if (rc < 0) {
 		sgpu_region_close(&region);
-		return rc;
 	}
-	fill_in(source, &region, region.fd, location, size);
-	source->owned = true;
-	return SGPU_OK;
+	source->owned = rc == SGPU_OK;
+	return rc;
 }
 
 void sgpu_source_close(struct sgpu_source *source)
@@ -248,15 +241,12 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 	}
 	pthread_mutex_lock(&leases->lock);
 	rc = lease_of(leases, location->region, &lease, error);
-	if (rc == SGPU_OK) {
-		rc = check_bounds(&lease->region, location, size, error);
-	}
 	if (rc == SGPU_OK && writable) {
 		rc = open_for_writing(lease, error);
 	}
 	if (rc == SGPU_OK) {
-		fill_in(source, &lease->region, writable ? lease->write_fd : lease->region.fd,
-			location, size);
+		rc = take_slice(&lease->region, writable ? lease->write_fd : lease->region.fd,
+				location, size, source, error);
 	}
 	pthread_mutex_unlock(&leases->lock);
 	return rc;

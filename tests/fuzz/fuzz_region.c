@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint64_t file_size;
 
 	memcpy(page, data, size < sizeof(page) ? size : sizeof(page));
-	if (sgpu_region_decode(page, &region, NULL) < 0) {
+	if (!sgpu_region_decode(page, &region)) {
 		return 0;
 	}
 	if (!sgpu_region_id_valid(region.id) || region.expires <= region.created ||
@@ -25,8 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    file_size < region.size + SGPU_REGION_HEADER) {
 		abort();
 	}
-	if (sgpu_region_encode(&region, again, NULL) < 0 ||
-	    sgpu_region_decode(again, &second, NULL) < 0 ||
+	if (sgpu_region_encode(&region, again, NULL) < 0 || !sgpu_region_decode(again, &second) ||
 	    memcmp(&region, &second, sizeof(region)) != 0) {
 		abort();
 	}
