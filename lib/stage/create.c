@@ -70,15 +70,10 @@ static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 }
 
 /* Gives the file its size and maps it, header and payload. */
-static int map(struct sgpu_region *region, uint64_t page_size, struct sgpu_error *error)
+static int map(struct sgpu_region *region, uint64_t file_size, struct sgpu_error *error)
 {
-	uint64_t file_size;
 	void *memory;
 
-	if (!sgpu_region_file_size(region->size, page_size, &file_size) || file_size > INT64_MAX) {
-		return sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
-				 (unsigned long long)region->size);
-	}
 	if (ftruncate(region->fd, (off_t)file_size) != 0) {
 		return sgpu_fail_errno(error, "cannot size a region in '%s'", region->path);
 	}
@@ -112,7 +107,7 @@ static void unmap(struct sgpu_region *region)
 	}
 }
 
-static void abandon(struct sgpu_region *region)
+void sgpu_region_close(struct sgpu_region *region)
 {
 	unmap(region);
 	if (region->output) {
@@ -120,15 +115,13 @@ static void abandon(struct sgpu_region *region)
 		free(region->output);
 		region->output = NULL;
 	}
-	if (region->fd >= 0) {
-		close(region->fd);
-		region->fd = -1;
-	}
+	sgpu_close(region->fd);
+	region->fd = -1;
 	free(region->path);
 	region->path = NULL;
 }
 
-static int create_in(const char *path, uint64_t page_size, struct sgpu_region *region,
+static int create_in(const char *path, uint64_t file_size, struct sgpu_region *region,
 		     struct sgpu_error *error)
 {
 	int directory, rc;
@@ -143,10 +136,10 @@ static int create_in(const char *path, uint64_t page_size, struct sgpu_region *r
 		close(directory);
 	}
 	if (rc == SGPU_OK) {
-		rc = map(region, page_size, error);
+		rc = map(region, file_size, error);
 	}
 	if (rc < 0) {
-		abandon(region);
+		sgpu_region_close(region);
 	}
 	return rc;
 }
@@ -170,7 +163,7 @@ static bool create_huge(struct sgpu_region *region)
 			continue;
 		}
 		path = sgpu_stage_huge_directory(mounts[i].path);
-		if (path && create_in(path, mounts[i].page_size, region, NULL) == SGPU_OK) {
+		if (path && create_in(path, file_size, region, NULL) == SGPU_OK) {
 			region->pages = SGPU_PAGES_HUGE;
 		}
 		free(path);
@@ -193,7 +186,7 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 		rc = check_room(path, file_size, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = create_in(path, PAGE, region, error);
+		rc = create_in(path, file_size, region, error);
 	}
 	if (rc == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
 	    sgpu_shmem_huge(path, setting) &&
@@ -250,19 +243,9 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 		region->numa_node = options->numa_node;
 	}
 	if (rc < 0) {
-		abandon(region);
-		return rc;
+		sgpu_region_close(region);
 	}
-	return SGPU_OK;
-}
-
-/* For a kernel without MADV_POPULATE_WRITE. */
-static int back_old(struct sgpu_region *region, uint64_t begin, uint64_t end)
-{
-	int failure = posix_fallocate(region->fd, (off_t)begin, (off_t)(end - begin));
-
-	errno = failure;
-	return failure ? -1 : 0;
+	return rc;
 }
 
 /* Backs bytes [begin, end) of the file, widened to whole pages. */
@@ -270,7 +253,6 @@ static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct
 {
 	uint64_t unit = region->pages == SGPU_PAGES_NORMAL ? PAGE : HUGE_PAGE,
 		 all = map_size(region);
-
 	int result;
 
 	begin = begin / unit * unit;
@@ -280,7 +262,11 @@ static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct
 		result = madvise((uint8_t *)map_base(region) + begin, end - begin,
 				 MADV_POPULATE_WRITE);
 	} while (result != 0 && (errno == EINTR || errno == EAGAIN) && !sgpu_io_interrupted());
-	if (result == 0 || (errno == EINVAL && back_old(region, begin, end) == 0)) {
+	if (result != 0 && errno == EINVAL) { /* a kernel without MADV_POPULATE_WRITE */
+		errno = posix_fallocate(region->fd, (off_t)begin, (off_t)(end - begin));
+		result = errno ? -1 : 0;
+	}
+	if (result == 0) {
 		return SGPU_OK;
 	}
 	if (errno == ENOMEM) {
@@ -305,7 +291,6 @@ int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
 
 int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 {
-	char page[SGPU_REGION_HEADER];
 	int rc;
 
 	if (!region->data) {
@@ -314,14 +299,8 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 	/* Files of an ordinary tmpfs refuse seals; readers do not rely on them. */
 	region->sealed = fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 	rc = back(region, 0, SGPU_REGION_HEADER, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_region_encode(region, page, error);
-	}
-	if (rc < 0) {
-		return rc;
-	}
-	memcpy(map_base(region), page, sizeof(page));
-	rc = sgpu_output_commit(region->output, error);
+	rc = rc ? rc : sgpu_region_encode(region, map_base(region), error);
+	rc = rc ? rc : sgpu_output_commit(region->output, error);
 	if (rc == SGPU_OK) {
 		free(region->output);
 		region->output = NULL;
@@ -329,9 +308,4 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 		(void)flock(region->fd, LOCK_SH | LOCK_NB);
 	}
 	return rc;
-}
-
-void sgpu_region_close(struct sgpu_region *region)
-{
-	abandon(region);
 }

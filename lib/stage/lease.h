@@ -51,7 +51,7 @@ void sgpu_lease_pool_free(struct sgpu_lease_pool **pool);
 struct sgpu_lease_pool_info {
 	int fd;		 /* the pool's; stays open until sgpu_lease_pool_free */
 	uint8_t *memory; /* all of it */
-	uint64_t size;
+	uint64_t size, page; /* page: leases begin at multiples of it */
 	enum sgpu_page_kind pages;
 };
 void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool,

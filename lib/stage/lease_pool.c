@@ -27,48 +27,22 @@
 #define SLICE ((uint64_t)32 << 20)
 enum { SMALL_PAGE = 4096 };
 
-struct memory {
-	int fd;
-	uint8_t *base;
-	uint64_t size, page; /* page: leases begin at multiples of it */
-	enum sgpu_page_kind pages;
-};
-
 /* ---- the worker's side ---- */
-/* A mapping of huge pages is given only if so many are free. */
-static int make_file(struct memory *m, bool huge, struct sgpu_error *error)
-{
-	int rc = sgpu_memory_file_create("sgpu-leases", m->size, false, huge, &m->fd, error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	m->base = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
-	if (m->base != MAP_FAILED) {
-		return SGPU_OK;
-	}
-	rc = sgpu_fail_errno(error, "cannot map a pool of %llu bytes", (unsigned long long)m->size);
-	close(m->fd);
-	m->fd = -1;
-	m->base = NULL;
-	return rc;
-}
-
 struct population {
-	const struct memory *memory;
+	const struct sgpu_lease_pool_info *memory;
 	atomic_int failed; /* errno */
 };
 
 static void populate_slices(void *argument, uint64_t begin, uint64_t end)
 {
 	struct population *p = argument;
-	const struct memory *m = p->memory;
+	const struct sgpu_lease_pool_info *m = p->memory;
 
 	for (; begin < end && atomic_load(&p->failed) == 0; begin++) {
 		const uint64_t at = begin * SLICE,
 			       size = m->size - at < SLICE ? m->size - at : SLICE;
 
-		if (madvise(m->base + at, size, MADV_POPULATE_WRITE) == 0) {
+		if (madvise(m->memory + at, size, MADV_POPULATE_WRITE) == 0) {
 			continue;
 		}
 		if (errno != EINVAL) {
@@ -76,12 +50,12 @@ static void populate_slices(void *argument, uint64_t begin, uint64_t end)
 			return;
 		}
 		for (uint64_t i = 0; i < size; i += SMALL_PAGE) { /* a kernel before 5.14 */
-			((volatile uint8_t *)m->base)[at + i] = 0;
+			((volatile uint8_t *)m->memory)[at + i] = 0;
 		}
 	}
 }
 
-static int populate(const struct memory *m, struct sgpu_error *error)
+static int populate(const struct sgpu_lease_pool_info *m, struct sgpu_error *error)
 {
 	struct population population = { .memory = m };
 	struct sgpu_pool *pool = NULL;
@@ -101,26 +75,51 @@ static int populate(const struct memory *m, struct sgpu_error *error)
 				   (unsigned long long)m->size);
 }
 
-static void free_memory(struct memory *m)
+static void free_memory(struct sgpu_lease_pool_info *m)
 {
-	if (m->base) {
-		munmap(m->base, m->size);
+	if (m->memory) {
+		munmap(m->memory, m->size);
 	}
 	if (m->fd >= 0) { /* a client may have it open for longer, but not what was taken for it */
 		(void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)m->size);
 		close(m->fd);
 	}
-	m->base = NULL;
+	m->memory = NULL;
 	m->fd = -1;
 }
 
-static int create_memory(uint64_t size, struct memory *m, struct sgpu_error *error)
+/* A mapping of huge pages is given only if so many are free. */
+static int make_file(struct sgpu_lease_pool_info *m, bool huge, struct sgpu_error *error)
+{
+	int rc = sgpu_memory_file_create("sgpu-leases", m->size, false, huge, &m->fd, error);
+	void *memory;
+
+	if (rc < 0) {
+		return rc;
+	}
+	memory = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	if (memory == MAP_FAILED) {
+		rc = sgpu_fail_errno(error, "cannot map a pool of %llu bytes",
+				     (unsigned long long)m->size);
+	} else {
+		m->memory = memory;
+		if (!huge && madvise(memory, m->size, MADV_HUGEPAGE) != 0) {
+			m->pages = SGPU_PAGES_NORMAL; /* a kernel without them */
+		}
+		rc = populate(m, error);
+	}
+	if (rc < 0) {
+		free_memory(m);
+	}
+	return rc;
+}
+
+static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct sgpu_error *error)
 {
 	uint64_t available;
-	int rc;
 
-	*m = (struct memory){ .fd = -1 };
+	*m = (struct sgpu_lease_pool_info){ .fd = -1 };
 	if (size == 0 || size > SGPU_LEASE_POOL_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a pool has 1 to %llu bytes",
 				 (unsigned long long)SGPU_LEASE_POOL_MAX);
@@ -129,11 +128,7 @@ static int create_memory(uint64_t size, struct memory *m, struct sgpu_error *err
 	m->page = HUGE_PAGE;
 	m->pages = SGPU_PAGES_HUGE;
 	if (make_file(m, true, NULL) == SGPU_OK) {
-		rc = populate(m, error);
-		if (rc == SGPU_OK) {
-			return rc;
-		}
-		free_memory(m);
+		return SGPU_OK;
 	}
 	/* The kernel would end processes to find the pages. */
 	sgpu_host_memory(NULL, &available);
@@ -144,18 +139,7 @@ static int create_memory(uint64_t size, struct memory *m, struct sgpu_error *err
 	}
 	m->page = SMALL_PAGE;
 	m->pages = sgpu_stage_memory_huge() ? SGPU_PAGES_TRANSPARENT : SGPU_PAGES_NORMAL;
-	rc = make_file(m, false, error);
-	if (rc < 0) {
-		return rc;
-	}
-	if (madvise(m->base, m->size, MADV_HUGEPAGE) != 0) {
-		m->pages = SGPU_PAGES_NORMAL; /* a kernel without them */
-	}
-	rc = populate(m, error);
-	if (rc < 0) {
-		free_memory(m);
-	}
-	return rc;
+	return make_file(m, false, error);
 }
 
 /* ---- the client's side ---- */
@@ -223,7 +207,7 @@ struct entry {
 
 struct sgpu_lease_pool {
 	struct sgpu_lease_pool_config config;
-	struct memory memory;
+	struct sgpu_lease_pool_info memory;
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* for the thread: something to clear, to wait for, or the end */
 	pthread_cond_t cleared;
@@ -329,7 +313,7 @@ static void *clear_ranges(void *argument)
 		if (entry) {
 			/* Nobody else touches one that is being cleared. */
 			pthread_mutex_unlock(&pool->lock);
-			memset(pool->memory.base + entry->lease.offset, 0, entry->extent);
+			memset(pool->memory.memory + entry->lease.offset, 0, entry->extent);
 			pthread_mutex_lock(&pool->lock);
 			remove_entry(pool, entry);
 		} else if (next != 0) {
@@ -401,7 +385,7 @@ void sgpu_lease_pool_free(struct sgpu_lease_pool **pool)
 	/* A client may have the file open for longer. */
 	while ((entry = made->entries)) {
 		made->entries = entry->next;
-		memset(made->memory.base + entry->lease.offset, 0, entry->extent);
+		memset(made->memory.memory + entry->lease.offset, 0, entry->extent);
 		free(entry);
 	}
 	free_memory(&made->memory);
@@ -413,10 +397,7 @@ void sgpu_lease_pool_free(struct sgpu_lease_pool **pool)
 
 void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool, struct sgpu_lease_pool_info *info)
 {
-	*info = (struct sgpu_lease_pool_info){ .fd = pool->memory.fd,
-					       .memory = pool->memory.base,
-					       .size = pool->memory.size,
-					       .pages = pool->memory.pages };
+	*info = pool->memory;
 }
 
 /* ---- leases ---- */
