@@ -92,12 +92,9 @@ struct sgpu_bench_variant {
 	const char *name; /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-	/* One of these does the work once, to its end. For `work` the host's clock around the call
-	 * counts; `run` says in *ns how long it took, which is 0 at entry, and for a 0 at the end
-	 * the host's clock counts, too. For work on streams: sgpu_bench_enqueue and
-	 * sgpu_bench_span. */
+	/* Does the work once, to its end. The host's clock around the call counts, or what the call
+	 * gives to sgpu_bench_give_ns. */
 	int (*work)(void *argument, struct sgpu_error *error);
-	int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
 	/* After the sample, untimed: SGPU_EDIFFERS with the difference. Called for every sample up
 	 * to 64 MiB; for larger ones only after the warm-up and the last one. Or NULL, if there is
 	 * nothing to verify. */
@@ -133,10 +130,12 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
-/* Of a variant's run: how long single operations of this sample took. */
+/* Of a variant's work: how long it took; 0: what the host's clock says. How long single operations
+ * of this sample took. */
 struct sgpu_bench_latency {
 	double p50_ns, p99_ns;
 };
+void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
 /* ---- what a case makes, and keeps until its end ---- */
@@ -150,11 +149,14 @@ SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
  * needs. */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
-/* Memory that is zero; a stream of any device; memory of bench->device, and of its pool on the
- * host: all are kept. So is a registration of the caller's memory, which must live longer. Errors:
- * as those of sgpu/device.h; SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory,
-				   struct sgpu_error *error);
+/* Memory that is zero, or NULL: SGPU_ENOMEM. `end`, unless it is NULL, ends what the memory holds;
+ * then it is freed. */
+void *sgpu_bench_new(struct sgpu_bench *bench, size_t size,
+		     void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
+		     struct sgpu_error *error);
+/* A stream of any device; memory of bench->device, and of its pool on the host; a registration of
+ * the caller's memory, which must live longer. All are kept. Errors: as those of sgpu/device.h;
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
 					  struct sgpu_stream **stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size,
@@ -191,14 +193,14 @@ bool sgpu_bind_to_cpu(int cpu);
 
 /* ---- work on streams ---- */
 /* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
- * enqueues work, then waits for its end. If the gate opens too early, the sample is taken again
- * behind a longer copy: `enqueue` must zero its tasks, and give the same result each time. */
+ * enqueues work with these tasks, which are zero, then waits for its end. If the gate opens too
+ * early, the sample is taken again behind a longer copy: `enqueue` must give the same result each
+ * time. What counts is the time from the begin of the first task to the end of the last. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
-				       void *argument, struct sgpu_error *error);
-/* The time from the begin of the first task to the end of the last. */
-uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count);
+				       void *argument, struct sgpu_task *tasks, int task_count,
+				       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count,
 				     struct sgpu_error *error);
 /* Launches an operation on a stream as the runner does: the device's own implementation, or that of

@@ -97,29 +97,7 @@ static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *str
 	return rc;
 }
 
-int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
-		       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
-		       struct sgpu_error *error)
-{
-	struct sgpu_bench_gate *gate = &bench->state->gate;
-	struct sgpu_task *passed = calloc((size_t)count, sizeof(*passed));
-	int rc = passed ? SGPU_OK : sgpu_fail_nomem(error);
-	bool held = false;
-
-	gate->size = gate->size ? gate->size : gate_first;
-	for (int i = 0; rc == SGPU_OK && !held && i < TRIES; i++) {
-		rc = enqueue_once(bench, streams, count, passed, enqueue, argument, &held, error);
-		if (!held && gate->size < gate_largest) {
-			gate->size *= 2;
-		}
-	}
-	free(passed);
-	return rc || held ? rc
-			  : sgpu_fail(error, SGPU_EUNAVAILABLE,
-				      "the device does not wait until its work is enqueued");
-}
-
-uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count)
+static uint64_t span(const struct sgpu_task *tasks, int count)
 {
 	uint64_t begin = UINT64_MAX, end = 0;
 
@@ -128,6 +106,36 @@ uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count)
 		end = tasks[i].end_ns > end ? tasks[i].end_ns : end;
 	}
 	return end > begin ? end - begin : 0;
+}
+
+int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
+		       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
+		       struct sgpu_task *tasks, int task_count, struct sgpu_error *error)
+{
+	struct sgpu_bench_gate *gate = &bench->state->gate;
+	struct sgpu_task *passed = calloc((size_t)count, sizeof(*passed));
+	int rc = passed ? SGPU_OK : sgpu_fail_nomem(error);
+	bool held = false;
+
+	gate->size = gate->size ? gate->size : gate_first;
+	for (int i = 0; rc == SGPU_OK && !held && i < TRIES; i++) {
+		memset(tasks, 0, (size_t)task_count * sizeof(*tasks));
+		rc = enqueue_once(bench, streams, count, passed, enqueue, argument, &held, error);
+		if (!held && gate->size < gate_largest) {
+			gate->size *= 2;
+		}
+	}
+	free(passed);
+	if (rc == SGPU_OK && !held) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the device does not wait until its work is enqueued");
+	}
+	rc = rc ? rc : sgpu_bench_tasks(tasks, task_count, error);
+	sgpu_bench_give_ns(bench, span(tasks, task_count));
+	return rc || bench->state->ns
+		       ? rc
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
+				   "the device's timer told no time between two tasks");
 }
 
 int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error *error)

@@ -11,7 +11,7 @@ int sgpu_bench_keep(struct sgpu_bench *bench,
 		    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
 		    uintptr_t what, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_bench_kept kept = { end, what, size };
+	const struct sgpu_bench_kept kept = { end, what, size, false };
 	const int rc = sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count,
 					 &kept, sizeof(kept), error);
 
@@ -37,17 +37,16 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark)
 	while (state->kept_count > mark) {
 		const struct sgpu_bench_kept last = state->kept[--state->kept_count];
 
-		last.end(bench, last.what, last.size);
+		if (last.end) {
+			last.end(bench, last.what, last.size);
+		}
+		if (last.is_memory) {
+			free((void *)last.what);
+		}
 	}
 }
 
 /* ---- what most cases make ---- */
-static void end_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
-{
-	(void)bench, (void)size;
-	free((void *)what);
-}
-
 static void end_stream(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	struct sgpu_stream *stream = (struct sgpu_stream *)what;
@@ -76,11 +75,21 @@ static void end_registration(struct sgpu_bench *bench, uintptr_t what, uint64_t 
 	sgpu_host_unregister(bench->device, (void *)what);
 }
 
-int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory, struct sgpu_error *error)
+void *sgpu_bench_new(struct sgpu_bench *bench, size_t size,
+		     void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
+		     struct sgpu_error *error)
 {
-	*memory = calloc(1, size);
-	return *memory ? sgpu_bench_keep(bench, end_memory, (uintptr_t)*memory, size, error)
-		       : sgpu_fail_nomem(error);
+	void *memory = calloc(1, size);
+	const struct sgpu_bench_kept kept = { end, (uintptr_t)memory, size, true };
+
+	if (!memory) {
+		(void)sgpu_fail_nomem(error);
+	} else if (sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count, &kept,
+				     sizeof(kept), error) != SGPU_OK) {
+		free(memory);
+		memory = NULL;
+	}
+	return memory;
 }
 
 int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,

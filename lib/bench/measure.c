@@ -52,10 +52,21 @@ static uint64_t cpu_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int take_sample(const struct sgpu_bench_variant *variant, bool verify, double *sample_ns,
-		       double *sample_cpu_ns, struct sgpu_error *error)
+void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns)
 {
-	uint64_t ns = 0, begin, cpu_begin;
+	bench->state->ns = ns;
+}
+
+void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency)
+{
+	bench->state->latency = latency;
+}
+
+static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_error *error)
+{
+	const struct sgpu_bench_variant *variant = &m->variants[v];
+	struct sgpu_bench_private *state = m->bench->state;
+	uint64_t begin, cpu_begin;
 	int rc = SGPU_OK;
 
 	if (sgpu_io_interrupted()) {
@@ -64,24 +75,21 @@ static int take_sample(const struct sgpu_bench_variant *variant, bool verify, do
 	if (variant->prepare) {
 		rc = variant->prepare(variant->argument, error);
 	}
+	state->ns = 0;
+	state->latency = (struct sgpu_bench_latency){ 0 };
 	cpu_begin = cpu_now_ns();
 	begin = sgpu_now_ns();
-	if (rc == SGPU_OK) {
-		rc = variant->work ? variant->work(variant->argument, error)
-				   : variant->run(variant->argument, &ns, error);
-	}
-	ns = ns ? ns : sgpu_now_ns() - begin;
-	*sample_cpu_ns = (double)(cpu_now_ns() - cpu_begin);
-	*sample_ns = ns ? (double)ns : 1; /* below what the clock can tell */
+	rc = rc ? rc : variant->work(variant->argument, error);
+	state->ns = state->ns ? state->ns : sgpu_now_ns() - begin;
+	series_of(m, v, CPU_NS)[m->rounds] = (double)(cpu_now_ns() - cpu_begin);
+	/* Or below what the clock can tell. */
+	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
+	series_of(m, v, P50_NS)[m->rounds] = state->latency.p50_ns;
+	series_of(m, v, P99_NS)[m->rounds] = state->latency.p99_ns;
 	if (rc == SGPU_OK && verify && variant->verify) {
 		rc = variant->verify(variant->argument, error);
 	}
 	return rc;
-}
-
-void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency)
-{
-	bench->state->latency = latency;
 }
 
 /* One sample of each variant; every other round in the reverse order, so that none always comes
@@ -91,15 +99,8 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < m->count; i++) {
-		int v = m->rounds % 2 ? m->count - 1 - i : i;
-		struct sgpu_bench_latency *latency = &m->bench->state->latency;
-
-		*failed = v;
-		*latency = (struct sgpu_bench_latency){ 0 };
-		rc = take_sample(&m->variants[v], verify, &series_of(m, v, NS)[m->rounds],
-				 &series_of(m, v, CPU_NS)[m->rounds], error);
-		series_of(m, v, P50_NS)[m->rounds] = latency->p50_ns;
-		series_of(m, v, P99_NS)[m->rounds] = latency->p99_ns;
+		*failed = m->rounds % 2 ? m->count - 1 - i : i;
+		rc = take_sample(m, *failed, verify, error);
 	}
 	for (int v = 0; rc == SGPU_OK && v < m->count; v++) {
 		series_of(m, v, RATIO)[m->rounds] =

@@ -21,6 +21,7 @@ struct sgpu_bench_kept {
 	void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
 	uintptr_t what;
 	uint64_t size;
+	bool is_memory; /* to be freed then */
 };
 
 enum { SGPU_BENCH_LACKS_MAX = 16 };
@@ -33,7 +34,8 @@ struct sgpu_bench_private {
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept;
 	size_t kept_count;
-	struct sgpu_bench_latency latency; /* of the sample that is taken */
+	uint64_t ns; /* of the sample that is taken, as its variant says; 0: it does not */
+	struct sgpu_bench_latency latency; /* of that sample */
 	char lacks[SGPU_BENCH_LACKS_MAX]
 		  [SGPU_BENCH_NAME_MAX]; /* variants that are waived for all points */
 	int lack_count;

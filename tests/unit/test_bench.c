@@ -55,13 +55,14 @@ static int made_prepare(void *argument, struct sgpu_error *e)
 }
 
 /* Variant "a" takes 100, 101, ... ns, variant "b" twice that. */
-static int made_run(void *argument, uint64_t *ns, struct sgpu_error *e)
+static int made_work(void *argument, struct sgpu_error *e)
 {
 	const char *name = argument;
 	size_t length = strlen(order);
 
-	CHECK(*ns == 0);
-	*ns = (name[0] == 'a' ? 100 : 200) + (name[0] == 'a' ? 1 : 2) * (length / 2);
+	CHECK(made_bench->state->ns == 0);
+	sgpu_bench_give_ns(made_bench,
+			   (name[0] == 'a' ? 100 : 200) + (name[0] == 'a' ? 1 : 2) * (length / 2));
 	if (name[0] == 'b') {
 		sgpu_bench_give_latency(made_bench, (struct sgpu_bench_latency){
 							    (double)length, (double)length * 2 });
@@ -93,12 +94,12 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "a",
 		  .prepare = made_prepare,
-		  .run = made_run,
+		  .work = made_work,
 		  .verify = made_verify,
 		  .argument = a },
 		{ .name = "b",
 		  .prepare = made_prepare,
-		  .run = made_run,
+		  .work = made_work,
 		  .verify = made_verify,
 		  .argument = b,
 		  .reference_ratio = 16,
@@ -186,18 +187,19 @@ UNIT_TEST(variants_are_sampled_in_turns)
 static uint64_t (*said_ns)(int i);
 static int said_count;
 
-static int run_said(void *argument, uint64_t *ns, struct sgpu_error *e)
+static int work_said(void *argument, struct sgpu_error *e)
 {
-	(void)argument;
 	(void)e;
 	usleep(1000);
-	*ns = said_ns(said_count++);
+	sgpu_bench_give_ns(argument, said_ns(said_count++));
 	return SGPU_OK;
 }
 
 static int said_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
-	const struct sgpu_bench_variant variant = { .name = "v", .run = run_said };
+	const struct sgpu_bench_variant variant = { .name = "v",
+						    .work = work_said,
+						    .argument = bench };
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, 4096 } },
 						.bytes = 4096,
 						.operations = 2 };
@@ -430,7 +432,7 @@ static int enqueue(void *argument, struct sgpu_error *e)
 	struct sgpu_event *first[STREAMS] = { NULL };
 	int rc = SGPU_OK;
 
-	memset(g->tasks, 0, sizeof(g->tasks));
+	CHECK(g->tasks[0].end_ns == 0 && g->tasks[STREAMS * COPIES - 1].end_ns == 0);
 	g->times++;
 	g->early = false;
 	for (int i = 0; rc == SGPU_OK && i < STREAMS * COPIES; i++) {
@@ -456,6 +458,12 @@ static int enqueue(void *argument, struct sgpu_error *e)
 	return rc == SGPU_OK && g->code ? sgpu_fail(e, g->code, "made to fail") : rc;
 }
 
+static int enqueue_gated(struct sgpu_bench *bench, struct gated *g, struct sgpu_error *e)
+{
+	return sgpu_bench_enqueue(bench, g->streams, STREAMS, enqueue, g, g->tasks,
+				  STREAMS * COPIES, e);
+}
+
 static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
 	struct gated g = { .device = bench->device };
@@ -467,7 +475,7 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	CHECK(rc == SGPU_OK);
 	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
 		g.times = 0;
-		rc = sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e);
+		rc = enqueue_gated(bench, &g, e);
 		/* The gate was still closed after the last call of enqueue(), so no stream had done
 		 * anything by then. A machine that is too busy to enqueue within any gate says so.
 		 */
@@ -475,18 +483,16 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 		rc = rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
 	}
 	CHECK(rc == SGPU_OK);
-	CHECK(sgpu_bench_tasks(g.tasks, STREAMS * COPIES, e) == SGPU_OK);
 	for (int i = 0; i < STREAMS * COPIES; i++) {
 		CHECK(g.tasks[i].end_ns >= g.tasks[i].begin_ns && g.tasks[i].end_ns > 0);
 	}
-	CHECK(sgpu_bench_span(g.tasks, STREAMS * COPIES) > 0);
+	CHECK(bench->state->ns > 0);
 	g.times = 0;
 	g.slow = true;
-	CHECK(sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e) == SGPU_EUNAVAILABLE &&
-	      g.times == GATES);
+	CHECK(enqueue_gated(bench, &g, e) == SGPU_EUNAVAILABLE && g.times == GATES);
 	g.slow = false;
 	g.code = SGPU_EDEVICE;
-	CHECK(sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e) == SGPU_EDEVICE);
+	CHECK(enqueue_gated(bench, &g, e) == SGPU_EDEVICE);
 	g.tasks[5].code = SGPU_EAUTH;
 	CHECK(sgpu_bench_tasks(g.tasks, STREAMS * COPIES, e) == SGPU_EAUTH && e->text[0]);
 	for (int i = 0; i < STREAMS; i++) {

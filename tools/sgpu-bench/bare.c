@@ -10,12 +10,12 @@
 int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bare **bare,
 	     struct sgpu_error *error)
 {
-	void *memory = NULL, *host = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(**bare), &memory, error);
-	struct bare *b = *bare = memory;
+	struct bare *b = *bare = sgpu_bench_new(bench, sizeof(*b), NULL, error);
+	void *host = NULL;
+	int rc;
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (!b) {
+		return SGPU_ENOMEM;
 	}
 	*b = (struct bare){
 		.bench = bench, .size = size, .launches = 1, .call = { .op = sgpu_op_find(op) }
@@ -38,12 +38,19 @@ int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bar
 	return rc;
 }
 
+static void clear_tasks(struct bare *b)
+{
+	for (int i = 0; i < b->vectors + b->launches; i++) {
+		b->tasks[i] = (struct sgpu_task){ .untimed = b->untimed };
+	}
+}
+
 int bare_prepare(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;
 	int rc = SGPU_OK;
 
-	memset(b->tasks, 0, sizeof(b->tasks));
+	clear_tasks(b);
 	for (int k = 0; rc == SGPU_OK && k < b->vectors; k++) {
 		if (k >= b->inputs) {
 			memset(b->host[k], 0xff, b->size);
@@ -76,11 +83,23 @@ int bare_launch(struct bare *b, int first, int count, struct sgpu_error *error)
 	return rc;
 }
 
+int bare_launch_each(void *argument, struct sgpu_error *error)
+{
+	struct bare *b = argument;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < b->launches; i++) {
+		rc = bare_launch(b, i, 1, error);
+		rc = rc ? rc : sgpu_stream_sync(b->stream, error);
+	}
+	return rc ? rc : sgpu_bench_tasks(b->tasks, b->vectors + b->launches, error);
+}
+
 int bare_begin(struct bare *b, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	memset(b->tasks, 0, (size_t)(b->vectors + b->launches) * sizeof(*b->tasks));
+	clear_tasks(b);
 	for (int k = 0; rc == SGPU_OK && k < b->inputs; k++) {
 		rc = sgpu_copy_in(b->stream, b->memory[k], b->host[k], b->size, &b->tasks[k]);
 	}

@@ -68,23 +68,21 @@ int bench_aead_cpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const char *const *names = sgpu_aead_providers();
 	struct sgpu_bench_variant variants[PROVIDERS_MAX] = { { .name = NULL } };
-	int count = 0;
-	void *memory = NULL;
+	int count = 0, rc;
 	struct core *cores;
-	int rc;
 
 	if (!sgpu_bench_wants(bench, SGPU_CHUNK)) {
 		return SGPU_OK;
 	}
-	rc = sgpu_bench_new(bench, PROVIDERS_MAX * sizeof(struct core), &memory, error);
-	cores = memory;
+	cores = sgpu_bench_new(bench, PROVIDERS_MAX * sizeof(*cores), NULL, error);
+	rc = cores ? SGPU_OK : SGPU_ENOMEM;
 	for (; rc == SGPU_OK && names[count] && count < PROVIDERS_MAX; count++) {
 		struct sgpu_bench_variant *at =
 			&variants[strcmp(names[count], "openssl") == 0 ? 0 : count];
 
 		variants[count] = variants[0];
-		*at = (struct sgpu_bench_variant)BENCH_WORK(names[count], prepare_core, work_core,
-							    verify_core, &cores[count]);
+		*at = (struct sgpu_bench_variant)BENCH_VARIANT(
+			names[count], prepare_core, work_core, verify_core, &cores[count]);
 		rc = bench_new_aead(bench, names[count], key, &cores[count].aead, error);
 	}
 	for (enum work work = SEAL; rc == SGPU_OK && work <= OPEN; work++) {

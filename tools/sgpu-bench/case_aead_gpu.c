@@ -30,7 +30,6 @@ static int enqueue(void *argument, struct sgpu_error *error)
 	const struct bench_sealed *h = &a->host;
 	int rc = SGPU_OK;
 
-	memset(a->tasks, 0, sizeof(a->tasks));
 	for (int i = 0; rc == SGPU_OK && i < a->calls; i++) {
 		struct sgpu_task *task = &a->tasks[i];
 
@@ -49,14 +48,11 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return bench_clear(a->stream, a->out, a->host.sealed_size, error);
 }
 
-static int run_calls(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_calls(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;
-	int rc = sgpu_bench_enqueue(a->bench, &a->stream, 1, enqueue, a, error);
 
-	rc = rc ? rc : sgpu_bench_tasks(a->tasks, a->calls, error);
-	*ns = sgpu_bench_span(a->tasks, a->calls);
-	return rc;
+	return sgpu_bench_enqueue(a->bench, &a->stream, 1, enqueue, a, a->tasks, a->calls, error);
 }
 
 static int verify_open(void *argument, struct sgpu_error *error)
@@ -97,8 +93,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 			       : SAMPLE / size > CALLS_MAX ? CALLS_MAX
 							   : SAMPLE / size;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_RUN("open", prepare, run_calls, verify_open, &opening),
-		BENCH_RUN("seal", prepare, run_calls, verify_seal, a),
+		BENCH_VARIANT("open", prepare, run_calls, verify_open, &opening),
+		BENCH_VARIANT("seal", prepare, run_calls, verify_seal, a),
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "size_bytes", NULL, size } },

@@ -38,8 +38,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	struct sgpu_bench *bench = argument;
 	struct memory m = { .bench = bench, .size = size };
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_WORK("device", NULL, get_device, NULL, &m),
-		BENCH_WORK("host pool", NULL, get_host, NULL, &m),
+		BENCH_VARIANT("device", NULL, get_device, NULL, &m),
+		BENCH_VARIANT("host pool", NULL, get_host, NULL, &m),
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } } };
 

@@ -181,11 +181,10 @@ static int measure_black_scholes(struct sgpu_bench *bench, const struct job_plac
 				 .new_bare = new_bare,
 				 .check = check_prices,
 				 .size = size };
-	void *inputs = NULL;
-	int rc = sgpu_bench_new(bench, INPUTS * size, &inputs, error);
+	void *inputs = sgpu_bench_new(bench, INPUTS * size, NULL, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (!inputs) {
+		return SGPU_ENOMEM;
 	}
 	fill_options(inputs, count);
 	side.data = inputs;
@@ -257,14 +256,12 @@ static int measure_fashion_knn(struct sgpu_bench *bench, const struct job_place 
 	struct job_side side = {
 		.place = place, .batches = 1, .add = add_pictures, .check = check_classes
 	};
-	void *memory = NULL;
-	struct pictures *pictures;
-	int rc = sgpu_bench_new(bench, sizeof(*pictures), &memory, error);
+	struct pictures *pictures = sgpu_bench_new(bench, sizeof(*pictures), NULL, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (!pictures) {
+		return SGPU_ENOMEM;
 	}
-	side.data = pictures = memory;
+	side.data = pictures;
 	pictures->known_count = bench->options.quick ? KNOWN / QUICK : KNOWN;
 	pictures->asked_count = bench->options.quick ? ASKED / QUICK : ASKED;
 	for (uint64_t i = 0; i < pictures->known_count; i++) {

@@ -44,7 +44,6 @@ struct variant {
 	const struct memories *memories;
 	const struct direction *direction;
 	struct sgpu_task tasks[2 * WAYS]; /* of the first copy of each way, and of the last */
-	int count;
 };
 
 static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task,
@@ -66,34 +65,28 @@ static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_ta
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct variant *v = argument;
+	struct sgpu_task *task = v->tasks;
 	int rc = SGPU_OK;
 
-	memset(v->tasks, 0, sizeof(v->tasks));
-	v->count = 0;
 	for (int i = 0; rc == SGPU_OK && i < v->b->copies; i++) {
 		const bool timed = i == 0 || i + 1 == v->b->copies;
 
 		for (enum way way = v->direction->first; rc == SGPU_OK && way < v->direction->end;
 		     way++) {
-			rc = copy_one(v, way, i, timed ? &v->tasks[v->count++] : NULL, error);
+			rc = copy_one(v, way, i, timed ? task++ : NULL, error);
 		}
 	}
 	return rc;
 }
 
-static int run_enqueued(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int copy_enqueued(void *argument, struct sgpu_error *error)
 {
 	struct variant *v = argument;
 	const struct direction *d = v->direction;
-	int rc = sgpu_bench_enqueue(v->b->bench, &v->b->streams[d->first], (int)(d->end - d->first),
-				    enqueue, v, error);
+	const int ways = (int)(d->end - d->first);
 
-	rc = rc ? rc : sgpu_bench_tasks(v->tasks, v->count, error);
-	*ns = sgpu_bench_span(v->tasks, v->count);
-	return rc == SGPU_OK && *ns == 0
-		       ? sgpu_fail(error, SGPU_EUNAVAILABLE,
-				   "the device's timer told no time between two copies")
-		       : rc;
+	return sgpu_bench_enqueue(v->b->bench, &v->b->streams[d->first], ways, enqueue, v, v->tasks,
+				  v->b->copies > 1 ? 2 * ways : ways, error);
 }
 
 /* Waits for each copy. With pageable memory that is what happens anyway. */
@@ -156,26 +149,16 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 		.bytes_formula = both ? "operations * size_bytes, both directions"
 				      : "operations * size_bytes",
 	};
-	const char *const no_pinned = b->pinned.lack.code ? b->pinned.lack.text : NULL;
 	struct variant pinned = { .b = b, .memories = &b->pinned, .direction = direction },
 		       pageable = pinned;
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "pinned",
-		  .prepare = prepare,
-		  .run = run_enqueued,
-		  .verify = verify,
-		  .argument = &pinned,
-		  .why = no_pinned },
-		{ .name = "pinned, one by one",
-		  .prepare = prepare,
-		  .work = copy_one_by_one,
-		  .verify = verify,
-		  .argument = &pinned,
-		  .why = no_pinned },
-		BENCH_WORK("pageable", prepare, copy_one_by_one, verify, &pageable),
+	struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("pinned", prepare, copy_enqueued, verify, &pinned),
+		BENCH_VARIANT("pinned, one by one", prepare, copy_one_by_one, verify, &pinned),
+		BENCH_VARIANT("pageable", prepare, copy_one_by_one, verify, &pageable),
 	};
 
 	pageable.memories = &b->pageable;
+	variants[0].why = variants[1].why = b->pinned.lack.code ? b->pinned.lack.text : NULL;
 	return sgpu_bench_measure(b->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 

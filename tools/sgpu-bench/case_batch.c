@@ -101,11 +101,10 @@ int bench_batch(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const int segments[] = { 1, 8, 64 }, chains[] = { 1, 2, 4, 8, 16 };
 	struct job_place *place = NULL;
-	void *state = NULL;
-	int rc = sgpu_bench_new(bench, (size_t)3 * CHAIN_BYTES, &state, error);
-	float *sum = state, *a = sum + COUNT, *b = a + COUNT;
+	float *sum = sgpu_bench_new(bench, (size_t)3 * CHAIN_BYTES, NULL, error), *a = sum + COUNT,
+	      *b = a + COUNT;
+	int rc = sum ? job_new_place(bench, bench->device, true, &place, error) : SGPU_ENOMEM;
 
-	rc = rc ? rc : job_new_place(bench, bench->device, true, &place, error);
 	for (int i = 0; rc == SGPU_OK && i < COUNT; i++) {
 		a[i] = (float)(i % 1021);
 		b[i] = (float)(i % 31);

@@ -54,13 +54,10 @@ int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench
 		      struct sgpu_error *error)
 {
 	struct sgpu_processor_config config = { .hidden = 1 };
-	struct bench_channel *channel;
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(*channel), &memory, error);
+	struct bench_channel *channel = sgpu_bench_new(bench, sizeof(*channel), end_channel, error);
+	int rc = channel ? sgpu_device_pages(bench->device, &channel->pages, error) : SGPU_ENOMEM;
 
-	*made = channel = memory;
-	rc = rc ? rc : sgpu_bench_keep(bench, end_channel, (uintptr_t)memory, 0, error);
-	rc = rc ? rc : sgpu_device_pages(bench->device, &channel->pages, error);
+	*made = channel;
 	rc = rc ? rc : sgpu_bench_fits(bench, 0, big_pages * channel->pages.big, error);
 	if (rc != SGPU_OK) {
 		return rc;
@@ -107,7 +104,7 @@ struct scene {
 };
 
 /* A channel from CH_CREATE to CH_DESTROY. */
-static int run_life(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_life(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
 	const struct sgpu_key *owner =
@@ -132,7 +129,7 @@ static int run_life(void *argument, uint64_t *ns, struct sgpu_error *error)
 		rc = sgpu_allocator_destroy(allocator, grant.channel, counter, mac, error);
 	}
 	sgpu_session_close(&session);
-	*ns = *spent_ns;
+	sgpu_bench_give_ns(s->bench, *spent_ns);
 	return rc;
 }
 
@@ -153,7 +150,7 @@ static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *coun
 	sgpu_session_unmap(s->channel->session, va, size, counter, mac);
 }
 
-static int run_pages(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_pages(void *argument, struct sgpu_error *error)
 {
 	struct scene *s = argument;
 	const struct bench_channel *channel = s->channel;
@@ -174,12 +171,12 @@ static int run_pages(void *argument, uint64_t *ns, struct sgpu_error *error)
 		rc = sgpu_allocator_unmap(channel->allocator, channel->number, va, size, authorise,
 					  hear, s, error);
 	}
-	*ns = s->row->ends ? *spent_ns - mapping_ns : mapping_ns;
+	sgpu_bench_give_ns(s->bench, s->row->ends ? *spent_ns - mapping_ns : mapping_ns);
 	return rc;
 }
 
 /* What the device does for it, without a channel, to pages that no channel has now. */
-static int run_mapping(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_mapping(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
 	const struct sgpu_pages_info *info = &s->channel->pages;
@@ -206,22 +203,16 @@ static int run_mapping(void *argument, uint64_t *ns, struct sgpu_error *error)
 		rc = bench_finish(s->stream, rc, &task, 1, "clear", error);
 	}
 	ended = sgpu_page_unmap(s->space, 0, PAGES * page, rc == SGPU_OK ? error : NULL);
-	*ns = s->row->ends ? sgpu_now_ns() - between : between - begin;
-	return rc == SGPU_OK ? ended : rc;
+	bench_give_part(s->bench, begin, between, s->row->ends);
+	return rc ? rc : ended;
 }
 
-static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_plain(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
-	const uint64_t size = s->sizes[0] + s->sizes[1], begin = sgpu_now_ns();
-	uint64_t between;
-	sgpu_devptr memory = 0;
-	int rc = sgpu_device_alloc(s->bench->device, size, &memory, error);
 
-	between = sgpu_now_ns();
-	sgpu_device_free(s->bench->device, &memory, size);
-	*ns = s->row->ends ? sgpu_now_ns() - between : between - begin;
-	return rc;
+	return bench_time_memory(s->bench, s->bench->device, s->sizes[0] + s->sizes[1],
+				 s->row->ends, error);
 }
 
 /* ---- points ---- */
@@ -229,9 +220,9 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 {
 	const struct sgpu_pages_info *info = &s->channel->pages;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_RUN("plain", NULL, run_plain, NULL, s),
-		BENCH_RUN("channel", NULL, row->pages ? run_pages : run_life, NULL, s),
-		BENCH_RUN("mapping alone", NULL, run_mapping, NULL, s),
+		BENCH_VARIANT("plain", NULL, run_plain, NULL, s),
+		BENCH_VARIANT("channel", NULL, row->pages ? run_pages : run_life, NULL, s),
+		BENCH_VARIANT("mapping alone", NULL, run_mapping, NULL, s),
 	};
 	/* Nothing is like the other commands without a channel. */
 	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY;
@@ -292,7 +283,7 @@ static int measure_plain(void *argument, struct sgpu_error *error)
 }
 
 /* Not timed is the owner's part: what travels is masked. */
-static int run_channel(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_channel(void *argument, struct sgpu_error *error)
 {
 	struct digested *d = argument;
 	struct bench_channel *channel = d->channel;
@@ -304,7 +295,7 @@ static int run_channel(void *argument, uint64_t *ns, struct sgpu_error *error)
 				    &measured, error);
 	rc = rc ? rc : sgpu_session_measurement(channel->session, &measured, error);
 	memcpy(d->digest, measured.digest, sizeof(d->digest));
-	*ns = channel->spent_ns[SGPU_CH_MEASURE];
+	sgpu_bench_give_ns(d->bench, channel->spent_ns[SGPU_CH_MEASURE]);
 	return rc;
 }
 
@@ -344,8 +335,8 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct digested *d = argument;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .work = measure_plain, .verify = verify, .argument = d },
-		{ .name = "channel", .run = run_channel, .verify = verify, .argument = d },
+		BENCH_VARIANT("plain", NULL, measure_plain, verify, d),
+		BENCH_VARIANT("channel", NULL, run_channel, verify, d),
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_MEASURE", 0 },
 								{ "size_bytes", NULL, size } },

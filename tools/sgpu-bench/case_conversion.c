@@ -15,7 +15,7 @@
 #include "cases.h"
 #include "setup.h"
 
-enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4, FLOWS = 3 };
+enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4 };
 static const uint64_t batches[BATCHES] = { 1, 8, 64, 512 }; /* pages of a call */
 
 /* One call that converts pages. */
@@ -75,36 +75,41 @@ static double model(unsigned terms, const struct call *call, const struct costs 
 struct conversion {
 	struct sgpu_bench *bench;
 	bool has_exits;	    /* this is a virtual machine, which an instruction leaves */
+	int heaps[2];	    /* shared; ordinary, or -1 */
 	void *huge, *small; /* a huge page, and as much in small ones */
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
 	void *pool, *private; /* pinned where the device can; ordinary */
 	uint64_t room;	      /* bytes of the three above */
+	/* of the point */
+	struct call call;
+	uint64_t copied; /* bytes of a buffer that is copied to the device, too */
 };
 
 /* A variant: a way to convert. */
 struct way {
 	const char *name;
 	/* Makes one call. Its time does not include what has to come before. NULL: none is made. */
-	int (*convert)(const struct way *way, const struct call *call, double *ns,
+	int (*convert)(struct conversion *c, int detail, const struct call *call, double *ns,
 		       struct sgpu_error *error);
 	int detail; /* for convert; without it: the copy begins with another, to the pool */
-	struct conversion *c; /* the rest is set by measure() */
-	struct call call;
-	uint64_t copied; /* bytes of a buffer that is copied to the device, too */
+};
+
+struct timed {
+	const struct way *way;
+	struct conversion *c;
 };
 
 /* By a TDX or SNP guest: the heap of shared dma-bufs converts the pages of a buffer when it is
- * allocated, and back when it is freed. The ordinary heap does everything else alike. detail: the
- * heap. */
-static int by_heap(const struct way *w, const struct call *call, double *ns,
+ * allocated, and back when it is freed. The ordinary heap does everything else alike. */
+static int by_heap(struct conversion *c, int heap, const struct call *call, double *ns,
 		   struct sgpu_error *error)
 {
 	struct dma_heap_allocation_data buffer = { .len = call->pages * call->page_bytes,
 						   .fd_flags = O_RDWR | O_CLOEXEC };
 	uint64_t begin = sgpu_now_ns();
 
-	if (ioctl(w->detail, DMA_HEAP_IOCTL_ALLOC, &buffer) != 0) {
+	if (ioctl(c->heaps[heap], DMA_HEAP_IOCTL_ALLOC, &buffer) != 0) {
 		return sgpu_fail_errno(error, "cannot allocate %llu bytes of a heap",
 				       (unsigned long long)buffer.len);
 	}
@@ -162,95 +167,94 @@ static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *
 	costs->clear_ns = (double)(sgpu_now_ns() - touched) / (double)count;
 }
 
-/* detail: the terms. */
-static int by_model(const struct way *w, const struct call *call, double *ns,
+static int by_model(struct conversion *c, int terms, const struct call *call, double *ns,
 		    struct sgpu_error *error)
 {
-	struct costs costs = { .exit_ns = w->c->has_exits ? time_exit() : 0,
-			       .flip_ns = time_flip(w->c, call->pages) };
+	struct costs costs = { .exit_ns = c->has_exits ? time_exit() : 0,
+			       .flip_ns = time_flip(c, call->pages) };
 
 	(void)error;
-	time_pages(w->c, call->page_bytes, &costs);
-	*ns = model((unsigned)w->detail, call, &costs);
+	time_pages(c, call->page_bytes, &costs);
+	*ns = model((unsigned)terms, call, &costs);
 	return SGPU_OK;
 }
 
 /* A call; or, for a buffer, a copy, a call to make it shared, and one to make it private again. */
-static int run_way(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_way(void *argument, struct sgpu_error *error)
 {
-	const struct way *w = argument;
-	struct call call = w->call;
+	const struct way *way = ((const struct timed *)argument)->way;
+	struct conversion *c = ((const struct timed *)argument)->c;
+	const uint64_t begin = sgpu_now_ns();
+	struct call call = c->call;
 	double total = 0, part = 0;
 	int rc = SGPU_OK;
 
-	if (w->copied > 0) {
-		const uint64_t begin = sgpu_now_ns();
-
-		if (!w->convert && w->detail) {
-			memcpy(w->c->pool, w->c->private, w->copied);
+	if (c->copied > 0) {
+		if (!way->convert && way->detail) {
+			memcpy(c->pool, c->private, c->copied);
 		}
-		rc = bench_to_device(w->c->stream, w->c->device_memory, w->c->pool, w->copied,
-				     error);
+		rc = bench_to_device(c->stream, c->device_memory, c->pool, c->copied, error);
 		total = (double)(sgpu_now_ns() - begin);
 	}
-	for (int i = w->copied ? 0 : 1; rc == SGPU_OK && w->convert && i < 2; i++) {
-		rc = w->convert(w, &call, &part, error);
+	for (int i = c->copied ? 0 : 1; rc == SGPU_OK && way->convert && i < 2; i++) {
+		rc = way->convert(c, way->detail, &call, &part, error);
 		total += part;
 		call.to_private = !call.to_private;
 	}
-	*ns = (uint64_t)(total + 0.5);
+	sgpu_bench_give_ns(c->bench, (uint64_t)(total + 0.5));
 	return rc;
 }
 
 static int spoil_copy(void *argument, struct sgpu_error *error)
 {
-	const struct way *w = argument;
+	const struct conversion *c = ((const struct timed *)argument)->c;
 
-	return bench_clear(w->c->stream, w->c->device_memory, w->copied, error);
+	return bench_clear(c->stream, c->device_memory, c->copied, error);
 }
 
 static int verify_copy(void *argument, struct sgpu_error *error)
 {
-	const struct way *w = argument;
-	int rc = bench_from_device(w->c->stream, w->c->pool, w->c->device_memory, w->copied, error);
+	const struct conversion *c = ((const struct timed *)argument)->c;
+	int rc = bench_from_device(c->stream, c->pool, c->device_memory, c->copied, error);
 
-	return rc ? rc : bench_verify(w->c->pool, w->copied, SEED, error);
+	return rc ? rc : bench_verify(c->pool, c->copied, SEED, error);
 }
 
 /* ---- points ---- */
-/* All ways make the same call; of a point with bytes, after a copy. */
-static int measure(struct conversion *c, const struct sgpu_bench_point *point,
-		   const struct call *call, struct way *ways, int count, struct sgpu_error *error)
+/* All ways make the same call; with bytes to copy, after the copy. */
+static int measure(struct conversion *c, struct sgpu_bench_point point, struct call call,
+		   const struct way *ways, int count, struct sgpu_error *error)
 {
 	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
-	const bool copies = point->bytes > 0;
+	struct timed timed[SGPU_BENCH_VARIANTS_MAX];
+	const bool copies = point.bytes > 0;
 
+	c->call = call;
+	c->copied = point.bytes;
 	for (int i = 0; i < count; i++) {
-		ways[i].c = c;
-		ways[i].call = *call;
-		ways[i].copied = point->bytes;
-		variants[i] = (struct sgpu_bench_variant)BENCH_RUN(
+		timed[i] = (struct timed){ &ways[i], c };
+		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
 			ways[i].name, copies ? spoil_copy : NULL, run_way,
-			copies ? verify_copy : NULL, &ways[i]);
+			copies ? verify_copy : NULL, &timed[i]);
 	}
-	return sgpu_bench_measure(c->bench, point, variants, count, error);
+	return sgpu_bench_measure(c->bench, &point, variants, count, error);
 }
 
 static int measure_call(struct conversion *c, const char *what, const char *source,
-			const struct call *call, struct way *ways, int count,
+			struct call call, const struct way *ways, int count,
 			struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
 		.parameters = { { "what", what, 0 },
 				{ "source", source, 0 },
-				{ "page_bytes", NULL, call->page_bytes },
-				{ "pages", NULL, call->pages },
+				{ "page_bytes", NULL, call.page_bytes },
+				{ "pages", NULL, call.pages },
 				{ strcmp(what, "conversion") == 0 ? "direction" : NULL,
-				  call->to_private ? "to private" : "to shared", 0 } },
-		.operations = call->pages,
+				  call.to_private ? "to private" : "to shared", 0 } },
+		.operations = call.pages,
 	};
 
-	return measure(c, &point, call, ways, count, error);
+	return measure(c, point, call, ways, count, error);
 }
 
 /* Through a pool that stays shared, and with two calls that convert each buffer. */
@@ -258,13 +262,9 @@ static int measure_stream(struct conversion *c, const char *source, uint64_t pag
 			  const struct way *ways, int count, struct sgpu_error *error)
 {
 	static const uint64_t sizes[] = { HUGE, (uint64_t)64 << 20 };
-	struct way all[SGPU_BENCH_VARIANTS_MAX] = { { .name = "pool" },
-						    { .name = "pool, filled", .detail = 1 } };
 	int rc = SGPU_OK;
 
-	memcpy(all + 2, ways, (size_t)count * sizeof(*ways));
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		const struct call call = { false, sizes[i] / page_bytes, page_bytes };
 		const struct sgpu_bench_point point = {
 			.parameters = { { "what", "stream", 0 },
 					{ "source", source, 0 },
@@ -274,7 +274,9 @@ static int measure_stream(struct conversion *c, const char *source, uint64_t pag
 		};
 
 		if (sizes[i] <= c->room && sgpu_bench_wants(c->bench, sizes[i])) {
-			rc = measure(c, &point, &call, all, count + 2, error);
+			rc = measure(c, point,
+				     (struct call){ false, sizes[i] / page_bytes, page_bytes },
+				     ways, count, error);
 		}
 	}
 	return rc;
@@ -283,58 +285,62 @@ static int measure_stream(struct conversion *c, const char *source, uint64_t pag
 static int measure_heap(struct conversion *c, struct sgpu_error *error)
 {
 	static const char heap[] = "/dev/dma_heap/system_cc_shared";
+	static const struct way ways[] = { { "pool", NULL, 0 },
+					   { "pool, filled", NULL, 1 },
+					   { "shared heap", by_heap, 0 },
+					   { "private heap", by_heap, 1 } };
 	const struct sgpu_bench_point point = { .parameters = { { "source", "hardware", 0 } } };
-	struct way ways[] = { { .name = "shared heap", .convert = by_heap },
-			      { .name = "private heap", .convert = by_heap } };
 	int rc = SGPU_OK;
 
-	ways[0].detail = open(heap, O_RDONLY | O_CLOEXEC);
-	if (ways[0].detail < 0) {
+	c->heaps[0] = open(heap, O_RDONLY | O_CLOEXEC);
+	if (c->heaps[0] < 0) {
 		sgpu_bench_waive(c->bench, &point, NULL,
 				 "%s: %s: TDX and SNP guests have it, from Linux 7 on", heap,
 				 strerror(errno));
 		return SGPU_OK;
 	}
-	ways[1].detail = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
+	c->heaps[1] = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
 	for (int i = 0; rc == SGPU_OK && i < 2 * BATCHES; i++) {
-		const struct call call = { i % 2, batches[i / 2], SMALL };
-
-		rc = measure_call(c, "conversion", "hardware", &call, ways,
-				  ways[1].detail < 0 ? 1 : 2, error);
+		rc = measure_call(c, "conversion", "hardware",
+				  (struct call){ i % 2, batches[i / 2], SMALL }, ways + 2,
+				  c->heaps[1] < 0 ? 1 : 2, error);
 	}
-	rc = rc ? rc : measure_stream(c, "hardware", SMALL, ways, 1, error);
-	close(ways[0].detail);
-	close(ways[1].detail); /* or -1 */
+	rc = rc ? rc : measure_stream(c, "hardware", SMALL, ways, 3, error);
+	close(c->heaps[0]);
+	close(c->heaps[1]); /* or -1 */
 	return rc;
 }
 
-/* The terms by themselves, both directions of all batches, and streaming. */
+/* The terms by themselves, both directions of all batches, and streaming. Exits come last. */
 static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_error *error)
 {
-	struct way terms[] = { { .name = "flip", .convert = by_model, .detail = FLIP },
-			       { .name = "fault", .convert = by_model, .detail = FAULT },
-			       { .name = "clear", .convert = by_model, .detail = CLEAR },
-			       { .name = "exit", .convert = by_model, .detail = EXIT } };
-	struct way ways[] = {
-		{ .name = "snp, exit-free", .convert = by_model, .detail = SNP_PAPER },
-		{ .name = "snp", .convert = by_model, .detail = SNP },
-		{ .name = "tdx", .convert = by_model, .detail = TDX },
-		{ .name = "snp, exits alone", .convert = by_model, .detail = SNP_EXITS },
-		{ .name = "tdx, exits alone", .convert = by_model, .detail = TDX_EXITS },
-	};
-	const int flows = c->has_exits ? FLOWS : 1, most = c->bench->options.quick ? 1 : BATCHES;
-	struct call call = { false, FAULTS, page_bytes };
-	int rc = measure_call(c, "terms", "primitives", &call, terms, c->has_exits ? 4 : 3, error);
+	static const struct way terms[] = { { "flip", by_model, FLIP },
+					    { "fault", by_model, FAULT },
+					    { "clear", by_model, CLEAR },
+					    { "exit", by_model, EXIT } };
+	static const struct way flows[] = { { "snp, exit-free", by_model, SNP_PAPER },
+					    { "snp", by_model, SNP },
+					    { "tdx", by_model, TDX },
+					    { "snp, exits alone", by_model, SNP_EXITS },
+					    { "tdx, exits alone", by_model, TDX_EXITS } };
+	static const struct way streams[] = { { "pool", NULL, 0 },
+					      { "pool, filled", NULL, 1 },
+					      { "converted, snp, exit-free", by_model, SNP_PAPER },
+					      { "converted, snp", by_model, SNP },
+					      { "converted, tdx", by_model, TDX } };
+	const int most = c->bench->options.quick ? 1 : BATCHES;
+	int rc = measure_call(c, "terms", "primitives", (struct call){ false, FAULTS, page_bytes },
+			      terms, c->has_exits ? 4 : 3, error);
 
 	for (int i = 0; rc == SGPU_OK && i < 2 * most; i++) {
-		call = (struct call){ i % 2, batches[i / 2], page_bytes };
-		rc = measure_call(c, "conversion", "model", &call, ways,
-				  c->has_exits && call.to_private ? 5 : flows, error);
+		const int exits = i % 2 ? 5 : 3;
+
+		rc = measure_call(c, "conversion", "model",
+				  (struct call){ i % 2, batches[i / 2], page_bytes }, flows,
+				  c->has_exits ? exits : 1, error);
 	}
-	ways[0].name = "converted, snp, exit-free";
-	ways[1].name = "converted, snp";
-	ways[2].name = "converted, tdx";
-	return rc ? rc : measure_stream(c, "model", page_bytes, ways, flows, error);
+	return rc ? rc
+		  : measure_stream(c, "model", page_bytes, streams, c->has_exits ? 5 : 3, error);
 }
 
 static int make(struct conversion *c, struct sgpu_error *error)

@@ -31,7 +31,6 @@ static int enqueue(void *argument, struct sgpu_error *error)
 	struct digest *d = argument;
 	int rc;
 
-	memset(&d->task, 0, sizeof(d->task));
 	memset(d->digest, 0, sizeof(d->digest));
 	rc = d->pages
 		     ? sgpu_device_measure(d->stream, d->memory, d->size, NULL, d->digest, &d->task)
@@ -40,21 +39,21 @@ static int enqueue(void *argument, struct sgpu_error *error)
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
 }
 
-static int digest_on_device(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int digest_on_device(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
-	int rc = sgpu_bench_enqueue(d->bench, &d->stream, 1, enqueue, d, error);
 
-	*ns = sgpu_bench_span(&d->task, 1);
-	return rc ? rc : sgpu_bench_tasks(&d->task, 1, error);
+	return sgpu_bench_enqueue(d->bench, &d->stream, 1, enqueue, d, &d->task, 1, error);
 }
 
 /* It ends on the processor, after the task's time on the device. */
 static int measure_on_device(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
-	int rc = enqueue(d, error);
+	int rc;
 
+	d->task = (struct sgpu_task){ 0 };
+	rc = enqueue(d, error);
 	rc = rc ? rc : sgpu_stream_sync(d->stream, error);
 	return rc ? rc : sgpu_bench_tasks(&d->task, 1, error);
 }
@@ -101,12 +100,9 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct digest *d = argument;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "device",
-		  .work = d->pages ? measure_on_device : NULL,
-		  .run = d->pages ? NULL : digest_on_device,
-		  .verify = verify,
-		  .argument = d },
-		BENCH_WORK("CPU", NULL, digest_on_cpu, verify, d),
+		BENCH_VARIANT("device", NULL, d->pages ? measure_on_device : digest_on_device,
+			      verify, d),
+		BENCH_VARIANT("CPU", NULL, digest_on_cpu, verify, d),
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.bytes = size };

@@ -89,8 +89,8 @@ static int measure_point(struct work *w, struct sgpu_error *error)
 		.bytes_formula = "operations * size_bytes",
 	};
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_WORK("core", prepare, run_core, verify, w),
-		BENCH_WORK("poll", prepare, run_device, verify, w),
+		BENCH_VARIANT("core", prepare, run_core, verify, w),
+		BENCH_VARIANT("poll", prepare, run_device, verify, w),
 	};
 
 	return sgpu_bench_measure(w->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);

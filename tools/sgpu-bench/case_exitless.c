@@ -20,6 +20,7 @@
 #include "base/io.h"
 #include "../../examples/parameter-server/parameters.h"
 #include "cases.h"
+#include "setup.h"
 
 enum {
 	WAYS = 4,
@@ -84,18 +85,25 @@ static int prepare_alone(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int run_alone(void *argument, struct sgpu_error *error)
+/* Zeros: no limit. */
+static int serve(struct way *way, size_t read_max, uint64_t requests_max, struct sgpu_error *error)
 {
-	struct way *way = argument;
 	const struct parameters_service service = { .rpc = way->rpc,
 						    .model = way->model,
 						    .sockets = way->servers,
 						    .count = CONNECTIONS,
-						    .read_max = request_size(way->load.items),
-						    .requests_max = way->load.requests };
+						    .read_max = read_max,
+						    .requests_max = requests_max };
 	uint64_t served;
 
 	return parameters_serve(&service, &served, error);
+}
+
+static int run_alone(void *argument, struct sgpu_error *error)
+{
+	struct way *way = argument;
+
+	return serve(way, request_size(way->load.items), way->load.requests, error);
 }
 
 static int check_sum(const struct way *way, double sum, struct sgpu_error *error)
@@ -121,15 +129,11 @@ static int verify_alone(void *argument, struct sgpu_error *error)
 }
 
 /* ---- the server and clients ---- */
-static void *serve(void *argument)
+static void *run_server(void *argument)
 {
 	struct way *way = argument;
-	const struct parameters_service service = {
-		.rpc = way->rpc, .model = way->model, .sockets = way->servers, .count = CONNECTIONS
-	};
-	uint64_t served;
 
-	way->code = parameters_serve(&service, &served, &way->error);
+	way->code = serve(way, 0, 0, &way->error);
 	/* Clients that wait learn of an error. */
 	for (int i = 0; i < CONNECTIONS; i++) {
 		(void)shutdown(way->servers[i], SHUT_RDWR);
@@ -137,7 +141,7 @@ static void *serve(void *argument)
 	return NULL;
 }
 
-static int run_clients(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_clients(void *argument, struct sgpu_error *error)
 {
 	struct way *way = argument;
 	struct parameters_result result;
@@ -145,7 +149,7 @@ static int run_clients(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 	way->load.seed++;
 	rc = parameters_send_load(way->clients, CONNECTIONS, &way->load, &result, error);
-	*ns = result.ns;
+	sgpu_bench_give_ns(way->bench, result.ns);
 	way->sum += result.changes;
 	sgpu_bench_give_latency(way->bench, (struct sgpu_bench_latency){ (double)result.p50_ns,
 									 (double)result.p99_ns });
@@ -210,9 +214,8 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 
 static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant alone = { .prepare = prepare_alone,
-						  .work = run_alone,
-						  .verify = verify_alone };
+	const struct sgpu_bench_variant alone =
+		BENCH_VARIANT(NULL, prepare_alone, run_alone, verify_alone, NULL);
 	const uint64_t most = WAITING_BYTES / request_size(items);
 	const struct parameters_load load = {
 		.items = items,
@@ -227,7 +230,7 @@ static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_erro
 static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t requests,
 			   struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant work = { .run = run_clients, .verify = verify_clients };
+	const struct sgpu_bench_variant work = { .work = run_clients, .verify = verify_clients };
 	const unsigned processors = sgpu_cpu_count(), spare = processors > 3 ? processors - 2 : 1;
 	const struct parameters_load load = { .threads = spare < 4 ? spare : 4,
 					      .items = 1,
@@ -325,7 +328,7 @@ static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgp
 
 static int start_server(struct way *way, struct sgpu_error *error)
 {
-	const int failed = way->lacks ? 0 : pthread_create(&way->thread, NULL, serve, way);
+	const int failed = way->lacks ? 0 : pthread_create(&way->thread, NULL, run_server, way);
 
 	way->serves = !way->lacks && !failed;
 	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s",
@@ -337,11 +340,9 @@ int bench_exitless(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
 	const bool quick = bench->options.quick;
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, WAYS * sizeof(struct way), &memory, error);
-	struct way *ways = memory;
+	struct way *ways = sgpu_bench_new(bench, WAYS * sizeof(*ways), NULL, error);
+	int rc = ways ? open_ways(bench, ways, error) : SGPU_ENOMEM;
 
-	rc = rc ? rc : open_ways(bench, ways, error);
 	rc = rc ? rc
 		: measure(ways, "empty call", (struct sgpu_bench_variant){ .work = run_empty },
 			  (struct parameters_load){ .requests = EMPTY_CALLS }, error);

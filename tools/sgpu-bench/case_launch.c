@@ -20,52 +20,36 @@ static void expect(const struct bare *b, int times, float sum[ELEMENTS])
 
 /* ---- launches alone ---- */
 /* Only what the caller waits for: the work itself goes on meanwhile. */
-static int enqueue_only(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int enqueue_only(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;
 	uint64_t begin = sgpu_now_ns();
 	int rc = bare_launch(b, 0, LAUNCHES, error);
 
-	*ns = sgpu_now_ns() - begin;
+	sgpu_bench_give_ns(b->bench, sgpu_now_ns() - begin);
 	return bench_finish(b->stream, rc, b->tasks, b->vectors + LAUNCHES, "launch", error);
-}
-
-static int launch_and_wait(void *argument, struct sgpu_error *error)
-{
-	struct bare *b = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
-		rc = bare_launch(b, i, 1, error);
-		rc = rc == SGPU_OK ? sgpu_stream_sync(b->stream, error) : rc;
-	}
-	return rc == SGPU_OK ? sgpu_bench_tasks(b->tasks, b->vectors + LAUNCHES, error) : rc;
 }
 
 static int enqueue_all(void *argument, struct sgpu_error *error)
 {
-	struct bare *b = argument;
-
-	memset(b->tasks, 0, sizeof(b->tasks));
-	return bare_launch(b, 0, LAUNCHES, error);
+	return bare_launch(argument, 0, LAUNCHES, error);
 }
 
 /* All of them queued before the first one starts: the device's time alone. */
-static int back_to_back(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int back_to_back(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;
-	int rc = sgpu_bench_enqueue(b->bench, &b->stream, 1, enqueue_all, b, error);
 
-	*ns = sgpu_bench_span(b->tasks + b->vectors, LAUNCHES);
-	return rc == SGPU_OK ? sgpu_bench_tasks(b->tasks, b->vectors + LAUNCHES, error) : rc;
+	return sgpu_bench_enqueue(b->bench, &b->stream, 1, enqueue_all, b, b->tasks + b->vectors,
+				  LAUNCHES, error);
 }
 
 static int measure_plain(struct sgpu_bench *bench, struct bare *b, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_RUN("enqueue", bare_prepare, enqueue_only, bare_verify, b),
-		BENCH_WORK("launch and wait", bare_prepare, launch_and_wait, bare_verify, b),
-		BENCH_RUN("back to back", bare_prepare, back_to_back, bare_verify, b),
+		BENCH_VARIANT("enqueue", bare_prepare, enqueue_only, bare_verify, b),
+		BENCH_VARIANT("launch and wait", bare_prepare, bare_launch_each, bare_verify, b),
+		BENCH_VARIANT("back to back", bare_prepare, back_to_back, bare_verify, b),
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "launches", NULL, LAUNCHES } },
 						.operations = LAUNCHES };
@@ -73,6 +57,7 @@ static int measure_plain(struct sgpu_bench *bench, struct bare *b, struct sgpu_e
 
 	expect(b, 1, sum);
 	b->wanted = sum;
+	b->launches = LAUNCHES;
 	return sgpu_bench_measure(bench, &point, variants, 3, error);
 }
 

@@ -111,9 +111,9 @@ static int measure(struct state *s, struct sgpu_error *error)
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
 						.bytes = s->size };
 	struct sgpu_bench_variant variants[PATHS + 3] = {
-		BENCH_WORK("plain", prepare, copy_plain, verify, s),
-		[PATHS + 1] = BENCH_WORK("seal alone", NULL, seal_alone, NULL, s),
-		BENCH_WORK("open alone", prepare, open_alone, verify, s),
+		BENCH_VARIANT("plain", prepare, copy_plain, verify, s),
+		[PATHS + 1] = BENCH_VARIANT("seal alone", NULL, seal_alone, NULL, s),
+		BENCH_VARIANT("open alone", prepare, open_alone, verify, s),
 	};
 	struct state sealed[PATHS];
 	int rc = seal_alone(s, error);
@@ -121,7 +121,7 @@ static int measure(struct state *s, struct sgpu_error *error)
 	for (int i = 0; i < PATHS; i++) {
 		sealed[i] = *s;
 		sealed[i].peer = s->peers[i];
-		variants[1 + i] = (struct sgpu_bench_variant)BENCH_WORK(
+		variants[1 + i] = (struct sgpu_bench_variant)BENCH_VARIANT(
 			path_names[i], prepare, copy_sealed, verify, &sealed[i]);
 	}
 	rc = rc ? rc
@@ -156,8 +156,8 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 		};
 		struct state stored = *s;
 		const struct sgpu_bench_variant variants[] = {
-			BENCH_WORK("plain", prepare, copy_plain, verify, s),
-			BENCH_WORK("stored", prepare, copy_sealed, verify, &stored),
+			BENCH_VARIANT("plain", prepare, copy_plain, verify, s),
+			BENCH_VARIANT("stored", prepare, copy_sealed, verify, &stored),
 		};
 		const size_t mark = sgpu_bench_mark(s->bench);
 

@@ -177,18 +177,22 @@ static int measure_direction(struct copy *c, const char *direction,
 
 static int measure_both(struct copy *c, struct sgpu_error *error)
 {
-	const bool published = c->size == 64 * MIB;
-	const struct sgpu_bench_variant up[] = {
-		{ "plain", prepare_up, up_plain, NULL, verify_up, c, 0, NULL, NULL },
-		{ "at rest", prepare_up, up_at_rest, NULL, verify_up, c, 0, NULL, NULL },
-		{ "live", prepare_up, up_live, NULL, verify_up, c, published ? 5.4 : 0, nvidia_cc, NULL },
-	}, down[] = {
-		{ "plain", prepare_down, down_plain, NULL, verify_down_plain, c, 0, NULL, NULL },
-		{ "at rest", prepare_down, down_at_rest, NULL, verify_down_at_rest, c, 0, NULL, NULL },
-		{ "live", prepare_down, down_live, NULL, verify_down_live, c, published ? 5.2 : 0, nvidia_cc, NULL },
+	struct sgpu_bench_variant up[] = {
+		BENCH_VARIANT("plain", prepare_up, up_plain, verify_up, c),
+		BENCH_VARIANT("at rest", prepare_up, up_at_rest, verify_up, c),
+		BENCH_VARIANT("live", prepare_up, up_live, verify_up, c),
 	};
-	int rc = measure_direction(c, "up", up, SGPU_ARRAY_LENGTH(up), error);
+	struct sgpu_bench_variant down[] = {
+		BENCH_VARIANT("plain", prepare_down, down_plain, verify_down_plain, c),
+		BENCH_VARIANT("at rest", prepare_down, down_at_rest, verify_down_at_rest, c),
+		BENCH_VARIANT("live", prepare_down, down_live, verify_down_live, c),
+	};
+	int rc;
 
+	up[2].reference = down[2].reference = nvidia_cc;
+	up[2].reference_ratio = c->size == 64 * MIB ? 5.4 : 0;
+	down[2].reference_ratio = c->size == 64 * MIB ? 5.2 : 0;
+	rc = measure_direction(c, "up", up, SGPU_ARRAY_LENGTH(up), error);
 	rc = rc ? rc : up_plain(c, error);
 	return rc ? rc : measure_direction(c, "down", down, SGPU_ARRAY_LENGTH(down), error);
 }
@@ -199,11 +203,11 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 {
 	struct copy staged = *c, encrypted = *c, authenticated = *c;
 	const struct sgpu_bench_variant variants[] = {
-		{ "base", prepare_up, up_plain, NULL, verify_up, c, 0, NULL, NULL },
-		{ "+ staging", prepare_up, up_live, NULL, verify_up, &staged, 0, NULL, NULL },
-		{ "+ AES on CPU", prepare_up, up_live, NULL, NULL, &encrypted, 0, NULL, NULL },
-		{ "+ tags on CPU", prepare_up, up_live, NULL, NULL, &authenticated, 0, NULL, NULL },
-		{ "+ opening on GPU", prepare_up, up_live, NULL, verify_up, c, 0, NULL, NULL },
+		BENCH_VARIANT("base", prepare_up, up_plain, verify_up, c),
+		BENCH_VARIANT("+ staging", prepare_up, up_live, verify_up, &staged),
+		BENCH_VARIANT("+ AES on CPU", prepare_up, up_live, NULL, &encrypted),
+		BENCH_VARIANT("+ tags on CPU", prepare_up, up_live, NULL, &authenticated),
+		BENCH_VARIANT("+ opening on GPU", prepare_up, up_live, verify_up, c),
 	};
 
 	staged.last = SGPU_TRANSFER_STAGE;

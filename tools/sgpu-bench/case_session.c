@@ -12,7 +12,6 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "remote/client.h"
-#include "remote/job.h"
 #include "secure/secure.h"
 
 #include "job.h"
@@ -50,23 +49,23 @@ int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 	return rc;
 }
 
-static int open_here(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int open_here(void *argument, struct sgpu_error *error)
 {
 	const struct opening *o = argument;
-	const struct sgpu_bench *bench = o->bench;
+	struct sgpu_bench *bench = o->bench;
 	uint64_t both[2];
 	int rc = bench_open(bench->info.selector, bench->options.jobs, o->secure, both, error);
 
-	*ns = both[o->ends];
+	sgpu_bench_give_ns(bench, both[o->ends]);
 	return rc;
 }
 
 /* The verb `open` says how long it took. */
-static int open_in_process(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int open_in_process(void *argument, struct sgpu_error *error)
 {
 	const struct opening *o = argument;
 	const size_t mark = sgpu_bench_mark(o->bench);
-	unsigned long long opening = 0, closing;
+	unsigned long long opening = 0, closing = 0;
 	int ends[2];
 	char text[64];
 	size_t got = 0;
@@ -79,7 +78,7 @@ static int open_in_process(void *argument, uint64_t *ns, struct sgpu_error *erro
 		rc = sgpu_fail(error, SGPU_EDEVICE,
 			       "'sgpu-bench open' did not say how long it took");
 	}
-	*ns = o->ends ? closing : opening;
+	sgpu_bench_give_ns(o->bench, o->ends ? closing : opening);
 	return rc;
 }
 
@@ -87,7 +86,7 @@ static int measure_openings(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct {
 		const char *what;
-		int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
+		int (*work)(void *argument, struct sgpu_error *error);
 		bool ends;
 	} points[] = { { "first of a process", open_in_process, false },
 		       { "last of a process", open_in_process, true },
@@ -98,8 +97,8 @@ static int measure_openings(struct sgpu_bench *bench, struct sgpu_error *error)
 		struct opening plain = { bench, false, points[p].ends },
 			       secure = { bench, true, points[p].ends };
 		const struct sgpu_bench_variant variants[] = {
-			BENCH_RUN("plain", NULL, points[p].run, NULL, &plain),
-			BENCH_RUN("secure", NULL, points[p].run, NULL, &secure),
+			BENCH_VARIANT("plain", NULL, points[p].work, NULL, &plain),
+			BENCH_VARIANT("secure", NULL, points[p].work, NULL, &secure),
 		};
 		const struct sgpu_bench_point point = { .parameters = {
 								{ "what", points[p].what, 0 } } };
@@ -158,7 +157,7 @@ static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 	const size_t mark = sgpu_bench_mark(bench);
 	struct sender s = { .size = 0 };
 	const struct sgpu_bench_variant variant =
-		BENCH_WORK("sealed group", NULL, send_groups, NULL, &s);
+		BENCH_VARIANT("sealed group", NULL, send_groups, NULL, &s);
 	int rc = bench_new_channel(bench, BIG_PAGES, &s.channel, error);
 
 	memset(s.items, FILLER, sizeof(s.items));
@@ -178,61 +177,41 @@ static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 /* ---- memory and modules ---- */
 /* One side: the plain device, or the context over it. */
 struct side {
-	struct sgpu_device *under, *device; /* of the two sides the same; of this one */
-	struct sgpu_secure *context;	    /* NULL: the plain side */
-	uint64_t size;			    /* of the point */
-	bool returns;			    /* what counts is that memory is given back */
+	struct sgpu_bench *bench;
+	struct sgpu_device *device;
+	struct sgpu_secure *context; /* NULL: the plain side */
+	uint64_t size;		     /* of the point */
+	bool gives_back;	     /* what counts of memory */
 };
-
-static int measure_sides(struct sgpu_bench *bench, struct side sides[2],
-			 const struct sgpu_bench_point *point, struct sgpu_bench_variant plain,
-			 const char *secure, struct sgpu_error *error)
-{
-	struct sgpu_bench_variant variants[] = { plain, plain };
-
-	variants[0].name = "plain";
-	variants[1].name = secure;
-	variants[0].argument = &sides[0];
-	variants[1].argument = &sides[1];
-	return sgpu_bench_measure(bench, point, variants, 2, error);
-}
 
 /* What was freed before is cleared by now, so that there is no waiting for that. */
 static int settle(void *argument, struct sgpu_error *error)
 {
-	return sgpu_device_synchronize(((struct side *)argument)->under, error);
+	return sgpu_device_synchronize(((struct side *)argument)->bench->device, error);
 }
 
-static int get_memory(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int get_memory(void *argument, struct sgpu_error *error)
 {
-	struct side *s = argument;
-	sgpu_devptr memory = 0;
-	uint64_t begin = sgpu_now_ns(), middle;
-	int rc = sgpu_device_alloc(s->device, s->size, &memory, error);
+	const struct side *s = argument;
 
-	middle = sgpu_now_ns();
-	sgpu_device_free(s->device, &memory, s->size);
-	*ns = s->returns ? sgpu_now_ns() - middle : middle - begin;
-	return rc;
+	return bench_time_memory(s->bench, s->device, s->size, s->gives_back, error);
 }
 
-static int measure_memory(struct sgpu_bench *bench, struct side sides[2], uint64_t size,
+static int measure_memory(struct side sides[2], uint64_t size, bool gives_back,
 			  struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	const struct sgpu_bench_point point = {
+		.parameters = { { "what", gives_back ? "free" : "alloc", 0 },
+				{ "size_bytes", NULL, size } },
+	};
+	const struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("plain", settle, get_memory, NULL, &sides[0]),
+		BENCH_VARIANT("secure pool", settle, get_memory, NULL, &sides[1]),
+	};
 
-	for (int returns = 0; rc == SGPU_OK && returns < 2; returns++) {
-		const struct sgpu_bench_point point = {
-			.parameters = { { "what", returns ? "free" : "alloc", 0 },
-					{ "size_bytes", NULL, size } },
-		};
-		const struct sgpu_bench_variant plain = { .prepare = settle, .run = get_memory };
-
-		sides[0].size = sides[1].size = size;
-		sides[0].returns = sides[1].returns = returns;
-		rc = measure_sides(bench, sides, &point, plain, "secure pool", error);
-	}
-	return rc;
+	sides[0].size = sides[1].size = size;
+	sides[0].gives_back = sides[1].gives_back = gives_back;
+	return sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
 }
 
 /* The smallest module there is: what is timed is not its translation. */
@@ -240,9 +219,9 @@ static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 			    ".visible .entry nothing() { ret; }\n";
 
 /* Into a context it is brought to protected memory, and measured there first. */
-static int load_module(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int load_module(void *argument, struct sgpu_error *error)
 {
-	struct side *s = argument;
+	const struct side *s = argument;
 	struct sgpu_device_module *module = NULL;
 	uint8_t digest[SGPU_KT128_SIZE];
 	uint64_t begin;
@@ -253,22 +232,26 @@ static int load_module(void *argument, uint64_t *ns, struct sgpu_error *error)
 	rc = s->context ? sgpu_secure_module_load(s->context, image, sizeof(image), digest, &module,
 						  error)
 			: sgpu_device_module_load(s->device, image, sizeof(image), &module, error);
-	*ns = sgpu_now_ns() - begin;
+	sgpu_bench_give_ns(s->bench, sgpu_now_ns() - begin);
 	sgpu_device_module_free(&module);
 	return rc;
 }
 
-static int measure_module(struct sgpu_bench *bench, struct side sides[2], struct sgpu_error *error)
+static int measure_module(struct side sides[2], struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
+	const struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("plain", NULL, load_module, NULL, &sides[0]),
+		BENCH_VARIANT("secure", NULL, load_module, NULL, &sides[1]),
+	};
+	struct sgpu_bench *bench = sides[0].bench;
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {
 		sgpu_bench_waive(bench, &point, NULL,
 				 "no GPU: a module of the CPU device is a shared object");
 		return SGPU_OK;
 	}
-	return measure_sides(bench, sides, &point,
-			     (struct sgpu_bench_variant){ .run = load_module }, "secure", error);
+	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
 /* ---- work for another process: sessions of programs (sgpu/session.h) over a pipe and over a ring,
@@ -288,220 +271,172 @@ static const char job_text[] = "{\"version\":1,\"manifest_id\":\"bench\",\"segme
 					     "\"kernel\":\"vector_add\",\"arguments\":"
 					     "{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
 
-enum { BARE, PIPE, RING, SIDES };
-
-struct program {
-	float *in; /* NUMBERS that go there, and those that come back; of bare calls: pinned */
-	/* of sessions */
-	struct sgpu_remote *remote;
-	uint32_t job, buffer;
-	/* of bare calls */
-	struct sgpu_stream *stream;
-	sgpu_devptr memory;
-	void *local_job;
-};
+enum { PIPE, RING, SIDES };
+static float numbers[NUMBERS], doubled[NUMBERS];
 
 /* ---- sessions ---- */
+struct program {
+	struct sgpu_remote *remote;
+	uint32_t job, buffer;
+	float out[NUMBERS];
+};
+
+static int run_job(const struct program *p, struct sgpu_error *error)
+{
+	const struct sgpu_remote_range ranges[] = { { p->buffer, 0, BYTES },
+						    { p->buffer, BYTES, BYTES } };
+
+	return sgpu_remote_run(p->remote, p->job, ranges, 2, error);
+}
+
 static int run_operations(void *argument, struct sgpu_error *error)
 {
-	struct program *s = argument;
-	const struct sgpu_remote_range ranges[] = { { s->buffer, 0, BYTES },
-						    { s->buffer, BYTES, BYTES } };
+	struct program *p = argument;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
-		rc = sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, BYTES, error);
-		rc = rc ? rc : sgpu_remote_run(s->remote, s->job, ranges, 2, error);
+		rc = sgpu_remote_copy_in(p->remote, p->buffer, 0, numbers, BYTES, error);
+		rc = rc ? rc : run_job(p, error);
 		rc = rc ? rc
-			: sgpu_remote_copy_out(s->remote, s->in + NUMBERS, s->buffer, BYTES, BYTES,
-					       error);
+			: sgpu_remote_copy_out(p->remote, p->out, p->buffer, BYTES, BYTES, error);
 	}
 	return rc;
 }
 
 static int run_launches(void *argument, struct sgpu_error *error)
 {
-	struct program *s = argument;
-	const struct sgpu_remote_range ranges[] = { { s->buffer, 0, BYTES },
-						    { s->buffer, BYTES, BYTES } };
+	const struct program *p = argument;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
-		rc = sgpu_remote_run(s->remote, s->job, ranges, 2, error);
-		rc = rc ? rc : sgpu_remote_flush(s->remote, error);
+		rc = run_job(p, error);
+		rc = rc ? rc : sgpu_remote_flush(p->remote, error);
 	}
 	return rc;
 }
 
-/* ---- bare calls ---- */
-static int run_bare(void *argument, struct sgpu_error *error)
-{
-	struct program *s = argument;
-	const struct sgpu_device_range ranges[] = { { s->memory, BYTES },
-						    { s->memory + BYTES, BYTES } };
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
-		struct sgpu_task tasks[2] = { { .untimed = true }, { .untimed = true } };
-		void *run = NULL;
-		int ended;
-
-		rc = sgpu_copy_in(s->stream, s->memory, s->in, BYTES, &tasks[0]);
-		rc = rc ? rc
-			: sgpu_remote_jobs.start(s->local_job, s->stream, ranges, 2, &run, error);
-		rc = rc ? rc
-			: sgpu_copy_out(s->stream, s->in + NUMBERS, s->memory + BYTES, BYTES,
-					&tasks[1]);
-		rc = bench_finish(s->stream, rc, tasks, 2, "run an operation", error);
-		ended = sgpu_remote_jobs.end(&run, rc == SGPU_OK ? error : NULL);
-		rc = rc ? rc : ended;
-	}
-	return rc;
-}
-
-static int launch_bare(void *argument, struct sgpu_error *error)
-{
-	struct bare *b = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
-		b->tasks[b->vectors + i].untimed = true;
-		rc = bare_launch(b, i, 1, error);
-		rc = rc ? rc : sgpu_stream_sync(b->stream, error);
-	}
-	return rc ? rc : sgpu_bench_tasks(b->tasks, b->vectors + LAUNCHES, error);
-}
-
-/* ---- what comes before and after ---- */
 static int spoil(void *argument, struct sgpu_error *error)
 {
-	struct program *s = argument;
+	struct program *p = argument;
 
 	(void)error;
-	for (int i = 0; i < (int)NUMBERS; i++) {
-		s->in[i] = (float)i;
-		s->in[NUMBERS + i] = -1;
-	}
+	memset(p->out, 0xff, BYTES);
 	return SGPU_OK;
 }
 
-static int is_doubled(void *argument, struct sgpu_error *error)
+static int check(const float *out, struct sgpu_error *error)
 {
-	const float *out = ((const struct program *)argument)->in + NUMBERS;
-
 	for (int i = 0; i < (int)NUMBERS; i++) {
-		if (out[i] != (float)(2 * i)) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "number %d is %g, not %d", i,
-					 (double)out[i], 2 * i);
+		if (out[i] != doubled[i]) {
+			return sgpu_fail(error, SGPU_EDIFFERS, "number %d is %g, not %g", i,
+					 (double)out[i], (double)doubled[i]);
 		}
 	}
 	return SGPU_OK;
 }
 
+static int verify(void *argument, struct sgpu_error *error)
+{
+	return check(((const struct program *)argument)->out, error);
+}
+
 /* Of launches, which leave the data on the device. */
 static int bring_numbers(void *argument, struct sgpu_error *error)
 {
-	struct program *s = argument;
-	int rc = spoil(s, error);
+	struct program *p = argument;
+	int rc = spoil(p, error);
 
-	rc = rc ? rc
-		: sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, (uint64_t)2 * BYTES, error);
-	return rc ? rc : sgpu_remote_flush(s->remote, error);
+	rc = rc ? rc : sgpu_remote_copy_in(p->remote, p->buffer, 0, numbers, BYTES, error);
+	rc = rc ? rc : sgpu_remote_copy_in(p->remote, p->buffer, BYTES, p->out, BYTES, error);
+	return rc ? rc : sgpu_remote_flush(p->remote, error);
 }
 
 static int fetch_doubled(void *argument, struct sgpu_error *error)
 {
-	struct program *s = argument;
-	int rc = sgpu_remote_copy_out(s->remote, s->in + NUMBERS, s->buffer, BYTES, BYTES, error);
+	struct program *p = argument;
+	int rc = sgpu_remote_copy_out(p->remote, p->out, p->buffer, BYTES, BYTES, error);
 
-	return rc ? rc : is_doubled(s, error);
+	return rc ? rc : check(p->out, error);
 }
 
-/* ---- the points ---- */
-static int measure_operations(struct sgpu_bench *bench, struct program sides[SIDES],
-			      struct sgpu_error *error)
+/* ---- bare calls ---- */
+/* Of vector_add, whose inputs are one buffer. */
+static int new_bare(struct sgpu_bench *bench, struct bare **bare, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = {
-		.parameters = { { "what", "operation", 0 }, { "size_bytes", NULL, BYTES } },
-		.operations = ROUNDS,
-	};
-	struct sgpu_bench_variant variants[SIDES] = { { .name = "bare calls", .work = run_bare },
-						      { .name = "pipe", .work = run_operations },
-						      { .name = "ring", .work = run_operations } };
-
-	for (int i = 0; i < SIDES; i++) {
-		variants[i].prepare = spoil;
-		variants[i].verify = is_doubled;
-		variants[i].argument = &sides[i];
-	}
-	return sgpu_bench_measure(bench, &point, variants, SIDES, error);
-}
-
-static int measure_launches(struct sgpu_bench *bench, struct program sides[SIDES],
-			    struct sgpu_error *error)
-{
-	const struct sgpu_bench_point point = {
-		.parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES } },
-		.operations = LAUNCHES,
-	};
-	struct sgpu_bench_variant variants[] = {
-		{ .name = "bare launch",
-		  .prepare = bare_prepare,
-		  .work = launch_bare,
-		  .verify = bare_verify },
-		BENCH_WORK("sealed, pipe", bring_numbers, run_launches, fetch_doubled,
-			   &sides[PIPE]),
-		BENCH_WORK("sealed, ring", bring_numbers, run_launches, fetch_doubled,
-			   &sides[RING]),
-	};
-	float doubled[NUMBERS];
-	struct bare *bare;
-	int rc = bare_new(bench, "vector_add", BYTES, &bare, error);
+	const int rc = bare_new(bench, "vector_add", BYTES, bare, error);
+	struct bare *b = *bare;
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
+	b->inputs = 1;
+	b->vectors = 2;
+	b->untimed = true;
+	b->call.data[2] = b->call.data[1];
+	b->call.data[1] = b->call.data[0];
+	b->next = b->call;
+	b->wanted = doubled;
 	for (int i = 0; i < (int)NUMBERS; i++) {
-		bare->host[0][i] = bare->host[1][i] = (float)i;
+		b->host[0][i] = numbers[i] = (float)i;
 		doubled[i] = (float)(2 * i);
 	}
-	bare->wanted = doubled;
-	variants[0].argument = bare;
-	return sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return SGPU_OK;
+}
+
+static int run_bare(void *argument, struct sgpu_error *error)
+{
+	struct bare *b = argument;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
+		rc = bare_begin(b, error);
+		rc = rc ? rc : bare_end(b, error);
+	}
+	return rc;
+}
+
+static int verify_bare(void *argument, struct sgpu_error *error)
+{
+	return check(((const struct bare *)argument)->host[1], error);
+}
+
+/* ---- the points ---- */
+static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct program sides[SIDES],
+			 struct sgpu_error *error)
+{
+	const struct sgpu_bench_point operation = { .parameters = { { "what", "operation", 0 },
+								    { "size_bytes", NULL, BYTES } },
+						    .operations = ROUNDS },
+				      launch = { .parameters = { { "what", "launch", 0 },
+								 { "launches", NULL, LAUNCHES } },
+						 .operations = LAUNCHES };
+	struct program *pipe = &sides[PIPE], *ring = &sides[RING];
+	const struct sgpu_bench_variant operations[] = {
+		BENCH_VARIANT("bare calls", bare_prepare, run_bare, verify_bare, bare),
+		BENCH_VARIANT("pipe", spoil, run_operations, verify, pipe),
+		BENCH_VARIANT("ring", spoil, run_operations, verify, ring),
+	};
+	const struct sgpu_bench_variant launches[] = {
+		BENCH_VARIANT("bare launch", bare_prepare, bare_launch_each, bare_verify, bare),
+		BENCH_VARIANT("sealed, pipe", bring_numbers, run_launches, fetch_doubled, pipe),
+		BENCH_VARIANT("sealed, ring", bring_numbers, run_launches, fetch_doubled, ring),
+	};
+	const int rc = sgpu_bench_measure(bench, &operation, operations, 3, error);
+
+	bare->launches = LAUNCHES;
+	return rc ? rc : sgpu_bench_measure(bench, &launch, launches, 3, error);
 }
 
 /* ---- the sides ---- */
 BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
-BENCH_ENDING(end_local_job, void, sgpu_remote_jobs.free)
-
-static int open_bare(struct sgpu_bench *bench, struct program *side, struct sgpu_error *error)
-{
-	uint64_t bytes = 0;
-	void *memory = NULL;
-	int rc = sgpu_bench_new_pinned(bench, (uint64_t)2 * BYTES, &memory, error);
-
-	side->in = memory;
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &side->stream, error);
-	rc = rc ? rc
-		: sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &side->memory, error);
-	rc = rc ? rc
-		: sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX,
-					&side->local_job, &bytes, error);
-	return rc ? rc
-		  : sgpu_bench_keep(bench, end_local_job, (uintptr_t)side->local_job, 0, error);
-}
 
 /* A session that was just opened. */
-static int prepare_session(struct sgpu_bench *bench, struct program *side, struct sgpu_error *error)
+static int prepare_session(struct sgpu_bench *bench, struct program *p, struct sgpu_error *error)
 {
-	void *memory = NULL;
-	int rc = sgpu_bench_keep(bench, end_remote, (uintptr_t)side->remote, 0, error);
+	int rc = sgpu_bench_keep(bench, end_remote, (uintptr_t)p->remote, 0, error);
 
-	rc = rc ? rc : sgpu_bench_new(bench, (size_t)2 * BYTES, &memory, error);
-	side->in = memory;
-	rc = rc ? rc
-		: sgpu_remote_load(side->remote, job_text, sizeof(job_text) - 1, &side->job, error);
-	return rc ? rc : sgpu_remote_alloc(side->remote, (uint64_t)2 * BYTES, &side->buffer, error);
+	rc = rc ? rc : sgpu_remote_load(p->remote, job_text, sizeof(job_text) - 1, &p->job, error);
+	return rc ? rc : sgpu_remote_alloc(p->remote, (uint64_t)2 * BYTES, &p->buffer, error);
 }
 
 static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
@@ -520,9 +455,7 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 	}
 	rc = rc ? rc : prepare_session(bench, &sides[PIPE], error);
 	rc = rc ? rc : bench_start_ring(bench, &ring, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_carrier_ring(&ring, &carrier, error);
-	}
+	rc = rc ? rc : sgpu_carrier_ring(&ring, &carrier, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_remote_open_carrier(carrier, owner, NULL, &sides[RING].remote, error);
 	}
@@ -532,15 +465,15 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 static int measure_programs(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
-	struct program sides[SIDES] = { { .in = NULL } };
+	struct program sides[SIDES] = { { .remote = NULL } };
+	struct bare *bare;
 	struct sgpu_key owner;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
 
-	rc = rc ? rc : open_bare(bench, &sides[BARE], error);
+	rc = rc ? rc : new_bare(bench, &bare, error);
 	rc = rc ? rc : open_sessions(bench, &owner, sides, error);
 	sgpu_key_clear(&owner);
-	rc = rc ? rc : measure_operations(bench, sides, error);
-	rc = rc ? rc : measure_launches(bench, sides, error);
+	rc = rc ? rc : measure_sides(bench, bare, sides, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
 }
@@ -552,8 +485,7 @@ int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
 	const int count = sgpu_bench_sizes(bench, 4096, (uint64_t)64 << 20, sizes);
-	struct side sides[2] = { { .under = bench->device, .device = bench->device },
-				 { .under = bench->device } };
+	struct side sides[2] = { { .bench = bench, .device = bench->device }, { .bench = bench } };
 	int rc = measure_openings(bench, error);
 
 	rc = rc ? rc : measure_groups(bench, error);
@@ -562,10 +494,10 @@ int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : measure_programs(bench, error);
 	if (rc == SGPU_OK) {
 		sides[1].device = sgpu_secure_device(sides[1].context);
-		rc = measure_module(bench, sides, error);
+		rc = measure_module(sides, error);
 	}
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = measure_memory(bench, sides, sizes[i], error);
+	for (int i = 0; rc == SGPU_OK && i < 2 * count; i++) {
+		rc = measure_memory(sides, sizes[i / 2], i % 2, error);
 	}
 	return rc;
 }

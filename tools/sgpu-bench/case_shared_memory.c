@@ -36,8 +36,6 @@ struct shared {
 	uint64_t size, seed;
 };
 
-BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
-
 struct variant {
 	struct shared *s;
 	void **memory; /* of the host, that is read */
@@ -113,8 +111,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->pinned, error);
 	rc = rc ? rc : bench_new_pages(bench, size, BENCH_PAGES_SMALL, -1, &s->pageable, error);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names); i++) {
-		variants[i] = (struct sgpu_bench_variant)BENCH_WORK(names[i], prepare, read_pages,
-								    verify, &arguments[i]);
+		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
+			names[i], prepare, read_pages, verify, &arguments[i]);
 		if (arguments[i].memory == &s->pageable && !bench->info.reads_pageable) {
 			variants[i].why = "the GPU does not read ordinary memory by itself "
 					  "(neither HMM nor ATS)";
@@ -129,9 +127,7 @@ int bench_shared_memory(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct shared s = { .bench = bench };
 	int rc = sgpu_bench_new_stream(bench, bench->device, &s.stream, error);
 
-	rc = rc ? rc
-		: sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s.module, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)s.module, 0, error);
+	rc = rc ? rc : bench_new_module(bench, kernel, &s.module, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sizeof(uint64_t), &s.result, error);
 	return rc ? rc
 		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),

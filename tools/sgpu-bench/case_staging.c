@@ -115,7 +115,7 @@ static int verify_device(void *argument, struct sgpu_error *error)
 }
 
 /* ---- registering ---- */
-static int time_registration(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int time_registration(void *argument, struct sgpu_error *error)
 {
 	const struct source *source = argument;
 	struct sgpu_device *device = source->s->bench->device;
@@ -126,7 +126,7 @@ static int time_registration(void *argument, uint64_t *ns, struct sgpu_error *er
 	if (rc == SGPU_OK) {
 		sgpu_host_unregister(device, source->memory);
 	}
-	*ns = source->unregisters ? sgpu_now_ns() - between : between - begin;
+	bench_give_part(source->s->bench, begin, between, source->unregisters);
 	return rc;
 }
 
@@ -145,14 +145,9 @@ static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
 	for (int i = 0; i < WAYS; i++) {
 		struct source *source = &s->sources[i];
 
-		variants[i] =
-			(struct sgpu_bench_variant){ .name = kinds[i].name,
-						     .prepare = clear_device,
-						     .work = copy_all,
-						     .verify = verify_device,
-						     .argument = source,
-						     .why = source->lack.code ? source->lack.text
-									      : NULL };
+		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
+			kinds[i].name, clear_device, copy_all, verify_device, source);
+		variants[i].why = source->lack.code ? source->lack.text : NULL;
 	}
 	return sgpu_bench_measure(s->bench, &point, variants, WAYS, error);
 }
@@ -163,8 +158,8 @@ static int measure_registration(struct source *memory, const struct kind *kind,
 {
 	struct source first = *memory, last = *memory;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_RUN("register", NULL, time_registration, NULL, &first),
-		BENCH_RUN("unregister", NULL, time_registration, NULL, &last),
+		BENCH_VARIANT("register", NULL, time_registration, NULL, &first),
+		BENCH_VARIANT("unregister", NULL, time_registration, NULL, &last),
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "size_bytes", NULL, memory->s->size },
@@ -255,7 +250,8 @@ int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = choose_nodes(&s, error);
 
 	rc = rc ? rc : bench_new_pool(bench, &s.pool, error);
-	rc = rc ? rc : sgpu_bench_new(bench, jobs * sizeof(*s.streams), (void **)&s.streams, error);
+	s.streams = sgpu_bench_new(bench, jobs * sizeof(*s.streams), NULL, error);
+	rc = rc || s.streams ? rc : SGPU_ENOMEM;
 	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
 		rc = sgpu_bench_new_stream(bench, bench->device, &s.streams[i], error);
 	}

@@ -106,10 +106,9 @@ static int check_training(const struct job_side *s, const void *results, uint64_
 	struct trained *d = s->state;
 
 	if (!d->first) {
-		int rc = sgpu_bench_new(s->bench, size, &d->first, error);
-
-		if (rc != SGPU_OK) {
-			return rc;
+		d->first = sgpu_bench_new(s->bench, size, NULL, error);
+		if (!d->first) {
+			return SGPU_ENOMEM;
 		}
 		memcpy(d->first, results, size);
 		return judge(d, error);
@@ -143,25 +142,22 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, const char **o
 		     struct sgpu_error *error)
 {
 	const uint64_t count = d->t.steps * d->t.batch + d->t.tested;
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, count * (NETWORK_PIXELS + 1), &memory, error);
 
-	for (int i = 0; rc == SGPU_OK && i < d->t.parameter_count; i++) {
-		void *values = NULL;
-
-		rc = sgpu_bench_new(bench, d->t.parameters[i].count * sizeof(float), &values,
-				    error);
-		d->values[i] = values;
-		if (rc == SGPU_OK) {
-			network_start(&d->t, i, values);
+	d->images = sgpu_bench_new(bench, count * (NETWORK_PIXELS + 1), NULL, error);
+	if (!d->images) {
+		return SGPU_ENOMEM;
+	}
+	for (int i = 0; i < d->t.parameter_count; i++) {
+		d->values[i] = sgpu_bench_new(bench, d->t.parameters[i].count * sizeof(float), NULL,
+					      error);
+		if (!d->values[i]) {
+			return SGPU_ENOMEM;
 		}
+		network_start(&d->t, i, d->values[i]);
 	}
-	if (rc == SGPU_OK) {
-		d->images = memory;
-		d->labels = d->images + count * NETWORK_PIXELS;
-		*origin = read_pictures(d->images, d->labels, count) ? "fashion-mnist" : "made";
-	}
-	return rc;
+	d->labels = d->images + count * NETWORK_PIXELS;
+	*origin = read_pictures(d->images, d->labels, count) ? "fashion-mnist" : "made";
+	return SGPU_OK;
 }
 
 /* As many pictures a step as Graviton took, but on the CPU device, where the first network would

@@ -37,26 +37,27 @@ struct block {
 	uint64_t count;
 };
 
-static int run_block(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_block(void *argument, struct sgpu_error *error)
 {
 	const struct block *b = argument;
-	const uint64_t begin = sgpu_now_ns();
-	const int rc = b->cross(b->argument, b->count, error);
 
-	*ns = sgpu_now_ns() - begin;
-	return rc;
+	return b->cross(b->argument, b->count, error);
 }
 
 /* By the shortest of some tries, so that no interrupt makes the blocks shorter. */
 static int size_block(struct block *b, struct sgpu_error *error)
 {
-	uint64_t least = 0, ns;
+	uint64_t least = 0;
 	int rc = SGPU_OK;
 
 	for (b->count = 1; rc == SGPU_OK && b->count < BLOCK_MAX; b->count *= 2) {
 		least = UINT64_MAX;
 		for (int i = 0; rc == SGPU_OK && i < TRIES; i++) {
-			rc = run_block(b, &ns, error);
+			const uint64_t begin = sgpu_now_ns();
+			uint64_t ns;
+
+			rc = run_block(b, error);
+			ns = sgpu_now_ns() - begin;
 			least = ns < least ? ns : least;
 		}
 		if (least >= BLOCK_NS) {
@@ -71,7 +72,8 @@ static int size_block(struct block *b, struct sgpu_error *error)
 static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, const char *name,
 		   struct block block, bool single, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant variant = BENCH_RUN(name, NULL, run_block, NULL, &block);
+	const struct sgpu_bench_variant variant =
+		BENCH_VARIANT(name, NULL, run_block, NULL, &block);
 	int rc;
 
 	block.count = 1;
@@ -330,8 +332,6 @@ struct gpu {
 	struct sgpu_task task;
 };
 
-BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
-
 static int see_word(const struct gpu *g, int line, struct sgpu_error *error)
 {
 	const uint64_t begin = sgpu_now_ns();
@@ -383,9 +383,7 @@ static int open_gpu(struct sgpu_bench *bench, struct gpu *g, struct sgpu_error *
 		memset(words, 0, (size_t)3 * LINE);
 	}
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &g->stream, error);
-	rc = rc ? rc
-		: sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &g->module, error);
-	return rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)g->module, 0, error);
+	return rc ? rc : bench_new_module(bench, kernel, &g->module, error);
 }
 
 static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -394,7 +392,7 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	const size_t mark = sgpu_bench_mark(bench);
 	struct gpu g = { .turn = 0 };
 	const struct sgpu_bench_variant variant =
-		BENCH_WORK("word to a kernel and back", start_answer, ask, NULL, &g);
+		BENCH_VARIANT("word to a kernel and back", start_answer, ask, NULL, &g);
 	int rc;
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {

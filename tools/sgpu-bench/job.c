@@ -36,22 +36,20 @@ static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 
 int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu_error *error)
 {
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(**job), &memory, error);
+	struct job *new = *job = sgpu_bench_new(bench, sizeof(*new), end_job, error);
+	int rc;
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (!new) {
+		return SGPU_ENOMEM;
 	}
-	*job = memory;
-	**job = (struct job){ .sealed = sealed,
-			      .batch_fd = -1,
-			      .response_fd = -1,
-			      .segments = json_array(),
-			      .operations = json_array(),
-			      .inputs = json_object() };
-	rc = sgpu_bench_keep(bench, end_job, (uintptr_t)memory, 0, error);
-	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &(*job)->owner, error);
-	return rc ? rc : sgpu_random((*job)->key, sizeof((*job)->key), error);
+	*new = (struct job){ .sealed = sealed,
+			     .batch_fd = -1,
+			     .response_fd = -1,
+			     .segments = json_array(),
+			     .operations = json_array(),
+			     .inputs = json_object() };
+	rc = sgpu_key_generate(SGPU_KEY_OCT, &new->owner, error);
+	return rc ? rc : sgpu_random(new->key, sizeof(new->key), error);
 }
 
 /* ---- the manifest ---- */

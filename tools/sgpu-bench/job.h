@@ -78,6 +78,7 @@ struct bare {
 	struct sgpu_stream *stream;
 	uint64_t size;		       /* bytes of a vector */
 	int inputs, vectors, launches; /* launches: one, unless the caller sets more */
+	bool untimed;		       /* tasks, by the device */
 	float *host[BARE_VECTORS_MAX]; /* of the device's pool; each output lies right behind the
 					  one before */
 	sgpu_devptr memory[BARE_VECTORS_MAX];
@@ -99,8 +100,9 @@ SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
 /* Waits for their end. */
 SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
-/* Enqueues some of the launches alone. */
+/* Enqueues some of the launches alone; for a variant: waits for each before the next. */
 SGPU_MUST_CHECK int bare_launch(struct bare *bare, int first, int count, struct sgpu_error *error);
+SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
 
 /* ---- variants that run jobs, or the bare calls that they come down to ---- */
 enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };

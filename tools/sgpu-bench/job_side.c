@@ -24,21 +24,18 @@ int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool wit
 		  struct job_place **place, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = { .device = device };
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(**place), &memory, error);
+	struct job_place *new = *place = sgpu_bench_new(bench, sizeof(*new), end_place, error);
+	int rc = new ? sgpu_runner_create(&config, &new->plain, error) : SGPU_ENOMEM;
 
-	*place = memory;
-	rc = rc ? rc : sgpu_bench_keep(bench, end_place, (uintptr_t)memory, 0, error);
-	rc = rc ? rc : sgpu_runner_create(&config, &(*place)->plain, error);
 	if (rc != SGPU_OK || !with_context) {
 		return rc;
 	}
-	rc = sgpu_secure_create(device, NULL, &(*place)->context, error);
+	rc = sgpu_secure_create(device, NULL, &new->context, error);
 	if (rc != SGPU_OK) {
 		return rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
 	}
-	config.device = sgpu_secure_device((*place)->context);
-	return sgpu_runner_create(&config, &(*place)->sealed, error);
+	config.device = sgpu_secure_device(new->context);
+	return sgpu_runner_create(&config, &new->sealed, error);
 }
 
 /* ---- runs ---- */

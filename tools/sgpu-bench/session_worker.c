@@ -20,11 +20,6 @@
 enum { MEMORY_FD = 3, AREA_FD = 4, GIVEN_MAX = 5 };
 
 /* ---- the worker ---- */
-static int serve_session(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	return sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO, error);
-}
-
 static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD,
@@ -51,7 +46,11 @@ int bench_serve(const char *selector, const char *what, struct sgpu_error *error
 	}
 	rc = sgpu_device_open(selector, NULL, &device, error);
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
-	rc = rc ? rc : is_ring ? serve_ring(context, error) : serve_session(context, error);
+	if (rc == SGPU_OK) {
+		rc = is_ring ? serve_ring(context, error)
+			     : sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO,
+						 error);
+	}
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
 	return rc;
@@ -83,17 +82,14 @@ static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	}
 }
 
-static int new_worker(struct sgpu_bench *bench, struct worker **worker, struct sgpu_error *error)
+static struct worker *new_worker(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(**worker), &memory, error);
+	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
 
-	if (rc == SGPU_OK) {
-		*worker = memory;
-		**worker = (struct worker){ .held = { -1, -1, -1 } };
-		rc = sgpu_bench_keep(bench, end_worker, (uintptr_t)memory, 0, error);
+	if (worker) {
+		*worker = (struct worker){ .held = { -1, -1, -1 } };
 	}
-	return rc;
+	return worker;
 }
 
 /* The caller's descriptors are copied to higher numbers first, so that none is in the place of
@@ -125,12 +121,11 @@ int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *v
 {
 	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
 				      option,	    value,  NULL };
-	int to[2] = { -1, -1 }, from[2] = { -1, -1 };
-	struct worker *worker;
-	int rc = new_worker(bench, &worker, error);
+	int to[2] = { -1, -1 }, from[2] = { -1, -1 }, rc = SGPU_OK;
+	struct worker *worker = new_worker(bench, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (!worker) {
+		return SGPU_ENOMEM;
 	}
 	if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pipe");
@@ -147,12 +142,11 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 {
 	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
 				      "--serve",    "ring", NULL };
-	int bells[2] = { -1, -1 };
-	struct worker *worker;
-	int rc = new_worker(bench, &worker, error);
+	struct worker *worker = new_worker(bench, error);
+	int bells[2] = { -1, -1 }, rc;
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (!worker) {
+		return SGPU_ENOMEM;
 	}
 	rc = sgpu_link_create(&worker->held[0], &worker->held[1], error);
 	if (rc == SGPU_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
@@ -162,12 +156,11 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 	*ring = (struct sgpu_remote_ring){ .memory = worker->held[0],
 					   .area = worker->held[1],
 					   .bell = bells[0] };
-	if (rc == SGPU_OK) {
-		const int given[] = { bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory,
-				      ring->area };
-
-		rc = spawn(words, given, SGPU_ARRAY_LENGTH(given), &worker->pid, error);
-	}
-	close_all(&bells[1], 1);
+	rc = rc ? rc
+		: spawn(words,
+			(const int[]){ bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory,
+				       ring->area },
+			GIVEN_MAX, &worker->pid, error);
+	sgpu_close(bells[1]);
 	return rc;
 }

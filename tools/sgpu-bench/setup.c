@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "crypto/crypto.h"
@@ -60,6 +61,7 @@ BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
 BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
 BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
 BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
+BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 
 int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 		     struct sgpu_error *error)
@@ -93,6 +95,15 @@ int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
 	const int rc = sgpu_device_key_load(stream, keys, key, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)*key, 0, error);
+}
+
+int bench_new_module(struct sgpu_bench *bench, const char *text, struct sgpu_device_module **module,
+		     struct sgpu_error *error)
+{
+	const int rc =
+		sgpu_device_module_load(bench->device, text, strlen(text) + 1, module, error);
+
+	return rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)*module, 0, error);
 }
 
 int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint64_t size,
@@ -228,6 +239,24 @@ int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_e
 	return at == size ? SGPU_OK
 			  : sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of %llu did not arrive",
 				      (unsigned long long)at, (unsigned long long)size);
+}
+
+void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second)
+{
+	sgpu_bench_give_ns(bench, is_second ? sgpu_now_ns() - between : between - begin);
+}
+
+int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device, uint64_t size,
+		      bool gives_back, struct sgpu_error *error)
+{
+	const uint64_t begin = sgpu_now_ns();
+	sgpu_devptr memory = 0;
+	const int rc = sgpu_device_alloc(device, size, &memory, error);
+	const uint64_t between = sgpu_now_ns();
+
+	sgpu_device_free(device, &memory, size);
+	bench_give_part(bench, begin, between, gives_back);
+	return rc;
 }
 
 int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks, int count,

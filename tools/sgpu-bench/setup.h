@@ -21,17 +21,10 @@
 		function(&made);                                                  \
 	}
 
-/* A variant of a point that is at work for as long as a call takes, or that tells its time itself.
- */
-#define BENCH_WORK(called, first, does, last, with)                                     \
+#define BENCH_VARIANT(called, first, does, last, with)                                  \
 	{                                                                               \
 		.name = (called), .prepare = (first), .work = (does), .verify = (last), \
 		.argument = (with)                                                      \
-	}
-#define BENCH_RUN(called, first, does, last, with)                                     \
-	{                                                                              \
-		.name = (called), .prepare = (first), .run = (does), .verify = (last), \
-		.argument = (with)                                                     \
 	}
 
 /* Memory that a size needs: so many times the size, and some more of each. */
@@ -67,6 +60,9 @@ SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provide
 SGPU_MUST_CHECK int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
 					 const struct sgpu_sealed_keys *keys,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
+/* text: PTX, that ends with a null byte. */
+SGPU_MUST_CHECK int bench_new_module(struct sgpu_bench *bench, const char *text,
+				     struct sgpu_device_module **module, struct sgpu_error *error);
 
 /* A pattern and what it seals to, as one run of chunks from 0 on, with a new key that need not be
  * secret. */
@@ -107,6 +103,11 @@ void bench_spoil(void *memory, uint64_t size);
 SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
 				 struct sgpu_error *error);
 
+/* Of work in two parts one counts: from `begin` to `between`, or else from there until now. */
+void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);
+/* Gets device memory and gives it back, one of which counts. */
+SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
+				      uint64_t size, bool gives_back, struct sgpu_error *error);
 /* Waits for tasks that were enqueued, the last one with `rc`, and tells what failed first. what:
  * "copy to the device". */
 SGPU_MUST_CHECK int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks,
