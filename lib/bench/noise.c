@@ -54,7 +54,8 @@ static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at
 	if (record->ratio_to[0]) {
 		found.ratio_floor = noise_floor(ratios, count);
 	}
-	return sgpu_bench_results_add_noise(noise, &found, error);
+	return sgpu_bench_append((void **)&noise->noise, &noise->noise_count, &found, sizeof(found),
+				 error);
 }
 
 int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,

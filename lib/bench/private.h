@@ -55,10 +55,6 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 /* Adds an item to an array that only this has made larger. */
 int sgpu_bench_append(void **array, size_t *count, const void *item, size_t size,
 		      struct sgpu_error *error);
-int sgpu_bench_results_add(struct sgpu_bench_results *results,
-			   const struct sgpu_bench_record *record, struct sgpu_error *error);
-int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
-				 const struct sgpu_bench_noise *noise, struct sgpu_error *error);
 
 /* A member of a record, as JSON has it. */
 struct sgpu_bench_member {

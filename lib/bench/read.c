@@ -212,7 +212,9 @@ static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_
 	if (rc == SGPU_OK && results->noise_count == RECORDS_MAX) {
 		rc = fault(r, "more than %d records of noise", RECORDS_MAX);
 	}
-	return rc ? rc : sgpu_bench_results_add_noise(results, &noise, r->error);
+	return rc ? rc
+		  : sgpu_bench_append((void **)&results->noise, &results->noise_count, &noise,
+				      sizeof(noise), r->error);
 }
 
 /* The environment, or the end. What a run is named by is no list or object. */
@@ -254,7 +256,9 @@ static int take_measurement(const struct reader *r, json_t *object,
 	if (rc == SGPU_OK && results->count == RECORDS_MAX) {
 		rc = fault(r, "more than %d measurements", RECORDS_MAX);
 	}
-	return rc ? rc : sgpu_bench_results_add(results, &record, r->error);
+	return rc ? rc
+		  : sgpu_bench_append((void **)&results->records, &results->count, &record,
+				      sizeof(record), r->error);
 }
 
 static int take_line(const struct reader *r, const char *line, size_t size,

@@ -220,20 +220,6 @@ int sgpu_bench_append(void **array, size_t *count, const void *item, size_t size
 	return SGPU_OK;
 }
 
-int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
-				 const struct sgpu_bench_noise *noise, struct sgpu_error *error)
-{
-	return sgpu_bench_append((void **)&results->noise, &results->noise_count, noise,
-				 sizeof(*noise), error);
-}
-
-int sgpu_bench_results_add(struct sgpu_bench_results *results,
-			   const struct sgpu_bench_record *record, struct sgpu_error *error)
-{
-	return sgpu_bench_append((void **)&results->records, &results->count, record,
-				 sizeof(*record), error);
-}
-
 void sgpu_bench_results_clear(struct sgpu_bench_results *results)
 {
 	json_decref(results->environment);

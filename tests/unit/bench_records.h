@@ -43,7 +43,8 @@ static inline void set_ratio(struct sgpu_bench_record *r, double ratio, double m
 
 static inline void add(struct sgpu_bench_results *results, struct sgpu_bench_record record)
 {
-	CHECK(sgpu_bench_results_add(results, &record, &error) == SGPU_OK);
+	CHECK(sgpu_bench_append((void **)&results->records, &results->count, &record,
+				sizeof(record), &error) == SGPU_OK);
 }
 
 #endif

@@ -61,7 +61,8 @@ UNIT_TEST(records_come_back_from_their_json)
 
 	sgpu_bench_begin(&begin);
 	results.end = sgpu_bench_end(&begin);
-	REQUIRE(sgpu_bench_results_add_noise(&results, &noise, &error) == SGPU_OK);
+	REQUIRE(sgpu_bench_append((void **)&results.noise, &results.noise_count, &noise,
+				  sizeof(noise), &error) == SGPU_OK);
 	r.samples_ns = samples;
 	r.stopped = SGPU_BENCH_STOP_TIME;
 	r.cycles = 2500.5;

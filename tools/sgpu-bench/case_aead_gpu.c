@@ -15,10 +15,11 @@ enum { CALLS_MAX = 32, SEED = 4 };
 #define SAMPLE ((uint64_t)256 << 20)
 
 struct aead {
+	struct bench_target out;
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
 	struct bench_sealed host;
-	sgpu_devptr plain_in, sealed_in, out;
+	sgpu_devptr plain_in, sealed_in;
 	int calls;
 	bool opens; /* or else it seals */
 	struct sgpu_task tasks[CALLS_MAX];
@@ -34,18 +35,11 @@ static int enqueue(void *argument, struct sgpu_error *error)
 		struct sgpu_task *task = &a->tasks[i];
 
 		rc = a->opens ? sgpu_device_open_chunks(a->stream, h->key, 0, true, a->sealed_in,
-							h->sealed_size, a->out, task)
+							h->sealed_size, a->out.memory, task)
 			      : sgpu_device_seal_chunks(a->stream, h->key, 0, true, a->plain_in,
-							h->size, a->out, task);
+							h->size, a->out.memory, task);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot enqueue: %s", sgpu_strerror(rc));
-}
-
-static int prepare(void *argument, struct sgpu_error *error)
-{
-	struct aead *a = argument;
-
-	return bench_clear(a->stream, a->out, a->host.sealed_size, error);
 }
 
 static int run_calls(void *argument, struct sgpu_error *error)
@@ -55,18 +49,12 @@ static int run_calls(void *argument, struct sgpu_error *error)
 	return sgpu_bench_enqueue(a->bench, &a->stream, 1, enqueue, a, a->tasks, a->calls, error);
 }
 
-static int verify_open(void *argument, struct sgpu_error *error)
-{
-	struct aead *a = argument;
-
-	return bench_verify_device(a->stream, a->out, a->host.size, SEED, a->host.result, error);
-}
-
 /* The bytes that the host's own functions give. */
 static int verify_seal(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;
-	int rc = bench_from_device(a->stream, a->host.result, a->out, a->host.sealed_size, error);
+	int rc = bench_from_device(a->stream, a->host.result, a->out.memory, a->host.sealed_size,
+				   error);
 
 	if (rc == SGPU_OK && memcmp(a->host.result, a->host.sealed, a->host.sealed_size) != 0) {
 		rc = sgpu_fail(error, SGPU_EDIFFERS, "the sealed bytes are not those of the CPU");
@@ -81,7 +69,9 @@ static int make(struct aead *a, uint64_t size, struct sgpu_error *error)
 
 	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, size, &a->plain_in, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->sealed_in, error);
-	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->out, error);
+	rc = rc ? rc
+		: sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->out.memory, error);
+	a->out = (struct bench_target){ a->stream, a->out.memory, h->sealed_size, SEED, h->result };
 	rc = rc ? rc : bench_to_device(a->stream, a->plain_in, h->plain, size, error);
 	return rc ? rc : bench_to_device(a->stream, a->sealed_in, h->sealed, h->sealed_size, error);
 }
@@ -93,8 +83,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 			       : SAMPLE / size > CALLS_MAX ? CALLS_MAX
 							   : SAMPLE / size;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("open", prepare, run_calls, verify_open, &opening),
-		BENCH_VARIANT("seal", prepare, run_calls, verify_seal, a),
+		BENCH_VARIANT("open", bench_clear_target, run_calls, bench_verify_target, &opening),
+		BENCH_VARIANT("seal", bench_clear_target, run_calls, verify_seal, a),
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "size_bytes", NULL, size } },
@@ -107,6 +97,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	a->calls = (int)calls;
 	opening = *a;
 	opening.opens = true;
+	opening.out.size = size;
 	return rc ? rc : sgpu_bench_measure(a->bench, &point, variants, 2, error);
 }
 
@@ -116,6 +107,6 @@ int bench_aead_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	const int rc = sgpu_bench_new_stream(bench, bench->device, &a.stream, error);
 
 	return rc ? rc
-		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0 },
+		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0, 0 },
 				measure, &a, error);
 }

@@ -48,6 +48,6 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 
 int bench_alloc(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0 }, measure,
-			   bench, error);
+	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0, 0 },
+			   measure, bench, error);
 }

@@ -129,7 +129,8 @@ static int verify(void *argument, struct sgpu_error *error)
 		rc = bench_verify(v->memories->out, b->room, SEED, error);
 	}
 	if (rc == SGPU_OK && v->direction->first == H2D) {
-		rc = bench_verify_device(b->streams[D2H], b->to, b->room, SEED, b->pageable.out,
+		rc = bench_verify_target(&(struct bench_target){ b->streams[D2H], b->to, b->room,
+								 SEED, b->pageable.out },
 					 error);
 	}
 	return rc;
@@ -221,5 +222,5 @@ int bench_bandwidth(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b.streams[D2H], error);
 	return rc ? rc
 		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST,
-				(struct bench_need){ MEMORIES, 2, 0 }, measure_size, &b, error);
+				(struct bench_need){ MEMORIES, 2, 0, 0 }, measure_size, &b, error);
 }

@@ -121,7 +121,7 @@ static int run_sizes(struct sgpu_bench *bench, bool pages, struct sgpu_error *er
 
 	rc = rc ? rc : bench_new_pool(bench, &d.pool, error);
 	return rc ? rc
-		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 1, 1, 0 },
+		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 1, 1, 0, 0 },
 				measure_size, &d, error);
 }
 

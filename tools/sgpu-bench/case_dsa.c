@@ -12,9 +12,8 @@
 #include "setup.h"
 
 enum { SEED = 11, JOBS_MAX = 4096 };
-#define WORK         \
-	((uint64_t)4 \
-	 << 20) /* bytes of a sample, unless the jobs that are under way together have more */
+/* Bytes of a sample, unless the jobs that are under way together have more. */
+#define WORK ((uint64_t)4 << 20)
 
 struct work {
 	struct sgpu_bench *bench;
@@ -101,40 +100,37 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	static const unsigned depths[] = { 1, 8, 32, SGPU_DSA_DEPTH_MAX };
 	const uint64_t most = SGPU_DSA_DEPTH_MAX * size > WORK ? SGPU_DSA_DEPTH_MAX * size : WORK;
 	struct work *w = argument;
-	int code = bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->from, error);
+	int rc = bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->from, error);
 
-	code = code ? code : bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->to, error);
-	if (code == SGPU_OK) {
+	rc = rc ? rc : bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->to, error);
+	if (rc == SGPU_OK) {
 		sgpu_bench_fill(w->from, most, SEED);
 	}
 	w->size = size;
-	for (size_t i = 0; code == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(depths); i++) {
+	for (size_t i = 0; rc == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(depths); i++) {
 		w->depth = depths[i / 2];
 		w->count = WORK / size < JOBS_MAX ? WORK / size : JOBS_MAX;
 		w->count = w->count > w->depth ? w->count : w->depth;
 		w->crc = i % 2;
-		code = measure_point(w, error);
+		rc = measure_point(w, error);
 	}
-	return code;
+	return rc;
 }
 
 int bench_dsa(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t sizes[] = { 64,	    1 << 10,   4 << 10, 16 << 10,
 					  64 << 10, 256 << 10, 1 << 20 };
-	static const uint64_t quick_sizes[] = { 64, 4 << 10, 64 << 10, 1 << 20 };
 	static struct sgpu_dsa_job jobs[JOBS_MAX];
-	const bool quick = bench->options.quick;
+	const struct bench_need need = { .host = 2 * SGPU_DSA_DEPTH_MAX,
+					 .more = 2 * WORK,
+					 .quick = 64 | 4 << 10 | 64 << 10 | 1 << 20 };
 	struct work w = { .bench = bench, .jobs = jobs };
-	int code = sgpu_dsa_open(&w.dsa, error);
+	int rc = sgpu_dsa_open(&w.dsa, error);
 
-	if (code == SGPU_OK) {
-		code = bench_each_size(bench, quick ? quick_sizes : sizes,
-				       quick ? SGPU_ARRAY_LENGTH(quick_sizes)
-					     : SGPU_ARRAY_LENGTH(sizes),
-				       (struct bench_need){ 2 * SGPU_DSA_DEPTH_MAX, 0, 2 * WORK },
-				       measure_size, &w, error);
-	}
+	rc = rc ? rc
+		: bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), need, measure_size, &w,
+				  error);
 	sgpu_dsa_close(&w.dsa);
-	return code;
+	return rc;
 }

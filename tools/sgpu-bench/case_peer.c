@@ -14,20 +14,19 @@ enum { SEED = 11, PATHS = 2 };
 #define SIZE_LARGEST (1024 * MIB)
 static const uint64_t sizes[] = { 4 * MIB, 64 * MIB, SIZE_LARGEST };
 static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_HOST };
-static const char *const path_names[PATHS] = { "stored", "host" };
 /* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
 static const unsigned depths[] = { 4, 8, 16, 32 };
 
 struct state {
+	struct bench_target to;
 	struct sgpu_bench *bench;
 	struct sgpu_device *second;
 	struct sgpu_device_info info; /* of the second */
 	struct sgpu_stream *out, *in; /* of the first, of the second */
-	sgpu_devptr from, to;
+	sgpu_devptr from;
 	sgpu_devptr sealed, arrived; /* ciphertext in each */
-	void *host;
 	struct sgpu_device_key *seal_key, *open_key;
-	uint64_t size;
+	uint64_t size, sealed_size;
 	struct sgpu_peer *peers[PATHS], *peer; /* by path; the one that is measured */
 };
 
@@ -36,25 +35,6 @@ BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
 static void end_shared(struct sgpu_bench *bench, uintptr_t memory, uint64_t second)
 {
 	sgpu_shared_free((struct sgpu_device *)(uintptr_t)second, bench->device, &memory);
-}
-
-static uint64_t sealed_size(uint64_t size)
-{
-	return sgpu_run_sealed_size(size, false);
-}
-
-static int prepare(void *argument, struct sgpu_error *error)
-{
-	const struct state *s = argument;
-
-	return bench_clear(s->in, s->to, s->size, error);
-}
-
-static int verify(void *argument, struct sgpu_error *error)
-{
-	const struct state *s = argument;
-
-	return bench_verify_device(s->in, s->to, s->size, SEED, s->host, error);
 }
 
 /* ---- what is timed ---- */
@@ -75,14 +55,14 @@ static int copy_plain(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = argument;
 
-	return copy(s, s->to, s->from, s->size, error);
+	return copy(s, s->to.memory, s->from, s->size, error);
 }
 
 static int copy_sealed(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = argument;
 
-	return sgpu_peer_copy(s->peer, s->to, s->from, s->size, error);
+	return sgpu_peer_copy(s->peer, s->to.memory, s->from, s->size, error);
 }
 
 static int seal_alone(void *argument, struct sgpu_error *error)
@@ -100,7 +80,7 @@ static int open_alone(void *argument, struct sgpu_error *error)
 	const struct state *s = argument;
 	struct sgpu_task task = { 0 };
 	const int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived,
-					       sealed_size(s->size), s->to, &task);
+					       s->sealed_size, s->to.memory, &task);
 
 	return bench_finish(s->in, rc, &task, 1, "open", error);
 }
@@ -110,23 +90,21 @@ static int measure(struct state *s, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
 						.bytes = s->size };
-	struct sgpu_bench_variant variants[PATHS + 3] = {
-		BENCH_VARIANT("plain", prepare, copy_plain, verify, s),
-		[PATHS + 1] = BENCH_VARIANT("seal alone", NULL, seal_alone, NULL, s),
-		BENCH_VARIANT("open alone", prepare, open_alone, verify, s),
+	struct state stored = *s, host = *s;
+	const struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target, s),
+		BENCH_VARIANT("stored", bench_clear_target, copy_sealed, bench_verify_target,
+			      &stored),
+		BENCH_VARIANT("host", bench_clear_target, copy_sealed, bench_verify_target, &host),
+		BENCH_VARIANT("seal alone", NULL, seal_alone, NULL, s),
+		BENCH_VARIANT("open alone", bench_clear_target, open_alone, bench_verify_target, s),
 	};
-	struct state sealed[PATHS];
 	int rc = seal_alone(s, error);
 
-	for (int i = 0; i < PATHS; i++) {
-		sealed[i] = *s;
-		sealed[i].peer = s->peers[i];
-		variants[1 + i] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			path_names[i], prepare, copy_sealed, verify, &sealed[i]);
-	}
-	rc = rc ? rc
-		: copy(s, s->arrived, s->sealed, sealed_size(s->size),
-		       error); /* what opening alone opens */
+	stored.peer = s->peers[0];
+	host.peer = s->peers[1];
+	/* What opening alone opens. */
+	rc = rc ? rc : copy(s, s->arrived, s->sealed, s->sealed_size, error);
 	return rc ? rc
 		  : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants),
 				       error);
@@ -156,8 +134,10 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 		};
 		struct state stored = *s;
 		const struct sgpu_bench_variant variants[] = {
-			BENCH_VARIANT("plain", prepare, copy_plain, verify, s),
-			BENCH_VARIANT("stored", prepare, copy_sealed, verify, &stored),
+			BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target,
+				      s),
+			BENCH_VARIANT("stored", bench_clear_target, copy_sealed,
+				      bench_verify_target, &stored),
 		};
 		const size_t mark = sgpu_bench_mark(s->bench);
 
@@ -185,13 +165,15 @@ static int make(struct state *s, uint64_t size, struct sgpu_error *error)
 	int rc = sgpu_bench_new_device_memory(bench, size, &s->from, error);
 
 	s->size = size;
-	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sealed_size(size), &s->sealed, error);
-	rc = rc ? rc : new_shared(s, size, &s->to, error);
-	rc = rc ? rc : new_shared(s, sealed_size(size), &s->arrived, error);
-	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->host, error);
+	s->sealed_size = sgpu_run_sealed_size(size, false);
+	s->to = (struct bench_target){ .stream = s->in, .size = size, .seed = SEED };
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, s->sealed_size, &s->sealed, error);
+	rc = rc ? rc : new_shared(s, size, &s->to.memory, error);
+	rc = rc ? rc : new_shared(s, s->sealed_size, &s->arrived, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->to.scratch, error);
 	if (rc == SGPU_OK) {
-		sgpu_bench_fill(s->host, size, SEED);
-		rc = bench_to_device(s->out, s->from, s->host, size, error);
+		sgpu_bench_fill(s->to.scratch, size, SEED);
+		rc = bench_to_device(s->out, s->from, s->to.scratch, size, error);
 	}
 	return rc;
 }
@@ -245,10 +227,10 @@ static int open_all(struct state *s, struct sgpu_error *error)
 int bench_peer(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct state s = { .bench = bench };
-	const int count = bench->options.quick ? 1 : SGPU_ARRAY_LENGTH(sizes);
+	const struct bench_need need = { 2, 2, 768 * MIB, 4 * MIB };
 	const int rc = open_all(&s, error);
 
 	return rc ? rc
-		  : bench_each_size(bench, sizes, count, (struct bench_need){ 2, 2, 768 * MIB },
-				    measure_size, &s, error);
+		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), need, measure_size, &s,
+				    error);
 }

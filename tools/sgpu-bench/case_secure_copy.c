@@ -14,18 +14,17 @@
 enum { SEED = 5 };
 #define MIB ((uint64_t)1 << 20)
 static const uint64_t sizes[] = { 4096, 65536, 262144, 4 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB };
-static const uint64_t quick_sizes[] = { 4 * MIB, 64 * MIB };
 
 static const char nvidia_cc[] = "NVIDIA CC mode, H100 and TDX, 64 MiB, against CC off";
 
 struct copy {
+	struct bench_target device;
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
 	struct sgpu_engine *engine;
 	struct sgpu_live_key *live;
 	struct bench_sealed host;     /* pinned; what is sealed at rest */
 	void *memory, *memory_result; /* ordinary */
-	sgpu_devptr device;
 	uint64_t size;
 	uint64_t next;		       /* chunk number that was not used with the key at rest */
 	uint64_t first;		       /* of the last copy out */
@@ -41,25 +40,11 @@ static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgp
 }
 
 /* ---- up ---- */
-static int prepare_up(void *argument, struct sgpu_error *error)
-{
-	struct copy *c = argument;
-
-	return bench_clear(c->stream, c->device, c->size, error);
-}
-
-static int verify_up(void *argument, struct sgpu_error *error)
-{
-	struct copy *c = argument;
-
-	return bench_verify_device(c->stream, c->device, c->size, SEED, c->host.result, error);
-}
-
 static int up_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 
-	return bench_to_device(c->stream, c->device, c->host.plain, c->size, error);
+	return bench_to_device(c->stream, c->device.memory, c->host.plain, c->size, error);
 }
 
 static int up_at_rest(void *argument, struct sgpu_error *error)
@@ -70,7 +55,7 @@ static int up_at_rest(void *argument, struct sgpu_error *error)
 		.direction = SGPU_TRANSFER_IN,
 		.key = c->host.key,
 		.last = true,
-		.memory = c->device,
+		.memory = c->device.memory,
 		.size = c->host.sealed_size,
 		.source = sgpu_source_from_memory(c->host.sealed, true),
 	};
@@ -82,8 +67,8 @@ static int up_live(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
-	const int rc =
-		sgpu_live_in(c->engine, c->live, c->last, c->memory, c->size, c->device, &result);
+	const int rc = sgpu_live_in(c->engine, c->live, c->last, c->memory, c->size,
+				    c->device.memory, &result);
 
 	return outcome(rc, &result, error);
 }
@@ -103,7 +88,7 @@ static int down_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 
-	return bench_from_device(c->stream, c->host.result, c->device, c->size, error);
+	return bench_from_device(c->stream, c->host.result, c->device.memory, c->size, error);
 }
 
 static int verify_down_plain(void *argument, struct sgpu_error *error)
@@ -118,9 +103,9 @@ static int down_live(void *argument, struct sgpu_error *error)
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
 
-	return outcome(
-		sgpu_live_out(c->engine, c->live, c->device, c->size, c->memory_result, &result),
-		&result, error);
+	return outcome(sgpu_live_out(c->engine, c->live, c->device.memory, c->size,
+				     c->memory_result, &result),
+		       &result, error);
 }
 
 static int verify_down_live(void *argument, struct sgpu_error *error)
@@ -139,7 +124,7 @@ static int down_at_rest(void *argument, struct sgpu_error *error)
 		.key = c->host.key,
 		.first = c->next,
 		.last = true,
-		.memory = c->device,
+		.memory = c->device.memory,
 		.size = c->size,
 		.sink = sgpu_sink_to_memory(c->host.result, true),
 	};
@@ -178,9 +163,9 @@ static int measure_direction(struct copy *c, const char *direction,
 static int measure_both(struct copy *c, struct sgpu_error *error)
 {
 	struct sgpu_bench_variant up[] = {
-		BENCH_VARIANT("plain", prepare_up, up_plain, verify_up, c),
-		BENCH_VARIANT("at rest", prepare_up, up_at_rest, verify_up, c),
-		BENCH_VARIANT("live", prepare_up, up_live, verify_up, c),
+		BENCH_VARIANT("plain", bench_clear_target, up_plain, bench_verify_target, c),
+		BENCH_VARIANT("at rest", bench_clear_target, up_at_rest, bench_verify_target, c),
+		BENCH_VARIANT("live", bench_clear_target, up_live, bench_verify_target, c),
 	};
 	struct sgpu_bench_variant down[] = {
 		BENCH_VARIANT("plain", prepare_down, down_plain, verify_down_plain, c),
@@ -203,11 +188,13 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 {
 	struct copy staged = *c, encrypted = *c, authenticated = *c;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("base", prepare_up, up_plain, verify_up, c),
-		BENCH_VARIANT("+ staging", prepare_up, up_live, verify_up, &staged),
-		BENCH_VARIANT("+ AES on CPU", prepare_up, up_live, NULL, &encrypted),
-		BENCH_VARIANT("+ tags on CPU", prepare_up, up_live, NULL, &authenticated),
-		BENCH_VARIANT("+ opening on GPU", prepare_up, up_live, verify_up, c),
+		BENCH_VARIANT("base", bench_clear_target, up_plain, bench_verify_target, c),
+		BENCH_VARIANT("+ staging", bench_clear_target, up_live, bench_verify_target,
+			      &staged),
+		BENCH_VARIANT("+ AES on CPU", bench_clear_target, up_live, NULL, &encrypted),
+		BENCH_VARIANT("+ tags on CPU", bench_clear_target, up_live, NULL, &authenticated),
+		BENCH_VARIANT("+ opening on GPU", bench_clear_target, up_live, bench_verify_target,
+			      c),
 	};
 
 	staged.last = SGPU_TRANSFER_STAGE;
@@ -224,10 +211,12 @@ static int make(struct copy *c, uint64_t size, struct sgpu_error *error)
 	c->size = size;
 	c->next = size / SGPU_CHUNK + 1;
 	c->last = SGPU_TRANSFER_OPEN;
-	rc = rc ? rc : sgpu_bench_new_device_memory(c->bench, size, &c->device, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(c->bench, size, &c->device.memory, error);
 	rc = rc ? rc : bench_new_pages(c->bench, size, BENCH_PAGES_ANY, -1, &c->memory, error);
 	rc = rc ? rc
 		: bench_new_pages(c->bench, size, BENCH_PAGES_ANY, -1, &c->memory_result, error);
+	c->device =
+		(struct bench_target){ c->stream, c->device.memory, size, SEED, c->host.result };
 	if (rc == SGPU_OK) {
 		memcpy(c->memory, c->host.plain, size);
 	}
@@ -248,7 +237,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_engine_config config = { .workers = bench->options.jobs };
-	const bool quick = bench->options.quick;
+	const struct bench_need need = { .host = 6, .device = 2, .quick = 4 * MIB | 64 * MIB };
 	const uint8_t secret[SGPU_KEY_SIZE] = { 8 };
 	struct sgpu_sealed_keys keys;
 	struct copy c = { .bench = bench };
@@ -260,8 +249,6 @@ int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_live_key_load(c.engine, &keys, &c.live, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_live_key, (uintptr_t)c.live, 0, error);
 	return rc ? rc
-		  : bench_each_size(bench, quick ? quick_sizes : sizes,
-				    quick ? SGPU_ARRAY_LENGTH(quick_sizes)
-					  : SGPU_ARRAY_LENGTH(sizes),
-				    (struct bench_need){ 6, 2, 0 }, measure, &c, error);
+		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), need, measure, &c,
+				    error);
 }

@@ -131,5 +131,5 @@ int bench_shared_memory(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sizeof(uint64_t), &s.result, error);
 	return rc ? rc
 		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),
-				    (struct bench_need){ 2, 1, 0 }, measure, &s, error);
+				    (struct bench_need){ 2, 1, 0, 0 }, measure, &s, error);
 }

@@ -42,6 +42,7 @@ static const struct kind {
 struct staging;
 /* Memory of a kind, and what went wrong with its shares. */
 struct source {
+	struct bench_target to;
 	struct staging *s;
 	void *memory;
 	bool unregisters; /* what is timed of its registration: the end */
@@ -53,8 +54,7 @@ struct staging {
 	struct sgpu_bench *bench;
 	struct sgpu_pool *pool;
 	struct sgpu_stream **streams; /* one a thread */
-	sgpu_devptr to;
-	void *check;
+	struct bench_target to;
 	uint64_t size;
 	unsigned threads;
 	struct source sources[WAYS];
@@ -74,7 +74,7 @@ static void copy_shares(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t i = begin; i < end; i++) {
 		const uint64_t at = share_at(s, i);
-		int rc = sgpu_copy_in(s->streams[i], s->to + at,
+		int rc = sgpu_copy_in(s->streams[i], s->to.memory + at,
 				      (const uint8_t *)source->memory + at, share_at(s, i + 1) - at,
 				      NULL);
 
@@ -98,20 +98,6 @@ static int copy_all(void *argument, struct sgpu_error *error)
 	return rc == SGPU_OK
 		       ? rc
 		       : sgpu_fail(error, rc, "cannot copy to the device: %s", sgpu_strerror(rc));
-}
-
-static int clear_device(void *argument, struct sgpu_error *error)
-{
-	struct staging *s = ((struct source *)argument)->s;
-
-	return bench_clear(s->streams[0], s->to, s->size, error);
-}
-
-static int verify_device(void *argument, struct sgpu_error *error)
-{
-	struct staging *s = ((struct source *)argument)->s;
-
-	return bench_verify_device(s->streams[0], s->to, s->size, SEED, s->check, error);
 }
 
 /* ---- registering ---- */
@@ -146,7 +132,7 @@ static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
 		struct source *source = &s->sources[i];
 
 		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			kinds[i].name, clear_device, copy_all, verify_device, source);
+			kinds[i].name, bench_clear_target, copy_all, bench_verify_target, source);
 		variants[i].why = source->lack.code ? source->lack.text : NULL;
 	}
 	return sgpu_bench_measure(s->bench, &point, variants, WAYS, error);
@@ -181,7 +167,7 @@ static int measure_node(struct staging *s, int node, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
 		struct source *source = &s->sources[i];
 
-		*source = (struct source){ .s = s };
+		*source = (struct source){ .to = s->to, .s = s };
 		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, node, s->size, SEED,
 				      &source->memory, error);
 		if (rc == SGPU_EUNAVAILABLE) {
@@ -210,8 +196,9 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	int rc;
 
 	s->size = size;
-	rc = bench_new_pages(s->bench, size, BENCH_PAGES_ANY, -1, &s->check, error);
-	rc = rc ? rc : sgpu_bench_new_device_memory(s->bench, size, &s->to, error);
+	s->to = (struct bench_target){ .stream = s->streams[0], .size = size, .seed = SEED };
+	rc = bench_new_pages(s->bench, size, BENCH_PAGES_ANY, -1, &s->to.scratch, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(s->bench, size, &s->to.memory, error);
 	rc = rc ? rc : measure_node(s, s->near, error);
 	return rc == SGPU_OK && s->far >= 0 ? measure_node(s, s->far, error) : rc;
 }
@@ -257,7 +244,8 @@ int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
 	}
 	rc = rc ? rc
 		: bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),
-				  (struct bench_need){ WAYS + 1, 1, 0 }, measure_size, &s, error);
+				  (struct bench_need){ WAYS + 1, 1, 0, 0 }, measure_size, &s,
+				  error);
 	if (s.size > 0 && s.far < 0) {
 		sgpu_bench_waive(bench, &far, NULL, "no second NUMA node is known here");
 	}

@@ -23,7 +23,8 @@ int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count,
 		const size_t mark = sgpu_bench_mark(bench);
 		struct sgpu_error lack;
 
-		if (!sgpu_bench_wants(bench, sizes[i])) {
+		if (!sgpu_bench_wants(bench, sizes[i]) ||
+		    (bench->options.quick && need.quick && !(sizes[i] & need.quick))) {
 			continue;
 		}
 		if (sgpu_bench_fits(bench, need.host * sizes[i] + need.more,
@@ -297,12 +298,19 @@ int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 	return bench_finish(stream, rc, &task, 1, "clear device memory", error);
 }
 
-int bench_verify_device(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-			uint64_t seed, void *scratch, struct sgpu_error *error)
+int bench_clear_target(void *target, struct sgpu_error *error)
 {
+	const struct bench_target *t = target;
+
+	return bench_clear(t->stream, t->memory, t->size, error);
+}
+
+int bench_verify_target(void *target, struct sgpu_error *error)
+{
+	const struct bench_target *t = target;
 	int rc;
 
-	bench_spoil(scratch, size);
-	rc = bench_from_device(stream, scratch, memory, size, error);
-	return rc ? rc : bench_verify(scratch, size, seed, error);
+	bench_spoil(t->scratch, t->size);
+	rc = bench_from_device(t->stream, t->scratch, t->memory, t->size, error);
+	return rc ? rc : bench_verify(t->scratch, t->size, t->seed, error);
 }

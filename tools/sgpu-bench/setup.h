@@ -27,10 +27,11 @@
 		.argument = (with)                                                      \
 	}
 
-/* Memory that a size needs: so many times the size, and some more of each. */
+/* Memory that a size needs: so many times the size, and some more of each. quick: a set of sizes,
+ * each a power of two, that are taken with --quick; 0: all. */
 struct bench_need {
 	unsigned host, device;
-	uint64_t more;
+	uint64_t more, quick;
 };
 typedef int (*bench_size_fn)(void *argument, uint64_t size, struct sgpu_error *error);
 /* Calls measure() for each size that --size allows and that there is memory for, and waives the
@@ -119,9 +120,16 @@ SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu
 				      uint64_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				struct sgpu_error *error);
-/* bench_verify of device memory, by way of the host's, in which nothing of before is left. */
-SGPU_MUST_CHECK int bench_verify_device(struct sgpu_stream *stream, sgpu_devptr memory,
-					uint64_t size, uint64_t seed, void *scratch,
-					struct sgpu_error *error);
+/* Device memory to which the pattern of a seed comes. */
+struct bench_target {
+	struct sgpu_stream *stream;
+	sgpu_devptr memory;
+	uint64_t size, seed;
+	void *scratch; /* as much of the host's */
+};
+/* Of struct sgpu_bench_variant, with an argument that begins with a target: the first clears it,
+ * the second is bench_verify of it, by way of the scratch, in which nothing of before is left. */
+SGPU_MUST_CHECK int bench_clear_target(void *target, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_verify_target(void *target, struct sgpu_error *error);
 
 #endif

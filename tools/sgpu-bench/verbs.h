@@ -13,17 +13,15 @@
 #include "cases.h"
 #include "cli.h"
 
-extern const struct cli_option aa_options[], list_options[], run_options[], compare_options[],
-	table_options[], report_options[], doctor_options[], published_options[], open_options[];
-int verb_aa(int argc, char **argv);
-int verb_list(int argc, char **argv);
-int verb_run(int argc, char **argv);
-int verb_compare(int argc, char **argv);
-int verb_table(int argc, char **argv);
-int verb_doctor(int argc, char **argv);
-int verb_report(int argc, char **argv);
-int verb_published(int argc, char **argv); /* its name is that of a table of published.json */
-int verb_open(int argc, char **argv);
+CLI_VERB(aa);
+CLI_VERB(compare);
+CLI_VERB(doctor);
+CLI_VERB(list);
+CLI_VERB(open);
+CLI_VERB(published); /* by the name of a table of published.json */
+CLI_VERB(report);
+CLI_VERB(run);
+CLI_VERB(table);
 
 /* Reads files of results with their texts, which have in common what `differ` (or NULL) asks for;
  * prints and returns an exit status when it cannot. The caller clears the runs in any case. */
