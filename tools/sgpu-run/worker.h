@@ -19,8 +19,8 @@
 #include "cli.h"
 #include "harden.h"
 
-/* The files that secrets of the runner are read from: once, before the first batch. After that
- * nothing gets at them. */
+/* Files of the runner's secrets, read once before the first batch. After that nothing gets at them.
+ */
 
 enum { KEY_FILES_MAX = 72 };
 
@@ -33,9 +33,9 @@ struct key_files {
 };
 
 /* Notes the file of a key, as -k takes one, before it is read. No batch gets it from `files` (may
- * be NULL): one that lies in there is refused (SGPU_EUSAGE), and other names of it are never
- * fetched. One that the run could read once it is confined, in `state` (may be NULL) for one, is
- * refused as well (SGPU_EPOLICY). What is no file is left to whoever loads it. */
+ * be NULL): one in there is refused (SGPU_EUSAGE), its other names are never fetched. One that the
+ * confined run could read, as in `state` (may be NULL), is refused, too (SGPU_EPOLICY). What is no
+ * file is left to whoever loads it. */
 SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
 				   struct sgpu_files *files, const char *state,
 				   struct sgpu_error *error);
@@ -68,26 +68,25 @@ enum worker_spread {
 /* The first member of a verb's values. */
 struct worker {
 	struct cli_list key_paths;
-	struct sgpu_key
-		*keys; /* in memory for secrets, with room for one more than WORKER_KEYS_MAX */
+	struct sgpu_key *keys; /* secret memory, with room for one more */
 	int key_count;
-	struct key_files key_files; /* where keys and the attestation key are */
-	struct sgpu_owners owners;  /* whose batches are taken; none: anybody's */
+	struct key_files key_files; /* of all these and the attestation key */
+	struct sgpu_owners owners;  /* none: anybody's batches are taken */
 	const char *state;	    /* directory of the replay record; NULL: in memory */
 	uint64_t window_ns;
 	struct sgpu_replay *replay; /* NULL without owners */
 	struct sgpu_files *files;   /* where payloads may be; NULL: nowhere */
-	const char *selector;	    /* of the device; of several where the verb takes that */
+	const char *selector;	    /* of the device or devices */
 	enum worker_spread spread;
 	struct sgpu_device_config config;
 	bool allow_modules;
-	bool sessions;	   /* anybody may open one */
-	bool shared_files; /* clients hold the descriptors of batches and responses */
+	bool sessions;					  /* anybody may open one */
+	bool shared_files;				  /* clients hold the descriptors, too */
 	struct sgpu_module_confinement modules;		  /* once the device is open */
 	json_t *confinement;				  /* once a quote is to tell of it */
-	struct worker_device devices[WORKER_DEVICES_MAX]; /* all of one kind; most verbs have one */
-	int named, device_count;			  /* that the options name; that are open */
-	bool all;					  /* every GPU, and no names */
+	struct worker_device devices[WORKER_DEVICES_MAX]; /* of one kind */
+	int named, device_count;			  /* by the options; open */
+	bool all;					  /* every GPU */
 	bool on_gpu;
 	int signal_fd;	/* tells of SIGUSR1 */
 	bool many_runs; /* as of struct sgpu_runner_config */
@@ -101,8 +100,7 @@ struct worker {
 int worker_take_files(void *values, const char *directory);
 int worker_take_owners(void *values, const char *path);
 
-/* Rows of a verb's table of options. `type` is the struct of its values, whose first member is
- * `member`. */
+/* Rows of a verb's options. `type` is the struct of its values, whose first member is `member`. */
 #define WORKER_OPTIONS(type, member)                                                          \
 	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",        \
 	  CLI_LIST(type, member.key_paths) },                                                 \
@@ -125,53 +123,50 @@ int worker_take_owners(void *values, const char *path);
 			CLI_FLAG(type, member.allow_modules)                                  \
 	}
 
-/* Whether the options belong together: 0, or the exit status after a message. Learns which devices
- * they name. */
+/* Checks options, and learns which devices they name: 0, or the exit status after a message. */
 int worker_check(struct worker *worker);
 
-/* Blocks a signal in this thread and those that it starts. The descriptor tells when it has come;
- * -1 with errno. */
+/* Blocks a signal in this thread and its own; the descriptor tells of it; -1 with errno. */
 int worker_signal_fd(int number);
 /* Whether it has; once for each. */
 bool worker_take_signal(int fd);
-/* Before any thread and any secret: no core files, SIGUSR1 blocked for who waits for it, and `stop`
- * at SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
+/* Before any thread and any secret: no core files, SIGUSR1 blocked, and `stop` at SIGINT and
+ * SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
 int worker_begin(struct worker *worker, void (*stop)(void));
-/* As many as there may be: a batch that is under way has several open. */
+/* To the limit: each batch has several. */
 void worker_raise_descriptors(void);
-/* Loads the keys and opens the replay record and the device. `extra_key` (or NULL) is the file of
- * another secret, which no batch may get at. */
+/* Loads the keys, and opens the replay record and the device. extra_key: the file of another
+ * secret, or NULL. */
 SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key,
 				struct sgpu_error *error);
-/* Adds a new X25519 key to the worker's, of which *recipient is the public half, and tells what a
- * quote says of a worker with that key, but for the nonce. */
+/* Adds a new X25519 key, whose public half is *recipient, and tells what a quote says of a worker
+ * with it, but for the nonce. */
 SGPU_MUST_CHECK int worker_subject(struct worker *worker, struct sgpu_key *recipient,
 				   struct sgpu_quote_subject *subject, struct sgpu_error *error);
 /* Makes the secure context, confines the process to what `needs` and the options name, and makes
- * the runner. strict: what cannot be confined is an error; otherwise a warning. */
+ * the runner. strict: what cannot be confined is an error, not a warning. */
 SGPU_MUST_CHECK int worker_start(struct worker *worker, struct landlock_needs *needs, bool strict,
 				 struct sgpu_error *error);
-/* What is seen as the device by what runs there: the secure context, where there is one. */
+/* The device as what runs there sees it. */
 static inline struct sgpu_device *worker_secure_device(const struct worker_device *d)
 {
 	return d->context ? sgpu_secure_device(d->context) : d->device;
 }
-/* What a submission of this worker says: keys, owners, replay record, files, modules. */
+/* With the worker's keys, owners, replay record, files and modules. */
 struct sgpu_run_options worker_run_options(const struct worker *worker);
-/* Frees the runner, the context and the device. Its runs have been freed. */
+/* Frees the runner, the context and the device, once its runs have been freed. */
 void worker_stop(struct worker *worker);
-/* Wipes and frees all, and returns the exit status: `status`, or a signal's. On a GPU it ends the
- * process. */
+/* Wipes and frees all, and returns `status`, or a signal's. On a GPU it ends the process. */
 int worker_end(struct worker *worker, int status);
-/* How long a device may take to let go of a run that was stopped: three times what a GPU takes to
- * give up on a kernel. */
+/* How long a device may hold a run that was stopped: three times what a GPU takes to give up on a
+ * kernel. */
 #define WORKER_STUCK_NS UINT64_C(15000000000)
-/* For a device that does not let go of a run: wipes the keys and ends the process with status 3.
+/* For a device that holds a run: wipes the keys and ends the process with status 3.
  * Async-signal-unsafe. */
 void worker_give_up(void);
 
-/* A run or a session that proves itself first: it makes a key of its own, quotes it for the
- * verifier's nonce, and takes a batch that is sealed to it, or a session that is bound to it. */
+/* A run or a session that proves itself first: it makes a key, quotes it for the verifier's nonce,
+ * and takes a batch sealed to it, or a session bound to it. */
 
 /* As on the command line; NULL or no bytes: not given. */
 struct attested {
@@ -194,8 +189,8 @@ struct attested {
 
 /* Whether the options belong together: 0, or the exit status after a message. */
 int attested_check(const struct attested *options, bool dry_run);
-/* Once the worker is open: adds a new X25519 key to its keys, and writes the quote that names it:
- * all of it, or no file. The attestation key is loaded for this and gone when it returns. */
+/* Once the worker is open: adds a new X25519 key, and writes the quote that names it, whole or not
+ * at all. The attestation key is loaded for this alone. */
 SGPU_MUST_CHECK int attested_quote(const struct attested *options, struct worker *worker,
 				   struct sgpu_error *error);
 
