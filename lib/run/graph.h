@@ -14,8 +14,7 @@ struct sgpu_run_base;
 /* Returned by start: not yet. */
 enum { SGPU_GRAPH_LATER = 1 };
 
-/* start: enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has ended.
- */
+/* start: enqueues an operation; sgpu_graph_ran is called when that has ended. */
 SGPU_MUST_CHECK int sgpu_graph_create(struct sgpu_run_base *base,
 				      int (*start)(void *argument, int operation,
 						   struct sgpu_error *error),
@@ -25,12 +24,11 @@ SGPU_MUST_CHECK int sgpu_graph_create(struct sgpu_run_base *base,
 void sgpu_graph_free(struct sgpu_graph **graph);
 
 /* ---- what happened ---- */
-/* An input has come to its end, well or with `code` and the text of why; `text` lives as long as
- * the graph. */
+/* An input has ended, well or with `code` and the text of why, which lives as long as the graph. */
 void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text);
-/* The same of a move of the plan. */
+/* So has a move of the plan. */
 void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text);
-/* An operation that was started has ended. Returns whether well: then its outputs are ready. */
+/* An operation that was started has ended. True: well, and its outputs are ready. */
 bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const char *text);
 /* Brings an operation up again, if it was not to be started yet. */
 void sgpu_graph_retry(struct sgpu_graph *graph, int operation);
@@ -40,10 +38,10 @@ void sgpu_graph_stop(struct sgpu_graph *graph);
 void sgpu_graph_advance(struct sgpu_graph *graph);
 
 /* ---- how it stands ---- */
-/* Whether every input and every operation has come to its end. */
+/* Whether every input and every operation has ended. */
 bool sgpu_graph_ended(const struct sgpu_graph *graph);
-/* SGPU_OK, or why an operation has no result: *text says so itself, or, where that is NULL, *cause
- * says what kept it from being run. After the end. */
+/* SGPU_OK, or why an operation has no result: *text says so, or, where that is NULL, *cause says
+ * what kept it from being run. After the end. */
 int sgpu_graph_outcome(const struct sgpu_graph *graph, int operation, const char **text,
 		       const char **cause);
 /* A failed input that nothing reads, or NULL. After the end. */

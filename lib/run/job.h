@@ -11,28 +11,26 @@
 #include "run/run.h"
 
 /* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner
- * keeps those of the batches that it admitted last, so that the next batch of the same manifest
- * does none of this again. A prepared job depends on nothing but the text of the manifest, whose
- * hash is its name, and on the devices. */
+ * keeps those of its last batches for the next ones of the same manifest. A prepared job depends on
+ * nothing but the manifest's text, whose hash is its name, and on the devices. */
 
 struct sgpu_run_base;
 
 enum {
-	SGPU_PREPARED_MAX = 64,		    /* that a runner keeps */
-	SGPU_PREPARED_TEXT_MAX = 256 << 10, /* bytes of a canonical manifest: larger ones take
-					       longer to run than to parse */
+	SGPU_PREPARED_MAX = 64, /* that a runner keeps */
+	SGPU_PREPARED_TEXT_MAX =
+		256 << 10, /* of a canonical manifest: a larger one runs longer than it is parsed */
 };
 
 struct sgpu_prepared {
 	atomic_int references;
 	struct sgpu_manifest *manifest; /* checked against the operations */
-	struct sgpu_plan
-		*plan;	   /* NULL until it is planned; then nothing of the job changes any more */
-	uint64_t last_use; /* the table's */
+	struct sgpu_plan *plan;		/* once there, nothing of the job changes */
+	uint64_t last_use;		/* the table's */
 };
 
-/* Makes a job of a manifest that was checked against the operations, and takes the manifest, also
- * when memory is out (NULL). The caller has the one reference. */
+/* Takes a manifest that was checked against the operations, also when memory is out (NULL). The
+ * caller has the one reference. */
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest);
 /* Drops a reference; the last one frees the job. Accepts NULL; clears the caller's pointer. */
 void sgpu_prepared_drop(struct sgpu_prepared **prepared);
@@ -52,12 +50,11 @@ struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 /* Plans a job for the devices of a runner, and keeps it in its table. */
 SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
 				       const struct sgpu_run_base *base, struct sgpu_error *error);
-/* Keeps a planned job, unless it is large or depends on its batch (a module's size). May forget the
- * job that was not used for the longest time. */
+/* Keeps a planned job, unless it is large or depends on its batch (a module's size), in place of
+ * the one that was not used for longest. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
 
-/* What admission gives. Nothing of it changes afterwards, but that the key is wiped at the end of
- * the run. */
+/* What admission gives. Only the key is changed afterwards: wiped. */
 struct sgpu_job {
 	const struct sgpu_run_options *options;
 	struct sgpu_batch *batch;
@@ -66,9 +63,8 @@ struct sgpu_job {
 	const struct sgpu_plan *plan;
 	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	char owner[SGPU_KID_SIZE +
-		   1]; /* the first listed one in the batch; empty: nobody's was asked for */
-	bool replayed; /* the record of batches has refused it */
+	char owner[SGPU_KID_SIZE + 1];		    /* the first listed one in the batch, or "" */
+	bool replayed;				    /* the record of batches has refused it */
 	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the one response to it */
 	int *to_manifest; /* by segment of the batch: index in the manifest */
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
@@ -77,8 +73,8 @@ struct sgpu_job {
 /* Fills in base->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 			       struct sgpu_error *error);
-/* Remembers the batch, and refuses one that was taken before: the last of all checks, so that no
- * batch is remembered that could have come again. */
+/* Remembers the batch, and refuses one that was taken before: the last check, so that none is
+ * remembered that could have come again. */
 SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
 void sgpu_job_clear(struct sgpu_job *job);
 

@@ -13,24 +13,23 @@ struct sgpu_modules;
 
 /* Kernels that a batch brings in its segments. */
 
-/* loaded: called on the loop's thread when the module of a segment has been loaded, or has failed
- * to. Errors: SGPU_ENOMEM. */
+/* loaded: called on the loop's thread when the module of a segment was loaded, or failed to be.
+ * Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run_base *base,
 					void (*loaded)(void *argument, int segment), void *argument,
 					struct sgpu_modules **modules, struct sgpu_error *error);
 /* No launch is pending. Accepts a pointer to NULL. */
 void sgpu_modules_free(struct sgpu_modules **modules);
-/* Gives the device its modules back, as free does; what they were is still known. */
+/* Gives the device its modules back; what they were is still known. */
 void sgpu_modules_unload(struct sgpu_modules *modules);
 
-/* Whether the module of an operation whose inputs have all arrived can be started.
- * SGPU_GRAPH_LATER: a thread loads it; `loaded` tells. Errors: why it cannot be loaded, or may not
- * be started. */
+/* Whether the module of an operation whose inputs have arrived can be started. SGPU_GRAPH_LATER: a
+ * thread loads it; `loaded` tells. Errors: why it cannot or may not be. */
 SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_modules *modules, int operation,
 				       struct sgpu_error *error);
 
-/* Enqueues a launch: its outputs are cleared, then its function is started. clears: a zeroed task
- * for each argument. */
+/* Enqueues a launch: clears its outputs, then starts its function. clears: a zeroed task an
+ * argument. */
 SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operation,
 				      const struct sgpu_op_call *call, struct sgpu_stream *stream,
 				      struct sgpu_task *clears, struct sgpu_task *task,
@@ -39,7 +38,7 @@ SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operatio
 void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task);
 
-/* What a module did that is refused; NULL: nothing. Then the run is stopped with SGPU_EPOLICY. */
+/* What a module did that is refused, for which the run is stopped with SGPU_EPOLICY; or NULL. */
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
 /* Of a run that has used modules: whether one did that on its devices, of this run or of another.
  */
@@ -48,8 +47,7 @@ bool sgpu_modules_broke_rules(const struct sgpu_modules *modules);
 struct sgpu_launches;
 struct sgpu_note;
 
-/* ended: handles the note, whose index is the operation, when an operation that was started has
- * ended. */
+/* ended: handles the note of an operation, its index, that has ended. */
 SGPU_MUST_CHECK int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules,
 					 void (*ended)(struct sgpu_note *note), void *owner,
 					 struct sgpu_launches **launches, struct sgpu_error *error);
@@ -58,20 +56,20 @@ void sgpu_launches_settle(struct sgpu_launches *launches);
 /* After settle. Accepts a pointer to NULL. */
 void sgpu_launches_free(struct sgpu_launches **launches);
 
-/* The stream of an operation, taken from the runner when it is first asked for. */
+/* The stream of an operation, taken from the runner at first. */
 SGPU_MUST_CHECK int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
 /* Enqueues an operation that nothing holds back. SGPU_GRAPH_LATER as sgpu_modules_ready. */
 SGPU_MUST_CHECK int sgpu_launch_start(struct sgpu_launches *launches, int operation,
 				      struct sgpu_error *error);
 
-/* A launch that has ended: what it was called with, and what became of it. */
+/* A launch that has ended. */
 struct sgpu_launch_end {
 	struct sgpu_op_call call;
 	struct sgpu_task task;
 };
 const struct sgpu_launch_end *sgpu_launch_result(struct sgpu_launches *launches, int operation);
-/* failed: what depends on the operation may not run any more. */
+/* failed: what depends on it may not run. */
 void sgpu_launch_drop(struct sgpu_launches *launches, int operation, bool failed);
 
 #endif

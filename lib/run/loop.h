@@ -13,8 +13,8 @@
 
 struct sgpu_loop;
 
-/* Something that happened. The poster keeps the note until it has been handled, and does not post
- * it again before. */
+/* Something that happened. The poster keeps it, and does not post it again, until it was handled.
+ */
 struct sgpu_note {
 	struct sgpu_note *next;
 	void (*handle)(struct sgpu_note *note); /* on the loop's thread; it may free the note */
@@ -23,8 +23,8 @@ struct sgpu_note {
 };
 
 /* tick: called after each round of notes and whenever the loop wakes. Returns when it wants to be
- * called next at the latest (sgpu_now_ns() clock), or 0. spin_ns: how long the loop looks for notes
- * before it sleeps, while some are expected. */
+ * called at the latest (sgpu_now_ns()), or 0. spin_ns: how long the loop looks for expected notes
+ * before it sleeps. */
 SGPU_MUST_CHECK int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument,
 				     uint64_t spin_ns, struct sgpu_loop **loop,
 				     struct sgpu_error *error);
@@ -38,12 +38,11 @@ void sgpu_loop_wake(struct sgpu_loop *loop);
 void sgpu_loop_expect(struct sgpu_loop *loop, bool ended);
 
 /* Threads for work that blocks: reading a pipe, fetching files, loading a module, writing a
- * response. A thread is made when there are fewer than were reserved, and kept for the runner's
- * life. */
+ * response. One is made when there are fewer than were reserved, and kept. */
 
 struct sgpu_threads;
 
-/* The giver keeps it until `work` is called; from then on it is the work's. */
+/* From the call of `work` on it is the work's. */
 struct sgpu_blocking {
 	struct sgpu_blocking *next;
 	void (*work)(struct sgpu_blocking *task);
@@ -51,23 +50,21 @@ struct sgpu_blocking {
 	int index;
 };
 
-/* spin_ns: how long a thread that has nothing to do looks for work before it sleeps, while there
- * are reservations. */
+/* spin_ns: how long an idle thread looks for work before it sleeps, while there are reservations.
+ */
 SGPU_MUST_CHECK int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **threads,
 					struct sgpu_error *error);
 /* Nothing is under way. Accepts a pointer to NULL. */
 void sgpu_threads_free(struct sgpu_threads **threads);
-/* Sees to it that there is a thread for one more piece of work at once; release takes that back.
- * Errors: SGPU_ESYSTEM. */
+/* Sees to a thread for one more piece of work at once, until release. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_threads_reserve(struct sgpu_threads *threads, struct sgpu_error *error);
 void sgpu_threads_release(struct sgpu_threads *threads);
 /* Work under a reservation: it starts at once. */
 void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task);
-/* Takes work back that no thread has begun, for the caller to do itself. Returns whether it was so.
- */
+/* Takes work back for the caller to do, if no thread has begun it. */
 bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *task);
 
-/* The streams that operations run on: a runner keeps them from one batch for the next. */
+/* The streams of operations, which a runner keeps. */
 
 struct sgpu_run_streams;
 
@@ -79,8 +76,8 @@ void sgpu_streams_free(struct sgpu_run_streams **streams);
 /* Any thread may call these. */
 SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
 				      struct sgpu_error *error);
-/* Waits for its work first unless that is known to have ended (`idle`); a stream that fails then is
- * not kept. Accepts a pointer to NULL. */
+/* Waits for its work unless that has ended (`idle`); a stream that fails then is not kept. Accepts
+ * a pointer to NULL. */
 void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle);
 
 #endif

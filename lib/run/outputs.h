@@ -19,29 +19,28 @@ SGPU_MUST_CHECK int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)
 /* None is under way. Accepts a pointer to NULL. */
 void sgpu_outputs_free(struct sgpu_outputs **outputs);
 
-/* The loop's thread calls these. Begins to bring the key of an output to the device on this stream,
- * if it needs one; what cannot be brought yet is tried again when the output starts. */
+/* On the loop's thread. Begins to bring the key that an output needs to the device; what cannot be
+ * brought yet is tried again at its start. */
 void sgpu_output_prepare(struct sgpu_outputs *outputs, int segment, struct sgpu_stream *stream);
-/* Starts the outputs of an operation that has run: `elements` is how many it wrote, where
- * only the operation knows. What cannot be started has failed. */
+/* Starts the outputs of an operation that has run; `elements` is how many it wrote, where only it
+ * knows. What cannot be started has failed. */
 void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation,
 			const struct sgpu_op_call *call, uint64_t elements);
 /* Ends those that are under way soon. */
 void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code);
 
-/* Whether results may have gone to the file; and the failure of writing there, or SGPU_OK: then no
- * response can be. */
+/* Whether results may be in the file; and why not, or SGPU_OK: then no response can be. */
 bool sgpu_outputs_placed(const struct sgpu_outputs *outputs);
 int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error);
 
 /* What became of an output. */
 struct sgpu_output_end {
 	int code;
-	const char *text;      /* why it failed */
-	bool whole;	       /* there is one; else, with SGPU_OK, it was never started */
-	const uint8_t *data;   /* the payload as the response carries it; NULL: it is in the file */
-	uint64_t place;	       /* there */
-	uint64_t size, actual; /* bytes of the payload; of plaintext */
+	const char *text;		 /* why it failed */
+	bool whole;			 /* with SGPU_OK: else it was never started */
+	const uint8_t *data;		 /* as the response carries it; NULL: it is in the file */
+	uint64_t place;			 /* there */
+	uint64_t size, actual;		 /* bytes of the payload; of plaintext */
 	uint8_t digest[SGPU_KT128_SIZE]; /* where it is not sealed */
 };
 /* When none is under way any more. */
@@ -50,8 +49,7 @@ const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs
 struct sgpu_moved {
 	uint64_t from, to, size;
 };
-/* Moves payloads within a file. They are in order, and do not overlap, neither before nor
- * afterwards. */
+/* Moves payloads within a file. They are in order and do not overlap, before and afterwards. */
 SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list,
 				    int count, struct sgpu_error *error);
 
@@ -59,22 +57,21 @@ SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_
 
 struct sgpu_graph;
 
-/* Where results go at once, in the file that the response is for, so that they wait nowhere:
- * offsets by segment of the batch, from malloc, 0 for those that do not. They are right if all goes
- * well; sgpu_respond sees to it if not. *places is NULL where nothing can be said, or it is not
- * worth it: for a pipe or a file that cannot be read, when a module may break a rule, when the size
- * of a result is not known. */
+/* Where results go at once in the response's file: offsets by segment of the batch, from malloc; 0:
+ * not there. They are right if all goes well, and sgpu_respond sees to it if not. *places is NULL
+ * where that is not known or worth it: for a pipe or a file that cannot be read, a module that may
+ * break a rule, a result of unknown size. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places,
 				      struct sgpu_error *error);
-/* Takes the space that the response will need, in a file that has no name yet, where the file
- * system can tell: a batch that is recorded runs once, and that run should not find the disk full.
- * Errors: SGPU_ENOSPACE. */
+/* Takes the space that the response will need in a file without a name, where the file system can
+ * tell: a batch that is recorded runs once, and should not find the disk full. Errors:
+ * SGPU_ENOSPACE. */
 SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error);
-/* Writes what became of each output, with the payloads of those that came through. Returns 0;
- * SGPU_ESEGMENTS when some failed; or why the response could not be written. */
+/* Writes what became of each output, with its payload. Returns 0; SGPU_ESEGMENTS when some failed;
+ * or why it could not be written. */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
 				 struct sgpu_outputs *outputs, struct sgpu_error *error);
-/* Cuts off what lies behind the file's position, where results may have been. */
+/* Cuts off what results may have left behind the file's position. */
 SGPU_MUST_CHECK int sgpu_respond_cut(const struct sgpu_run_base *base, struct sgpu_error *error);
 
 #endif

@@ -17,42 +17,38 @@
 
 struct sgpu_spread {
 	int *device; /* by operation */
-	int *home;   /* by segment: the device on which the value that is read is first: where it
-			arrives, or its writer's */
+	int *home;   /* by segment: where the value that is read is first */
 };
 
-/* Times are reckoned in bytes of work: what an operation reads and writes. These are what else
- * takes time. */
+/* Times in bytes of work, which is what an operation reads and writes, of what else takes time. */
 struct sgpu_spread_costs {
-	uint64_t travel; /* of each byte that comes to a device, from the host or from another
-			    device */
-	uint64_t
-		move; /* of each segment that moves from one device to another, besides its bytes */
+	uint64_t travel; /* of each byte that comes to a device */
+	uint64_t move;	 /* of each segment that moves, besides its bytes */
 };
-/* Orders of magnitude of a GPU: its memory is so many times as fast as what it is connected by, and
- * a move takes so long to begin as its memory takes for so many bytes. */
+/* Orders of magnitude of a GPU: its memory is so much faster than its bus, and works on so many
+ * bytes while a move begins. */
 #define SGPU_SPREAD_COSTS ((struct sgpu_spread_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
 
-/* In the manifest's order, each operation goes to the device on which it would end first, when an
- * operation waits for what it reads and for those before it, and a device does one thing at a time.
- * Among equals it goes to the device that has most bytes of what it reads, then to the first. An
- * operation of a module goes where its image is. The same manifest gives the same devices.
- * `devices` is at least 1. Errors: SGPU_ENOMEM. */
+/* In the manifest's order, each operation goes to the device on which it would end first, if it
+ * waits for what it reads and for those before it, and a device does one thing at a time. Among
+ * equals that with most bytes of what it reads wins, then the first. An operation of a module goes
+ * where its image is. The same manifest gives the same devices. `devices` is at least 1. Errors:
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
 				       const struct sgpu_spread_costs *costs,
 				       struct sgpu_spread *spread, struct sgpu_error *error);
 void sgpu_spread_clear(struct sgpu_spread *spread);
 
-/* Beyond this many operations it is not known which one is an ancestor of which: the matrix of 4096
- * squared bits is 2 MiB, and grows with the square. */
+/* Above this, which operation is an ancestor of which is not known: the matrix of 4096 squared bits
+ * is 2 MiB, and grows with the square. */
 enum { SGPU_PLAN_MATRIX_MAX = 4096 };
 
-/* Whether reader number `index` of the segment stands in the list for the first time: an operation
- * may read one segment through two arguments. */
+/* Whether reader number `index` stands in the list for the first time: an operation may read a
+ * segment through two arguments. */
 bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index);
 
-/* The buffer in which operations on a device read a segment that some operation there reads. An
- * INPUT_OUTPUT segment is read as it arrives: its readers do not wait for its writer. */
+/* Where operations on a device read a segment. An INPUT_OUTPUT is read as it arrives: its readers
+ * do not wait for its writer. */
 static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
 					const struct sgpu_manifest *manifest, int segment,
 					int device)
@@ -66,7 +62,7 @@ static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
 								   : plan->out_buffer[segment];
 }
 
-/* As sgpu_plan_create, with the whole graph looked at for so many operations at most. */
+/* With the whole graph looked at for so many operations at most. */
 int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 			     const struct sgpu_spread_costs *costs, int operations_max,
 			     struct sgpu_plan **plan, struct sgpu_error *error);

@@ -64,8 +64,7 @@ struct sgpu_run_traits {
 	bool shared_files; /* as in struct sgpu_runner_config */
 	uint64_t pinned_max;
 	struct sgpu_spread_costs costs; /* the standard ones, but for tests */
-	uint64_t
-		spin_ns; /* how long a thread of a run looks for what comes next before it sleeps */
+	uint64_t spin_ns;		/* how long a thread looks for work before it sleeps */
 };
 
 /* A device of the runner, and what its work goes through. */
@@ -92,16 +91,14 @@ struct sgpu_run_base {
 	struct sgpu_leases *leases; /* files and regions that it names */
 	struct sgpu_lent *lent;	    /* its leases, or NULL */
 	uint64_t rank;		    /* of its transfers, beside those of other runs */
-	bool many;		    /* it has many segments: several threads work on them */
-	bool reserved;		    /* the response's file may have more space than it needs */
-	uint64_t
-		response_size; /* the least that the response needs in its file; 0: not known yet */
-	int under_way;	       /* moves, outputs and loads of modules: the loop's */
+	bool many;		    /* many segments, for several threads */
+	bool reserved;		    /* the response's file may be too long */
+	uint64_t response_size;	    /* the least that the response needs in its file, or 0 */
+	int under_way;		    /* moves, outputs and loads of modules: the loop's */
 	atomic_int done, failed, operations; /* how far its graph is */
 	int wake_fd;			     /* eventfd that wakes a reader of this run */
-	atomic_int stop; /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was
-			    wrong */
-	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
+	atomic_int stop;		     /* 0, or why all is to end */
+	atomic_uint_fast64_t stop_ns;	     /* when `stop` was set */
 };
 
 /* Ends everything soon; the first reason stays. */

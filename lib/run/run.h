@@ -52,20 +52,19 @@ struct sgpu_plan {
 	uint64_t bytes;		 /* device memory of the plan, on all devices */
 };
 
-/* A buffer is given to a second tenant only when the graph says that all that touch the first (its
- * writer and its readers) are ancestors of the operation that writes the second. What leaves the
- * device keeps its buffer. With more than 4096 operations only what follows one another on one
- * stream shares, so that planning stays quick. One stream an operation, but an operation that is
- * the first to follow another continues its stream, so that a chain needs one stream and no event,
- * and beyond SGPU_PLAN_STREAMS_MAX streams they are used in turn. With several devices, an
- * operation goes where it would end first, by the bytes that operations work on and those that
- * would have to move (lib/run/spread.h). An input arrives on the device that reads it first.
- * Errors: SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
+/* A buffer gets a second tenant only when the graph says that all that touch the first, its writer
+ * and its readers, are ancestors of the second's writer. What leaves the device keeps its buffer.
+ * With more than 4096 operations only what follows one another on one stream shares, so that
+ * planning stays quick. An operation has a stream of its own, unless it is the first to follow
+ * another, whose stream it continues, so that a chain needs no event; above SGPU_PLAN_STREAMS_MAX
+ * they are used in turn. With several devices, an operation goes where it would end first
+ * (lib/run/plan.h), and an input arrives on the device that reads it first. Errors: SGPU_EUSAGE
+ * (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 				     struct sgpu_plan **plan, struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
-/* The sizes that only the batch knows, those of modules without data_type_info: for the manifest of
- * the batch, before it is planned. */
+/* Sizes that only the batch knows, of modules without data_type_info: before its manifest is
+ * planned. */
 void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
 /* ---- the runner ----
@@ -83,12 +82,12 @@ struct sgpu_runner_config {
 		*more;	/* further devices of the same kind, borrowed as well; NULL: none */
 	int more_count; /* at most SGPU_RUN_DEVICES_MAX - 1 */
 	unsigned jobs;	/* cores that copy for a device with copy engines; 0: sgpu_cpu_count() */
-	uint64_t pinned_max; /* bytes of pinned memory for the inputs that come to a device, and for
-				the results, of one batch; 0: SGPU_RUNNER_PINNED_MAX */
-	bool many_runs; /* many are under way at a time: where the device itself computes on these
-			   cores, what waits sleeps at once */
-	bool shared_files; /* other processes hold the descriptors of submissions, too; see
-			      lib/transfer */
+	uint64_t pinned_max; /* bytes of pinned memory for inputs, and for results, of one batch; 0:
+				SGPU_RUNNER_PINNED_MAX */
+	bool many_runs;	     /* many at a time: where the device computes on these cores, what waits
+				sleeps at once */
+	bool shared_files;   /* other processes hold the descriptors of submissions, too; see
+				lib/transfer */
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
 
@@ -135,13 +134,13 @@ struct sgpu_run_options {
 				       before; or NULL */
 	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
 	bool spans;		    /* record them */
-	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit
-	 * tells them what the files hold, byte by byte. So payloads in files are fetched from these
-	 * directories alone, and for batches with a MAC alone; NULL: batches that have any are
-	 * refused (SGPU_EPOLICY). */
+	/* Whoever makes a batch names files in it and guesses their digests; which guess fits tells
+	 * what a file holds, byte by byte. So payloads in files are fetched from these directories
+	 * alone, for batches with a MAC alone; NULL: batches with any are refused (SGPU_EPOLICY).
+	 */
 	const struct sgpu_files *files;
-	const char *refuse_regions; /* why a batch that names a region is refused (SGPU_EPOLICY), as
-				       "regions of this runner belong to another user"; or NULL */
+	const char *refuse_regions; /* why a batch that names a region is refused (SGPU_EPOLICY); or
+				       NULL */
 	struct sgpu_lease_pool *leases; /* where payloads and results may be; NULL: a batch that
 					   names any is refused (SGPU_EPOLICY) */
 	bool leases_registered;		/* with the device: it reads and writes them by itself */
@@ -210,28 +209,25 @@ struct sgpu_run_paths {
 
 /* What came of a run that has ended. What pointers point at lives as long as the run. */
 struct sgpu_run_result {
-	const char *owner; /* thumbprint of the owner whose signature has verified, of several the
-			      first in the batch, or "" */
-	bool replayed;	   /* the record of batches refused it: it was taken before, or its age does
-			      not let that be told */
-	bool descriptor_failed; /* its batch could not be read, or its response not be written, for
-				   whatever reason of the file's */
-	bool response_full;	/* SGPU_ENOSPACE, because its response found no space, and not for
-				   something else */
+	const char *owner; /* thumbprint of the first owner in the batch whose signature has
+			      verified, or "" */
+	bool replayed;	   /* the record of batches refused it: taken before, or too old to tell */
+	bool descriptor_failed; /* its batch could not be read, or its response not written */
+	bool response_full;	/* SGPU_ENOSPACE, of its response */
 	uint64_t response_size; /* bytes that it needs at least; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
 	const struct sgpu_span *spans; /* in order of their begin */
 	size_t span_count;
-	/* Of the trace: streams of operations first, then those that bring in, then those that
-	 * bring out, then moves from device to device. */
+	/* Of the trace: streams of operations, then of inputs, of outputs, and moves between
+	 * devices. */
 	int rows;
 };
 void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result);
 /* What a row is: "stream", "copy in", "open", "seal", "copy out", "move to device"; opening and
- * sealing have rows of their own where copies overlap with them. *number counts within operations,
- * inputs or outputs of a device, or is the device to which things move. *device is that of the row,
- * or -1 where the runner has one. */
+ * sealing have own rows where copies overlap with them. *number counts within operations, inputs or
+ * outputs of a device, or is the device that things move to. *device is the row's, or -1 where
+ * there is one. */
 const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device);
 
 #endif

@@ -36,15 +36,15 @@ void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_de
 void sgpu_presence_clear(struct sgpu_presence *presence);
 /* `inside` is of the run, false at first, and changes under the mutex: whoever stops a run may be
  * late. */
-/* Before a run gives work to the device; waits while the device is being stopped. Errors: *stop,
- * once it is set. */
+/* Before a run gives work to the device; waits while that is being stopped. Errors: *stop, once
+ * set. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
 					const atomic_int *stop, struct sgpu_error *error);
-/* When nothing of the run is pending on the device any more. Returns whether it was inside. */
+/* When nothing of the run is pending there any more. Returns whether it was inside. */
 bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside);
-/* A run was stopped at that time. Inside, its kernels are ended: at once when it is alone on the
- * device, else after SGPU_RUN_GRACE_NS. Outside, it waits no longer to enter. Returns when to ask
- * again, or 0. */
+/* A run was stopped at that time. Inside, its kernels are ended: at once if it is alone on the
+ * device, else after SGPU_RUN_GRACE_NS. Outside, it waits no longer. Returns when to ask again, or
+ * 0. */
 uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside,
 			    uint64_t stopped_ns);
 
@@ -68,8 +68,7 @@ struct sgpu_runner {
 void sgpu_runner_add(struct sgpu_run *run);
 /* The mutex is held. */
 void sgpu_runner_remove(struct sgpu_run *run);
-/* Sees whether the run is to be stopped, on the loop's thread; returns when to look again at the
- * latest, or 0. */
+/* On the loop's thread: sees whether the run is to be stopped; returns when to look again, or 0. */
 uint64_t sgpu_run_look(struct sgpu_run *run);
 
 struct sgpu_inputs;
@@ -107,7 +106,7 @@ struct sgpu_run {
 	/* the reader's, then the finisher's, then everybody's */
 	int code;
 	struct sgpu_error error;
-	bool descriptor_failed; /* it was the client's that failed: the batch's or the response's */
+	bool descriptor_failed; /* the batch's or the response's */
 	_Atomic uint32_t ended; /* set under the runner's mutex */
 };
 

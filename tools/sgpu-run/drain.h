@@ -13,15 +13,14 @@
 /* Runs all batches of a spool, several at once. */
 
 struct drain_counts {
-	uint64_t answered,
-		partly;	 /* batches with a response; those of them with segments that failed */
-	uint64_t failed; /* batches without one */
-	unsigned left, others; /* names that are no batches; batches for keys of others */
+	uint64_t answered, partly; /* with a response; of these with failed segments */
+	uint64_t failed;	   /* batches without one */
+	unsigned left, others;	   /* no batches; for others' keys */
 };
 
-/* Until nothing is left or drain_stop() was called. Returns the exit status: 0, or of the codes of
- * all batches that of the gravest (3, 4, 1, 5), or 3 after a message when the worker cannot go on;
- * then what it had is given back. */
+/* Until nothing is left or drain_stop() was called. Returns the exit status: the gravest of all
+ * batches (0, 3, 4, 1, 5), or 3 after a message when the worker cannot go on and has given back
+ * what it had. */
 int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	  struct drain_counts *counts);
 /* Takes no more batches: what is under way ends. Async-signal-safe. */
@@ -38,7 +37,7 @@ struct lane {
 	/* under the mutex */
 	unsigned under_way;
 	uint64_t bytes_under_way;
-	bool broken; /* the device failed: it gets no more */
+	bool broken; /* the device failed */
 };
 
 /* A batch on its way. */
@@ -50,18 +49,14 @@ struct flight {
 	struct sgpu_run *run; /* NULL: nothing is run */
 	uint64_t size, begin_ns;
 	bool big;
-	bool alone;	/* no other is under way */
-	bool last;	/* it is tried for the last time, after others */
-	bool no_space;	/* its response found none before */
-	uint64_t needs; /* bytes of the response at least, if it found none; 0: not known */
-	bool full;  /* nor now; the disk of the record, or another, is a matter of the machine */
-	bool ended; /* `run` is the closer's; under the mutex */
-	bool given_back; /* its device failed: it waits in the directory again */
-	enum {
-		ONCE,
-		AGAIN_ALONE,
-		AGAIN_LAST
-	} again; /* it is to run once more: alone; alone, after all others */
+	bool alone;	 /* no other is under way */
+	bool last;	 /* the last try, after others */
+	bool no_space;	 /* it had found none before */
+	uint64_t needs;	 /* bytes of a response that found none; 0: not known */
+	bool full;	 /* nor now: no matter of the machine's other disks */
+	bool ended;	 /* `run` is the closer's; under the mutex */
+	bool given_back; /* to the directory: its device failed */
+	enum { ONCE, AGAIN_ALONE, AGAIN_LAST } again; /* once more: alone; or after all others */
 	int code;
 	struct sgpu_error error;
 };
@@ -75,27 +70,24 @@ struct drain {
 	struct spool *spool;
 	uint64_t timeout_ns, begin_ns;
 	/* the calling thread's */
-	struct flight *flying; /* under way or not closed, in no order */
-	struct flight *held;   /* claimed, while there is no room for it */
-	struct queue again,
-		aside; /* to run once more; those that wait for that until others have been tried */
+	struct flight *flying;	   /* in no order */
+	struct flight *held;	   /* claimed, while there is no room for it */
+	struct queue again, aside; /* to run once more; those after others */
 	unsigned aside_count;
 	struct lane lanes[WORKER_DEVICES_MAX];
 	int lane_count;
-	unsigned flights,
-		most; /* those under way or not closed; how many may be under way on a device */
-	uint64_t bytes_most; /* of one device */
-	bool alone;	     /* such a one is under way */
+	unsigned flights, most; /* not closed yet; most under way on a device */
+	uint64_t bytes_most;	/* of one device */
+	bool alone;		/* such a one is under way */
 	int patience_ms;
-	bool dry, looked; /* there was none left; and nothing under way when that was seen */
+	bool dry, looked; /* none was left; and none under way then */
 	/* under the mutex */
 	pthread_mutex_t mutex;
 	pthread_cond_t filled;
 	struct queue ended, closed;
-	unsigned news,
-		enough; /* how many have ended since the calling thread looked; how many wake it */
-	bool finished;	/* nothing more will end */
-	bool broken;	/* the worker cannot go on: `error` */
+	unsigned news, enough; /* ended since the last look; how many wake the caller */
+	bool finished;	       /* nothing more will end */
+	bool broken;	       /* the worker cannot go on: `error` */
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;

@@ -27,12 +27,12 @@ enum harden_kind {
 			      TPM may be reached */
 };
 
-/* Once everything is open: from then on all threads make only the system calls of that kind. One
- * that no runner needs ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE:
- * there are no filters here. SGPU_ESYSTEM, SGPU_ENOMEM: this one could not be made. */
+/* Once everything is open: from then on all threads make only calls of that kind. One that no
+ * runner needs ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE: no filters
+ * here; SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
-/* Whether this build has the filter and harden_filter() puts it on: what a quote may say before. */
+/* Whether harden_filter() has an effect: what a quote may say before. */
 bool harden_filters(void);
 
 /* What holds in this build on this machine. */
@@ -42,56 +42,49 @@ struct harden_finding {
 	char text[2 * SGPU_ERROR_TEXT_MAX];
 };
 enum { HARDEN_FINDINGS = 6 };
-/* Hardens this process as a runner, before any thread, and looks at what that has given. */
+/* Hardens this process as a runner, before any thread, and looks at the result. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
 
-/* Has every thread of the process do something, as the kernel's Landlock is one of threads. */
-
-/* `body` is called in each thread, in a signal handler of the others, and last in the calling one,
- * until no thread is left that was not called; those that it starts are expected to inherit what it
- * does. Errors: SGPU_ESYSTEM: one of them said false, or did not come. */
+/* Landlock confines single threads: calls `body` in each, in a signal handler of the others, and
+ * last in the calling one, until none is left; those that they start are expected to inherit what
+ * it does. Errors: SGPU_ESYSTEM: one said false, or did not come. */
 SGPU_MUST_CHECK int every_thread(bool (*body)(void), struct sgpu_error *error);
 
-/* What the runner may open once everything of its own is open: files of the system, folders of
- * --files, regions, and names for its outputs; and what the process that signs its quotes may. So a
- * fault in it gets at no key file, nor at anything else of its user. */
+/* What the runner, or the process that signs its quotes, may open once everything of its own is
+ * open: a fault in it gets at no key file, nor at anything else of its user. */
 
 enum { LANDLOCK_OUTPUTS_MAX = 2, LANDLOCK_REPORTS_MAX = 2 };
 
 struct landlock_needs {
 	const struct sgpu_files *files; /* to be read, or NULL */
-	/* open: what they need to get their names; or NULL */
+	/* open, to be named; or NULL */
 	const struct sgpu_output *outputs[LANDLOCK_OUTPUTS_MAX];
 	const char *state; /* folder to be read and written, or NULL */
-	/* Directories that are open, to be read and written; in the second, files are renamed from
-	 * one directory to another, and directories are removed. 0: none. */
+	/* Open directories, to be read and written; in the second, files are moved and directories
+	 * removed. 0: none. */
 	int written, moved;
 	char *const *inputs; /* files to be read */
 	size_t input_count;
 	bool gpu;
 	bool bare; /* nothing of the system, and no regions */
 	bool tpm;
-	const char *reports[LANDLOCK_REPORTS_MAX]; /* folders in which the platform makes reports;
-						      NULL: none */
+	const char *reports[LANDLOCK_REPORTS_MAX]; /* where the platform makes reports */
 };
 
-/* The kernel's version of Landlock; 0: none, or this build or SGPU_DEBUG does without. */
+/* The kernel's version of Landlock; 0: none, or not used here. */
 int landlock_version(void);
 
-/* The folder that a run may read and that holds `path`, or NULL: no key may lie there. state: a
+/* The folder that a run may read and that holds `path`, where no key may lie; or NULL. state: a
  * folder of its own, or NULL. */
 const char *landlock_above(const char *path, const char *state);
 
-/* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, if the
- * kernel has no Landlock, or one that knows no moves where they are needed: nothing is confined.
- * SGPU_ESYSTEM and SGPU_ENOMEM: it has, but threads may not be confined. */
+/* From then on no thread opens anything else. Errors: SGPU_EUNAVAILABLE, and nothing is confined:
+ * no Landlock, or none that knows moves where they are needed; SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
-/* What confines the runner and the modules that it runs: said at the start where it lacks
- * something, and in the quote. */
+/* What confines the runner and its modules, for warnings and the quote. */
 
-/* Asks the device, and warns of what modules go without. Errors: SGPU_EUNAVAILABLE: they cannot be
- * run. */
+/* Warns of what modules go without. Errors: SGPU_EUNAVAILABLE: they cannot be run. */
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 					   struct sgpu_module_confinement *modules,
 					   struct sgpu_error *error);
@@ -100,8 +93,7 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 json_t *confinement_claim(bool filtered, bool confined,
 			  const struct sgpu_module_confinement *modules);
 
-/* What holds for modules of the CPU device on this machine, tried, under the names of that claim.
- */
+/* What holds for modules of the CPU device, tried, under the names of that claim. */
 enum { CONFINEMENT_FINDINGS = 6 };
 void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS]);
 

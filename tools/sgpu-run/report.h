@@ -9,11 +9,11 @@
 #ifndef SGPU_RUN_REPORT_H
 #define SGPU_RUN_REPORT_H
 
-/* Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */
+/* Chrome trace format, a row a stream. The commit is the caller's. */
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 				 struct sgpu_error *error);
 
-/* What came of a run, without pointers, so that it can come from another process. */
+/* What came of a run, without pointers: it may come from another process. */
 enum { REPORT_NAME_MAX = 256, REPORT_USER_MAX = 33 };
 struct report {
 	char batch_id[REPORT_NAME_MAX]; /* "": what came is no batch */
@@ -25,8 +25,8 @@ struct report {
 	struct sgpu_device_info device; /* the first */
 	int devices;
 };
-/* Of a run that has ended. `keys` are those that it had. device: NULL where the device is
- * not asked for. One thread at a time. */
+/* Of a run that has ended, with the keys that it had. device: NULL: not asked for. One thread at a
+ * time. */
 /* The one of these keys that a batch was opened with, or can be; "" without. */
 const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
@@ -37,9 +37,8 @@ void report_stats(const struct report *report);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
-/* One line on standard error, unless -q: which batch, whose, which of the keys, how much,
- * how long, the code. file: the batch's, or NULL. by: whose batch it was and what they were told,
- * for the log of a server; else NULL. */
+/* One line on standard error, unless -q: batch, owner, key, sizes, time, code. file: the batch's,
+ * or NULL. by: the user and what they were told, for the log of a server; or NULL. */
 struct report_user {
 	uint64_t uid;
 	const char *name, *reason; /* may be "" */
@@ -47,19 +46,18 @@ struct report_user {
 void report_batch(const struct report *report, const char *file, int code,
 		  const struct report_user *by);
 
-/* From begin to end, SIGUSR1 prints one line on standard error, and a worker on a GPU
- * gives up when the device does not let go of a run that was told to stop. */
+/* From begin to end, SIGUSR1 prints a line, and a worker on a GPU gives up when the device holds a
+ * run that was told to stop. */
 struct worker;
 void report_progress_begin(const struct sgpu_run *run, const struct worker *worker);
 void report_progress_end(void);
-/* What these print, for a run in another process: the line on a terminal, and the one at SIGUSR1.
- * all: bytes of the payloads that come in, 0 while nobody knows. */
+/* The same lines for a run in another process. all: bytes of the payloads that come in, 0: not
+ * known. */
 void report_progress_show(const struct sgpu_run_progress *progress, uint64_t all);
 void report_progress_print(const struct sgpu_run_progress *progress, uint64_t all);
 uint64_t report_bytes_in_all(const struct sgpu_run *run);
 
-/* plan.c: devices, streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only
- * the head. */
+/* plan.c: the plan of the batch in `fd`, of which only the head is read, to `path`. */
 SGPU_MUST_CHECK int report_plan(int fd, const char *name, int devices, const char *path,
 				struct sgpu_error *error);
 

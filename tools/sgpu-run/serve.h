@@ -45,13 +45,12 @@ struct server {
 	char **argv;
 };
 
-/* How long batches took, from the connection to the answer: the last bound is all time. */
+/* Bounds of the time from connection to answer; the last is all time. */
 enum { SERVE_LATENCIES = 12 };
 extern const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES];
 
-/* Sums over batches. The first ones count what became of them: only SERVE_FAILED is a fault of this
- * machine, and no user may be able to raise it. The latencies count those up to each bound that are
- * above the one before. */
+/* Sums over batches. The first ones count their ends: only SERVE_FAILED is a fault of this machine,
+ * which no user may be able to raise. Each latency counts those above the bound before it. */
 enum serve_sum {
 	SERVE_DONE,
 	SERVE_SOME_FAILED,
@@ -68,14 +67,13 @@ enum serve_sum {
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
-/* Written by the worker alone, which sends WIRE_NOTE when one of the first two has changed. A
- * worker may lie. */
+/* Written by the worker alone, which sends WIRE_NOTE when one of the first two has changed, and may
+ * lie. */
 struct serve_counters {
 	_Atomic uint64_t ended;		 /* connections that it has closed */
 	_Atomic uint64_t requests_ended; /* connections of requests that it has closed */
 	_Atomic uint64_t quoted_ns;	 /* when it gave its last quote, or 0 */
-	_Atomic uint64_t leases, leased_bytes,
-		pool_bytes; /* leases that there are, and of how much */
+	_Atomic uint64_t leases, leased_bytes, pool_bytes;
 	_Atomic uint64_t sums[SERVE_SUMS];
 	_Atomic uint64_t sessions;		   /* that programs have now */
 	_Atomic uint64_t device_bytes, host_bytes; /* that it has of what base/limit.h counts */
@@ -97,7 +95,7 @@ extern struct serving {
 void serve_count(const struct sgpu_run *run, int code, uint64_t since_ns,
 		 const struct sgpu_run_progress *progress);
 
-/* service.c: the socket, where it is, and who may make it. */
+/* service.c: the server's socket. */
 struct service_socket {
 	int fd; /* listens, does not block; -1: closed */
 	char path[sizeof(
@@ -110,13 +108,13 @@ struct service_socket {
 		.fd = -1    \
 	}
 
-/* The socket that a service manager has passed on (LISTEN_FDS), or a new one at `path`;
- * `everybody`: all users may connect, else this one and root. The directory is made if it is
- * missing. A socket that nobody answers at is replaced. Errors: SGPU_ESYSTEM, also if another
- * server lives there; SGPU_EPOLICY: others could take its place. */
+/* The socket that a service manager has passed on (LISTEN_FDS), or a new one at `path`, for all
+ * users or for this one and root. Makes a directory that is missing, and replaces a socket that
+ * nobody answers at. Errors: SGPU_ESYSTEM, also if another server lives there; SGPU_EPOLICY: others
+ * could take its place. */
 SGPU_MUST_CHECK int service_listen(const struct sgpu_service_path *path, bool everybody,
 				   struct service_socket *socket, struct sgpu_error *error);
-/* Closes it, and removes it if it is still the one that was made. */
+/* Closes it, and removes the one that was made. */
 void service_close(struct service_socket *socket);
 
 /* Tells the service manager, if there is one: "READY=1". */
@@ -131,7 +129,7 @@ void service_notify(const char *state);
  */
 
 enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
-/* With less there would be no room to stage anything. */
+/* Less would leave no room to stage anything. */
 enum { TENANT_HOST_MEMORY_MIN = 128 << 20 };
 
 struct tenant_rule {
@@ -151,17 +149,15 @@ struct tenant_rules {
 	bool any_high;
 };
 
-/* Without a file (path NULL) the default holds for everybody. Errors: SGPU_EINVALID with the line;
- * SGPU_EPOLICY: others may write to the file; what reading gives. Then *rules is as it was. again:
- * the file was read before; a user of whom it is certain that they are there no more is left out,
- * with a warning. */
+/* Without a file (path NULL) the default holds for everybody. again: it was read before; a user who
+ * certainly is there no more is left out, with a warning. Errors, with *rules as it was:
+ * SGPU_EINVALID with the line; SGPU_EPOLICY: others may write to the file; what reading gives. */
 SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
 				      struct sgpu_error *error);
 
 const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
 
-/* The user's name by /etc/passwd alone, "" where that has none: another source could take its time.
- */
+/* By /etc/passwd alone, since another source could take its time; "": not there. */
 void tenant_user_name(uid_t uid, char *name, size_t size);
 
 /* supervisor.c: until a signal ends it. An exit status. */
@@ -173,39 +169,35 @@ int serve_as_worker(struct server *server);
 /* supervisor_workers.c: a worker process, as the supervisor sees it. */
 struct process {
 	pid_t pid;
-	int control; /* closed by us: it gives up what it runs, and ends */
+	int control; /* once closed, it gives up what it runs, and ends */
 	const struct serve_counters *counters;
-	unsigned generation; /* of keys: goes up with each reload */
+	unsigned generation; /* of keys */
 	uint64_t started_ns;
 	uint64_t given_ns; /* when it became its tenant's */
 	bool ready, draining;
-	uint64_t deadline_ns;  /* while it drains: when `control` is closed; then: when it is killed
-				*/
-	struct tenant *tenant; /* or NULL: it is spare */
-	uint64_t handed, requests; /* connections that it got: of batches and of requests */
-	/* Of these, what the worker says has ended: no more than there was, and what has ended once
-	 * stays so. */
+	uint64_t deadline_ns;	   /* of draining: `control` is closed then; later: it is killed */
+	struct tenant *tenant;	   /* or NULL: it is spare */
+	uint64_t handed, requests; /* connections that it got */
+	/* of these, as the worker says: never more than there were, nor less than before */
 	uint64_t ended, requests_ended;
-	struct serve_counters said; /* what it said when it was last looked at */
+	struct serve_counters said; /* as of the last process_look */
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process,
 				  struct sgpu_error *error);
-/* Takes what the worker says now, each counter once: all else here, and in the supervisor, goes by
- * that. */
+/* Takes what the worker says now, each counter once: all else in the supervisor goes by that. */
 void process_look(struct process *process);
-/* Batches that it has not ended yet, each of which has a turn. No lie makes these more. */
+/* Batches that it has not ended, each with a turn. No lie makes these more. */
 uint64_t process_in_flight(const struct process *process);
-/* Tells it what its tenant may have; false: it does not read what it is sent. */
+/* Tells it what its tenant may have; false: it does not read that. */
 bool process_limit(const struct process *process, const struct tenant_rule *rule);
-/* Requests that it has not ended yet. */
 uint64_t process_requests(const struct process *process);
-/* It takes no more, and ends when its work has, at the latest then. */
+/* It takes no more, and ends with its work, at the latest then. */
 void process_drain(struct process *process, uint64_t deadline_ns);
 /* Once the kernel has told that it is dead. */
 void process_bury(struct process *process);
 
-/* Requests to a worker process that are no batches: its tenant's clients send them, the supervisor
- * hands their connections over without a turn, and a function for each kind deals with them. */
+/* Requests to a worker: no batches, so the supervisor hands their connections over without a turn.
+ * A function for each kind deals with them. */
 
 struct request {
 	int connection; /* its next message is of `kind` */
@@ -213,40 +205,37 @@ struct request {
 	uint64_t uid; /* of the client */
 };
 
-/* A thread deals with what comes on the connection, and closes that. */
+/* A thread deals with the connection, and closes it. */
 void requests_take(int connection, uint64_t uid);
 
 /* serve_lease.c. Before the worker is confined: makes the pool that the options ask for, if any. */
 SGPU_MUST_CHECK int serve_lease_open(struct sgpu_error *error);
 /* All requests and runs have ended. */
 void serve_lease_close(void);
-/* A pool that nobody has used yet has at most so many bytes from now on. */
+/* Limits a pool that nobody has used yet. */
 void serve_lease_shrink(uint64_t most);
-/* What a run has to know. results: of one whose client wants its results in a lease. Errors:
- * SGPU_EUNAVAILABLE. */
+/* Tells a run of the pool. results: to be left in a lease. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options,
 					struct sgpu_error *error);
 SGPU_MUST_CHECK int serve_lease(const struct request *request, struct sgpu_error *error);
 
-/* requests.c. Takes a WIRE_LIMITS, which has come: the worker becomes its tenant's, or the limits
- * have changed. False: it is none. */
+/* requests.c. Takes a WIRE_LIMITS that has come; false: it is none. */
 bool serve_limits_take(void);
 
-/* Quotes of a worker process of sgpu-run serve, for a server with an attestation key. The key that
- * they name is made by the worker, is in no file, and ends with it. A worker has one tenant for its
- * life, and so has that key. */
+/* Quotes of a worker, for a server with an attestation key. The key that they name is made by the
+ * worker, is in no file, and ends with it. A worker, and so the key, has one tenant. */
 
-/* In this order, each in its place: before any thread and any key; once the worker is open, before
- * it is confined. Both do nothing for a server without an attestation key. */
+/* First before any thread and any key; then once the worker is open, before it is confined. Both do
+ * nothing without an attestation key. */
 SGPU_MUST_CHECK int serve_quote_begin(struct sgpu_error *error);
 SGPU_MUST_CHECK int serve_quote_claim(struct sgpu_error *error);
 
 SGPU_MUST_CHECK int serve_quote(const struct request *request, struct sgpu_error *error);
 
-/* What a client is told besides, of a batch that none of the worker's keys opens. */
+/* Adds what a client is told of a batch that no key of the worker opens. */
 void serve_quote_explain(struct sgpu_error *error);
 
-/* Ends sessions that have had nothing to do for so long. 0: all of them. Does not wait. */
+/* Ends sessions that were idle for so long; 0: all. Does not wait. */
 void sessions_end(uint64_t idle_ns);
 
 #endif

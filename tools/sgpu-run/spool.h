@@ -34,54 +34,52 @@
 struct spool;
 
 struct spool_options {
-	const char *path;	      /* the directory; NULL: the list on standard input */
-	const char *output;	      /* directory of the responses; NULL: `path` */
-	const struct key_files *keys; /* none of these is a batch; borrowed */
-	const struct sgpu_key
-		*opening; /* batches for none of these wait for another worker; borrowed */
+	const char *path;		/* the directory; NULL: the list on standard input */
+	const char *output;		/* directory of the responses; NULL: `path` */
+	const struct key_files *keys;	/* which are no batches; borrowed */
+	const struct sgpu_key *opening; /* batches for others are left; borrowed */
 	int opening_count;
-	bool nul;     /* names in the list end with NUL, not with a line feed */
-	bool remove;  /* batches that are done are removed */
-	bool reclaim; /* claims of workers of which nobody can tell are taken back, too */
+	bool nul;     /* names in the list end with NUL */
+	bool remove;  /* of batches that are done */
+	bool reclaim; /* takes claims of workers of which nobody can tell, too */
 };
 
 /* A batch that this worker has. */
 struct spool_batch {
-	struct spool_batch *next; /* for whoever has it */
+	struct spool_batch *next; /* the owner's */
 	char *name;		  /* in the directory; in a list, its path */
 	char *shown;		  /* for messages */
 	char *response_name;	  /* in the output directory */
 	int fd;			  /* -1 when it is not open */
 	uint64_t size;		  /* bytes */
-	bool foreign; /* others than the user can have written it: regions of ours are not theirs to
-			 name */
-	struct sgpu_output response; /* open, when there is nothing to say of the batch */
+	bool foreign; /* others can have written it: our regions are not theirs to name */
+	struct sgpu_output response; /* open unless `answered` or `error` is set */
 	bool resumed;		     /* from the claims of another worker */
-	bool answered;		     /* its response is there: only to be put away */
+	bool answered;		     /* its response is there */
 	struct sgpu_error error;     /* why it cannot run */
 };
 
-/* Opens both, and makes directories that are missing. Errors: SGPU_EUSAGE, SGPU_ESYSTEM,
+/* Opens both directories, and makes what is missing. Errors: SGPU_EUSAGE, SGPU_ESYSTEM,
  * SGPU_EPOLICY. */
 SGPU_MUST_CHECK int spool_open(const struct spool_options *options, struct spool **spool,
 			       struct sgpu_error *error);
-/* Gives up the claims' directory, if it is empty. Batches have been put away. Accepts a pointer to
+/* Removes the claims' directory if it is empty. Batches have been put away. Accepts a pointer to
  * NULL. */
 void spool_close(struct spool **spool);
 /* What the process needs after it is confined. */
 void spool_need(const struct spool *spool, struct landlock_needs *needs);
 
-/* Claims the next batch, one no larger than size_max unless a dead worker had it, and opens it and
- * its response. *batch is NULL when there is none: at the end, and while there are only larger
- * ones; the next call looks anew. Errors: the directory cannot be used. */
+/* Claims the next batch, no larger than size_max unless a dead worker had it, and opens it and its
+ * response. *batch is NULL at the end, and while there are only larger ones; the next call looks
+ * anew. Errors: the directory cannot be used. */
 SGPU_MUST_CHECK int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
 			       struct sgpu_error *error);
 
 /* ---- where a batch goes; each frees it, and may be called while another thread is in spool_next
  * ---- */
-/* Gives the response its name, when its data are on the disk; the batch stays. Errors:
- * SGPU_ESYSTEM; but if the response is there already, the batch is answered, or its `error` says
- * what else is there. */
+/* Gives the response its name, once its data are on the disk; the batch stays. Errors:
+ * SGPU_ESYSTEM; but if there is a response, the batch is answered, or its `error` says what is
+ * there. */
 SGPU_MUST_CHECK int spool_answer(struct spool *spool, struct spool_batch *batch,
 				 struct sgpu_error *error);
 /* The name is on the disk, too. */
@@ -91,16 +89,16 @@ SGPU_MUST_CHECK int spool_failed(struct spool *spool, struct spool_batch **batch
 				 const struct sgpu_error *reason, struct sgpu_error *error);
 void spool_give_back(struct spool *spool, struct spool_batch **batch);
 
-/* An array of objects: "batch", "state" ("waiting", "claimed", "failed"), and "worker" with "alive"
+/* An array of objects: "batch"; "state": "waiting", "claimed", "failed"; "worker" with "alive"
  * (null: nobody can tell), or "reason". Changes nothing. */
 SGPU_MUST_CHECK int spool_missing(const struct spool_options *options, json_t **missing,
 				  struct sgpu_error *error);
 
 /* ---- between the files of the spool ---- */
-/* The workers of a directory: DIR/.claimed/HOST.BOOT.PID.RANDOM is what one of them has claimed,
- * and the lock on the file of that name and ".lock" says that it lives. BOOT tells one run of a
- * kernel from another: locks of this one can be believed. Whether those of other hosts get here is
- * not known, on NFS and Lustre it depends on the mount. */
+/* DIR/.claimed/HOST.BOOT.PID.RANDOM is what a worker has claimed, and the lock on the file of that
+ * name and ".lock" says that it lives. BOOT tells one run of a kernel from another: its own locks
+ * can be believed. Whether those of other hosts get here is not known; on NFS and Lustre it depends
+ * on the mount. */
 
 #define CLAIMS_DIRECTORY ".claimed"
 
@@ -114,11 +112,10 @@ struct claims {
 		.directory = -1, .lock = -1 \
 	}
 
-/* Makes the claims of this worker in `root`, DIR/.claimed. Without locks on the file system it
- * warns. */
+/* Makes this worker's in `root`, DIR/.claimed. Warns if there are no locks. */
 SGPU_MUST_CHECK int claims_make(int root, struct claims *claims, struct sgpu_error *error);
-/* Opens those of a worker that is dead: its lock is held until they are closed. Returns false when
- * it is not known to be dead, or somebody else has them. guess: also when nobody can tell. */
+/* Opens those of a dead worker, and holds their lock. False: it is not known to be dead, or
+ * somebody else has them. guess: also where nobody can tell. */
 bool claims_take(int root, const char *name, bool guess, struct claims *claims);
 /* Closes them, and removes them if they are empty. */
 void claims_close(int root, struct claims *claims);
@@ -126,18 +123,17 @@ void claims_close(int root, struct claims *claims);
 enum claims_life { CLAIMS_ALIVE, CLAIMS_DEAD, CLAIMS_UNKNOWN };
 /* Changes nothing. */
 enum claims_life claims_look(int root, const char *name);
-/* The name of the claims that an entry of `root` belongs to, be it their directory or their lock.
- * Returns false for others. */
+/* The claims that an entry of `root`, a directory or a lock, belongs to. False: none. */
 bool claims_of(const char *entry, char name[NAME_MAX + 1]);
 
-/* Opens what others chose, without links, waiting and effects; -1 with errno. */
+/* Opens what others chose: without links, waiting and effects. -1 with errno. */
 int spool_open_file(int directory, const char *name);
 
 /* Names that were read and not looked at yet. */
 struct spool_names {
 	char **items;
 	size_t count, at;
-	size_t kept; /* of a list, so many were put back to its beginning */
+	size_t kept; /* of a list: put back to its beginning */
 };
 void spool_names_clear(struct spool_names *names);
 /* All names of a directory but "." and "..". */
@@ -145,15 +141,13 @@ SGPU_MUST_CHECK int spool_names_read(int directory, const char *shown, struct sp
 				     struct sgpu_error *error);
 /* All names of the list on standard input. */
 SGPU_MUST_CHECK int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error);
-/* Whether a name in the directory is for this worker to claim; *why: if there is something that is
- * left alone, else NULL. */
+/* Whether a name is for this worker to claim; *why: what is left alone, or NULL. */
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
 		    struct stat *status, const char **why);
-extern const char spool_for_other_keys[]; /* of a batch that waits for another worker */
-/* Whether an open file has the index of a batch that none of the worker's keys opens. If that is
- * damaged, it is anybody's. */
+extern const char spool_for_other_keys[]; /* a value of *why */
+/* Whether none of the worker's keys opens the batch in a file. A damaged one is anybody's. */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
-/* The name of the file with the reason why that one failed. */
+/* The name of the file with its reason. */
 void spool_reason_name(const char *name, char file[NAME_MAX + 1]);
 /* What is behind the last slash. */
 const char *spool_base_name(const char *path);
@@ -165,23 +159,22 @@ struct spool {
 	int claimed, done, failed; /* in the directory */
 	struct sgpu_output_directory output_directory;
 	struct claims own;
-	/* what is being looked through: the directory, or the claims of a dead worker; in a list,
-	 * the list */
+	/* what is looked through: the directory, a dead worker's claims, or the list */
 	struct claims dead; /* its directory is -1: the directory */
 	struct spool_names names;
 	enum { LOOK_NONE, LOOK_DIRECTORY, LOOK_CLAIMS } look;
-	struct spool_names workers; /* entries of .claimed */
-	bool moved, moved_at_all;   /* something was claimed in this look; in one of these looks */
-	unsigned left, left_before; /* what was left alone in this look, and in the one before */
-	unsigned others, others_before; /* likewise, for keys of others */
-	unsigned warned;		/* how often that was said */
-	unsigned seed;			/* where this worker begins among names */
+	struct spool_names workers;	/* entries of .claimed */
+	bool moved, moved_at_all;	/* something was claimed in this look; in one of all */
+	unsigned left, left_before;	/* left alone in this look, and in the one before */
+	unsigned others, others_before; /* for other keys */
+	unsigned warned;		/* of so many */
+	unsigned seed;			/* for the order of names */
 };
 
 /* A batch of that name, which is not open. */
 SGPU_MUST_CHECK int spool_batch_make(const struct spool *spool, const char *name,
 				     struct spool_batch **batch, struct sgpu_error *error);
-/* Opens it and its response. What is wrong with the batch alone is its `error`. */
+/* Opens it and its response; a fault of the batch is its `error`. */
 SGPU_MUST_CHECK int spool_batch_open(struct spool *spool, int directory, struct spool_batch *batch,
 				     struct sgpu_error *error);
 /* Moves a file and replaces none: EEXIST. */

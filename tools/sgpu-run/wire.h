@@ -64,13 +64,12 @@ enum wire_kind {
 
 enum { WIRE_TEXT_MAX = 1 << 20 };
 
-/* What its two descriptors are: the batch, then the response. */
+/* Its descriptors: the batch, the response. */
 struct wire_submit {
 	struct sgpu_greeting header;
-	uint64_t timeout_ns; /* 0: none */
-	uint64_t lease;	     /* 1: results are to be left in a lease */
-	uint64_t replaced_device,
-		replaced_inode; /* the file whose place the response takes; 0: none */
+	uint64_t timeout_ns;			  /* 0: none */
+	uint64_t lease;				  /* 1: results are to be left in a lease */
+	uint64_t replaced_device, replaced_inode; /* the file that the response replaces; 0: none */
 	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
 };
 
@@ -116,11 +115,11 @@ struct wire_limits {
 	uint64_t sessions; /* how many programs may have; not 0 for no limit */
 };
 
-/* For the worker; and from there, to the process that signs. */
+/* For the worker, and from there for the process that signs. */
 struct wire_quote {
 	struct sgpu_greeting header;
 	uint32_t nonce_size; /* bytes of `nonce` */
-	uint32_t debugged;   /* of the worker alone: somebody can look into it */
+	uint32_t debugged;   /* of the worker: somebody can look into it */
 	uint8_t nonce[64];
 };
 
@@ -128,14 +127,13 @@ struct wire_quote {
  * descriptor, of at most WIRE_TEXT_MAX bytes of JSON; and so has WIRE_CLAIMS, from the worker to
  * the process that signs. */
 
-/* Receives one message of `kind`, whose whole size is `size`, never blocking, and exactly `count`
- * descriptors with it, to be closed by the caller. Returns 0; SGPU_ECANCELED when the peer has
- * gone; SGPU_ETIMEOUT when there is nothing; SGPU_EINVALID for anything else, of which no
- * descriptor is left. */
+/* Receives one message of that kind and size with exactly `count` descriptors, which the caller
+ * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: nothing is
+ * there; SGPU_EINVALID for anything else, of which no descriptor is left. */
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
 				 int *fds, int count, struct sgpu_error *error);
 
-/* The same for a message without a body, which has the descriptor `fd`, or none: -1, NULL. */
+/* The same for a header alone, with the descriptor `fd`, or none: -1, NULL. */
 bool wire_say(int socket, enum wire_kind kind, int fd);
 SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error);
 
@@ -147,8 +145,8 @@ SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *t
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
-/* The kind of the message that comes next, which stays where it is, as do its descriptors. Returns
- * as wire_receive. */
+/* The kind of the next message, which stays where it is with its descriptors. Errors as those of
+ * wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
 
 /* Whether such a message is a request to a worker. */
@@ -157,11 +155,10 @@ bool wire_is_request(enum wire_kind kind);
 /* Sends an answer that is an error. */
 void wire_refuse(int socket, const struct sgpu_error *error);
 
-/* Whether the server takes the descriptor as a batch, or as the place of a response: files in
- * memory (tmpfs, memfd) and on a disk, on which no call can block for ever. Not pipes, whose other
- * end is the client's, network file systems, FUSE, overlays, of which a part may be either, and
- * files that show the kernel or another process: a client copies all these through memory of its
- * own. Never blocks, either. */
+/* Whether the server takes the descriptor of a batch, or of the place of a response: files in
+ * memory and on a disk, on which no call can block for ever. Not pipes, network file systems, FUSE,
+ * overlays, and files that show the kernel or another process: a client copies those through
+ * memory. Never blocks, either. */
 bool wire_takes_batch(int fd);
 bool wire_takes_response(int fd);
 
@@ -170,16 +167,16 @@ void wire_clean(struct wire_answer *answer);
 
 /* A request to a server that one answer ends; see requests.c for the other side. */
 
-/* Asks the server at `socket` (NULL: the usual one). The answer that is expected brings a memory
- * file; *text is from malloc, with a NUL behind it. Errors: those of finding the server; the one
- * that it answers with; SGPU_ESYSTEM: it has ended, or a worker of it. */
+/* Asks the server at `socket` (NULL: the usual one) for an answer with a memory file; *text is from
+ * malloc, with a NUL behind it. Errors: those of finding the server; the one that it answers with;
+ * SGPU_ESYSTEM: it, or its worker, has ended. */
 SGPU_MUST_CHECK int ask_server(const char *socket, enum wire_kind kind, void *message,
 			       size_t message_size, enum wire_kind expected, unsigned patience_s,
 			       char **text, size_t *size, struct sgpu_error *error);
 
-/* The parts of it, for who goes on with the connection: connects and sends, *connection is -1
- * before; and waits until the server has said something. An answer that is an error is the error
- * that is returned. */
+/* Its parts, for who goes on with the connection: connects and sends, with *connection -1 on an
+ * error; waits until the server has said something. An answer that is an error is the error that is
+ * returned. */
 SGPU_MUST_CHECK int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size,
 			     int *connection, struct sgpu_error *error);
 SGPU_MUST_CHECK int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error);
@@ -188,7 +185,7 @@ SGPU_MUST_CHECK int ask_error(int connection, struct sgpu_error *error);
 
 /* Leases of a server, as its clients have them; sgpu-seal has this, too. */
 
-/* A lease that is this process's, for as long as it is open. */
+/* This process's as long as it is open. */
 struct lease_client {
 	int connection; /* -1: none */
 	int pool;	/* the pool's file */
@@ -199,18 +196,16 @@ struct lease_client {
 		.connection = -1, .pool = -1 \
 	}
 
-/* Asks the server at `socket` (an option, or NULL; see sgpu_service_find) for a lease of `size`
- * bytes for the payloads of a batch, or, with an id, for the lease of a batch's results. Errors:
- * those of the server (SGPU_ERETRY: no room; SGPU_EUNAVAILABLE: it gives none), and of
- * sgpu_service_connect. */
+/* Asks the server at `socket` (see sgpu_service_find) for a lease of `size` bytes for the payloads
+ * of a batch, or, with an id, for that of its results. Errors: the server's (SGPU_ERETRY: no room;
+ * SGPU_EUNAVAILABLE: it gives none), and those of sgpu_service_connect. */
 SGPU_MUST_CHECK int lease_client_open(const char *socket,
 				      const uint8_t batch_id[SGPU_BATCH_ID_SIZE], const char *id,
 				      uint64_t size, struct lease_client *client,
 				      struct sgpu_error *error);
-/* It is filled, and free to be taken by its batch; or it has been read, and ends. Errors:
- * SGPU_ESYSTEM. */
+/* It is filled, for its batch to take; or it has been read, and ends. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int lease_client_done(struct lease_client *client, struct sgpu_error *error);
-/* One that is not done: what was not filled ends, what was not read stays for its time. */
+/* One that is not done ends if it was to be filled, and else stays for its time. */
 void lease_client_close(struct lease_client *client);
 
 #endif
