@@ -19,8 +19,7 @@ enum { SGPU_AREA_SIZE = 4 << 20 };
 
 struct sgpu_carrier {
 	const struct sgpu_carrier_calls *calls;
-	uint64_t patience_ns; /* for the worker, in each call below; then SGPU_ETIMEOUT; 0: without
-				 end */
+	uint64_t patience_ns; /* for the worker, in each call; then SGPU_ETIMEOUT; 0: no end */
 };
 
 struct sgpu_carrier_calls {
@@ -64,12 +63,11 @@ _Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has ro
 /* The descriptors are borrowed. */
 SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
 				      struct sgpu_carrier **carrier, struct sgpu_error *error);
-/* Maps the file, which the other side may have made: its type, size and seals are checked. *area is
- * NULL if this fails. */
+/* Maps the file, which the other side may have made, after a check of type, size and seals. *area
+ * is NULL if this fails. */
 SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
 void sgpu_link_unmap(uint8_t **area);
-/* Makes the two files that sides share. The caller adds a bell and closes all when it needs them no
- * more. */
+/* Makes the two shared files, which the caller closes. */
 SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
 /* ---- frame.c ----

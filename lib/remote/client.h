@@ -21,7 +21,7 @@ _Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 &&
 		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX,
 	       "what the header promises");
 
-/* Chunks that one key seals; no number is used twice. GCM allows 2^32 messages a key. */
+/* Chunks that one key seals. GCM allows 2^32 messages a key. */
 #define SGPU_REMOTE_KEY_CHUNKS (UINT64_C(1) << 30)
 
 /* To the device, or from it. */
@@ -32,7 +32,7 @@ struct sgpu_remote_direction {
 	uint64_t next;		/* the number of the next chunk */
 };
 
-/* A piece that is copied from the device when the next group is sent. */
+/* A piece that the next group copies from the device. */
 struct sgpu_remote_piece {
 	uint8_t *data;
 	uint64_t first, size, sealed, at; /* at: its offset in the area */
@@ -59,12 +59,12 @@ SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
 					     const struct sgpu_key *owner,
 					     const struct sgpu_key *worker,
 					     struct sgpu_remote **remote, struct sgpu_error *error);
-/* Adds an item to the next group, and sends that first if it is full. Errors: those of what was
+/* Adds an item to the next group, which is sent first if it is full. Errors: those of what was
  * sent. */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 				    struct sgpu_error *error);
-/* Makes sure that the next group has room for an item without a tail, and the area for `bytes`,
- * which lie *at. */
+/* Sees to room in the next group for an item without a tail, and in the area for `bytes`, which lie
+ * *at. */
 SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t bytes, uint64_t *at,
 					struct sgpu_error *error);
 /* Sends what is pending and waits for its end. */

@@ -31,15 +31,13 @@ struct step {
 struct place {
 	uint64_t size;
 	int range;	    /* which of the session's ranges, or -1 */
-	sgpu_devptr memory; /* the job's own, or 0: of an INTERMEDIATE, and of the new value of an
-			       INPUT_OUTPUT */
+	sgpu_devptr memory; /* of an INTERMEDIATE, and of an INPUT_OUTPUT's new value; or 0 */
 };
 
 struct sgpu_job;
 struct sgpu_job_run;
 
-/* What the job enqueues over certain ranges: recorded when they come again, since whoever runs a
- * job often does so over the same buffers. */
+/* What the job enqueues over certain ranges, recorded when they come again, as they often do. */
 struct recorded {
 	struct sgpu_device_range *ranges; /* as many as the job has; NULL: unused */
 	struct sgpu_recording *recording; /* NULL: not yet */

@@ -17,13 +17,12 @@
 #include "base/io.h"
 
 /* One option of a verb: a row of its table, which CLI_END ends. The last members say what becomes
- * of the value. They come from one of the macros below, which name a member of the struct that the
- * verb gives to cli_read(). */
+ * of the value: from one of the macros below, which name a member of the struct that cli_read() is
+ * given. */
 struct cli_option {
 	const char *name;     /* long name without the dashes */
 	char letter;	      /* its short form, or 0 */
-	const char *argument; /* "FILE", or NULL when it takes none; "FILE", "DIR", "KEY" complete
-				 as paths */
+	const char *argument; /* "FILE", or NULL; "FILE", "DIR", "KEY" complete as paths */
 	const char *help;     /* one line, lower case, no full stop */
 	enum {
 		CLI_IS_COMMON,
@@ -59,13 +58,11 @@ struct cli_bytes {
 #define CLI_FLAG(type, member) CLI_MEMBER(type, member, bool, CLI_IS_FLAG)
 /* const char *: the text as given. */
 #define CLI_TEXT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_TEXT)
-/* The same for the path of a file that is read: no output may take its place, see
- * cli_remember_input(). */
+/* The same for a file that is read: no output may take its place. */
 #define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
 /* struct cli_list. */
 #define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
-/* unsigned or uint64_t: a whole number from `least` to `most`, or a size in bytes with K, M, G or
- * T. */
+/* unsigned or uint64_t: a whole number in a range, or a size in bytes with K, M, G or T. */
 #define CLI_NUMBER(type, member, least, most)                                                  \
 	.kind = _Generic(((type *)0)->member, unsigned                                         \
 			 : CLI_IS_NUMBER, uint64_t                                             \
@@ -80,8 +77,7 @@ struct cli_bytes {
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
-/* Anything else: a function that stores the value, and returns 0 or the exit status after a
- * message. */
+/* Anything else: a function that stores it, and returns 0 or the exit status after a message. */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
 #define CLI_MEMBER(type, member, wanted, its_kind)   \
@@ -89,8 +85,7 @@ struct cli_bytes {
 			 : its_kind),                \
 	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
-/* The options that every verb has, to be put first in its table. cli_read() handles them by itself.
- */
+/* Options of every verb, first in its table; cli_read() handles them. */
 #define CLI_COMMON                                                                      \
 	{ "help", 'h', NULL, "show this help", .kind = CLI_IS_COMMON },                 \
 		{ "version", 'V', NULL, "show the version", .kind = CLI_IS_COMMON },    \
@@ -106,14 +101,12 @@ struct cli_bytes {
 
 struct cli_verb {
 	const char *name;
-	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]": cli_read() checks their
-				  number by it */
+	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]": as cli_read() checks */
 	const char *help;      /* one line */
 	const struct cli_option *options;
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
 };
 
-/* Declares what a verb's file has for its row. */
 #define CLI_VERB(name)                                   \
 	extern const struct cli_option name##_options[]; \
 	int verb_##name(int argc, char **argv)
@@ -122,36 +115,33 @@ struct cli_tool {
 	const char *name;	      /* "sgpu-seal" */
 	const char *summary;	      /* one line */
 	const struct cli_verb *verbs; /* ends with a NULL name */
-	bool holds_secrets;	      /* keys or plaintext: cli_harden() before any verb */
-	const char *default_verb;     /* taken when the first argument is no verb, or NULL */
+	bool holds_secrets;	      /* cli_harden() before any verb */
+	const char *default_verb;     /* if the first argument is none, or NULL */
 };
 
-/* Dispatch: what main() returns. Makes sure that descriptors 0 to 2 are open. A write to a pipe
- * that nobody reads any more is an error, of which nothing is said; after clean-up the process dies
- * by SIGPIPE. */
+/* Dispatch: what main() returns. Opens descriptors 0 to 2. A write to a pipe without a reader is an
+ * error, of which nothing is said; after clean-up the process dies by SIGPIPE. */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
-/* Reads the options of the running verb into `values`; *arguments: the positional arguments, of
- * which there are as many as the verb's row says, then NULL. Returns 0, or the exit status after a
- * message: then what was read until the fault stands in `values`, and all paths. -h and -V print
- * and exit. */
+/* Reads the options of the running verb into `values`; *arguments: the others, as many as the
+ * verb's row says, then NULL. Returns 0, or the exit status after a message, with what was read
+ * until the fault, and all paths, in `values`. -h and -V print and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
 /* Adds what a record of figures says of the program: commit, tree ("clean", "modified", "unknown"),
- * compiler and flags, those of CUDA or null, and what is built in; and `command`, the command line.
- */
+ * compilers and flags, what is built in; and `command`, the command line. */
 void cli_describe_build(json_t *object);
 
 /* ---- messages, on standard error: rules in message.c ---- */
 /* The descriptors of results and messages: 1 and 2, until cli_silence() has moved them. */
 extern int cli_output_fd, cli_error_fd;
-/* Lays /dev/null in the place of descriptors 1 and 2, so that what a driver, a library or a kernel
- * prints goes nowhere. An output that is open stays what it is. */
+/* Lays /dev/null in the place of descriptors 1 and 2: what a driver, a library or a kernel prints
+ * goes nowhere. Open outputs stay. */
 SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
-/* `TOOL: error: TEXT`, the hint on its own line; with --json one object
- * {"error":{"code","text","hint"}}. Returns the exit status for error->code. */
+/* `TOOL: error: TEXT`, the hint on its own line, or {"error":{"code","text","hint"}}. Returns the
+ * exit status. */
 int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
 int cli_usage(const char *format, ...)
@@ -160,8 +150,8 @@ void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
 void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);   /* unless -q */
 void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2); /* with -v */
 
-/* Text from outside, as it may reach a terminal: see sgpu_escape. Nothing from outside is printed
- * otherwise, but as JSON. The first is from malloc, NULL when memory is out. */
+/* Text from outside as it may reach a terminal: see sgpu_escape; it is printed so, or as JSON. The
+ * first is from malloc, NULL when memory is out. */
 char *cli_shown(const char *text);
 void cli_print_text(FILE *file, const char *text);			    /* nothing for NULL */
 void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* adds the line feed */
@@ -173,32 +163,29 @@ void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* a
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
 void cli_progress_end(void);
-/* For who makes the line by themselves: whether it is time for one, ten times a second; and the
- * line. */
+/* For who makes the line: whether it is time, ten times a second; and the line. */
 bool cli_progress_due(void);
 void cli_progress_line(const char *text);
-/* Removes the line, before something else is printed. */
+/* Removes the line, for something else. */
 void cli_progress_pause(void);
-/* What is left, in ns, when `done` of `total` took that long; 0: not known. It falls as time goes
- * by, unless it has been too short. */
+/* What is left, in ns, when `done` of `total` took that long; 0: not known. It falls, unless it has
+ * been too short. */
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
 /* Refuses to write binary data to a terminal: prints and returns false. */
 bool cli_binary_output(int fd);
 
-/* Refuses to write a secret to a terminal: prints and returns false. path "-" or NULL: standard
- * output. */
+/* The same for a secret. path "-" or NULL: standard output. */
 bool cli_secret_output(const char *path);
-/* Writes a secret to a new file of mode 0600, or to standard output. A file that exists is never
- * overwritten. */
+/* Writes a secret to standard output, or to a file of mode 0600 that was not there. */
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
 
-/* A file without a name, so that nothing of it stays whatever happens, in $TMPDIR or /tmp. */
+/* A file without a name, of which nothing stays, in $TMPDIR or /tmp. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);
 
-/* Opens an input ("-" or NULL: standard input; a terminal there is refused). Returns 0, or the exit
- * status after a message, with *fd -1. *name is what messages call it. */
+/* Opens an input ("-" or NULL: standard input, but no terminal). Returns 0, or the exit status
+ * after a message, with *fd -1. *name is for messages. */
 int cli_input(const char *path, const char **name, int *fd);
 /* Closes it, unless it is standard input. Accepts -1. */
 void cli_input_close(int fd);
@@ -209,26 +196,26 @@ void cli_input_close(int fd);
 void cli_remember_input(const char *path);
 struct stat;
 void cli_remember_file(const struct stat *status); /* by what it is */
-/* Whether `path`, an output ("-" or NULL: standard output), is a remembered input; the second
- * prints that, too, and returns false. */
+/* Whether an output ("-" or NULL: standard output) is a remembered input; the second prints that,
+ * and returns false. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
-/* The same for binary data, which standard output does not take if it is a terminal. */
+/* The same for binary data, which a terminal does not take. */
 bool cli_binary_apart(const char *path);
-/* Whether two outputs ("-" or NULL: standard output) end up in two files, however their names are
- * spelt; prints when they do not. What is no regular file takes both, but for standard output.
- * `what` and `other` are for the message: "the key". */
+/* Whether two outputs ("-" or NULL: standard output) are two files, however they are spelt; prints
+ * when not. What is no regular file takes both, but for standard output. `what` and `other` are for
+ * the message: "the key". */
 bool cli_outputs_apart(const char *what, const char *path, const char *other,
 		       const char *other_path);
 /* Whether a path stands for standard input or output: "-" or NULL. */
 bool cli_is_standard(const char *path);
 
-/* Says that there is no such thing, and the nearest of the names in place of the hint to --help:
- * "unknown verb 'sael'". Ends with 2. */
+/* Says that there is none, and the nearest name in place of the hint to --help: "unknown verb
+ * 'sael'". Returns 2. */
 int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
 
-/* The operation of that name; prints, with the nearest name, and returns NULL when there is none
- * (then 2 is the exit status). */
+/* The operation of that name, or NULL after a message with the nearest name: the exit status is 2.
+ */
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
 struct sgpu_op_argument;
@@ -242,7 +229,7 @@ const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[C
  * 0, or the exit status after a message. Standard output and pipes wait until they are taken. The
  * path must stay. */
 int cli_output_prepare(const char *path, mode_t mode, bool is_new);
-/* That output, which is the caller's from now on; or opens it ("-" or NULL: standard output). */
+/* That output, now the caller's; or opens it ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 				    struct sgpu_error *error);
 
@@ -250,13 +237,12 @@ SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path
  * One JSON value and a line feed, in ASCII; takes the reference, and NULL is out of memory. Returns
  * an exit status. */
 int cli_print_json(json_t *value, FILE *out, size_t flags);
-/* A new JSON string of a text that need not be UTF-8, as names of files: what is not ASCII in such
- * a one becomes '?'. NULL for NULL. */
+/* A JSON string of a text that need not be UTF-8, as names of files: then what is not ASCII becomes
+ * '?'. NULL for NULL. */
 json_t *cli_json_text(const char *text);
 /* A member of an object, "" when it is no string. */
 const char *cli_text_of(const json_t *object, const char *key);
-/* An aligned table: rows of texts, the first of which are the headings. NULL and "" are empty
- * cells. */
+/* An aligned table: rows of texts, headings first. NULL and "" are empty cells. */
 struct cli_table {
 	size_t columns, count; /* cells */
 	char **cells;
@@ -266,14 +252,12 @@ struct cli_table {
 	cli_table_row(table, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *), \
 		      (const char *const[]){ __VA_ARGS__ })
 void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
-/* Prints it to standard output, two blanks between the columns, and frees it. Returns an exit
- * status. */
+/* Prints it to standard output and frees it. Returns an exit status. */
 int cli_table_print(struct cli_table *table);
 /* A whole text to a file that appears when it is complete, or to standard output ("-" or NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
-/* The same for a JSON value, indented, and a line feed; takes the reference, and NULL is out of
- * memory. */
+/* The same for a JSON value, indented; takes the reference, and NULL is out of memory. */
 SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);
 
@@ -283,17 +267,16 @@ SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 void cli_signals(void (*stop)(void));
 /* The same without sgpu_io_interrupt(), for a verb that ends what it has begun. */
 void cli_signals_gently(void (*stop)(void));
-/* After clean-up: dies by the signal that came, if one did, or by SIGPIPE when whoever read an
- * output has gone; else returns status. */
+/* After clean-up: dies by the signal that came, or by SIGPIPE when the reader of an output has
+ * gone; else returns status. */
 int cli_finish(int status);
 
 /* Why the process is left open, or NULL: a build for a sanitizer, whose leak checker attaches to
- * its own process; or SGPU_DEBUG in the environment, for whoever has to debug it. A quote of such a
- * process says so. */
+ * itself; or SGPU_DEBUG. A quote says so. */
 const char *cli_harden_off(void);
 
-/* First, before any thread: no core file, no attaching, no new privileges. Warns of what cannot be
- * had. cli_main does it for tools that say so. */
+/* Before any thread: no core file, no attaching, no new privileges; warns of what cannot be had.
+ * cli_main does it for tools that say so. */
 void cli_harden(void);
 
 /* ---- between the files of tools/common ---- */
@@ -304,8 +287,7 @@ const struct cli_verb *cli_verb(void);
 /* Prints the verb's help, or the version, and exits. */
 _Noreturn void cli_print_help(bool version);
 
-/* The command line as a shell shows it, cut to `size`, in printable ASCII; for people, not for a
- * shell. */
+/* The command line, cut to `size`, in printable ASCII; for people. */
 void cli_command_text(char *text, size_t size);
 
 /* version.c: the lines of --version. */
@@ -317,7 +299,7 @@ void cli_progress_on_signal(void);
 /* Closes what was prepared and not taken. */
 void cli_outputs_close(void);
 
-/* Whether a reader of ours has gone: then nobody wants to be told, least of all that. */
+/* Whether a reader of ours has gone, who need not be told that. */
 bool cli_reader_gone(void);
 
 #endif
