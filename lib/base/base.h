@@ -148,7 +148,8 @@ bool sgpu_peek(const char *path, char *text, size_t room);
 bool sgpu_peek_line(const char *path, char *line, size_t room);
 
 /* ---- json.c ---- */
-/* As sgpu_json_parse_most, of any value when `any`. *position is the byte at fault. */
+/* As sgpu_json_parse, of any value when `any`, with a limit on values. *position is the byte at
+ * fault. */
 int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value,
 		       size_t *position, struct sgpu_error *error);
 /* Line and column, in characters, of a byte. */

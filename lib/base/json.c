@@ -118,24 +118,18 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 	return SGPU_OK;
 }
 
-int sgpu_json_parse_most(const char *text, size_t size, size_t values_max, json_t **value,
-			 int *line, int *column, struct sgpu_error *error)
+int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column,
+		    struct sgpu_error *error)
 {
 	size_t position;
-	int rc = sgpu_json_parse_at(text, size, false, values_max, value, &position, error);
+	int ignored, rc = sgpu_json_parse_at(text, size, false, SGPU_JSON_VALUES_MAX, value,
+					     &position, error);
 
 	if (line || column) {
-		int ignored;
 		sgpu_json_place(text, rc ? position : 0, line ? line : &ignored,
 				column ? column : &ignored);
 	}
 	return rc;
-}
-
-int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column,
-		    struct sgpu_error *error)
-{
-	return sgpu_json_parse_most(text, size, SGPU_JSON_VALUES_MAX, value, line, column, error);
 }
 
 int sgpu_json_string(const json_t *object, const char *where, const char *key, const char **value,

@@ -25,10 +25,6 @@ enum { SGPU_JSON_VALUES_MAX = 1 << 16 };
  * (json_decref). Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line,
 				    int *column, struct sgpu_error *error);
-/* The same with another limit on values, for trusted or short text. */
-SGPU_MUST_CHECK int sgpu_json_parse_most(const char *text, size_t size, size_t values_max,
-					 json_t **value, int *line, int *column,
-					 struct sgpu_error *error);
 
 /* A tree takes ten times the memory of its text. A long document, an object with long arrays as
  * members, is therefore read an element at a time. */

@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 
 #include "base/pool.h"
-#include "base/base.h"
+#include "base/io.h"
 
 uint64_t sgpu_now_ns(void)
 {
@@ -78,9 +78,7 @@ bool sgpu_peek(const char *path, char *text, size_t room)
 		}
 		used += (size_t)got;
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	text[got < 0 ? 0 : used] = '\0';
 	return got >= 0;
 }

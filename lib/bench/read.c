@@ -267,7 +267,8 @@ static int take_line(const struct reader *r, const char *line, size_t size,
 	struct sgpu_error inner = { 0 };
 	json_t *object = NULL;
 	const char *kind;
-	int rc, column = 0;
+	size_t position;
+	int rc, row, column;
 
 	if (size > LINE_MAX_BYTES) {
 		return fault(r, "a line of %zu bytes", size);
@@ -275,10 +276,10 @@ static int take_line(const struct reader *r, const char *line, size_t size,
 	if (results->end) {
 		return fault(r, "a record after the end");
 	}
-	rc = sgpu_json_parse_most(line, size, VALUES_MAX, &object, NULL, &column, &inner);
+	rc = sgpu_json_parse_at(line, size, false, VALUES_MAX, &object, &position, &inner);
 	if (rc != SGPU_OK) {
-		return rc == SGPU_EINVALID ? fault(r, "column %d: %s", column, inner.text)
-					   : sgpu_fail_nomem(r->error);
+		sgpu_json_place(line, position, &row, &column);
+		return fault(r, "column %d: %s", column, inner.text);
 	}
 	kind = json_string_value(json_object_get(object, "record"));
 	if (!is_all_clean(object)) {

@@ -49,8 +49,8 @@ SGPU_MUST_CHECK int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *
 void sgpu_lease_pool_free(struct sgpu_lease_pool **pool);
 
 struct sgpu_lease_pool_info {
-	int fd;		 /* the pool's; stays open until sgpu_lease_pool_free */
-	uint8_t *memory; /* all of it */
+	int fd;		     /* the pool's; stays open until sgpu_lease_pool_free */
+	uint8_t *memory;     /* all of it */
 	uint64_t size, page; /* page: leases begin at multiples of it */
 	enum sgpu_page_kind pages;
 };

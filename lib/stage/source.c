@@ -130,9 +130,7 @@ int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 
 void sgpu_source_close(struct sgpu_source *source)
 {
-	if (source->owned && source->fd >= 0) {
-		close(source->fd);
-	}
+	sgpu_close(source->owned ? source->fd : -1);
 	clear(source);
 }
 

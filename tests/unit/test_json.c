@@ -4,7 +4,7 @@
  */
 #include <sgpu/base.h>
 
-#include "base/json.h"
+#include "base/base.h"
 #include "manifest/manifest.h"
 #include "unit.h"
 
@@ -157,6 +157,7 @@ UNIT_TEST(values_are_counted_before_a_tree_is_made)
 	char *text = malloc(2 * SGPU_JSON_VALUES_MAX + 8);
 	json_t *value = NULL;
 	size_t at = 0;
+	size_t position;
 
 	REQUIRE(text);
 	text[at++] = '[';
@@ -173,8 +174,8 @@ UNIT_TEST(values_are_counted_before_a_tree_is_made)
 	memset(text, '{', 2 * SGPU_JSON_VALUES_MAX);
 	CHECK(sgpu_json_parse(text, 2 * SGPU_JSON_VALUES_MAX, &value, NULL, NULL, NULL) ==
 	      SGPU_EINVALID);
-	CHECK(sgpu_json_parse_most("[1,2]", 5, 2, &value, NULL, NULL, NULL) == SGPU_EINVALID);
-	CHECK(sgpu_json_parse_most("[1,2]", 5, 3, &value, NULL, NULL, NULL) == SGPU_OK);
+	CHECK(sgpu_json_parse_at("[1,2]", 5, false, 2, &value, &position, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_json_parse_at("[1,2]", 5, false, 3, &value, &position, NULL) == SGPU_OK);
 	json_decref(value);
 	free(text);
 }

@@ -197,14 +197,6 @@ bool filter_tighten(void)
 	return true;
 }
 
-enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int channel)
-{
-	(void)number;
-	(void)arguments;
-	(void)channel;
-	return HOST_REFUSE;
-}
-
 void filter_name(int number, char *name, size_t size)
 {
 	(void)number;

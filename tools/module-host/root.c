@@ -181,22 +181,6 @@ int root_landlock(const char *image)
 	return good ? version : 0;
 }
 
-static bool make_folders(const char *path)
-{
-	char part[256];
-
-	for (const char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-		snprintf(part, sizeof(part), "%.*s",
-			 slash ? (int)(slash - path) : (int)strlen(path), path);
-		if (mkdir(part, 0755) != 0 && errno != EEXIST) {
-			return false;
-		}
-		if (!slash) {
-			return true;
-		}
-	}
-}
-
 /* A link as such, a folder by what is in it; the current folder is the new root. */
 static bool bring(const char *path)
 {
@@ -220,7 +204,7 @@ static bool bring(const char *path)
 			return false;
 		}
 		close(fd);
-	} else if (!make_folders(here)) {
+	} else if (mkdir(here, 0755) != 0) {
 		return false;
 	}
 	return mount(path, here, NULL, MS_BIND | MS_REC, NULL) == 0;
@@ -230,7 +214,8 @@ static bool build_root(void)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
 	    mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700") != 0 ||
-	    chdir("/tmp") != 0) {
+	    chdir("/tmp") != 0 || mkdir("usr", 0755) != 0 || mkdir("usr/local", 0755) != 0 ||
+	    mkdir("etc", 0755) != 0) {
 		return false;
 	}
 	for (int i = 0; libraries[i]; i++) {
@@ -238,12 +223,9 @@ static bool build_root(void)
 			return false;
 		}
 	}
-	if (mkdir("./etc", 0755) != 0 || !bring("/etc/ld.so.cache")) {
-		return false;
-	}
 	/* The old root lies on the new one for a moment, and is taken off. */
-	return syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 &&
-	       chdir("/") == 0;
+	return bring("/etc/ld.so.cache") && syscall(SYS_pivot_root, ".", ".") == 0 &&
+	       umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
 }
 
 void root_change(struct sgpu_module_confinement *confinement)
