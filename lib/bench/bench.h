@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measuring: cases as rows of a table, samples, statistics, records, comparison. Times are in
- * nanoseconds.
+ * Measuring: cases, samples, statistics, records, comparison. Times are in nanoseconds.
  *
- * A case measures points. A point has variants that do comparable work ("plain", "sealed"), which
- * are sampled in turns within one run. A sample prepares, runs (the timed work) and verifies. Every
- * variant of a point gives one record: its statistics, and the ratio of its time to that of the
- * first, round by round. */
+ * A case measures points. A point has variants ("plain", "sealed"), which are sampled in turns. A
+ * sample is prepared, timed and verified. Every variant of a point gives one record: its
+ * statistics, and the ratio of its time to that of the first, round by round. */
 #ifndef SGPU_BENCH_H
 #define SGPU_BENCH_H
 
@@ -23,13 +21,11 @@
 /* ---- statistics ---- */
 struct sgpu_bench_statistics {
 	uint64_t n;
-	double min, median,
-		p95;   /* p95: the smallest sample that at least 95 % of them do not exceed */
-	double mad;    /* median of the distances from the median */
-	double spread; /* (p95 - min) / median */
+	double min, median, p95; /* p95: the smallest that at least 95 % do not exceed */
+	double mad;		 /* median of the distances from the median */
+	double spread;		 /* (p95 - min) / median */
 	double p99;
-	double low, high; /* interval that holds the median with 95 %, by order statistics; below 6
-			     samples: all */
+	double low, high; /* interval that holds the median with 95 %; below 6 samples: all */
 };
 
 /* ---- cases ---- */
@@ -40,7 +36,7 @@ enum sgpu_bench_unit {
 };
 extern const char *const sgpu_bench_units[]; /* "B/s", "op/s", "ns", NULL */
 
-/* The requirements of a case; if one is missing, the case is waived, and the reason names it. */
+/* What a case requires; without it the case is waived, and the reason names it. */
 enum sgpu_bench_requires {
 	SGPU_BENCH_DEVICE = 1,		 /* bench->device is open; without this bit it is NULL */
 	SGPU_BENCH_GPU = 2,		 /* ...and is not the CPU device */
@@ -53,15 +49,13 @@ const char *sgpu_bench_requirement(unsigned bit);
 
 struct sgpu_bench;
 
-/* A row. A case is waived if run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the
- * reason), and has failed after any other error. What run makes is kept by sgpu_bench_keep and the
- * like. */
+/* A case is waived if run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM, for the reason in the error,
+ * and has failed after any other error. What run makes is kept by sgpu_bench_keep and the like. */
 struct sgpu_bench_case {
-	const char *name; /* "secure-copy" */
-	const char *help; /* one line, lower case, no full stop */
-	enum sgpu_bench_unit
-		unit;	   /* the figure for people; a row with a NULL name ends the table */
-	unsigned requires; /* set of enum sgpu_bench_requires */
+	const char *name;	   /* "secure-copy"; NULL ends a table */
+	const char *help;	   /* one line, lower case, no full stop */
+	enum sgpu_bench_unit unit; /* of the figure for people */
+	unsigned requires;	   /* set of enum sgpu_bench_requires */
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
 
@@ -80,14 +74,12 @@ struct sgpu_bench_point {
 		parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
 	uint64_t bytes;				       /* payload of one sample; 0: none */
 	uint64_t operations;			       /* operations of one sample; 0 counts as 1 */
-	/* What `bytes` counts, in terms of the parameters and of the operations of a sample: "2 *
-	 * size_bytes, both directions". NULL: "size_bytes", which must then be a parameter with
-	 * that value. */
+	/* What `bytes` counts, by the parameters and operations: "2 * size_bytes, both directions".
+	 * NULL: "size_bytes", which must then be a parameter with that value. */
 	const char *bytes_formula;
 };
 
-/* All functions get `argument`, run on one thread, and return 0 or an error, which ends the case.
- */
+/* All functions get `argument` and run on one thread; an error ends the case. */
 struct sgpu_bench_variant {
 	const char *name; /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
@@ -95,21 +87,19 @@ struct sgpu_bench_variant {
 	/* Does the work once, to its end. The host's clock around the call counts, or what the call
 	 * gives to sgpu_bench_give_ns. */
 	int (*work)(void *argument, struct sgpu_error *error);
-	/* After the sample, untimed: SGPU_EDIFFERS with the difference. Called for every sample up
-	 * to 64 MiB; for larger ones only after the warm-up and the last one. Or NULL, if there is
-	 * nothing to verify. */
+	/* After the sample, untimed: SGPU_EDIFFERS with the difference. Above 64 MiB only after the
+	 * warm-up and the last sample. Or NULL. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
 	/* A published ratio of a similar comparison, or 0, and its source. */
 	double reference_ratio;
 	const char *reference;
-	/* Not NULL: why it is not to be had here. It is left out, and recorded as waived once a
-	 * case, for all points. */
+	/* Why it is not to be had here: left out, and waived once for all points. Or NULL. */
 	const char *why;
 };
 
-/* Samples the variants in turns and records each; the first that is to be had is the one that
- * ratios are to. Errors: those of the variants; SGPU_ECANCELED. */
+/* Samples the variants and records each; ratios are to the first that is to be had. Errors: those
+ * of the variants; SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 				       const struct sgpu_bench_point *point,
 				       const struct sgpu_bench_variant *variants, int count,
@@ -118,15 +108,15 @@ SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		      const char *variant, const char *format, ...) SGPU_PRINTF(4, 5);
 
-/* Gives the sizes of a sweep, powers of four times 4 KiB in [min, max] that --size allows, and
- * returns their number. */
+/* The sizes of a sweep, powers of four times 4 KiB in [min, max] that --size allows; their number.
+ */
 enum { SGPU_BENCH_SIZES_MAX = 16 };
 int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 		     uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
 /* Whether --size allows a size, for cases with sizes of their own. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
-/* Whether the host and the device have this much memory: SGPU_OK, or SGPU_ENOMEM and the reason.
- * The kernel would kill the process rather than refuse memory. */
+/* SGPU_ENOMEM and the reason unless the host and the device have this much memory: the kernel would
+ * kill the process rather than refuse it. */
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
@@ -139,14 +129,13 @@ void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
 /* ---- what a case makes, and keeps until its end ---- */
-/* Notes that end(bench, what, size) ends something when the case is over, also after an error, last
- * first. If there is no memory for the note, it is ended at once: SGPU_ENOMEM. */
+/* Has end(bench, what, size) called when the case is over, also after an error, last first; at once
+ * after SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
 				    void (*end)(struct sgpu_bench *bench, uintptr_t what,
 						uint64_t size),
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
-/* Waits for the device, and ends what was kept since a mark: for what only a part of the case
- * needs. */
+/* Waits for the device, and ends what was kept since a mark. */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
 /* Memory that is zero, or NULL: SGPU_ENOMEM. `end`, unless it is NULL, ends what the memory holds;
@@ -167,26 +156,22 @@ SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, 
 					struct sgpu_error *error);
 
 /* ---- patterns ---- */
-/* Fill memory with numbers that follow from the seed and the position; check returns the first byte
- * that differs, or `size`. */
+/* Fill memory by the seed and the position; return the first byte that differs, or `size`. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
 /* ---- what an exit costs ---- */
 struct sgpu_bench_exit {
-	uint64_t cycles_per_second; /* of the time-stamp counter, in which exits are counted */
-	/* What it takes this machine to leave a virtual machine and to come back, by the CPUID
-	 * instruction; 0: it says that it is none. */
-	uint64_t guest_exit_cycles;
+	uint64_t cycles_per_second; /* of the time-stamp counter */
+	uint64_t guest_exit_cycles; /* CPUID leaves a virtual machine and comes back; 0: it is none
+				     */
 };
-/* Measures once a process, for some milliseconds. false: there is no time-stamp counter, and all is
- * 0. */
+/* Measures once a process, for some milliseconds. false: there is no counter, and all is 0. */
 bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
 
-/* ---- processors that threads are bound to, so that it is known whether they share one ---- */
-/* Finds two processors of different cores that the calling thread may use; if there are only
- * hardware threads of one core, two of those. Returns how many it found, 1 or 2: with one, both
- * entries name it. 0: it is not known. */
+/* ---- processors that threads are bound to ---- */
+/* Finds two processors of different cores, or else hardware threads of one core, that the calling
+ * thread may use. Returns how many: with 1, both entries name it; 0: not known. */
 int sgpu_find_cores(int cpus[2]);
 /* Binds the calling thread to a processor. */
 bool sgpu_bind_to_cpu(int cpu);
@@ -194,8 +179,8 @@ bool sgpu_bind_to_cpu(int cpu);
 /* ---- work on streams ---- */
 /* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
  * enqueues work with these tasks, which are zero, then waits for its end. If the gate opens too
- * early, the sample is taken again behind a longer copy: `enqueue` must give the same result each
- * time. What counts is the time from the begin of the first task to the end of the last. */
+ * early, that is done again behind a longer copy. The time from the begin of the first task to the
+ * end of the last counts. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
@@ -203,8 +188,8 @@ SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_str
 				       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count,
 				     struct sgpu_error *error);
-/* Launches an operation on a stream as the runner does: the device's own implementation, or that of
- * the CPU device from the table. The call must live until the task has ended. */
+/* Launches an operation as the runner does: the device's own implementation, or the table's for the
+ * CPU. The call must live until the task has ended. */
 SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream,
 				      struct sgpu_op_call *call, struct sgpu_task *task,
 				      struct sgpu_error *error);
@@ -213,8 +198,7 @@ SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stre
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
 extern const char *const sgpu_bench_statuses[]; /* "passed" and so on, NULL */
 
-/* Why no more samples were taken: the medians were known well enough, the time was over, or there
- * were enough. */
+/* Why sampling ended: the medians were known well enough, the time was over, enough samples. */
 enum sgpu_bench_stop {
 	SGPU_BENCH_STOP_UNKNOWN,
 	SGPU_BENCH_STOP_DEVIATION,
@@ -231,8 +215,7 @@ struct sgpu_bench_record_parameter {
 
 struct sgpu_bench_record {
 	char name[SGPU_BENCH_NAME_MAX];	   /* of the case */
-	char variant[SGPU_BENCH_NAME_MAX]; /* "": the whole case or point, if it was waived or has
-					      failed */
+	char variant[SGPU_BENCH_NAME_MAX]; /* "": the whole case or point, which did not pass */
 	struct sgpu_bench_record_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
 	int parameter_count;
 	enum sgpu_bench_unit unit;
@@ -255,8 +238,8 @@ struct sgpu_bench_record {
 /* ---- a run ---- */
 struct sgpu_bench_options {
 	bool quick; /* fewer sizes, less time */
-	/* Of each variant; 0: until their medians are known well enough, there are 1000 samples, or
-	 * the time is over, but at least 5 (3 with `quick`, or if the time is over by far). */
+	/* Of each variant; 0: until a reason to stop, but at least 5, or 3 with `quick` or if the
+	 * time is over by far. */
 	uint64_t samples;
 	uint64_t time_ns;	      /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
 	uint64_t size_min, size_max;  /* bytes; size_max 0: no limit */
@@ -272,22 +255,19 @@ struct sgpu_bench {
 	struct sgpu_bench_private *state;  /* of the frame */
 };
 
-/* Whether a case can run: SGPU_OK, or SGPU_EUNAVAILABLE and the reason. device and info may be
- * NULL. */
+/* SGPU_OK, or SGPU_EUNAVAILABLE and the reason. info: of the device, or NULL. */
 SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row,
 				       const struct sgpu_device_info *info,
 				       struct sgpu_error *error);
-/* Runs a case and passes its records, at least one, to `record` in order. device: NULL if there is
- * none. *status: the status of the case, failed if a record failed. Errors: SGPU_ECANCELED,
- * SGPU_ENOMEM; a failing case is no error. */
+/* Runs a case and passes its records, at least one, to `record`. device: may be NULL. *status: of
+ * the case, failed if a record failed. Errors: SGPU_ECANCELED; a failing case is no error. */
 SGPU_MUST_CHECK int sgpu_bench_run(
 	const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
 	struct sgpu_device *device,
 	void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
 	enum sgpu_bench_status *status, struct sgpu_error *error);
 
-/* How far runs of one build lie apart, as a fraction of the figure: a smaller difference says
- * nothing. */
+/* How far runs of one build lie apart, as a fraction: a smaller difference says nothing. */
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
 struct sgpu_bench_noise {
 	char key[SGPU_BENCH_KEY_MAX]; /* of the measurement, sgpu_bench_key() */
@@ -306,8 +286,8 @@ struct sgpu_bench_results {
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* All that return JSON make a new object, or NULL if memory runs out. This one describes the
- * machine, the build and a device (NULL: none). */
+/* All that return JSON make a new object, or NULL if memory runs out. The machine, the build and a
+ * device (NULL: none). */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
 /* The last object: how long it took since `begin`, the share of the processors' time that the
@@ -319,22 +299,19 @@ void sgpu_bench_begin(struct sgpu_bench_moment *begin);
 json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin);
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
 json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
-/* Reads results from untrusted text. `name` is for messages, which have the line. Errors:
- * SGPU_EINVALID, SGPU_ENOMEM; *results is then empty. */
+/* Reads untrusted text. `name` is for messages. Errors: SGPU_EINVALID, SGPU_ENOMEM; *results is
+ * then empty. */
 SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name,
 				    struct sgpu_bench_results *results, struct sgpu_error *error);
-/* Writes the key of a measurement, "bandwidth pinned direction=h2d size_bytes=4096", with the
- * parameters sorted by name. */
+/* "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by name. */
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* The median sample in the unit of the case, of one operation; 0 if the measurement did not pass.
- */
+/* The median of one operation in the unit of the case; 0 if the measurement did not pass. */
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
 /* SAME: the change is inside the noise. FASTER, SLOWER: it exceeds it, and there is a gap between
- * the intervals of the medians; if the noise was not measured, between the samples. AMBIGUOUS: it
- * exceeds it without a gap; nothing follows. Up to this one, both runs have the measurement, and it
- * passed. */
+ * the intervals of the medians, or between the samples if the noise was not measured. AMBIGUOUS: it
+ * exceeds it without a gap. Up to this one, the measurement passed in both runs. */
 enum sgpu_bench_verdict {
 	SGPU_BENCH_SAME,
 	SGPU_BENCH_FASTER,
@@ -346,31 +323,27 @@ enum sgpu_bench_verdict {
 };
 extern const char *const sgpu_bench_verdicts[]; /* "same" and so on */
 struct sgpu_bench_difference {
-	const struct sgpu_bench_record *first,
-		*second;		 /* NULL: missing. They live as long as the results. */
+	const struct sgpu_bench_record *first, *second; /* of the results; NULL: missing */
 	enum sgpu_bench_verdict verdict; /* NOT_MEASURED: it did not pass in one run or both */
 	double change;			 /* of the median time: 0.1 is a tenth slower */
 	double noise;	     /* |log(1 + change)| must exceed this to be more than noise */
-	bool noise_measured; /* ...which several runs of one build have shown, and not the samples
-				of these */
+	bool noise_measured; /* by several runs of one build, not guessed from these samples */
 };
-/* Pairs the measurements of two runs by their keys, in the order of the first. `noise` has records
- * of noise, or is NULL. `ratios`: compares ratios, which two machines may have in common, instead
- * of times. The array comes from malloc. */
+/* Pairs the measurements of two runs by their keys, in the order of the first. noise: may be NULL.
+ * ratios: compares those, not times. The array comes from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
 				       const struct sgpu_bench_results *second,
 				       const struct sgpu_bench_results *noise, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
-/* Adds to `noise` how far `count` runs of one build lie apart, for each measurement that passed in
- * all of them; two more such runs differ by more in at most 1 of 20 measurements. Errors:
- * SGPU_EUSAGE (fewer than two runs, or more than SGPU_BENCH_RUNS_MAX), SGPU_ENOMEM. */
+/* Adds to `noise` how far 2 to SGPU_BENCH_RUNS_MAX runs of one build lie apart, for each
+ * measurement that passed in all; two more such runs differ by more in at most 1 of 20
+ * measurements. Errors: SGPU_EUSAGE for another count, SGPU_ENOMEM. */
 enum { SGPU_BENCH_RUNS_MAX = 64 };
 SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
 					     struct sgpu_bench_results *noise,
 					     struct sgpu_error *error);
-/* The name of the first member by which two environments are of another machine or build, or NULL.
- */
+/* The first member by which two environments are of another machine or build, or NULL. */
 const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
 
 #endif

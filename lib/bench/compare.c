@@ -8,12 +8,10 @@
 
 #include "bench/private.h"
 
-/* Standard deviations by which two medians may differ, and what makes one of a median distance for
- * samples that are distributed normally. Single samples, not medians: two runs differ by more than
- * the samples of one. */
+/* Standard deviations by which two runs may differ, which are further apart than the samples of
+ * one; and what makes one of a median distance under a normal distribution. */
 static const double deviations = 2, deviation_of_mad = 1.4826;
-/* Two processes do not have their code and data in the same places, which alone changes times by
- * about so much. */
+/* Code and data lie elsewhere in each process, which alone changes times by about so much. */
 static const double least_noise = 0.02;
 
 const char *const sgpu_bench_verdicts[] = {
@@ -26,9 +24,8 @@ static double relative(const struct sgpu_bench_statistics *s)
 	return deviation_of_mad * s->mad / s->median;
 }
 
-/* Whether all that `a` may be is below all that `b` may be: the intervals of their medians, or, if
- * no runs beside each other have shown the noise, nearly all of their samples, since a run does not
- * know how the next one will differ. Files of earlier versions have no intervals. */
+/* Whether the interval of the median of `a` is below that of `b`; without measured noise, or in
+ * files of earlier versions, which have no intervals, whether nearly all of its samples are. */
 static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b,
 		     bool noise_measured)
 {

@@ -92,8 +92,7 @@ static json_t *line_json(const char *path)
 				      : json_string(line);
 }
 
-/* By what lies between the parts of a path that all have: "state1" of "/.../cpuidle/state1/name".
- */
+/* By what the asterisk stands for. */
 static json_t *lines_json(const char *pattern)
 {
 	const size_t before = strcspn(pattern, "*"), after = strlen(pattern) - before - 1;
@@ -114,8 +113,7 @@ static json_t *lines_json(const char *pattern)
 	return lines;
 }
 
-/* Of files that list the processors of a core or a socket, how many are of the first one in the
- * list. */
+/* How many files list their own processor, of a core or a socket, as the first. */
 static json_t *count_groups(const char *pattern)
 {
 	json_t *lines = lines_json(pattern), *line;

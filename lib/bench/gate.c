@@ -21,8 +21,7 @@ static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	bench->state->gate.capacity = 0;
 }
 
-/* A gate of the size that the next one is to have. What is kept is ended last first: the gate is
- * gone when its parts are. */
+/* A gate of the size that the next one is to have; it is gone when its parts are ended. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
@@ -40,8 +39,7 @@ static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* Puts the gate before everything that comes on the streams now. passed: one a stream, when it came
- * through. */
+/* Puts the gate before what comes on the streams now. passed: one a stream. */
 static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {
@@ -53,8 +51,8 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		passed[i] = (struct sgpu_task){ 0 };
 		rc = sgpu_stream_wait(streams[i], event);
-		/* Nothing is cleared. A device may only know when a task of a stream ends: then
-		 * this end is where the first one behind the gate begins. */
+		/* Clears nothing: for a device that only knows when tasks end, this end is the
+		 * begin of the first one behind the gate. */
 		rc = rc ? rc : sgpu_device_clear(streams[i], gate->device_memory, 0, &passed[i]);
 	}
 	return rc == SGPU_OK

@@ -17,8 +17,8 @@ enum {
 	SAMPLES_MIN_LONG = 3 /* also with `quick` */
 };
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
-/* When the medians are known well enough: their intervals reach so far to either side, by so many
- * samples, over a time in which the machine had moments of several kinds. */
+/* The medians are known well enough: their intervals reach so far to either side, by so many
+ * samples, over so much time. */
 enum { SAMPLES_SETTLED = 30 };
 static const uint64_t time_settled = 100000000;
 static const double half_width_settled = 0.005;
@@ -92,8 +92,8 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	return rc;
 }
 
-/* One sample of each variant; every other round in the reverse order, so that none always comes
- * after the same one. *failed is the variant that an error is of. */
+/* One sample of each variant; in the reverse order every other round. *failed: whose the error is.
+ */
 static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -160,8 +160,7 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 						: SGPU_BENCH_STOP_UNKNOWN;
 }
 
-/* Rounds until there is a reason to stop. The last round must be known before it is taken, since it
- * is verified. */
+/* The last round is verified, so it must be known before it is taken. */
 static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
 {
 	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;

@@ -8,9 +8,9 @@
 
 #include "bench/private.h"
 
-/* The difference of two more runs over their deviation is distributed as Student's t has it, if
- * runs are distributed normally. They are not quite: these quantiles leave 1 of 100 outside then,
- * and at most 1 of 20 with heavy tails. By the number of runs; the last one for more. */
+/* The difference of two more runs over their deviation follows Student's t where runs are
+ * distributed normally. These quantiles leave 1 of 100 outside then, and at most 1 of 20 with heavy
+ * tails. By the number of runs; the last one for more. */
 static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25 };
 
 static double noise_floor(const double *values, size_t n)

@@ -36,15 +36,15 @@ struct sgpu_bench_private {
 	size_t kept_count;
 	uint64_t ns; /* of the sample that is taken, as its variant says; 0: it does not */
 	struct sgpu_bench_latency latency; /* of that sample */
-	char lacks[SGPU_BENCH_LACKS_MAX]
-		  [SGPU_BENCH_NAME_MAX]; /* variants that are waived for all points */
+	/* Variants that are waived for all points. */
+	char lacks[SGPU_BENCH_LACKS_MAX][SGPU_BENCH_NAME_MAX];
 	int lack_count;
 	double cycles_per_ns; /* of the time-stamp counter; 0: there is none */
 };
 
 extern const char *const sgpu_bench_stops[]; /* NULL-terminated */
 
-/* A record of the running case with the parameters of a point (NULL: none); status passed. */
+/* A record of the running case and of a point (or NULL); status passed. */
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			     const char *variant, struct sgpu_bench_record *record);
 void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record);
@@ -70,13 +70,11 @@ struct sgpu_bench_member {
 	const char *with;	  /* there only when that member is: often itself. NULL: always */
 	const char *const *words; /* of an enum */
 };
-/* Of all records, of those that passed, and of the others; of a record of noise. Each ends with a
- * NULL key. */
+/* Of all records, of those that passed, of the others; of noise. Each ends with a NULL key. */
 extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[],
 	sgpu_bench_noise_members[];
 
-/* Fills *statistics, zeros if n is 0. The samples are used up: their distances from the median take
- * their place. */
+/* Zeros if n is 0. Distances from the median take the place of the samples. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 
 #endif

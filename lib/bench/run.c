@@ -35,8 +35,7 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 		to->is_number = !from->text;
 		to->number = from->text ? 0 : from->number;
 		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
-		/* Other bytes need a formula from the case; without one the record has none, which
-		 * its schema refuses. */
+		/* Other bytes without a formula are refused by the schema. */
 		if (!formula && strcmp(to->key, "size_bytes") == 0 && to->number == point->bytes) {
 			formula = "size_bytes";
 		}

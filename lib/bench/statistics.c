@@ -24,8 +24,7 @@ static double middle(const double *sorted, uint64_t n)
 }
 
 /* The largest number of samples on each side that leaves the median between the rest with 95 %:
- * each sample lies below the true median with probability 1/2, whatever their distribution, so that
- * those below are distributed binomially. */
+ * those below the true median are distributed binomially. */
 static uint64_t outside_of_interval(uint64_t n)
 {
 	double log_share = -(double)n * log(2), below = 0;

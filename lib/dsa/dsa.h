@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Intel's Data Streaming Accelerator (DSA): copies and CRCs by a device of the processor, from user
- * space, over a shared work queue of the kernel's driver idxd. The device reads and writes the
- * memory of this process, and nothing else: the kernel gives a process such a queue only where the
- * IOMMU translates by the process's own page tables.
+ * Intel's Data Streaming Accelerator (DSA): copies and CRCs from user space, over a shared work
+ * queue of the kernel's driver idxd. The device reaches the memory of this process alone: the IOMMU
+ * translates by the process's own page tables.
  *
- * What the device answers is not trusted: of an answer nothing but its status is looked at, and the
- * CRC that was asked for. A device that reports a fault of its own or does not answer is not used
- * again. That the bytes are right is the caller's to check, as with any other way to the data. */
+ * Of an answer nothing but its status is looked at, and the CRC that was asked for. A device that
+ * reports a fault of its own or does not answer is not used again. That the bytes are right is the
+ * caller's to check. */
 #ifndef SGPU_DSA_DSA_H
 #define SGPU_DSA_DSA_H
 
@@ -23,8 +22,8 @@ struct sgpu_dsa;
 enum { SGPU_DSA_DEPTH_MAX = 128, SGPU_DSA_JOB_MAX = 1 << 20 };
 
 /* Opens the first queue that copies a page and computes its CRC correctly. Errors:
- * SGPU_EUNAVAILABLE and the reason: no queue, no right to open it, a confidential VM or an enclave,
- * whose memory the device must not reach; SGPU_ENOMEM. */
+ * SGPU_EUNAVAILABLE: none can be opened, or this is a confidential VM or an enclave, whose memory
+ * the device must not reach; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error);
 /* Accepts NULL; clears the caller's pointer. */
 void sgpu_dsa_close(struct sgpu_dsa **dsa);
@@ -36,20 +35,18 @@ struct sgpu_dsa_job {
 	uint32_t crc;
 	bool done;
 };
-/* Does jobs, with at most `depth` of them under way, and waits for their end by looking at memory.
- * Whatever is not done after an error is the caller's to do. No job is under way any more when it
- * returns, also after an error. Errors: SGPU_ERETRY: the queue stayed full; SGPU_ESYSTEM: memory of
- * a job is not there. SGPU_ETIMEOUT and SGPU_EDEVICE: the device did not answer, or answered with
- * an error; from then on SGPU_EUNAVAILABLE. */
+/* Does jobs, at most `depth` at a time, and polls for their end. After an error the rest is the
+ * caller's to do, and no job is under way. Errors: SGPU_ERETRY: the queue stayed full;
+ * SGPU_ESYSTEM: memory of a job is not there; SGPU_ETIMEOUT and SGPU_EDEVICE: no answer or one with
+ * an error, and from then on SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count,
 				 unsigned depth, struct sgpu_error *error);
 
 /* CRC-32C (Castagnoli) by the CPU. `crc` is 0, or the CRC of what comes before. */
 uint32_t sgpu_crc32c(uint32_t crc, const void *data, size_t size);
 
-/* ---- files ----
- * Reads files into memory: with the device, for large pieces, if it was faster than a core at some
- * of them; by pread(2) otherwise. One thread at a time uses the device, while the others read. */
+/* ---- files: large pieces by the device, if it is faster than a core at some of them, and the rest
+ * by pread(2), as while another thread uses the device ---- */
 struct sgpu_dsa_reader;
 /* `dsa` is borrowed; NULL: only pread(2). */
 SGPU_MUST_CHECK int sgpu_dsa_reader_create(struct sgpu_dsa *dsa, struct sgpu_dsa_reader **reader,
@@ -59,8 +56,7 @@ void sgpu_dsa_reader_free(struct sgpu_dsa_reader **reader);
 SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name,
 				   void *data, size_t size, uint64_t offset, size_t *got,
 				   struct sgpu_error *error);
-/* What the device has read so far, and why it is not used any more ("": it is). Not while other
- * threads read. */
+/* What the device has read, and why it is not used any more, or "". Not while threads read. */
 struct sgpu_dsa_figures {
 	uint64_t bytes;
 	char why[SGPU_ERROR_TEXT_MAX];

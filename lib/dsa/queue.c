@@ -26,8 +26,7 @@
 enum { PORTAL = 4096, ATTRIBUTE_MAX = 64, PROOF = 4096 };
 #define PATIENCE_NS 10000000ull
 
-/* A dedicated queue belongs to one process. Without PASID the device has no page tables of a user's
- * process, so the driver offers no queue for users. */
+/* A dedicated queue belongs to one process; without PASID the driver offers none for users. */
 static int check_queue(const struct sgpu_dsa_place *place, const char *queue, unsigned device,
 		       struct sgpu_error *error)
 {
@@ -57,9 +56,8 @@ static int check_queue(const struct sgpu_dsa_place *place, const char *queue, un
 }
 
 /* ---- descriptors ---- */
-/* As bytes, so that the rest of the library needs no CPU flags. SFENCE comes first: the device may
- * read the job's memory before this thread's stores to it are visible otherwise. All lines of the
- * page are the one portal; those who write to the same line wait for each other. */
+/* As bytes, so that no CPU flags are needed. SFENCE makes the stores to the job's memory visible
+ * first. All lines of the page are the one portal; writes to the same line wait for each other. */
 static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	bool full = true;
@@ -75,8 +73,7 @@ static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descrip
 	return full ? SGPU_ERETRY : SGPU_OK;
 }
 
-/* From Linux 6.10 on the kernel submits in place of the process on parts where a process's own
- * submissions could harm others (INTEL-SA-01084). */
+/* From Linux 6.10 on the kernel submits where a process could harm others (INTEL-SA-01084). */
 static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	ssize_t sent = write(dsa->fd, descriptor, sizeof(*descriptor));
@@ -88,9 +85,8 @@ static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descript
 }
 
 /* ---- opening ---- */
-/* The kernel closes a queue when its last mapping and descriptor have gone: it waits for the jobs
- * of this process, and unbinds its page tables from the device, which then reaches none of its
- * memory. */
+/* With the last mapping and descriptor the kernel closes the queue: it waits for the jobs of this
+ * process, whose memory the device cannot reach from then on. */
 static void stop(struct sgpu_dsa *dsa)
 {
 	if (dsa->portal) {
@@ -128,8 +124,7 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	*dsa = NULL;
 }
 
-/* Through the portal if the CPU has the instruction for it and the kernel lets the process map it.
- */
+/* By the portal, where the CPU has ENQCMD and the kernel maps it. */
 static int reach(struct sgpu_dsa *dsa, const struct sgpu_dsa_place *place, struct sgpu_error *error)
 {
 	struct stat status;
@@ -243,8 +238,7 @@ static void *map(int fd)
 	return mmap(NULL, PORTAL, PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 }
 
-/* In a confidential VM the accelerator is outside of what is trusted, and what it is told to reach
- * is private memory: none is opened there. */
+/* In a confidential VM the accelerator is not trusted, and memory is private. */
 int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error)
 {
 	struct sgpu_dsa_place place = { .devices = "/sys/bus/dsa/devices",

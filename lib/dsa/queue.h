@@ -20,8 +20,7 @@ struct sgpu_dsa_slot {
 struct sgpu_dsa {
 	struct sgpu_dsa_slot slots[SGPU_DSA_DEPTH_MAX];
 	char name[24]; /* "wq0.1" */
-	/* Hands a descriptor to the device: SGPU_OK, SGPU_ERETRY (the queue is full), or an error.
-	 */
+	/* SGPU_OK, SGPU_ERETRY (the queue is full), or an error. */
 	int (*submit)(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor);
 	/* Returns when the device has no job under way; from then on it takes none. */
 	void (*stop)(struct sgpu_dsa *dsa);

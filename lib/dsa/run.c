@@ -34,8 +34,7 @@ static void fill_descriptor(struct sgpu_dsa_slot *slot)
 				      .xfer_size = job->size };
 }
 
-/* Submits the next job. A full queue has a place again when the first job under way has ended, or
- * another process's has. *full: wait for the first job. */
+/* Submits the next job. *full: the queue is, until the first job has ended or another process's. */
 static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -63,8 +62,7 @@ static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 				   dsa->name, strerror(errno));
 }
 
-/* Waits for the first job under way. The status is in the record's first word, which is zero until
- * the device answers. */
+/* Waits for the first job under way, whose record is zero until the device answers. */
 static int end_first(struct run *run, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -113,8 +111,7 @@ static bool is_fatal(int rc)
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EDEVICE;
 }
 
-/* Whatever went wrong, nothing is under way afterwards: the caller's memory is the caller's again.
- * A device that cannot be trusted to end is stopped by the kernel, which waits for what it has and
+/* Nothing is under way afterwards. The kernel stops a device that cannot be trusted to end, and
  * takes its way to this process's memory. */
 static void leave(struct run *run, struct sgpu_error why)
 {
@@ -155,8 +152,7 @@ int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count, 
 	return rc;
 }
 
-/* ---- CRC-32C as the accelerator computes it: reflected, inverted before and after, so that a CRC
- * is also the seed of what follows ---- */
+/* ---- CRC-32C as the accelerator computes it: a CRC is also the seed of what follows ---- */
 enum { POLYNOMIAL = (int)0x82f63b78 };
 
 static uint32_t by_bits(uint32_t crc, const uint8_t *data, size_t size)

@@ -10,9 +10,8 @@
 #include "job.h"
 
 /* ---- what is measured of each application ---- */
-/* A way to have a device and to bring payloads. What Graviton compares is the application with its
- * whole protection, and without any: next to bare calls, one batch after the other, and several at
- * once, which a runner that stays is for. */
+/* A way to have a device and to bring payloads. Graviton compares with and without all protection;
+ * next to bare calls, also several batches at once. */
 struct way {
 	bool opens, staged;
 	int at_once; /* batches; 0: not next to bare calls */
@@ -32,22 +31,19 @@ static int measure_way(struct sgpu_bench *bench, const char *app, uint64_t batch
 {
 	const uint64_t batches = (uint64_t)side->batches;
 	struct job_side sides[SIDES];
-	struct sgpu_bench_point point = {
+	const struct sgpu_bench_point point = {
 		.parameters = { { "app", app, 0 },
 				{ "device", job_device_text(way->opens), 0 },
 				{ "payloads", way->staged ? "staged" : "inline", 0 },
 				{ "batches", NULL, batches },
-				{ "batch_bytes", NULL, batch_bytes } },
+				{ "batch_bytes", NULL, batch_bytes },
+				{ way->at_once ? "against" : NULL, "bare calls", 0 },
+				{ "at_once", NULL, (uint64_t)way->at_once } },
 		.bytes = batches * batch_bytes,
 		.operations = batches,
 		.bytes_formula = "batches * batch_bytes",
 	};
 
-	if (way->at_once) {
-		point.parameters[5] = (struct sgpu_bench_parameter){ "against", "bare calls", 0 };
-		point.parameters[6] =
-			(struct sgpu_bench_parameter){ "at_once", NULL, (uint64_t)way->at_once };
-	}
 	for (int i = 0; i < SIDES; i++) {
 		sides[i] = *side;
 		sides[i].name = names[i];
@@ -61,8 +57,7 @@ static int measure_way(struct sgpu_bench *bench, const char *app, uint64_t batch
 			   way->at_once ? 3 : 2, error);
 }
 
-/* side: what all sides have in common; new_bare: NULL if the application is not measured next to
- * bare calls. */
+/* side: what all sides have in common. */
 static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch_bytes,
 		       const struct job_side *side, struct sgpu_error *error)
 {
@@ -77,8 +72,7 @@ static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch
 }
 
 /* ---- black_scholes ---- */
-/* black_scholes as Graviton ran it (Volos, Vaswani, Bruno, OSDI 2018): batches of 4 million
- * options, one after another. */
+/* As Graviton ran it (Volos, Vaswani, Bruno, OSDI 2018): batches of 4 million options. */
 enum { PRICE, STRIKE, YEARS, INPUTS, VECTORS = 5 };
 enum { OPTIONS = 4000000, OPTIONS_QUICK = 250000, BATCHES = 10, BATCHES_QUICK = 2, CHECKED = 1000 };
 static const double rate = 0.02, volatility = 0.30;
@@ -192,8 +186,7 @@ static int measure_black_scholes(struct sgpu_bench *bench, const struct job_plac
 }
 
 /* ---- fashion-knn ---- */
-/* fashion-knn: the shape of examples/fashion-knn with pictures made here, whose classes are known.
- */
+/* The shape of examples/fashion-knn with pictures made here, whose classes are known. */
 enum {
 	KNOWN = 10000,
 	ASKED = 2000,

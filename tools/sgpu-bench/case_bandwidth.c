@@ -60,8 +60,8 @@ static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_ta
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
 
-/* The ways in turns, so that both have something to do from the start. Nobody wants to know the
- * times of the copies between: to take them takes time. */
+/* The ways in turns, so that both are busy from the start. To time the copies between takes time.
+ */
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct variant *v = argument;

@@ -21,24 +21,6 @@ static int send(void *argument, const struct sgpu_command *command, struct sgpu_
 	return rc;
 }
 
-static int open_channel(struct sgpu_device *device, struct bench_channel *channel,
-			const struct sgpu_processor_config *config, struct sgpu_error *error)
-{
-	struct sgpu_grant grant = { 0 };
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, &channel->owner, error);
-
-	rc = rc ? rc : sgpu_processor_create(device, config, &channel->processor, error);
-	rc = rc ? rc
-		: sgpu_allocator_create(&channel->pages, config, send, channel, &channel->allocator,
-					error);
-	rc = rc ? rc
-		: sgpu_allocator_channel(channel->allocator, channel->owner.public_half, &grant,
-					 error);
-	rc = rc ? rc : sgpu_session_open(&channel->owner, &grant, &channel->session, error);
-	channel->number = grant.channel;
-	return rc;
-}
-
 static void end_channel(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	struct bench_channel *channel = (struct bench_channel *)what;
@@ -55,6 +37,7 @@ int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench
 {
 	struct sgpu_processor_config config = { .hidden = 1 };
 	struct bench_channel *channel = sgpu_bench_new(bench, sizeof(*channel), end_channel, error);
+	struct sgpu_grant grant = { 0 };
 	int rc = channel ? sgpu_device_pages(bench->device, &channel->pages, error) : SGPU_ENOMEM;
 
 	*made = channel;
@@ -64,12 +47,21 @@ int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench
 	}
 	config.unprotected = (uint32_t)(channel->pages.big / channel->pages.small);
 	config.frames = (uint32_t)big_pages * config.unprotected;
-	return open_channel(bench->device, channel, &config, error);
+	rc = sgpu_key_generate(SGPU_KEY_X25519, &channel->owner, error);
+	rc = rc ? rc : sgpu_processor_create(bench->device, &config, &channel->processor, error);
+	rc = rc ? rc
+		: sgpu_allocator_create(&channel->pages, &config, send, channel,
+					&channel->allocator, error);
+	rc = rc ? rc
+		: sgpu_allocator_channel(channel->allocator, channel->owner.public_half, &grant,
+					 error);
+	rc = rc ? rc : sgpu_session_open(&channel->owner, &grant, &channel->session, error);
+	channel->number = grant.channel;
+	return rc;
 }
 
 /* ---- rows ---- */
-/* Big pages: an unprotected one, those that are mapped, and one of frames for small pages,
- * directories and tables. */
+/* Big pages: an unprotected one, those mapped, and one for small pages, directories and tables. */
 enum { PAGES = 8, BIG_PAGES = 1 + PAGES + 1 };
 
 struct row {
@@ -227,18 +219,16 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 	/* Nothing is like the other commands without a channel. */
 	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY;
 	const int first = has_plain ? 0 : 1, count = (row->pages ? 3 : 2) - first;
-	struct sgpu_bench_point point = { .parameters = { { "command", row->command, 0 } } };
+	const uint64_t big = row->big * info->big, small = row->small * info->small;
+	const struct sgpu_bench_point point = {
+		.parameters = { { "command", row->command, 0 },
+				{ has_plain ? "size_bytes" : NULL, NULL, big + small },
+				{ row->pages ? "pages" : NULL, row->pages, 0 } },
+	};
 
 	s->row = row;
-	s->sizes[0] = row->big * info->big;
-	s->sizes[1] = row->small * info->small;
-	if (has_plain) {
-		point.parameters[1] = (struct sgpu_bench_parameter){ "size_bytes", NULL,
-								     s->sizes[0] + s->sizes[1] };
-	}
-	if (row->pages) {
-		point.parameters[2] = (struct sgpu_bench_parameter){ "pages", row->pages, 0 };
-	}
+	s->sizes[0] = big;
+	s->sizes[1] = small;
 	return sgpu_bench_measure(s->bench, &point, variants + first, count, error);
 }
 
@@ -258,8 +248,7 @@ static int set_scene(struct scene *s, struct sgpu_error *error)
 	return rc ? rc : sgpu_space_access(s->space, true, error);
 }
 
-/* ---- CH_MEASURE: the measure of a channel's memory, beside that of plain memory of the device
- * ---- */
+/* ---- CH_MEASURE: the measure of a channel's memory beside that of plain memory ---- */
 enum { SEED = 11, SPARE_PAGES = 4 };
 
 struct digested {

@@ -25,8 +25,8 @@ struct call {
 };
 
 /* ---- the flows ---- */
-/* The terms: an exit from a guest and the entry after it; the change of the call's page-table
- * entries, with the TLB shootdown; the fault for one page; clearing one page. */
+/* The terms: an exit and the entry after it; the change of the call's page-table entries, with the
+ * TLB shootdown; the fault for one page; clearing one page. */
 struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
@@ -46,8 +46,8 @@ enum terms {
 	TDX = FLIP | TDX_EXITS | FAULT | ACCEPT,
 };
 
-/* Linux puts so many entries into a page-state change (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2
- * MiB. A call of a TDX guest to its hypervisor passes the TDX module on both ways. */
+/* Entries of a page-state change in Linux (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2 MiB. A call
+ * of a TDX guest to its hypervisor passes the TDX module on both ways. */
 enum { SNP_ENTRIES = 64, TDX_EXITS_A_CALL = 2 };
 
 /* How often a call leaves the guest. */

@@ -225,8 +225,7 @@ static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_erro
 	return measure(ways, "server alone", alone, load, error);
 }
 
-/* rate: requests a second, or 0: each connection sends when it has its answer. Threads of clients
- * take processors that servers do not need, if there are any. */
+/* rate: requests a second; 0: as fast as answers come. Clients take processors that are spare. */
 static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t requests,
 			   struct sgpu_error *error)
 {

@@ -182,8 +182,7 @@ static int measure_both(struct copy *c, struct sgpu_error *error)
 	return rc ? rc : measure_direction(c, "down", down, SGPU_ARRAY_LENGTH(down), error);
 }
 
-/* That of Graviton's paper (table 2): each variant does all that the one before does, and one thing
- * more. */
+/* Table 2 of Graviton's paper: each variant does one thing more than the one before. */
 static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 {
 	struct copy staged = *c, encrypted = *c, authenticated = *c;

@@ -108,8 +108,7 @@ static int measure_openings(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- command groups: sealed, sent, their number compared, opened, and nothing done with them ----
- */
+/* ---- command groups: sealed, sent, counted and opened ---- */
 enum { GROUPS = 256, BIG_PAGES = 2, FILLER = 0x5a };
 
 struct sender {
@@ -254,10 +253,9 @@ static int measure_module(struct side sides[2], struct sgpu_error *error)
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
-/* ---- work for another process: sessions of programs (sgpu/session.h) over a pipe and over a ring,
- * beside bare calls of the device in this process ----
- * An operation takes 4 KiB to the device, runs a job that was loaded before over them, and takes 4
- * KiB back. A launch runs that job alone, and is waited for: one kernel, and its sealed command. */
+/* ---- sessions of programs (sgpu/session.h) over a pipe and a ring, beside bare calls here ----
+ * An operation takes 4 KiB to the device, runs a loaded job over them, and takes 4 KiB back. A
+ * launch runs that job alone, and is waited for. */
 enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, LAUNCHES = 64 };
 
 #define SEGMENT(id, direction)                                                                 \

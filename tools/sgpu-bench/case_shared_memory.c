@@ -42,28 +42,23 @@ struct variant {
 	bool copied;
 };
 
-static int touch(struct shared *s, uint64_t memory, struct sgpu_task *task)
-{
-	const struct sgpu_module_shape shape = { { 1, 1, 1 }, { THREADS, 1, 1 }, 0 };
-	uint64_t pages = s->size / PAGE;
-	void *const args[] = { &memory, &pages, &s->result };
-	const size_t arg_sizes[] = { 8, 8, 8 };
-
-	return sgpu_device_module_launch_on(s->stream, s->module, "touch", &shape, args, arg_sizes,
-					    3, NULL, task);
-}
-
 static int read_pages(void *argument, struct sgpu_error *error)
 {
+	static const struct sgpu_module_shape shape = { { 1, 1, 1 }, { THREADS, 1, 1 }, 0 };
+	static const size_t arg_sizes[] = { 8, 8, 8 };
 	const struct variant *v = argument;
 	struct shared *s = v->s;
+	uint64_t memory = v->copied ? s->copy : (uintptr_t)*v->memory, pages = s->size / PAGE;
+	void *const args[] = { &memory, &pages, &s->result };
 	struct sgpu_task tasks[2] = { { .untimed = true }, { .untimed = true } };
 	int rc = SGPU_OK;
 
 	if (v->copied) {
 		rc = sgpu_copy_in(s->stream, s->copy, *v->memory, s->size, &tasks[0]);
 	}
-	rc = rc ? rc : touch(s, v->copied ? s->copy : (uintptr_t)*v->memory, &tasks[1]);
+	rc = rc ? rc
+		: sgpu_device_module_launch_on(s->stream, s->module, "touch", &shape, args,
+					       arg_sizes, 3, NULL, &tasks[1]);
 	return bench_finish(s->stream, rc, tasks, 2, "read the pages", error);
 }
 
@@ -99,24 +94,22 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	/* No bytes: a rate would say that pages were read of which one word was. */
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.operations = size / PAGE };
-	struct variant arguments[] = { { s, &s->pinned, true },
-				       { s, &s->pinned, false },
-				       { s, &s->pageable, false } };
-	static const char *const names[] = { "pinned, copied", "pinned, in place", "page faults" };
-	struct sgpu_bench_variant variants[SGPU_ARRAY_LENGTH(names)];
+	struct variant copied = { s, &s->pinned, true }, in_place = { s, &s->pinned, false },
+		       faults = { s, &s->pageable, false };
+	struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("pinned, copied", prepare, read_pages, verify, &copied),
+		BENCH_VARIANT("pinned, in place", prepare, read_pages, verify, &in_place),
+		BENCH_VARIANT("page faults", prepare, read_pages, verify, &faults),
+	};
 	struct sgpu_bench *bench = s->bench;
 	int rc = sgpu_bench_new_device_memory(bench, size, &s->copy, error);
 
 	s->size = size;
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->pinned, error);
 	rc = rc ? rc : bench_new_pages(bench, size, BENCH_PAGES_SMALL, -1, &s->pageable, error);
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names); i++) {
-		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			names[i], prepare, read_pages, verify, &arguments[i]);
-		if (arguments[i].memory == &s->pageable && !bench->info.reads_pageable) {
-			variants[i].why = "the GPU does not read ordinary memory by itself "
-					  "(neither HMM nor ATS)";
-		}
+	if (!bench->info.reads_pageable) {
+		variants[2].why = "the GPU does not read ordinary memory by itself (neither HMM "
+				  "nor ATS)";
 	}
 	return rc ? rc
 		  : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);

@@ -13,10 +13,9 @@
 #include "cli.h"
 #include "job.h"
 
-/* ---- pictures: those of Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017) from the files of Debian's
- * package dataset-fashion-mnist, which gzip unpacks, or made ones of as many classes ---- */
-/* The shell, and not a string made here, puts the folder into the command: no name of it can be
- * more than a name. */
+/* ---- pictures: of Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017) from Debian's package
+ * dataset-fashion-mnist, or made ones ---- */
+/* The shell puts the folder into the command, where no name can be more than a name. */
 #define UNPACK(file)                                                                         \
 	"exec gzip -dcq -- \"${SGPU_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/" file \
 	"\" 2>/dev/null"
@@ -160,8 +159,7 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, const char **o
 	return SGPU_OK;
 }
 
-/* As many pictures a step as Graviton took, but on the CPU device, where the first network would
- * need seconds for it. */
+/* As many pictures a step as Graviton took; fewer on the CPU, where a step would take seconds. */
 static int train(struct sgpu_bench *bench, const char *name, const struct job_place *place,
 		 struct sgpu_error *error)
 {

@@ -24,8 +24,7 @@
 #include <cpuid.h>
 #endif
 
-/* Crosses and comes back `count` times, and verifies that it did, if that takes no time.
- * SGPU_EUNAVAILABLE waives the point, with the error's text. */
+/* Crosses and comes back `count` times, and verifies that it did, if that takes no time. */
 typedef int cross_fn(void *argument, uint64_t count, struct sgpu_error *error);
 
 /* The clock takes some tens of nanoseconds: less than a hundredth of a block. */
@@ -67,20 +66,16 @@ static int size_block(struct block *b, struct sgpu_error *error)
 	return rc;
 }
 
-/* The only variant of a point, whose `operations` are the fewest, of the powers of two, that take 5
- * us together; or one. */
+/* block.count 0: as many as take 5 us together, a power of two. */
 static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, const char *name,
-		   struct block block, bool single, struct sgpu_error *error)
+		   struct block block, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variant =
 		BENCH_VARIANT(name, NULL, run_block, NULL, &block);
-	int rc;
+	const int rc = block.count ? SGPU_OK : size_block(&block, error);
 
-	block.count = 1;
-	rc = single ? SGPU_OK : size_block(&block, error);
 	point.operations = block.count;
-	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, &variant, 1, error)
-			     : bench_or_waive(bench, &point, name, rc, error);
+	return rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
 }
 
 /* ---- calls of functions and of the kernel, exits from a guest and an enclave ---- */
@@ -115,24 +110,8 @@ void bench_leave_guest(void)
 LOOP(do_nothing, )
 LOOP(call_function, callee())
 LOOP(call_kernel, (void)syscall(SYS_getppid))
-LOOP(run_cpuid, bench_leave_guest())
-LOOP(yield, sched_yield())
-
-static int leave_guests(void *argument, uint64_t count, struct sgpu_error *error)
-{
-	return platform.virtual_machine
-		       ? run_cpuid(argument, count, error)
-		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
-				   "this is no virtual machine: CPUID leaves nothing");
-}
-
-static int leave_enclave(void *argument, uint64_t count, struct sgpu_error *error)
-{
-	return platform.kind == SGPU_PLATFORM_GRAMINE_SGX
-		       ? yield(argument, count, error)
-		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "not in an enclave: %s, by %s",
-				   sgpu_platform_name(platform.kind), platform.seen);
-}
+LOOP(leave_guest, bench_leave_guest())
+LOOP(leave_enclave, sched_yield())
 
 static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 {
@@ -143,7 +122,7 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 		{ "call", "empty block", do_nothing }, /* of one, however short */
 		{ "call", "function", call_function },
 		{ "call", "system call", call_kernel },
-		{ "exit", "cpuid", leave_guests },
+		{ "exit", "cpuid", leave_guest },
 		{ "exit", "enclave (Gramine)", leave_enclave },
 	};
 	int rc = SGPU_OK;
@@ -153,8 +132,19 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 		const struct sgpu_bench_point point = { .parameters = {
 								{ "what", rows[i].what, 0 } } };
 
-		rc = measure(bench, point, rows[i].name, (struct block){ .cross = rows[i].cross },
-			     i == 0, error);
+		if (rows[i].cross == leave_guest && !platform.virtual_machine) {
+			sgpu_bench_waive(bench, &point, rows[i].name,
+					 "this is no virtual machine: CPUID leaves nothing");
+		} else if (rows[i].cross == leave_enclave &&
+			   platform.kind != SGPU_PLATFORM_GRAMINE_SGX) {
+			sgpu_bench_waive(bench, &point, rows[i].name,
+					 "not in an enclave: %s, by %s",
+					 sgpu_platform_name(platform.kind), platform.seen);
+		} else {
+			rc = measure(bench, point, rows[i].name,
+				     (struct block){ .cross = rows[i].cross, .count = i == 0 },
+				     error);
+		}
 	}
 	return rc;
 }
@@ -268,8 +258,7 @@ static void end_trips(struct trip *t)
 	}
 }
 
-/* On one processor, who spins waits for the end of its time slice: that is no figure of a crossing.
- */
+/* Who spins on one processor waits for the end of its time slice: no figure of a crossing. */
 static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct {
@@ -297,10 +286,13 @@ static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 			continue;
 		}
 		rc = start_trips(&trip, cpus, error);
-		rc = rc == SGPU_OK
-			     ? measure(bench, point, rows[i].name,
-				       (struct block){ go_there_and_back, &trip, 1 }, false, error)
-			     : bench_or_waive(bench, &point, rows[i].name, rc, error);
+		if (rc == SGPU_EUNAVAILABLE) {
+			sgpu_bench_waive(bench, &point, rows[i].name, "%s", error->text);
+			rc = SGPU_OK;
+		} else if (rc == SGPU_OK) {
+			rc = measure(bench, point, rows[i].name,
+				     (struct block){ go_there_and_back, &trip, 0 }, error);
+		}
 		end_trips(&trip);
 	}
 	if (bound) {

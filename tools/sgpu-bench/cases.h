@@ -20,8 +20,7 @@ bench_case_fn bench_aead_cpu, bench_aead_gpu, bench_alloc, bench_app, bench_band
 	bench_measure, bench_peer, bench_secure_copy, bench_session, bench_shared_memory,
 	bench_staging, bench_training, bench_transition;
 
-/* A channel over pages of bench->device, of which nobody else maps any, with both of its ends.
- * Kept. */
+/* A channel over pages of bench->device, with both of its ends. Kept. */
 struct bench_channel {
 	struct sgpu_pages_info pages;
 	struct sgpu_processor *processor;
@@ -29,36 +28,31 @@ struct bench_channel {
 	struct sgpu_key owner;
 	struct sgpu_session *session;
 	uint32_t number;
-	uint64_t spent_ns[SGPU_CH_SUBMIT +
-			  1]; /* in the processor, by the kind of the allocator's command */
+	uint64_t spent_ns[SGPU_CH_SUBMIT + 1]; /* in the processor, by the kind of command */
 };
-/* big_pages: of the device's memory; the first one is not protected, and of the last one a part is
- * hidden. */
+/* Of the big pages the first is not protected, and a part of the last is hidden. */
 SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages,
 				      struct bench_channel **channel, struct sgpu_error *error);
 /* Executes CPUID, for which a virtual machine is left. */
 void bench_leave_guest(void);
 
-/* Opens a device up to a stream that takes work, and closes it: plain, or in a secure context for
- * an owner whose key is there already. ns: of opening and of closing. */
+/* Opens a device up to a stream, and closes it: plain, or in a secure context. ns: of both. */
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 			       struct sgpu_error *error);
 
-/* Starts this program again with the verb `open`, for bench->device, an option and its value (or
- * NULL), and pipes; or as the worker of a ring. The ends here, of which the second one is written,
- * are kept; that the process has ended is waited for when they are closed. */
+/* Starts this program again with the verb `open` for bench->device, over pipes and with an option
+ * and its value (or NULL); or as the worker of a ring. The ends here, of which the second is
+ * written, are kept; when they are closed, the end of the process is waited for. */
 struct sgpu_remote_ring;
 SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option,
 				     const char *value, int ends[2], struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 				     struct sgpu_error *error);
-/* What it does: serves on standard input and output until their end a "session" of a program, or
- * one over a "ring" whose memory and area are descriptors 3 and 4, and its bell standard input.
- * Errors: SGPU_EUSAGE for other words. */
+/* What it does: serves a "session" on standard input and output, or over a "ring": memory and area
+ * are descriptors 3 and 4, and the bell is standard input. Errors: SGPU_EUSAGE for other words. */
 SGPU_MUST_CHECK int bench_serve(const char *selector, const char *what, struct sgpu_error *error);
 
-/* A picture of 28 by 28: a class's prototype with some noise, nearer to it than to another class's.
- */
+/* A picture of 28 by 28: a class's prototype with some noise. */
 void bench_draw(uint8_t *picture, uint64_t class, uint64_t number);
 
 #endif

@@ -187,12 +187,10 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 	return rc;
 }
 
-/* A sealed payload in a region starts at 8 modulo 16, so that its chunks are aligned, as sgpu-stage
- * has it. */
+/* A sealed payload starts at 8 modulo 16, so that its chunks are aligned, as in sgpu-stage. */
 enum { PAGE = 4096, SEALED_SHIFT = 8 };
 
-/* Also gives the size of a region for all payloads and the largest results. What has no data is an
- * output. */
+/* total: of a region for all payloads and the largest results. What has no data is an output. */
 static int set_payloads(struct job *job, uint64_t *total, struct sgpu_error *error)
 {
 	*total = 0;

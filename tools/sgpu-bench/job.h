@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job for the cases that measure whole batches: made once, outside of what is timed, and run
- * again and again.
+ * Jobs for the cases that measure whole batches: made once, and run again and again.
  */
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
@@ -13,7 +12,7 @@
 #include "secure/secure.h"
 
 struct job {
-	bool sealed; /* segments that are added are HIGH; else LOW. It runs as it is at the end */
+	bool sealed; /* segments are HIGH; else LOW */
 	bool staged; /* set before job_finish: payloads and results in a region, not inline */
 	json_t *segments, *operations; /* of the manifest, until job_finish */
 	json_t *inputs;		       /* the addresses of their data, by id */
@@ -34,42 +33,34 @@ enum job_kind { JOB_INPUT, JOB_BETWEEN, JOB_OUTPUT };
 /* Kept until the case ends, or the part of it. */
 SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct job **job,
 			    struct sgpu_error *error);
-/* A segment. What is between has a type that follows; only an input has data, which are borrowed.
- */
+/* What is between has no type; only an input has data, which are borrowed. */
 void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type,
 		 const void *data);
 /* The data of an input that is in job->segments already. */
 void job_data(struct job *job, const char *id, const void *data);
-/* Takes the references to arguments and params (NULL: none). after: the operation that it waits
- * for, or NULL. */
+/* Takes the references to arguments and params (or NULL). after: what it waits for, or NULL. */
 void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
-/* Chains of additions: each adds the input b to the input a so many times, and gives an output.
- * in_a_row: a chain waits for the one before it. */
+/* Chains, each of which adds b to a so many times; in_a_row: after the chain before it. */
 void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a,
 		const float *b, bool in_a_row);
-/* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file or staged.
- */
+/* Makes the batch: sealed or with digests, signed. */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
-/* Where jobs run: a secure context over a device, in which sealed jobs run as sgpu-run has them
- * run, and a runner for each of the two. */
+/* Where jobs run: those that are sealed in a secure context over the device, as in sgpu-run. */
 struct job_place {
-	struct sgpu_secure *context;	    /* NULL when the device maps no pages */
-	struct sgpu_runner *plain, *sealed; /* sealed: NULL without a context; then sealed jobs run
-					       on the device, too */
+	struct sgpu_secure *context; /* NULL when the device maps no pages: all run in `plain` */
+	struct sgpu_runner *plain, *sealed;
 };
 /* Over a device, until the case ends. */
 SGPU_MUST_CHECK int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device,
 				  bool with_context, struct job_place **place,
 				  struct sgpu_error *error);
-/* The plaintext of all outputs of the response, authenticated, one after the other as in the
- * manifest: result_size bytes. Once after each run. Errors: SGPU_EDIFFERS for another size, and
- * what reading and opening gives. */
+/* After each run, once: the plaintext of all outputs, authenticated, in the manifest's order:
+ * result_size bytes. Errors: SGPU_EDIFFERS for another size; those of reading and opening. */
 SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
 
-/* ---- an operation by the bare calls that a job comes down to: no runner and no checks, and memory
- * that stays ---- */
+/* ---- an operation by the bare calls that a job comes down to, with memory that stays ---- */
 enum { BARE_VECTORS_MAX = 5, BARE_LAUNCHES_MAX = 64 };
 
 /* Vectors of f32 of one size, the inputs first, and launches on one stream. */
@@ -79,21 +70,17 @@ struct bare {
 	uint64_t size;		       /* bytes of a vector */
 	int inputs, vectors, launches; /* launches: one, unless the caller sets more */
 	bool untimed;		       /* tasks, by the device */
-	float *host[BARE_VECTORS_MAX]; /* of the device's pool; each output lies right behind the
-					  one before */
+	float *host[BARE_VECTORS_MAX]; /* of the device's pool, each right behind the one before */
 	sgpu_devptr memory[BARE_VECTORS_MAX];
-	struct sgpu_op_call call, next; /* next: of each launch but the first; the same, unless the
-					   caller changes it */
+	struct sgpu_op_call call, next; /* next: of each launch but the first */
 	struct sgpu_task tasks[BARE_VECTORS_MAX + BARE_LAUNCHES_MAX]; /* copies, then launches */
 	const float *wanted;					      /* of bare_verify */
 };
-/* Kept until the case ends, or the part of it. The caller fills the inputs, and sets parameters of
- * the calls. */
+/* Kept. The caller fills the inputs, and sets parameters of the calls. */
 SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size,
 			     struct bare **bare, struct sgpu_error *error);
-/* Of struct sgpu_bench_variant, with a bare as argument: the first brings the inputs to the device,
- * spoils the outputs here and there, and makes the tasks ready; the second brings the first output
- * back and compares it with what is wanted. */
+/* Of a variant with a bare as argument: the first brings the inputs to the device and spoils the
+ * outputs on both sides; the second compares the first output on the device with what is wanted. */
 SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
 /* Enqueues copies of the inputs, the launches, and copies of the outputs. */
@@ -109,19 +96,16 @@ enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
 	const char *name;	       /* of the variant */
 	const struct job_place *place; /* on a device that stays open */
-	bool opens; /* the device for every batch, as a process of its own would; what that takes
-		       counts */
-	bool sealed, staged; /* as in struct job */
-	int batches;	     /* of a sample; 0 counts as 1 */
-	int at_once; /* so many of them are under way at once: one is begun when the oldest has
-			ended. 0 counts as 1 */
-	/* What is run: jobs, to which this adds segments and operations; or bare calls, which this
-	 * makes, or which are set. */
+	bool opens;		       /* the device anew for every batch, which counts */
+	bool sealed, staged;	       /* as in struct job */
+	int batches, at_once;	       /* of a sample; of them under way at once. 0 counts as 1 */
+	/* What is run: jobs, to which `add` adds segments and operations; or bare calls, which
+	 * `new_bare` makes, or which are set. */
 	void (*add)(struct job *job, const struct job_side *side);
 	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
 			struct sgpu_error *error);
 	struct bare *bare[JOB_AT_ONCE_MAX];
-	/* Checks what came out of the last batch of those that are under way at once. */
+	/* Checks what came out of the last batches. */
 	int (*check)(const struct job_side *side, const void *results, uint64_t size,
 		     struct sgpu_error *error);
 	/* For these functions. data and size: of one output, for job_check_same. */
@@ -139,8 +123,7 @@ const char *job_device_text(bool opens);
 /* A check: every output is the data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,
 				   struct sgpu_error *error);
-/* Makes the jobs of at most JOB_SIDES_MAX sides, measures each side as a variant of the point, and
- * ends the jobs. */
+/* Measures each of at most JOB_SIDES_MAX sides as a variant. */
 SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 				struct job_side *sides, int count, struct sgpu_error *error);
 

@@ -39,8 +39,7 @@ int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool wit
 }
 
 /* ---- runs ---- */
-/* The response's file keeps its memory from run to run: to get fresh pages would cost more than
- * some jobs. */
+/* The response's file keeps its memory: fresh pages would cost more than some jobs. */
 static int submit(struct job *job, const struct job_place *place, struct sgpu_run **run,
 		  struct sgpu_error *error)
 {

@@ -92,8 +92,7 @@ static struct worker *new_worker(struct sgpu_bench *bench, struct sgpu_error *er
 	return worker;
 }
 
-/* The caller's descriptors are copied to higher numbers first, so that none is in the place of
- * another one. */
+/* Descriptors are copied to higher numbers first, so that none is in another's place. */
 static int spawn(const char *const *words, const int *given, int count, pid_t *child,
 		 struct sgpu_error *error)
 {

@@ -47,16 +47,6 @@ int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max, struct ben
 	return bench_each_size(bench, sizes, count, need, measure, argument, error);
 }
 
-int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-		   const char *variant, int rc, const struct sgpu_error *error)
-{
-	if (rc == SGPU_EUNAVAILABLE) {
-		sgpu_bench_waive(bench, point, variant, "%s", error->text);
-		return SGPU_OK;
-	}
-	return rc;
-}
-
 /* ---- things ---- */
 BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
 BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
@@ -166,8 +156,7 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pa
 {
 	const size_t mark = sgpu_bench_mark(bench);
 	const bool reserved = pages == BENCH_PAGES_HUGE;
-	/* Whole huge pages. Only where all are huge does the mapping begin at the beginning of one.
-	 */
+	/* Whole huge pages; only where all are huge the mapping begins with one. */
 	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
 		       room = extent + (reserved ? 0 : HUGE_PAGE);
 	void *mapped =

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What several cases set up alike. All of it is kept until the case ends, or the part of it that
- * made it.
+ * What several cases set up alike. All of it is kept until the case, or a part of it, ends.
  */
 #ifndef BENCH_SETUP_H
 #define BENCH_SETUP_H
@@ -10,8 +9,7 @@
 #include <sgpu/keys.h>
 #include <sgpu/seal.h>
 
-/* Defines a function for sgpu_bench_keep that ends a thing by a function that takes a pointer to
- * the thing's pointer. */
+/* Defines a function for sgpu_bench_keep by one that takes a pointer to the thing's pointer. */
 #define BENCH_ENDING(name, type, function)                                        \
 	static void name(struct sgpu_bench *bench, uintptr_t what, uint64_t size) \
 	{                                                                         \
@@ -34,8 +32,8 @@ struct bench_need {
 	uint64_t more, quick;
 };
 typedef int (*bench_size_fn)(void *argument, uint64_t size, struct sgpu_error *error);
-/* Calls measure() for each size that --size allows and that there is memory for, and waives the
- * others. What measure() makes ends with each size. */
+/* Calls measure() for each size that --size allows; waives those for which memory is lacking. What
+ * measure() makes ends with each size. */
 SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count,
 				    struct bench_need need, bench_size_fn measure, void *argument,
 				    struct sgpu_error *error);
@@ -43,11 +41,6 @@ SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const uint64_t *si
 SGPU_MUST_CHECK int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max,
 				struct bench_need need, bench_size_fn measure, void *argument,
 				struct sgpu_error *error);
-
-/* rc; but if it says that something is lacking, the point or its variant is waived with the error's
- * text, and SGPU_OK. */
-SGPU_MUST_CHECK int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-				   const char *variant, int rc, const struct sgpu_error *error);
 
 /* A device besides bench->device, whose memory ends with it. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
@@ -65,14 +58,12 @@ SGPU_MUST_CHECK int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_s
 SGPU_MUST_CHECK int bench_new_module(struct sgpu_bench *bench, const char *text,
 				     struct sgpu_device_module **module, struct sgpu_error *error);
 
-/* A pattern and what it seals to, as one run of chunks from 0 on, with a new key that need not be
- * secret. */
+/* A pattern and what it seals to, as one run of chunks from 0 on, with a new key. */
 struct bench_sealed {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead;
 	struct sgpu_device_key *key;
-	void *plain, *sealed,
-		*result; /* of the device's pool; the result is for either of the two */
+	void *plain, *sealed, *result; /* of the device's pool; result: for either of the two */
 	uint64_t size, sealed_size;
 };
 SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream,
@@ -81,19 +72,18 @@ SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_strea
 
 /* ---- memory that copies are measured with, and the time between two ends on a stream ---- */
 /* Memory of the process, every page of it there, from a multiple of 2 MiB on, on a node or any
- * (-1); kept until the case ends. Errors: SGPU_EUNAVAILABLE when there are no such pages,
- * SGPU_ENOMEM. */
+ * (-1). Errors: SGPU_EUNAVAILABLE when there are no such pages, SGPU_ENOMEM. */
 enum bench_pages {
 	BENCH_PAGES_ANY, /* huge ones where the kernel has them */
 	BENCH_PAGES_SMALL,
 	BENCH_PAGES_TRANSPARENT, /* 2 MiB, as the kernel gives them on advice */
-	BENCH_PAGES_HUGE,	 /* of those that the administrator has reserved */
+	BENCH_PAGES_HUGE,	 /* those that are reserved */
 };
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages,
 				    int node, void **memory, struct sgpu_error *error);
-/* Memory of a way to the device, with the pattern of a seed; the pages and the node are for other
- * memory than the device's own. Errors: SGPU_EUNAVAILABLE when the device does not have the way;
- * those of bench_new_pages and sgpu_bench_new_pinned. */
+/* Memory of a way to the device, with the pattern of a seed; pages and node: unless it is pinned.
+ * Errors: SGPU_EUNAVAILABLE when the device does not have the way; those of bench_new_pages and
+ * sgpu_bench_new_pinned. */
 enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
 SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way,
 				     enum bench_pages pages, int node, uint64_t size, uint64_t seed,
@@ -109,8 +99,8 @@ void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between,
 /* Gets device memory and gives it back, one of which counts. */
 SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
 				      uint64_t size, bool gives_back, struct sgpu_error *error);
-/* Waits for tasks that were enqueued, the last one with `rc`, and tells what failed first. what:
- * "copy to the device". */
+/* Waits for tasks, the last one enqueued with `rc`, and tells what failed first at `what`: "copy to
+ * the device". */
 SGPU_MUST_CHECK int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks,
 				 int count, const char *what, struct sgpu_error *error);
 /* Copies that wait for their end. */
@@ -127,8 +117,8 @@ struct bench_target {
 	uint64_t size, seed;
 	void *scratch; /* as much of the host's */
 };
-/* Of struct sgpu_bench_variant, with an argument that begins with a target: the first clears it,
- * the second is bench_verify of it, by way of the scratch, in which nothing of before is left. */
+/* Of a variant whose argument begins with a target: clears it; bench_verify of it, by way of the
+ * scratch, in which nothing of before is left. */
 SGPU_MUST_CHECK int bench_clear_target(void *target, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_verify_target(void *target, struct sgpu_error *error);
 

@@ -40,8 +40,7 @@ static const struct column difference_columns[] = {
 	{ "noise", 15 },       { "verdict", 28 }, { NULL, 0 },
 };
 
-/* A regression: slower, and by more than the threshold, or passed once and fails now; with --strict
- * also what may be one. */
+/* Slower by more than the threshold, or fails now; with --strict also what may be slower. */
 static bool is_worse(const struct sgpu_bench_difference *d, const struct request *request)
 {
 	if (d->verdict == SGPU_BENCH_NOT_MEASURED) {
@@ -269,23 +268,16 @@ static const char *devices_differ(const json_t *a, const json_t *b)
 /* Whether a record has these parameters. */
 static bool is_at(const struct sgpu_bench_record *record, json_t *point)
 {
+	json_t *object = sgpu_bench_record_json(record), *value;
+	const json_t *parameters = json_object_get(object, "parameters");
 	const char *key;
-	json_t *value;
+	bool is_so = true;
 
 	json_object_foreach (point, key, value) {
-		const struct sgpu_bench_record_parameter *p = record->parameters,
-							 *end = p + record->parameter_count;
-
-		while (p < end && strcmp(p->key, key) != 0) {
-			p++;
-		}
-		if (p == end || p->is_number != json_is_integer(value) ||
-		    (p->is_number ? p->number != (uint64_t)json_integer_value(value)
-				  : strcmp(p->text, json_string_value(value)) != 0)) {
-			return false;
-		}
+		is_so = is_so && json_equal(value, json_object_get(parameters, key));
 	}
-	return true;
+	json_decref(object);
+	return is_so;
 }
 
 /* The first record of a variant; or one that says why the point, or the case, has none; or NULL. */
@@ -297,16 +289,15 @@ static const struct sgpu_bench_record *find(const struct sgpu_bench_results *run
 	for (size_t i = 0; variant[0] && i < count; i++) {
 		for (size_t k = 0; k < runs[i].count; k++) {
 			const struct sgpu_bench_record *r = &runs[i].records[k];
-			const bool is_it = strcmp(r->variant, variant) == 0;
 
-			if (strcmp(r->name, name) != 0 ||
-			    (r->parameter_count && !is_at(r, point))) {
-				continue;
+			if (strcmp(r->name, name) == 0 &&
+			    (!r->variant[0] || strcmp(r->variant, variant) == 0) &&
+			    (!r->parameter_count || is_at(r, point))) {
+				if (r->status == SGPU_BENCH_PASSED) {
+					return r;
+				}
+				why = r;
 			}
-			if (is_it && r->status == SGPU_BENCH_PASSED) {
-				return r;
-			}
-			why = r->status != SGPU_BENCH_PASSED && (is_it || !r->variant[0]) ? r : why;
 		}
 	}
 	return why;

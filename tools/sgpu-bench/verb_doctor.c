@@ -243,8 +243,8 @@ static void ask_lock_limit(const struct doctor_check *check, struct doctor_findi
 	    limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);
 }
 
-/* The calls change nothing: landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), and
- * memfd_secret(0), which takes no second argument and no third. */
+/* landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) and memfd_secret(0), which
+ * takes one argument, change nothing. */
 static void ask_call(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	const long got = syscall((long)check->least, NULL, (size_t)0, 1u);
