@@ -44,8 +44,7 @@ enum sgpu_bench_requires {
 	SGPU_BENCH_REGISTERS = 8,	 /* ...and info.registers */
 	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
 };
-/* NULL for a bit without a requirement. */
-const char *sgpu_bench_requirement(unsigned bit);
+extern const char *const sgpu_bench_requirements[]; /* by bit; NULL ends them */
 
 struct sgpu_bench;
 
@@ -168,13 +167,6 @@ struct sgpu_bench_exit {
 };
 /* Measures once a process, for some milliseconds. false: there is no counter, and all is 0. */
 bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
-
-/* ---- processors that threads are bound to ---- */
-/* Finds two processors of different cores, or else hardware threads of one core, that the calling
- * thread may use. Returns how many: with 1, both entries name it; 0: not known. */
-int sgpu_find_cores(int cpus[2]);
-/* Binds the calling thread to a processor. */
-bool sgpu_bind_to_cpu(int cpu);
 
 /* ---- work on streams ---- */
 /* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)

@@ -14,6 +14,9 @@
 static const uint64_t size_first = 4096, sizes_quick = 64 << 10 | 4 << 20 | 64 << 20;
 
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
+const char *const sgpu_bench_requirements[] = {
+	"device", "GPU", "pinned memory", "registration", "opening on the device", NULL
+};
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
 const char *const sgpu_bench_stops[] = { "", "deviation", "time", "count", NULL };
 
@@ -125,14 +128,6 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 	return SGPU_OK;
 }
 
-const char *sgpu_bench_requirement(unsigned bit)
-{
-	static const char *const names[] = { "device", "GPU", "pinned memory", "registration",
-					     "opening on the device" };
-
-	return bit < SGPU_ARRAY_LENGTH(names) ? names[bit] : NULL;
-}
-
 int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
 		       struct sgpu_error *error)
 {
@@ -144,7 +139,7 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 		if ((row->requires >> bit & 1) && !has[bit]) {
 			return info ? sgpu_fail(error, SGPU_EUNAVAILABLE,
 						"no %s: device '%s' is %s",
-						sgpu_bench_requirement(bit), info->selector,
+						sgpu_bench_requirements[bit], info->selector,
 						info->name)
 				    : sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
 		}

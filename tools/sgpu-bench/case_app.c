@@ -33,7 +33,7 @@ static int measure_way(struct sgpu_bench *bench, const char *app, uint64_t batch
 	struct job_side sides[SIDES];
 	const struct sgpu_bench_point point = {
 		.parameters = { { "app", app, 0 },
-				{ "device", job_device_text(way->opens), 0 },
+				{ "device", way->opens ? "opened for a batch" : "resident", 0 },
 				{ "payloads", way->staged ? "staged" : "inline", 0 },
 				{ "batches", NULL, batches },
 				{ "batch_bytes", NULL, batch_bytes },

@@ -49,7 +49,7 @@ static int measure_segments(struct sgpu_bench *bench, const struct job_place *pl
 				      .size = SMALL };
 	struct job_side sides[] = { one, one };
 	const struct sgpu_bench_point point = {
-		.parameters = { { "device", job_device_text(opens), 0 },
+		.parameters = { { "device", opens ? "opened for a batch" : "resident", 0 },
 				{ "segments", NULL, (uint64_t)n },
 				{ "segment_bytes", NULL, SMALL } },
 		.bytes = (uint64_t)n * SMALL,

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -28,7 +29,7 @@
 typedef int cross_fn(void *argument, uint64_t count, struct sgpu_error *error);
 
 /* The clock takes some tens of nanoseconds: less than a hundredth of a block. */
-enum { BLOCK_NS = 5000, BLOCK_MAX = 1 << 16, TRIES = 5, SPINS = 1 << 16 };
+enum { BLOCK_NS = 5000, BLOCK_MAX = 1 << 16, TRIES = 5, SPINS = 1 << 16, PATH_LINE = 128 };
 
 struct block {
 	cross_fn *cross;
@@ -150,6 +151,41 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 }
 
 /* ---- round trips to another process, which does nothing but answer ---- */
+/* Two processors of different cores, or else hardware threads of one core. Returns how many there
+ * are; with one, both entries name it. */
+static int find_cores(const cpu_set_t *set, int cpus[2])
+{
+	char path[PATH_LINE], first[PATH_LINE], siblings[PATH_LINE];
+	int count = 0;
+
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, set)) {
+			continue;
+		}
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+		sgpu_peek_line(path, count ? siblings : first, PATH_LINE);
+		if (count == 0) {
+			cpus[0] = cpu;
+		} else if (!first[0] || strcmp(first, siblings) != 0) {
+			cpus[1] = cpu;
+			return 2;
+		}
+		cpus[1] = count < 2 ? cpu : cpus[1];
+		count = count < 2 ? count + 1 : count;
+	}
+	return count;
+}
+
+static bool bind_to_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
 /* It is a fork, and shares pipes and memory. */
 struct trip {
 	bool spins; /* on words in shared memory; else both sleep in pipes */
@@ -169,7 +205,7 @@ static _Noreturn void answer(const struct trip *t, int cpu, pid_t parent)
 
 	sigfillset(&all); /* the parent says when it ends */
 	if (sigprocmask(SIG_BLOCK, &all, NULL) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
-	    getppid() != parent || !sgpu_bind_to_cpu(cpu)) {
+	    getppid() != parent || !bind_to_cpu(cpu)) {
 		_exit(1);
 	}
 	for (uint32_t turn = 1; t->spins; turn++) {
@@ -222,11 +258,6 @@ static int start_trips(struct trip *t, const int cpus[2], struct sgpu_error *err
 {
 	const pid_t parent = getpid();
 
-	if (platform.kind == SGPU_PLATFORM_GRAMINE_SGX ||
-	    platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "two processes share no memory under Gramine");
-	}
 	t->words = mmap(NULL, 2 * sizeof(*t->words), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (t->words == MAP_FAILED || pipe(t->there) != 0 || pipe(t->back) != 0) {
@@ -238,7 +269,7 @@ static int start_trips(struct trip *t, const int cpus[2], struct sgpu_error *err
 	}
 	close(t->back[1]);
 	t->back[1] = -1;
-	return t->child > 0 && sgpu_bind_to_cpu(cpus[0])
+	return t->child > 0 && bind_to_cpu(cpus[0])
 		       ? SGPU_OK
 		       : sgpu_fail_errno(error, "cannot start another process");
 }
@@ -267,12 +298,17 @@ static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 	} rows[] = { { "one core", "pipe", false, false },
 		     { "two cores", "pipe", true, false },
 		     { "two cores", "spin", true, true } };
-	int cores[2] = { 0, 0 }, count = sgpu_find_cores(cores), rc = SGPU_OK;
 	cpu_set_t before;
-	const bool bound = sched_getaffinity(0, sizeof(before), &before) == 0;
+	const bool known = sched_getaffinity(0, sizeof(before), &before) == 0;
+	int cores[2] = { 0, 0 }, count = known ? find_cores(&before, cores) : 0, rc = SGPU_OK;
 
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(rows); i++) {
 		const int cpus[] = { cores[0], cores[rows[i].two] };
+		const char *why = rows[i].two && count < 2 ? "one processor only"
+				  : platform.kind == SGPU_PLATFORM_GRAMINE_SGX ||
+						  platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT
+					  ? "two processes share no memory under Gramine"
+					  : NULL;
 		const struct sgpu_bench_point point = {
 			.parameters = { { "what", "round trip", 0 },
 					{ "placement", rows[i].placement, 0 } }
@@ -281,21 +317,17 @@ static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 				     .there = { -1, -1 },
 				     .back = { -1, -1 } };
 
-		if (rows[i].two && count < 2) {
-			sgpu_bench_waive(bench, &point, rows[i].name, "one processor only");
+		if (why) {
+			sgpu_bench_waive(bench, &point, rows[i].name, "%s", why);
 			continue;
 		}
 		rc = start_trips(&trip, cpus, error);
-		if (rc == SGPU_EUNAVAILABLE) {
-			sgpu_bench_waive(bench, &point, rows[i].name, "%s", error->text);
-			rc = SGPU_OK;
-		} else if (rc == SGPU_OK) {
-			rc = measure(bench, point, rows[i].name,
-				     (struct block){ go_there_and_back, &trip, 0 }, error);
-		}
+		rc = rc ? rc
+			: measure(bench, point, rows[i].name,
+				  (struct block){ go_there_and_back, &trip, 0 }, error);
 		end_trips(&trip);
 	}
-	if (bound) {
+	if (known) {
 		(void)sched_setaffinity(0, sizeof(before), &before);
 	}
 	return rc;

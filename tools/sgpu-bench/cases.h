@@ -48,10 +48,6 @@ SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *optio
 				     const char *value, int ends[2], struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 				     struct sgpu_error *error);
-/* What it does: serves a "session" on standard input and output, or over a "ring": memory and area
- * are descriptors 3 and 4, and the bell is standard input. Errors: SGPU_EUSAGE for other words. */
-SGPU_MUST_CHECK int bench_serve(const char *selector, const char *what, struct sgpu_error *error);
-
 /* A picture of 28 by 28: a class's prototype with some noise. */
 void bench_draw(uint8_t *picture, uint64_t class, uint64_t number);
 

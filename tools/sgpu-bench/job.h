@@ -118,8 +118,6 @@ struct job_side {
 	struct sgpu_bench *bench;
 	struct job *jobs[JOB_AT_ONCE_MAX];
 };
-/* What the parameter "device" says of it. */
-const char *job_device_text(bool opens);
 /* A check: every output is the data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,
 				   struct sgpu_error *error);

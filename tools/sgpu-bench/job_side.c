@@ -67,11 +67,6 @@ static int wait_for(struct sgpu_run **run, struct sgpu_error *error)
 }
 
 /* ---- variants ---- */
-const char *job_device_text(bool opens)
-{
-	return opens ? "opened for a batch" : "resident";
-}
-
 static int prepare(void *argument, struct sgpu_error *error)
 {
 	const struct job_side *side = argument;

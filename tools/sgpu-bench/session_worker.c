@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker of the case session: another sgpu-bench with the verb `open`, how it is started, and
- * what it serves.
+ * Starting the worker of the case session, another sgpu-bench with the verb `open`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,46 +16,8 @@
 
 #include "cases.h"
 
-enum { MEMORY_FD = 3, AREA_FD = 4, GIVEN_MAX = 5 };
+enum { GIVEN_MAX = 5 };
 
-/* ---- the worker ---- */
-static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD,
-					       .area = AREA_FD,
-					       .bell = STDIN_FILENO };
-	struct sgpu_remote_service *service = NULL;
-	int rc = sgpu_remote_service_create(context, 0, NULL, &ring, &service, error);
-
-	rc = rc ? rc : sgpu_remote_service_run(service, error);
-	sgpu_remote_service_free(&service);
-	return rc;
-}
-
-int bench_serve(const char *selector, const char *what, struct sgpu_error *error)
-{
-	const bool is_ring = strcmp(what, "ring") == 0;
-	struct sgpu_secure *context = NULL;
-	struct sgpu_device *device = NULL;
-	int rc;
-
-	if (!is_ring && strcmp(what, "session") != 0) {
-		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is neither 'session' nor 'ring'",
-				 what);
-	}
-	rc = sgpu_device_open(selector, NULL, &device, error);
-	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
-	if (rc == SGPU_OK) {
-		rc = is_ring ? serve_ring(context, error)
-			     : sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO,
-						 error);
-	}
-	sgpu_secure_destroy(&context);
-	sgpu_device_close(&device);
-	return rc;
-}
-
-/* ---- how it is started, and how it ends ---- */
 /* The other process, and what this one has to do with it: descriptors, or -1. */
 struct worker {
 	pid_t pid;

@@ -21,10 +21,10 @@ static void requires_text(unsigned bits, char text[TEXT_MAX * 2])
 	int length = 0;
 
 	text[0] = '\0';
-	for (unsigned bit = 0; sgpu_bench_requirement(bit); bit++) {
+	for (unsigned bit = 0; sgpu_bench_requirements[bit]; bit++) {
 		if (bits >> bit & 1) {
 			length += snprintf(text + length, (size_t)(TEXT_MAX * 2 - length), "%s%s",
-					   length ? ", " : "", sgpu_bench_requirement(bit));
+					   length ? ", " : "", sgpu_bench_requirements[bit]);
 		}
 	}
 }

@@ -4,6 +4,11 @@
  * sessions. The case session starts it.
  */
 #include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "remote/carrier.h"
+#include "secure/group.h"
 
 #include "verbs.h"
 
@@ -24,6 +29,45 @@ const struct cli_option open_options[] = {
 	CLI_END,
 };
 
+/* ---- the worker ---- */
+enum { MEMORY_FD = 3, AREA_FD = 4 };
+
+static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
+{
+	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD,
+					       .area = AREA_FD,
+					       .bell = STDIN_FILENO };
+	struct sgpu_remote_service *service = NULL;
+	int rc = sgpu_remote_service_create(context, 0, NULL, &ring, &service, error);
+
+	rc = rc ? rc : sgpu_remote_service_run(service, error);
+	sgpu_remote_service_free(&service);
+	return rc;
+}
+
+static int serve(const char *selector, const char *what, struct sgpu_error *error)
+{
+	const bool is_ring = strcmp(what, "ring") == 0;
+	struct sgpu_secure *context = NULL;
+	struct sgpu_device *device = NULL;
+	int rc;
+
+	if (!is_ring && strcmp(what, "session") != 0) {
+		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is neither 'session' nor 'ring'",
+				 what);
+	}
+	rc = sgpu_device_open(selector, NULL, &device, error);
+	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
+	if (rc == SGPU_OK) {
+		rc = is_ring ? serve_ring(context, error)
+			     : sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO,
+						 error);
+	}
+	sgpu_secure_destroy(&context);
+	sgpu_device_close(&device);
+	return rc;
+}
+
 int verb_open(int argc, char **argv)
 {
 	struct request request = { .device = "auto" };
@@ -36,9 +80,8 @@ int verb_open(int argc, char **argv)
 		return rc;
 	}
 	if (request.serve) {
-		return bench_serve(request.device, request.serve, &error) == SGPU_OK
-			       ? 0
-			       : cli_error(&error);
+		return serve(request.device, request.serve, &error) == SGPU_OK ? 0
+									       : cli_error(&error);
 	}
 	if (bench_open(request.device, 0, request.secure, ns, &error) != SGPU_OK) {
 		return cli_error(&error);
