@@ -7,7 +7,7 @@
 
 #include "device/backend.h"
 
-static inline int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+static inline int open_from(struct sgpu_stream *on, struct sgpu_device_key *key, uint64_t first,
 			    bool last, const void *in, uint64_t size, sgpu_devptr out,
 			    struct sgpu_task *task)
 {
@@ -19,10 +19,10 @@ static inline int open_from(struct sgpu_stream *stream, struct sgpu_device_key *
 					.first = first,
 					.last = last };
 
-	return sgpu_device_enqueue(stream, &work, task);
+	return sgpu_device_enqueue(on, &work, task);
 }
 
-static inline int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+static inline int seal_to(struct sgpu_stream *on, struct sgpu_device_key *key, uint64_t first,
 			  bool last, sgpu_devptr in, uint64_t size, void *out,
 			  struct sgpu_task *task)
 {
@@ -34,7 +34,7 @@ static inline int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *ke
 					.first = first,
 					.last = last };
 
-	return sgpu_device_enqueue(stream, &work, task);
+	return sgpu_device_enqueue(on, &work, task);
 }
 
 #endif
