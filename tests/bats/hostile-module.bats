@@ -59,15 +59,18 @@ load hostile-module
 	[ "$(uname -m)" = x86_64 ] || skip "for x86-64"
 	cat >code.c <<-'END'
 	#define _GNU_SOURCE
+	#include <pthread.h>
 	#include <stdint.h>
 	#include <string.h>
 	#include <sys/mman.h>
+	#include <sys/prctl.h>
 	#include <sys/socket.h>
 	#include <sys/stat.h>
 	#include <sys/syscall.h>
 	#include <unistd.h>
 
 	#include <device/cpu/module_wire.h>
+	#include <host.h>
 
 	static char *writable, *code;
 
@@ -92,6 +95,25 @@ load hostile-module
 		if (writable != MAP_FAILED) {
 			mprotect(writable, 4096, PROT_READ | PROT_WRITE);
 		}
+	}
+	#elif defined THREAD || defined LOADED
+	/* A call of a second thread could be made after the first one has what is written. */
+	static void *second(void *argument)
+	{
+	#ifdef THREAD
+		mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, -1, 0);
+	#else
+		prctl(HOST_ALL_LOADED);
+	#endif
+		return argument;
+	}
+
+	__attribute__((constructor)) static void start(void)
+	{
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, second, NULL);
+		pthread_join(thread, NULL);
 	}
 	#else
 	/* Never returns: it says that all is loaded, and takes the memory of a launch for code. */
@@ -132,8 +154,9 @@ load hostile-module
 		return run_it();
 	}
 	END
-	for how in SHARED:mmap POSE:recvmsg; do
-		compile -shared -fPIC -D"${how%:*}" -I"$SGPU_TOP/include" -I"$SGPU_TOP/lib" -o evil.so code.c
+	for how in SHARED:mmap POSE:recvmsg THREAD:mmap LOADED:prctl; do
+		compile -shared -fPIC -D"${how%:*}" -I"$SGPU_TOP/include" -I"$SGPU_TOP/lib" \
+			-I"$SGPU_TOP/tools/module-host" -o evil.so code.c
 		run --separate-stderr -4 try 0
 		assert_contains "$stderr" "(${how#*:}) refused: no module needs it"
 		assert_no_file response

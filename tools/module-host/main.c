@@ -140,11 +140,16 @@ static void decide(struct worker *worker, const struct seccomp_notif *request,
 {
 	enum host_verdict verdict = filter_verdict(
 		request->data.nr, (const uint64_t *)request->data.args, worker->channel);
+	/* A call that may go on is made later. So the thread that loads alone maps code and says
+	 * that all is loaded: its code is mapped by then. */
+	const bool loader = request->pid == (uint32_t)worker->pid;
 	const bool now = worker->loaded ? verdict == HOST_SERVE
-					: verdict == HOST_LOAD || verdict == HOST_LOAD_SOFT;
+			 : request->data.nr == SYS_mmap
+				 ? verdict == HOST_LOAD && loader
+				 : verdict == HOST_LOAD || verdict == HOST_LOAD_SOFT;
 
 	response->id = request->id;
-	if (request->data.nr == SYS_prctl && request->data.args[0] == HOST_ALL_LOADED) {
+	if (request->data.nr == SYS_prctl && request->data.args[0] == HOST_ALL_LOADED && loader) {
 		worker->loaded = true;
 		root_remove(&confinement, worker->path);
 		worker->path[0] = '\0';
