@@ -591,6 +591,13 @@ time.sleep(300)' 3>&- &
 	[ "$status" -eq 3 ]
 	[ -f spool/x ]
 	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
+	mkdir -p spool/.claimed
+	# shellcheck disable=SC2016
+	run --separate-stderr unshare --mount bash -c '
+		mount -t tmpfs -o nr_inodes=1 tmpfs spool/.claimed || exit 77
+		exec sgpu-run worker -q -k runner.jwk --device cpu spool'
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "No space left on device"
 	mkdir closed
 	fill 2 closed
 	run --separate-stderr unshare --mount bash -c '

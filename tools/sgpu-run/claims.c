@@ -109,7 +109,7 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 {
 	char host[HOST_MAX + 1], lock[NAME_MAX + 1];
 	uint64_t random = 0;
-	int rc;
+	int rc, why = 0;
 
 	*claims = (struct claims)CLAIMS_NONE;
 	host_name(host);
@@ -124,18 +124,21 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 			return sgpu_fail(error, SGPU_ESYSTEM, "the host's name is too long");
 		}
 		claims->lock = open_lock(root, lock, O_CREAT | O_EXCL);
-		if (claims->lock < 0 && errno != EEXIST && errno != EWOULDBLOCK &&
+		why = errno;
+		if (claims->lock < 0 && why != EEXIST && why != EWOULDBLOCK &&
 		    faccessat(root, lock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
 			cli_warning("no locks here: %s; what this worker has claimed if it is "
 				    "killed, only --reclaim takes back",
-				    strerror(errno));
+				    strerror(why));
 			claims->lock = openat(root, lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+			why = errno;
 		}
-		if (claims->lock < 0 && errno != EEXIST && errno != EWOULDBLOCK) {
+		if (why != EEXIST && why != EWOULDBLOCK) {
 			break;
 		}
 	}
 	if (claims->lock < 0) {
+		errno = why;
 		return sgpu_fail_errno(error, "cannot make '" CLAIMS_DIRECTORY "/%s'", lock);
 	}
 	if (mkdirat(root, claims->name, 0777) == 0) {
