@@ -179,15 +179,47 @@ struct sgpu_device_backend {
 extern const struct sgpu_device_backend sgpu_device_cpu;
 extern const struct sgpu_device_backend sgpu_device_cuda; /* loads what is behind it on first use */
 
+/* A secure context (lib/secure) as a device. It has the table of calls of the device under it; what
+ * touches memory of the device goes by the guard first, and so do its streams, keys, recordings and
+ * modules, which are that device's own. */
+struct sgpu_device_guard {
+	const struct sgpu_device_guard_calls *calls;
+	struct sgpu_device *device; /* under it */
+	unsigned streams;	    /* in use; by atomic calls */
+};
+
+struct sgpu_device_guard_calls {
+	/* What the device says of itself becomes what is true of the context. */
+	void (*info)(struct sgpu_device_guard *guard, struct sgpu_device_info *info);
+	int (*alloc)(struct sgpu_device_guard *guard, uint64_t size, sgpu_devptr *memory,
+		     struct sgpu_error *error);
+	void (*free)(struct sgpu_device_guard *guard, sgpu_devptr memory);
+	int (*check)(struct sgpu_device_guard *guard, sgpu_devptr memory, uint64_t size,
+		     struct sgpu_task *task);
+	/* Begins a request that touches these ranges; it is enqueued, and then ended by leave.
+	 * After an error there is nothing to leave. */
+	int (*enter)(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges,
+		     int count, struct sgpu_task *task);
+	void (*leave)(struct sgpu_device_guard *guard);
+	int (*record)(struct sgpu_device_guard *guard, sgpu_record_fn function, void *argument,
+		      struct sgpu_recording **recording, struct sgpu_error *error);
+};
+
 /* Every backend's struct sgpu_device, _stream, _event, _recording, _device_key, _device_module and
  * _space begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
+	struct sgpu_device_guard *guard; /* or NULL; device.c sets it in what it hands out */
 };
 
 static inline const struct sgpu_device_backend *sgpu_device_backend_of(const void *object)
 {
 	return ((const struct sgpu_device_object *)object)->backend;
+}
+
+static inline struct sgpu_device_guard *sgpu_device_guard_of(const void *object)
+{
+	return ((const struct sgpu_device_object *)object)->guard;
 }
 
 /* Checks each range. */
@@ -234,7 +266,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
  * ---- */
 /* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 7 };
+enum { SGPU_CUDA_PLUGIN_ABI = 8 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

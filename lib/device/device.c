@@ -12,6 +12,39 @@ static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda,
 							      NULL };
 
 #define BACKEND(object) sgpu_device_backend_of(object)
+#define GUARD(object) sgpu_device_guard_of(object)
+
+/* The device itself, under a secure context. */
+static struct sgpu_device *under(struct sgpu_device *device)
+{
+	return GUARD(device) ? GUARD(device)->device : device;
+}
+
+/* What `maker`, a device or a stream, has made, if it did, is guarded as that is. */
+static int guarded(int rc, void *made, const void *maker)
+{
+	if (rc == SGPU_OK) {
+		((struct sgpu_device_object *)made)->guard = GUARD(maker);
+	}
+	return rc;
+}
+
+/* Begins a request of a stream, if it has a guard; and ends it. */
+static int enter(const struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		 int count, struct sgpu_task *task)
+{
+	struct sgpu_device_guard *guard = GUARD(stream);
+
+	return guard ? guard->calls->enter(guard, ranges, count, task) : SGPU_OK;
+}
+
+static int leave(const struct sgpu_stream *stream, int rc)
+{
+	if (GUARD(stream)) {
+		GUARD(stream)->calls->leave(GUARD(stream));
+	}
+	return rc;
+}
 
 /* Frees what a backend has made. Accepts NULL. */
 #define FREE(name, type, call)                           \
@@ -22,14 +55,33 @@ static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda,
 			*object = NULL;                  \
 		}                                        \
 	}
-FREE(sgpu_stream_free, sgpu_stream, stream->free)
 FREE(sgpu_event_free, sgpu_event, stream->event_free)
 FREE(sgpu_device_key_free, sgpu_device_key, key->free)
 FREE(sgpu_recording_free, sgpu_recording, graph->free)
 FREE(sgpu_device_module_free, sgpu_device_module, module->free)
 FREE(sgpu_space_free, sgpu_space, page->space_free)
-FREE(sgpu_device_close, sgpu_device, close)
 #undef FREE
+
+void sgpu_stream_free(struct sgpu_stream **stream)
+{
+	if (stream && *stream) {
+		if (GUARD(*stream)) {
+			__atomic_fetch_sub(&GUARD(*stream)->streams, 1, __ATOMIC_RELAXED);
+		}
+		BACKEND(*stream)->stream->free(*stream);
+		*stream = NULL;
+	}
+}
+
+void sgpu_device_close(struct sgpu_device **device)
+{
+	if (device && *device && !GUARD(*device)) {
+		BACKEND(*device)->close(*device);
+	}
+	if (device) {
+		*device = NULL;
+	}
+}
 
 const char *sgpu_device_kind(int index)
 {
@@ -124,21 +176,37 @@ int sgpu_device_open(const char *selector, const struct sgpu_device_config *conf
 int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 			 struct sgpu_error *error)
 {
+	struct sgpu_device_guard *guard = GUARD(device);
+	int rc;
+
 	memset(info, 0, sizeof(*info));
-	return BACKEND(device)->info(device, info, error);
+	rc = BACKEND(device)->info(under(device), info, error);
+	if (rc == SGPU_OK && guard) {
+		guard->calls->info(guard, info);
+	}
+	return rc;
 }
 
 int sgpu_device_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 		      struct sgpu_error *error)
 {
+	struct sgpu_device_guard *guard = GUARD(device);
+
 	*memory = 0;
-	return BACKEND(device)->memory->alloc(device, size, memory, error);
+	return guard ? guard->calls->alloc(guard, size, memory, error)
+		     : BACKEND(device)->memory->alloc(device, size, memory, error);
 }
 
 void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t size)
 {
+	struct sgpu_device_guard *guard = GUARD(device);
+
 	if (memory && *memory) {
-		BACKEND(device)->memory->free(device, *memory, size);
+		if (guard) {
+			guard->calls->free(guard, *memory);
+		} else {
+			BACKEND(device)->memory->free(device, *memory, size);
+		}
 		*memory = 0;
 	}
 }
@@ -146,8 +214,14 @@ void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t 
 int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 		       struct sgpu_error *error)
 {
+	int rc;
+
 	*stream = NULL;
-	return BACKEND(device)->stream->create(device, stream, error);
+	rc = BACKEND(device)->stream->create(under(device), stream, error);
+	if (rc == SGPU_OK && GUARD(device)) {
+		__atomic_fetch_add(&GUARD(device)->streams, 1, __ATOMIC_RELAXED);
+	}
+	return guarded(rc, *stream, device);
 }
 
 int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
@@ -159,7 +233,7 @@ int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 		      struct sgpu_error *error)
 {
 	*event = NULL;
-	return BACKEND(device)->stream->event_create(device, event, error);
+	return BACKEND(device)->stream->event_create(under(device), event, error);
 }
 
 int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
@@ -180,8 +254,11 @@ int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
 			 struct sgpu_device_key **key, struct sgpu_error *error)
 {
+	int rc;
+
 	*key = NULL;
-	return BACKEND(stream)->key->load(stream, keys, key, error);
+	rc = BACKEND(stream)->key->load(stream, keys, key, error);
+	return guarded(rc, *key, stream);
 }
 
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
@@ -189,7 +266,7 @@ bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_
 	const struct sgpu_device_key_calls *key = BACKEND(device)->key;
 
 	return size <= SGPU_REACHED_MAX && key->reaches &&
-	       key->reaches(device, memory, size, write);
+	       key->reaches(under(device), memory, size, write);
 }
 
 int sgpu_task_refuse(struct sgpu_task *task, int rc, const char *text)
@@ -213,11 +290,13 @@ int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t
 int sgpu_device_check(struct sgpu_device *device, const struct sgpu_device_range *ranges, int count,
 		      struct sgpu_task *task)
 {
+	struct sgpu_device_guard *guard = GUARD(device);
 	int rc = SGPU_OK;
 
 	for (int i = 0; i < count && rc == SGPU_OK; i++) {
-		rc = BACKEND(device)->memory->check(device, ranges[i].address, ranges[i].size,
-						    task);
+		rc = guard ? guard->calls->check(guard, ranges[i].address, ranges[i].size, task)
+			   : BACKEND(device)->memory->check(device, ranges[i].address,
+							    ranges[i].size, task);
 	}
 	return rc;
 }
@@ -252,6 +331,8 @@ int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work
 			struct sgpu_task *task)
 {
 	const bool seals = work->kind == SGPU_WORK_SEAL || work->kind == SGPU_WORK_SEAL_TO;
+	struct sgpu_device_range ranges[2];
+	int rc;
 
 	if (seals && !work->last && work->size % SGPU_CHUNK != 0) {
 		return SGPU_EUSAGE;
@@ -260,7 +341,11 @@ int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work
 		return sgpu_task_refuse(task, SGPU_EUSAGE,
 					"the device does not reach the host's memory");
 	}
-	return BACKEND(stream)->stream->enqueue(stream, work, task);
+	if (work->key && GUARD(work->key) != GUARD(stream)) {
+		return sgpu_task_refuse(task, SGPU_EPOLICY, "the key is not of this context");
+	}
+	rc = GUARD(stream) ? enter(stream, ranges, sgpu_work_ranges(work, ranges), task) : SGPU_OK;
+	return rc < 0 ? rc : leave(stream, BACKEND(stream)->stream->enqueue(stream, work, task));
 }
 
 int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
@@ -354,8 +439,12 @@ int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void
 		       struct sgpu_recording **recording, struct sgpu_error *error)
 {
 	const struct sgpu_device_graph_calls *calls = BACKEND(device)->graph;
+	struct sgpu_device_guard *guard = GUARD(device);
 
 	*recording = NULL;
+	if (guard && calls) {
+		return guard->calls->record(guard, function, argument, recording, error);
+	}
 	return calls ? calls->record(device, function, argument, recording, error)
 		     : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
 }
@@ -363,13 +452,19 @@ int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void
 int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording,
 			  struct sgpu_task *task)
 {
-	return BACKEND(recording)->graph->launch(stream, recording, task);
+	return GUARD(recording) == GUARD(stream)
+		       ? BACKEND(recording)->graph->launch(stream, recording, task)
+		       : sgpu_task_refuse(task, SGPU_EPOLICY, "the graph is not of this context");
 }
 
 int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 			  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	return BACKEND(stream)->stream->launch(stream, function, argument, ranges, count, task);
+	int rc = enter(stream, ranges, count, task);
+
+	return rc < 0 ? rc
+		      : leave(stream, BACKEND(stream)->stream->launch(stream, function, argument,
+								      ranges, count, task));
 }
 
 int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument),
@@ -387,7 +482,7 @@ const char *sgpu_device_timer_name(enum sgpu_device_timer timer)
 
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 {
-	BACKEND(device)->cancel(device, cancel);
+	BACKEND(device)->cancel(under(device), cancel);
 }
 
 int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
@@ -400,13 +495,13 @@ int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 		    struct sgpu_error *error)
 {
 	*memory = NULL;
-	return BACKEND(device)->memory->host_alloc(device, size, memory, error);
+	return BACKEND(device)->memory->host_alloc(under(device), size, memory, error);
 }
 
 void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size)
 {
 	if (memory && *memory) {
-		BACKEND(device)->memory->host_free(device, *memory, size);
+		BACKEND(device)->memory->host_free(under(device), *memory, size);
 		*memory = NULL;
 	}
 }
@@ -416,7 +511,8 @@ static const struct sgpu_device_peer_calls *peer_calls(const void *one, const vo
 {
 	const struct sgpu_device_peer_calls *calls = BACKEND(one)->peer;
 
-	return calls && BACKEND(other)->peer == calls ? calls : NULL;
+	return calls && BACKEND(other)->peer == calls && !GUARD(one) && !GUARD(other) ? calls
+										      : NULL;
 }
 
 int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
@@ -457,20 +553,20 @@ int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t 
 	const struct sgpu_device_memory_calls *calls = BACKEND(device)->memory;
 
 	return calls->host_register
-		       ? calls->host_register(device, memory, size, error)
+		       ? calls->host_register(under(device), memory, size, error)
 		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device registers no memory");
 }
 
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory)
 {
 	if (BACKEND(device)->memory->host_unregister) {
-		BACKEND(device)->memory->host_unregister(device, memory);
+		BACKEND(device)->memory->host_unregister(under(device), memory);
 	}
 }
 
 void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes)
 {
-	BACKEND(device)->memory->limit(device, bytes);
+	BACKEND(device)->memory->limit(under(device), bytes);
 }
 
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name)
@@ -484,7 +580,10 @@ int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_
 			    struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	*module = NULL;
-	return BACKEND(device)->module->load(device, image, size, module, error);
+	return GUARD(device)
+		       ? sgpu_fail(error, SGPU_EPOLICY,
+				   "a secure context loads a module only with the digest of it")
+		       : BACKEND(device)->module->load(device, image, size, module, error);
 }
 
 int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
@@ -492,8 +591,27 @@ int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_
 				 void *const *args, const size_t *arg_sizes, int arg_count,
 				 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
-	return BACKEND(stream)->module->launch(stream, module, function, shape, args, arg_sizes,
-					       arg_count, memory, task);
+	int rc = SGPU_OK;
+
+	if (GUARD(stream) && !memory) {
+		return sgpu_task_refuse(
+			task, SGPU_EPOLICY,
+			"a secure context starts a module's function only with the ranges that it "
+			"touches");
+	}
+	if (GUARD(stream) && (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX)) {
+		return sgpu_task_refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
+	}
+	if (GUARD(module) != GUARD(stream)) {
+		return sgpu_task_refuse(task, SGPU_EPOLICY, "the module is not of this context");
+	}
+	if (GUARD(stream)) {
+		rc = enter(stream, memory->ranges, memory->count, task);
+	}
+	return rc < 0 ? rc
+		      : leave(stream,
+			      BACKEND(stream)->module->launch(stream, module, function, shape, args,
+							      arg_sizes, arg_count, memory, task));
 }
 
 int sgpu_device_module_confinement(struct sgpu_device *device,
@@ -503,14 +621,14 @@ int sgpu_device_module_confinement(struct sgpu_device *device,
 	const struct sgpu_device_module_calls *calls = BACKEND(device)->module;
 
 	memset(confinement, 0, sizeof(*confinement));
-	return calls->confinement ? calls->confinement(device, confinement, error) : SGPU_OK;
+	return calls->confinement ? calls->confinement(under(device), confinement, error) : SGPU_OK;
 }
 
 bool sgpu_device_module_broke_rules(struct sgpu_device *device)
 {
 	const struct sgpu_device_module_calls *calls = BACKEND(device)->module;
 
-	return calls->broke_rules && calls->broke_rules(device);
+	return calls->broke_rules && calls->broke_rules(under(device));
 }
 
 int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
@@ -520,7 +638,7 @@ int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *
 
 	memset(agreement, 0, sizeof(*agreement));
 	if (calls->agree) {
-		return calls->agree(device, agreement, error);
+		return calls->agree(under(device), agreement, error);
 	}
 	snprintf(agreement->text, sizeof(agreement->text),
 		 "the device's memory is the runner's own: keys cross no bus");
@@ -531,7 +649,7 @@ int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code
 			     struct sgpu_error *error)
 {
 	const struct sgpu_device_backend *backend = BACKEND(device);
-	int count = backend->code ? backend->code(device, list) : 0;
+	int count = backend->code ? backend->code(under(device), list) : 0;
 
 	return count < 0 ? sgpu_fail(error, count, "the device's code cannot be digested: %s",
 				     sgpu_strerror(count))
@@ -544,7 +662,7 @@ int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32]
 	const struct sgpu_device_backend *backend = BACKEND(device);
 
 	memset(evidence, 0, sizeof(*evidence));
-	return backend->evidence ? backend->evidence(device, nonce, evidence, error)
+	return backend->evidence ? backend->evidence(under(device), nonce, evidence, error)
 				 : sgpu_fail(error, SGPU_EUNAVAILABLE,
 					     "the device gives no attestation of its own");
 }
@@ -558,20 +676,20 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence)
 
 int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
-	return BACKEND(device)->synchronize(device, error);
+	return BACKEND(device)->synchronize(under(device), error);
 }
 
 void sgpu_device_poll(struct sgpu_device *device)
 {
 	if (BACKEND(device)->poll) {
-		BACKEND(device)->poll(device);
+		BACKEND(device)->poll(under(device));
 	}
 }
 
 /* ---- pages ---- */
 static int check_pages(const struct sgpu_device *device, struct sgpu_error *error)
 {
-	return BACKEND(device)->page
+	return BACKEND(device)->page && !GUARD(device)
 		       ? SGPU_OK
 		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context from its creation to its end, and the ground that contexts of one device share.
+ * A secure context from its creation to its end, the ground that contexts of one device share, and
+ * the guard by which a context is a device.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -224,6 +225,72 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 	return rc;
 }
 
+/* ---- as a device ----
+ * A request that touches the device's memory is checked, makes the context the one that kernels
+ * reach, and is a direct call of the device. A launch without ranges touches no memory of the
+ * device. A module says what it touches, or does not run. */
+static int check(struct sgpu_device_guard *guard, sgpu_devptr address, uint64_t size,
+		 struct sgpu_task *task)
+{
+	struct sgpu_secure *context = sgpu_secure_guarded(guard);
+	const struct sgpu_block *block;
+	bool inside;
+
+	pthread_mutex_lock(&context->arena_lock);
+	block = sgpu_arena_find(&context->arena, address);
+	inside = block && address - block->range.address <= block->size &&
+		 size <= block->size - (address - block->range.address);
+	pthread_mutex_unlock(&context->arena_lock);
+	return inside ? SGPU_OK : sgpu_task_refuse_range(task, address, size);
+}
+
+/* Each range lies in one allocation and, by the processor's account, in the context. */
+static int enter(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges, int count,
+		 struct sgpu_task *task)
+{
+	struct sgpu_secure *context = sgpu_secure_guarded(guard);
+	int rc = SGPU_OK;
+
+	for (int i = 0; i < count; i++) {
+		rc = check(guard, ranges[i].address, ranges[i].size, task);
+		if (rc < 0) {
+			return rc;
+		}
+	}
+	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, ranges, count,
+				  task ? &task->error : NULL);
+	if (rc < 0) {
+		if (task) {
+			task->code = rc;
+		}
+		return rc;
+	}
+	atomic_fetch_add_explicit(&context->requests, 1, memory_order_relaxed);
+	return SGPU_OK;
+}
+
+static void leave(struct sgpu_device_guard *guard)
+{
+	sgpu_processor_leave(sgpu_secure_guarded(guard)->ground->processor);
+}
+
+static const struct sgpu_device_guard_calls guard_calls = {
+	.info = sgpu_secure_info,
+	.alloc = sgpu_secure_alloc,
+	.free = sgpu_secure_give,
+	.check = check,
+	.enter = enter,
+	.leave = leave,
+	.record = sgpu_secure_record,
+};
+
+struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device)
+{
+	struct sgpu_device_guard *guard = sgpu_device_guard_of(device);
+
+	return guard ? sgpu_secure_guarded(guard) : NULL;
+}
+
 int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_config *config,
 		       struct sgpu_secure **context, struct sgpu_error *error)
 {
@@ -240,11 +307,11 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 		free(new);
 		return sgpu_fail(error, SGPU_EUSAGE, "sibling contexts are of one device");
 	}
-	sgpu_secure_calls(new, sgpu_device_backend_of(device));
-	new->object.backend = &new->backend;
+	new->guard = (struct sgpu_device_guard){ .calls = &guard_calls, .device = device };
+	new->object = (struct sgpu_device_object){ sgpu_device_backend_of(device), &new->guard };
 	new->between = config->between;
 	new->between_argument = config->between_argument;
-	new->poisons = strcmp(new->backend.name, "cpu") == 0;
+	new->poisons = strcmp(new->object.backend->name, "cpu") == 0;
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
 	*context = new; /* whoever stands between asks it for the processor */
@@ -288,7 +355,7 @@ void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats
 		.requests = atomic_load(&context->requests),
 		.refused = atomic_load(&context->refused),
 		.commands = atomic_load(&context->commands),
-		.streams = atomic_load(&context->streams),
+		.streams = __atomic_load_n(&context->guard.streams, __ATOMIC_RELAXED),
 	};
 	pthread_mutex_lock(&context->arena_lock);
 	stats->mapped_bytes = context->arena.mapped_bytes;

@@ -20,6 +20,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "secure/secure.h"
 
@@ -46,18 +47,9 @@ struct sgpu_ground {
 				       */
 };
 
-/* What the users of a context see as struct sgpu_stream. */
-struct sgpu_secure_stream {
-	struct sgpu_device_object object;
-	struct sgpu_secure *context;
-	struct sgpu_stream *inner;
-	struct sgpu_secure_graph *recording; /* NULL: it carries out what it is given */
-};
-
 struct sgpu_secure {
-	struct sgpu_device_object object;	      /* of struct sgpu_device */
-	struct sgpu_device_backend backend;	      /* the calls of device.c, */
-	struct sgpu_device_stream_calls stream_calls; /* and those of its streams */
+	struct sgpu_device_object object; /* of struct sgpu_device */
+	struct sgpu_device_guard guard;
 	struct sgpu_ground *ground;
 	struct sgpu_key owner;
 	sgpu_command_fn between;
@@ -79,24 +71,13 @@ struct sgpu_secure {
 	pthread_mutex_t copy_lock;
 	struct sgpu_copier *copier;
 	/* figures */
-	atomic_uint_fast64_t requests, refused, commands, streams;
+	atomic_uint_fast64_t requests, refused, commands;
 };
 
-struct sgpu_secure_key {
-	struct sgpu_device_object object;
-	struct sgpu_secure *context;
-	struct sgpu_device_key *inner;
-};
-
-struct sgpu_secure_module {
-	struct sgpu_device_object object;
-	struct sgpu_secure *context;
-	struct sgpu_device_module *inner;
-};
-
-static inline struct sgpu_secure_stream *sgpu_secure_stream_of(struct sgpu_stream *stream)
+/* The context that has a guard. */
+static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *guard)
 {
-	return (struct sgpu_secure_stream *)(void *)stream;
+	return (struct sgpu_secure *)(void *)((char *)guard - offsetof(struct sgpu_secure, guard));
 }
 
 /* ---- context.c ---- */
@@ -112,47 +93,23 @@ SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
 void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 			       struct sgpu_session *session);
 
-/* ---- graph.c ---- */
-extern const struct sgpu_device_graph_calls sgpu_secure_graph_calls;
-/* Keeps what a launch of a graph touches. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_secure_graph_note(struct sgpu_secure_graph *graph,
-					   const struct sgpu_device_range *ranges, int count);
-
-/* ---- device.c ---- */
-/* Fills in the calls of a context over a device of `inner`. */
-void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_backend *inner);
 /* The context that a device is, or NULL. */
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 
-/* Whether bytes lie in one allocation, by the context's own account, as on every device;
- * SGPU_EUSAGE, with its text in the task. */
-SGPU_MUST_CHECK int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address,
-					    uint64_t size, struct sgpu_task *task);
-/* Begins a request: each range lies in one allocation and, by the processor's account, in the
- * context. Whoever began one enqueues it on the device and ends it with sgpu_processor_leave.
- * Errors: SGPU_EUSAGE, SGPU_EDEVICE; the task has the text. */
-SGPU_MUST_CHECK int sgpu_secure_begin(struct sgpu_secure *context,
-				      const struct sgpu_device_range *ranges, int count,
-				      struct sgpu_task *task);
-/* Ends it; returns what the device said. */
-int sgpu_secure_end(struct sgpu_secure *context, int rc);
+/* ---- graph.c ---- */
+SGPU_MUST_CHECK int sgpu_secure_record(struct sgpu_device_guard *guard, sgpu_record_fn function,
+				       void *argument, struct sgpu_recording **recording,
+				       struct sgpu_error *error);
 
 /* ---- heap.c ---- */
-SGPU_MUST_CHECK int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size,
-					  sgpu_devptr *memory, struct sgpu_error *error);
-void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Bytes that pages of the context could be made of in all, those that are not given out, and what
- * the device counts as taken though nobody has it: it keeps the memory of pages that were ever
- * mapped. */
-void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available,
-			 uint64_t *kept);
+void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info);
+SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size,
+				      sgpu_devptr *memory, struct sgpu_error *error);
+void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory);
 /* When all streams are gone but the clearer. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
 
 /* ---- copy.c ---- */
 void sgpu_secure_copier_free(struct sgpu_secure *context);
-
-/* ---- module.c ---- */
-extern const struct sgpu_device_module_calls sgpu_secure_module_calls;
 
 #endif

@@ -75,8 +75,9 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memo
 		       enum sgpu_secure_direction direction, struct sgpu_error *error)
 {
 	struct sgpu_transfer_result result = { 0 };
+	const struct sgpu_device_range range = { memory, size };
 	struct sgpu_task task = { 0 };
-	int rc = sgpu_secure_check_range(context, memory, size, &task);
+	int rc = sgpu_device_check(sgpu_secure_device(context), &range, 1, &task);
 
 	if (rc != SGPU_OK) {
 		return sgpu_fail(error, rc, "%s", task.error.text);

@@ -37,11 +37,6 @@
 #define GROW_MIN ((uint64_t)2 << 20)
 #define GROW_MAX ((uint64_t)256 << 20)
 
-static struct sgpu_secure *context_of(struct sgpu_device *device)
-{
-	return (struct sgpu_secure *)(void *)device;
-}
-
 static uint64_t round_up(uint64_t size, uint64_t multiple)
 {
 	return (size + multiple - 1) / multiple * multiple;
@@ -74,15 +69,26 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	*available = *total - (taken < *total ? taken : *total);
 }
 
-void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available,
-			 uint64_t *kept)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
+	return a < b ? a : b;
+}
+
+/* The device counts as taken what nobody has: it keeps the memory of pages that were ever mapped.
+ */
+void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info)
+{
+	struct sgpu_secure *context = sgpu_secure_guarded(guard);
+	uint64_t total, available, most;
+
 	pthread_mutex_lock(&context->arena_lock);
-	count_memory(context, total, available);
-	*kept = context->mapped_most - (context->arena.used_bytes < context->mapped_most
-						? context->arena.used_bytes
-						: context->mapped_most);
+	count_memory(context, &total, &available);
+	most = context->mapped_most;
+	info->memory_free += most - min_u64(context->arena.used_bytes, most);
 	pthread_mutex_unlock(&context->arena_lock);
+	info->memory_total = min_u64(total, info->memory_total);
+	info->memory_free = min_u64(available, info->memory_free);
+	info->secure = true;
 }
 
 /* The lock of the arena is held. */
@@ -397,10 +403,10 @@ static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block 
 
 static int trim(struct sgpu_secure *context, struct sgpu_error *error);
 
-int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
-			  struct sgpu_error *error)
+int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size, sgpu_devptr *memory,
+		      struct sgpu_error *error)
 {
-	struct sgpu_secure *context = context_of(device);
+	struct sgpu_secure *context = sgpu_secure_guarded(guard);
 	struct sgpu_block *block = NULL;
 	int rc;
 
@@ -420,12 +426,11 @@ int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr
 	return rc;
 }
 
-void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64_t size)
+void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 {
-	struct sgpu_secure *context = context_of(device);
+	struct sgpu_secure *context = sgpu_secure_guarded(guard);
 	struct sgpu_block *block;
 
-	(void)size; /* the block knows */
 	pthread_mutex_lock(&context->arena_lock);
 	block = sgpu_arena_find(&context->arena, memory);
 	if (block && block->range.address == memory) {

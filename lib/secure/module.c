@@ -2,7 +2,7 @@
  *
  * Code in a secure context: it is copied into protected memory, measured there, compared with the
  * digest that the owner names, and only then loaded, from bytes of the host that have the same
- * digest. A launch says what its kernel is meant to touch.
+ * digest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +10,16 @@
 #include "crypto/crypto.h"
 #include "secure/context.h"
 
-static struct sgpu_secure_module *module_of(struct sgpu_device_module *module)
-{
-	return (struct sgpu_secure_module *)(void *)module;
-}
-
 /* ---- measuring ---- */
 int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,
 			uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
 	struct sgpu_measurement m = { 0 };
+	const struct sgpu_device_range range = { memory, size };
 	struct sgpu_task task = { 0 };
 	uint64_t va = memory - context->base;
-	int rc = sgpu_secure_check_range(context, memory, size, &task);
+	int rc = sgpu_device_check(sgpu_secure_device(context), &range, 1, &task);
 
 	if (rc != SGPU_OK) {
 		return sgpu_fail(error, rc, "%s", task.error.text);
@@ -88,96 +84,20 @@ int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size
 			    const uint8_t digest[SGPU_KT128_SIZE],
 			    struct sgpu_device_module **module, struct sgpu_error *error)
 {
-	struct sgpu_secure_module *new = calloc(1, sizeof(*new));
 	void *copy = malloc(size ? size : 1);
-	int rc = new &&copy ? SGPU_OK : sgpu_fail_nomem(error);
+	int rc = copy ? SGPU_OK : sgpu_fail_nomem(error);
 
 	*module = NULL;
 	if (rc == SGPU_OK) {
 		memcpy(copy, image, size);
-		new->object.backend = context->object.backend;
-		new->context = context;
 		rc = check_image(context, copy, size, digest, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_module_load(context->ground->device, copy, size, &new->inner,
-					     error);
+		rc = sgpu_device_module_load(context->ground->device, copy, size, module, error);
+	}
+	if (rc == SGPU_OK) {
+		((struct sgpu_device_object *)(void *)*module)->guard = &context->guard;
 	}
 	sgpu_free_wiped(&copy, size);
-	if (rc != SGPU_OK) {
-		free(new);
-		return rc;
-	}
-	*module = (struct sgpu_device_module *)(void *)new;
-	return SGPU_OK;
+	return rc;
 }
-
-/* ---- launching ---- */
-static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
-			 const char *function, const struct sgpu_module_shape *shape,
-			 void *const *args, const size_t *arg_sizes, int arg_count,
-			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc;
-
-	if (!memory) {
-		return sgpu_task_refuse(
-			task, SGPU_EPOLICY,
-			"a secure context starts a module's function only with the ranges that it "
-			"touches");
-	}
-	if (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX) {
-		return sgpu_task_refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
-	}
-	if (module_of(module)->context != s->context) {
-		return sgpu_task_refuse(task, SGPU_EPOLICY, "the module is not of this context");
-	}
-	rc = sgpu_secure_begin(s->context, memory->ranges, memory->count, task);
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context,
-					sgpu_device_module_launch_on(
-						s->inner, module_of(module)->inner, function, shape,
-						args, arg_sizes, arg_count, memory, task));
-}
-
-/* ---- the calls of the device ---- */
-/* Without a digest nothing is loaded. */
-static int module_load(struct sgpu_device *device, const void *image, size_t size,
-		       struct sgpu_device_module **module, struct sgpu_error *error)
-{
-	(void)device;
-	(void)image;
-	(void)size;
-	(void)module;
-	return sgpu_fail(error, SGPU_EPOLICY,
-			 "a secure context loads a module only with the digest of it");
-}
-
-/* No launch is pending. */
-static void module_free(struct sgpu_device_module *module)
-{
-	sgpu_device_module_free(&module_of(module)->inner);
-	free(module_of(module));
-}
-
-static int module_confinement(struct sgpu_device *device,
-			      struct sgpu_module_confinement *confinement, struct sgpu_error *error)
-{
-	return sgpu_device_module_confinement(
-		((struct sgpu_secure *)(void *)device)->ground->device, confinement, error);
-}
-
-static bool module_broke_rules(struct sgpu_device *device)
-{
-	return sgpu_device_module_broke_rules(
-		((struct sgpu_secure *)(void *)device)->ground->device);
-}
-
-const struct sgpu_device_module_calls sgpu_secure_module_calls = {
-	.load = module_load,
-	.free = module_free,
-	.launch = module_launch,
-	.confinement = module_confinement,
-	.broke_rules = module_broke_rules,
-};

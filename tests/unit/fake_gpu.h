@@ -21,7 +21,10 @@ enum { FAKE_REGISTERED_MAX = 8 };
 struct fake_gpu {
 	const struct sgpu_device_backend *real;
 	struct fake_backend backend; /* its calls, with those of below */
-	bool (*fails)(void);	     /* asked at every call; NULL: none does */
+	/* of secure contexts: memory is theirs to give */
+	const struct sgpu_device_guard_calls *real_guard;
+	struct sgpu_device_guard_calls guard;
+	bool (*fails)(void); /* asked at every call; NULL: none does */
 	/* what it is like */
 	bool plain; /* as the device that it is: only calls may fail */
 	uint64_t piece;
@@ -85,6 +88,13 @@ static inline int fake_alloc(struct sgpu_device *on, uint64_t size, sgpu_devptr 
 {
 	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail")
 			    : fake.real->memory->alloc(on, size, memory, why);
+}
+
+static inline int fake_guard_alloc(struct sgpu_device_guard *guard, uint64_t size,
+				   sgpu_devptr *memory, struct sgpu_error *why)
+{
+	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail")
+			    : fake.real_guard->alloc(guard, size, memory, why);
 }
 
 /* What a device makes goes through the table as well. */
@@ -422,6 +432,17 @@ static inline void fake_host_unregister(struct sgpu_device *on, const void *memo
 	pthread_mutex_unlock(&fake.lock);
 }
 
+static inline void fake_give(struct sgpu_device *to, const struct sgpu_device_backend *backend,
+			     const struct sgpu_device_guard_calls *guard)
+{
+	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)to;
+
+	object->backend = backend;
+	if (object->guard) {
+		object->guard->calls = guard;
+	}
+}
+
 /* From here on `device`, and those beside it, look like GPUs; they must be CPU devices, unless
  * fake.plain is set. */
 static inline void make_fake_gpu(void)
@@ -430,6 +451,11 @@ static inline void make_fake_gpu(void)
 
 	fake.real = object->backend;
 	fake_backend_copy(&fake.backend, fake.real);
+	if (object->guard) {
+		fake.real_guard = object->guard->calls;
+		fake.guard = *fake.real_guard;
+		fake.guard.alloc = fake_guard_alloc;
+	}
 	fake.backend.table.info = fake_info;
 	fake.backend.memory.alloc = fake_alloc;
 	fake.backend.stream.create = fake_stream_create;
@@ -450,17 +476,17 @@ static inline void make_fake_gpu(void)
 	fake.backend.memory.host_free = fake_host_free;
 	fake.backend.memory.host_register = fake_host_register;
 	fake.backend.memory.host_unregister = fake_host_unregister;
-	object->backend = &fake.backend.table;
+	fake_give(device, &fake.backend.table, &fake.guard);
 	for (int i = 0; i < more_count; i++) {
-		fake_adopt(more_devices[i]);
+		fake_give(more_devices[i], &fake.backend.table, &fake.guard);
 	}
 }
 
 static inline void unmake_fake_gpu(void)
 {
-	((struct sgpu_device_object *)(void *)device)->backend = fake.real;
+	fake_give(device, fake.real, fake.real_guard);
 	for (int i = 0; i < more_count; i++) {
-		((struct sgpu_device_object *)(void *)more_devices[i])->backend = fake.real;
+		fake_give(more_devices[i], fake.real, fake.real_guard);
 	}
 }
 

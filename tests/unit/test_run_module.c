@@ -5,6 +5,7 @@
  */
 #include "channel/channel.h"
 
+#include "secure/context.h"
 #include "fake_gpu.h"
 
 enum { SIZE = 1500000 };
@@ -362,8 +363,47 @@ UNIT_TEST(a_run_ends_well_whichever_call_fails)
 	CHECK(bad == 0 && failed > 10 / step - 1);
 }
 
+/* ---- a secure context loads a module by the device under it ---- */
+static struct fake_backend below;
+static const struct sgpu_device_backend *real_below;
+
+static void put_below(struct sgpu_device *context)
+{
+	static uint8_t bytes[1500000];
+	struct sgpu_device_guard *guard = sgpu_device_guard_of(context);
+	sgpu_devptr memory = 0;
+
+	if (!guard) {
+		return;
+	}
+	/* What copies of this size need is made now, and stays: it is nothing that a run leaves. */
+	if (sgpu_device_alloc(context, sizeof(bytes), &memory, &error) != SGPU_OK ||
+	    sgpu_secure_memcpy(sgpu_secure_of(context), bytes, memory, sizeof(bytes),
+			       SGPU_SECURE_TO_DEVICE, &error) != SGPU_OK) {
+		bail_out();
+	}
+	sgpu_device_free(context, &memory, sizeof(bytes));
+	real_below = sgpu_device_backend_of(guard->device);
+	fake_backend_copy(&below, real_below);
+	below.module.load = module_load;
+	fake_backend_give(guard->device, &below);
+}
+
+static void take_from_below(struct sgpu_device *context)
+{
+	struct sgpu_device_guard *guard = sgpu_device_guard_of(context);
+
+	if (guard) {
+		((struct sgpu_device_object *)(void *)guard->device)->backend = real_below;
+	}
+}
+
 static void put_on(void)
 {
+	put_below(device);
+	for (int i = 0; i < more_count; i++) {
+		put_below(more_devices[i]);
+	}
 	fake.plain = true;
 	fake.fails = fails;
 	make_fake_gpu();
@@ -372,6 +412,15 @@ static void put_on(void)
 	fake.backend.module.launch = module_launch;
 	fake.backend.stream.enqueue = enqueue;
 	fake.backend.stream.launch = launch;
+}
+
+static void take_off(void)
+{
+	unmake_fake_gpu();
+	take_from_below(device);
+	for (int i = 0; i < more_count; i++) {
+		take_from_below(more_devices[i]);
+	}
 }
 
 static void all_tests(void)
@@ -395,7 +444,7 @@ int main(void)
 		return 1;
 	}
 	prepare_submission = prepare;
-	run_on_all(put_on, all_tests, unmake_fake_gpu);
+	run_on_all(put_on, all_tests, take_off);
 	sgpu_device_close(&device);
 	return unit_done();
 }

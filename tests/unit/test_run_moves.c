@@ -20,11 +20,12 @@ static int (*before_open)(struct sgpu_stream *stream, sgpu_devptr sealed, uint64
 static int create_stream(struct sgpu_device *on, struct sgpu_stream **stream,
 			 struct sgpu_error *why)
 {
+	const struct sgpu_device_guard *guard = sgpu_device_guard_of(device);
 	int rc = real->stream->create(on, stream, why);
 
 	if (rc == SGPU_OK) {
 		fake_backend_give(*stream, &backend);
-		if (on != device && atomic_load(&streams) < SEEN) {
+		if (on != (guard ? guard->device : device) && atomic_load(&streams) < SEEN) {
 			elsewhere[atomic_fetch_add(&streams, 1) % SEEN] = *stream;
 		}
 	}

@@ -26,7 +26,7 @@ static void count_cancel(struct sgpu_device *device, bool cancel)
 }
 
 static const struct sgpu_device_backend backend = { .name = "counted", .cancel = count_cancel };
-static struct sgpu_device_object object = { &backend };
+static struct sgpu_device_object object = { .backend = &backend };
 static const struct sgpu_run_device device = { .device = (struct sgpu_device *)(void *)&object };
 static const atomic_int going; /* the `stop` of a run that was not stopped */
 static struct sgpu_presence presence;

@@ -104,6 +104,7 @@ UNIT_TEST(a_key_of_another_context_opens_nothing)
 {
 	struct sgpu_sealed_keys keys = { .key = { 3 } };
 	struct sgpu_device_key *their_key = NULL;
+	struct sgpu_stream *plain = NULL;
 	struct sgpu_task task = { 0 };
 	uint64_t before = requests();
 
@@ -114,20 +115,32 @@ UNIT_TEST(a_key_of_another_context_opens_nothing)
 	CHECK(sgpu_device_seal_chunks(our_stream, their_key, 0, true, our_memory, 1000,
 				      our_memory + 8192, &task) == SGPU_EPOLICY);
 	CHECK(requests() == before);
+	/* Nor where there is no context, whose memory would not be checked. */
+	REQUIRE(sgpu_stream_create(inner, &plain, &error) == SGPU_OK);
+	CHECK(sgpu_device_seal_chunks(plain, their_key, 0, true, their_memory, 1000,
+				      their_memory + 8192, &task) == SGPU_EPOLICY);
 	sgpu_device_key_free(&their_key);
+	REQUIRE(sgpu_device_key_load(plain, &keys, &their_key, &error) == SGPU_OK);
+	CHECK(sgpu_device_seal_chunks(our_stream, their_key, 0, true, our_memory, 1000,
+				      our_memory + 8192, &task) == SGPU_EPOLICY);
+	sgpu_device_key_free(&their_key);
+	sgpu_stream_free(&plain);
 }
 
 UNIT_TEST(a_module_of_another_context_does_not_run)
 {
-	struct sgpu_secure_module theirs_alone = { .context = theirs };
+	struct sgpu_device_object others[] = { { .guard = &theirs->guard }, { .guard = NULL } };
 	const struct sgpu_module_memory memory = { 0 };
 	const struct sgpu_module_shape shape = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
 	struct sgpu_task task = { 0 };
 
-	CHECK(sgpu_device_module_launch_on(our_stream,
-					   (struct sgpu_device_module *)(void *)&theirs_alone, "f",
-					   &shape, NULL, NULL, 0, &memory, &task) == SGPU_EPOLICY);
-	CHECK(task.code == SGPU_EPOLICY && strstr(task.error.text, "not of this context") != NULL);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
+		CHECK(sgpu_device_module_launch_on(
+			      our_stream, (struct sgpu_device_module *)(void *)&others[i], "f",
+			      &shape, NULL, NULL, 0, &memory, &task) == SGPU_EPOLICY);
+		CHECK(task.code == SGPU_EPOLICY &&
+		      strstr(task.error.text, "not of this context") != NULL);
+	}
 }
 
 /* While a request of one is being enqueued, nothing of the other is reachable, and it waits for its
