@@ -222,7 +222,6 @@ struct sgpu_transfer {
 	uint8_t *memory; /* view of the source or sink, or NULL */
 	bool direct;	 /* the device reaches the view itself */
 	bool registered;
-	enum sgpu_transfer_path path;
 
 	/* the rest is under the engine's mutex */
 	enum sgpu_transfer_phase phase;

@@ -168,11 +168,6 @@ static int above(int fd)
 	return other;
 }
 
-static void forget(int fd)
-{
-	sgpu_close(fd);
-}
-
 int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 {
 	struct start start = { .image = -1, .control = -1, .nothing = -1 };
@@ -197,9 +192,9 @@ int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 					       ? "cannot open '/dev/null' for modules"
 					       : "cannot start the process that modules run in");
 	}
-	forget(start.image);
-	forget(start.nothing);
-	forget(start.control);
+	sgpu_close(start.image);
+	sgpu_close(start.nothing);
+	sgpu_close(start.control);
 	return rc;
 }
 
@@ -265,8 +260,8 @@ void sgpu_cpu_host_stop(struct sgpu_device *device)
 
 void sgpu_cpu_host_release(int *channel, int *report)
 {
-	forget(*channel);
-	forget(*report);
+	sgpu_close(*channel);
+	sgpu_close(*report);
 	*channel = *report = -1;
 }
 
