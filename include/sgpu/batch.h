@@ -109,8 +109,7 @@ struct sgpu_batch {
 	struct sgpu_manifest
 		*manifest; /* of one that was read: parsed from it, not checked against the
 			      operations; NULL after sgpu_batch_read_known() if it was known */
-	int *by_id; /* the segments in the order of their ids, for sgpu_batch_segment; or NULL */
-	int by_id_count;
+	int *by_id; /* of one that was read: its segments in the order of their ids; or NULL */
 };
 
 /* Also accepts a batch that a caller has made from calloc. */

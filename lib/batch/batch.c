@@ -72,22 +72,24 @@ int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_err
 	return 0;
 }
 
-/* The index may be older than the segments: a hit is compared, and a miss is searched for. */
+struct wanted {
+	const struct sgpu_batch *batch;
+	const char *id;
+};
+
+static int compare_wanted(const void *key, const void *index)
+{
+	const struct wanted *wanted = key;
+	return strcmp(wanted->id, wanted->batch->segments[*(const int *)index].id);
+}
+
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id)
 {
-	int low = 0, high = batch->by_id && batch->by_id_count == batch->segment_count
-				    ? batch->by_id_count
-				    : 0;
-
-	while (low < high) {
-		const int middle = low + (high - low) / 2, candidate = batch->by_id[middle];
-		const int order = strcmp(id, batch->segments[candidate].id);
-
-		if (!order) {
-			return candidate;
-		}
-		low = order < 0 ? low : middle + 1;
-		high = order < 0 ? middle : high;
+	const struct wanted wanted = { batch, id };
+	if (batch->by_id) {
+		const int *found = bsearch(&wanted, batch->by_id, (size_t)batch->segment_count,
+					   sizeof(int), compare_wanted);
+		return found ? *found : -1;
 	}
 	for (int i = 0; i < batch->segment_count; i++) {
 		if (!strcmp(batch->segments[i].id, id)) {

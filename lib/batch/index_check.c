@@ -11,16 +11,7 @@
 #include "base/json.h"
 #include "crypto/crypto.h"
 #include "index.h"
-
-static bool id_valid(const char *id)
-{
-	static const char first[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
-	static const char any[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-	const size_t length = strlen(id);
-	return length && length <= SGPU_ID_MAX && strspn(id, first) && strspn(id, any) == length;
-}
+#include "manifest/manifest.h"
 
 static bool place_id_valid(const char id[SGPU_REGION_ID_TEXT + 1])
 {
@@ -112,15 +103,16 @@ static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *e
 	if (s->status == SGPU_OK) {
 		const bool bound = s->masking == SGPU_MASKING_AES_GCM ? s->sealed : s->has_kt128;
 		if (s->error_text || s->location.kind == SGPU_LOCATION_NONE) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is OK and has %s",
-					 s->id, s->error_text ? "an error" : "no location");
+			return sgpu_segment_fail(s, SGPU_EINVALID,
+						 s->error_text ? " is OK and has an error"
+							       : " is OK and has no location",
+						 error);
 		}
 		return bound ? 0
-			     : sgpu_fail(error,
-					 s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID
-									 : SGPU_EPOLICY,
-					 "segment '%s' is neither sealed nor has it a kt128",
-					 s->id);
+			     : sgpu_segment_fail(s,
+						 s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID
+										 : SGPU_EPOLICY,
+						 " is neither sealed nor has it a kt128", error);
 	}
 	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown error code", error);
@@ -138,7 +130,8 @@ static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *e
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
 			 struct sgpu_error *error)
 {
-	if (!s->id || !id_valid(s->id)) {
+	const size_t id_length = s->id ? sgpu_id_length(s->id) : 0;
+	if (!id_length || id_length > SGPU_ID_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id",
 				 s->id ? s->id : "");
 	}

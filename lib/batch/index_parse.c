@@ -283,10 +283,7 @@ int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_b
 	rc = parse_index(index, &list, made, error);
 	rc = rc ? rc : sgpu_batch_check(made, error);
 	rc = rc ? rc : sgpu_batch_check_form(made, text, size, error);
-	if (!rc) {
-		rc = sgpu_batch_sort(made, &made->by_id, error);
-		made->by_id_count = made->segment_count;
-	}
+	rc = rc ? rc : sgpu_batch_sort(made, &made->by_id, error);
 	if (rc) {
 		goto out;
 	}

@@ -55,60 +55,41 @@ static int unavailable(const char *name, struct sgpu_error *error)
 	return SGPU_EUNAVAILABLE;
 }
 
-/* A state without a key. */
-static struct sgpu_aead *allocate(const struct sgpu_aead_provider *provider)
+/* A state for a key, or like another. */
+static int make(const struct sgpu_aead_provider *provider, const uint8_t *key,
+		const struct sgpu_aead *from, struct sgpu_aead **aead, struct sgpu_error *error)
 {
-	size_t size = sizeof(struct sgpu_aead) + provider->state_size;
+	const size_t size = (sizeof(**aead) + provider->state_size + STATE_ALIGNMENT - 1) /
+			    STATE_ALIGNMENT * STATE_ALIGNMENT;
+	struct sgpu_aead *made = *aead = aligned_alloc(STATE_ALIGNMENT, size);
 
-	size = (size + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
-	struct sgpu_aead *aead = aligned_alloc(STATE_ALIGNMENT, size);
-	if (aead) {
-		memset(aead, 0, size);
-		aead->provider = provider;
-		aead->allocated = size;
+	if (!made) {
+		return sgpu_fail_nomem(error);
 	}
-	return aead;
+	memset(made, 0, size);
+	made->provider = provider;
+	made->allocated = size;
+	if (from ? provider->copy(made->state, from->state) : provider->init(made->state, key)) {
+		sgpu_aead_free(aead);
+		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM",
+				 provider->name);
+	}
+	return 0;
 }
 
 int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
 		     struct sgpu_error *error)
 {
+	name = name ? name : wanted();
 	*aead = NULL;
-	if (!name) {
-		name = wanted();
-	}
 	const struct sgpu_aead_provider *provider = find(name);
-	if (!provider) {
-		return unavailable(name ? name : "any", error);
-	}
-	struct sgpu_aead *made = allocate(provider);
-	if (!made) {
-		return sgpu_fail_nomem(error);
-	}
-	if (provider->init(made->state, key)) {
-		sgpu_aead_free(&made);
-		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM",
-				 provider->name);
-	}
-	*aead = made;
-	return 0;
+	return provider ? make(provider, key, NULL, aead, error)
+			: unavailable(name ? name : "any", error);
 }
 
 int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy, struct sgpu_error *error)
 {
-	struct sgpu_aead *made = allocate(aead->provider);
-
-	*copy = NULL;
-	if (!made) {
-		return sgpu_fail_nomem(error);
-	}
-	if (aead->provider->copy(made->state, aead->state)) {
-		sgpu_aead_free(&made);
-		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM",
-				 aead->provider->name);
-	}
-	*copy = made;
-	return 0;
+	return make(aead->provider, NULL, aead, copy, error);
 }
 
 void sgpu_aead_free(struct sgpu_aead **aead)

@@ -212,25 +212,21 @@ const char *sgpu_reader_string(struct sgpu_reader *reader, const char *field, co
 	return string;
 }
 
-static bool id_start(char c)
+size_t sgpu_id_length(const char *id)
 {
-	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-	       c == '_';
+	static const char any[] =
+		".-ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+	const size_t length = strspn(id, any);
+
+	return id[length] || *id == '.' || *id == '-' ? 0 : length;
 }
 
 const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const json_t *value)
 {
 	const char *id = sgpu_reader_string(reader, field, value);
-	size_t length = 0;
+	const size_t length = id ? sgpu_id_length(id) : 0;
 
-	if (!id) {
-		return NULL;
-	}
-	while (id[length] &&
-	       (id_start(id[length]) || (length && (id[length] == '.' || id[length] == '-')))) {
-		length++;
-	}
-	if (!length || id[length]) {
+	if (id && !length) {
 		sgpu_reader_refuse(
 			reader, field, NULL, value,
 			"is not an id: letters, digits, '_', and after the first '.' and '-'");

@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+/* Bytes of an id, which may be too many; 0: it is none. */
+size_t sgpu_id_length(const char *id);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
 /* False unless the product is below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
