@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HMAC with SHA-256 or SHA-512 (RFC 2104).
+ * SHA-256, and HMAC with it or SHA-512 (RFC 2104).
  */
 #include <pthread.h>
 
@@ -68,4 +68,12 @@ int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data, size
 	struct sgpu_piece piece = { .data = data, .size = size };
 
 	return sgpu_hmac_pieces(SGPU_SHA256_SIZE, key, key_size, &piece, 1, mac, error);
+}
+
+int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
+		struct sgpu_error *error)
+{
+	return EVP_Digest(size ? data : "", size, digest, NULL, EVP_sha256(), NULL) == 1
+		       ? 0
+		       : sgpu_crypto_fail(error, "SHA-256");
 }

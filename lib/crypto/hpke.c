@@ -2,7 +2,6 @@
  *
  * HPKE (RFC 9180), base mode, one suite: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM.
  */
-#include <limits.h>
 #include <string.h>
 
 #include <openssl/err.h>
@@ -108,7 +107,8 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 	return rc;
 }
 
-/* The tag follows the text: `size` counts without it. */
+/* The tag follows the text: `size` counts without it. Messages are keys: libcrypto counts in int.
+ */
 static int crypt(const struct message_keys *keys, bool seal, const void *aad, size_t aad_size,
 		 const uint8_t *in, size_t size, uint8_t *out, struct sgpu_error *error)
 {
@@ -142,15 +142,6 @@ static int crypt(const struct message_keys *keys, bool seal, const void *aad, si
 	return rc;
 }
 
-/* What libcrypto's int lengths can take; the messages here are keys of 32 bytes. */
-static int check_sizes(size_t aad_size, size_t size, struct sgpu_error *error)
-{
-	if (aad_size > INT_MAX || size > INT_MAX - SGPU_TAG_SIZE) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the HPKE message is too long");
-	}
-	return 0;
-}
-
 /* The keys of a message to `receiver`, agreed by a pair with its peer. */
 static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
 		 const uint8_t peer[32], const uint8_t enc[32], const uint8_t receiver[32],
@@ -173,9 +164,7 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 {
 	uint8_t ephemeral[32] = { 0 };
 	struct message_keys keys = { { 0 }, { 0 } };
-	int rc = check_sizes(aad_size, size, error);
-
-	rc = rc ? rc : sgpu_raw_generate("X25519", ephemeral, enc, error);
+	int rc = sgpu_raw_generate("X25519", ephemeral, enc, error);
 	rc = rc ? rc
 		: agree(ephemeral, enc, public_key, enc, public_key, info, info_size, &keys, error);
 	if (rc == SGPU_EAUTH) {
@@ -193,13 +182,13 @@ int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void
 		   size_t size, uint8_t *plaintext, struct sgpu_error *error)
 {
 	struct message_keys keys = { { 0 }, { 0 } };
-	int rc = check_sizes(aad_size, size, error);
+	int rc = SGPU_OK;
 
 	if (key->kind != SGPU_KEY_X25519) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "HPKE messages are opened with an X25519 private key");
 	}
-	if (!rc && size < SGPU_TAG_SIZE) {
+	if (size < SGPU_TAG_SIZE) {
 		rc = sgpu_fail(error, SGPU_EAUTH,
 			       "the HPKE message of %zu bytes is shorter than its tag", size);
 	}

@@ -341,18 +341,17 @@ struct image {
 static int measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
 		   struct image *image, struct sgpu_error *error)
 {
-	const bool has_file = segment->location && strcmp(segment->location, "-") != 0;
 	uint8_t digest[32];
-	int rc = SGPU_OK;
 
-	if (has_file && !image->measured) {
-		rc = measure_image(folder, segment, digest, error);
-		image->there = !rc;
+	if (image->measured || !segment->location || strcmp(segment->location, "-") == 0) {
+		return SGPU_OK;
 	}
-	if (has_file && !image->measured && !rc) {
+	const int rc = measure_image(folder, segment, digest, error);
+	image->measured = true;
+	image->there = !rc;
+	if (!rc) {
 		sgpu_base64url_encode(digest, sizeof(digest), image->digest);
 	}
-	image->measured = true;
 	return rc;
 }
 

@@ -24,6 +24,7 @@ struct task {
 	uint8_t first[SGPU_TAR_BLOCK]; /* may be of a key */
 	size_t first_size;
 	const char *kid; /* of the key that is a recipient, or NULL */
+	json_t *json;	 /* what --json prints */
 };
 
 static int take_key(void *values, const char *path)
@@ -39,23 +40,6 @@ const struct cli_option inspect_options[] = {
 	  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },
 	CLI_END,
 };
-
-static unsigned long long number_of(const json_t *object, const char *key)
-{
-	return (unsigned long long)json_integer_value(json_object_get(object, key));
-}
-
-/* Takes the reference. */
-static int print_json(json_t *json, struct sgpu_error *error)
-{
-	if (!json) {
-		return sgpu_fail_nomem(error);
-	}
-	json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
-	putchar('\n');
-	json_decref(json);
-	return 0;
-}
 
 /* ---- a batch or a response ---- */
 static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
@@ -185,7 +169,7 @@ static void print_archive(const struct task *task, const struct sgpu_batch *batc
 	printf("%s\nbatch id    %s\nmanifest    %s\n            sha256 %s\n",
 	       cli_text_of(json, "kind"), cli_text_of(json, "batch_id"), *id ? id : "-",
 	       cli_text_of(json, "manifest_sha256"));
-	if (number_of(json, "counter")) {
+	if (batch->counter) {
 		print_counter(batch->counter);
 	}
 	printf("mac         %s%s\n", mac,
@@ -244,7 +228,6 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
 	const char *mac = NULL;
-	json_t *json = NULL;
 	int segment = 0;
 	int rc = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
 
@@ -258,13 +241,11 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	}
 	rc = rc ? rc : authenticate(task, batch, &mac, error);
 	if (!rc) {
-		json = archive_json(batch, manifest, mac);
+		task->json = archive_json(batch, manifest, mac);
+		rc = task->json ? 0 : sgpu_fail_nomem(error);
 	}
-	if (json && !cli_json) {
-		print_archive(task, batch, json);
-		json_decref(json);
-	} else if (!rc) {
-		rc = print_json(json, error);
+	if (!rc && !cli_json) {
+		print_archive(task, batch, task->json);
 	}
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);
@@ -317,7 +298,7 @@ static int try_keys(const struct task *task, bool *fits, struct sgpu_error *erro
 
 /* Sealed data are random bytes, with no mark. Without a key that fits, only what is nothing else is
  * taken for some. */
-static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kind,
+static int inspect_sealed(struct task *task, int in, enum sgpu_sniffed kind,
 			  struct sgpu_error *error)
 {
 	char salt[2 * SGPU_SALT_SIZE + 1], commitment[2 * SGPU_COMMITMENT_SIZE + 1];
@@ -342,12 +323,12 @@ static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kin
 	const uint64_t chunks = size / SGPU_CHUNK + 1;
 	if (cli_json) {
 		/* A key that does not fit ends in an error, so it is true or nobody looked. */
-		return print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed",
-					    "sealed_size", (json_int_t)sealed_size, "size",
-					    (json_int_t)size, "chunks", (json_int_t)chunks, "salt",
-					    salt, "commitment", commitment, "key_fits",
-					    key_fits ? json_true() : json_null()),
-				  error);
+		task->json =
+			json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed",
+				  "sealed_size", (json_int_t)sealed_size, "size", (json_int_t)size,
+				  "chunks", (json_int_t)chunks, "salt", salt, "commitment",
+				  commitment, "key_fits", key_fits ? json_true() : json_null());
+		return 0;
 	}
 	printf("%s\nbytes       %llu, of plaintext %llu\nchunks      %llu\nsalt        "
 	       "%s\ncommitment  %s\n",
@@ -359,7 +340,7 @@ static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kin
 }
 
 /* ---- a key file: kinds and ids of its keys, and nothing else that is in it ---- */
-static int inspect_key(const struct task *task, int in, struct sgpu_error *error)
+static int inspect_key(struct task *task, int in, struct sgpu_error *error)
 {
 	char text[KEY_FILE_MAX + 1];
 	struct sgpu_key_set set;
@@ -377,7 +358,8 @@ static int inspect_key(const struct task *task, int in, struct sgpu_error *error
 	keys = seal_keys_json(&set);
 	sgpu_key_set_clear(&set);
 	if (cli_json) {
-		return print_json(json_pack("{s:s, s:o}", "kind", "key", "keys", keys), error);
+		task->json = json_pack("{s:s, s:o}", "kind", "key", "keys", keys);
+		return 0;
 	}
 	puts("key");
 	json_array_foreach (keys, i, key) {
@@ -422,7 +404,9 @@ int verb_inspect(int argc, char **argv)
 	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
 	if (!status) {
 		cli_signals(NULL);
-		status = run(&task, in, &error) ? cli_error(&error) : 0;
+		status = run(&task, in, &error) ? cli_error(&error)
+			 : cli_json		? cli_print_json(task.json, stdout, JSON_COMPACT)
+						: 0;
 	}
 	sgpu_wipe(&task.keys, sizeof(task.keys));
 	sgpu_wipe(task.first, sizeof(task.first));

@@ -88,13 +88,6 @@ static int prepare_file(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Opens what the outputs go to, so that a place that cannot be is known before the response comes.
- */
-static int prepare(struct opening *opening, struct sgpu_error *error)
-{
-	return opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
-}
-
 /* ---- which response ---- */
 static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 		      struct sgpu_error *error)
@@ -376,7 +369,9 @@ static void drain(int in, const char *name)
 
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
-	int rc = prepare(opening, error);
+	/* First the places of the outputs: one that cannot be is known before the response comes.
+	 */
+	int rc = opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
 	rc = rc ? rc : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
 	rc = rc ? rc
 		: sgpu_batch_read(opening->reader, SGPU_READ_RESPONSE, &opening->response, error);
