@@ -143,14 +143,14 @@ static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOC
 	return sgpu_location_normal(named ? segment->location : segment->id, normal);
 }
 
-static void diagnostic_at(struct sgpu_reader *reader, int index, const char *format, const char *a,
-			  const char *b)
+static void report_output(struct sgpu_reader *reader, int index, const char *what,
+			  const char *other)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 
 	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
 	sgpu_reader_report(reader, segment->location ? field : NULL, NULL,
-			   "the output '%s' %s '%s'", a, format, b);
+			   "the output '%s' %s '%s'", segment->id, what, other);
 }
 
 /* An output whose location was left to its id, which may be where another goes. */
@@ -160,8 +160,7 @@ static void claim_default(struct sgpu_reader *reader, int index)
 	const char *other = json_string_value(json_object_get(reader->outputs, segment->id));
 
 	if (other && strcmp(other, segment->id) != 0) {
-		diagnostic_at(reader, index, "is written under its id, where already goes",
-			      segment->id, other);
+		report_output(reader, index, "is written under its id, where already goes", other);
 	} else if (!other && json_object_set_new_nocheck(reader->outputs, segment->id,
 							 json_string_nocheck(segment->id)) < 0) {
 		reader->no_memory = true;
@@ -181,9 +180,8 @@ static void check_directories(struct sgpu_reader *reader, int index)
 		*slash = '\0';
 		other = json_string_value(json_object_get(reader->outputs, normal));
 		if (other) {
-			diagnostic_at(reader, index,
-				      "needs a directory with the name of the output",
-				      reader->manifest->segments[index].id, other);
+			report_output(reader, index,
+				      "needs a directory with the name of the output", other);
 			return;
 		}
 		*slash = '/';

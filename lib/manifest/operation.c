@@ -135,13 +135,12 @@ static void read_kind(struct sgpu_reader *reader, json_t *const values[FIELDS],
 	}
 }
 
-static void read_operation(struct sgpu_reader *reader, int index, json_t *entry)
+void sgpu_reader_operation(struct sgpu_reader *reader, int index, json_t *entry)
 {
 	struct sgpu_operation *operation = &reader->manifest->operations[index];
 	json_t *values[FIELDS];
 
 	operation->id = "";
-	sgpu_reader_at(reader, SGPU_LIST_OPERATIONS, index);
 	if (!sgpu_reader_fields(reader, entry, fields, REQUIRED, values)) {
 		return;
 	}
@@ -157,14 +156,4 @@ static void read_operation(struct sgpu_reader *reader, int index, json_t *entry)
 	}
 	operation->declassify = json_is_true(values[DECLASSIFY]);
 	sgpu_reader_dependencies(reader, values[DEPENDENCIES]);
-}
-
-void sgpu_reader_operation(struct sgpu_reader *reader, int index)
-{
-	json_t *entry = sgpu_reader_take(reader, SGPU_LIST_OPERATIONS, index);
-
-	if (entry) {
-		read_operation(reader, index, entry);
-	}
-	json_decref(entry);
 }

@@ -99,6 +99,20 @@ static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, cons
 	return ids;
 }
 
+static void read_entries(struct sgpu_reader *reader, int list, int count,
+			 void (*read)(struct sgpu_reader *reader, int index, json_t *entry))
+{
+	for (int i = 0; i < count && !reader->no_memory; i++) {
+		json_t *entry = sgpu_reader_take(reader, list, i);
+
+		if (entry) {
+			sgpu_reader_at(reader, list, i);
+			read(reader, i, entry);
+		}
+		json_decref(entry);
+	}
+}
+
 static bool allocate(struct sgpu_reader *reader)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
@@ -140,12 +154,9 @@ static void read_document(struct sgpu_reader *reader)
 		read_ids(reader, SGPU_LIST_SEGMENTS, manifest->segment_count, "segment_id", NULL);
 	manifest->operation_ids = read_ids(reader, SGPU_LIST_OPERATIONS, manifest->operation_count,
 					   "gpu_operation_id", manifest->segment_ids);
-	for (int i = 0; i < manifest->operation_count && !reader->no_memory; i++) {
-		sgpu_reader_operation(reader, i);
-	}
-	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
-		sgpu_reader_segment(reader, i);
-	}
+	read_entries(reader, SGPU_LIST_OPERATIONS, manifest->operation_count,
+		     sgpu_reader_operation);
+	read_entries(reader, SGPU_LIST_SEGMENTS, manifest->segment_count, sgpu_reader_segment);
 	sgpu_reader_outputs(reader);
 	if (!reader->no_memory) {
 		sgpu_reader_graph(reader);

@@ -89,8 +89,8 @@ size_t sgpu_identifier(const char *name);
 void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value);
 
 /* ---- one file each ---- */
-void sgpu_reader_segment(struct sgpu_reader *reader, int index);
-void sgpu_reader_operation(struct sgpu_reader *reader, int index);
+void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry);
+void sgpu_reader_operation(struct sgpu_reader *reader, int index, json_t *entry);
 /* Whether a number is a whole one that canonical JSON cannot carry. */
 bool sgpu_reader_too_large(const json_t *number);
 /* Whether the text of a kernel means a module. */

@@ -209,7 +209,7 @@ static void read_variables(struct sgpu_reader *reader, int index, json_t *const 
 	}
 }
 
-static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
+void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
 	struct sgpu_segment *segment = &manifest->segments[index];
@@ -219,7 +219,6 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 
 	segment->id = "";
 	reader->unsure[index] |= SGPU_UNSURE_DIRECTION | SGPU_UNSURE_SENSITIVITY;
-	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
 	if (!sgpu_reader_fields(reader, entry, fields, REQUIRED, values)) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 		return;
@@ -261,14 +260,4 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	if (segment->direction != SGPU_INTERMEDIATE) {
 		sgpu_reader_location(reader, values[LOCATION], segment);
 	}
-}
-
-void sgpu_reader_segment(struct sgpu_reader *reader, int index)
-{
-	json_t *entry = sgpu_reader_take(reader, SGPU_LIST_SEGMENTS, index);
-
-	if (entry) {
-		read_segment(reader, index, entry);
-	}
-	json_decref(entry);
 }

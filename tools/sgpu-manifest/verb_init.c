@@ -179,19 +179,16 @@ static void id_of_op(const char *name, char id[SGPU_ID_MAX + 1])
 /* Whether every value of the one type is one of the other. */
 static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
 {
-	switch (from) {
-	case SGPU_U8:
-		return true;
-	case SGPU_I16:
-		return to != SGPU_U8 && to != SGPU_F16;
-	case SGPU_F16:
-		return to == SGPU_F32 || to == SGPU_F64;
-	case SGPU_I32:
-	case SGPU_F32:
-		return to == SGPU_F64;
-	default:
-		return false;
-	}
+	enum { F64 = SGPU_TYPE_BIT(SGPU_F64), FLOATS = SGPU_TYPE_BIT(SGPU_F32) | F64 };
+	static const unsigned holders[SGPU_DTYPE_COUNT] = {
+		[SGPU_U8] = ~0u,
+		[SGPU_I16] = FLOATS | SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_I16),
+		[SGPU_F16] = FLOATS,
+		[SGPU_I32] = F64,
+		[SGPU_F32] = F64,
+	};
+
+	return holders[from] & SGPU_TYPE_BIT(to);
 }
 
 /* What a draft's files of f64 ask for, so that an operation on several need not take two types. */
