@@ -11,7 +11,6 @@
 /* The claims of our own are in one object under the profile's name, in the token and in each
  * submodule. */
 #define SGPU_OWN SGPU_EAT_PROFILE
-#define SGPU_RUNNER_OWN "submods/runner/" SGPU_OWN
 #define SGPU_PLATFORM_WORDS "plain gramine-direct sgx tdx snp"
 #define SGPU_EAT_TYP "eat+jwt"
 /* Of version 1, in which an authority certified AKs: such quotes are shown, and never verified. */
@@ -49,6 +48,15 @@ struct sgpu_member {
 	size_t min, max;
 	const char *words; /* of a text: all that it may be, a blank between them */
 };
+/* Their rows: of a member that has to be there, and of one that may be missing. */
+#define SGPU_NEEDED(path, type, ...)                                       \
+	{                                                                  \
+		path, SGPU_MEMBER_##type, .optional = false, ##__VA_ARGS__ \
+	}
+#define SGPU_OPTIONAL(path, type, ...)                                    \
+	{                                                                 \
+		path, SGPU_MEMBER_##type, .optional = true, ##__VA_ARGS__ \
+	}
 /* `where` names the object in messages. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
 				       const struct sgpu_member *table, struct sgpu_error *error);
