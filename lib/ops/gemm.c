@@ -89,23 +89,18 @@ static void find_blas(void)
 #endif
 
 /* ---- pieces ---- */
-static uint64_t pieces_along(uint64_t extent, uint64_t step)
-{
-	return extent / step + (extent % step != 0);
-}
-
 static struct piece piece_at(const struct sgpu_gemm *gemm, uint64_t index, uint64_t rows,
 			     uint64_t columns)
 {
-	uint64_t down = pieces_along(gemm->m, rows), across = pieces_along(gemm->n, columns);
+	uint64_t down = sgpu_ops_ceil(gemm->m, rows), across = sgpu_ops_ceil(gemm->n, columns);
 	struct piece piece = {
 		.batch = index / (down * across),
 		.row = index / across % down * rows,
 		.column = index % across * columns,
 	};
 
-	piece.rows = gemm->m - piece.row < rows ? gemm->m - piece.row : rows;
-	piece.columns = gemm->n - piece.column < columns ? gemm->n - piece.column : columns;
+	piece.rows = sgpu_ops_min(gemm->m - piece.row, rows);
+	piece.columns = sgpu_ops_min(gemm->n - piece.column, columns);
 	return piece;
 }
 
@@ -148,8 +143,8 @@ int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a
 {
 	struct job job = { .gemm = gemm, .a = a, .b = b, .c = c };
 	bool by_blas = blas_fits(gemm), single = dtype == SGPU_F32;
-	uint64_t down = pieces_along(gemm->m, by_blas ? BLAS_PIECE_ROWS : GEMM_PIECE_ROWS);
-	uint64_t across = pieces_along(gemm->n, by_blas ? BLAS_PIECE_COLUMNS : GEMM_PIECE_COLUMNS);
+	uint64_t down = sgpu_ops_ceil(gemm->m, by_blas ? BLAS_PIECE_ROWS : GEMM_PIECE_ROWS);
+	uint64_t across = sgpu_ops_ceil(gemm->n, by_blas ? BLAS_PIECE_COLUMNS : GEMM_PIECE_COLUMNS);
 
 	if (gemm->m == 0 || gemm->n == 0) {
 		return 0;

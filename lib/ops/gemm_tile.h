@@ -117,12 +117,11 @@ SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct job *job, const struc
 	GEMM_NAME(vector) sum[GEMM_ROWS];
 
 	do {
-		depth = end - inner < GEMM_KC ? end - inner : GEMM_KC;
+		depth = sgpu_ops_min(end - inner, GEMM_KC);
 		GEMM_NAME(pack_a)(gemm, a, piece->row, piece->rows, inner, depth, panels->a);
 		for (uint64_t j = 0; j < piece->columns; j += GEMM_LANES) {
 			uint64_t column = piece->column + j;
-			uint64_t columns =
-				piece->columns - j < GEMM_LANES ? piece->columns - j : GEMM_LANES;
+			uint64_t columns = sgpu_ops_min(piece->columns - j, GEMM_LANES);
 
 			GEMM_NAME(pack_b)(gemm, b, column, columns, inner, depth, panels->b);
 			for (uint64_t i = 0; i < piece->rows; i += GEMM_ROWS) {

@@ -80,12 +80,22 @@ uint64_t sgpu_ops_count(const struct sgpu_type *type);
 /* Product of shape[from] ... shape[to - 1]. */
 uint64_t sgpu_ops_extent(const struct sgpu_type *type, int from, int to);
 
+SGPU_INLINE uint64_t sgpu_ops_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+/* How many parts of a size hold so many items. */
+SGPU_INLINE uint64_t sgpu_ops_ceil(uint64_t items, uint64_t size)
+{
+	return items / size + (items % size != 0);
+}
+
 /* Operations along the last axis cut rows that are longer than this into parts of it, whose results
  * stand in the scratch memory and are combined in order. */
 enum { SGPU_ROW_PART = 1 << 16 };
 SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 {
-	return width / SGPU_ROW_PART + (width % SGPU_ROW_PART != 0);
+	return sgpu_ops_ceil(width, SGPU_ROW_PART);
 }
 
 /* ---- conversions of `count` elements that start at element `begin` of data of a type ----
@@ -192,7 +202,7 @@ static inline struct sgpu_reduce_view sgpu_reduce_view(const struct sgpu_type *t
 	if (v.inner > 1) {
 		v.piece = SGPU_REDUCE_PIECE_STRIDED;
 	}
-	v.pieces = v.length / v.piece + (v.length % v.piece != 0);
+	v.pieces = sgpu_ops_ceil(v.length, v.piece);
 	return v;
 }
 

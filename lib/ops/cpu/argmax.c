@@ -47,7 +47,7 @@ static int32_t row_argmax(const struct sgpu_op_call *call, uint64_t row, double 
 	double best = 0;
 
 	for (uint64_t at = 0; at < width && best == best; at += BLOCK) {
-		uint64_t count = width - at < BLOCK ? width - at : BLOCK;
+		uint64_t count = sgpu_ops_min(width - at, BLOCK);
 
 		sgpu_ops_load_f64(type->dtype, call->data[INPUT], row * width + at, count, block);
 		if (at == 0) {

@@ -88,7 +88,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 
 	memset(&b, 0, sizeof(b));
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t count = sgpu_ops_min(end - at, BLOCK);
 
 		sgpu_ops_load_f64(SGPU_F32, call->data[PRICE], at, count, b.price);
 		sgpu_ops_load_f64(SGPU_F32, call->data[STRIKE], at, count, b.strike);

@@ -34,7 +34,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	double block[BLOCK];
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t count = sgpu_ops_min(end - at, BLOCK);
 
 		sgpu_ops_load_f64(call->type[INPUT].dtype, call->data[INPUT], at, count, block);
 		sgpu_ops_store_f64(call->type[OUTPUT].dtype, call->data[OUTPUT], at, count, block);

@@ -214,7 +214,7 @@ SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct pa
 static void add_panel(struct strip all, uint64_t rows, const struct panel *panel)
 {
 	for (uint64_t r = 0; r < rows; r += ROWS) {
-		all.rows = rows - r < ROWS ? rows - r : ROWS;
+		all.rows = sgpu_ops_min(rows - r, ROWS);
 		add_products(&all, panel);
 		all.left += ROWS * all.left_row;
 		all.to += ROWS * all.to_row;
@@ -288,7 +288,7 @@ static void output_tile(const struct job *job, uint64_t image, uint64_t first, s
 	const struct sgpu_conv2d *c = &job->c;
 	uint64_t pixels = c->out_height * c->out_width,
 		 kernel = c->channels * c->kernel_height * c->kernel_width;
-	uint64_t count = pixels - first < LANES ? pixels - first : LANES;
+	uint64_t count = sgpu_ops_min(pixels - first, LANES);
 	float *to = job->output + image * c->outputs * pixels + first;
 	struct stand at;
 
@@ -307,7 +307,7 @@ static void output_tile(const struct job *job, uint64_t image, uint64_t first, s
 				     kernel,
 				     pixels,
 				     0,
-				     kernel - k < DEPTH ? kernel - k : DEPTH,
+				     sgpu_ops_min(kernel - k, DEPTH),
 				     count };
 
 		gather_pixels(c, job->input + image * c->channels * c->height * c->width, &at, k,
@@ -347,7 +347,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		return 0;
 	}
 	job.tile = output_tile;
-	job.tiles = (c->out_height * c->out_width + LANES - 1) / LANES;
+	job.tiles = sgpu_ops_ceil(c->out_height * c->out_width, LANES);
 	return sgpu_ops_for(pool, c->images * job.tiles,
 			    sgpu_ops_grain(c->channels * c->kernel_height * c->kernel_width *
 						   c->outputs * LANES,
@@ -459,7 +459,7 @@ static void input_tile(const struct job *job, uint64_t image, uint64_t first, st
 {
 	const struct sgpu_conv2d *c = &job->c;
 	uint64_t pixels = c->height * c->width, kernel = c->kernel_height * c->kernel_width;
-	uint64_t count = pixels - first < LANES ? pixels - first : LANES;
+	uint64_t count = sgpu_ops_min(pixels - first, LANES);
 	float *to = job->output_input + image * c->channels * pixels + first;
 	struct stand at;
 
@@ -478,7 +478,7 @@ static void input_tile(const struct job *job, uint64_t image, uint64_t first, st
 					     kernel,
 					     pixels,
 					     0,
-					     kernel - k < DEPTH ? kernel - k : DEPTH,
+					     sgpu_ops_min(kernel - k, DEPTH),
 					     count };
 
 			gather_windows(c, plane, &at, k, all.depth, panel);
@@ -530,7 +530,7 @@ static void weights_tile(const struct job *job, uint64_t part, uint64_t first, s
 	const struct sgpu_conv2d *c = &job->c;
 	const struct stand at = find_columns(job, first);
 	uint64_t columns = sgpu_conv2d_columns(c), plane = c->out_height * c->out_width;
-	uint64_t count = columns - first < LANES ? columns - first : LANES,
+	uint64_t count = sgpu_ops_min(columns - first, LANES),
 		 each = sgpu_conv2d_part_images(c->images);
 	uint64_t end = (part + 1) * each < c->images ? (part + 1) * each : c->images;
 	float *to = job->parts + part * c->outputs * columns + first;
@@ -538,10 +538,13 @@ static void weights_tile(const struct job *job, uint64_t part, uint64_t first, s
 	clear_rows(to, columns, c->outputs, count);
 	for (uint64_t n = part * each; n < end; n++) {
 		for (uint64_t k = 0; k < plane; k += DEPTH) {
-			struct strip all = {
-				job->gradient + n * c->outputs * plane + k, to,	  plane, columns, 0,
-				plane - k < DEPTH ? plane - k : DEPTH,	    count
-			};
+			struct strip all = { job->gradient + n * c->outputs * plane + k,
+					     to,
+					     plane,
+					     columns,
+					     0,
+					     sgpu_ops_min(plane - k, DEPTH),
+					     count };
 
 			gather_images(c, &at, n * c->channels * c->height * c->width, k, all.depth,
 				      panel);
@@ -591,7 +594,7 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 
 	if (job.output_input) {
 		job.tile = input_tile;
-		job.tiles = (pixels + LANES - 1) / LANES;
+		job.tiles = sgpu_ops_ceil(pixels, LANES);
 		rc = sgpu_ops_for(
 			pool, c->images * job.tiles,
 			sgpu_ops_grain(kernel * c->outputs * c->channels * LANES, GRAIN_WORK),
@@ -601,7 +604,7 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 		return rc;
 	}
 	job.tile = weights_tile;
-	job.tiles = (columns + LANES - 1) / LANES;
+	job.tiles = sgpu_ops_ceil(columns, LANES);
 	rc = sgpu_ops_for(
 		pool, sgpu_conv2d_parts(c->images) * job.tiles,
 		sgpu_ops_grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES,

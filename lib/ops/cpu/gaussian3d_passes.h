@@ -29,7 +29,7 @@ SGPU_CLONES_ATTR static void NAME(row_tile)(const struct job *job, const REAL *r
 	for (uint64_t i = 0; i < count + 2 * radius; i++) {
 		uint64_t x = begin + i < radius ? 0 : begin + i - radius;
 
-		padded[i] = row[x < last ? x : last];
+		padded[i] = row[sgpu_ops_min(x, last)];
 	}
 	NAME(start)(out, centre, WEIGHT(job)[0], count);
 	for (uint64_t k = 1; k <= radius; k++) {
@@ -49,7 +49,7 @@ static void NAME(along_rows)(void *argument, uint64_t begin, uint64_t end)
 
 		for (uint64_t x = 0; x < width; x += TILE) {
 			NAME(row_tile)
-			(job, in, x, width - x < TILE ? width - x : TILE, padded, out + x);
+			(job, in, x, sgpu_ops_min(width - x, TILE), padded, out + x);
 		}
 	}
 	sgpu_wipe(padded, sizeof(padded));
@@ -63,7 +63,7 @@ SGPU_CLONES_ATTR static void NAME(across_tile)(const struct job *job, const REAL
 
 	NAME(start)(out, in, WEIGHT(job)[0], count);
 	for (uint64_t k = 1; k <= (uint64_t)job->radius; k++) {
-		uint64_t before = at < k ? at : k, after = last - at < k ? last - at : k;
+		uint64_t before = sgpu_ops_min(at, k), after = sgpu_ops_min(last - at, k);
 
 		NAME(add_pair)
 		(out, in - before * job->step, in + after * job->step, WEIGHT(job)[k], count);
@@ -81,7 +81,7 @@ static void NAME(across_rows)(void *argument, uint64_t begin, uint64_t end)
 		for (uint64_t x = 0; x < width; x += TILE) {
 			NAME(across_tile)
 			(job, (const REAL *)job->in + row * width + x, at,
-			 width - x < TILE ? width - x : TILE, (REAL *)job->out + row * width + x);
+			 sgpu_ops_min(width - x, TILE), (REAL *)job->out + row * width + x);
 		}
 	}
 }

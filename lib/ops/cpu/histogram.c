@@ -102,7 +102,7 @@ static void count(const struct job *job, uint64_t begin, uint64_t end, uint32_t 
 	int32_t bins[BLOCK];
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t size = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t size = sgpu_ops_min(end - at, BLOCK);
 
 		sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, size,
 				  values);

@@ -31,13 +31,13 @@ struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
 enum { SGPU_CONV2D_PARTS_MAX = 64 };
 SGPU_INLINE uint64_t sgpu_conv2d_part_images(uint64_t images)
 {
-	return images / SGPU_CONV2D_PARTS_MAX + (images % SGPU_CONV2D_PARTS_MAX != 0);
+	return sgpu_ops_ceil(images, SGPU_CONV2D_PARTS_MAX);
 }
 SGPU_INLINE uint64_t sgpu_conv2d_parts(uint64_t images)
 {
 	uint64_t each = sgpu_conv2d_part_images(images);
 
-	return each ? (images + each - 1) / each : 0;
+	return each ? sgpu_ops_ceil(images, each) : 0;
 }
 SGPU_INLINE uint64_t sgpu_conv2d_columns(const struct sgpu_conv2d *c)
 {
@@ -69,8 +69,8 @@ SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float 
 	uint64_t bottom = y + p->size - p->padding, right = x + p->size - p->padding;
 	uint64_t place = top * p->width + left;
 
-	bottom = bottom < p->height ? bottom : p->height;
-	right = right < p->width ? right : p->width;
+	bottom = sgpu_ops_min(bottom, p->height);
+	right = sgpu_ops_min(right, p->width);
 	for (y = top; y < bottom; y++) {
 		for (x = left; x < right; x++) {
 			float best = plane[place], value = plane[y * p->width + x];

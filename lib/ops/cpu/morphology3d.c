@@ -172,8 +172,7 @@ static void volume_body(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t row = begin; row < end; row++) {
 		for (uint64_t x = 0; x < width; x += TILE) {
-			uint64_t count = width - x < TILE ? width - x : TILE,
-				 place = row * width + x;
+			uint64_t count = sgpu_ops_min(width - x, TILE), place = row * width + x;
 
 			across(job, job->second + place, row / job->shape[1], count, least);
 			decide(job, least, count, job->mask + place);

@@ -93,7 +93,7 @@ static uint64_t keep(const struct sgpu_op_call *call)
 
 static uint64_t tile_queries(const struct sgpu_op_call *call)
 {
-	return call->type[A].shape[0] < QUERIES ? call->type[A].shape[0] : QUERIES;
+	return sgpu_ops_min(call->type[A].shape[0], QUERIES);
 }
 
 /* Products of a tile on a device with many threads: 4 MiB of them, or 16 MiB where the whole takes
@@ -106,10 +106,10 @@ struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
 	struct sgpu_nearest_plan plan = { .queries = tile_queries(call), .keep = keep(call) };
 
 	most = tile / (plan.queries ? plan.queries : 1) / ROWS * ROWS;
-	plan.rows = b[0] < most ? b[0] : most;
+	plan.rows = sgpu_ops_min(b[0], most);
 	plan.parts = 4 * QUERIES / (plan.queries ? plan.queries : 1);
-	most = plan.rows / ROWS + (plan.rows % ROWS != 0);
-	plan.parts = plan.parts < most ? plan.parts : most;
+	most = sgpu_ops_ceil(plan.rows, ROWS);
+	plan.parts = sgpu_ops_min(plan.parts, most);
 	return plan;
 }
 
@@ -120,7 +120,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 		 lists = plan.queries * plan.parts * plan.keep * sizeof(uint64_t);
 	uint64_t here =
 		tile_queries(call) * (keep(call) * sizeof(struct candidate) + sizeof(uint32_t) +
-				      (m < ROWS ? m : ROWS) * sizeof(float));
+				      sgpu_ops_min(m, ROWS) * sizeof(float));
 	uint64_t device = lists + plan.queries * plan.rows * sizeof(float);
 
 	return (here > device ? here : device) + m * sizeof(float);
@@ -297,7 +297,7 @@ static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
 					  .ldb = job->d,
 					  .alpha = 1.0 };
 
-		job->rows = job->m - job->row < ROWS ? job->m - job->row : ROWS;
+		job->rows = sgpu_ops_min(job->m - job->row, ROWS);
 		gemm.n = gemm.ldc = job->rows;
 		rc = sgpu_gemm(&gemm, SGPU_F32, job->a + job->query * job->d,
 			       job->b + job->row * job->d, job->products, pool, error);
@@ -327,7 +327,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.products = job.norms + job.m;
 	rc = sgpu_ops_for(pool, job.m, GRAIN_QUERIES * 8, norms_body, &job, error);
 	for (job.query = 0; !rc && job.query < n; job.query += block) {
-		rc = search(&job, n - job.query < block ? n - job.query : block, pool, error);
+		rc = search(&job, sgpu_ops_min(n - job.query, block), pool, error);
 	}
 	return rc;
 }

@@ -200,7 +200,7 @@ static double sum_adjacent(const struct job *job, uint64_t begin, uint64_t end, 
 	double lanes[LANES] = { 0 };
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t count = sgpu_ops_min(end - at, BLOCK);
 
 		load(job, at, count, block);
 		memset(block + count, 0, (BLOCK - count) * sizeof(*block));
@@ -219,7 +219,7 @@ static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end
 		lanes[lane] = INT64_MAX;
 	}
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t count = sgpu_ops_min(end - at, BLOCK);
 
 		load(job, at, count, block);
 		for (uint64_t i = count; i < BLOCK; i++) {
@@ -242,7 +242,7 @@ static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t item = begin; item < end; item++) {
 		uint64_t from = item % v->pieces * v->piece,
-			 to = from + v->piece < v->length ? from + v->piece : v->length;
+			 to = sgpu_ops_min(from + v->piece, v->length);
 		uint64_t start = item / v->pieces * v->length;
 		double value = job->operation == SUM || job->operation == MEAN
 				       ? sum_adjacent(job, start + from, start + to, block)
@@ -276,9 +276,9 @@ static void strided_body(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t item = begin; item < end; item++) {
 		uint64_t tile = item % job->tiles * BLOCK, group = item / job->tiles;
-		uint64_t count = v->inner - tile < BLOCK ? v->inner - tile : BLOCK;
+		uint64_t count = sgpu_ops_min(v->inner - tile, BLOCK);
 		uint64_t from = group % v->pieces * v->piece,
-			 to = from + v->piece < v->length ? from + v->piece : v->length;
+			 to = sgpu_ops_min(from + v->piece, v->length);
 		uint64_t start = group / v->pieces * v->length;
 
 		load(job, (start + from) * v->inner + tile, count, results);
@@ -320,19 +320,18 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .v = view(call),
 			   .operation = (int)call->param[OPERATION].number };
 	const struct sgpu_reduce_view *v = &job.v;
-	uint64_t piece = v->length < v->piece ? v->length : v->piece, groups = v->outer * v->pieces;
+	uint64_t piece = sgpu_ops_min(v->length, v->piece), groups = v->outer * v->pieces;
 	int rc;
 
-	job.tiles = v->inner / BLOCK + (v->inner % BLOCK != 0);
+	job.tiles = sgpu_ops_ceil(v->inner, BLOCK);
 	job.partial = v->pieces > 1 ? call->scratch : NULL;
 	if (v->inner == 1) {
 		rc = sgpu_ops_for(pool, groups, sgpu_ops_grain(piece, GRAIN_WORK), adjacent_body,
 				  &job, error);
 	} else {
-		rc = sgpu_ops_for(
-			pool, groups * job.tiles,
-			sgpu_ops_grain(piece * (v->inner < BLOCK ? v->inner : BLOCK), GRAIN_WORK),
-			strided_body, &job, error);
+		rc = sgpu_ops_for(pool, groups * job.tiles,
+				  sgpu_ops_grain(piece * sgpu_ops_min(v->inner, BLOCK), GRAIN_WORK),
+				  strided_body, &job, error);
 	}
 	if (rc || v->pieces == 1) {
 		return rc;

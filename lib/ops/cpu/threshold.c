@@ -88,7 +88,7 @@ static void mask(const struct job *job, uint64_t begin, uint64_t count, uint8_t 
 	double values[BLOCK];
 
 	for (uint64_t at = 0; at < count; at += BLOCK) {
-		uint64_t size = count - at < BLOCK ? count - at : BLOCK;
+		uint64_t size = sgpu_ops_min(count - at, BLOCK);
 
 		sgpu_ops_load_f64(call->type[INPUT].dtype, call->data[INPUT], begin + at, size,
 				  values);
@@ -121,7 +121,7 @@ static void count_body(void *argument, uint64_t begin, uint64_t end)
 	uint64_t total = 0;
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t size = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t size = sgpu_ops_min(end - at, BLOCK);
 
 		mask(job, at, size, flags);
 		total += sum(flags, size);
@@ -138,7 +138,7 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 	int32_t list[BLOCK];
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t size = end - at < BLOCK ? end - at : BLOCK, found = 0;
+		uint64_t size = sgpu_ops_min(end - at, BLOCK), found = 0;
 
 		mask(job, at, size, flags);
 		for (uint64_t i = 0; i < size;

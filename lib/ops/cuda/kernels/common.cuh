@@ -89,10 +89,10 @@ static inline unsigned sgpu_cuda_multiprocessors()
  * times the multiprocessors. */
 static inline unsigned sgpu_cuda_grid(uint64_t items, uint64_t per_block)
 {
-	uint64_t blocks = items / per_block + (items % per_block != 0),
+	uint64_t blocks = sgpu_ops_ceil(items, per_block),
 		 most = 16ull * sgpu_cuda_multiprocessors();
 
-	return blocks < 1 ? 1 : (unsigned)(blocks < most ? blocks : most);
+	return blocks < 1 ? 1 : (unsigned)sgpu_ops_min(blocks, most);
 }
 
 /* One of several: for kernels whose blocks each take an item (and the item + gridDim.x, and so on).

@@ -219,7 +219,7 @@ SGPU_KERNEL measure_sets(struct volume v)
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
 	for (uint64_t chunk = first_item() * CHUNK; chunk < items; chunk += item_step() * CHUNK) {
-		uint64_t end = chunk + CHUNK < items ? chunk + CHUNK : items;
+		uint64_t end = sgpu_ops_min(chunk + CHUNK, items);
 		struct tally tally = { 0, 0 };
 
 		for (uint64_t item = chunk; item < end; item++) {

@@ -74,8 +74,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 	__shared__ typename TILE::buffers shared;
 	uint64_t depth = j.c.channels * j.c.kernel_height * j.c.kernel_width,
 		 plane = j.c.out_height * j.c.out_width;
-	uint64_t pixels = j.c.images * plane, down = (j.c.outputs + TILE::ROWS - 1) / TILE::ROWS;
-	uint64_t across = (pixels + TILE::COLUMNS - 1) / TILE::COLUMNS;
+	uint64_t pixels = j.c.images * plane, down = sgpu_ops_ceil(j.c.outputs, TILE::ROWS);
+	uint64_t across = sgpu_ops_ceil(pixels, TILE::COLUMNS);
 
 	for (uint64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
 		uint64_t row = tile % down * TILE::ROWS, column = tile / down * TILE::COLUMNS;
@@ -116,8 +116,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 template <typename TILE> static int start(struct sgpu_launch *launch, const job &j)
 {
 	uint64_t pixels = j.c.images * j.c.out_height * j.c.out_width;
-	uint64_t tiles = ((j.c.outputs + TILE::ROWS - 1) / TILE::ROWS) *
-			 ((pixels + TILE::COLUMNS - 1) / TILE::COLUMNS);
+	uint64_t tiles =
+		sgpu_ops_ceil(j.c.outputs, TILE::ROWS) * sgpu_ops_ceil(pixels, TILE::COLUMNS);
 
 	return sgpu_cuda_start(launch, "conv2d", convolve<TILE>, sgpu_cuda_blocks(tiles),
 			       TILE::THREADS, 0, j);

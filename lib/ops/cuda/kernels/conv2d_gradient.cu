@@ -94,9 +94,8 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_input
 {
 	__shared__ typename tile::buffers shared;
 	uint64_t depth = j.c.outputs * j.window.by, image_pixels = j.c.height * j.c.width;
-	uint64_t pixels = j.c.images * image_pixels,
-		 down = (j.c.channels + tile::ROWS - 1) / tile::ROWS;
-	uint64_t across = (pixels + tile::COLUMNS - 1) / tile::COLUMNS;
+	uint64_t pixels = j.c.images * image_pixels, down = sgpu_ops_ceil(j.c.channels, tile::ROWS);
+	uint64_t across = sgpu_ops_ceil(pixels, tile::COLUMNS);
 
 	for (uint64_t at = blockIdx.x; at < down * across; at += gridDim.x) {
 		uint64_t row = at % down * tile::ROWS, column = at / down * tile::COLUMNS;
@@ -204,14 +203,14 @@ static __device__ images find_column(const job &j, uint64_t column, uint64_t fir
 static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_weights(job j)
 {
 	__shared__ typename tile::buffers shared;
-	uint64_t down = (j.c.outputs + tile::ROWS - 1) / tile::ROWS;
-	uint64_t across = (j.columns + tile::COLUMNS - 1) / tile::COLUMNS;
+	uint64_t down = sgpu_ops_ceil(j.c.outputs, tile::ROWS);
+	uint64_t across = sgpu_ops_ceil(j.columns, tile::COLUMNS);
 
 	for (uint64_t at = blockIdx.x; at < j.part_count * down * across; at += gridDim.x) {
 		uint64_t part = at / (down * across), row = at % down * tile::ROWS;
 		uint64_t column = at / down % across * tile::COLUMNS, first = part * j.part_images;
 		uint64_t left = j.c.images - first,
-			 depth = (left < j.part_images ? left : j.part_images) * j.plane.by;
+			 depth = sgpu_ops_min(left, j.part_images) * j.plane.by;
 		outputs gradient = { j, j.gradient + first * j.c.outputs * j.plane.by, row, depth };
 		images from = find_column(j, column + threadIdx.x % tile::COLUMNS, first, depth);
 		float sums[tile::DOWN][tile::ACROSS] = {};
@@ -256,8 +255,7 @@ SGPU_KERNEL finish(job j)
 
 static uint64_t count_tiles(uint64_t rows, uint64_t columns)
 {
-	return ((rows + tile::ROWS - 1) / tile::ROWS) *
-	       ((columns + tile::COLUMNS - 1) / tile::COLUMNS);
+	return sgpu_ops_ceil(rows, tile::ROWS) * sgpu_ops_ceil(columns, tile::COLUMNS);
 }
 
 extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -112,13 +112,13 @@ SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 		 radius = (unsigned)w.radius;
 	unsigned warps = blockDim.x / SGPU_CUDA_WARP;
 	REAL *padded = (REAL *)memory + warp * row_places<REAL>(w.radius);
-	uint64_t tiles = (width + ROW_TILE - 1) / ROW_TILE, step = (uint64_t)gridDim.x * warps;
+	uint64_t tiles = sgpu_ops_ceil(width, ROW_TILE), step = (uint64_t)gridDim.x * warps;
 
 	for (uint64_t item = (uint64_t)blockIdx.x * warps + warp; item < rows * tiles;
 	     item += step) {
 		const REAL *row = in + item / tiles * width;
 		uint64_t begin = item % tiles * ROW_TILE;
-		unsigned count = (unsigned)(width - begin < ROW_TILE ? width - begin : ROW_TILE);
+		unsigned count = (unsigned)sgpu_ops_min(width - begin, ROW_TILE);
 		REAL sum[EACH];
 
 		for (unsigned i = lane; i < count + 2 * radius; i += SGPU_CUDA_WARP) {
@@ -165,8 +165,8 @@ template <typename REAL> struct walk {
 	{
 		const uint64_t far = SGPU_GAUSSIAN_RADIUS_MAX + EACH;
 
-		top = (int)(along - 1 - at < far ? along - 1 - at : far);
-		bottom = -(int)(at < far ? at : far);
+		top = (int)sgpu_ops_min(along - 1 - at, far);
+		bottom = -(int)sgpu_ops_min(at, far);
 	}
 
 	__device__ __forceinline__ REAL operator()(int d)
@@ -220,7 +220,7 @@ template <typename REAL, bool SMALL>
 static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const weights<REAL> &w)
 {
 	const uint64_t *shape = call->type[INPUT].shape;
-	uint64_t rows = shape[0] * shape[1], tiles = (shape[2] + ROW_TILE - 1) / ROW_TILE;
+	uint64_t rows = shape[0] * shape[1], tiles = sgpu_ops_ceil(shape[2], ROW_TILE);
 	size_t shared = row_places<REAL>(w.radius) * sizeof(REAL);
 	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
 	REAL *out = (REAL *)call->data[OUTPUT], *between = (REAL *)call->scratch;

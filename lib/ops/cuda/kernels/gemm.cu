@@ -31,7 +31,7 @@ static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across
 				  uint64_t *column)
 {
 	uint64_t group = index / (GROUP * across), within = index % (GROUP * across);
-	uint64_t rows = down - group * GROUP < GROUP ? down - group * GROUP : GROUP;
+	uint64_t rows = sgpu_ops_min(down - group * GROUP, GROUP);
 
 	*row = group * GROUP + within % rows;
 	*column = within / rows;
@@ -44,8 +44,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT)
 {
 	using T = typename TILE::T;
 	__shared__ typename TILE::buffers shared;
-	uint64_t down = (gemm.m + TILE::ROWS - 1) / TILE::ROWS,
-		 across = (gemm.n + TILE::COLUMNS - 1) / TILE::COLUMNS;
+	uint64_t down = sgpu_ops_ceil(gemm.m, TILE::ROWS),
+		 across = sgpu_ops_ceil(gemm.n, TILE::COLUMNS);
 	T alpha = (T)gemm.alpha, beta = (T)gemm.beta;
 
 	for (uint64_t tile = blockIdx.x; tile < gemm.batch * down * across; tile += gridDim.x) {
@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT)
 
 static uint64_t count_tiles(const struct sgpu_gemm *gemm, uint64_t rows, uint64_t columns)
 {
-	return gemm->batch * ((gemm->m + rows - 1) / rows) * ((gemm->n + columns - 1) / columns);
+	return gemm->batch * sgpu_ops_ceil(gemm->m, rows) * sgpu_ops_ceil(gemm->n, columns);
 }
 
 template <typename TILE, typename T = typename TILE::T>

@@ -220,7 +220,7 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 	}
 	/* no more blocks than pay for adding their tables */
 	blocks = count / ((words + block) * 16) + 1;
-	blocks = blocks < most ? blocks : most;
+	blocks = sgpu_ops_min(blocks, most);
 	return sgpu_cuda_start(launch, "histogram", count_any<T>, (unsigned)blocks, block,
 			       words * copies * sizeof(unsigned), in, count, bins, copies, out);
 }
@@ -232,7 +232,7 @@ int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64
 	uint64_t most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH;
 	uint64_t blocks = count / (SGPU_CUDA_BLOCK * 64) + 1;
 
-	blocks = blocks < most ? blocks : most;
+	blocks = sgpu_ops_min(blocks, most);
 	return sgpu_cuda_run(launch, "histogram", count_u8, (unsigned)blocks,
 			     (const uint8_t *)call->data[INPUT], count, bins,
 			     (int32_t *)call->data[OUTPUT]);

@@ -132,7 +132,7 @@ SGPU_KERNEL select_candidates(job j)
 
 	for (; item < j.queries * j.plan.parts; item += step) {
 		uint64_t query = item / j.plan.parts, begin = item % j.plan.parts * share;
-		uint64_t end = begin + share < j.rows ? begin + share : j.rows;
+		uint64_t end = sgpu_ops_min(begin + share, j.rows);
 		const float *products = j.products + query * j.rows;
 
 		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
@@ -317,7 +317,7 @@ static int find_candidates(struct sgpu_launch *launch, job *j)
 	gemm.lda = gemm.ldb = j->d;
 	gemm.alpha = 1;
 	for (j->row = 0; !rc && j->row < j->m; j->row += j->plan.rows) {
-		j->rows = j->m - j->row < j->plan.rows ? j->m - j->row : j->plan.rows;
+		j->rows = sgpu_ops_min(j->m - j->row, j->plan.rows);
 		gemm.n = gemm.ldc = j->rows;
 		rc = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm,
 					     j->a + j->query * j->d, j->b + j->row * j->d, NULL,
@@ -366,7 +366,7 @@ extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	}
 	rc = sgpu_cuda_run(launch, "nearest", compute_norms, sgpu_cuda_grid(j.m, GROUPS), j);
 	for (j.query = 0; !rc && j.query < j.n; j.query += j.plan.queries) {
-		j.queries = j.n - j.query < j.plan.queries ? j.n - j.query : j.plan.queries;
+		j.queries = sgpu_ops_min(j.n - j.query, j.plan.queries);
 		rc = find_candidates(launch, &j);
 		rc = rc ? rc : start_decision(launch, call, &j);
 	}

@@ -48,8 +48,7 @@ SGPU_DEVICE struct piece<T> piece_at(const struct job<T, O> &job, uint64_t item)
 			from = piece * job.v.piece;
 	uint64_t left = job.v.length - from;
 
-	return { job.in + outer * job.v.length + from,
-		 (unsigned)(left < job.v.piece ? left : job.v.piece) };
+	return { job.in + outer * job.v.length + from, (unsigned)sgpu_ops_min(left, job.v.piece) };
 }
 
 /* ---- adjacent elements, in the CPU's order: a lane of a piece is a thread ----
@@ -168,7 +167,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 						 job.v.pieces, &piece);
 		uint64_t from = piece * job.v.piece, left = job.v.length - from;
 		const T *in = job.in + (outer * job.v.length + from) * inner + column;
-		unsigned rows = (unsigned)(left < job.v.piece ? left : job.v.piece), row = 1;
+		unsigned rows = (unsigned)sgpu_ops_min(left, job.v.piece), row = 1;
 		auto folded = f.key(in[0]);
 
 		for (; row + UNROLL_ROWS <= rows; row += UNROLL_ROWS) {
@@ -227,7 +226,7 @@ template <typename T, typename O, typename F>
 static int fold_adjacent(struct sgpu_launch *launch, const struct job<T, O> &job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces,
-		 longest = job.v.length < job.v.piece ? job.v.length : job.v.piece;
+		 longest = sgpu_ops_min(job.v.length, job.v.piece);
 	dim3 block(SGPU_CUDA_BLOCK);
 
 	if (longest <= LONG) {

@@ -125,7 +125,7 @@ SGPU_DEVICE uint64_t part_size(const long_rows &job, uint64_t part)
 {
 	uint64_t left = job.count - part * SGPU_ROW_PART;
 
-	return left < SGPU_ROW_PART ? left : SGPU_ROW_PART;
+	return sgpu_ops_min(left, SGPU_ROW_PART);
 }
 
 template <typename T> SGPU_KERNEL part_tops(long_rows job, const T *input)

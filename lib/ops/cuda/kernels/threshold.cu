@@ -126,8 +126,7 @@ SGPU_KERNEL list(const T *in, uint64_t count, struct band<T> inside, unsigned lo
 
 template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	uint64_t count = sgpu_ops_count(&call->type[INPUT]),
-		 tiles = count / TILE + (count % TILE != 0);
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]), tiles = sgpu_ops_ceil(count, TILE);
 	const T *in = (const T *)call->data[INPUT];
 	struct band<T> inside = {
 		call->param[LOW].given ? call->param[LOW].number : -(double)INFINITY,

@@ -62,7 +62,7 @@ struct sgpu_cuda_axis {
 static inline struct sgpu_cuda_axis sgpu_cuda_axis(uint64_t outer, uint64_t along, uint64_t inner,
 						   unsigned each)
 {
-	struct sgpu_cuda_axis axis = { outer, along, inner, (along + each - 1) / each,
+	struct sgpu_cuda_axis axis = { outer, along, inner, sgpu_ops_ceil(along, each),
 				       0,     0,     each,  SGPU_CUDA_WARP };
 	unsigned rows;
 
@@ -70,7 +70,7 @@ static inline struct sgpu_cuda_axis sgpu_cuda_axis(uint64_t outer, uint64_t alon
 		axis.lanes /= 2;
 	}
 	rows = SGPU_CUDA_BLOCK / axis.lanes;
-	axis.group_tiles = (axis.groups + rows - 1) / rows;
+	axis.group_tiles = sgpu_ops_ceil(axis.groups, rows);
 	axis.inner_tiles = (inner + axis.lanes - 1) / axis.lanes;
 	return axis;
 }
