@@ -62,7 +62,7 @@ int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
 	rc = sgpu_write(fd, path, data, size, error);
-	if (close(fd) && rc == SGPU_OK) {
+	if (close(fd) && !rc) {
 		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE,
 						"the driver of '%s' is busy", root)
 				    : sgpu_fail_errno(error, "cannot write '%s'", path);
@@ -89,7 +89,6 @@ enum { QUOTE_MAX = 1 << 16, WORD_MAX = 64 };
 static int read_type(const char *root, char **word, struct sgpu_error *error)
 {
 	size_t size = 0;
-	int rc;
 
 	if (!sgpu_evidence_has(root, "attestation_type")) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
@@ -97,8 +96,8 @@ static int read_type(const char *root, char **word, struct sgpu_error *error)
 				 "'%s/attestation_type'",
 				 root);
 	}
-	rc = sgpu_evidence_read(root, "attestation_type", WORD_MAX, word, &size, error);
-	if (rc == SGPU_OK) {
+	int rc = sgpu_evidence_read(root, "attestation_type", WORD_MAX, word, &size, error);
+	if (!rc) {
 		(*word)[strcspn(*word, "\n")] = '\0';
 		if (!strcmp(*word, "none")) {
 			rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
@@ -120,7 +119,7 @@ static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *de
 	(void)device;
 	rc = rc ? rc : sgpu_evidence_write(root, "user_report_data", report_data, 64, error);
 	rc = rc ? rc : sgpu_evidence_read(root, "quote", QUOTE_MAX, &quote, &quote_size, error);
-	if (rc == SGPU_OK && !quote_size) {
+	if (!rc && !quote_size) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "Gramine gave an empty quote");
 	}
 	rc = rc ? rc
@@ -163,12 +162,11 @@ static int collect_gpu(const uint8_t report_data[64], struct sgpu_device *device
 {
 	struct sgpu_device_evidence evidence = { 0 };
 	uint8_t nonce[SGPU_GPU_NONCE_SIZE];
-	int rc;
 
 	if (!device) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device was asked");
 	}
-	rc = sgpu_gpu_nonce(report_data, nonce, error);
+	int rc = sgpu_gpu_nonce(report_data, nonce, error);
 	rc = rc ? rc : sgpu_device_get_evidence(device, nonce, &evidence, error);
 	rc = rc ? rc : sgpu_evidence_text(gpu_json(&evidence, nonce), value, size, error);
 	sgpu_device_evidence_clear(&evidence);
@@ -197,7 +195,7 @@ int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *dev
 		record->type = sgpu_evidence_sources[i].type;
 		int rc = sgpu_evidence_sources[i].collect(report_data, device, &record->value,
 							  &record->size, &error);
-		if (rc != SGPU_OK) {
+		if (rc) {
 			record->value = NULL;
 			record->size = 0;
 			snprintf(record->absent, sizeof(record->absent), "%.255s",

@@ -42,11 +42,11 @@ int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_
 			 : sgpu_kt128_create(&state, error);
 	const uint64_t length = (uint64_t)status.st_size;
 	rc = rc ? rc : sgpu_kt128_update_file(state, NULL, &program, NULL, length, error);
-	if (rc == SGPU_OK) {
+	if (!rc) {
 		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1,
 				  digest, SGPU_KT128_SIZE);
 	}
-	if (rc == SGPU_OK && size) {
+	if (!rc && size) {
 		*size = length;
 	}
 	sgpu_kt128_free(&state);

@@ -203,7 +203,7 @@ static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_
 	int count = 0, rc;
 
 	rc = check_ak(ak, ak_chain, fingerprint, machine, error);
-	if (rc == SGPU_OK) {
+	if (!rc) {
 		sgpu_quote_ueid(machine, ueid);
 		rc = json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid)))
 			     ? sgpu_fail_nomem(error)
@@ -222,11 +222,10 @@ int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgp
 		      struct sgpu_error *error)
 {
 	json_t *claims = NULL;
-	int rc;
 
 	*quote = NULL;
 	*size = 0;
-	rc = sgpu_quote_claims(subject, now, &claims, error);
+	int rc = sgpu_quote_claims(subject, now, &claims, error);
 	rc = rc ? rc : finish(claims, subject->device, ak, ak_chain, quote, size, error);
 	json_decref(claims);
 	return rc;
@@ -237,11 +236,10 @@ int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *rene
 		     char **quote, size_t *size, struct sgpu_error *error)
 {
 	json_t *renewed;
-	int rc;
 
 	*quote = NULL;
 	*size = 0;
-	rc = sgpu_quote_check_nonce(renewal->nonce, renewal->nonce_size, error);
+	int rc = sgpu_quote_check_nonce(renewal->nonce, renewal->nonce_size, error);
 	rc = rc ? rc : sgpu_claims_check(claims, error);
 	if (rc < 0) {
 		return rc;
@@ -252,7 +250,7 @@ int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *rene
 				sgpu_json_from_bytes(renewal->nonce, renewal->nonce_size))) {
 		rc = sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK && renewal->debugged) {
+	if (!rc && renewal->debugged) {
 		bool news;
 		rc = say_debug(renewed, &news, error);
 	}

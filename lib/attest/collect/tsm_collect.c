@@ -38,7 +38,7 @@ static int read_generation(const struct report *report, uint64_t *generation,
 	int rc = sgpu_evidence_read(report->directory, "generation", LINE_MAX_SIZE, &text, &size,
 				    error);
 
-	if (rc == SGPU_OK) {
+	if (!rc) {
 		text[strcspn(text, "\n")] = '\0';
 		rc = sgpu_parse_u64(text, "the report's generation", 0, UINT64_MAX - 1, generation,
 				    error);
@@ -54,7 +54,7 @@ static int make_directory(struct report *report, struct sgpu_error *error)
 	char word[2 * sizeof(random) + 1];
 	int rc = sgpu_random(random, sizeof(random), error);
 
-	if (rc != SGPU_OK) {
+	if (rc) {
 		return rc;
 	}
 	if (stat(report->root, &status) || !S_ISDIR(status.st_mode)) {
@@ -91,7 +91,7 @@ static int check_generation(const struct report *report, uint64_t expected, cons
 	uint64_t generation = 0;
 	int rc = read_generation(report, &generation, error);
 
-	if (rc != SGPU_OK || generation == expected) {
+	if (rc || generation == expected) {
 		return rc;
 	}
 	return sgpu_fail(
@@ -158,7 +158,7 @@ int sgpu_evidence_tsm(const uint8_t report_data[64], struct sgpu_device *device,
 	int rc = make_directory(&report, error);
 
 	(void)device;
-	if (rc == SGPU_OK) {
+	if (!rc) {
 		rc = make_report(&report, report_data, &document, error);
 		/* A remaining directory would keep the driver in memory, but there is nothing more
 		 * to try. */

@@ -65,14 +65,6 @@ static int set_extensions(X509 *certificate, X509 *issuer, const struct profile 
 	return done ? 0 : sgpu_crypto_fail(error, "adding the extensions of a certificate");
 }
 
-static int set_times(X509 *certificate, int64_t now, int64_t end, struct sgpu_error *error)
-{
-	int done = ASN1_TIME_set(X509_getm_notBefore(certificate), (time_t)now) &&
-		   ASN1_TIME_set(X509_getm_notAfter(certificate), (time_t)end);
-
-	return done ? 0 : sgpu_crypto_fail(error, "setting the times of a certificate");
-}
-
 /* The fingerprint of its key tells a machine's certificate from those of others. */
 static int set_name(X509_NAME *name, const char *common_name, EVP_PKEY *key,
 		    struct sgpu_error *error)
@@ -135,7 +127,10 @@ static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 	if (!rc && X509_set_issuer_name(made, X509_get_subject_name(issuer ? issuer : made)) != 1) {
 		rc = sgpu_crypto_fail(error, "setting the issuer of a certificate");
 	}
-	rc = rc ? rc : set_times(made, now, end, error);
+	if (!rc && (!ASN1_TIME_set(X509_getm_notBefore(made), (time_t)now) ||
+		    !ASN1_TIME_set(X509_getm_notAfter(made), (time_t)end))) {
+		rc = sgpu_crypto_fail(error, "setting the times of a certificate");
+	}
 	rc = rc ? rc : set_extensions(made, issuer ? issuer : made, profile, error);
 	EVP_MD_CTX *context = rc ? NULL : sgpu_signer_context(signer);
 	if (!rc && (!context || X509_sign_ctx(made, context) <= 0)) {

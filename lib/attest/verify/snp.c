@@ -60,7 +60,6 @@ static int check_shape(struct sgpu_bytes blob, const struct sgpu_tee_report *rep
 		       struct sgpu_error *error)
 {
 	const uint8_t *tail = blob.data + AT_SIGNATURE + 2 * PART_SIZE;
-
 	const uint32_t algorithm = sgpu_le32(blob.data + AT_ALGORITHM);
 
 	if (report->version < VERSION_MIN || report->version > VERSION_MAX) {
@@ -122,15 +121,14 @@ static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 	bool any = of_table != NULL;
 	int rc = read_signature(blob.data + AT_SIGNATURE, signature, error);
 
-	if (rc != SGPU_OK) {
+	if (rc) {
 		return rc;
 	}
 	*signer = of_table && signs(of_table, blob, signature) ? of_table : NULL;
 	for (int i = 0; !*signer && i < certificates->other_count; i++) {
 		X509 *certificate = certificates->others[i];
-		EVP_PKEY *key = X509_get0_pubkey(certificate);
 
-		any = any || (sgpu_is_p384(key));
+		any = any || sgpu_is_p384(X509_get0_pubkey(certificate));
 		if (signs(certificate, blob, signature)) {
 			*signer = certificate;
 		}
@@ -169,9 +167,9 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 	rc = rc ? rc
 		: sgpu_chain_check(signer, certificates->others, certificates->other_count,
 				   trust->roots, trust->now, NULL, name, error);
-	return rc == SGPU_OK ? sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
-					      blob.data + AT_CHIP_ID, error)
-			     : rc;
+	return rc ? rc
+		  : sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
+				   blob.data + AT_CHIP_ID, error);
 }
 
 int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,

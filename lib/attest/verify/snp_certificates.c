@@ -19,22 +19,22 @@
 
 enum { GUID_SIZE = 16, ENTRY_SIZE = 24, AT_OFFSET = 16, AT_LENGTH = 20 };
 
-static const uint8_t guid_vcek[GUID_SIZE] = { 0x63, 0xda, 0x75, 0x8d, 0xe6, 0x64, 0x45, 0x64,
-					      0xad, 0xc5, 0xf4, 0xb9, 0x3b, 0xe8, 0xac, 0xcd };
-static const uint8_t guid_vlek[GUID_SIZE] = { 0xa8, 0x07, 0x4b, 0xc2, 0xa2, 0x5a, 0x48, 0x3e,
-					      0xaa, 0xe6, 0x39, 0xc0, 0x45, 0xa0, 0xb8, 0xa1 };
-static const uint8_t guid_ask[GUID_SIZE] = { 0x4a, 0xb7, 0xb3, 0x79, 0xbb, 0xac, 0x4f, 0xe4,
-					     0xa0, 0x2f, 0x05, 0xae, 0xf3, 0x27, 0xc7, 0x82 };
-static const uint8_t guid_ark[GUID_SIZE] = { 0xc0, 0xb4, 0x06, 0xa4, 0xa8, 0x03, 0x49, 0x52,
-					     0x97, 0x43, 0x3f, 0xb6, 0x01, 0x4c, 0xd0, 0xae };
-
+enum { OF_VCEK, OF_VLEK };
+/* clang-format off */
 static const struct {
-	const uint8_t *guid;
+	uint8_t guid[GUID_SIZE];
 	const char *name;
-} guids[] = { { guid_vcek, "VCEK" },
-	      { guid_vlek, "VLEK" },
-	      { guid_ask, "ASK" },
-	      { guid_ark, "ARK" } };
+} guids[] = {
+	[OF_VCEK] = { { 0x63, 0xda, 0x75, 0x8d, 0xe6, 0x64, 0x45, 0x64,
+			0xad, 0xc5, 0xf4, 0xb9, 0x3b, 0xe8, 0xac, 0xcd }, "VCEK" },
+	[OF_VLEK] = { { 0xa8, 0x07, 0x4b, 0xc2, 0xa2, 0x5a, 0x48, 0x3e,
+			0xaa, 0xe6, 0x39, 0xc0, 0x45, 0xa0, 0xb8, 0xa1 }, "VLEK" },
+	{ { 0x4a, 0xb7, 0xb3, 0x79, 0xbb, 0xac, 0x4f, 0xe4,
+	    0xa0, 0x2f, 0x05, 0xae, 0xf3, 0x27, 0xc7, 0x82 }, "ASK" },
+	{ { 0xc0, 0xb4, 0x06, 0xa4, 0xa8, 0x03, 0x49, 0x52,
+	    0x97, 0x43, 0x3f, 0xb6, 0x01, 0x4c, 0xd0, 0xae }, "ARK" },
+};
+/* clang-format on */
 
 static int read_certificate(struct sgpu_bytes data, const char *name, X509 **certificate,
 			    struct sgpu_error *error)
@@ -59,20 +59,19 @@ static int read_certificate(struct sgpu_bytes data, const char *name, X509 **cer
 }
 
 /* Takes the certificate over, also when it fails. */
-static int keep(struct sgpu_snp_certificates *certificates, const uint8_t *guid, X509 *certificate,
+static int keep(struct sgpu_snp_certificates *certificates, size_t kind, X509 *certificate,
 		struct sgpu_error *error)
 {
-	X509 **leaf = guid == guid_vcek	  ? &certificates->vcek
-		      : guid == guid_vlek ? &certificates->vlek
-					  : NULL;
+	X509 **place = kind == OF_VCEK	 ? &certificates->vcek
+		       : kind == OF_VLEK ? &certificates->vlek
+					 : &certificates->others[certificates->other_count++];
 
-	if (leaf && *leaf) {
+	if (*place) {
 		X509_free(certificate);
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "SNP certificates: there is more than one %s",
-				 guid == guid_vcek ? "VCEK" : "VLEK");
+				 "SNP certificates: there is more than one %s", guids[kind].name);
 	}
-	*(leaf ? leaf : &certificates->others[certificates->other_count++]) = certificate;
+	*place = certificate;
 	return SGPU_OK;
 }
 
@@ -95,7 +94,7 @@ static int read_entry(struct sgpu_bytes table, const uint8_t *entry,
 		}
 		int rc = read_certificate((struct sgpu_bytes){ table.data + offset, length },
 					  guids[i].name, &certificate, error);
-		return rc == SGPU_OK ? keep(certificates, guids[i].guid, certificate, error) : rc;
+		return rc ? rc : keep(certificates, i, certificate, error);
 	}
 	return SGPU_OK; /* something else, such as a revocation list */
 }
@@ -116,7 +115,7 @@ static int read_table(struct sgpu_bytes table, struct sgpu_snp_certificates *cer
 					 SGPU_CHAIN_MAX);
 		}
 		int rc = read_entry(table, table.data + at, certificates, error);
-		if (rc != SGPU_OK) {
+		if (rc) {
 			return rc;
 		}
 	}
@@ -218,13 +217,13 @@ static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *
 	int rc = turin ? match_part(leaf, &fmc_part, tcb[fmc_part.at_turin], error) : SGPU_OK;
 
 	seen[fmc_part.at_turin] = turin ? tcb[fmc_part.at_turin] : 0;
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(tcb_parts); i++) {
+	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(tcb_parts); i++) {
 		int at = turin ? tcb_parts[i].at_turin : tcb_parts[i].at;
 
 		rc = match_part(leaf, &tcb_parts[i], tcb[at], error);
 		seen[at] = tcb[at];
 	}
-	if (rc == SGPU_OK && memcmp(seen, tcb, sizeof(seen))) {
+	if (!rc && memcmp(seen, tcb, sizeof(seen))) {
 		rc = sgpu_fail(error, SGPU_EBINDING,
 			       "SNP report: its TCB has parts that its certificate does not "
 			       "name");
@@ -254,5 +253,5 @@ int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8], const uint8_t
 {
 	int rc = match_tcb(leaf, tcb, error);
 
-	return rc == SGPU_OK && !is_vlek ? match_chip(leaf, chip, error) : rc;
+	return !rc && !is_vlek ? match_chip(leaf, chip, error) : rc;
 }

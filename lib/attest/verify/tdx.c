@@ -131,7 +131,7 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 	rc = rc ? rc
 		: sgpu_chain_check(leaf, chain.list + 1, chain.count - 1, trust->roots, trust->now,
 				   NULL, "PCK", error);
-	if (rc == SGPU_OK &&
+	if (!rc &&
 	    !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
 				 quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
 		rc = sgpu_fail(error, SGPU_ESIGNATURE,
@@ -160,7 +160,7 @@ int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
 	const int rc = sgpu_tdx_parse(blob, quote, error);
 	const uint8_t *body = quote->body.data;
 
-	if (rc != SGPU_OK) {
+	if (rc) {
 		return rc;
 	}
 	const uint64_t attributes = sgpu_le64(body + AT_TD_ATTRIBUTES);

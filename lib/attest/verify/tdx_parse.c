@@ -49,12 +49,11 @@ static int take_data(struct sgpu_bytes *rest, uint16_t type, const char *what,
 	struct sgpu_bytes head = { 0 };
 	int rc = take(rest, 6, what, &head, error);
 
-	if (rc == SGPU_OK && sgpu_le16(head.data) != type) {
+	if (!rc && sgpu_le16(head.data) != type) {
 		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: its %s is of type %u, not %u",
 				 what, sgpu_le16(head.data), type);
 	}
-	rc = rc ? rc : take(rest, sgpu_le32(head.data + 2), what, data, error);
-	return rc;
+	return rc ? rc : take(rest, sgpu_le32(head.data + 2), what, data, error);
 }
 
 static int read_header(struct sgpu_bytes header, struct sgpu_tdx_quote *quote,
@@ -94,7 +93,7 @@ static int take_body(struct sgpu_bytes *rest, struct sgpu_tdx_quote *quote,
 
 	if (quote->version == 5) {
 		int rc = take(rest, 6, "body's head", &head, error);
-		if (rc != SGPU_OK) {
+		if (rc) {
 			return rc;
 		}
 		uint16_t type = sgpu_le16(head.data);
@@ -120,18 +119,18 @@ static int read_qe(struct sgpu_bytes rest, struct sgpu_tdx_quote *quote, struct 
 		      error);
 
 	rc = rc ? rc : take(&rest, 2 * SGPU_TDX_HALF, "quoting enclave's signature", &part, error);
-	if (rc == SGPU_OK) {
+	if (!rc) {
 		quote->qe_signature = part.data;
 		rc = take(&rest, 2, "authentication data", &part, error);
 	}
 	rc = rc ? rc
 		: take(&rest, sgpu_le16(part.data), "authentication data", &quote->qe_data, error);
 	rc = rc ? rc : take_data(&rest, DATA_PCK_CHAIN, "certificates", &quote->chain, error);
-	return rc == SGPU_OK && rest.size ? sgpu_fail(error, SGPU_EINVALID,
-						      "TDX quote: %zu bytes follow its "
-						      "certificates",
-						      rest.size)
-					  : rc;
+	return !rc && rest.size ? sgpu_fail(error, SGPU_EINVALID,
+					    "TDX quote: %zu bytes follow its "
+					    "certificates",
+					    rest.size)
+				: rc;
 }
 
 static int read_signature(struct sgpu_bytes rest, struct sgpu_tdx_quote *quote,
@@ -140,17 +139,17 @@ static int read_signature(struct sgpu_bytes rest, struct sgpu_tdx_quote *quote,
 	struct sgpu_bytes part = { 0 };
 	int rc = take(&rest, 2 * SGPU_TDX_HALF, "signature", &part, error);
 
-	if (rc == SGPU_OK) {
+	if (!rc) {
 		quote->signature = part.data;
 		rc = take(&rest, 2 * SGPU_TDX_HALF, "attestation key", &quote->attestation_key,
 			  error);
 	}
 	rc = rc ? rc : take_data(&rest, DATA_QE_REPORT, "certification data", &part, error);
-	if (rc == SGPU_OK && rest.size) {
+	if (!rc && rest.size) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "TDX quote: %zu bytes follow its certification data", rest.size);
 	}
-	return rc == SGPU_OK ? read_qe(part, quote, error) : rc;
+	return rc ? rc : read_qe(part, quote, error);
 }
 
 int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct sgpu_error *error)
@@ -161,7 +160,7 @@ int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct 
 	memset(quote, 0, sizeof(*quote));
 	rc = rc ? rc : read_header(part, quote, error);
 	rc = rc ? rc : take_body(&rest, quote, error);
-	if (rc == SGPU_OK) {
+	if (!rc) {
 		quote->head = (struct sgpu_bytes){ blob.data, (size_t)(rest.data - blob.data) };
 		rc = take(&rest, 4, "signature's length", &part, error);
 	}
@@ -169,7 +168,7 @@ int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct 
 	rc = rc ? rc : read_signature(part, quote, error);
 	/* Some hosts answer in whole buffers: what follows is not signed, so it may only be zeros.
 	 */
-	if (rc == SGPU_OK && !sgpu_all_zero(rest.data, rest.size)) {
+	if (!rc && !sgpu_all_zero(rest.data, rest.size)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "TDX quote: %zu bytes follow it", rest.size);
 	}
 	return rc;
