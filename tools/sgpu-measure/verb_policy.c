@@ -175,10 +175,9 @@ static int reference_values(const json_t *claims, json_t **list, struct sgpu_err
 					json_object_get(own, "digest"), error);
 		}
 		json_array_foreach (json_object_get(own, "code"), i, item) {
-			if (!rc) {
-				rc = add_digest(values, json_object_get(item, "name"),
-						json_object_get(item, "digest"), error);
-			}
+			rc = rc ? rc
+				: add_digest(values, json_object_get(item, "name"),
+					     json_object_get(item, "digest"), error);
 		}
 	}
 	return rc;
