@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, "SEV Secure Nested Paging Firmware ABI
- * Specification", table of the same name). What is not checked here: AMD's revocation list, which
- * nobody fetched, and whether the security version is recent enough, which a policy decides from
- * `tcb`.
+ * Specification", table of the same name). tsm_report.h says what is not checked.
  */
 #include <string.h>
 

@@ -3,11 +3,8 @@
  * Verifying a TDX quote: the TD's report is signed by an attestation key, which a quoting enclave
  * made and names in its own report, which is signed by the platform's key (PCK), which Intel
  * certified. The PCK signs for whatever enclave may use it, and an owner of a machine can run one
- * of their own; so it has to be Intel's quoting enclave for TDX.
- *
- * What is not checked: Intel's revocation lists, its TCB info (whether the platform, its module and
- * the quoting enclave are recent enough) and the revision of the enclave that its QE identity asks
- * for. Those change and would have to be fetched.
+ * of their own; so it has to be Intel's quoting enclave for TDX. tsm_report.h says what is not
+ * checked.
  */
 #include <string.h>
 
