@@ -94,8 +94,7 @@ static bool depends_on_batch(const struct sgpu_manifest *manifest)
 	return false;
 }
 
-/* The place of a new job: behind the others, or that of the one that was not used for the longest
- * time. */
+/* Behind the others, or that of the job not used for longest. */
 static struct sgpu_prepared **find_place(struct sgpu_prepared_table *table)
 {
 	int oldest = 0;
@@ -160,8 +159,8 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Which segment of the manifest each of the batch is, and the response's id. Whoever read the batch
- * has seen that it has all of them, once. */
+/* Which segment of the manifest each of the batch is, and the response's id. The reader of the
+ * batch has seen that it has all, once. */
 static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = job->prepared->manifest;
@@ -194,9 +193,8 @@ static bool has_module(const struct sgpu_job *job)
 	return false;
 }
 
-/* A module is code: it is run where that is allowed, and in a sealed batch. Who wrote that is known
- * where there are owners; anywhere else it may be anyone who can submit, since anybody can seal to
- * a public key. */
+/* A module is code: it is run where allowed, and in a sealed batch. Its author is known where there
+ * are owners; else it is anyone who can submit, since anybody can seal to a public key. */
 static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!has_module(job)) {
@@ -214,8 +212,7 @@ static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A digest that fits or does not tells what a file holds: so files are for batches alone that have
- * an author. */
+/* A digest that fits tells what a file holds: files are for batches with an author. */
 static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
 		      struct sgpu_error *error)
 {
@@ -239,12 +236,12 @@ static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segmen
 static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 {
 	bool needs_key = false;
+	int rc = SGPU_OK;
 
-	for (int i = 0; i < job->batch->segment_count; i++) {
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
 		const struct sgpu_segment *segment = segment_of(job, i);
 		bool high = segment->sensitivity == SGPU_HIGH;
-		int rc = SGPU_OK;
 
 		if (high && sgpu_segment_is_input(segment) && !in_batch->sealed) {
 			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed",
@@ -266,16 +263,13 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 				  in_batch->id);
 			rc = sgpu_hint(error, "leases are those of 'sgpu-run serve --leases'");
 		}
-		if (rc != SGPU_OK) {
-			return rc;
-		}
 		needs_key = needs_key || high;
 	}
-	if (needs_key && !job->batch->has_mac) {
+	if (rc == SGPU_OK && needs_key && !job->batch->has_mac) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch has HIGH segments and no MAC");
-		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
+		rc = sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
@@ -356,7 +350,6 @@ static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *
 	return base->job->prepared ? base->job->prepared->manifest : NULL;
 }
 
-/* The last thing that can refuse a batch, so that none is remembered that could have come again. */
 int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 {
 	static pthread_mutex_t mutex =

@@ -155,13 +155,13 @@ int sgpu_graph_create(struct sgpu_run_base *base,
 	g->operations = calloc(count + 1, sizeof(*g->operations));
 	g->work = calloc(3 * count + 1, sizeof(*g->work));
 	rc = g->operations && g->work ? list_followers(g, error) : sgpu_fail_nomem(error);
-	if (rc != SGPU_OK) {
+	if (rc == SGPU_OK) {
+		count_holds(g);
+	} else {
 		sgpu_graph_free(&g);
-		return rc;
 	}
-	count_holds(g);
 	*graph = g;
-	return SGPU_OK;
+	return rc;
 }
 
 void sgpu_graph_free(struct sgpu_graph **graph)

@@ -121,8 +121,7 @@ static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu
 					 context, &context_size, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_sealed_keys_open(key, context, context_size, header, &keys, error);
-		/* Key and context follow from an index that has verified: it is the payload that is
-		 * not the owner's. */
+		/* Its index has verified: the payload is not the owner's. */
 		rc = rc == SGPU_EKEY ? SGPU_EAUTH : rc;
 	}
 	rc = rc ? rc : sgpu_device_key_load(stream, &keys, &input->key, error);
@@ -227,7 +226,7 @@ static void miss_input(struct input *input, int rc, const char *text)
 	sgpu_loop_post(input->all->base->loop, &input->arrived);
 }
 
-/* A transfer that cannot be started is the input's failure. Returns whether it was started. */
+/* Returns whether it was started; else the input has failed. */
 static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 {
 	const bool sealed = in_batch(input)->sealed;
@@ -423,7 +422,7 @@ static int take_regions(struct sgpu_run_base *base, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
 
-		/* What cannot be taken is told of when the payload is fetched, or left there. */
+		/* What cannot be taken is told later, or left there. */
 		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
 		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0,
 				       !batch->segments[i].input, &source, NULL) == SGPU_OK) {

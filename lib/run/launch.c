@@ -124,8 +124,8 @@ static int run_unless_stopped(struct launch *l, struct sgpu_launch *launch)
 	return rc;
 }
 
-/* What an earlier operation got wrong is known by then even if the loop has not yet heard of it;
- * one that was not run for that reason has written nothing either, so it counts as failed, too. */
+/* The loop may not have heard of an earlier failure. One that was not run for it has written
+ * nothing either, so it has failed, too. */
 static int run_kernel(struct sgpu_launch *launch, void *argument)
 {
 	struct launch *l = argument;
@@ -175,8 +175,7 @@ static int place_arguments(struct sgpu_launches *launches, int operation, struct
 	return SGPU_OK;
 }
 
-/* Waits on the device for those predecessors on other streams whose end the host has not seen yet.
- */
+/* Waits on the device for predecessors on other streams whose end the host has not seen. */
 static int wait_for_others(struct sgpu_launches *launches, int operation,
 			   struct sgpu_stream *stream, struct sgpu_error *error)
 {

@@ -110,8 +110,7 @@ bool sgpu_modules_broke_rules(const struct sgpu_modules *modules)
 	return false;
 }
 
-/* A module that did what is refused is not what its owner meant to run: the run ends, and no
- * response is given. */
+/* Such a module is not what its owner meant to run: the run ends without a response. */
 static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 {
 	if (sgpu_modules_broke_rules(modules) && !modules->broken_rule) {
@@ -239,8 +238,7 @@ static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
 	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* A module that does not load is not tried again for its other operations. Each of them names the
- * digest for itself. */
+/* One that does not load is not tried again. Each operation names the digest. */
 int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
@@ -316,8 +314,7 @@ static int make_values(const struct sgpu_op_call *call, const struct sgpu_module
 	return SGPU_OK;
 }
 
-/* A module need not write every byte of its outputs, and their memory may have held something else.
- */
+/* A module need not write all of its outputs' memory, which may have held something else. */
 static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_call *call,
 			 struct sgpu_stream *stream, struct sgpu_task *clears)
 {
@@ -396,9 +393,7 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),
 			  text_of(&task->error, rc));
 		/* What was enqueued still writes to what the caller frees. */
-		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
-			return rc;
-		}
+		(void)!sgpu_stream_sync(stream, NULL);
 	}
 	return rc;
 }

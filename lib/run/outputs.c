@@ -80,8 +80,8 @@ static bool is_sealed(const struct output *output)
 }
 
 /* ---- memory ---- */
-/* Memory that is written once from end to end: with pages of 2 MiB where the kernel gives them,
- * since the faults on small ones would cost as much as the copy. */
+/* Written once from end to end: with pages of 2 MiB if there are, since faults on small ones cost
+ * as much as the copy. */
 static uint8_t *large_memory(uint64_t size)
 {
 	uint64_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -331,7 +331,7 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 }
 
 /* ---- the outputs of an operation ---- */
-/* How many bytes there are: what the operation says may be less than the type's, and never more. */
+/* What the operation says may be less than the type's, never more. */
 static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call,
 		       uint64_t elements, uint64_t *actual, struct sgpu_error *error)
 {

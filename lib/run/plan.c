@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-/* A buffer's present tenant: it ends with its readers, or with its writer if none reads it. */
+/* A buffer's tenant: it ends with its readers, or its writer if none reads it. */
 struct tenant {
 	bool stays; /* until the run ends */
 	const int *readers;
@@ -33,10 +33,9 @@ struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
 	struct sgpu_spread spread;
-	uint64_t *ancestors; /* bits, a row an operation; NULL: too many operations, */
-	size_t words;	     /* (64-bit ones of a row) */
-	int *chain, *place;  /* of which then this is known: each follows the one before it in its
-				chain */
+	uint64_t *ancestors;	/* bits, a row an operation; NULL: too many of them, */
+	size_t words;		/* (64-bit ones of a row) */
+	int *chain, *place;	/* which follow the one before in their chain */
 	struct tenant *tenants; /* by buffer */
 };
 
@@ -140,8 +139,8 @@ static bool tenant_ended(const struct planner *p, const struct tenant *tenant, i
 	return tenant->writer < 0 || comes_before(p, tenant->writer, operation);
 }
 
-/* The smallest buffer of the device that holds `size`, else the largest, of those whose tenant has
- * ended; or -1. */
+/* Of buffers of the device whose tenant has ended the smallest that holds `size`, else the largest;
+ * or -1. */
 static int find_buffer(const struct planner *p, int device, int operation, uint64_t size)
 {
 	const int first = p->ancestors || p->plan->buffer_count < LOOK_BACK
@@ -172,8 +171,7 @@ static int add_buffer(struct planner *p, int device, uint64_t size, const struct
 	return buffer;
 }
 
-/* A buffer for what `operation` writes, or, on another device, for what is moved there when it has
- * ended. */
+/* For what `operation` writes, or for what is moved elsewhere when it has ended. */
 static int give_buffer(struct planner *p, int device, int operation, uint64_t size,
 		       const struct tenant *tenant)
 {
@@ -320,12 +318,9 @@ static int plan_scratch(struct planner *p, int operation, struct sgpu_error *err
 	uint64_t size;
 	int rc = sgpu_ops_prepare(p->manifest, operation, &call, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	size = call.op->scratch ? call.op->scratch(&call) : 0;
+	size = rc == SGPU_OK && call.op->scratch ? call.op->scratch(&call) : 0;
 	if (size == 0) {
-		return SGPU_OK;
+		return rc;
 	}
 	rc = count_unshared(p, size, error);
 	if (rc == SGPU_OK) {

@@ -245,8 +245,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 
 /* ---- results that are in the file before the response is known ---- */
 /* A response is a tar: its index and its manifest, then the payloads, each behind a header and
- * filled up to whole blocks. The offsets of the payloads of one that begins at `begin`, by segment
- * of the response; 0: it has none there. */
+ * filled up to whole blocks. Their offsets by segment, if it begins at `begin`; 0: not there. */
 static int place_payloads(const struct sgpu_batch *response, uint64_t begin, uint64_t *places,
 			  struct sgpu_error *error)
 {
@@ -322,8 +321,7 @@ int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int
 	return rc;
 }
 
-/* Results that went to the file before the response was known: to where they belong, if that is
- * somewhere else. */
+/* Moves results that went to the file too early to where they belong. */
 static int settle_places(struct writer *w, const struct sgpu_batch *response,
 			 struct sgpu_error *error)
 {
@@ -373,7 +371,7 @@ static int write_response(struct writer *w, const struct sgpu_batch *response,
 								 : rc;
 }
 
-/* The whole is done; what of it went wrong is in the response, and its sum is the code. */
+/* The response is complete and lists failed segments; the code sums them up. */
 static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *response,
 		   struct sgpu_error *error)
 {
@@ -444,8 +442,7 @@ int sgpu_respond_cut(const struct sgpu_run_base *base, struct sgpu_error *error)
 }
 
 /* ---- before anything is known ---- */
-/* Whether the batch alone says how large every result will be, and nothing but a failure keeps it
- * from being given. */
+/* Whether the batch alone says how large every result is, if none fails. */
 static bool is_foreseeable(const struct sgpu_job *job)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
@@ -489,9 +486,9 @@ static void spread(const struct sgpu_job *job, const struct sgpu_batch *response
 	}
 }
 
-/* A file in memory gets all pages that it will have, which can then be written by themselves. Not
- * one that others see or hold, which stays as it is until there is something to write; and pages
- * that cannot be had are missed when they are written. */
+/* Gives a file in memory all its pages, which are then written by themselves. Not one that others
+ * see or hold, which stays as it is until something is written; pages that cannot be had are missed
+ * then. */
 static void grow(const struct sgpu_run_base *base, int fd, const struct stat *status,
 		 const struct sgpu_batch *response, const uint64_t *places)
 {
@@ -502,14 +499,13 @@ static void grow(const struct sgpu_run_base *base, int fd, const struct stat *st
 		end = places[i] > 0 ? places[i] + sgpu_batch_payload_size(response, i) : end;
 	}
 	if (!base->traits->shared_files && status->st_nlink == 0 && end > 0 &&
-	    fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC &&
-	    fallocate(fd, 0, 0, (off_t)end) != 0) {
-		return; /* it grows as it is written */
+	    fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC) {
+		(void)!fallocate(fd, 0, 0, (off_t)end);
 	}
 }
 
-/* A memory file without a file system around it: nothing would be kept free for it, and who has
- * sent no more than the head of a batch would have its memory. */
+/* A memory file without a file system keeps nothing free, and who has sent no more than the head of
+ * a batch would have its memory. */
 static bool has_no_limit(int fd)
 {
 	struct statfs about;

@@ -28,16 +28,14 @@
 enum {
 	PIPE_SIZE = 1 << 20,
 	FEW_SEGMENTS = 8, /* these are sooner moved than threads wake */
-	/* About as fast as a bus. What is first through if each were alone goes first: batches of
-	 * one size one after the other, a small one before a large one, and no large one waits for
+	/* About a bus's. What would be through first alone goes first: no large batch waits for
 	 * ever. */
 	BYTES_PER_NS = 16,
-	STALL_MS =
-		2000, /* after the deadline, whoever reads the response may be idle for so long */
+	STALL_MS = 2000, /* after the deadline, for the reader of the response */
 };
 
 /* ---- the end of a run ---- */
-/* What a stopped run says: its reason goes before what followed from it. */
+/* The reason of a stopped run goes before what followed from it. */
 static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 {
 	int stop = atomic_load(&run->base.stop);
@@ -52,7 +50,7 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 	return rc;
 }
 
-/* Everything of the batch has ended: the code of a run without a response, or SGPU_OK. */
+/* The code of a run without a response, or SGPU_OK. */
 static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int stop = atomic_load(&run->base.stop);
@@ -79,8 +77,7 @@ static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Gives back what the run has, cleared, whatever happened before. The run says nothing more to the
- * loop. */
+/* Gives back what the run has, cleared. It says nothing more to the loop. */
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy, true);
@@ -164,7 +161,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 }
 
 /* ---- the loop's part ---- */
-/* What may follow has been started: has all ended? Then the run is the finisher's. */
+/* Has all ended? Then the run is the finisher's. */
 static void check_end(struct sgpu_run *run)
 {
 	if (run->begun && !run->finishing && run->have_read && sgpu_graph_ended(run->graph) &&
@@ -190,7 +187,7 @@ static void see_stop(struct sgpu_run *run)
 	sgpu_outputs_stop(run->outputs, rc);
 }
 
-/* While the inputs of a small batch come, the keys of its results are on their way, too. */
+/* While inputs of a small batch come, so do the keys of its results. */
 static void prepare_outputs(struct sgpu_run *run)
 {
 	const struct sgpu_manifest *m = run->job.manifest;
@@ -453,8 +450,7 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 		free_run(r);
 		return rc;
 	}
-	/* Fewer turns between who writes the pipe and us; a pipe that stays small is only slower.
-	 */
+	/* Fewer turns with the writer of a pipe; one that stays small is slower. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
 	r->done = done;
 	r->argument = argument;
@@ -467,8 +463,7 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	return SGPU_OK;
 }
 
-/* What no thread has begun with yet is done here; the end of something short is waited for without
- * sleeping. */
+/* Does what no thread has begun; the end of something short is waited for without sleeping. */
 int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 {
 	if (!run->done && sgpu_threads_take_back(run->runner->threads, &run->reader)) {

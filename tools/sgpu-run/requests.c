@@ -19,8 +19,8 @@
 
 static bool leased; /* somebody has asked for a lease */
 
-/* Sessions. A client brings the memory of a ring and an area as descriptors, and the connection is
- * the bell of both sides. The loop of the worker only tells a session to end. */
+/* Sessions. A client brings the memory of a ring and an area, and the connection is the bell of
+ * both sides. The worker's loop only ends them. */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* those that run */
@@ -158,12 +158,11 @@ void requests_take(int connection, uint64_t uid)
 	}
 }
 
-/* How much memory a worker process takes for its tenant. The library counts what batches and
- * sessions take, and holds the limits. Of the host's memory, what the engines stage with is set
- * aside, and the pool of leases gets at most half of the rest: results need some, too. */
+/* Memory of a worker's tenant. The library counts what batches and sessions take, and holds the
+ * limits. Of the host's, what the engines stage with is set aside, and the pool of leases gets at
+ * most half of the rest, for results need some. */
 
-/* What a device gives above the limit, for staging buffers and for what lies between buffers: a
- * quarter of it, and this. */
+/* What a device gives above the limit, for staging and gaps: a quarter of it, and this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
 
 static uint64_t set_aside;
@@ -219,8 +218,8 @@ bool serve_limits_take(void)
 
 /* What became of a worker's batches, in the counters that the supervisor reads. */
 
-/* A batch that needs more than its user may have, or than is free, is no fault of the machine; nor
- * is one that the client's own files do not give, or whose response they do not take. */
+/* No fault of the machine: what is more than the user may have, or than is free, and what the
+ * client's own files do not give or take. */
 static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 {
 	struct sgpu_run_result result = { .owner = NULL };

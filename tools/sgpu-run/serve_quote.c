@@ -86,9 +86,9 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
 	return rc;
 }
 
-/* Leaves it its socket and the platform's reports. A key in a TPM is used through files and
- * libraries of the system. The worker warns of what this machine lacks, and the quote says so; all
- * else that goes wrong is an error. */
+/* Leaves it its socket and the platform's reports; a key in a TPM needs files and libraries of the
+ * system. What this machine lacks is in the quote and the worker's warning; all else is an error.
+ */
 static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 {
 	const bool tpm = sgpu_signer_in_tpm(ak);

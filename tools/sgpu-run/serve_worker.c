@@ -51,8 +51,7 @@ static struct tending {
 } t;
 
 /* ---- one submission ---- */
-/* The supervisor counts by itself. It need not hear of each: if its socket is full, it has not
- * looked yet. */
+/* If the supervisor's socket is full, it has not looked yet, and counts by itself. */
 static void count_end(void)
 {
 	atomic_fetch_add(&serving.counters->ended, 1);
@@ -77,7 +76,7 @@ static void run_ended(void *argument, struct sgpu_run *run, int rc)
 	(void)eventfd_write(serving.wake_fd, 1);
 }
 
-/* The response would take the place of a file that the batch reads: its client cannot know that. */
+/* The response would replace a file that the batch reads, which its client cannot know. */
 static int spare_payloads(const struct work *work, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(work->run);
@@ -246,7 +245,7 @@ static void hear_client(struct work *work)
 /* ---- the loop ---- */
 
 /* The supervisor hands over a connection, or wants an end. One that has gone takes its clients
- * along: nobody would know of the worker any more. */
+ * along, since nobody would know of the worker. */
 static void hear_supervisor(void)
 {
 	static const struct sgpu_error ended = {
@@ -353,8 +352,8 @@ static void take_events(void)
 	}
 }
 
-/* Nobody would end a worker that waits for something in a system call when its supervisor has gone:
- * a client may send a descriptor whose closing takes as long as the client likes. */
+/* Nobody else ends a worker that waits in a system call when its supervisor has gone: a client may
+ * send a descriptor whose closing takes as long as it likes. */
 static void *end_without_supervisor(void *unused)
 {
 	struct pollfd control = { .fd = SERVE_CONTROL_FD };
@@ -392,8 +391,7 @@ static int run_loop(struct sgpu_error *error)
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
 	}
 	if (rc == SGPU_OK && wire_say(SERVE_CONTROL_FD, WIRE_READY, -1)) {
-		/* What the supervisor has handed over is run, also by a worker that was told by a
-		 * signal to end. */
+		/* Runs what was handed over, also after a signal to end. */
 		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
 		       (!t.left && poll(&control, 1, 0) > 0)) {
 			take_events();
@@ -417,11 +415,10 @@ int serve_as_worker(struct server *server)
 		return cli_usage("--as-worker is for 'sgpu-run serve' alone");
 	}
 	close(SERVE_COUNTERS_FD);
-	/* A terminal's signals are for the supervisor, which tells its workers; SIGTERM is for this
-	 * one alone. */
+	/* A terminal's signals are for the supervisor; SIGTERM is for this one. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGTTOU, SIG_IGN); /* it is no part of the terminal's group, and says things there */
+	signal(SIGTTOU, SIG_IGN); /* it writes there, outside the terminal's group */
 	server->worker.shared_files = true;
 	status = worker_begin(&server->worker, NULL);
 	status = status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);

@@ -45,8 +45,7 @@ bool callers_are_mapped(const char *map)
 	return known >= UINT32_MAX;
 }
 
-/* The uid by which the kernel calls all users whom this user namespace does not map; (uid_t)-1: it
- * maps all there are. */
+/* The uid of all users whom this user namespace does not map; (uid_t)-1: there are none. */
 static uid_t unmapped_uid(void)
 {
 	enum { MAP_SIZE = 1 << 14, USUAL = 65534 }; /* the kernel takes 340 lines */
@@ -86,8 +85,8 @@ void callers_refuse(struct caller *caller, int rc, const char *format, ...)
 	refuse_by(caller, &error);
 }
 
-/* The silent one that came first; of those that wait, the last one of the user who has most. Who
- * speaks at once is heard before it is their turn. */
+/* The silent one that came first, since who speaks at once is heard earlier; else of those that
+ * wait the last of the user who has most. */
 static struct caller *find_dispensable(struct supervisor *s)
 {
 	unsigned of_tenant[SUPERVISOR_TENANTS_MAX] = { 0 }, most = 1;
@@ -411,8 +410,7 @@ static void serve_event(struct supervisor *s, int place)
 	} else if (place == SIGNALS) {
 		take_signal(s);
 	} else {
-		/* Most have said what they want by the time at which they are taken, and need not
-		 * wait for the next look. */
+		/* Most have said by then what they want, and need not wait. */
 		for (int i = 0; i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 &&
 				callers_accept(s, &caller);
 		     i++) {

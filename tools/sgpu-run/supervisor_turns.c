@@ -15,16 +15,16 @@
 #include "wire.h"
 
 /* ---- tenants ---- */
-/* Root, the server's user, and those whom the file of tenants names. Nobody has such users at will,
- * as one who may map a range of others has. */
+/* Root, the server's user, and those in the file of tenants. Nobody has such users at will, as one
+ * who may map a range of others has. */
 static bool is_known(const struct supervisor *s, uid_t uid)
 {
 	return uid == 0 || uid == geteuid() ||
 	       tenant_rules_find(&s->rules, uid) != &s->rules.others;
 }
 
-/* For a user who is known: the tenant who is not, and has nothing but batches that wait, and came
- * last. They are refused. NULL: there is none. */
+/* For a known user: of unknown tenants with nothing but waiting batches, which are refused, the
+ * last; or NULL. */
 static struct tenant *displace_tenant(struct supervisor *s)
 {
 	struct tenant *last = NULL;
@@ -168,8 +168,7 @@ static void count_all(struct supervisor *s)
 }
 
 /* ---- giving ---- */
-/* The batch of a tenant that has waited for longest; or that came last, of those that came just
- * now. */
+/* A tenant's batch that has waited for longest; or, of those that came just now, the last. */
 static struct caller *find_batch(struct supervisor *s, const struct tenant *tenant, bool last)
 {
 	struct caller *found = NULL;
@@ -203,8 +202,8 @@ static bool hand_over(struct caller *caller)
 	return true;
 }
 
-/* Who came just now, and did not get a turn: more than may wait are refused, and the others are
- * told. */
+/* Of those that came just now without a turn more than may wait are refused, and the others told.
+ */
 static void settle_new(struct supervisor *s)
 {
 	struct caller *newest;

@@ -206,8 +206,8 @@ static bool is_idle(const struct process *p)
 	return process_in_flight(p) == 0 && process_requests(p) == 0;
 }
 
-/* What is sealed to the key of a quote no other worker opens. The counter is the worker's: it says
- * what it likes, and a time to come is as good as none. */
+/* What is sealed to the key of a quote no other worker opens. The counter is the worker's word: a
+ * time to come is none. */
 static bool was_just_quoted(const struct process *p, uint64_t now)
 {
 	const uint64_t quoted = p->said.quoted_ns;
@@ -221,8 +221,7 @@ static struct process *find_idle(struct supervisor *s, uint64_t now)
 	struct process *idle = NULL;
 	bool kept_too = false;
 
-	/* Somebody may have waited for a worker for so long that quotes and leases no longer keep
-	 * one from them. */
+	/* Quotes and leases keep a worker only until somebody has waited for long. */
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const uint64_t since = s->tenants[i].lacks_ns;
 
@@ -287,8 +286,7 @@ void workers_give(struct supervisor *s)
 	}
 }
 
-/* Of the tenant that has had most for its weight, if that is more than the one has had that waits
- * for a worker. */
+/* Of the tenant that has had most for its weight, and more than the one that waits. */
 static struct process *find_busy(struct supervisor *s, uint64_t now)
 {
 	const struct tenant *needy = find_needy(s);
@@ -305,8 +303,7 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	return busy;
 }
 
-/* Leases that have waited for their clients for long, and sessions that have had nothing to do for
- * long, end. */
+/* Leases and sessions that have long had nothing to do end. */
 static void press(struct supervisor *s, uint64_t now)
 {
 	if (now < s->press_ns) {
@@ -323,9 +320,8 @@ static void press(struct supervisor *s, uint64_t now)
 	}
 }
 
-/* For tenants that wait for a worker when there are as many as may be. One that is busy ends what
- * it has begun first, and its tenant's next batches wait for a worker as others do. `leaving`:
- * workers that drain, and have nothing else to do. */
+/* For tenants that wait when there are as many workers as may be. A busy one ends what it has
+ * begun, and its tenant's next batches wait as others do. `leaving`: workers that drain, idle. */
 static void make_room(struct supervisor *s, unsigned leaving)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -348,8 +344,8 @@ static void make_room(struct supervisor *s, unsigned leaving)
 	}
 }
 
-/* As many spare ones as the options say, and one for each tenant that waits and has none, within
- * the limit. While keys are read anew, one more may be there. */
+/* As many spare ones as the options say, and one for each tenant that waits without, within the
+ * limit; one more while keys are read anew. */
 void workers_keep(struct supervisor *s)
 {
 	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking;
@@ -416,7 +412,7 @@ static uint64_t pause_after(unsigned failures)
 	return START_PAUSE_NS << (failures < START_PAUSES_MAX ? failures : START_PAUSES_MAX);
 }
 
-/* Who waits gets another one; one whose workers die soon waits longer, and delays nobody else. */
+/* Who waits gets another one; who loses them soon waits longer, and delays nobody else. */
 static void lose(struct process *p)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -465,8 +461,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 	}
 }
 
-/* One that was nobody's, and ended soon, delays all that are to start: what it failed for is not a
- * tenant's. */
+/* One that was nobody's, and ended soon, delays all starts: no tenant is to blame. */
 static void bury(struct supervisor *s, struct process *p, int status)
 {
 	struct tenant *tenant = p->tenant;

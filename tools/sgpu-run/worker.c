@@ -176,9 +176,8 @@ int worker_begin(struct worker *w, void (*stop)(void))
 {
 	current = w;
 #if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
-	/* The memory of one batch is that of the next. The C library would give it back to the
-	 * kernel after each batch of some ten KiB, and fault it in again; it learns not to from
-	 * larger ones alone. */
+	/* The next batch takes the memory of this one. The C library would give it back after each
+	 * batch of some ten KiB, and fault it in again. */
 	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
 #endif
@@ -297,8 +296,7 @@ int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *erro
 	if (rc == SGPU_OK && w->owners.count > 0) {
 		rc = sgpu_replay_create(w->state, window_us, &w->replay, error);
 	}
-	/* An implementation that is not there would otherwise fail every sealed segment, one after
-	 * the other. */
+	/* One that is not there would fail each sealed segment. */
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
 	sgpu_aead_free(&aead);
 	if (rc == SGPU_OK) {
@@ -331,9 +329,8 @@ int worker_subject(struct worker *w, struct sgpu_key *recipient, struct sgpu_quo
 	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
 }
 
-/* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this
- * build lacks is warned about, unless it is strict: a quote may not say otherwise. All else that
- * goes wrong is an error. */
+/* Opens nothing else from here on, and asks nothing else of the kernel. What kernel or build lack
+ * is a warning, unless it is strict: a quote may not say otherwise. */
 static int confine(const struct worker *w, struct landlock_needs *needs, bool strict,
 		   struct sgpu_error *error)
 {
@@ -430,8 +427,8 @@ int worker_end(struct worker *w, int status)
 	key_files_clear(&w->key_files);
 	status = cli_finish(status);
 	if (w->on_gpu) {
-		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's
-		 * driver does at an exit would wait for a kernel that never ends. */
+		/* All is closed and flushed. A GPU's driver would wait at an exit for a kernel that
+		 * never ends. */
 		fflush(stderr);
 		_exit(status);
 	}
@@ -450,9 +447,8 @@ void worker_give_up(void)
 	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
 }
 
-/* The evidence of a run or a session. The private half of the key that it names never leaves this
- * process and goes with it: a batch that is sealed to it opens in the program that was measured, or
- * nowhere, and so does a session that is bound to it. */
+/* The evidence of a run or a session. The private half of its key goes with this process: what is
+ * sealed to it opens in the program that was measured, or nowhere. */
 
 int attested_check(const struct attested *options, bool dry_run)
 {
