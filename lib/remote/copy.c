@@ -58,8 +58,8 @@ static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, 
 	return rc < 0 ? rc : sgpu_remote_flush(r, error);
 }
 
-/* A fresh key for the direction, in a group of its own, so that it is known whether the worker has
- * it. The one before it is freed there after the work that it was for. */
+/* A fresh key, in a group of its own, so that it is known whether the worker has it. It frees the
+ * one before after its work. */
 static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struct sgpu_error *error)
 {
 	const uint32_t before = d->object,

@@ -67,8 +67,7 @@ static bool has_response(const struct flight *flight)
 	return flight->code == SGPU_OK || flight->code == SGPU_ESEGMENTS;
 }
 
-/* It is the machine that failed, not the batch: another worker, or the same one later, may run it.
- */
+/* The machine failed, not the batch, which another worker, or this one later, may run. */
 static bool is_of_machine(int rc)
 {
 	return rc == SGPU_ESYSTEM || rc == SGPU_EDEVICE || rc == SGPU_EUNAVAILABLE ||
@@ -84,8 +83,7 @@ static bool rewind_files(const struct flight *flight)
 	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
 }
 
-/* Whether the file system as a whole has less than the response needs, whatever else is removed
- * from it. */
+/* Whether the whole file system has less than the response needs. */
 static bool never_fits(const struct flight *flight)
 {
 	struct statfs about;
@@ -95,9 +93,8 @@ static bool never_fits(const struct flight *flight)
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Whether, and when, a batch is to run once more. One that finds too little memory or space beside
- * others runs alone; one whose response finds no space then, once more after others have been
- * tried. */
+/* Whether and when it runs once more: what finds too little memory or space beside others runs
+ * alone; a response that finds no space then, once more after others. */
 static int once_more(struct flight *flight)
 {
 	const bool no_space = flight->full;
@@ -118,9 +115,8 @@ static int once_more(struct flight *flight)
 	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
 }
 
-/* Of one that ran alone after others: either the disk is full, or its response is too large for
- * what is left of it. It is the response if the largest of those that were written would find space
- * once more, or if there never was so much. */
+/* Of one that ran alone after others: the disk is full, or its response too large, which it is if
+ * the largest that was written would find space again, or if there never was so much. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
 	if (never_fits(flight)) {
@@ -242,8 +238,8 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	cli_error(&shown);
 }
 
-/* Whether it was the device alone that failed, and others go on. The batch is in the directory
- * again, for whoever takes it; of a list, it has no response. */
+/* Whether the device alone failed, and others go on. The batch is in the directory again; of a
+ * list, it has no response. */
 static bool is_of_device(struct drain *drain, struct flight *flight)
 {
 	bool others = false, first;

@@ -16,8 +16,7 @@ static bool is_busy(const struct share *share)
 	       (share->waiting > 0 || share->turns > 0 || share->held || share->lacks);
 }
 
-/* To the least pass of those that are busy; with nobody busy, to the greatest of all: then all
- * begin anew. */
+/* To the least pass of a busy one; with nobody busy, to the greatest. */
 static void set_clock(struct shares *s, bool high)
 {
 	uint64_t *clock = &s->clock[high], least = 0;

@@ -138,8 +138,8 @@ void spool_need(const struct spool *spool, struct landlock_needs *needs)
 }
 
 /* ---- which is next ---- */
-/* EEXIST: one of the same name is under way. Only this thread puts files there, so that two calls
- * do where the file system has no such rename. */
+/* EEXIST: one of this name is under way. Only this thread puts files there, so two calls do where
+ * there is no such rename. */
 static int take_over(const struct spool *spool, int from, const char *name)
 {
 	if (renameat2(from, name, spool->own.directory, name, RENAME_NOREPLACE) == 0) {
@@ -198,8 +198,8 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 }
 
 /* What is looked through next: the directory, until nothing moved in a look; then what each dead
- * worker had, unless somebody else takes that. When nothing moved in all of this it has ended, and
- * begins anew at the next call. */
+ * worker had, if it can be taken. When nothing moved in all of this it has ended, and begins anew
+ * at the next call. */
 static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];
@@ -249,8 +249,7 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 		rc = next_look(spool, &more, error);
 	}
 	if (rc == SGPU_OK && names->at < names->count) {
-		/* Workers that read the same names take them in different orders; a list is one
-		 * worker's. */
+		/* Workers that read the same names take them in different orders. */
 		char **next = names->items + names->at, **any = next;
 
 		any += spool->directory >= 0
@@ -267,8 +266,8 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 	return rc;
 }
 
-/* One name: *batch stays NULL when it is none of a batch, too large now, or somebody else's. What
- * is too large is found again in the next look. */
+/* *batch stays NULL when it is none, too large now, or somebody else's; the next look finds it
+ * again. */
 static int take(struct spool *spool, const char *name, uint64_t size_max,
 		struct spool_batch **batch, struct sgpu_error *error)
 {

@@ -20,7 +20,7 @@
 enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
 enum {
 	RESULT_MODE = 0644
-}; /* whatever the umask: another could put a batch into a file of ours, and name our regions */
+}; /* or another could put a batch into a file of ours, and name our regions */
 
 static void free_batch(struct spool_batch **batch)
 {
@@ -63,8 +63,8 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Whether nobody but the user can have written the file, or can while it is read. The kernel gives
- * no lease while anybody has it open for writing. */
+/* Whether nobody but the user can have written the file, or can while it is read: there is no lease
+ * while it is open for writing. */
 static bool is_users_alone(int fd, const struct stat *status)
 {
 	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) &&
@@ -99,10 +99,10 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	return SGPU_OK;
 }
 
-/* The index of a batch, or of a response, if it is one; NULL otherwise. Nothing in it is
- * authenticated: the worst that comes of it is that a batch counts as answered by what lies in the
- * place of its response, or waits for another worker. The manifest is not looked at, since that
- * takes long, and what is for others comes again in each look. */
+/* The index of a batch or a response; NULL: it is none. Nothing in it is authenticated: at worst a
+ * batch counts as answered by what lies in the place of its response, or waits for another worker.
+ * The manifest is not looked at: that takes long, and what is for others comes again in each look.
+ */
 static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 {
 	const unsigned what = response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH;
@@ -127,7 +127,7 @@ bool spool_is_for_others(const struct spool_options *options, int fd, const char
 	return others;
 }
 
-/* Something has the name of the response: the batch is answered when that is a response to it. */
+/* Something has the response's name: the batch is answered if it is that. */
 static void compare_response(const struct spool *spool, struct spool_batch *b)
 {
 	const int fd = spool_open_file(spool->output, b->response_name);
@@ -211,8 +211,8 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	return unlinkat(from, name, 0);
 }
 
-/* "NAME", or "NAME.1" and so on if that is taken, in the end any number. A name that is taken has
- * room for that. */
+/* "NAME", or "NAME.1" and so on if that is taken, in the end any number, for which a taken name has
+ * room. */
 static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
 {
 	if (attempt == 0) {

@@ -109,8 +109,7 @@ static bool ends_with(const char *name, size_t length, const char *suffix)
 	return length >= strlen(suffix) && strcmp(name + length - strlen(suffix), suffix) == 0;
 }
 
-/* Before it is claimed. A batch says in plain text which keys open it: one that names a key of the
- * worker needs no parsing. */
+/* Before it is claimed. A batch that names a key of the worker, in plain text, is not parsed. */
 static const char *look_inside(const struct spool_options *options, int directory, const char *name)
 {
 	const int fd = spool_open_file(directory, name);
@@ -168,7 +167,7 @@ void spool_reason_name(const char *name, char file[NAME_MAX + 1])
 		 name);
 }
 
-/* What is left in a spool. Only looks: it makes and moves nothing. */
+/* What is left in a spool. Changes nothing. */
 
 /* NULL is no member. Takes the reference to `alive`. */
 static int add(json_t *missing, const char *batch, const char *state, const char *worker,
