@@ -286,8 +286,8 @@ int cli_finish(int status)
 	return status;
 }
 
-/* Outputs that are opened before the input is read, however much later they are written: a place
- * that cannot be is told before a long job has run. */
+/* Outputs that are opened before the input is read: a place that cannot be is told before a long
+ * job has run. */
 
 static struct prepared {
 	const char *path;

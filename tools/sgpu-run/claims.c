@@ -22,8 +22,7 @@
 enum { BOOT_SIZE = 8, HOST_MAX = 64, NAMES_TRIED = 100 };
 static const char lock_suffix[] = ".lock";
 
-/* Digits of the id that the kernel drew when it started; "unknown" where there is none, which fits
- * no other. */
+/* Digits of the id that the kernel drew at its start, or "unknown", which fits no other. */
 static const char *boot_id(void)
 {
 	static char id[64];

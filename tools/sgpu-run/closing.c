@@ -27,8 +27,8 @@ struct meeting {
 	bool apart; /* the thread has a table of its own */
 };
 
-/* A connection that nothing has come on is closed first, so that none stays open for one that
- * blocks. The others close with the thread. */
+/* Connections that nothing has come on are closed first, and wait for none that blocks. The others
+ * close with the thread. */
 static void *end_with_them(void *argument)
 {
 	struct meeting *meeting = argument;

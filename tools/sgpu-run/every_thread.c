@@ -48,7 +48,7 @@ __asm__(".text\n"
 	".size every_thread_return, . - every_thread_return\n");
 #endif
 
-/* Threads that were called: their number, and 1 or -1 once they have done it. */
+/* Threads that were called, and 1 or -1 once they have done it. */
 static struct called {
 	pid_t thread;
 	atomic_int outcome;
@@ -92,8 +92,8 @@ static bool wait_for(const struct called *one)
 	return atomic_load(&one->outcome) > 0;
 }
 
-/* All that have not been called, and then waits for them; *any tells whether there were any.
- * *failure: an errno, if they cannot be listed. */
+/* Calls all new ones and waits for them; *any: there were some. *failure: an errno, if they cannot
+ * be listed. */
 static bool call_new_ones(bool *any, int *failure)
 {
 	const pid_t self = (pid_t)syscall(SYS_gettid);

@@ -27,8 +27,7 @@ enum { MOVES_VERSION = 2 };
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 #define MOVE (LANDLOCK_REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
-/* The kernel's files of a report come and go with a folder that is made; where a test's do, they
- * are ordinary ones. */
+/* Files of a report come and go with a folder that is made; a test's are ordinary ones. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 /* What there is for a file that is no folder. */
 #define OF_FILES \
@@ -39,8 +38,7 @@ struct rule {
 	uint64_t rights;
 };
 
-/* Folders in which libraries, and what they read of the machine, are: a key in one of them could be
- * read. */
+/* Of libraries, and what they read of the machine: a key there could be read. */
 static const struct rule folders[] = {
 	{ "/usr", RUN },
 	{ "/lib", RUN },

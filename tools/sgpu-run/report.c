@@ -65,8 +65,8 @@ static const char *manifest_id(const struct sgpu_batch *batch)
 	return id ? json_string_value(id) : "";
 }
 
-/* Of the device that is asked about in a row: to learn it again takes several files of /proc, for
- * each batch. How much memory was free is not told of a run. */
+/* Kept for the same device: to learn it takes several files of /proc a batch. How much memory was
+ * free is not told of a run. */
 static void describe_device(struct sgpu_device *device, struct sgpu_device_info *about)
 {
 	static struct sgpu_device_info known;
@@ -129,7 +129,7 @@ static void log_json(const struct report *report, const char *file, int rc,
 	cli_print_json(json_pack("{s:o}", "batch", batch), stderr, JSON_COMPACT);
 }
 
-/* A long manifest id is cut, so that there is room for the reason in each line. */
+/* A long manifest id is cut, to leave room for the reason. */
 void report_batch(const struct report *report, const char *file, int rc,
 		  const struct report_user *by)
 {
@@ -170,8 +170,8 @@ void report_batch(const struct report *report, const char *file, int rc,
 	}
 }
 
-/* Statistics: what each stage took in all, which with streams that overlap is more than the run
- * took, and on which path payloads got to the device and back. */
+/* Statistics: what each stage took in all, which may be more than the run took, and how payloads
+ * got to the device and back. */
 
 static double rate(const struct sgpu_run_total *total)
 {
@@ -277,7 +277,7 @@ static void print_name(FILE *out, const char *kind, int tid, int device, const c
 	}
 }
 
-/* Rows without a span stay unnamed: the streams are only made when they are used. */
+/* Rows without a span stay unnamed. */
 static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_run_result *result)
 {
 	bool *used = calloc((size_t)result->rows + 1, sizeof(*used));
@@ -346,11 +346,10 @@ int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 	return rc;
 }
 
-/* How far a run is: a line on a terminal, and one on SIGUSR1. A thread reads the signal from a
- * descriptor, so that printing needs no care for what a handler may do. The same thread sees when a
- * run does not end that was told to: a GPU gives up on its kernels in a few seconds, but a call of
- * its driver may wait for a kernel that never ends; and a module on the CPU device is not to be
- * stopped at all. */
+/* How far a run is: a line on a terminal, and one on SIGUSR1, which a thread reads from a
+ * descriptor, so that printing needs no care. It also sees a run that does not end though it was
+ * told to: a GPU gives up on its kernels in seconds, but a call of its driver may wait for one that
+ * never ends; and a module on the CPU device cannot be stopped. */
 
 static pthread_t thread;
 static bool started;
@@ -374,8 +373,8 @@ uint64_t report_bytes_in_all(const struct sgpu_run *run)
 
 enum { WHOLE = 1 << 20 };
 
-/* How much is done of WHOLE: a third of the way is bytes, one is operations, and one the response.
- * 0 before the batch's head has come. */
+/* How much of WHOLE is done: a third is bytes, one operations, one the response. 0 before the
+ * batch's head. */
 static uint64_t share_done(const struct sgpu_run_progress *p, uint64_t all)
 {
 	if (!p->operations) {
@@ -463,7 +462,7 @@ static void *wait_for_signal(void *argument)
 	return NULL;
 }
 
-/* Without a descriptor or the thread there is no progress to see, which is no reason not to run. */
+/* Without them there is no progress to see, and the run goes on. */
 void report_progress_begin(const struct sgpu_run *run, const struct worker *worker)
 {
 	shown = run;

@@ -58,8 +58,8 @@ static int adopt(struct service_socket *made, struct sgpu_error *error)
 	return 1;
 }
 
-/* The directory of the socket, locked: only root and this user may write to it, or remove what
- * others put there. */
+/* The directory of the socket, locked: only root and this user may write to it, or remove what is
+ * there. */
 static int open_directory(const char *path, bool everybody, struct sgpu_error *error)
 {
 	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -85,8 +85,8 @@ static int open_directory(const char *path, bool everybody, struct sgpu_error *e
 			  (unsigned)status.st_mode & 07777u);
 		goto fail;
 	}
-	/* Anybody who can open the directory can hold its lock, so it is not waited for long: two
-	 * servers that start at once are the operator's own. */
+	/* Whoever can open the directory can hold its lock, so it is not waited for long: servers
+	 * that start at once are the operator's own. */
 	for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
 		usleep(LOCK_PAUSE_US);
 	}

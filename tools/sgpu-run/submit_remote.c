@@ -29,12 +29,11 @@ struct remote {
 	const struct submit *request;
 	int connection, signal_fd;
 	struct sgpu_output response;
-	int batch_fd, memory_fd; /* the batch and the response in memory, where a server does not
-				    take them as they are; or -1 */
-	uint64_t deadline_ns;	 /* 0: none */
-	bool queued, taken;	 /* queued: it waits for a turn */
-	uint64_t heard_ns, asked_ns; /* when the worker last said something, and was last asked
-					whether it is late */
+	int batch_fd,
+		memory_fd;    /* in memory, where a server does not take them as they are; or -1 */
+	uint64_t deadline_ns; /* 0: none */
+	bool queued, taken;   /* queued: it waits for a turn */
+	uint64_t heard_ns, asked_ns; /* when the worker last spoke, and was last asked */
 	struct wire_answer answer;
 };
 
@@ -67,8 +66,8 @@ static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *err
 	return SGPU_OK;
 }
 
-/* All of it is there before a server hears of it, which waits for nobody's pipe. What begins as no
- * batch is brought only so far that the server can say what it is. */
+/* Brings all of it, since a server waits for nobody's pipe; of what begins as no batch, only what
+ * lets the server say what it is. */
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
 	static const char first_name[] = "batch.json";
@@ -198,8 +197,8 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
-/* A worker ends what is late, which may take it a while; one that is stopped or hangs does not, and
- * has no word for us. */
+/* A worker ends what is late, which takes a while; one that is stopped or hangs has no word for us.
+ */
 static int check_late(struct remote *m, struct sgpu_error *error)
 {
 	const uint64_t now = sgpu_now_ns();

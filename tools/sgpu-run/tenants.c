@@ -45,8 +45,8 @@ static int SGPU_PRINTF(3, 4)
 	return sgpu_fail(error, SGPU_EINVALID, "'%s', line %d: %s", place->path, place->line, text);
 }
 
-/* A user who is there no more is no reason to do without the rest of the file: *uid is NO_UID.
- * Where it cannot be known whether there is such a user, that is another matter. */
+/* A user who is there no more does not spoil the rest of the file: *uid is NO_UID. Where that
+ * cannot be known, it is another matter. */
 static int read_uid(const char *word, const struct place *place, uid_t *uid,
 		    struct sgpu_error *error)
 {

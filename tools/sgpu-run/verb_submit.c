@@ -45,8 +45,8 @@ const struct cli_option submit_options[] = {
 	CLI_END,
 };
 
-/* An option that is about the runner and not about the batch: with one of these the runner is this
- * process, since a server has keys, rules and a device of its own. NULL: there is none. */
+/* An option about the runner, which is then this process, since a server has keys, rules and a
+ * device of its own; or NULL. */
 static const char *find_runner_option(const struct submit *r)
 {
 	const struct worker *w = &r->worker;
@@ -234,8 +234,7 @@ static int run_batch(struct submit *r, struct outputs *outputs, struct sgpu_erro
 		*error = other;
 		rc = other.code;
 	}
-	/* The user waits until all that the run used is cleared, so the time that is told ends
-	 * there. */
+	/* The user waits until all is cleared: the time that is told ends there. */
 	ended_ns = sgpu_now_ns();
 	sgpu_run_free(&run);
 	worker_stop(&r->worker);
@@ -284,8 +283,8 @@ static int submit(struct submit *r)
 	if (worker_open(&r->worker, r->attested.key, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (r->attested.quote) {
-		/* The evidence comes first: whoever sends the batch waits for it, and if that is a
-		 * pipe, not even its name can be opened before. */
+		/* The evidence comes first: the batch's sender waits for it, and a pipe cannot even
+		 * be opened before. */
 		if (attested_quote(&r->attested, &r->worker, &error) != SGPU_OK) {
 			status = cli_error(&error);
 		} else {
