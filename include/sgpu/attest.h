@@ -40,8 +40,8 @@ enum {
 	SGPU_QUOTE_OWNERS_MAX = 1024, /* owners that a quote can name */
 };
 
-/* ---- P-384 keys and certificates ----
- *  * Key files are PEM: PKCS#8, or "TSS2 PRIVATE KEY" for a key in a TPM 2.0 (OpenSSL's tpm2
+/* ---- P-384 keys and certificates ---- */
+/* Key files are PEM: PKCS#8, or "TSS2 PRIVATE KEY" for a key in a TPM 2.0 (OpenSSL's tpm2
  * provider). */
 struct sgpu_signer; /* a private key */
 /* Makes a key, in a TPM if `tpm` is set. Errors: SGPU_EUNAVAILABLE without the provider or a TPM,
@@ -76,8 +76,7 @@ SGPU_MUST_CHECK int sgpu_chain_parse(const char *pem, size_t size, const char *n
 void sgpu_chain_clear(struct sgpu_chain *chain);
 
 /* ---- three levels of certificates: an authority, EKs of machines, their AKs ---- */
-/* Makes a self-signed certificate for an authority's key, with a path length of 1. PEM from malloc.
- */
+/* Makes a self-signed certificate for an authority's key, of path length 1. PEM from malloc. */
 SGPU_MUST_CHECK int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now,
 				   unsigned days, char **pem, size_t *size,
 				   struct sgpu_error *error);
@@ -140,8 +139,7 @@ struct sgpu_tee_report {
 	enum sgpu_platform_kind kind;
 	uint8_t report_data[64];
 	bool debug;
-	bool migratable; /* the host may name another guest that can move this one, and thus read it
-			  */
+	bool migratable; /* another guest, which the host names, can move and thus read it */
 	bool sept_ve;	 /* TDX: removing a page interrupts the guest (SEPT_VE_DISABLE is off) */
 	uint8_t measurement[48]; /* SNP launch measurement, or TDX MRTD */
 	uint8_t rtmr[4][48];	 /* TDX */
@@ -172,16 +170,14 @@ struct sgpu_quote_subject {
 	const uint8_t *nonce; /* the verifier's */
 	size_t nonce_size;
 	const struct sgpu_key *recipient; /* X25519 public key to seal batches to; NULL: none */
-	bool recipient_ephemeral; /* the process that quotes made the key, which exists nowhere else
-				   */
+	bool recipient_ephemeral; /* the process that quotes made it; it exists nowhere else */
 	const uint8_t *owner_key; /* 32 bytes: the owner's X25519 public key, or NULL */
 	struct sgpu_device *device;
 	const char *runner_path; /* program to measure; NULL: this process (/proc/self/exe) */
 	bool preemption;	 /* other work of the GPU may run between ours */
-	bool allows_modules; /* of this process; always claimed for a program that is only measured
-			      */
-	bool files;	     /* batches may name files of this machine; likewise */
-	bool sessions;	     /* anybody may open one, whoever the owners are; likewise */
+	bool allows_modules;	 /* always claimed for a program that is only measured */
+	bool files;		 /* batches may name files here; likewise */
+	bool sessions;		 /* anybody may open one, whoever the owners are; likewise */
 	/* Thumbprints of the signing keys whose batches the runner takes, sorted, each once;
 	 * owner_count 0: anybody's batches. */
 	const char *const *owners;
@@ -245,8 +241,7 @@ struct sgpu_quote_checks {
 /* The result of verification, part by part. */
 struct sgpu_quote_result {
 	bool verified;	/* everything requested; only then can the quote be appraised */
-	json_t *claims; /* new reference: the signed claims; NULL if the signature does not verify
-			 */
+	json_t *claims; /* new reference: what was signed; NULL if the signature is wrong */
 	uint8_t ak[SGPU_SHA256_SIZE]; /* the fingerprint of the key that signed them */
 	bool nonce_checked;
 	struct sgpu_tee_report tee; /* kind PLAIN: none was verified */
@@ -273,9 +268,8 @@ SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char 
 				      struct sgpu_policy **policy, struct sgpu_error *error);
 void sgpu_policy_free(struct sgpu_policy **policy);
 /* Writes a policy that accepts exactly these digests, versions, owners and platform. The claims may
- * be unverified and incomplete; the policy does not name what they lack. Claims do not contain the
- * hardware's report, so the caller must add the measurements of such a platform. Text from malloc.
- */
+ * be unverified and incomplete; the policy does not name what they lack. The hardware's report is
+ * not among them: the caller adds its measurements. Text from malloc. */
 SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
 					    struct sgpu_error *error);
 

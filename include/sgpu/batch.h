@@ -94,8 +94,7 @@ struct sgpu_batch {
 	uint8_t manifest_sha256[SGPU_SHA256_SIZE];
 	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* responses: random, new for each run of a
 						       batch */
-	uint64_t counter; /* batches: grows from one batch of an owner to the next; 0 before sealing
-			   */
+	uint64_t counter; /* batches: grows with each batch of an owner; 0 before sealing */
 	struct sgpu_batch_segment
 		*segments; /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
 	int segment_count;

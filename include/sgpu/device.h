@@ -34,14 +34,12 @@ struct sgpu_task {
 	int code;		 /* SGPU_OK or a negative code */
 	struct sgpu_error error; /* its text */
 	uint64_t begin_ns,
-		end_ns; /* of the clock of sgpu_now_ns(); valid once the work has ended */
-	bool mistimed;	/* the device told a time that cannot be: these two are only bounds, and no
-			   measurement */
+		end_ns;	    /* of the clock of sgpu_now_ns(); valid once the work has ended */
+	bool mistimed;	    /* the device told a time that cannot be: these two are only bounds */
 	uint64_t bad_chunk; /* of a failed open */
 	uint64_t actual; /* of a launch: elements written by an operation of unknown output size */
-	bool untimed; /* set by the caller: begin_ns and end_ns need not be known, so that a device
-			 may save the call that takes the time; both are then the moment when it
-			 could begin */
+	bool untimed; /* set by the caller: the device may save the call that takes the time; both
+			 are then the moment when it could begin */
 };
 
 struct sgpu_device_info {
@@ -60,15 +58,11 @@ struct sgpu_device_info {
 	 * memory is part of it (sgpu_device_open_chunks works on every device). */
 	bool opens_on_device;
 	bool pins_host_memory; /* sgpu_host_alloc returns memory that the device reads by DMA */
-	bool registers; /* sgpu_host_register may work; not in NVIDIA's confidential computing mode
-			 */
-	char timer[16]; /* what gives a task's times: "host", "events", "globaltimer" (enum
-			   sgpu_device_timer) */
-	bool reads_pageable; /* kernels read ordinary memory of the process by themselves: HMM or
-				ATS */
+	bool registers;	       /* sgpu_host_register may work; not in confidential computing mode */
+	char timer[16]; /* of a task: "host", "events", "globaltimer" (enum sgpu_device_timer) */
+	bool reads_pageable; /* kernels read ordinary memory by themselves: HMM or ATS */
 	bool secure;	     /* a secure context (lib/secure) over the device */
-	uint64_t piece; /* bytes that a large transfer should move at once; a multiple of SGPU_CHUNK
-			 */
+	uint64_t piece; /* bytes to move at once in a large transfer; a multiple of SGPU_CHUNK */
 };
 
 /* What times the tasks of a GPU. In confidential computing mode the times between CUDA's events are
@@ -84,13 +78,11 @@ const char *sgpu_device_timer_name(
 
 struct sgpu_device_config {
 	unsigned jobs; /* CPU device: workers; 0: all */
-	bool modules;  /* CPU device: start the process that modules run in now, not with the first
-			  module: for a caller that may start no process later, or holds keys by then
-			*/
+	bool modules;  /* CPU device: start the process of the modules now, for a caller that may
+			  start none later, or holds keys by then */
 	uint64_t memory_limit; /* bytes of device memory; 0: no limit */
-	bool bare_keys; /* send keys over the bus in the clear, even where a session key could be
-			   agreed: to measure its cost. Whoever records the bus then has the keys
-			   and the data. */
+	bool bare_keys; /* send keys over the bus in the clear, to measure what agreement costs.
+			   Whoever records the bus then has the keys and the data. */
 	enum sgpu_device_timer timer; /* of a GPU */
 };
 

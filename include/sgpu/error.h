@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Errors. Every function of the library that can fail returns 0 (SGPU_OK) or one of the negative
- * codes below; * results come through out-parameters. The library never prints and never exits.
+ * codes below; results come through out-parameters. The library never prints and never exits.
  * struct sgpu_error has the text for people; the caller owns it and may pass NULL. */
 #ifndef SGPU_ERROR_H
 #define SGPU_ERROR_H
@@ -51,8 +51,7 @@ enum sgpu_code {
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };
 
-/* An error for people: one line without a full stop, values quoted, and a hint that may be empty.
- */
+/* For people: one line without a full stop, values quoted, and a hint that may be empty. */
 struct sgpu_error {
 	int code; /* enum sgpu_code */
 	char text[SGPU_ERROR_TEXT_MAX];

@@ -54,8 +54,7 @@ enum sgpu_dtype {
 	SGPU_DTYPE_COUNT
 };
 
-/* dtype SGPU_NONE: unknown. Row-major; shape[0] varies slowest. rank 0 is a scalar of one element.
- */
+/* dtype SGPU_NONE: unknown. Row-major; shape[0] varies slowest. rank 0: one element. */
 struct sgpu_type {
 	enum sgpu_dtype dtype;
 	int rank;
@@ -138,8 +137,7 @@ struct sgpu_argument {
 
 /* A parameter of a module's function, as its code sees it. */
 enum sgpu_module_param_kind {
-	SGPU_MODULE_POINTER,  /* 8 bytes: the address of the argument's data in the device's memory
-			       */
+	SGPU_MODULE_POINTER,  /* 8 bytes: the device address of the argument's data */
 	SGPU_MODULE_ELEMENTS, /* u64: the number of elements of the argument */
 	SGPU_MODULE_BYTES,    /* u64: its number of bytes */
 	SGPU_MODULE_VALUE,    /* a number of the manifest */
@@ -170,8 +168,7 @@ struct sgpu_operation {
 	struct sgpu_module_call *module; /* NULL: the kernel is an operation of the table */
 	struct sgpu_argument args[SGPU_ARGUMENTS_MAX];
 	int arg_count;
-	bool arguments_given; /* the document has an object of arguments, all of which are in args
-			       */
+	bool arguments_given; /* the document has an object of arguments, all in args */
 	bool declassify;
 	int *before; /* operations that must end before this one starts, ascending, each once */
 	int before_count;

@@ -30,10 +30,8 @@ static inline bool sgpu_all_zero(const void *data, size_t size)
 }
 
 /* ---- system.c: limits ----
- * Limits of this process, as those of setrlimit(2): on memory that it takes for the work of others.
- * A server has a process for each user, and these are what the user may have. Whoever takes such
- * memory asks here first, and so knows before anything was allocated; all calls are for any thread.
- */
+ * Limits of this process on memory that it takes for the work of others; a server has a process for
+ * each user. Whoever takes such memory asks here first. Any thread. */
 enum sgpu_limited {
 	SGPU_DEVICE_MEMORY, /* buffers of batches and sessions, on all devices */
 	SGPU_HOST_MEMORY,   /* leases, and results that wait for whoever reads them */
@@ -42,8 +40,7 @@ enum sgpu_limited {
 
 /* 0: none, as at first. What is above it already stays. */
 void sgpu_limit_set(enum sgpu_limited what, uint64_t bytes);
-/* Counts there from now on, which holds what was counted so far; for memory that other processes
- * read. */
+/* Counts there from now on, from what was counted so far; for memory that other processes read. */
 void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter);
 /* Counts so many bytes, as whole pages. Errors: SGPU_ENOMEM, and nothing is counted. */
 SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
@@ -56,13 +53,13 @@ uint64_t sgpu_limit_left(enum sgpu_limited what);
 /* ---- memory_file.c ----
  * Memory files that two processes share and do not trust each other with: of a fixed size, sealed.
  */
-/* Makes one of zeros, whose size nobody can change any more. filled: all pages at once, so that no
- * first touch has to find one. huge: of pages of 2 MiB. */
+/* Makes one of zeros. filled: all pages at once, so that no first touch has to find one. huge: of
+ * pages of 2 MiB. */
 SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge,
 					    int *fd, struct sgpu_error *error);
-/* Whether what another process may have sent is such a file, of `least` to `most` bytes, and can be
- * written to. `what` is for messages. huge: whether it has pages of 2 MiB; NULL: it may not.
- * Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ESYSTEM. */
+/* Whether a file that another process has sent is one, of `least` to `most` bytes, to be written
+ * to. `what` is for messages. huge: whether it has pages of 2 MiB; NULL: it may not. Errors:
+ * SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most,
 					   uint64_t *size, bool *huge, struct sgpu_error *error);
 /* Checks and maps it: *memory of *size bytes, which no core dump shows. */
@@ -97,9 +94,7 @@ SGPU_MUST_CHECK int sgpu_thread_start(pthread_t *thread, void *(*function)(void 
 void sgpu_signals_block(sigset_t *before);
 
 /* ---- spin.c ----
- * Waiting without sleeping, for moments: to wake a thread that sleeps takes longer than most of
- * what is waited for.
- */
+ * Waiting without sleeping, for moments: to wake a thread takes longer than most waits. */
 static inline void sgpu_pause(void)
 {
 #if defined(__x86_64__)
@@ -117,14 +112,13 @@ bool sgpu_has_umwait(void);
 void sgpu_umwait(const _Atomic uint32_t *word, uint32_t seen);
 
 /* ---- message.c: messages of errors, and of the faults of a manifest ---- */
-/* As vsnprintf, but what a terminal obeys and what is no UTF-8 is escaped in all of the result, and
- * a value in quotes ('%s')
- * that is no name is cut to its beginning, or to nothing when it looks like a key. */
+/* As vsnprintf, but what a terminal obeys and what is no UTF-8 is escaped, and a value in quotes
+ * ('%s') that is no name is cut to its beginning, or to nothing when it looks like a key. */
 void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments);
 
 /* ---- escape.c ---- */
-/* The bytes of the character of UTF-8 at the beginning of the text; 0 when there is none, or one
- * that a terminal obeys or does not show. size: not 0. */
+/* Bytes of the first character of a UTF-8 text; 0: it is none, or one that a terminal obeys or does
+ * not show. size: not 0. */
 size_t sgpu_shown_length(const char *text, size_t size);
 /* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value
  * looks like a key. Returns `text`. */
@@ -139,12 +133,11 @@ bool sgpu_looks_secret(const char *text, size_t size);
 bool sgpu_is_name(const char *value, size_t size);
 
 /* ---- system.c: small files of the kernel's, which tell about the machine ---- */
-/* The beginning of a file, at most room - 1 bytes, terminated. Whatever is in the file's place, it
- * neither waits nor reads more than that. False, and an empty text, if nothing can be read; an
- * empty file is true. */
+/* The beginning of a file, at most room - 1 bytes, terminated; never waits. False, and an empty
+ * text, if nothing can be read; an empty file is true. */
 bool sgpu_peek(const char *path, char *text, size_t room);
-/* The same of the first line, up to a byte that is no printable ASCII; or what stands in brackets
- * there, which the kernel puts around what is chosen: "this [that]". */
+/* The same of the first line, up to a byte that is no printable ASCII; or what is in brackets
+ * there, as the kernel marks a choice: "this [that]". */
 bool sgpu_peek_line(const char *path, char *line, size_t room);
 
 /* ---- json.c ---- */
@@ -181,33 +174,30 @@ struct sgpu_walk {
 
 #define SGPU_WALK_INIT .descriptor = -1, .directory = -1, .found = -1
 
-/* Walks to the place, and makes the directories that are missing. Refuses (SGPU_EPOLICY) what
- * another user may have put there, and beneath a directory what leads out of it. */
+/* Walks to the place and makes missing directories, by the rules of io.h. */
 SGPU_MUST_CHECK int sgpu_output_walk(struct sgpu_walk *walk, const char *path,
 				     struct sgpu_error *error);
-/* In any case afterwards. The directories that were made stay, see sgpu_output_made_clear. */
+/* In any case afterwards. Directories that were made stay. */
 void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count);
 /* Frees the list; removes the directories that are empty unless they are kept. */
 void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep);
 
 /* ---- secret.c: memory for keys ----
- * Its pages come from memfd_secret(2): the kernel itself does not map them, so no other process, no
- * /proc/PID/mem, no core file and no swap contains them. If the kernel lacks that call, the memory
- * is locked and stays out of core files. A child made by fork has none of it.
+ * Its pages come from memfd_secret(2): no other process, no /proc/PID/mem, no core file and no swap
+ * has them. A kernel without that call: the memory is locked and stays out of core files. A child
+ * made by fork has none of it.
  *
- * Small objects share pages. Buffered read() and write() work with such memory; O_DIRECT, vmsplice,
- * registration with a device and io_uring's fixed buffers do not. The leak checker does not search
- * it for pointers. */
-/* Returns zeroed memory at a multiple of 64, or NULL if memory runs out or size is 0. It succeeds
- * even if the memory can only be protected less well, see sgpu_secret_kind. Any thread. */
+ * Buffered read() and write() work with such memory; O_DIRECT, vmsplice, registration with a device
+ * and io_uring's fixed buffers do not. The leak checker does not search it for pointers. */
+/* Zeroed memory at a multiple of 64; NULL if memory runs out or size is 0. Memory that can only be
+ * protected less well is no error, see sgpu_secret_kind. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);
 /* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL; other memory is
  * wiped but not freed. */
 void sgpu_secret_free(void *memory, size_t size);
 
 /* The weakest protection of all allocations so far: "memfd_secret", "mlock", or "none"
- * (RLIMIT_MEMLOCK leaves no room to lock the memory, so it can be swapped). It is tested, not
- * guessed. Static. */
+ * (RLIMIT_MEMLOCK leaves no room, so it can be swapped). Static. */
 const char *sgpu_secret_kind(void);
 
 #endif

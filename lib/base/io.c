@@ -256,8 +256,7 @@ int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offse
 	return rc ? rc : move_all(fd, name, data, size, (int64_t)offset, false, got, error);
 }
 
-/* The data are only read: the loop is shared with reading, which is why it takes them as they are.
- */
+/* The loop is shared with reading, so it takes data that are not const. */
 int sgpu_write(int fd, const char *name, const void *data, size_t size, struct sgpu_error *error)
 {
 	size_t done;

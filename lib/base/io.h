@@ -14,16 +14,14 @@
 
 #include "base/base.h"
 
-/* Reads `size` bytes, or fewer at the end of the file; *got receives the number. `name` is for the
- * error text. Waiting for data ends soon after sgpu_io_interrupt, also on a thread that blocks
- * signals. */
+/* Reads `size` bytes, or fewer at the end of the file; *got: how many. `name` is for messages.
+ * Waiting ends soon after sgpu_io_interrupt, also on a thread that blocks signals. */
 SGPU_MUST_CHECK int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got,
 			      struct sgpu_error *error);
 /* The same at an offset; the file position does not move. */
 SGPU_MUST_CHECK int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset,
 			       size_t *got, struct sgpu_error *error);
-/* Writes all bytes. EPIPE is an error (the tools ignore SIGPIPE), and sgpu_io_reader_gone reports
- * it. */
+/* Writes all bytes. EPIPE is an error, which sgpu_io_reader_gone reports. */
 SGPU_MUST_CHECK int sgpu_write(int fd, const char *name, const void *data, size_t size,
 			       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size_t size,
@@ -45,16 +43,15 @@ SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *wha
 SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, size_t limit,
 					   char **data, size_t *size, struct sgpu_error *error);
 
-/* Called by a signal handler or a deadline: reads and writes of the whole process then end with
- * SGPU_ECANCELED instead of retrying EINTR. */
+/* For a signal handler or a deadline: reads and writes of the whole process end with SGPU_ECANCELED
+ * from then on. */
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
 /* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a
- * socket only as long as `ended` returns 0. They call it before each wait, whenever wake_fd, a
- * non-blocking eventfd, becomes readable, and at deadline_ns (sgpu_now_ns() clock, 0: none). If it
- * returns a code, they fail with that code. With stall_ns, a wait that has lasted this long fails
- * with SGPU_ETIMEOUT, but not before the deadline: whoever is slow at the other end has as long as
- * bytes move. NULL removes the guard. */
+ * socket only as long as `ended` returns 0. They ask before each wait, whenever wake_fd, a
+ * non-blocking eventfd, becomes readable, and at deadline_ns (sgpu_now_ns() clock, 0: none), and
+ * fail with the code that it returns. With stall_ns, a wait that long fails with SGPU_ETIMEOUT, but
+ * not before the deadline: a slow peer has as long as bytes move. NULL removes the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
@@ -62,27 +59,25 @@ struct sgpu_io_guard {
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
-/* Whether a write failed because nobody reads the pipe any more. Code that writes by other means
- * calls sgpu_io_note_failure with errno still set. */
+/* Whether a write failed because nobody reads the pipe any more. Whoever writes by other means
+ * calls sgpu_io_note_failure while errno is set. */
 bool sgpu_io_reader_gone(void);
 void sgpu_io_note_failure(void);
 
 /* Accepts -1. */
 void sgpu_close(int fd);
 
-/* ---- an output that appears only on success ---- If the path names a regular file or nothing, the
- * data go to a file without a name in the same directory (O_TMPFILE), and commit gives it the
- * path's name; even a killed process leaves nothing. On a file system without such files, it has a
- * temporary name, see sgpu_output_has_name. "-",
- * "/dev/stdout", pipes, devices and sockets are written directly.
+/* ---- an output that appears only on success ----
+ * If the path names a regular file or nothing, the data go to a file without a name in the same
+ * directory (O_TMPFILE), which commit names; a killed process leaves nothing. A file system without
+ * such files: see sgpu_output_has_name. "-", "/dev/stdout", pipes, devices and sockets are written
+ * directly.
  *
- * The path is walked by descriptors. Everything that another user may have planted is refused
- * (SGPU_EPOLICY): links, pipes and devices of another user anywhere, and anything of theirs in a
- * directory that everybody can write to. The user's own links in the user's own directories are
- * followed: the link stays, its target is replaced. Missing directories are made, and removed again
- * unless the output is committed. After open, no path is looked up: commit uses linkat and renameat
- * in the directory that open reached. Under Landlock this needs MAKE_REG, and REMOVE_FILE to
- * replace. */
+ * The path is walked by descriptors. What another user may have planted is refused (SGPU_EPOLICY):
+ * their links, pipes and devices anywhere, and anything of theirs in a directory that everybody can
+ * write to. The user's own links in their own directories are followed: the link stays, its target
+ * is replaced. Missing directories are made, and removed again without a commit. After open, no
+ * path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE to replace. */
 struct sgpu_output {
 	int fd;		 /* to write to; -1 when closed */
 	bool regular;	 /* positioned writes are possible and commit makes it appear */
@@ -103,37 +98,34 @@ struct sgpu_output {
  * pipes and devices are accepted. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
 				     bool is_new, struct sgpu_error *error);
-/* Opens a regular file at a relative path beneath the directory `root`. Missing directories are
- * made (0700). A path that leaves `root`, any link, and anything but a regular file at its end is
- * SGPU_EPOLICY, even if components are swapped meanwhile. `shown` is the path for messages. */
+/* The same beneath the directory `root`: missing directories are made (0700); a path that leaves
+ * it, any link, and anything but a regular file at the end is SGPU_EPOLICY, even if components are
+ * swapped meanwhile. `shown` is for messages. */
 SGPU_MUST_CHECK int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,
 					     const char *shown, mode_t mode, bool is_new,
 					     struct sgpu_error *error);
 /* Changes the mode as though the output had been opened with it. */
 SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode,
 					 struct sgpu_error *error);
-/* Whether the data have a (temporary) name before commit, which a killed process leaves behind:
- * there is no O_TMPFILE on vfat, NFS and most of FUSE. */
+/* Whether the data have a temporary name, which a killed process leaves behind: vfat, NFS and most
+ * of FUSE have no O_TMPFILE. */
 bool sgpu_output_has_name(const struct sgpu_output *output);
-/* Returns the descriptor of the directory in which the i-th missing directory was made; -1 ends the
- * list. */
+/* The descriptor of the directory in which the i-th missing one was made; -1 ends the list. */
 int sgpu_output_made_in(const struct sgpu_output *output, int i);
 /* Flushes to the disk and makes the file appear. On an error nothing appears. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
-/* In place of commit, for an output whose data there are none of: removes the file that commit
- * would have replaced. *removed says whether there was one; of a pipe or a device there is none. */
+/* In place of commit, for an output without data: removes the file that commit would have replaced.
+ * *removed: whether there was one; not for a pipe or a device. */
 SGPU_MUST_CHECK int sgpu_output_remove_older(struct sgpu_output *output, bool *removed,
 					     struct sgpu_error *error);
-/* Closes the output, and removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a
- * closed output. */
+/* Removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a closed output. */
 void sgpu_output_close(struct sgpu_output *output);
 #define SGPU_OUTPUT_INIT                                   \
 	{                                                  \
 		.fd = -1, .directory = -1, .kept_mode = -1 \
 	}
 
-/* A directory for outputs, at a path with the same rules. It and its parents are made with `mode`
- * if missing. */
+/* A directory for outputs, by the same rules; it and its parents are made with `mode`. */
 struct sgpu_output_directory {
 	int fd;
 	struct sgpu_output_made *made;
@@ -150,7 +142,7 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 	}
 
 /* ---- sniff.c: what a file is, by its first bytes ----
- * For messages about a file that was given in place of another. No decision may depend on it. */
+ * For messages about a file in place of another; no decision may depend on it. */
 enum { SGPU_SNIFF_SIZE = 512 }; /* bytes that are looked at */
 
 enum sgpu_sniffed {
@@ -167,10 +159,9 @@ enum sgpu_sniffed {
 /* Recognises the beginning of a file, `size` bytes or SGPU_SNIFF_SIZE of a longer one. */
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size);
 
-/* Reports that `name`, which was read from fd, is not what was wanted but what it was recognised
- * as, with a hint if there is one. Returns SGPU_EINVALID. Empty "standard input" is "no input";
- * where that is a pipe or a socket, the program before has said why, and the code is SGPU_ENOINPUT.
- */
+/* Reports that `name`, read from fd, is not what was wanted but what it is, with a hint if there is
+ * one. Returns SGPU_EINVALID. Empty "standard input" is "no input"; where that is a pipe or a
+ * socket, the program before has said why: SGPU_ENOINPUT. */
 int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first,
 		      size_t size, const char *wanted);
 

@@ -14,13 +14,11 @@
 extern "C" {
 #endif
 
-/* A pool of `jobs` tokens limits how many threads compute at once. A thread
- * that computes holds a token (sgpu_pool_enter/leave); idle workers of the pool join its loops
- * while tokens are free. The results of a loop must not depend on which thread ran which part. */
+/* A pool's tokens limit how many threads compute at once. A thread that computes holds one
+ * (sgpu_pool_enter/leave); idle workers join its loops while tokens are free. */
 struct sgpu_pool;
 
-/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). Starts jobs - 1 threads with all signals
- * blocked. */
+/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). Starts jobs - 1 threads. */
 enum { SGPU_POOL_JOBS_MAX = 1024 };
 SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool,
 				     struct sgpu_error *error);
@@ -38,7 +36,7 @@ void sgpu_pool_cancel(struct sgpu_pool *pool, bool cancel);
 bool sgpu_pool_cancelled(const struct sgpu_pool *pool);
 
 /* Calls body(argument, begin, end) over [0, count) in pieces of at most `grain` (at least 1), on
- * the calling * thread, which must hold a token, and on idle workers. Pieces always start at
+ * the calling thread, which must hold a token, and on idle workers. Pieces always start at
  * multiples of grain, so a reduction is deterministic if it keeps one partial result for each piece
  * (begin / grain). Returns 0, or SGPU_ECANCELED if the pool was cancelled before all pieces ran. */
 SGPU_MUST_CHECK int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,

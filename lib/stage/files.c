@@ -92,8 +92,7 @@ void sgpu_files_free(struct sgpu_files **files)
 	*files = NULL;
 }
 
-/* File systems whose files are no data: reading one shows the kernel's inside, or does something.
- */
+/* File systems whose files are no data: to read one shows the kernel, or does something. */
 static const char *unfit(int fd)
 {
 	static const struct {

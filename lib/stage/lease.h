@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Leases: ranges of one memory file, the pool of a worker process, by which payloads come and go
- * without a pipe. The pool stays mapped and registered with the device; its clients get its
- * descriptor, and each names its own range by an id of 128 random bits. The processes that have the
- * descriptor are of one user, may write to all of it at any time, and cannot change its size.
+ * without a pipe. The pool stays mapped and registered with the device. Its clients, of one user,
+ * get its descriptor: they may write to all of it at any time, and cannot change its size. An id of
+ * 128 random bits names a range.
  *
  * A lease belongs to one batch and goes one way. It is held by whoever fills it, then free to be
  * taken once, then held by whoever took it, and ends. While nobody holds it, it ends with its time.
@@ -34,15 +34,14 @@ struct sgpu_lease_pool;
 struct sgpu_lease_pool_config {
 	uint64_t size;	  /* bytes; rounded up to whole pages of 2 MiB */
 	uint64_t life_ns; /* how long a lease that nobody holds stays; 0: SGPU_LEASE_LIFE_NS */
-	/* NULL, or told how many leases there are, and how many bytes they have, whenever that
-	 * changes: on any thread; it calls nothing here. */
+	/* NULL, or told how many leases and bytes of them there are whenever that changes: on any
+	 * thread; it calls nothing here. */
 	void (*changed)(void *argument, unsigned leases, uint64_t bytes);
 	void *argument;
 };
 
-/* Makes the file, sealed against a change of its size, on huge pages where there are any; maps it,
- * gets all of its pages on all cores, and starts a thread that clears ranges. Errors: SGPU_EUSAGE
- * (size), SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Makes the file, on huge pages where there are any, gets all of its pages, and starts a thread
+ * that clears ranges. Errors: SGPU_EUSAGE (size), SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 					   struct sgpu_lease_pool **pool, struct sgpu_error *error);
 /* Nobody uses it any more. Accepts NULL; clears the caller's pointer. */
@@ -76,9 +75,8 @@ SGPU_MUST_CHECK int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id
 void sgpu_lease_end(struct sgpu_lease_pool *pool, const char *id);
 
 /* ---- the client's side ---- */
-/* Checks a pool's file that another process has sent, for a lease: a memory file of this size,
- * sealed against a change of it, in which the lease lies. Errors: SGPU_EINVALID, SGPU_EPOLICY,
- * SGPU_ESYSTEM. */
+/* Checks a pool's file that another process has sent: a memory file of this size, sealed, in which
+ * the lease lies. Errors: SGPU_EINVALID, SGPU_EPOLICY, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease,
 				     struct sgpu_error *error);
 /* Maps the range of a lease that was checked. Errors: SGPU_ESYSTEM. */

@@ -13,8 +13,7 @@
 /* Longest life of a region, seconds. */
 #define SGPU_REGION_LIFE_MAX ((uint64_t)3660 * 86400)
 
-/* ---- metadata.c: the first page of a region's file, one line of canonical JSON, then zeros ----
- */
+/* ---- open.c: the first page of a region's file: a line of canonical JSON, then zeros ---- */
 SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region,
 				       char page[SGPU_REGION_HEADER], struct sgpu_error *error);
 /* The inverse, for untrusted bytes; fills everything except fd, data and path. */
@@ -27,8 +26,7 @@ SGPU_MUST_CHECK int sgpu_region_check_id(const char *id, struct sgpu_error *erro
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
 
 /* ---- directory.c ---- */
-/* Opens the directory of the regions, or `path`, on which only this user may have rights; makes it
- * if missing. */
+/* Opens, or with `make` makes, a directory of regions, on which only this user may have rights. */
 SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory,
 					      struct sgpu_error *error);
 
@@ -44,8 +42,8 @@ char *sgpu_stage_huge_directory(const char *mount);
 bool sgpu_stage_memory_huge(void);
 
 /* ---- open.c ---- */
-/* Opens `id` in an open directory and validates everything; with expired_too expiry is no fault.
- * *found tells whether there was such a file at all. */
+/* Opens `id` in an open directory and validates all of it; with expired_too expiry is no fault.
+ * *found: whether there was such a file at all. */
 SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writable,
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);
@@ -58,10 +56,9 @@ int sgpu_look_open(int look, int flags);
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 				    struct sgpu_error *error);
 
-/* Opens a region by id and validates the form of the id, owner, mode, kind, size and expiry.
- * Errors: SGPU_EINVALID (form), SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take:
- * for a runner, unlinks the region unless it is to be kept, so that nothing is left however the
- * runner ends. */
+/* Opens a region by id and validates all of it. Errors: SGPU_EINVALID (form of the id),
+ * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take: for a runner, unlinks the
+ * region unless it is to be kept, so that nothing is left however the runner ends. */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
 				     struct sgpu_region *region, struct sgpu_error *error);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Staged regions: memory files in $XDG_RUNTIME_DIR/sgpu (0700) that outlive the program that made
- * them, and from which a runner fetches payloads. A region has an id, an owner and an expiry, and
- * is validated at each use. A region that is cut short causes an error in its reader, never a
- * crash. */
+ * them, and from which a runner fetches payloads. A region is validated at each use. One that is
+ * cut short causes an error in its reader, never a crash. */
 #ifndef SGPU_STAGE_STAGE_H
 #define SGPU_STAGE_STAGE_H
 
@@ -25,11 +24,9 @@ const char *sgpu_page_kind_name(
 struct sgpu_region_options {
 	int numa_node; /* -1: none chosen */
 	bool no_huge;  /* only normal pages */
-	bool keep; /* stays until released or expired; otherwise the runner that takes it unlinks it
-		    */
+	bool keep;     /* stays until released or expired; else a runner that takes it unlinks it */
 	uint64_t lifetime_ns; /* until it expires, whole seconds, at most 10 years; 0: one hour */
-	bool written; /* a runner will write to it with pwrite, so no kind of memory without pwrite
-		       */
+	bool written;	      /* a runner writes to it: no memory without pwrite */
 };
 
 struct sgpu_region {
@@ -52,59 +49,56 @@ struct sgpu_region {
 	char why[128];
 };
 
-/* Gives the directory of the regions: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu if
- * /run/user/UID exists, else /dev/shm/sgpu-UID, or /dev/shm/sgpu-UID-XXXXXX if another user has
- * taken that name. It is made with mode 0700 if missing, and refused (SGPU_EPOLICY) if it is a link
- * or others have rights on it. *path comes from malloc. */
+/* The directory of the regions: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu if /run/user/UID
+ * exists, else /dev/shm/sgpu-UID, or /dev/shm/sgpu-UID-XXXXXX if another user has that name. Made
+ * if missing; SGPU_EPOLICY if it is a link or others have rights on it. *path: from malloc. */
 SGPU_MUST_CHECK int sgpu_stage_directory(char **path, struct sgpu_error *error);
 /* Whether the path is the last of these. */
 bool sgpu_stage_directory_is_fallback(const char *path);
 
-/* Gives all directories in which regions may be, NULL-terminated. The first is that of
- * sgpu_stage_directory, made if missing; the others are for huge pages and may be missing. */
+/* All directories in which regions may be, NULL-terminated: that of sgpu_stage_directory, then
+ * those for huge pages, which may be missing. */
 SGPU_MUST_CHECK int sgpu_stage_directories(char ***directories, struct sgpu_error *error);
 void sgpu_stage_directories_free(char ***directories);
 
 /* Makes a region of `size` bytes, open for writing; region->fd is the caller's. It has no name
- * until publish, so a killed process leaves nothing. Closing it before publish frees its memory. */
+ * until publish: closed before, or by the end of the process, it leaves nothing. */
 SGPU_MUST_CHECK int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 				       struct sgpu_region *region, struct sgpu_error *error);
 /* Backs [offset, offset + size) of region->data with memory, so that writing there cannot fault.
  * Any thread. Errors: SGPU_ENOMEM, SGPU_ESYSTEM (the file system is full). */
 SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
 				     struct sgpu_error *error);
-/* Gives the region its name and unmaps region->data. From then on it is read and written through
- * descriptors. */
+/* Gives the region its name and unmaps region->data: from then on there are descriptors. */
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
-/* Overwrites a region with zeros and unlinks it. If a runner has it open, it is only unlinked: its
- * memory is freed with the last descriptor. */
+/* Unlinks a region and overwrites it with zeros, unless a runner has it open: its memory is freed
+ * with the last descriptor. */
 SGPU_MUST_CHECK int sgpu_region_release(const char *id, struct sgpu_error *error);
-/* Lists all regions of this user in the order of creation, including expired and damaged ones. */
+/* All regions of this user in the order of creation, also expired and damaged ones. */
 SGPU_MUST_CHECK int sgpu_region_list(struct sgpu_region **regions, int *count,
 				     struct sgpu_error *error);
 void sgpu_region_list_free(struct sgpu_region **regions, int count);
 /* Releases all expired regions; *count receives their number. */
 SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
 
-/* The place of a payload whose location has been validated. Inline payloads come from the tar
- * archive instead. */
+/* The place of a payload whose location has been validated; not of an inline one. */
 struct sgpu_source {
 	int fd;
 	uint64_t offset, size;
 	bool owned; /* sgpu_source_close closes fd */
 	char name[128];
 };
-/* Opens a FILE or REGION location for `size` bytes, for the owner's side. Checks the kind, the
- * bounds and, for a region, its validity. A FILE may be any regular file. */
+/* Opens a FILE or REGION location for `size` bytes, for the owner's side: checks bounds and a
+ * region's validity. A FILE may be any regular file. */
 SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
 
-/* ---- directories from which a runner fetches files ---- The maker of a batch chooses the names in
- * it, so names are looked up only in these directories. An absolute name must begin with a
- * directory's own path; a relative name is tried in each directory. Links, '..' and other mounts
- * are refused, and only regular files are opened. Without directories, no file is opened. */
+/* ---- directories from which a runner fetches files ----
+ * The maker of a batch chooses names, so they are looked up in these directories alone: an absolute
+ * one begins with a directory's own path, a relative one is tried in each. Links, '..' and other
+ * mounts are refused; only regular files are opened. */
 struct sgpu_files;
 SGPU_MUST_CHECK int sgpu_files_create(struct sgpu_files **files, struct sgpu_error *error);
 void sgpu_files_free(struct sgpu_files **files);
@@ -125,27 +119,26 @@ SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *
 int sgpu_files_count(const struct sgpu_files *files);
 int sgpu_files_directory(const struct sgpu_files *files, int index, const char **name);
 
-/* ---- the regions and files of one batch ---- A batch can have many payloads in one region, which
- * can be taken only once. The first use takes the region, and later uses share its descriptor. Any
- * thread. `files` is borrowed; NULL: no payload in a file is fetched (SGPU_EPOLICY). */
+/* ---- the regions and files of one batch ----
+ * A region can be taken once and hold many payloads: the first use takes it, later ones share its
+ * descriptor. Any thread. `files` is borrowed; NULL: no payload in a file is fetched
+ * (SGPU_EPOLICY). */
 struct sgpu_leases;
 SGPU_MUST_CHECK int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases,
 				       struct sgpu_error *error);
 /* Closes everything; no source from here may be in use. Accepts NULL. */
 void sgpu_leases_free(struct sgpu_leases **leases);
-/* As sgpu_source_open, but takes a region, unless it is to be kept, by unlinking it, and opens a
- * FILE only from the directories. A source in a region stays valid until sgpu_leases_free.
- * sgpu_source_close closes a FILE, and accepts every source. writable: for outputs, only a REGION,
- * which must be one that is kept (SGPU_EPOLICY). */
+/* As sgpu_source_open, but takes (unlinks) a region that is not to be kept, and opens a FILE only
+ * from the directories. A source in a region is valid until sgpu_leases_free; sgpu_source_close
+ * accepts it. writable: for outputs, in a REGION that is kept (SGPU_EPOLICY). */
 SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 				       const struct sgpu_location *location, uint64_t size,
 				       bool writable, struct sgpu_source *source,
 				       struct sgpu_error *error);
 
 /* ---- this machine, for sgpu-stage info ---- */
-/* Gives the directory's file system, "tmpfs", and whether it is in memory. A region elsewhere
- * works, but LOW data are then written to a disk. *available: bytes, UINT64_MAX without a limit.
- * Errors: SGPU_ESYSTEM. */
+/* The directory's file system, "tmpfs", and whether it is in memory: elsewhere LOW data are written
+ * to a disk. *available: bytes, UINT64_MAX without a limit. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, const char **name,
 					   bool *in_memory, uint64_t *available,
 					   struct sgpu_error *error);
@@ -158,9 +151,8 @@ struct sgpu_huge_mount {
 SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count,
 				     struct sgpu_error *error);
 void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
-/* Whether files in a directory get transparent huge pages on request, which depends on the mount of
- * its tmpfs. setting receives the mount option, "huge=advise", or the kernel's setting if that
- * overrules it. */
+/* Whether files in a directory get transparent huge pages on request. setting: the mount option of
+ * its tmpfs, "huge=advise", or the kernel's setting if that overrules it. */
 bool sgpu_shmem_huge(const char *directory, char setting[32]);
 /* Lists the NUMA nodes with memory; none if this build or this machine cannot tell. Unit: bytes. */
 struct sgpu_numa_node {
