@@ -217,26 +217,6 @@ static int write_object(struct text *out, const json_t *value, const struct sgpu
 	return rc;
 }
 
-static int write_array(struct text *out, const json_t *value)
-{
-	size_t i;
-	json_t *item;
-	int rc = 0;
-
-	put(out, '[');
-	json_array_foreach (value, i, item) {
-		if (i) {
-			put(out, ',');
-		}
-		rc = write_value(out, item);
-		if (rc) {
-			break;
-		}
-	}
-	put(out, ']');
-	return rc;
-}
-
 static int write_items(struct text *out, const struct sgpu_json_items *list)
 {
 	int rc = 0;
@@ -252,6 +232,11 @@ static int write_items(struct text *out, const struct sgpu_json_items *list)
 	}
 	put(out, ']');
 	return rc;
+}
+
+static json_t *element(void *array, size_t index)
+{
+	return json_incref(json_array_get(array, index));
 }
 
 static int write_integer(struct text *out, json_int_t number)
@@ -272,7 +257,10 @@ static int write_value(struct text *out, const json_t *value)
 	case JSON_OBJECT:
 		return write_object(out, value, NULL, 0);
 	case JSON_ARRAY:
-		return write_array(out, value);
+		return write_items(
+			out, &(struct sgpu_json_items){ .count = json_array_size(value),
+							.item = element,
+							.argument = (void *)(uintptr_t)value });
 	case JSON_STRING:
 		write_string(out, json_string_value(value), json_string_length(value));
 		return 0;
@@ -280,14 +268,11 @@ static int write_value(struct text *out, const json_t *value)
 		return write_integer(out, json_integer_value(value));
 	case JSON_REAL:
 		return write_real(out, json_real_value(value));
-	case JSON_TRUE:
-		put_format(out, "true");
-		return 0;
-	case JSON_FALSE:
-		put_format(out, "false");
-		return 0;
 	default:
-		put_format(out, "null");
+		put_format(out, "%s",
+			   json_is_true(value)	  ? "true"
+			   : json_is_false(value) ? "false"
+						  : "null");
 		return 0;
 	}
 }
