@@ -18,10 +18,9 @@ extern "C" {
 #endif
 
 /* ---- system calls through a ring ----
- * System calls for code in an enclave, which cannot make them itself. After SGXIO: a call goes
- * through a ring in shared memory to a thread outside, so that the enclave is not left
- * ("exitless"). For comparison, the same calls can be made directly, or through an exit from the
- * enclave that is emulated. One thread at a time makes calls.
+ * After SGXIO: a call goes through a ring in shared memory to a thread outside, so that the enclave
+ * is not left ("exitless"). For comparison, the same calls can be made directly, or through an
+ * emulated exit. One thread at a time makes calls.
  *
  * Whatever comes from outside is hostile: a result must be one that the call can have, and data are
  * copied once, from shared into the caller's memory. A result that cannot be ends the queue: every
@@ -71,10 +70,9 @@ struct sgpu_rpc_io {
 	 * SGPU_ENOSPACE or SGPU_ENOMEM with that of errno. */
 	int code;
 };
-/* Through the queue, several calls are under way together: the thread outside makes one while
- * others are prepared, and neither side waits for the other after each. In the other ways they are
- * made one by one. Errors: SGPU_EINVALID: a result that cannot be; SGPU_ESYSTEM: the thread outside
- * has gone; SGPU_EUSAGE: no descriptor. */
+/* Through the queue, several calls are under way together; in the other ways they are made one by
+ * one. Errors: SGPU_EINVALID: a result that cannot be; SGPU_ESYSTEM: the thread outside has gone;
+ * SGPU_EUSAGE: no descriptor. */
 SGPU_MUST_CHECK int sgpu_rpc_call_all(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 				      struct sgpu_rpc_io *ios, size_t count,
 				      struct sgpu_error *error);

@@ -36,8 +36,8 @@ enum {
 	SGPU_REMOTE_MANIFEST_MAX = 15 << 10, /* bytes of a job's text */
 };
 
-/* What a program and a worker of the same machine share in place of a pipe: while both are awake,
- * no message takes a system call. Each side gets the descriptors, of which it trusts none. */
+/* What a program and a worker of one machine share in place of a pipe: while both are awake, no
+ * message takes a system call. Neither side trusts the descriptors. */
 struct sgpu_remote_ring {
 	int memory; /* of a ring, sgpu-ring(5) */
 	int area;   /* the file of what is sealed, and of messages */
@@ -50,11 +50,10 @@ struct sgpu_remote_config {
 	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
 	const struct sgpu_key *worker; /* the public key that an accepted quote names; borrowed
 					  likewise; or NULL */
-	/* How long a call waits for an answer of a worker that lives and says nothing: one that is
-	 * stopped, or hangs. The call then ends with SGPU_ETIMEOUT, and the session is of no use
-	 * any more. 0: for ever, since nobody knows how long work on a device takes. The end of a
-	 * worker is noticed in any case. By pipes, a call with patience takes the thread's
-	 * sgpu_io_guard away. */
+	/* How long a call waits for a worker that lives and says nothing; then it ends with
+	 * SGPU_ETIMEOUT, and the session is of no use any more. 0: for ever. The end of a worker is
+	 * noticed in any case. By pipes, a call with patience takes the thread's sgpu_io_guard
+	 * away. */
 	uint64_t patience_ns;
 };
 

@@ -15,8 +15,7 @@
 /* Integers in every format of sgpu are below 2^53 (RFC 7493). */
 #define SGPU_JSON_INTEGER_MAX ((uint64_t)1 << 53)
 
-/* The most values in a document for sgpu_json_parse. Their tree takes at most 16 MiB, besides
- * strings. */
+/* The most values in a document: their tree takes at most 16 MiB, besides strings. */
 enum { SGPU_JSON_VALUES_MAX = 1 << 16 };
 
 /* Parses UTF-8 text. Refuses duplicate keys, trailing text, nesting beyond 64 and more than
@@ -26,8 +25,8 @@ enum { SGPU_JSON_VALUES_MAX = 1 << 16 };
 SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line,
 				    int *column, struct sgpu_error *error);
 
-/* A tree takes ten times the memory of its text. A long document, an object with long arrays as
- * members, is therefore read an element at a time. */
+/* A tree takes ten times the memory of its text, so an object with long arrays as members is read
+ * an element at a time. */
 struct sgpu_json_part {
 	const char *text; /* of one element, borrowed; sgpu_json_part_parse parses it */
 	size_t size;
@@ -39,9 +38,9 @@ struct sgpu_json_list {
 	size_t count;		      /* filled in: elements found */
 	struct sgpu_json_part *parts; /* filled in, freed by sgpu_json_lists_clear */
 };
-/* frame receives the document with these arrays empty; its remaining text may have frame_max bytes
- * (0: any). The frame is checked as by sgpu_json_parse; the parts are not checked. Errors:
- * SGPU_EINVALID, with *line and *column; SGPU_ENOMEM. */
+/* frame: the document with these arrays empty, of at most frame_max bytes (0: any), checked as by
+ * sgpu_json_parse; the parts are not checked. Errors: SGPU_EINVALID, with *line and *column;
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 				    size_t list_count, size_t frame_max, json_t **frame, int *line,
 				    int *column, struct sgpu_error *error);
@@ -58,9 +57,8 @@ void sgpu_json_lists_clear(struct sgpu_json_list *lists, size_t list_count);
 SGPU_MUST_CHECK int sgpu_json_canonical(const json_t *value, char **text, size_t *size,
 					struct sgpu_error *error);
 
-/* The same for an object some of whose members are long arrays, made an element at a time: `item`
- * returns a new reference, or NULL if memory runs out. What `value` has for these members is
- * ignored. */
+/* The same for an object, with arrays made an element at a time for some members: `item` returns a
+ * new reference, or NULL if memory runs out. */
 struct sgpu_json_items {
 	const char *key;
 	size_t count;
@@ -78,8 +76,8 @@ SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value,
 						size_t list_count, const char *text, size_t size,
 						struct sgpu_error *error);
 
-/* Access to members, for strict readers. Each fails with SGPU_EINVALID and names the member.
- * `where` names the object in messages: "batch.json: /segments/3". */
+/* Access to members. Each fails with SGPU_EINVALID and names the member; `where` names the object:
+ * "batch.json: /segments/3". */
 SGPU_MUST_CHECK int sgpu_json_string(const json_t *object, const char *where, const char *key,
 				     const char **value, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_json_u64(const json_t *object, const char *where, const char *key,

@@ -53,15 +53,14 @@ enum {
 
 /* ---- memory ---- */
 
-/* Makes the memory of a ring: a memory file, sealed against any change of its size. submissions and
- * completions are powers of two; completions, the most operations that may be between submission
- * and reaping, at least submissions. The descriptor goes to the other side over a Unix socket.
- * Errors: SGPU_EUSAGE, SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Makes the memory of a ring: a sealed memory file, for both sides. submissions and completions are
+ * powers of two; completions, the most operations between submission and reaping, at least
+ * submissions. Errors: SGPU_EUSAGE, SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 					    struct sgpu_error *error);
 
-/* How a side waits: it spins for a time, then sleeps. 0 stands for a time between 1 us and 200 us
- * that adapts to what happens, or for none where there is only one processor for both sides. */
+/* How a side waits: it spins for a time, then sleeps. 0: from 1 us to 200 us, which adapts, or none
+ * where both sides have only one processor. */
 struct sgpu_ring_wait {
 	uint64_t spin_ns;
 	bool never_spin;
@@ -71,9 +70,8 @@ struct sgpu_ring_wait {
 struct sgpu_ring_client;
 
 struct sgpu_ring_client_config {
-	/* One end of a pair of Unix stream sockets, borrowed, or -1. With it, a side sleeps until
-	 * the other end wakes it or is closed: the worker's death is noticed. Without, sides sleep
-	 * on a futex: for two threads of one process. */
+	/* One end of a pair of Unix stream sockets, borrowed: a side sleeps until the other end
+	 * wakes it or is closed. -1: sides sleep on a futex, as two threads of one process. */
 	int doorbell;
 	struct sgpu_ring_wait wait;
 };
