@@ -95,17 +95,6 @@ static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *str
 	return rc;
 }
 
-static uint64_t span(const struct sgpu_task *tasks, int count)
-{
-	uint64_t begin = UINT64_MAX, end = 0;
-
-	for (int i = 0; i < count; i++) {
-		begin = tasks[i].begin_ns < begin ? tasks[i].begin_ns : begin;
-		end = tasks[i].end_ns > end ? tasks[i].end_ns : end;
-	}
-	return end > begin ? end - begin : 0;
-}
-
 int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
 		       struct sgpu_task *tasks, int task_count, struct sgpu_error *error)
@@ -113,6 +102,7 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 	struct sgpu_bench_gate *gate = &bench->state->gate;
 	struct sgpu_task *passed = calloc((size_t)count, sizeof(*passed));
 	int rc = passed ? SGPU_OK : sgpu_fail_nomem(error);
+	uint64_t begin = UINT64_MAX, end = 0;
 	bool held = false;
 
 	gate->size = gate->size ? gate->size : gate_first;
@@ -129,11 +119,14 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 				 "the device does not wait until its work is enqueued");
 	}
 	rc = rc ? rc : sgpu_bench_tasks(tasks, task_count, error);
-	sgpu_bench_give_ns(bench, span(tasks, task_count));
-	return rc || bench->state->ns
-		       ? rc
-		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
-				   "the device's timer told no time between two tasks");
+	for (int i = 0; i < task_count; i++) {
+		begin = tasks[i].begin_ns < begin ? tasks[i].begin_ns : begin;
+		end = tasks[i].end_ns > end ? tasks[i].end_ns : end;
+	}
+	sgpu_bench_give_ns(bench, end > begin ? end - begin : 0);
+	return rc || end > begin ? rc
+				 : sgpu_fail(error, SGPU_EUNAVAILABLE,
+					     "the device's timer told no time between two tasks");
 }
 
 int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error *error)

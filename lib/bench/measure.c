@@ -220,18 +220,6 @@ static bool note_lack(struct sgpu_bench_private *state, const char *name)
 	return true;
 }
 
-static void choose_variants(struct measurement *m, const struct sgpu_bench_variant *variants,
-			    int count)
-{
-	for (int i = 0; i < count; i++) {
-		if (!variants[i].why) {
-			m->variants[m->count++] = variants[i];
-		} else if (note_lack(m->bench->state, variants[i].name)) {
-			sgpu_bench_waive(m->bench, NULL, variants[i].name, "%s", variants[i].why);
-		}
-	}
-}
-
 int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		       const struct sgpu_bench_variant *variants, int count,
 		       struct sgpu_error *error)
@@ -248,7 +236,13 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		return sgpu_fail(error, SGPU_EUSAGE, "%d variants of a point: there may be 1 to %d",
 				 count, SGPU_BENCH_VARIANTS_MAX);
 	}
-	choose_variants(&m, variants, count);
+	for (int i = 0; i < count; i++) {
+		if (!variants[i].why) {
+			m.variants[m.count++] = variants[i];
+		} else if (note_lack(bench->state, variants[i].name)) {
+			sgpu_bench_waive(bench, NULL, variants[i].name, "%s", variants[i].why);
+		}
+	}
 	if (m.count == 0) {
 		return SGPU_OK;
 	}

@@ -70,12 +70,6 @@ static bool is_all_clean(json_t *value)
 	return !json_is_string(value) || is_clean(json_string_value(value));
 }
 
-/* Whether a figure, in nanoseconds or relative, can be one of a machine. */
-static bool is_plausible(double number)
-{
-	return number == 0 || (number >= 1e-9 && number <= 1e18);
-}
-
 /* Stores a value, which must be one that the member can have. */
 static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 		      const json_t *value, void *at)
@@ -96,7 +90,8 @@ static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 			       : fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
 	case SGPU_BENCH_IS_NUMBER:
 		*(double *)at = number;
-		return is_plausible(number)
+		/* In nanoseconds or relative, of any machine. */
+		return number == 0 || (number >= 1e-9 && number <= 1e18)
 			       ? SGPU_OK
 			       : fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", m->key);
 	case SGPU_BENCH_IS_WORD:

@@ -129,21 +129,9 @@ static void set_members(json_t *object, const void *from, const struct sgpu_benc
 	}
 }
 
-static void set_rates(json_t *object, const struct sgpu_bench_record *record)
-{
-	double operations = record->operations ? (double)record->operations : 1;
-
-	if (record->bytes > 0) {
-		json_object_set_new(object, "bytes_per_second",
-				    number((double)record->bytes / record->ns.median * 1e9, 0));
-	}
-	json_object_set_new(object, "operations_per_second",
-			    number(operations / record->ns.median * 1e9, 3));
-	json_object_set_new(object, "ns_per_operation", number(record->ns.median / operations, 1));
-}
-
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 {
+	const double operations = record->operations ? (double)record->operations : 1;
 	json_t *object = json_pack("{s:s}", "record", "measurement"), *parameters = json_object(),
 	       *samples;
 
@@ -161,7 +149,13 @@ json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 		return object;
 	}
 	set_members(object, record, sgpu_bench_members);
-	set_rates(object, record);
+	if (record->bytes > 0) {
+		json_object_set_new(object, "bytes_per_second",
+				    number((double)record->bytes / record->ns.median * 1e9, 0));
+	}
+	json_object_set_new(object, "operations_per_second",
+			    number(operations / record->ns.median * 1e9, 3));
+	json_object_set_new(object, "ns_per_operation", number(record->ns.median / operations, 1));
 	if (record->samples_ns) {
 		samples = json_array();
 		for (uint64_t i = 0; i < record->ns.n; i++) {

@@ -147,21 +147,6 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 	return SGPU_OK;
 }
 
-/* The error of a variant has its record already. */
-static void record_end(struct sgpu_bench *bench, int rc, struct sgpu_error *error)
-{
-	const int *counts = bench->state->counts;
-
-	error->code = rc;
-	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !bench->state->told) {
-		sgpu_bench_give_error(bench, NULL, NULL, error);
-	} else if (rc == SGPU_OK && counts[SGPU_BENCH_PASSED] + counts[SGPU_BENCH_WAIVED] +
-						    counts[SGPU_BENCH_FAILED] ==
-					    0) {
-		sgpu_bench_waive(bench, NULL, NULL, "nothing of the sizes that were asked for");
-	}
-}
-
 int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
 		   struct sgpu_device *device,
 		   void (*record)(void *argument, const struct sgpu_bench_record *record),
@@ -187,7 +172,14 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		sgpu_bench_release(&bench, 0);
 		free(state.kept);
 	}
-	record_end(&bench, rc, &local);
+	local.code = rc;
+	/* The error of a variant has its record already. */
+	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state.told) {
+		sgpu_bench_give_error(&bench, NULL, NULL, &local);
+	} else if (rc == SGPU_OK && !state.counts[SGPU_BENCH_PASSED] &&
+		   !state.counts[SGPU_BENCH_WAIVED] && !state.counts[SGPU_BENCH_FAILED]) {
+		sgpu_bench_waive(&bench, NULL, NULL, "nothing of the sizes that were asked for");
+	}
 	*status = state.counts[SGPU_BENCH_FAILED]   ? SGPU_BENCH_FAILED
 		  : state.counts[SGPU_BENCH_PASSED] ? SGPU_BENCH_PASSED
 						    : SGPU_BENCH_WAIVED;

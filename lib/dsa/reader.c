@@ -82,28 +82,14 @@ static bool has(int fd, uint64_t end)
 	       end <= (uint64_t)status.st_size;
 }
 
-static int copy(struct sgpu_dsa *dsa, const uint8_t *from, uint8_t *to, size_t size,
-		struct sgpu_error *error)
-{
-	struct sgpu_dsa_job jobs[PARTS_MAX];
-	size_t count = 0;
-
-	for (size_t at = 0; at < size; at += PART) {
-		jobs[count++] =
-			(struct sgpu_dsa_job){ .from = from + at,
-					       .to = to + at,
-					       .size = size - at < PART ? (uint32_t)(size - at)
-									: PART };
-	}
-	return sgpu_dsa_run(dsa, jobs, count, DEPTH, error);
-}
-
 /* SGPU_ESYSTEM when the file is not what it was: read(2) then says what is wrong. */
 static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset,
 		     struct sgpu_error *error)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = offset / page * page;
 	const size_t length = size + (size_t)(offset - begin);
+	struct sgpu_dsa_job jobs[PARTS_MAX];
+	size_t count = 0;
 	uint8_t *map = MAP_FAILED;
 	uint64_t end;
 	int rc;
@@ -118,7 +104,14 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	(void)madvise(map, length, MADV_POPULATE_READ);
 	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page,
 		      MADV_POPULATE_WRITE);
-	rc = copy(dsa, map + (offset - begin), data, size, error);
+	for (size_t at = 0; at < size; at += PART) {
+		jobs[count++] = (struct sgpu_dsa_job){
+			.from = map + (offset - begin) + at,
+			.to = data + at,
+			.size = (uint32_t)(size - at < PART ? size - at : PART)
+		};
+	}
+	rc = sgpu_dsa_run(dsa, jobs, count, DEPTH, error);
 	munmap(map, length);
 	return rc || has(fd, end) ? rc : sgpu_fail(error, SGPU_ESYSTEM, "the file was cut short");
 }

@@ -20,10 +20,16 @@ struct run {
 	unsigned depth, first, busy;
 };
 
-static void fill_descriptor(struct sgpu_dsa_slot *slot)
+/* Submits the next job. *full: the queue is, until the first job has ended or another process's. */
+static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 {
-	const struct sgpu_dsa_job *job = slot->job;
+	struct sgpu_dsa *dsa = run->dsa;
+	struct sgpu_dsa_slot *slot = &dsa->slots[(run->first + run->busy) % run->depth];
+	struct sgpu_dsa_job *job = &run->jobs[run->next];
+	const uint64_t end = sgpu_now_ns() + dsa->patience_ns;
+	int rc;
 
+	slot->job = job;
 	memset(&slot->record, 0, sizeof(slot->record));
 	slot->descriptor =
 		(struct dsa_hw_desc){ .opcode = job->to ? DSA_OPCODE_MEMMOVE : DSA_OPCODE_CRCGEN,
@@ -32,18 +38,6 @@ static void fill_descriptor(struct sgpu_dsa_slot *slot)
 				      .src_addr = (uintptr_t)job->from,
 				      .dst_addr = (uintptr_t)job->to,
 				      .xfer_size = job->size };
-}
-
-/* Submits the next job. *full: the queue is, until the first job has ended or another process's. */
-static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
-{
-	struct sgpu_dsa *dsa = run->dsa;
-	struct sgpu_dsa_slot *slot = &dsa->slots[(run->first + run->busy) % run->depth];
-	const uint64_t end = sgpu_now_ns() + dsa->patience_ns;
-	int rc;
-
-	slot->job = &run->jobs[run->next];
-	fill_descriptor(slot);
 	while ((rc = dsa->submit(dsa, &slot->descriptor)) == SGPU_ERETRY && run->busy == 0 &&
 	       sgpu_now_ns() < end) {
 		for (unsigned i = 0; i < PAUSES; i++) {

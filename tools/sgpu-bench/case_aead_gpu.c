@@ -62,20 +62,6 @@ static int verify_seal(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-static int make(struct aead *a, uint64_t size, struct sgpu_error *error)
-{
-	struct bench_sealed *h = &a->host;
-	int rc = bench_new_sealed(a->bench, a->stream, size, SEED, h, error);
-
-	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, size, &a->plain_in, error);
-	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->sealed_in, error);
-	rc = rc ? rc
-		: sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->out.memory, error);
-	a->out = (struct bench_target){ a->stream, a->out.memory, h->sealed_size, SEED, h->result };
-	rc = rc ? rc : bench_to_device(a->stream, a->plain_in, h->plain, size, error);
-	return rc ? rc : bench_to_device(a->stream, a->sealed_in, h->sealed, h->sealed_size, error);
-}
-
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct aead *a = argument, opening;
@@ -92,8 +78,16 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 		.operations = calls,
 		.bytes_formula = "operations * size_bytes",
 	};
-	int rc = make(a, size, error);
+	struct bench_sealed *h = &a->host;
+	int rc = bench_new_sealed(a->bench, a->stream, size, SEED, h, error);
 
+	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, size, &a->plain_in, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->sealed_in, error);
+	rc = rc ? rc
+		: sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->out.memory, error);
+	rc = rc ? rc : bench_to_device(a->stream, a->plain_in, h->plain, size, error);
+	rc = rc ? rc : bench_to_device(a->stream, a->sealed_in, h->sealed, h->sealed_size, error);
+	a->out = (struct bench_target){ a->stream, a->out.memory, h->sealed_size, SEED, h->result };
 	a->calls = (int)calls;
 	opening = *a;
 	opening.opens = true;

@@ -181,17 +181,6 @@ static int make_memories(struct bandwidth *b, enum bench_way way, struct memorie
 	return rc;
 }
 
-static int make(struct bandwidth *b, struct sgpu_error *error)
-{
-	struct sgpu_bench *bench = b->bench;
-	int rc = sgpu_bench_new_device_memory(bench, b->room, &b->to, error);
-
-	rc = rc ? rc : sgpu_bench_new_device_memory(bench, b->room, &b->from, error);
-	rc = rc ? rc : make_memories(b, BENCH_PINNED, &b->pinned, error);
-	rc = rc ? rc : make_memories(b, BENCH_PAGEABLE, &b->pageable, error);
-	return rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pageable.in, b->room, error);
-}
-
 /* As many copies as are enough to tell the rate, or one where there is no memory for them. */
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
@@ -207,7 +196,11 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 			    ? (int)copies
 			    : 1;
 	b->room = size * (uint64_t)b->copies;
-	rc = make(b, error);
+	rc = sgpu_bench_new_device_memory(b->bench, b->room, &b->to, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(b->bench, b->room, &b->from, error);
+	rc = rc ? rc : make_memories(b, BENCH_PINNED, &b->pinned, error);
+	rc = rc ? rc : make_memories(b, BENCH_PAGEABLE, &b->pageable, error);
+	rc = rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pageable.in, b->room, error);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(directions); i++) {
 		rc = measure_direction(b, &directions[i], error);
 	}

@@ -232,22 +232,6 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 	return sgpu_bench_measure(s->bench, &point, variants + first, count, error);
 }
 
-/* ---- the scene ---- */
-static int set_scene(struct scene *s, struct sgpu_error *error)
-{
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, &s->owner, error);
-
-	rc = rc ? rc : bench_new_channel(s->bench, BIG_PAGES, &s->channel, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = sgpu_bench_new_stream(s->bench, s->bench->device, &s->stream, error);
-	rc = rc ? rc
-		: sgpu_space_create(s->bench->device, PAGES * s->channel->pages.big, &s->space,
-				    &s->base, error);
-	return rc ? rc : sgpu_space_access(s->space, true, error);
-}
-
 /* ---- CH_MEASURE: the measure of a channel's memory beside that of plain memory ---- */
 enum { SEED = 11, SPARE_PAGES = 4 };
 
@@ -348,26 +332,27 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, 2, error);
 }
 
-static int measure_measures(struct sgpu_bench *bench, struct sgpu_error *error)
-{
-	const struct bench_need need = { .host = 1, .device = 2 };
-	struct digested d = { .bench = bench };
-
-	return bench_sweep(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, need, measure_size, &d,
-			   error);
-}
-
 int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	const struct bench_need need = { .host = 1, .device = 2 };
 	const size_t mark = sgpu_bench_mark(bench);
+	struct digested d = { .bench = bench };
 	struct scene s = { .bench = bench };
-	int rc = set_scene(&s, error);
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &s.owner, error);
 
+	rc = rc ? rc : bench_new_channel(bench, BIG_PAGES, &s.channel, error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &s.stream, error);
+	rc = rc ? rc
+		: sgpu_space_create(bench->device, PAGES * s.channel->pages.big, &s.space, &s.base,
+				    error);
+	rc = rc ? rc : sgpu_space_access(s.space, true, error);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(rows); i++) {
 		rc = measure(&s, &rows[i], error);
 	}
 	sgpu_space_free(&s.space);
 	sgpu_key_clear(&s.owner);
 	sgpu_bench_release(bench, mark);
-	return rc ? rc : measure_measures(bench, error);
+	return rc ? rc
+		  : bench_sweep(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, need, measure_size,
+				&d, error);
 }

@@ -81,21 +81,6 @@ static int verify(void *argument, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
 }
 
-static int make(struct digest *d, struct sgpu_error *error)
-{
-	struct sgpu_bench *bench = d->bench;
-	int rc = sgpu_bench_new_pinned(bench, d->size, &d->pattern, error);
-
-	rc = rc ? rc : sgpu_bench_new_device_memory(bench, d->size, &d->memory, error);
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(d->pattern, d->size, SEED);
-		rc = bench_to_device(d->stream, d->memory, d->pattern, d->size, error);
-	}
-	rc = rc ? rc : digest_on_cpu(d, error);
-	memcpy(d->expected, d->digest, sizeof(d->expected));
-	return rc;
-}
-
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct digest *d = argument;
@@ -107,10 +92,16 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.bytes = size };
 	const bool is_cpu = strcmp(d->bench->info.selector, "cpu") == 0;
-	int rc;
+	int rc = sgpu_bench_new_pinned(d->bench, size, &d->pattern, error);
 
 	d->size = size;
-	rc = make(d, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->memory, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(d->pattern, size, SEED);
+		rc = bench_to_device(d->stream, d->memory, d->pattern, size, error);
+	}
+	rc = rc ? rc : digest_on_cpu(d, error);
+	memcpy(d->expected, d->digest, sizeof(d->expected));
 	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, is_cpu ? 1 : 2, error);
 }
 

@@ -263,34 +263,27 @@ static void end_way(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	free(way->model);
 }
 
-static int connect_way(struct way *way, struct sgpu_error *error)
-{
-	int listener, rc;
-	uint16_t port;
-
-	rc = parameters_listen(&port, &listener, error);
-	for (int i = 0; rc == SGPU_OK && i < CONNECTIONS; i++) {
-		rc = parameters_connect(port, &way->clients[i], error);
-		rc = rc ? rc : parameters_accept(listener, &way->servers[i], error);
-	}
-	sgpu_close(listener);
-	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
-}
-
 static int open_way(struct way *way, struct sgpu_error *error)
 {
-	int rc;
+	int listener = -1, rc;
+	uint16_t port;
 
 	for (int i = 0; i < CONNECTIONS; i++) {
 		way->servers[i] = way->clients[i] = -1;
 	}
 	rc = sgpu_bench_keep(way->bench, end_way, (uintptr_t)way, 0, error);
 	rc = rc ? rc : sgpu_rpc_open(way->by, way->exit_cycles, &way->rpc, error);
-	if (rc == SGPU_OK) {
-		way->model = parameters_model_create();
-		rc = way->model ? connect_way(way, error) : sgpu_fail_nomem(error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	return rc;
+	way->model = parameters_model_create();
+	rc = way->model ? parameters_listen(&port, &listener, error) : sgpu_fail_nomem(error);
+	for (int i = 0; rc == SGPU_OK && i < CONNECTIONS; i++) {
+		rc = parameters_connect(port, &way->clients[i], error);
+		rc = rc ? rc : parameters_accept(listener, &way->servers[i], error);
+	}
+	sgpu_close(listener);
+	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
 /* The first one that there is is what the others are compared with. */
@@ -325,16 +318,6 @@ static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgp
 	return rc;
 }
 
-static int start_server(struct way *way, struct sgpu_error *error)
-{
-	const int failed = way->lacks ? 0 : pthread_create(&way->thread, NULL, run_server, way);
-
-	way->serves = !way->lacks && !failed;
-	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s",
-				  strerror(failed))
-		      : SGPU_OK;
-}
-
 int bench_exitless(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
@@ -348,7 +331,14 @@ int bench_exitless(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : measure_alone(ways, 1, error);
 	rc = rc || quick ? rc : measure_alone(ways, 64, error);
 	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
-		rc = start_server(&ways[i], error);
+		const int failed =
+			ways[i].lacks ? 0
+				      : pthread_create(&ways[i].thread, NULL, run_server, &ways[i]);
+
+		ways[i].serves = !ways[i].lacks && !failed;
+		rc = failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s",
+					strerror(failed))
+			    : SGPU_OK;
 	}
 	for (size_t i = 0; rc == SGPU_OK && i < (quick ? 1 : SGPU_ARRAY_LENGTH(rates)); i++) {
 		rc = measure_clients(ways, rates[i], rates[i] / 20, error);

@@ -189,29 +189,23 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 		       : rc;
 }
 
-/* Another device of the kind: a second CPU device, or the first GPU with another index. */
-static int open_second(struct state *s, struct sgpu_error *error)
+static int open_all(struct state *s, struct sgpu_error *error)
 {
-	const char *first = s->bench->info.selector;
+	const uint8_t secret[SGPU_KEY_SIZE] = { 12 };
 	const bool is_gpu = s->bench->info.opens_on_device;
+	const bool is_first = strcmp(s->bench->info.selector, "cuda:0") == 0;
+	struct sgpu_sealed_keys keys;
+	/* A second CPU device, or the first GPU with another index. */
 	int rc = bench_new_device(s->bench,
-				  !is_gpu			 ? "cpu"
-				  : strcmp(first, "cuda:0") == 0 ? "cuda:1"
-								 : "cuda:0",
+				  !is_gpu    ? "cpu"
+				  : is_first ? "cuda:1"
+					     : "cuda:0",
 				  &s->second, error);
 
 	if (rc == SGPU_EUNAVAILABLE && is_gpu) {
 		return sgpu_fail(error, rc, "the machine has no second GPU");
 	}
-	return rc ? rc : sgpu_device_get_info(s->second, &s->info, error);
-}
-
-static int open_all(struct state *s, struct sgpu_error *error)
-{
-	const uint8_t secret[SGPU_KEY_SIZE] = { 12 };
-	struct sgpu_sealed_keys keys;
-	int rc = open_second(s, error);
-
+	rc = rc ? rc : sgpu_device_get_info(s->second, &s->info, error);
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->bench->device, &s->out, error);
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->second, &s->in, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);

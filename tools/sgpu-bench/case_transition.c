@@ -219,18 +219,11 @@ static _Noreturn void answer(const struct trip *t, int cpu, pid_t parent)
 	_exit(1);
 }
 
-static bool is_dead(const struct trip *t)
-{
-	siginfo_t info = { .si_pid = 0 };
-
-	return waitid(P_PID, (id_t)t->child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	       info.si_pid;
-}
-
 /* A pipe of which the other process was the only writer has come to its end when it has died. */
 static int go_there_and_back(void *argument, uint64_t count, struct sgpu_error *error)
 {
 	struct trip *t = argument;
+	siginfo_t dead = { .si_pid = 0 };
 	bool came = true;
 	char byte = 0;
 
@@ -248,7 +241,9 @@ static int go_there_and_back(void *argument, uint64_t count, struct sgpu_error *
 		atomic_store(&t->words[0].turn, ++t->turn);
 		for (unsigned n = 1; came && atomic_load(&t->words[1].turn) != t->turn; n++) {
 			sgpu_pause();
-			came = n % SPINS != 0 || !is_dead(t);
+			came = n % SPINS != 0 ||
+			       waitid(P_PID, (id_t)t->child, &dead, WEXITED | WNOHANG | WNOWAIT) ||
+			       !dead.si_pid;
 		}
 	}
 	return came ? SGPU_OK : sgpu_fail(error, SGPU_ESYSTEM, "no answer of the other process");
@@ -397,19 +392,6 @@ static int ask(void *argument, struct sgpu_error *error)
 	return see_word(g, 1, error);
 }
 
-static int open_gpu(struct sgpu_bench *bench, struct gpu *g, struct sgpu_error *error)
-{
-	void *words = NULL;
-	int rc = sgpu_bench_new_pinned(bench, (uint64_t)3 * LINE, &words, error);
-
-	g->words = words;
-	if (words) {
-		memset(words, 0, (size_t)3 * LINE);
-	}
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &g->stream, error);
-	return rc ? rc : bench_new_module(bench, kernel, &g->module, error);
-}
-
 static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "gpu", 0 } } };
@@ -417,6 +399,7 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct gpu g = { .turn = 0 };
 	const struct sgpu_bench_variant variant =
 		BENCH_VARIANT("word to a kernel and back", start_answer, ask, NULL, &g);
+	void *words;
 	int rc;
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {
@@ -424,11 +407,15 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 				 bench->info.selector);
 		return SGPU_OK;
 	}
-	rc = open_gpu(bench, &g, error);
-	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
-	if (g.words) {
-		g.words[0] = g.turn; /* nothing waits any more */
+	rc = sgpu_bench_new_pinned(bench, (uint64_t)3 * LINE, &words, error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
+	g.words = memset(words, 0, (size_t)3 * LINE);
+	rc = sgpu_bench_new_stream(bench, bench->device, &g.stream, error);
+	rc = rc ? rc : bench_new_module(bench, kernel, &g.module, error);
+	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
+	g.words[0] = g.turn; /* nothing waits any more */
 	sgpu_bench_release(bench, mark);
 	return rc;
 }

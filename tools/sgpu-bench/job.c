@@ -115,22 +115,6 @@ void job_chains(struct job *job, int chains, int length, struct job_type type, c
 }
 
 /* ---- the batch ---- */
-static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struct sgpu_error *error)
-{
-	struct sgpu_diagnostics diagnostics = { 0 };
-	json_t *document = json_pack("{s:i, s:s, s:O, s:O}", "version", 1, "manifest_id", "bench",
-				     "segments", job->segments, "operations", job->operations);
-	char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &diagnostics,
-					       error)
-		      : sgpu_fail_nomem(error);
-
-	json_decref(document);
-	sgpu_diagnostics_clear(&diagnostics);
-	free(text);
-	return rc;
-}
-
 static void *data_of(const struct job *job, int segment)
 {
 	const json_t *address = json_object_get(job->inputs, job->batch->segments[segment].id);
@@ -249,10 +233,19 @@ static int stage(struct job *job, uint64_t size, struct sgpu_error *error)
 
 int job_finish(struct job *job, struct sgpu_error *error)
 {
+	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_manifest *manifest = NULL;
+	json_t *document = json_pack("{s:i, s:s, s:O, s:O}", "version", 1, "manifest_id", "bench",
+				     "segments", job->segments, "operations", job->operations);
+	char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
 	uint64_t size = 0;
-	int rc = load_manifest(job, &manifest, error);
+	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", &manifest, &diagnostics,
+					       error)
+		      : sgpu_fail_nomem(error);
 
+	json_decref(document);
+	sgpu_diagnostics_clear(&diagnostics);
+	free(text);
 	rc = rc ? rc : sgpu_batch_create(manifest, &job->batch, error);
 	sgpu_manifest_free(&manifest);
 	rc = rc ? rc : set_payloads(job, &size, error);

@@ -122,16 +122,6 @@ static int work(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-static int verify_job(const struct job_side *side, struct job *job, struct sgpu_error *error)
-{
-	void *results = malloc(job->result_size);
-	int rc = results ? job_read(job, results, error) : sgpu_fail_nomem(error);
-
-	rc = rc ? rc : side->check(side, results, job->result_size, error);
-	free(results);
-	return rc;
-}
-
 static int verify(void *argument, struct sgpu_error *error)
 {
 	const struct job_side *side = argument;
@@ -139,10 +129,14 @@ static int verify(void *argument, struct sgpu_error *error)
 
 	for (int k = 0; rc == SGPU_OK && k < side->at_once && k < side->batches; k++) {
 		const struct bare *b = side->bare[k];
+		const uint64_t size = b ? (uint64_t)(b->vectors - b->inputs) * b->size
+					: side->jobs[k]->result_size;
+		void *results = b ? b->host[b->inputs] : malloc(size);
 
-		rc = !b ? verify_job(side, side->jobs[k], error)
-			: side->check(side, b->host[b->inputs],
-				      (uint64_t)(b->vectors - b->inputs) * b->size, error);
+		rc = results ? SGPU_OK : sgpu_fail_nomem(error);
+		rc = rc || b ? rc : job_read(side->jobs[k], results, error);
+		rc = rc ? rc : side->check(side, results, size, error);
+		free(b ? NULL : results);
 	}
 	return rc;
 }

@@ -76,19 +76,11 @@ static bool has_word(const char *words, const char *word)
 	return words[0] == '*' ? strstr(word, words + 1) != NULL : strstr(all, one) != NULL;
 }
 
-/* An idle state has a file beside it that says whether it is turned off. */
-static bool is_disabled(const char *path)
-{
-	char beside[PATH_MAX], line[LINE];
-
-	snprintf(beside, sizeof(beside), "%.*sdisable", (int)(strrchr(path, '/') + 1 - path), path);
-	return sgpu_peek_line(beside, line, LINE) && strcmp(line, "1") == 0;
-}
-
 /* Whether a file serves, and what there is to say about it. */
 static bool serves(const struct doctor_check *check, const char *path, char line[LINE])
 {
 	const char *name = path + strlen(root());
+	char beside[PATH_MAX], word[LINE];
 	uint64_t number = 0;
 
 	snprintf(line, LINE, "%s", name);
@@ -106,8 +98,13 @@ static bool serves(const struct doctor_check *check, const char *path, char line
 	if (check->wanted) {
 		return has_word(check->wanted, line);
 	}
-	return sgpu_parse_u64(line, name, check->least, UINT64_MAX, &number, NULL) == SGPU_OK &&
-	       (!check->most || number <= check->most || is_disabled(path));
+	if (sgpu_parse_u64(line, name, check->least, UINT64_MAX, &number, NULL) != SGPU_OK) {
+		return false;
+	}
+	/* An idle state has a file beside it that says whether it is turned off. */
+	snprintf(beside, sizeof(beside), "%.*sdisable", (int)(strrchr(path, '/') + 1 - path), path);
+	return !check->most || number <= check->most ||
+	       (sgpu_peek_line(beside, word, LINE) && strcmp(word, "1") == 0);
 }
 
 /* The finding quotes a file for which its status holds. */
@@ -221,26 +218,20 @@ static void ask_gpu(const struct doctor_check *check, struct doctor_finding *fin
 	}
 }
 
-/* How many bytes may be locked; UINT64_MAX: no limit. CAP_IPC_LOCK lifts it. */
-static uint64_t lock_limit(void)
+/* CAP_IPC_LOCK lifts the limit. */
+static void ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
 	struct rlimit limit;
 
-	return (syscall(SYS_capget, &header, all) == 0 && (all[0].effective >> CAP_IPC_LOCK & 1)) ||
-			       getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
-			       limit.rlim_cur == RLIM_INFINITY
-		       ? UINT64_MAX
-		       : limit.rlim_cur;
-}
-
-static void ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding)
-{
-	const uint64_t limit = lock_limit();
-
-	say(finding, limit >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
-	    limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);
+	if ((syscall(SYS_capget, &header, all) == 0 && (all[0].effective >> CAP_IPC_LOCK & 1)) ||
+	    getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+		say(finding, DOCTOR_OK, "no limit");
+	} else {
+		say(finding, limit.rlim_cur >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
+		    "%" PRIu64 " KiB", (uint64_t)limit.rlim_cur >> 10);
+	}
 }
 
 /* landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) and memfd_secret(0), which

@@ -15,20 +15,6 @@ const struct cli_option list_options[] = {
 	CLI_END,
 };
 
-/* Words for the bits of a row, "device, pinned memory". */
-static void requires_text(unsigned bits, char text[TEXT_MAX * 2])
-{
-	int length = 0;
-
-	text[0] = '\0';
-	for (unsigned bit = 0; sgpu_bench_requirements[bit]; bit++) {
-		if (bits >> bit & 1) {
-			length += snprintf(text + length, (size_t)(TEXT_MAX * 2 - length), "%s%s",
-					   length ? ", " : "", sgpu_bench_requirements[bit]);
-		}
-	}
-}
-
 static const struct column columns[] = {
 	{ "case", 13 },	 { "measures", 60 }, { "unit", 4 },
 	{ "needs", 22 }, { "not here", 0 },  { NULL, 0 },
@@ -36,12 +22,18 @@ static const struct column columns[] = {
 
 static int print_case(const struct sgpu_bench_case *row, const struct sgpu_device_info *info)
 {
-	char needs[TEXT_MAX * 2];
+	char needs[TEXT_MAX * 2] = "";
 	struct sgpu_error error = { 0 };
+	int length = 0;
 	bool can = sgpu_bench_can_run(row, info, &error) == SGPU_OK;
 	const char *const unit = sgpu_bench_units[row->unit];
 
-	requires_text(row->requires, needs);
+	for (unsigned bit = 0; sgpu_bench_requirements[bit]; bit++) {
+		if (row->requires >> bit & 1) {
+			length += snprintf(needs + length, sizeof(needs) - (size_t)length, "%s%s",
+					   length ? ", " : "", sgpu_bench_requirements[bit]);
+		}
+	}
 	if (cli_json) {
 		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name,
 						"help", row->help, "unit", unit, "requires", needs,

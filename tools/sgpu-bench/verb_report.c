@@ -50,15 +50,6 @@ static int find_noise(const struct sgpu_bench_results *runs, int count, const js
 	return -1;
 }
 
-static json_t *file_json(const char *path, const char *text, int noise)
-{
-	const char *slash = strrchr(path, '/');
-	const char *name = cli_is_standard(path) ? "standard input" : slash ? slash + 1 : path;
-
-	return json_pack("{s:o, s:i, s:s}", "name", cli_json_text(name), "noise", noise, "text",
-			 text);
-}
-
 /* What two files have in common: [file, measurement, file, measurement, verdict, change, noise,
  * noise was measured]. */
 static int add_differences(json_t *all, const struct sgpu_bench_results *runs, int a, int b,
@@ -93,31 +84,23 @@ static int make_data(char *const *paths, const struct sgpu_bench_results *runs, 
 
 	*data = json_pack("{s:o, s:o}", "files", all, "differences", differences);
 	for (int b = 0; rc == SGPU_OK && b < count; b++) {
-		const int own_noise = find_noise(runs, count, runs[b].environment);
+		const char *slash = strrchr(paths[b], '/');
+		const char *name = cli_is_standard(paths[b]) ? "standard input"
+				   : slash		     ? slash + 1
+							     : paths[b];
 
-		rc = json_array_append_new(all, file_json(paths[b], runs[b].text, own_noise)) == 0
-			     ? SGPU_OK
-			     : sgpu_fail_nomem(error);
+		if (json_array_append_new(
+			    all, json_pack("{s:o, s:i, s:s}", "name", cli_json_text(name), "noise",
+					   find_noise(runs, count, runs[b].environment), "text",
+					   runs[b].text)) != 0) {
+			rc = sgpu_fail_nomem(error);
+		}
 		for (int a = 0; rc == SGPU_OK && a < b; a++) {
 			rc = add_differences(differences, runs, a, b,
 					     find_noise(runs, count, runs[a].environment), error);
 		}
 	}
 	return rc;
-}
-
-/* The data cannot end the element that they stand in. */
-static void put_page(FILE *out, const char *data)
-{
-	fputs(page_head, out);
-	for (; *data; data++) {
-		if (*data == '<') {
-			fputs("\\u003c", out);
-		} else {
-			fputc(*data, out);
-		}
-	}
-	fputs(page_tail, out);
 }
 
 static int write_page(char *const *paths, const struct sgpu_bench_results *runs, int count,
@@ -132,7 +115,15 @@ static int write_page(char *const *paths, const struct sgpu_bench_results *runs,
 	FILE *out = text ? open_memstream(&page, &size) : NULL;
 
 	if (out) {
-		put_page(out, text);
+		fputs(page_head, out);
+		for (const char *c = text; *c; c++) { /* cannot end the element that they are in */
+			if (*c == '<') {
+				fputs("\\u003c", out);
+			} else {
+				fputc(*c, out);
+			}
+		}
+		fputs(page_tail, out);
 	}
 	if (rc == SGPU_OK && (!out || fclose(out) != 0)) {
 		rc = sgpu_fail_nomem(&error);

@@ -110,17 +110,6 @@ static int choose_cases(struct run *r, char *const *names)
 	return 0;
 }
 
-static int read_options(struct run *r, int argc, char **argv)
-{
-	char **names;
-	int status = cli_read(argc, argv, r, &names);
-
-	if (status == 0 && r->options.samples && r->options.time_ns) {
-		status = cli_usage("--samples and --time exclude each other");
-	}
-	return status ? status : choose_cases(r, names);
-}
-
 /* ---- records ---- */
 /* To be called before anything else changes errno. */
 static void note_fault(struct run *r, bool has_failed)
@@ -231,8 +220,13 @@ int verb_run(int argc, char **argv)
 	struct run r = { .device = "auto", .output = SGPU_OUTPUT_INIT };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
-	int status = read_options(&r, argc, argv), rc;
+	char **names;
+	int status = cli_read(argc, argv, &r, &names), rc;
 
+	if (status == 0 && r.options.samples && r.options.time_ns) {
+		status = cli_usage("--samples and --time exclude each other");
+	}
+	status = status ? status : choose_cases(&r, names);
 	if (status) {
 		return status;
 	}
