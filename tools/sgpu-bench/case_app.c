@@ -16,57 +16,54 @@ struct way {
 	bool opens, staged;
 	int at_once; /* batches; 0: not next to bare calls */
 };
-static const struct way ways[] = { { false, false, 0 },
-				   { false, false, 1 },
-				   { false, true, 0 },
-				   { false, true, 1 },
-				   { false, true, JOB_AT_ONCE_MAX },
-				   { true, false, 0 } };
+enum { WAYS = 6 };
+static const struct way ways[WAYS] = { { false, false, 0 },
+				       { false, false, 1 },
+				       { false, true, 0 },
+				       { false, true, 1 },
+				       { false, true, JOB_AT_ONCE_MAX },
+				       { true, false, 0 } };
 
 enum { BARE, UNSEALED, SEALED, SIDES };
 static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed" };
-
-static int measure_way(struct sgpu_bench *bench, const char *app, uint64_t batch_bytes,
-		       const struct job_side *side, const struct way *way, struct sgpu_error *error)
-{
-	const uint64_t batches = (uint64_t)side->batches;
-	struct job_side sides[SIDES];
-	const struct sgpu_bench_point point = {
-		.parameters = { { "app", app, 0 },
-				{ "device", way->opens ? "opened for a batch" : "resident", 0 },
-				{ "payloads", way->staged ? "staged" : "inline", 0 },
-				{ "batches", NULL, batches },
-				{ "batch_bytes", NULL, batch_bytes },
-				{ way->at_once ? "against" : NULL, "bare calls", 0 },
-				{ "at_once", NULL, (uint64_t)way->at_once } },
-		.bytes = batches * batch_bytes,
-		.operations = batches,
-		.bytes_formula = "batches * batch_bytes",
-	};
-
-	for (int i = 0; i < SIDES; i++) {
-		sides[i] = *side;
-		sides[i].name = names[i];
-		sides[i].sealed = i >= SEALED;
-		sides[i].opens = way->opens;
-		sides[i].staged = way->staged;
-		sides[i].at_once = way->at_once;
-	}
-	sides[BARE].add = NULL;
-	return job_measure(bench, &point, &sides[way->at_once ? BARE : UNSEALED],
-			   way->at_once ? 3 : 2, error);
-}
 
 /* side: what all sides have in common. */
 static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch_bytes,
 		       const struct job_side *side, struct sgpu_error *error)
 {
+	const uint64_t batches = (uint64_t)side->batches;
+	struct job_side sides[SIDES];
 	int rc = SGPU_OK;
 
-	for (size_t w = 0; rc == SGPU_OK && w < SGPU_ARRAY_LENGTH(ways); w++) {
-		if (!ways[w].at_once || side->new_bare) {
-			rc = measure_way(bench, app, batch_bytes, side, &ways[w], error);
+	for (const struct way *way = ways; rc == SGPU_OK && way < ways + WAYS; way++) {
+		const struct sgpu_bench_point point = {
+			.parameters = { { "app", app, 0 },
+					{ "device", way->opens ? "opened for a batch" : "resident",
+					  0 },
+					{ "payloads", way->staged ? "staged" : "inline", 0 },
+					{ "batches", NULL, batches },
+					{ "batch_bytes", NULL, batch_bytes },
+					{ way->at_once ? "against" : NULL, "bare calls", 0 },
+					{ "at_once", NULL, (uint64_t)way->at_once } },
+			.bytes = batches * batch_bytes,
+			.operations = batches,
+			.bytes_formula = "batches * batch_bytes",
+		};
+
+		if (way->at_once && !side->new_bare) {
+			continue;
 		}
+		for (int i = 0; i < SIDES; i++) {
+			sides[i] = *side;
+			sides[i].name = names[i];
+			sides[i].sealed = i >= SEALED;
+			sides[i].opens = way->opens;
+			sides[i].staged = way->staged;
+			sides[i].at_once = way->at_once;
+		}
+		sides[BARE].add = NULL;
+		rc = job_measure(bench, &point, &sides[way->at_once ? BARE : UNSEALED],
+				 way->at_once ? 3 : 2, error);
 	}
 	return rc;
 }

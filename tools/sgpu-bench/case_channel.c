@@ -281,29 +281,6 @@ static int verify(void *argument, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the bytes");
 }
 
-/* The same bytes into plain memory and into the channel's. */
-static int fill(struct digested *d, struct sgpu_error *error)
-{
-	const struct bench_channel *channel = d->channel;
-	void *pattern = NULL;
-	sgpu_devptr base = 0;
-	uint64_t space;
-	int rc = sgpu_bench_new_pinned(d->bench, d->size, &pattern, error);
-
-	rc = rc ? rc
-		: sgpu_processor_space(channel->processor, channel->number, &base, &space, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_processor_enter(channel->processor, channel->number, NULL, 0, error);
-	}
-	if (rc == SGPU_OK) {
-		sgpu_processor_leave(channel->processor);
-		sgpu_bench_fill(pattern, d->size, SEED);
-		sgpu_measure_pages(pattern, d->size, NULL, d->expected);
-		rc = bench_to_device(d->stream, d->plain, pattern, d->size, error);
-	}
-	return rc ? rc : bench_to_device(d->stream, base + d->va, pattern, d->size, error);
-}
-
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct digested *d = argument;
@@ -315,7 +292,9 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 								{ "size_bytes", NULL, size } },
 						.bytes = size };
 	struct sgpu_pages_info pages;
-	uint64_t mapped;
+	sgpu_devptr base = 0;
+	uint64_t mapped, space;
+	void *pattern;
 	int rc = sgpu_device_pages(d->bench->device, &pages, error);
 
 	d->size = size;
@@ -328,7 +307,19 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	}
 	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->plain, error);
 	rc = rc ? rc : sgpu_bench_new_stream(d->bench, d->bench->device, &d->stream, error);
-	rc = rc ? rc : fill(d, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(d->bench, size, &pattern, error);
+	rc = rc ? rc
+		: sgpu_processor_space(d->channel->processor, d->channel->number, &base, &space,
+				       error);
+	rc = rc ? rc
+		: sgpu_processor_enter(d->channel->processor, d->channel->number, NULL, 0, error);
+	if (rc == SGPU_OK) {
+		sgpu_processor_leave(d->channel->processor);
+		sgpu_bench_fill(pattern, size, SEED);
+		sgpu_measure_pages(pattern, size, NULL, d->expected);
+		rc = bench_to_device(d->stream, d->plain, pattern, size, error);
+	}
+	rc = rc ? rc : bench_to_device(d->stream, base + d->va, pattern, size, error);
 	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, 2, error);
 }
 

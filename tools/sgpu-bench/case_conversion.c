@@ -122,16 +122,6 @@ static int by_heap(struct conversion *c, int heap, const struct call *call, doub
 
 enum { EXITS = 16, FAULTS = 64, FLIPS = 512 };
 
-static double time_exit(void)
-{
-	const uint64_t begin = sgpu_now_ns();
-
-	for (int i = 0; i < EXITS; i++) {
-		bench_leave_guest();
-	}
-	return (double)(sgpu_now_ns() - begin) / EXITS;
-}
-
 /* Entries of small pages stand for those of any size. */
 static double time_flip(struct conversion *c, uint64_t pages)
 {
@@ -170,10 +160,14 @@ static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *
 static int by_model(struct conversion *c, int terms, const struct call *call, double *ns,
 		    struct sgpu_error *error)
 {
-	struct costs costs = { .exit_ns = c->has_exits ? time_exit() : 0,
-			       .flip_ns = time_flip(c, call->pages) };
+	struct costs costs = { .flip_ns = time_flip(c, call->pages) };
+	const uint64_t begin = sgpu_now_ns();
 
 	(void)error;
+	for (int i = 0; c->has_exits && i < EXITS; i++) {
+		bench_leave_guest();
+	}
+	costs.exit_ns = c->has_exits ? (double)(sgpu_now_ns() - begin) / EXITS : 0;
 	time_pages(c, call->page_bytes, &costs);
 	*ns = model((unsigned)terms, call, &costs);
 	return SGPU_OK;

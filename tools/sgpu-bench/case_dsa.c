@@ -76,30 +76,15 @@ static int run_device(void *argument, struct sgpu_error *error)
 	return sgpu_dsa_run(w->dsa, w->jobs, w->count, w->depth, error);
 }
 
-static int measure_point(struct work *w, struct sgpu_error *error)
-{
-	const struct sgpu_bench_point point = {
-		.parameters = { { "operation", w->crc ? "crc" : "copy", 0 },
-				{ "size_bytes", NULL, w->size },
-				{ "depth", NULL, w->depth },
-				{ "submission", w->dsa->portal ? "portal" : "write", 0 } },
-		.bytes = w->count * w->size,
-		.operations = w->count,
-		.bytes_formula = "operations * size_bytes",
-	};
-	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("core", prepare, run_core, verify, w),
-		BENCH_VARIANT("poll", prepare, run_device, verify, w),
-	};
-
-	return sgpu_bench_measure(w->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
-}
-
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	static const unsigned depths[] = { 1, 8, 32, SGPU_DSA_DEPTH_MAX };
 	const uint64_t most = SGPU_DSA_DEPTH_MAX * size > WORK ? SGPU_DSA_DEPTH_MAX * size : WORK;
 	struct work *w = argument;
+	const struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("core", prepare, run_core, verify, w),
+		BENCH_VARIANT("poll", prepare, run_device, verify, w),
+	};
 	int rc = bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->from, error);
 
 	rc = rc ? rc : bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->to, error);
@@ -108,11 +93,23 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	}
 	w->size = size;
 	for (size_t i = 0; rc == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(depths); i++) {
-		w->depth = depths[i / 2];
-		w->count = WORK / size < JOBS_MAX ? WORK / size : JOBS_MAX;
-		w->count = w->count > w->depth ? w->count : w->depth;
+		const uint64_t most_jobs = WORK / size < JOBS_MAX ? WORK / size : JOBS_MAX;
+		const unsigned depth = depths[i / 2];
+		const struct sgpu_bench_point point = {
+			.parameters = { { "operation", i % 2 ? "crc" : "copy", 0 },
+					{ "size_bytes", NULL, size },
+					{ "depth", NULL, depth },
+					{ "submission", w->dsa->portal ? "portal" : "write", 0 } },
+			.operations = most_jobs > depth ? most_jobs : depth,
+			.bytes = (most_jobs > depth ? most_jobs : depth) * size,
+			.bytes_formula = "operations * size_bytes",
+		};
+
+		w->depth = depth;
+		w->count = point.operations;
 		w->crc = i % 2;
-		rc = measure_point(w, error);
+		rc = sgpu_bench_measure(w->bench, &point, variants, SGPU_ARRAY_LENGTH(variants),
+					error);
 	}
 	return rc;
 }

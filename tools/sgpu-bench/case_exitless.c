@@ -166,34 +166,27 @@ static int verify_clients(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-/* What a load has none of is no parameter of its point. */
-static struct sgpu_bench_point point_of(const char *what, const struct parameters_load *load)
+static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work,
+		   struct parameters_load load, struct sgpu_error *error)
 {
 	const struct sgpu_bench_parameter all[] = {
 		{ "what", what, 0 },
-		{ "items", NULL, load->items },
-		{ "client_threads", NULL, load->threads },
+		{ "items", NULL, load.items },
+		{ "client_threads", NULL, load.threads },
 		{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
 		{ "processors", NULL, sgpu_cpu_count() },
-		{ "requests_per_second", NULL, (uint64_t)load->rate },
+		{ "requests_per_second", NULL, (uint64_t)load.rate },
 	};
-	struct sgpu_bench_point point = { .operations = load->requests };
+	struct sgpu_bench_point point = { .operations = load.requests };
+	struct sgpu_bench_variant variants[WAYS];
+	int count = 0;
 
+	/* What a load has none of is no parameter. */
 	for (size_t i = 0, n = 0; i < SGPU_ARRAY_LENGTH(all); i++) {
 		if (all[i].text || all[i].number > 0) {
 			point.parameters[n++] = all[i];
 		}
 	}
-	return point;
-}
-
-static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work,
-		   struct parameters_load load, struct sgpu_error *error)
-{
-	const struct sgpu_bench_point point = point_of(what, &load);
-	struct sgpu_bench_variant variants[WAYS];
-	int count = 0;
-
 	for (struct way *way = ways; way < ways + WAYS; way++) {
 		if (way->lacks) {
 			sgpu_bench_waive(way->bench, &point, way->name, "%s", way->lacks);

@@ -159,8 +159,9 @@ static int new_shared(struct state *s, uint64_t size, sgpu_devptr *memory, struc
 		  : sgpu_bench_keep(s->bench, end_shared, *memory, (uintptr_t)s->second, error);
 }
 
-static int make(struct state *s, uint64_t size, struct sgpu_error *error)
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
+	struct state *s = argument;
 	struct sgpu_bench *bench = s->bench;
 	int rc = sgpu_bench_new_device_memory(bench, size, &s->from, error);
 
@@ -175,14 +176,6 @@ static int make(struct state *s, uint64_t size, struct sgpu_error *error)
 		sgpu_bench_fill(s->to.scratch, size, SEED);
 		rc = bench_to_device(s->out, s->from, s->to.scratch, size, error);
 	}
-	return rc;
-}
-
-static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
-{
-	struct state *s = argument;
-	int rc = make(s, size, error);
-
 	rc = rc ? rc : measure(s, error);
 	return rc == SGPU_OK && size == SIZE_LARGEST && s->info.opens_on_device
 		       ? measure_runs(s, error)

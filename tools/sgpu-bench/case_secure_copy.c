@@ -203,8 +203,9 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 }
 
 /* A fresh key for every size: the last chunk of one is a whole one of the next. */
-static int make(struct copy *c, uint64_t size, struct sgpu_error *error)
+static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
+	struct copy *c = argument;
 	int rc = bench_new_sealed(c->bench, c->stream, size, SEED, &c->host, error);
 
 	c->size = size;
@@ -219,14 +220,6 @@ static int make(struct copy *c, uint64_t size, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		memcpy(c->memory, c->host.plain, size);
 	}
-	return rc;
-}
-
-static int measure(void *argument, uint64_t size, struct sgpu_error *error)
-{
-	struct copy *c = argument;
-	int rc = make(c, size, error);
-
 	if (rc == SGPU_OK && size >= 4 * MIB) { /* smaller copies are in the case session */
 		rc = measure_both(c, error);
 	}

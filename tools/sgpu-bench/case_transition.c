@@ -44,37 +44,29 @@ static int run_block(void *argument, struct sgpu_error *error)
 	return b->cross(b->argument, b->count, error);
 }
 
-/* By the shortest of some tries, so that no interrupt makes the blocks shorter. */
-static int size_block(struct block *b, struct sgpu_error *error)
-{
-	uint64_t least = 0;
-	int rc = SGPU_OK;
-
-	for (b->count = 1; rc == SGPU_OK && b->count < BLOCK_MAX; b->count *= 2) {
-		least = UINT64_MAX;
-		for (int i = 0; rc == SGPU_OK && i < TRIES; i++) {
-			const uint64_t begin = sgpu_now_ns();
-			uint64_t ns;
-
-			rc = run_block(b, error);
-			ns = sgpu_now_ns() - begin;
-			least = ns < least ? ns : least;
-		}
-		if (least >= BLOCK_NS) {
-			break;
-		}
-	}
-	return rc;
-}
-
-/* block.count 0: as many as take 5 us together, a power of two. */
+/* block.count 0: as many as take 5 us together, a power of two, by the shortest of some tries, so
+ * that no interrupt makes the blocks shorter. */
 static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, const char *name,
 		   struct block block, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variant =
 		BENCH_VARIANT(name, NULL, run_block, NULL, &block);
-	const int rc = block.count ? SGPU_OK : size_block(&block, error);
+	uint64_t least = block.count ? BLOCK_NS : 0;
+	int rc = SGPU_OK;
 
+	block.count = 1;
+	while (rc == SGPU_OK && least < BLOCK_NS && block.count < BLOCK_MAX) {
+		least = UINT64_MAX;
+		for (int i = 0; rc == SGPU_OK && i < TRIES; i++) {
+			const uint64_t begin = sgpu_now_ns();
+			uint64_t ns;
+
+			rc = run_block(&block, error);
+			ns = sgpu_now_ns() - begin;
+			least = ns < least ? ns : least;
+		}
+		block.count *= least < BLOCK_NS ? 2 : 1;
+	}
 	point.operations = block.count;
 	return rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
 }
