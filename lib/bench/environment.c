@@ -205,20 +205,6 @@ static void set_host(json_t *object)
 	}
 }
 
-static void set_device(json_t *object, const struct sgpu_device_info *info)
-{
-	json_object_update_new(
-		object, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "device",
-				  text_json(info->name), "device_selector",
-				  text_json(info->selector), "device_uuid", text_json(info->uuid),
-				  "device_driver", text_json(info->driver),
-				  "device_confidential_computing", text_json(info->confidential),
-				  "device_timer", text_json(info->timer), "device_numa_node",
-				  number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
-				  "device_memory_bytes", (json_int_t)info->memory_total,
-				  "device_compute_units", (json_int_t)info->compute_units));
-}
-
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options)
 {
@@ -238,7 +224,17 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 		"jobs", options->jobs ? options->jobs : sgpu_cpu_count());
 	set_host(object);
 	if (info) {
-		set_device(object, info);
+		json_object_update_new(
+			object,
+			json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "device",
+				  text_json(info->name), "device_selector",
+				  text_json(info->selector), "device_uuid", text_json(info->uuid),
+				  "device_driver", text_json(info->driver),
+				  "device_confidential_computing", text_json(info->confidential),
+				  "device_timer", text_json(info->timer), "device_numa_node",
+				  number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
+				  "device_memory_bytes", (json_int_t)info->memory_total,
+				  "device_compute_units", (json_int_t)info->compute_units));
 	}
 	return object;
 }

@@ -145,23 +145,6 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	return rc;
 }
 
-/* They are for other programs. */
-static int check_samples(const struct reader *r, const json_t *samples, uint64_t n)
-{
-	const struct sgpu_bench_member member = { .key = "samples_ns",
-						  .kind = SGPU_BENCH_IS_NUMBER };
-	double number;
-	int rc = SGPU_OK;
-
-	if (!json_is_array(samples) || json_array_size(samples) != n) {
-		return fault(r, "'samples_ns' is not an array of 'n' numbers");
-	}
-	for (size_t i = 0; rc == SGPU_OK && i < n; i++) {
-		rc = take_value(r, &member, json_array_get(samples, i), &number);
-	}
-	return rc;
-}
-
 static int take_members(const struct reader *r, const json_t *object,
 			const struct sgpu_bench_member *m, void *into)
 {
@@ -183,7 +166,10 @@ static bool is_around(double low, double median, double high)
 
 static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
 {
-	const json_t *samples = json_object_get(object, "samples_ns");
+	static const struct sgpu_bench_member sample = { .key = "samples_ns",
+							 .kind = SGPU_BENCH_IS_NUMBER };
+	const json_t *samples = json_object_get(object, sample.key);
+	double number;
 	int rc = take_members(r, object, sgpu_bench_members, record);
 
 	if (rc == SGPU_OK && (record->ns.n == 0 || record->ns.median <= 0)) {
@@ -196,7 +182,15 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		rc = fault(r, "a median outside of its interval");
 	}
 	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
-	return rc == SGPU_OK && samples ? check_samples(r, samples, record->ns.n) : rc;
+	/* They are for other programs. */
+	if (rc == SGPU_OK && samples &&
+	    (!json_is_array(samples) || json_array_size(samples) != record->ns.n)) {
+		rc = fault(r, "'samples_ns' is not an array of 'n' numbers");
+	}
+	for (size_t i = 0; rc == SGPU_OK && i < json_array_size(samples); i++) {
+		rc = take_value(r, &sample, json_array_get(samples, i), &number);
+	}
+	return rc;
 }
 
 static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_results *results)

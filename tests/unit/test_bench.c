@@ -177,8 +177,7 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 &&
 	      a->parameters[1].number == 4096);
 	CHECK(near(sgpu_bench_value(a), 1000 / 102.5 * 1e9));
-	/* Medians of what the samples gave, 3, 4, 7 and 8 in turns, and nothing from another
-	 * variant. */
+	/* Medians of 3, 4, 7 and 8 in turns, and nothing from another variant. */
 	CHECK(a->latency.p50_ns == 0 && a->latency.p99_ns == 0);
 	CHECK(b->latency.p50_ns == 5.5 && b->latency.p99_ns == 11);
 }
@@ -197,9 +196,9 @@ static int work_said(void *argument, struct sgpu_error *e)
 
 static int said_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
-	const struct sgpu_bench_variant variant = { .name = "v",
-						    .work = work_said,
-						    .argument = bench };
+	const struct sgpu_bench_variant variant = {
+		"v", NULL, work_said, NULL, bench, 0, NULL, NULL
+	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, 4096 } },
 						.bytes = 4096,
 						.operations = 2 };
@@ -443,14 +442,11 @@ static int enqueue(void *argument, struct sgpu_error *e)
 			rc = rc == SGPU_OK ? sgpu_event_record(g->streams[i], first[i]) : rc;
 		}
 	}
-	usleep(300); /* for a stream that does not wait to begin; the longest gate lasts longer,
-			even on a GPU */
+	usleep(300); /* for a stream that does not wait; the longest gate lasts longer */
 	for (int i = 0; i < STREAMS; i++) {
 		bool ended = false;
 
-		if (rc == SGPU_OK) {
-			rc = sgpu_event_query(first[i], &ended, e);
-		}
+		rc = rc ? rc : sgpu_event_query(first[i], &ended, e);
 		g->early = g->early || ended;
 		sgpu_event_free(&first[i]);
 	}
@@ -472,19 +468,16 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	for (int i = 0; rc == SGPU_OK && i < STREAMS; i++) {
 		rc = sgpu_stream_create(bench->device, &g.streams[i], e);
 	}
-	CHECK(rc == SGPU_OK);
 	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
 		g.times = 0;
 		rc = enqueue_gated(bench, &g, e);
-		/* The gate was still closed after the last call of enqueue(), so no stream had done
-		 * anything by then. A machine that is too busy to enqueue within any gate says so.
-		 */
+		/* A machine that is too busy to enqueue within any gate says so. */
 		CHECK(rc == SGPU_EUNAVAILABLE ? g.times == GATES : g.times >= 1 && !g.early);
 		rc = rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
 	}
 	CHECK(rc == SGPU_OK);
-	for (int i = 0; i < STREAMS * COPIES; i++) {
-		CHECK(g.tasks[i].end_ns >= g.tasks[i].begin_ns && g.tasks[i].end_ns > 0);
+	for (const struct sgpu_task *t = g.tasks; t < g.tasks + STREAMS * COPIES; t++) {
+		CHECK(t->end_ns >= t->begin_ns && t->end_ns > 0);
 	}
 	CHECK(bench->state->ns > 0);
 	g.times = 0;
@@ -546,8 +539,7 @@ static int launch_case(struct sgpu_bench *bench, struct sgpu_error *e)
 
 	for (int k = 0; rc == SGPU_OK && k < 3; k++) {
 		rc = sgpu_device_alloc(bench->device, sizeof(host[k]), &memory[k], e);
-		rc = rc == SGPU_OK ? sgpu_copy_in(stream, memory[k], host[k], sizeof(host[k]), NULL)
-				   : rc;
+		rc = rc ? rc : sgpu_copy_in(stream, memory[k], host[k], sizeof(host[k]), NULL);
 		call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { 4, 0, 0, 0 } };
 		call.present[k] = true;
 		call.data[k] = (void *)(uintptr_t)memory[k];

@@ -258,16 +258,16 @@ static int measure_module(struct side sides[2], struct sgpu_error *error)
  * launch runs that job alone, and is waited for. */
 enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, LAUNCHES = 64 };
 
-#define SEGMENT(id, direction)                                                                 \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
-	"\",\"data_location_client\":\"" id                                                    \
-	"\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}}"
 /* out = in + in */
-static const char job_text[] = "{\"version\":1,\"manifest_id\":\"bench\",\"segments\":[" SEGMENT(
-	"in", "INPUT") "," SEGMENT("out",
-				   "OUTPUT") "],\"operations\":[{\"gpu_operation_id\":\"DOUBLE\","
-					     "\"kernel\":\"vector_add\",\"arguments\":"
-					     "{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
+static const char job_text[] =
+	"{\"version\":1,\"manifest_id\":\"bench\",\"segments\":["
+	"{\"segment_id\":\"in\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\","
+	"\"data_location_client\":\"in\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}},"
+	"{\"segment_id\":\"out\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\","
+	"\"data_location_client\":\"out\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}}]"
+	","
+	"\"operations\":[{\"gpu_operation_id\":\"DOUBLE\",\"kernel\":\"vector_add\","
+	"\"arguments\":{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
 
 enum { PIPE, RING, SIDES };
 static float numbers[NUMBERS], doubled[NUMBERS];

@@ -145,22 +145,6 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-static void write_head(struct run *r, const struct sgpu_device_info *info)
-{
-	json_t *environment = sgpu_bench_environment(info, &r->options);
-
-	cli_describe_build(environment);
-	sgpu_bench_begin(&r->begin);
-	if (cli_json) {
-		write_json(r, json_incref(environment));
-	} else {
-		print_record(r->out, NULL);
-	}
-	json_decref(environment);
-	cli_note("device '%s': %s%s%s", info->selector, info->name, info->driver[0] ? ", " : "",
-		 info->driver);
-}
-
 /* Whether all could be written so far. */
 static int check_output(struct run *r, struct sgpu_error *error)
 {
@@ -195,12 +179,24 @@ static int measure(struct run *r, struct sgpu_device *device)
 {
 	struct sgpu_device_info info;
 	struct sgpu_error error = { 0 };
+	json_t *environment;
 	int rc = sgpu_device_get_info(device, &info, &error);
 
-	if (rc == SGPU_OK) {
-		write_head(r, &info);
-		rc = run_cases(r, device, &error);
+	if (rc != SGPU_OK) {
+		return cli_error(&error);
 	}
+	environment = sgpu_bench_environment(&info, &r->options);
+	cli_describe_build(environment);
+	sgpu_bench_begin(&r->begin);
+	if (cli_json) {
+		write_json(r, environment);
+	} else {
+		print_record(r->out, NULL);
+		json_decref(environment);
+	}
+	cli_note("device '%s': %s%s%s", info.selector, info.name, info.driver[0] ? ", " : "",
+		 info.driver);
+	rc = run_cases(r, device, &error);
 	if (rc == SGPU_OK && cli_json) {
 		write_json(r, sgpu_bench_end(&r->begin));
 	}
