@@ -226,6 +226,8 @@ HARNESS := $(BUILD)/harness.a
 $(HARNESS): $(call objects,$(sort $(wildcard tests/harness/*.c)))
 	$(call say,AR,$@)rm -f $@.new && $(AR) rcs $@.new $^ && mv -f $@.new $@
 $(BUILD)/obj/tests/%.o: MORE = -Itests/harness
+# Under the checkers of memory most of the time to build would go into making the tests themselves quick.
+$(BUILD)/obj/tests/unit/%.o: MORE = -Itests/harness $(if $(filter address fuzzer,$(SANITIZE)),-O0)
 $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
 
 # The server's two sides, each against counterparts that lie.

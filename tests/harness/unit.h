@@ -6,6 +6,7 @@
 #ifndef UNIT_H
 #define UNIT_H
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,10 @@ extern const char *unit_skip;
 #ifndef UNIT_SANITIZED
 #define UNIT_SANITIZED 0
 #endif
+
+/* What a device under a checker gives out, for its config. A table of all the machine's memory,
+ * which each space has, is written there for every one that is made. */
+#define UNIT_MEMORY (UNIT_SANITIZED ? UINT64_C(1) << 30 : 0)
 
 #define UNIT_TEST(name) static void name(void)
 

@@ -35,7 +35,8 @@ static inline bool on_cpu(void)
 /* Opens the device under test. */
 static inline struct sgpu_device *open_test_device(unsigned jobs, uint64_t limit)
 {
-	struct sgpu_device_config config = { .jobs = jobs, .memory_limit = limit };
+	struct sgpu_device_config config = { .jobs = jobs,
+					     .memory_limit = limit ? limit : UNIT_MEMORY };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
 

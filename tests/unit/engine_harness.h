@@ -17,7 +17,9 @@
 enum {
 	C = SGPU_CHUNK,
 	S = SGPU_SEALED_CHUNK,
-	LARGEST = 400 * C + 77,
+	/* Enough to be registered. A checker has several bytes for each. */
+	CHUNKS = UNIT_SANITIZED ? 270 : 400,
+	LARGEST = CHUNKS * C + 77,
 	ROOM = LARGEST + 2 * C + 500 * SGPU_TAG_SIZE
 };
 
@@ -41,7 +43,8 @@ static struct sgpu_stream *stream;
 static struct sgpu_sealed_keys keys;
 static struct sgpu_device_key *key;
 static struct sgpu_aead *aead;
-static uint8_t *plaintext;
+/* Of the thread that runs the tests. */
+static uint8_t plaintext[ROOM], scratch[ROOM];
 static bool looks_like_gpu;
 
 static inline bool set_up(const struct sgpu_engine_config *config)
@@ -58,10 +61,6 @@ static inline bool set_up(const struct sgpu_engine_config *config)
 	}
 	if (looks_like_gpu) {
 		make_fake_gpu();
-	}
-	plaintext = malloc(ROOM);
-	for (uint64_t i = 0; i < ROOM; i++) {
-		plaintext[i] = (uint8_t)(i * 11 + i / 253 + i / 16384);
 	}
 	return sgpu_engine_create(device, config, &engine, &error) == SGPU_OK &&
 	       sgpu_stream_create(device, &stream, &error) == SGPU_OK &&
@@ -82,7 +81,6 @@ static inline void tear_down(void)
 		unmake_fake_gpu();
 	}
 	sgpu_device_close(&device);
-	free(plaintext);
 }
 
 /* ---- one transfer of a test ---- */
@@ -172,12 +170,7 @@ static inline void note_close(void *context)
 
 static inline bool all(const uint8_t *data, uint64_t size, uint8_t value)
 {
-	uint64_t i = 0;
-
-	while (i < size && data[i] == value) {
-		i++;
-	}
-	return i == size;
+	return size == 0 || (data[0] == value && memcmp(data, data + 1, size - 1) == 0);
 }
 
 static inline void to_device(sgpu_devptr memory, const void *from, uint64_t size)
@@ -198,11 +191,9 @@ static inline void make_move(struct move *move, enum sgpu_transfer_direction dir
 {
 	struct sgpu_transfer_request *request = &move->request;
 	bool in = direction == SGPU_TRANSFER_IN;
-	uint8_t *spoilt = malloc(ROOM);
 	void *host = NULL;
 
 	memset(move, 0, sizeof(*move));
-	memset(spoilt, 0xee, ROOM);
 	move->plain = size;
 	move->bytes = sealed ? sealed_bytes(size) : size;
 	move->fails_at = UINT64_MAX;
@@ -211,7 +202,8 @@ static inline void make_move(struct move *move, enum sgpu_transfer_direction dir
 	CHECK(sgpu_device_alloc(device, size + C, &move->memory, &error) == SGPU_OK);
 	CHECK(sgpu_host_alloc(device, move->bytes + C, &host, &error) == SGPU_OK);
 	move->host = host;
-	to_device(move->memory, in ? spoilt : plaintext, size + C);
+	memset(scratch, 0xee, size + C);
+	to_device(move->memory, in ? scratch : plaintext, size + C);
 	memset(move->host, 0xee, move->bytes + C);
 	if (in && sealed) {
 		CHECK(sgpu_seal_chunks(aead, &keys, 0, true, plaintext, size, move->host) ==
@@ -249,7 +241,6 @@ static inline void make_move(struct move *move, enum sgpu_transfer_direction dir
 		request->source = sgpu_source_from_memory(move->host, kind == REGISTERED);
 		request->sink = sgpu_sink_to_memory(move->host, kind == REGISTERED);
 	}
-	free(spoilt);
 }
 
 static inline void free_move(struct move *move)
@@ -272,15 +263,14 @@ static inline void free_move(struct move *move)
 /* What a transfer that went well has left, and nothing beside it. */
 static inline void check_move(struct move *move)
 {
-	uint8_t *result = malloc(ROOM);
 	uint64_t paths = 0;
 
 	CHECK(atomic_load(&move->done) == 1 && move->result.code == SGPU_OK);
 	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {
-		from_device(result, move->memory, move->plain + C);
-		CHECK(memcmp(result, plaintext, move->plain) == 0 &&
-		      all(result + move->plain, C, 0xee));
+		from_device(scratch, move->memory, move->plain + C);
+		CHECK(memcmp(scratch, plaintext, move->plain) == 0 &&
+		      all(scratch + move->plain, C, 0xee));
 	} else {
 		if (move->file >= 0) {
 			CHECK(pread(move->file, move->host, move->bytes, 4096) ==
@@ -288,35 +278,31 @@ static inline void check_move(struct move *move)
 		}
 		if (move->request.key) {
 			CHECK(sgpu_open_chunks(aead, &keys, 0, true, move->host, move->bytes,
-					       result, NULL) == SGPU_OK);
+					       scratch, NULL) == SGPU_OK);
 		} else {
-			memcpy(result, move->host, move->plain);
+			memcpy(scratch, move->host, move->plain);
 		}
-		CHECK(memcmp(result, plaintext, move->plain) == 0 &&
+		CHECK(memcmp(scratch, plaintext, move->plain) == 0 &&
 		      all(move->host + move->bytes, C, 0xee));
 	}
 	for (int i = 0; i < SGPU_PATHS; i++) {
 		paths += move->result.bytes[i];
 	}
 	CHECK(paths == move->bytes && move->result.end_ns >= move->result.begin_ns);
-	free(result);
 }
 
 /* What one has left that failed: nothing of it. */
 static inline void check_failed(struct move *move, int code)
 {
-	uint8_t *result = malloc(ROOM);
-
 	CHECK(atomic_load(&move->done) == 1 && move->result.code == code &&
 	      move->result.error.code == code);
 	CHECK(move->result.error.text[0]);
 	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {
-		from_device(result, move->memory, move->plain + C);
-		CHECK(all(result, move->plain, 0) || all(result, move->plain, 0xee));
-		CHECK(all(result + move->plain, C, 0xee));
+		from_device(scratch, move->memory, move->plain + C);
+		CHECK(all(scratch, move->plain, 0) || all(scratch, move->plain, 0xee));
+		CHECK(all(scratch + move->plain, C, 0xee));
 	}
-	free(result);
 }
 
 static inline void start(struct move *move)
@@ -333,6 +319,9 @@ static inline int finish(struct move *move)
 static inline int on_both_devices(void (*tests)(void))
 {
 	signal(SIGPIPE, SIG_IGN);
+	for (uint64_t i = 0; i < ROOM; i++) {
+		plaintext[i] = (uint8_t)(i * 11 + i / 253 + i / 16384);
+	}
 	open_device(2);
 	sgpu_device_close(&device);
 	tests();

@@ -43,7 +43,7 @@ static inline const char *device_name(void)
 /* Opens it; a failure ends the program: with a plan of no tests when there is no such device. */
 static inline void open_device(unsigned jobs)
 {
-	struct sgpu_device_config config = { .jobs = jobs };
+	struct sgpu_device_config config = { .jobs = jobs, .memory_limit = UNIT_MEMORY };
 	int rc = sgpu_device_open(device_name(), &config, &device, &error);
 
 	if (rc == SGPU_EUNAVAILABLE) {
@@ -102,11 +102,14 @@ static inline void run_in_context(void (*prepare)(void), void (*tests)(void), vo
 	sgpu_secure_destroy(&context);
 }
 
-/* On the device, and in a secure context over it. */
+/* On the device, and in a secure context over it; in the short form in that alone, which hands all
+ * on to the device. */
 static __attribute__((unused)) void run_on_both(void (*prepare)(void), void (*tests)(void),
 						void (*end)(void))
 {
-	one_round(prepare, tests, end);
+	if (!is_short()) {
+		one_round(prepare, tests, end);
+	}
 	run_in_context(prepare, tests, end);
 }
 
@@ -120,7 +123,7 @@ static inline bool has_several(void)
 static inline void run_on_several(void (*prepare)(void), void (*tests)(void), void (*end)(void),
 				  bool only_secure)
 {
-	const struct sgpu_device_config config = { .jobs = 2 };
+	const struct sgpu_device_config config = { .jobs = 2, .memory_limit = UNIT_MEMORY };
 	const bool on_cpu = strcmp(device_name(), "cpu") == 0;
 	struct sgpu_secure *contexts[MORE_DEVICES + 1] = { NULL };
 	struct sgpu_device *plain[MORE_DEVICES + 1];

@@ -27,7 +27,7 @@ struct fixture {
 static bool set_up(struct fixture *f)
 {
 	const char *second = getenv("SGPU_TEST_PEER");
-	const struct sgpu_device_config config = { .jobs = 2 };
+	const struct sgpu_device_config config = { .jobs = 2, .memory_limit = UNIT_MEMORY };
 
 	memset(f, 0, sizeof(*f));
 	f->plain = malloc(LARGEST);

@@ -93,18 +93,15 @@ UNIT_TEST(nothing_stays_of_what_does_not_verify)
 	REQUIRE(set_up(&several));
 	for (int how = 0; how < 4; how++) {
 		for (int kind = 0; kind < KINDS; kind++) {
-			uint8_t *result = malloc(ROOM);
-
 			make_move(&move, SGPU_TRANSFER_IN, (enum kind)kind, true, LARGEST);
 			tampered(&move, how);
 			start(&move);
 			CHECK(finish(&move) == SGPU_EAUTH);
 			CHECK(move.result.bad_chunk == 30);
-			from_device(result, move.memory, LARGEST);
-			CHECK(all(result, 30 * C, 0));
-			CHECK(all(result + 30 * C, LARGEST - 30 * C, how < 2 ? 0 : 0xee));
+			from_device(scratch, move.memory, LARGEST);
+			CHECK(all(scratch, 30 * C, 0));
+			CHECK(all(scratch + 30 * C, LARGEST - 30 * C, how < 2 ? 0 : 0xee));
 			free_move(&move);
-			free(result);
 		}
 	}
 	tear_down();
@@ -117,7 +114,7 @@ UNIT_TEST(the_lowest_bad_chunk_is_named)
 	REQUIRE(set_up(&several));
 	for (int round = 0; round < 20; round++) {
 		make_move(&move, SGPU_TRANSFER_IN, round & 1 ? READ : MEMORY, true, LARGEST);
-		for (uint64_t chunk = 17 + (uint64_t)round; chunk < 400; chunk += 7) {
+		for (uint64_t chunk = 17 + (uint64_t)round; chunk < CHUNKS; chunk += 7) {
 			move.host[chunk * S] ^= 0x40;
 		}
 		start(&move);

@@ -436,7 +436,7 @@ static void all_tests(void)
 
 int main(void)
 {
-	struct sgpu_device_config config = { .jobs = 2 };
+	struct sgpu_device_config config = { .jobs = 2, .memory_limit = UNIT_MEMORY };
 
 	if (sgpu_device_open("cpu", &config, &device, &error) ||
 	    sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {

@@ -554,7 +554,7 @@ static void all_tests(void)
 
 int main(void)
 {
-	const struct sgpu_device_config config = { .jobs = 2 };
+	const struct sgpu_device_config config = { .jobs = 2, .memory_limit = UNIT_MEMORY };
 
 	if (strcmp(device_name(), "cpu") != 0) {
 		printf("1..0 # SKIP on CPU devices alone: tests/gpu/peers.bats has two GPUs\n");

@@ -140,7 +140,7 @@ static void run_whole(uint64_t size)
 /* A checker finds more with several cores than with one, and takes long. */
 static unsigned fewest_cores(void)
 {
-	return getenv("SGPU_TEST_SMALL") ? 3 : 1;
+	return is_short() ? 3 : 1;
 }
 
 UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
@@ -153,7 +153,7 @@ UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
 					  (4 << 20) + 16384,
 					  12 << 20,
 					  (21 << 20) + 4711 };
-	const size_t count = SGPU_ARRAY_LENGTH(sizes) - (getenv("SGPU_TEST_SMALL") ? 2 : 0);
+	const size_t count = SGPU_ARRAY_LENGTH(sizes) - (is_short() ? 2 : 0);
 
 	for (unsigned many = fewest_cores(); many < 4; many += 2) {
 		set_limits(many, SGPU_RUNNER_PINNED_MAX);
@@ -205,7 +205,7 @@ UNIT_TEST(results_beyond_the_pinned_limit_are_drained)
 {
 	static const uint64_t limits[] = { 1, 6 << 20, 13 << 20 };
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(limits); i++) {
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(limits) - is_short(); i++) {
 		for (unsigned many = fewest_cores(); many < 4; many += 2) {
 			set_limits(many, limits[i]);
 			run_whole((12 << 20) + 777);
@@ -225,7 +225,7 @@ UNIT_TEST(many_pieces_keep_within_the_pinned_limit)
 		SKIP("only the fake device tells what it lent");
 	}
 	set_limits(2, 20 << 20);
-	run_whole(50 << 20);
+	run_whole(is_short() ? 24 << 20 : 50 << 20);
 	CHECK(atomic_load(&fake.lent_most) <= (20 << 20) + 3 * ((4 << 20) + (8 << 10)));
 }
 

@@ -12,7 +12,12 @@
 #include "fake_backend.h"
 #include "unit.h"
 
-enum { C = SGPU_CHUNK, LARGEST = 900 * C + 77, OFFSET = 3 };
+/* A checker has several bytes for each. */
+enum { CHUNKS = UNIT_SANITIZED ? 310 : 900 };
+enum { C = SGPU_CHUNK, LARGEST = CHUNKS * C + 77, OFFSET = 3 };
+enum { ROOM = LARGEST + 1000 * SGPU_TAG_SIZE };
+static uint8_t plaintext[ROOM], arrived[ROOM];
+
 static const uint64_t sizes[] = { 0,	  1,	   16,		C - 1,	C,
 				  C + 1,  2 * C,   5 * C + 3,	32 * C, 33 * C - 1,
 				  64 * C, 129 * C, 300 * C + 5, LARGEST };
@@ -46,9 +51,7 @@ struct fixture {
 	struct sgpu_live_key *live;
 	struct sgpu_aead *aead;
 	sgpu_devptr memory;
-	uint8_t *plaintext, *result;
 	void *sealed, *sealed_again; /* from sgpu_host_alloc */
-	uint64_t room;
 };
 
 static const char *device_name(void)
@@ -64,18 +67,12 @@ static bool set_up(struct fixture *f, const struct sgpu_engine_config *config)
 	struct sgpu_sealed_keys live_keys;
 
 	memset(f, 0, sizeof(*f));
-	f->room = LARGEST + 1000 * SGPU_TAG_SIZE;
-	f->plaintext = malloc(f->room);
-	f->result = malloc(f->room);
-	for (uint64_t i = 0; i < f->room; i++) {
-		f->plaintext[i] = (uint8_t)(i * 13 + i / 251 + i / 16384);
-	}
 	return sgpu_device_open(device_name(), &device, &f->device, NULL) == SGPU_OK &&
 	       sgpu_stream_create(f->device, &f->stream, NULL) == SGPU_OK &&
 	       sgpu_engine_create(f->device, config, &f->engine, NULL) == SGPU_OK &&
-	       sgpu_device_alloc(f->device, f->room, &f->memory, NULL) == SGPU_OK &&
-	       sgpu_host_alloc(f->device, f->room, &f->sealed, NULL) == SGPU_OK &&
-	       sgpu_host_alloc(f->device, f->room, &f->sealed_again, NULL) == SGPU_OK &&
+	       sgpu_device_alloc(f->device, ROOM, &f->memory, NULL) == SGPU_OK &&
+	       sgpu_host_alloc(f->device, ROOM, &f->sealed, NULL) == SGPU_OK &&
+	       sgpu_host_alloc(f->device, ROOM, &f->sealed_again, NULL) == SGPU_OK &&
 	       sgpu_sealed_keys_new(secret, "", 0, &f->keys, NULL) == SGPU_OK &&
 	       sgpu_sealed_keys_new(secret, "", 0, &live_keys, NULL) == SGPU_OK &&
 	       sgpu_aead_create(NULL, f->keys.key, &f->aead, NULL) == SGPU_OK &&
@@ -89,13 +86,11 @@ static void tear_down(struct fixture *f)
 	sgpu_engine_free(&f->engine);
 	sgpu_device_key_free(&f->key);
 	sgpu_aead_free(&f->aead);
-	sgpu_host_free(f->device, &f->sealed, f->room);
-	sgpu_host_free(f->device, &f->sealed_again, f->room);
-	sgpu_device_free(f->device, &f->memory, f->room);
+	sgpu_host_free(f->device, &f->sealed, ROOM);
+	sgpu_host_free(f->device, &f->sealed_again, ROOM);
+	sgpu_device_free(f->device, &f->memory, ROOM);
 	sgpu_stream_free(&f->stream);
 	sgpu_device_close(&f->device);
-	free(f->plaintext);
-	free(f->result);
 }
 
 static void to_device(struct fixture *f, const void *from, uint64_t size)
@@ -106,31 +101,26 @@ static void to_device(struct fixture *f, const void *from, uint64_t size)
 
 static void from_device(struct fixture *f, uint64_t size)
 {
-	CHECK(sgpu_copy_out(f->stream, f->result, f->memory, size, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_out(f->stream, arrived, f->memory, size, NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(f->stream, NULL) == SGPU_OK);
 }
 
 /* Spoils the device's memory, so that what was there before is not taken for a result. */
 static void spoil(struct fixture *f)
 {
-	memset(f->result, 0xee, f->room);
-	to_device(f, f->result, f->room);
+	memset(arrived, 0xee, ROOM);
+	to_device(f, arrived, ROOM);
 }
 
 static bool all(const uint8_t *data, uint64_t size, uint8_t value)
 {
-	uint64_t i = 0;
-
-	while (i < size && data[i] == value) {
-		i++;
-	}
-	return i == size;
+	return size == 0 || (data[0] == value && memcmp(data, data + 1, size - 1) == 0);
 }
 
 /* On the host, with the library's own function. */
 static uint64_t seal(struct fixture *f, uint64_t first, bool last, uint64_t size)
 {
-	CHECK(sgpu_seal_chunks(f->aead, &f->keys, first, last, f->plaintext, size, f->sealed) ==
+	CHECK(sgpu_seal_chunks(f->aead, &f->keys, first, last, plaintext, size, f->sealed) ==
 	      SGPU_OK);
 	return size + (size / C + last) * SGPU_TAG_SIZE;
 }
@@ -172,11 +162,11 @@ static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key
 
 static void check_in(struct fixture *f, int code, uint64_t size)
 {
-	from_device(f, f->room);
+	from_device(f, ROOM);
 	CHECK(code == SGPU_OK);
-	CHECK(all(f->result, OFFSET, 0xee));
-	CHECK(memcmp(f->result + OFFSET, f->plaintext, size) == 0);
-	CHECK(all(f->result + OFFSET + size, f->room - OFFSET - size, 0xee));
+	CHECK(all(arrived, OFFSET, 0xee));
+	CHECK(memcmp(arrived + OFFSET, plaintext, size) == 0);
+	CHECK(all(arrived + OFFSET + size, ROOM - OFFSET - size, 0xee));
 }
 
 static void in_sealed(struct fixture *f, uint64_t first, bool last, uint64_t size)
@@ -196,12 +186,12 @@ static void out_sealed(struct fixture *f, uint64_t first, bool last, uint64_t si
 {
 	uint64_t total = seal(f, first, last, size);
 
-	to_device(f, f->plaintext, size);
-	memset(f->sealed_again, 0xee, f->room);
+	to_device(f, plaintext, size);
+	memset(f->sealed_again, 0xee, ROOM);
 	CHECK(out_sealed_at(f->engine, f->key, first, last, f->memory, size, f->sealed_again,
 			    NULL) == 0);
 	CHECK(memcmp(f->sealed, f->sealed_again, total) == 0);
-	CHECK(all((uint8_t *)f->sealed_again + total, f->room - total, 0xee));
+	CHECK(all((uint8_t *)f->sealed_again + total, ROOM - total, 0xee));
 }
 
 static void in_live(struct fixture *f, enum sgpu_transfer_stage stage, uint64_t size)
@@ -209,22 +199,22 @@ static void in_live(struct fixture *f, enum sgpu_transfer_stage stage, uint64_t 
 	struct sgpu_transfer_result task;
 
 	spoil(f);
-	check_in(f,
-		 sgpu_live_in(f->engine, f->live, stage, f->plaintext, size, f->memory + OFFSET,
-			      &task),
-		 size);
+	check_in(
+		f,
+		sgpu_live_in(f->engine, f->live, stage, plaintext, size, f->memory + OFFSET, &task),
+		size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
 }
 
 static void out_live(struct fixture *f, uint64_t size, unsigned offset)
 {
-	to_device(f, f->plaintext, size);
-	memset(f->result, 0xee, f->room);
-	CHECK(sgpu_live_out(f->engine, f->live, f->memory, size, f->result + offset, NULL) ==
+	to_device(f, plaintext, size);
+	memset(arrived, 0xee, ROOM);
+	CHECK(sgpu_live_out(f->engine, f->live, f->memory, size, arrived + offset, NULL) ==
 	      SGPU_OK);
-	CHECK(all(f->result, offset, 0xee));
-	CHECK(memcmp(f->result + offset, f->plaintext, size) == 0);
-	CHECK(all(f->result + offset + size, f->room - offset - size, 0xee));
+	CHECK(all(arrived, offset, 0xee));
+	CHECK(memcmp(arrived + offset, plaintext, size) == 0);
+	CHECK(all(arrived + offset + size, ROOM - offset - size, 0xee));
 }
 
 /* How many of the sizes: a checker takes long for the largest, which other tests have. */
@@ -302,15 +292,15 @@ UNIT_TEST(each_stage_of_a_live_copy_ends)
 
 	REQUIRE(set_up(&f, &small));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(stages); i++) {
-		CHECK(sgpu_live_in(f.engine, f.live, stages[i], f.plaintext, LARGEST, f.memory,
+		CHECK(sgpu_live_in(f.engine, f.live, stages[i], plaintext, LARGEST, f.memory,
 				   NULL) == 0);
 		from_device(&f, LARGEST);
 		/* Plaintext where nothing protects it, and at the end. */
-		bool plain = memcmp(f.result, f.plaintext, LARGEST) == 0;
+		bool plain = memcmp(arrived, plaintext, LARGEST) == 0;
 		CHECK(plain == (stages[i] != SGPU_TRANSFER_ENCRYPT));
 		if (stages[i] == SGPU_TRANSFER_ENCRYPT) {
 			spoil(&f);
-			to_device(&f, f.plaintext, LARGEST);
+			to_device(&f, plaintext, LARGEST);
 		}
 	}
 	tear_down(&f);
@@ -318,7 +308,7 @@ UNIT_TEST(each_stage_of_a_live_copy_ends)
 
 UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
 {
-	static const uint64_t bad[] = { 0, 3, 64, 700, 900 };
+	static const uint64_t bad[] = { 0, 3, 64, CHUNKS - 200, CHUNKS };
 	struct fixture f;
 
 	REQUIRE(set_up(&f, &small));
@@ -334,9 +324,9 @@ UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
 		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH &&
 		      task.error.text[0]);
 		CHECK(task.bad_chunk == 7 + bad[i]);
-		from_device(&f, f.room);
-		CHECK(all(f.result, LARGEST, 0));
-		CHECK(all(f.result + LARGEST, f.room - LARGEST, 0xee));
+		from_device(&f, ROOM);
+		CHECK(all(arrived, LARGEST, 0));
+		CHECK(all(arrived + LARGEST, ROOM - LARGEST, 0xee));
 	}
 	in_sealed(&f, 7, true, LARGEST);
 	tear_down(&f);
@@ -360,8 +350,8 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 	spoil(&f);
 	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5,
 			   f.memory, &task) == SGPU_EAUTH);
-	from_device(&f, f.room);
-	CHECK(all(f.result, 200 * C, 0) && f.result[200 * C] == 0xee);
+	from_device(&f, ROOM);
+	CHECK(all(arrived, 200 * C, 0) && arrived[200 * C] == 0xee);
 	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
 	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
 	CHECK(out_sealed_at(f.engine, f.key, 0, false, f.memory, C + 1, f.sealed, &task) ==
@@ -458,26 +448,27 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 	struct sgpu_transfer_result task;
 
 	REQUIRE(set_up_wrong(&f));
-	for (int after = 0; after < 20; after += getenv("SGPU_TEST_SMALL") ? 9 : 3) {
+	for (int after = 0; after < (UNIT_SANITIZED ? 10 : 20);
+	     after += getenv("SGPU_TEST_SMALL") ? 9 : 3) {
 		wrong.stream.enqueue = alter_in;
 		spoil(&f);
 		countdown = after;
-		CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST,
+		CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
 				   f.memory, &task) == SGPU_EAUTH);
-		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) &&
+		CHECK(task.bad_chunk <= CHUNKS && (after > 0 || task.bad_chunk == 2) &&
 		      task.error.text[0]);
 		wrong.stream.enqueue = real->stream->enqueue;
-		from_device(&f, f.room);
-		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
-		to_device(&f, f.plaintext, LARGEST);
-		memset(f.result, 0xee, f.room);
+		from_device(&f, ROOM);
+		CHECK(all(arrived, LARGEST, 0) && all(arrived + LARGEST, ROOM - LARGEST, 0xee));
+		to_device(&f, plaintext, LARGEST);
+		memset(arrived, 0xee, ROOM);
 		wrong.stream.enqueue = alter_out;
 		countdown = after;
-		CHECK(sgpu_live_out(f.engine, f.live, f.memory, LARGEST, f.result, &task) ==
+		CHECK(sgpu_live_out(f.engine, f.live, f.memory, LARGEST, arrived, &task) ==
 		      SGPU_EAUTH);
-		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) &&
+		CHECK(task.bad_chunk <= CHUNKS && (after > 0 || task.bad_chunk == 2) &&
 		      task.error.text[0]);
-		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
+		CHECK(all(arrived, LARGEST, 0) && all(arrived + LARGEST, ROOM - LARGEST, 0xee));
 		wrong.stream.enqueue = real->stream->enqueue;
 	}
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
@@ -497,21 +488,21 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		spoil(&f);
 		wrong.stream.event_create = refuse_event;
 		countdown = after;
-		code[0] = sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST,
+		code[0] = sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
 				       f.memory, &task);
 		from_device(&f, LARGEST);
-		CHECK(all(f.result, LARGEST, 0) && strstr(task.error.text, "no more events"));
+		CHECK(all(arrived, LARGEST, 0) && strstr(task.error.text, "no more events"));
 		spoil(&f);
 		countdown = after;
 		code[1] = in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory, &task);
 		from_device(&f, LARGEST);
-		CHECK(all(f.result, LARGEST, 0));
+		CHECK(all(arrived, LARGEST, 0));
 		countdown = after;
-		memset(f.result, 0xee, f.room);
-		code[2] = sgpu_live_out(f.engine, f.live, f.memory, LARGEST, f.result, &task);
-		CHECK(all(f.result, LARGEST, 0));
+		memset(arrived, 0xee, ROOM);
+		code[2] = sgpu_live_out(f.engine, f.live, f.memory, LARGEST, arrived, &task);
+		CHECK(all(arrived, LARGEST, 0));
 		countdown = after;
-		memset(f.sealed_again, 0xee, f.room);
+		memset(f.sealed_again, 0xee, ROOM);
 		code[3] = out_sealed_at(f.engine, f.key, 0, true, f.memory, LARGEST, f.sealed_again,
 					&task);
 		CHECK(all(f.sealed_again, total, 0));
@@ -557,13 +548,13 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	for (int i = 0; i < CAUGHT; i++) {
 		caught_count = i;
 		if (i == 2) { /* one that fails has used its nonces, too */
-			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext,
-					   LARGEST, f.memory + f.room - C, NULL) == SGPU_EUSAGE);
+			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
+					   f.memory + ROOM - C, NULL) == SGPU_EUSAGE);
 		} else {
-			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, 3 * C,
+			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, 3 * C,
 					   f.memory, NULL) == SGPU_OK);
 		}
-		CHECK(sgpu_live_out(f.engine, f.live, f.memory, (uint64_t)i * C, f.result, NULL) ==
+		CHECK(sgpu_live_out(f.engine, f.live, f.memory, (uint64_t)i * C, arrived, NULL) ==
 		      SGPU_OK);
 		for (int k = 0; k < i; k++) {
 			CHECK(memcmp(caught[k], caught[i], sizeof(caught[0])) != 0);
@@ -581,11 +572,11 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, LARGEST);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + f.room - 5 * C,
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + ROOM - 5 * C,
 			   NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST,
-			   f.memory + f.room - 5 * C, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_live_out(f.engine, f.live, f.memory + f.room - 5 * C, LARGEST, f.result, NULL) ==
+	CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
+			   f.memory + ROOM - 5 * C, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_live_out(f.engine, f.live, f.memory + ROOM - 5 * C, LARGEST, arrived, NULL) ==
 	      SGPU_EUSAGE);
 	in_sealed(&f, 0, true, LARGEST);
 	tear_down(&f);
@@ -600,10 +591,10 @@ UNIT_TEST(the_key_of_another_engine_is_refused)
 
 	REQUIRE(set_up(&f, &alone) &&
 		sgpu_engine_create(f.device, &small, &other, NULL) == SGPU_OK);
-	CHECK(sgpu_live_in(other, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST, f.memory,
+	CHECK(sgpu_live_in(other, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST, f.memory,
 			   &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE && task.error.text[0]);
-	CHECK(sgpu_live_out(other, f.live, f.memory, LARGEST, f.result, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_live_out(other, f.live, f.memory, LARGEST, arrived, NULL) == SGPU_EUSAGE);
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
 	sgpu_engine_free(&other);
 	tear_down(&f);
@@ -620,6 +611,9 @@ int main(void)
 		return 0;
 	}
 	sgpu_device_close(&device);
+	for (uint64_t i = 0; i < ROOM; i++) {
+		plaintext[i] = (uint8_t)(i * 13 + i / 251 + i / 16384);
+	}
 	UNIT_RUN(what_is_sealed_at_rest_arrives);
 	UNIT_RUN(what_is_sealed_at_rest_arrives_through_a_single_slot);
 	UNIT_RUN(what_is_sealed_live_arrives);
