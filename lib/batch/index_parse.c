@@ -149,8 +149,7 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 	return rc;
 }
 
-/* The tree of one segment at a time: the tree of all would take ten times the memory of their text.
- */
+/* One segment at a time: the tree of all would take ten times the memory of their text. */
 static int parse_part(const struct sgpu_json_part *part, const char *where, size_t i, bool response,
 		      struct sgpu_batch_segment *segment, struct sgpu_error *error)
 {

@@ -11,9 +11,9 @@
  * one batch from another. A file of that version is replaced by an empty one that refuses all that
  * was sealed until then; programs of that version refuse the new file.
  *
- * A process keeps the records that it has read, with an index. Each time it has the lock it opens
- * the file, makes sure that this is the one that it knows, by its header and the last record that
- * was read, and reads what other processes have appended.
+ * A process keeps the records that it has read, with an index. With the lock it opens the file,
+ * checks by its header and the last record read that it is the one it knows, and reads what others
+ * have appended.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -171,9 +171,8 @@ static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 	return sgpu_hint(error, "remove it when no batch of before can come again");
 }
 
-/* Adds the records of `size` bytes that were read. The last one may be of a batch that never ran:
- * if it is not whole, it is left out, and the next batch is written over it. What is not whole
- * before it is damage. */
+/* Adds the records of `size` bytes that were read. A last one that is not whole is of a batch that
+ * never ran: the next one is written over it. Before it, that is damage. */
 static int add_records(const struct sgpu_replay *replay, struct table *table,
 		       const struct record *records, size_t size, struct sgpu_error *error)
 {
@@ -396,9 +395,9 @@ static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_
 	return 0;
 }
 
-/* Drops records that are too old, if there are many; returns whether it dropped any. From now on,
- * all batches of that age are refused by their age. To count them takes as long as there are
- * records, so it is done a few times a window. */
+/* Drops records that are too old, if there are many, and tells whether it did; batches of that age
+ * are then refused by their age. Counting takes as long as there are records: a few times a window.
+ */
 static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 {
 	const uint64_t floor = now_us > window_us ? now_us - window_us : 0,

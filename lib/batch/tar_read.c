@@ -293,8 +293,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		       : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
 }
 
-/* A file of known size must contain the member, so that a missing end is found before the member is
- * used. */
+/* That a file of known size lacks the member's end is found before the member is used. */
 static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint64_t end = 0;
@@ -317,8 +316,7 @@ static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *head
 	return read_exact(reader, header, sizeof(*header), error);
 }
 
-/* The first block tells what was given in place of an archive. Another tar archive is reported as a
- * bad header. */
+/* The first block tells what was given in place of an archive; another tar has a bad header. */
 static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	size_t got = sizeof(reader->first);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256 in counter mode, as AES-256-GCM encrypts, without its authentication: only to time what
- * each costs.
+ * AES-256-GCM's counter mode without its authentication: only to time what each costs.
  */
 #include <string.h>
 

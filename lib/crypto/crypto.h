@@ -71,8 +71,7 @@ SGPU_MUST_CHECK int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KE
 SGPU_MUST_CHECK int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy,
 				   struct sgpu_error *error);
 void sgpu_aead_free(struct sgpu_aead **aead);
-/* The provider of sgpu_aead_create(NULL, ...), with its variant: "ipsec-mb (VAES, AVX512)". Static.
- */
+/* The provider that name NULL takes, with its variant: "ipsec-mb (VAES, AVX512)". Static. */
 const char *sgpu_aead_provider(void);
 /* NULL-terminated names of the providers in this build that this CPU can run. Static. */
 const char *const *sgpu_aead_providers(void);
@@ -134,10 +133,10 @@ struct sgpu_file_place {
 	const char *name; /* for messages */
 	uint64_t offset;  /* bytes */
 };
-/* Adds `size` bytes of a file and, unless `copy` is NULL, writes the very bytes that it added to
- * another one. Each worker reads, digests and writes a few leaves at a time, in memory that is not
- * wiped. Errors: SGPU_ENOMEM; SGPU_ESYSTEM, also when the file ends early; SGPU_ECANCELED when the
- * pool was cancelled or after sgpu_io_interrupt. After one the state can only be freed. */
+/* Adds `size` bytes of a file and, unless `copy` is NULL, writes the very same to another one. Each
+ * worker reads, digests and writes a few leaves at a time, in memory that is not wiped. Errors:
+ * SGPU_ENOMEM; SGPU_ESYSTEM, also when the file ends early; SGPU_ECANCELED, also after
+ * sgpu_io_interrupt. After one the state can only be freed. */
 SGPU_MUST_CHECK int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool,
 					   const struct sgpu_file_place *from,
 					   const struct sgpu_file_place *copy, uint64_t size,

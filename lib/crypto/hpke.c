@@ -24,8 +24,7 @@ struct message_keys {
 	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce: no context has a second message */
 };
 
-/* LabeledExtract; salt NULL stands for the empty one, which HMAC pads to the same block as zeros.
- */
+/* LabeledExtract; salt NULL: the empty one, which HMAC pads to the same block as zeros. */
 static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt[32],
 			   const char *label, const void *ikm, size_t ikm_size, uint8_t prk[32],
 			   struct sgpu_error *error)

@@ -62,12 +62,10 @@ unsigned sgpu_entropy_proportion_cutoff(double bits);
 /* Estimates the min-entropy of a sample in bits; the bound is at 99 %. */
 double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts);
 
-/* ---- aead.c: a provider of AES-256-GCM is one constant in a file of its own, and a row there ----
- */
+/* ---- a provider of AES-256-GCM: one constant in a file of its own, and a row in aead.c ---- */
 struct sgpu_aead_provider {
 	const char *name;
-	/* Name with variant for people, static memory; NULL where this CPU cannot run it. Called
-	 * from any thread. */
+	/* Name with variant, static; NULL where this CPU cannot run it. Called from any thread. */
 	const char *(*describe)(void);
 	size_t state_size;
 	/* `state` is zeroed memory, aligned to 64 bytes. After a failure, clear is called. All
@@ -82,8 +80,7 @@ struct sgpu_aead_provider {
 		    size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
 };
 
-/* The keystream of AES-256-GCM alone, without a tag: never for data that matter, only to time what
- * each costs. */
+/* The keystream of AES-256-GCM without a tag: only to time what each costs, never for data. */
 SGPU_MUST_CHECK int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE],
 				 const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
 				 size_t size, uint8_t *out);

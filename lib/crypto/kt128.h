@@ -32,8 +32,7 @@ void sgpu_turboshake_absorb(struct sgpu_turboshake *sponge, const void *data, si
 void sgpu_turboshake_finish(struct sgpu_turboshake *sponge, uint8_t domain);
 void sgpu_turboshake_squeeze(struct sgpu_turboshake *sponge, uint8_t *out, size_t size);
 
-/* Absorbs whole blocks of a rate each; what the sponge holds of a block must have been completed.
- */
+/* Absorbs whole blocks of a rate each, into a sponge that holds no part of one. */
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
 /* The same in plain C, which every CPU can run, and where AVX-512 is, with a plane of the state in
  * a register. */
@@ -77,8 +76,8 @@ struct sgpu_kt128 {
 
 /* Whether the next byte is the first of a leaf, so that whole leaves may be computed elsewhere. */
 bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state);
-/* Takes as many bytes as the current chunk has room for, at most `size`; returns how many. Not
- * where a leaf begins and a whole one is at hand: that is faster elsewhere. */
+/* Takes at most `size` bytes, as many as the current chunk has room for; returns how many. Where a
+ * whole leaf is at hand, sgpu_kt128_leaves is faster. */
 size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size);
 /* Bytes that the current chunk still takes. */
 size_t sgpu_kt128_room(const struct sgpu_kt128 *state);

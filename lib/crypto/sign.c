@@ -57,8 +57,7 @@ EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret)
 	return made;
 }
 
-/* The key as libcrypto has it, or NULL, which is also what becomes of a point that is on no curve.
- */
+/* The key as libcrypto has it; NULL also for a point that is on no curve. */
 static EVP_PKEY *load(const struct sgpu_signing_key *key)
 {
 	if (key->kind == SGPU_SIGNING_P256) {

@@ -89,8 +89,7 @@ static const char *read_kernel(struct sgpu_reader *reader, const json_t *value)
 	return kernel;
 }
 
-/* The table of operations knows their meaning; here, only numbers that JSON cannot carry are
- * refused. */
+/* Only numbers that JSON cannot carry are refused: the table of operations knows the rest. */
 static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_operation *operation)
 {
 	const char *name;
@@ -114,8 +113,7 @@ static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_o
 	*end = '\0';
 }
 
-/* What belongs to the kind of kernel that the operation has; without a kernel nobody knows which.
- */
+/* What belongs to the operation's kind of kernel; without a kernel nobody knows which. */
 static void read_kind(struct sgpu_reader *reader, json_t *const values[FIELDS],
 		      struct sgpu_operation *operation)
 {

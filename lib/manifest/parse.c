@@ -67,8 +67,7 @@ static void read_array(struct sgpu_reader *reader, int list, json_t *value, int 
 	*count = (int)reader->lists[list].count;
 }
 
-/* The first pass over an array: ids, so that the second can resolve references in either direction.
- */
+/* The first pass over an array: ids, by which the second resolves references. */
 static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, const char *field,
 			const json_t *others)
 {

@@ -67,16 +67,14 @@ bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const cha
  * missing ones among the first `required` names are errors. False when it is no object. */
 bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *const *names,
 			int required, json_t **values);
-/* A string without NUL that a message may quote, or NULL after a diagnostic. A NULL value passes in
- * silence. */
+/* A string without NUL, or NULL after a diagnostic. A NULL value passes in silence. */
 const char *sgpu_reader_string(struct sgpu_reader *reader, const char *field, const json_t *value);
 /* The same for an id. */
 const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const json_t *value);
 /* A whole number below 2^53. */
 bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t *value,
 		     uint64_t *number);
-/* Index into the NULL-terminated list of what the string may be, or `otherwise` after a diagnostic.
- */
+/* Index into the NULL-terminated list of choices, or `otherwise` after a diagnostic. */
 int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json_t *value,
 		       const char *const *choices, int otherwise);
 /* Gives the index of an id, or -1. An unknown id is an error, whose text says what it is not: "a

@@ -226,9 +226,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
 		segment->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
-	/* An id that is missing, malformed or taken is reported already; who was to use the segment
-	 * cannot be known.
-	 * */
+	/* A missing, malformed or repeated id is reported; nobody knows who was to use it. */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 	}

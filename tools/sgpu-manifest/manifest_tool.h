@@ -73,15 +73,13 @@ void document_free(struct document *document);
 int document_each(int argc, char **argv, unsigned options,
 		  int (*one)(const char *path, unsigned options));
 
-/* Writes text to a file that appears only when all of it is there; path NULL is standard output.
- * Returns an exit status. */
+/* The file appears only when it is whole; path NULL is standard output. Returns an exit status. */
 int text_write(const char *path, const char *text, size_t size);
 /* Indented by so many blanks, or on one line with 0. Numbers are the shortest that mean the same:
  * 0.58, and not all the digits of its f64. With `ascii`, other characters are escaped, as \u202e.
  * From malloc; NULL when out of memory. */
 char *pretty_json(const json_t *value, size_t indent, bool ascii);
-/* Writes that of a value, whose reference it takes, and a line feed. NULL is out of memory. What
- * may go to a terminal (path NULL) is ASCII. */
+/* Writes that, in ASCII if path is NULL, and a line feed. Takes the reference; NULL: no memory. */
 int json_write(const char *path, json_t *value, size_t indent);
 /* The extents of a type. */
 json_t *shape_json(const struct sgpu_type *type);
@@ -113,9 +111,8 @@ SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgp
 SGPU_MUST_CHECK int payload_copy(int from, const char *from_name, uint64_t size, int to,
 				 const char *to_name, struct sgpu_error *error);
 
-/* Compares each module_digest with the image's file, and prints every difference. A file that is
- * not there is passed over: the manifest may stand where the data are not. Returns an exit status.
- */
+/* Compares each module_digest with the image's file, unless that is elsewhere, and prints every
+ * difference. Returns an exit status. */
 int module_digests_compare(const struct document *document, const struct payload_folder *folder);
 /* The same, and fills in those that are absent: the document is then another one, checked with the
  * same options. An image that comes from standard input stays without, which a note says. */
@@ -133,9 +130,8 @@ struct file_spec {
 	double gain, bias;
 };
 
-/* A type that is not stated is looked for in the file; one that is stated is that of the stored
- * values, which no header's scaling applies to. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM.
- */
+/* A type that is not stated is looked for in the file; to one that is stated no header's scaling
+ * applies. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int file_spec_parse(const char *text, const struct sgpu_op *op,
 				    struct file_spec *spec, struct sgpu_error *error);
 /* The path as data_location_client of a manifest in `folder` (a real path): relative when it lies

@@ -53,8 +53,7 @@ void payload_folder_close(struct payload_folder *folder)
 	folder->path = NULL;
 }
 
-/* "/" is above everything; any other folder needs the slash, so that /data is not above /database.
- */
+/* "/" is above everything; else a slash must follow: /data is not above /database. */
 static bool is_below(const char *folder, const char *path)
 {
 	size_t length = strlen(folder);
@@ -192,8 +191,7 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	return code;
 }
 
-/* At most one byte more than the payload is read: that the input goes on is all that there is to
- * know. */
+/* At most one byte more than the payload is read: that the input goes on is enough to know. */
 static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
 		      uint64_t wanted, struct sgpu_error *error)
 {

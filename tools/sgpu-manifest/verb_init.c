@@ -255,9 +255,8 @@ static int refuse(const struct draft *draft, const struct file_spec *spec, enum 
 	return cli_error(&error);
 }
 
-/* Operations that apply the scaling of the file's header and give the values a type that the
- * argument takes. `id` is that of the file's segment, and becomes that of the segment that the
- * operation reads. */
+/* Adds operations that apply the scaling of the file's header and cast to a type that the argument
+ * takes. `id`, of the file's segment, becomes that of the segment to be read. */
 static int convert(struct draft *draft, const struct file_spec *spec, bool low,
 		   char id[SGPU_ID_MAX + 1])
 {

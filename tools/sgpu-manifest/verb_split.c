@@ -47,8 +47,7 @@ static int find(int *parent, int i)
 	return i;
 }
 
-/* The smaller index is the root, so that parts are numbered in the order of their first operation.
- */
+/* The smaller index is the root: parts are numbered in the order of their first operation. */
 static void join(int *parent, int a, int b)
 {
 	a = find(parent, a);
@@ -380,8 +379,7 @@ static int make_shards(struct splitter *splitter)
 	return status;
 }
 
-/* A shard with an error would be an error of this program, but none is written before all are known
- * to be good. */
+/* Errors would be this program's own, but no shard is written before all are known to be good. */
 static int check_shards(const struct splitter *splitter)
 {
 	json_t *shard;

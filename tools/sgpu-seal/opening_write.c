@@ -185,8 +185,8 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 	return 0;
 }
 
-/* Many go to the disk by one sync of the file system, and their names by another: a sync of each
- * would take longer than all the rest. */
+/* Many go to the disk by one sync of the file system, and their names by another: one of each would
+ * take longer than all the rest. */
 static int commit(struct opening *opening, struct sgpu_error *error)
 {
 	struct stat root, status;

@@ -99,14 +99,12 @@ struct seal_moves {
 SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
 				      struct sgpu_error *error);
 void seal_moves_clear(struct seal_moves *moves);
-/* The part of a payload. `prepare` gets the payload, gives it its source, and its sink unless
- * seal_moves_place did. */
+/* `prepare` gets the payload, gives it its source, and its sink unless seal_moves_place did. */
 void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
 		    uint64_t size, const char *name,
 		    int (*prepare)(void *payload, struct sgpu_host_part *part,
 				   struct sgpu_error *error));
-/* What comes before a payload in `out`: the padding of the one before, and the header. Before the
- * payload is added. */
+/* Before a payload is added: the padding of the one before in `out`, and its header. */
 SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
 				      int segment, struct sgpu_error *error);
 /* The payload that was added last goes to `out`, where it will have `size` bytes. */
@@ -124,15 +122,13 @@ SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *
 				   const struct seal_payload **failed, struct sgpu_error *error);
 
 /* ---- outputs ---- */
-/* A process that is killed must leave no plaintext: what has not verified as a whole may stand
- * under no name. */
+/* Refuses a place where a killed process would leave plaintext under a name. */
 SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error);
 
 /* ---- reports ---- */
 /* -v: "sealed 1.0 GiB in 0.31 s, 3.46 GB/s, ipsec-mb (VAES), 2 threads". */
 void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *meter);
-/* --json: adds the rate's members and prints one line on standard error. Takes the reference; NULL
- * is accepted. */
+/* --json: adds the rate and prints a line on standard error. Takes the reference, or NULL. */
 void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
 		 const struct seal_meter *meter);
 /* The kids of the recipients as a new array. */

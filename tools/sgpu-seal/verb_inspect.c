@@ -296,8 +296,8 @@ static int try_keys(const struct task *task, bool *fits, struct sgpu_error *erro
 	return rc;
 }
 
-/* Sealed data are random bytes, with no mark. Without a key that fits, only what is nothing else is
- * taken for some. */
+/* Sealed data have no mark: without a key that fits, only what is nothing else is taken for some.
+ */
 static int inspect_sealed(struct task *task, int in, enum sgpu_sniffed kind,
 			  struct sgpu_error *error)
 {

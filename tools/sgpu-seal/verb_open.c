@@ -224,8 +224,7 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	return 0;
 }
 
-/* What can be said about an output before there is one: it is no file that is read, and it exists
- * only if it may be replaced. */
+/* Before there is an output: it is no file that is read, and exists only if it may be replaced. */
 static int check_below(const struct opening *opening, const char *path, struct sgpu_error *error)
 {
 	struct stat status;

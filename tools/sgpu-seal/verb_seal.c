@@ -117,8 +117,7 @@ static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_l
 	return 0;
 }
 
-/* Turns the packed segment into the one that will be written, and keeps where its payload is now.
- */
+/* Makes of a packed segment the one to be written, and keeps where its payload is now. */
 static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_batch_segment *s = &task->batch->segments[i];
