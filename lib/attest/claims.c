@@ -45,7 +45,7 @@ static const struct sgpu_member table[] = {
 	SGPU_NEEDED(RUNNER_OWN "/files", TRUTH),
 	SGPU_OPTIONAL(RUNNER_OWN "/owners", ARRAY, .min = 1, .max = SGPU_QUOTE_OWNERS_MAX),
 	SGPU_NEEDED(RUNNER_OWN "/owners/*", BYTES, .min = 32, .max = 32),
-	/* Runners did not say it at first. */
+	/* missing in quotes of older runners */
 	SGPU_OPTIONAL(RUNNER_OWN "/sessions", TEXT, .words = "none any"),
 	SGPU_OPTIONAL(RUNNER_OWN "/confinement", OBJECT, .max = CONFINEMENT_MAX),
 	SGPU_NEEDED(RUNNER_OWN "/confinement/*", TRUTHS),
@@ -133,7 +133,7 @@ static bool is_sorted(const json_t *owners)
 	return true;
 }
 
-/* What only makes sense together: what is wrong with it, or NULL. */
+/* Checks members that depend on each other: what is wrong, or NULL. */
 static const char *find_contradiction(const json_t *claims)
 {
 	const json_t *device = sgpu_claims_device_of(claims, NULL), *own = sgpu_claims_own(device);

@@ -21,7 +21,7 @@ struct sgpu_signer {
 
 enum {
 	SGPU_CERTIFICATE_MAX = 16384, /* bytes of DER */
-	SGPU_AK_DAYS = 30,	      /* what the certificate of an AK lasts at most */
+	SGPU_AK_DAYS = 30,	      /* longest life of an AK's certificate */
 };
 
 SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
@@ -30,13 +30,13 @@ SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SG
 SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
 				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
 				     struct sgpu_error *error);
-/* Ready to sign with ES384, or NULL: for what libcrypto signs by itself. */
+/* A context ready to sign with ES384, or NULL; for what libcrypto signs by itself. */
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
 /* SHA-256 of the DER SubjectPublicKeyInfo. */
 SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE],
 					 struct sgpu_error *error);
-/* Whether it is a key on this curve, named by one of these two names and not by explicit
- * parameters; key NULL: it is not. */
+/* Whether a key is on this curve, which it names by one of these names, not by explicit parameters.
+ * NULL is not. */
 bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other);
 static inline bool sgpu_is_p384(const EVP_PKEY *key)
 {
@@ -46,7 +46,7 @@ static inline bool sgpu_is_p384(const EVP_PKEY *key)
  */
 SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
 					 struct sgpu_error *error);
-/* Whether an authority certified an EK by it: with a path length of 0. May be NULL. */
+/* Whether the certificate is an authority's for an EK: path length 0. May be NULL. */
 bool sgpu_is_ek_certificate(X509 *certificate);
 /* Seconds since 1970, or -1. */
 int64_t sgpu_certificate_time(const ASN1_TIME *time);
@@ -55,11 +55,11 @@ SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sg
 /* A certificate from exactly `size` bytes of DER, or NULL. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* Whether `leaf` leads through `others` to one of the roots, which is self-signed: no partial
- * chains. No revocation lists are fetched or read. `machine`: the chain is that of an AK, by the
- * profile of our own certificates, and the fingerprint of the EK that signed it goes there. NULL
- * for those of the makers of processors, which lack key usage and key identifiers. `owner` names
- * the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+/* Verifies the chain from `leaf` through `others` to one of the self-signed roots. Partial chains
+ * are refused; no revocation lists are read. `machine`: for the chain of an AK, which must fit the
+ * profile of our own certificates, receives the fingerprint of the EK that signed it; NULL for
+ * those of processor makers, which lack key usage and key identifiers. `owner` names the chain in
+ * messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);

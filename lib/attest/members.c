@@ -25,7 +25,7 @@ static const char *name_inside(const struct sgpu_member *row, const char *path)
 		       : NULL;
 }
 
-/* The row of a member; "*" is that of members which are not named. */
+/* The row of a member; "*" stands for all that are not named. */
 static const struct sgpu_member *find(const struct sgpu_member *table, const char *path,
 				      const char *key)
 {

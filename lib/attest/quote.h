@@ -13,7 +13,7 @@
 #define SGPU_OWN SGPU_EAT_PROFILE
 #define SGPU_PLATFORM_WORDS "plain gramine-direct sgx tdx snp"
 #define SGPU_EAT_TYP "eat+jwt"
-/* Of version 1, in which an authority certified AKs: such quotes are shown, and never verified. */
+/* Version 1, in which an authority certified AKs: such quotes are shown, never verified. */
 #define SGPU_EAT_PROFILE_1 "tag:sgpu.dev,2026:measure#1"
 enum {
 	SGPU_UEID_SIZE = 33,
@@ -71,8 +71,8 @@ const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
 /* The device's submodule and its name, or NULL. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* What the records are made over: a hash of all claims, those on the records themselves left out,
- * and of the AK. */
+/* The data that records are bound to: a hash of the AK and of all claims but those on the
+ * records. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
 /* The ueid of a machine, by the fingerprint of its EK. */

@@ -38,9 +38,10 @@ enum sgpu_limited {
 	SGPU_LIMITED
 };
 
-/* 0: none, as at first. What is above it already stays. */
+/* 0, the default: none. Memory above a new limit stays. */
 void sgpu_limit_set(enum sgpu_limited what, uint64_t bytes);
-/* Counts there from now on, from what was counted so far; for memory that other processes read. */
+/* Counts there from now on, beginning with what was counted so far; for memory that other processes
+ * read. */
 void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter);
 /* Counts so many bytes, as whole pages. Errors: SGPU_ENOMEM, and nothing is counted. */
 SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
@@ -136,8 +137,8 @@ bool sgpu_is_name(const char *value, size_t size);
 /* The beginning of a file, at most room - 1 bytes, terminated; never waits. False, and an empty
  * text, if nothing can be read; an empty file is true. */
 bool sgpu_peek(const char *path, char *text, size_t room);
-/* The same of the first line, up to a byte that is no printable ASCII; or what is in brackets
- * there, as the kernel marks a choice: "this [that]". */
+/* The same for the first line, up to a byte that is no printable ASCII; or its word in brackets, by
+ * which the kernel marks the choice: "this [that]". */
 bool sgpu_peek_line(const char *path, char *line, size_t room);
 
 /* ---- json.c ---- */
@@ -151,19 +152,19 @@ void sgpu_json_place(const char *text, size_t position, int *line, int *column);
 /* ---- output_walk.c: the place of an output ---- */
 /* A directory that was made on the way. */
 struct sgpu_output_made {
-	int directory; /* the one that it was made in */
+	int directory; /* its parent */
 	char *name;
 };
 
 struct sgpu_walk {
 	const char *shown; /* the path, for messages */
-	char *rest, *at;   /* what is left of it, from malloc */
+	char *rest, *at;   /* the rest of the path, from malloc */
 	mode_t mode;	   /* of directories that are made */
 	bool is_beneath;
 	bool whole; /* the last component is a directory, too */
 	int links;
 	/* the place: */
-	int descriptor;	    /* one of this process's own, if the path names that; else -1 */
+	int descriptor;	    /* the process's own descriptor that the path names, else -1 */
 	int directory;	    /* of the last component */
 	char *name;	    /* the last component, from malloc */
 	int found;	    /* O_PATH descriptor of what has that name, or -1 */

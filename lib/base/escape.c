@@ -11,8 +11,8 @@
 
 enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
 
-/* Whether a character moves the cursor, turns the direction of writing, or cannot be seen:
- * Unicode's property Default_Ignorable_Code_Point, and what annotates a text. */
+/* Whether a character moves the cursor, changes the direction of writing, or is invisible:
+ * Unicode's Default_Ignorable_Code_Point, and annotations. */
 static bool is_control(uint32_t character)
 {
 	static const uint32_t ranges[][2] = {

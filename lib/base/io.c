@@ -115,7 +115,7 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
 		}
 		if (fds[1].revents && read(guard->wake_fd, &count, sizeof(count)) < 0) {
-			continue; /* somebody else has read it: `ended` says what it meant */
+			continue; /* another thread has read it: `ended` tells */
 		}
 		if (fds[0].revents && !fds[1].revents) {
 			return 0;
@@ -123,8 +123,8 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 	}
 }
 
-/* Without a guard. Signals may be blocked on this thread, and one that is not may come just before
- * the call: so no wait is long. */
+/* Without a guard. A signal may be blocked here or arrive just before the call: so each wait is
+ * short. */
 static int wait_for_data(int fd, struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -137,8 +137,8 @@ static int wait_for_data(int fd, struct sgpu_error *error)
 	return 0;
 }
 
-/* What was there may be gone: another process may read from the same pipe. A descriptor that can
- * take something may still block on more than that. */
+/* Another process may have read from the same pipe, and a descriptor that can take a byte may block
+ * on more. */
 static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 {
 	const struct iovec part = { .iov_base = data, .iov_len = size };
@@ -331,8 +331,8 @@ int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_e
 	if (fstat(fd, &status)) {
 		return sgpu_fail_errno(error, "cannot inspect '%s'", name);
 	}
-	/* Pipes and the like come from the user who gave them. An access list shows in the bits of
-	 * the group. */
+	/* Pipes and the like were given by the user. An access control list shows in the group's
+	 * bits. */
 	if (!S_ISREG(status.st_mode) || ((status.st_uid == geteuid() || status.st_uid == 0) &&
 					 !(status.st_mode & (S_IWGRP | S_IWOTH)))) {
 		return 0;

@@ -21,7 +21,8 @@ SGPU_MUST_CHECK int sgpu_read(int fd, const char *name, void *data, size_t size,
 /* The same at an offset; the file position does not move. */
 SGPU_MUST_CHECK int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset,
 			       size_t *got, struct sgpu_error *error);
-/* Writes all bytes. EPIPE is an error, which sgpu_io_reader_gone reports. */
+/* Writes all bytes. EPIPE is an error, which sgpu_io_reader_gone reports (the tools ignore
+ * SIGPIPE). */
 SGPU_MUST_CHECK int sgpu_write(int fd, const char *name, const void *data, size_t size,
 			       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size_t size,
@@ -146,7 +147,7 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 enum { SGPU_SNIFF_SIZE = 512 }; /* bytes that are looked at */
 
 enum sgpu_sniffed {
-	SGPU_SNIFFED_UNKNOWN, /* what sealed data look like: random bytes */
+	SGPU_SNIFFED_UNKNOWN, /* random bytes, as sealed data are */
 	SGPU_SNIFFED_EMPTY,
 	SGPU_SNIFFED_BATCH, /* a tar archive that begins with batch.json or response.json */
 	SGPU_SNIFFED_TAR,   /* any other */

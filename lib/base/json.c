@@ -67,7 +67,7 @@ void sgpu_json_place(const char *text, size_t position, int *line, int *column)
 	}
 }
 
-/* In words of our own, which quote a mark at most: what is there may be half of a secret. */
+/* In our own words, which quote at most one mark: the text may be half of a secret. */
 static int fail_parse(enum json_error_code why, const char *text, size_t position, size_t size,
 		      struct sgpu_error *error)
 {

@@ -13,7 +13,7 @@ enum { LISTS_MAX = 4 };
 
 struct cut {
 	size_t frame_at,
-		removed; /* bytes of the document that are not in the frame from there on */
+		removed; /* bytes that the document has from there on and the frame lacks */
 };
 
 /* One pass: with `frame` NULL it only counts. */
@@ -132,8 +132,7 @@ static bool is_key(const char *key, size_t size, const char *name)
 	return same;
 }
 
-/* NULL: none of the lists, or one that has elements already, a fault that the frame's parse
- * reports. */
+/* NULL: not a list to split, or a repeated one, which the frame's parse reports. */
 static struct sgpu_json_list *find_list(const struct pass *pass, const char *key, size_t size)
 {
 	for (size_t i = 0; i < pass->list_count; i++) {

@@ -47,8 +47,8 @@ int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool h
 	return rc;
 }
 
-/* The file may be anything that another process has sent. Its seals come first: to ask for them
- * takes nobody's word but the kernel's, whatever file system it is of. */
+/* The file may be anything that another process sent. Seals come first: the kernel itself answers
+ * for them, whatever the file system. */
 int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most, uint64_t *size,
 			   bool *huge, struct sgpu_error *error)
 {

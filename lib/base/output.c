@@ -32,7 +32,7 @@ static void make_name(int attempt, char name[NAME_SIZE])
 	}
 }
 
-/* Whether the file is the user's own, has that name, and now has our lock alone. */
+/* Whether the file is the user's own, has that name, and is locked by us alone. */
 static bool lock_own(int fd, int directory, const char *name)
 {
 	struct stat file, named;
@@ -97,7 +97,7 @@ static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error 
 			}
 			continue;
 		}
-		/* Between creation and lock another run may have taken it for one that was left. */
+		/* Between creation and lock another run may have taken it for a leftover. */
 		if (!is_new || lock_own(output->fd, output->directory, name)) {
 			output->temporary = strdup(name);
 			if (!output->temporary) {
@@ -198,7 +198,7 @@ static int open_descriptor(struct sgpu_output *output, int descriptor, struct sg
 	return output->fd < 0 ? sgpu_fail_write(error, output->path) : 0;
 }
 
-/* What the place holds and the output needs goes over to it. */
+/* Moves what the output needs out of the place. */
 static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode_t mode,
 			struct sgpu_error *error)
 {
@@ -211,15 +211,14 @@ static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode
 	output->regular = true;
 	output->name = walk->name;
 	walk->name = NULL;
-	/* To bring the name to the disk the directory has to be open for reading; where that is
-	 * denied, it does without. */
+	/* Syncing the name needs the directory open for reading; where that is denied, it is not
+	 * synced. */
 	output->directory = openat(walk->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (output->directory < 0) {
 		output->directory = walk->directory;
 		walk->directory = -1;
 	}
-	/* Bits that another user chose would let them read; so would those of another file that was
-	 * linked here. */
+	/* Another user's bits, or those of a file that was linked here, could let others read. */
 	if (walk->found >= 0 && status->st_uid == geteuid() && status->st_nlink == 1) {
 		output->kept_mode = (int)(status->st_mode & 0777);
 	}
@@ -300,8 +299,8 @@ int sgpu_output_made_in(const struct sgpu_output *output, int i)
 
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
-	/* A full disk behind a redirection may report its error only at close, which is not ours
-	 * for standard output; fsync reports it now, if this kind of file supports it. */
+	/* A full disk behind a redirection may be reported only at close, and standard output is
+	 * not ours to close: fsync reports it now, where the file supports it. */
 	if (!output->unsynced && fsync(output->fd) &&
 	    (output->regular || (errno != EINVAL && errno != EROFS && errno != ENOTSUP))) {
 		return sgpu_fail_write(error, output->path);

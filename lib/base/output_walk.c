@@ -51,7 +51,7 @@ static bool is_shared(const struct stat *directory)
 	       ((directory->st_mode & S_ISVTX) && (directory->st_mode & S_IWGRP));
 }
 
-/* null, zero or full: only root makes devices; in a container they may seem to be another's. */
+/* null, zero or full: only root makes devices, though a container may show another owner. */
 static bool is_plain_device(const struct stat *status)
 {
 	const unsigned number = minor(status->st_rdev);

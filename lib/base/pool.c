@@ -232,6 +232,6 @@ int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 		}
 		pthread_mutex_unlock(&pool->lock);
 	}
-	/* Cancelled in the middle: pieces were left, or none could be taken. */
+	/* The loop was cancelled: pieces were left, or none could be taken. */
 	return has_pieces(&loop) ? SGPU_ECANCELED : 0;
 }

@@ -70,7 +70,7 @@ static void *map_pages(size_t size, enum kind *kind)
 		/* Not by mlock(), which the sanitizers replace by one that does nothing and says
 		 * that it did. */
 		*kind = syscall(SYS_mlock, memory, size) == 0 ? LOCKED : PLAIN;
-		/* For the moment between a fork and the flag below, should that one be refused. */
+		/* For the moment between a fork and the flag below, should that be refused. */
 		(void)madvise(memory, size, MADV_WIPEONFORK);
 	}
 	(void)madvise(memory, size, MADV_DONTDUMP);
@@ -195,7 +195,7 @@ static void *alloc_large(size_t size)
 	if (__builtin_add_overflow(size, page + REGION, &rounded)) {
 		return NULL;
 	}
-	/* Never REGION bytes: that size says that it is cut into units. */
+	/* Never REGION bytes, which would mean a region cut into units. */
 	rounded = size <= REGION ? REGION + page : (size + page - 1) / page * page;
 	region = add_region(rounded);
 	if (region) {

@@ -83,7 +83,7 @@ static const struct row *find(const void *first, size_t size)
 			return &rows[i];
 		}
 	}
-	/* Of random bytes, which sealed data are, none occurs as often as that. */
+	/* No byte occurs this often in random bytes, as sealed data are. */
 	return !size ? &empty : most > size / 16 + 8 ? &uneven : &unknown;
 }
 

@@ -19,8 +19,8 @@ SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name,
  * next call. Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member,
 				  uint64_t *size, struct sgpu_error *error);
-/* For bulk work: returns the descriptor, from which the caller reads exactly the current member's
- * payload, and then calls sgpu_tar_consumed. */
+/* For bulk work: the caller reads the current member's payload, exactly, from the returned
+ * descriptor, then calls sgpu_tar_consumed. */
 int sgpu_tar_fd(struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
 /* To write a member: the header, then exactly `size` bytes of payload by the caller to the same fd,

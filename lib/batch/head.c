@@ -85,7 +85,7 @@ static bool belongs(const struct sgpu_segment *wanted, bool response)
 	return response ? sgpu_segment_is_output(wanted) : wanted->direction != SGPU_INTERMEDIATE;
 }
 
-/* What only the manifest tells: whether a payload comes with the segment, and how it must be
+/* Rules that need the manifest: whether a payload comes with the segment, and how it must be
  * masked. */
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
 			 const struct sgpu_segment *wanted, struct sgpu_error *error)
@@ -215,7 +215,7 @@ static bool is_staged(const struct sgpu_batch *batch)
 	return false;
 }
 
-/* The archive is the other of the two, or neither. */
+/* The archive is a response where a batch was wanted or the reverse, or neither. */
 static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_response,
 		      uint64_t size, const char *wanted, struct sgpu_error *error)
 {

@@ -34,8 +34,8 @@ SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu
  */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
 				    struct sgpu_error *error);
-/* Writes the canonical text: the whole; for the MAC without `mac` and the locations; for signatures
- * also without the signatures; for the identity also without the recipients. From malloc. */
+/* Writes the canonical text, from malloc: all of it; for the MAC without `mac` and the locations;
+ * for signatures without the signatures, too; for the identity without the recipients, too. */
 enum sgpu_index_part {
 	SGPU_INDEX_WHOLE,
 	SGPU_INDEX_FOR_MAC,

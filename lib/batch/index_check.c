@@ -55,7 +55,7 @@ static int check_location(const struct sgpu_batch_segment *s, uint64_t size,
 	return 0;
 }
 
-/* What a sealed payload, a plain one and one that is still to be sealed may have. */
+/* The members that a sealed payload, a plain one and one still to be sealed may have. */
 static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 			 struct sgpu_error *error)
 {

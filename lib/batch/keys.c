@@ -196,7 +196,7 @@ int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SG
 		rc = sgpu_fail(error, SGPU_EAUTH, "the mac of %s does not verify: it was altered",
 			       batch->response ? "response.json" : "batch.json");
 	}
-	/* The right value for a text that somebody else chose is worth a wipe. */
+	/* The correct MAC of a text that somebody else chose is worth a wipe. */
 	sgpu_wipe(mac, sizeof(mac));
 	return rc;
 }

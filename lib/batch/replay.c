@@ -35,7 +35,7 @@ enum {
 	KEY_SIZE = 16,
 	CHECK_SIZE = 8,
 	DROPPED_MIN = 1024,
-	LOOKS_A_WINDOW = 64, /* how often it is counted how many records are old */
+	LOOKS_A_WINDOW = 64, /* how often old records are counted */
 	RECORDS_MIN = 64,
 	TORN_BEFORE = 2, /* records of one batch in the version before */
 };
@@ -58,9 +58,9 @@ struct table {
 	struct header header;
 	struct record *records;
 	size_t count, capacity;
-	size_t *index;	   /* open addressing; of each record its number and one */
+	size_t *index;	   /* open addressing: the record's number plus one */
 	size_t index_size; /* a power of two, at least twice `count` */
-	uint64_t factor; /* random and odd: whoever chooses batch ids cannot choose their places */
+	uint64_t factor;   /* random and odd: whoever chooses batch ids cannot choose their slots */
 	uint64_t count_old_us; /* when to count the old ones again */
 	uint64_t end; /* bytes of the file up to the last whole record; 0: nothing of it is known */
 };
@@ -171,8 +171,8 @@ static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 	return sgpu_hint(error, "remove it when no batch of before can come again");
 }
 
-/* Adds the records of `size` bytes that were read. A last one that is not whole is of a batch that
- * never ran: the next one is written over it. Before it, that is damage. */
+/* Adds the records in `size` bytes. An incomplete last record may be of a batch that never ran: it
+ * is left out, and the next one is written over it. Anything else incomplete is damage. */
 static int add_records(const struct sgpu_replay *replay, struct table *table,
 		       const struct record *records, size_t size, struct sgpu_error *error)
 {
@@ -237,8 +237,8 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	rc = rc ? rc
 		: is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
 	if (rc == SGPU_OK && !known && fsync(replay->directory) != 0) {
-		/* Who gave it its name may have failed to bring that to the disk: after a crash the
-		 * one before would be there. */
+		/* Whoever named the file may not have synced the name: after a crash the old one
+		 * would be there. */
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	if (rc == SGPU_OK && !known) {
@@ -299,7 +299,8 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	if (rc < 0) {
-		(void)unlinkat(replay->directory, new_name, 0); /* it has what others need */
+		(void)unlinkat(replay->directory, new_name,
+			       0); /* it has the permissions that others need */
 		close(fd);
 		return rc;
 	}
@@ -395,9 +396,9 @@ static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_
 	return 0;
 }
 
-/* Drops records that are too old, if there are many, and tells whether it did; batches of that age
- * are then refused by their age. Counting takes as long as there are records: a few times a window.
- */
+/* Drops records that are too old, if there are many; returns whether it dropped any. From now on
+ * all batches of that age are refused by their age. Counting takes as long as there are records, so
+ * it is done a few times a window. */
 static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 {
 	const uint64_t floor = now_us > window_us ? now_us - window_us : 0,
@@ -425,7 +426,7 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 	return true;
 }
 
-/* By the rules, of what the table has. */
+/* Applies the rules to the table. */
 static int check_batch(const struct sgpu_replay *replay, const struct record *record,
 		       uint64_t now_us, struct sgpu_error *error)
 {
@@ -514,7 +515,7 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 	if (rc) {
 		return rc;
 	}
-	if (opened.made_count > 1) { /* of a volume that is not mounted the records are elsewhere */
+	if (opened.made_count > 1) { /* with a volume unmounted, the records are elsewhere */
 		sgpu_output_directory_close(&opened, false);
 		errno = ENOENT;
 		return sgpu_fail_errno(error, "cannot make directory '%s'", replay->name);
@@ -539,7 +540,7 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 		       : 0;
 }
 
-/* Before the first batch, so that what is sealed from here on is not too old. */
+/* Before the first batch: what is sealed from now on is not too old. */
 static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
 {
 	struct timespec now = { 0 };

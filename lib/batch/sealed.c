@@ -175,7 +175,7 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 		rc = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out,
 				    in + size - SGPU_TAG_SIZE);
 	} else if (!rc && (last || size)) {
-		/* No end mark where there must be one, or something shorter than a chunk inside. */
+		/* The end mark is missing, or a short chunk lies inside. */
 		rc = SGPU_EAUTH;
 	}
 	if (rc && bad_chunk) {

@@ -134,7 +134,7 @@ SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
 				    void (*end)(struct sgpu_bench *bench, uintptr_t what,
 						uint64_t size),
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
-/* Waits for the device, and ends what was kept since a mark. */
+/* Waits for the device, and ends what was kept since a mark, for a part of a case. */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
 /* Memory that is zero, or NULL: SGPU_ENOMEM. `end`, unless it is NULL, ends what the memory holds;

@@ -21,7 +21,7 @@ static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	bench->state->gate.capacity = 0;
 }
 
-/* A gate of the size that the next one is to have; it is gone when its parts are ended. */
+/* A gate of the next one's size. What is kept ends last first: the gate goes after its parts. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
@@ -60,7 +60,7 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 		       : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
 }
 
-/* rc, or what went wrong on a stream until its work was done. */
+/* rc, or the first failure of a stream before its work ended. */
 static int wait_for(struct sgpu_stream *stream, int rc, struct sgpu_error *error)
 {
 	const int waited = sgpu_stream_sync(stream, rc == SGPU_OK ? error : NULL);
@@ -86,7 +86,7 @@ static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *str
 	rc = rc ? rc : enqueue(argument, error);
 	rc = rc ? rc : sgpu_event_query(event, &ended, error);
 	*held = !ended;
-	/* Whatever was enqueued uses the caller's memory: it ends before this returns. */
+	/* Enqueued work uses the caller's memory, so it ends before this returns. */
 	for (int i = 0; i < count; i++) {
 		rc = wait_for(streams[i], rc, error);
 	}

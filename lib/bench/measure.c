@@ -22,7 +22,8 @@ static const uint64_t time_standard = 300000000, time_quick = 100000000;
 enum { SAMPLES_SETTLED = 30 };
 static const uint64_t time_settled = 100000000;
 static const double half_width_settled = 0.005;
-/* Memory that is verified after every sample; to check more takes longer than to measure it. */
+/* Up to this size memory is verified after every sample; checking more takes longer than
+ * measuring. */
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
 /* The samples of a variant, by round. */
@@ -150,7 +151,7 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 	if (m->rounds + 1 >= m->limit) {
 		return SGPU_BENCH_STOP_COUNT;
 	}
-	/* Samples that take so long that the time is over by far: fewer must do. */
+	/* Long samples may exceed the time by far: then fewer suffice. */
 	least = o->quick || elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : SAMPLES_MIN;
 	if (o->samples || m->rounds + 1 < least) {
 		return SGPU_BENCH_STOP_UNKNOWN;

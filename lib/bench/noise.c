@@ -8,9 +8,9 @@
 
 #include "bench/private.h"
 
-/* The difference of two more runs over their deviation follows Student's t where runs are
- * distributed normally. These quantiles leave 1 of 100 outside then, and at most 1 of 20 with heavy
- * tails. By the number of runs; the last one for more. */
+/* Quantiles of Student's t for the difference of two more runs over their deviation, by the number
+ * of runs; the last for more. Normal runs exceed them in 1 of 100 measurements, runs with heavy
+ * tails in at most 1 of 20. */
 static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25 };
 
 static double noise_floor(const double *values, size_t n)
@@ -24,11 +24,11 @@ static double noise_floor(const double *values, size_t n)
 		for (size_t k = 0; k < i; k++) {
 			pairs[count] = fabs(log(values[i] / values[k]));
 			variance += pairs[count] * pairs[count] /
-				    (double)(n * (n - 1)); /* as by distances from the mean */
+				    (double)(n * (n - 1)); /* in distances from the mean */
 			count++;
 		}
 	}
-	/* An outlier among many runs is in more of their pairs than in those that are expected. */
+	/* An outlier among many runs is in more pairs than the expected ones. */
 	sgpu_bench_summarise(pairs, count, &of_pairs);
 	return fmax(of_pairs.p95, quantiles[row] * sqrt(2 * variance));
 }

@@ -7,7 +7,7 @@
 
 #include <bench/bench.h>
 
-/* What holds streams back; made when it is first needed. */
+/* Holds streams back; made on first use. */
 struct sgpu_bench_gate {
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
@@ -70,7 +70,8 @@ struct sgpu_bench_member {
 	const char *with;	  /* there only when that member is: often itself. NULL: always */
 	const char *const *words; /* of an enum */
 };
-/* Of all records, of those that passed, of the others; of noise. Each ends with a NULL key. */
+/* For all records; for those that passed; for the others; for records of noise. Each ends with a
+ * NULL key. */
 extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[],
 	sgpu_bench_noise_members[];
 

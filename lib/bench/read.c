@@ -206,7 +206,7 @@ static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_
 				      sizeof(noise), r->error);
 }
 
-/* The environment, or the end. What a run is named by is no list or object. */
+/* The environment, or the end. A run's name is no list or object. */
 static int take_frame(const struct reader *r, json_t *object, bool is_end,
 		      struct sgpu_bench_results *results)
 {

@@ -23,8 +23,9 @@ static double middle(const double *sorted, uint64_t n)
 	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* The largest number of samples on each side that leaves the median between the rest with 95 %:
- * those below the true median are distributed binomially. */
+/* The largest number of samples that can be cut from each side so that the rest encloses the true
+ * median with 95 %. Each sample lies below it with probability 1/2 whatever the distribution: a
+ * binomial count. */
 static uint64_t outside_of_interval(uint64_t n)
 {
 	double log_share = -(double)n * log(2), below = 0;

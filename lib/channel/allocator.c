@@ -18,7 +18,7 @@ struct table {
 	uint32_t entries[]; /* what was mapped by it */
 };
 
-/* One that exists has tables. */
+/* existing directories have tables */
 struct channel {
 	struct table *(*tables)[KINDS];
 	struct sgpu_extents addresses;
@@ -158,7 +158,7 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 		return;
 	}
 	for (uint32_t i = 1; i < SGPU_CHANNEL_MAX; i++) {
-		/* If the processor does not want to, it does so at its own end. */
+		/* If the processor refuses, it unmaps at its own end. */
 		if (a->channels[i].tables &&
 		    sgpu_allocator_destroy(a, i, 0, NULL, NULL) != SGPU_OK) {
 			free_channel(a, &a->channels[i]);
@@ -359,7 +359,7 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 	if (!count) {
 		return SGPU_OK;
 	}
-	/* Small ones come from the end, last first. In their order a device can map neighbours at
+	/* Small pages come from the end, last first. In ascending order a device maps neighbours at
 	 * once. */
 	for (uint32_t i = 0; kind == SMALL && i < count / 2; i++) {
 		const uint32_t page = allocator->pages[i];
@@ -411,7 +411,7 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 			done = 0;
 		}
 		if (rc == SGPU_OK && !done) {
-			/* From here on no big ones fit any more, or there are none. */
+			/* No more big pages fit, or there are none. */
 			kind = SMALL;
 			rc = map_page_run(allocator, channel, at, *va + whole, SMALL, &done, error);
 		}
@@ -421,7 +421,7 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 				      : SGPU_OK;
 		}
 	}
-	/* What is mapped only its owner can unmap: it stays where it is, until the channel goes. */
+	/* Only its owner can unmap it: it stays until the channel goes. */
 	if (rc != SGPU_OK && at < *va + whole) {
 		sgpu_extents_give(&made->addresses, at, *va + whole - at);
 	}

@@ -17,7 +17,7 @@
 struct sgpu_frame_pool {
 	uint64_t *used; /* a bit each */
 	uint32_t begin, end, free;
-	uint32_t low, high; /* nothing below is free for big ones, nothing above for small ones */
+	uint32_t low, high; /* no free big page lies below, no free small one above */
 };
 SGPU_MUST_CHECK int sgpu_frame_pool_init(struct sgpu_frame_pool *pool, uint32_t begin, uint32_t end,
 					 struct sgpu_error *error);
@@ -41,7 +41,7 @@ void sgpu_extents_clear(struct sgpu_extents *extents);
 SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size,
 				      uint64_t alignment, uint64_t *begin,
 				      struct sgpu_error *error);
-/* What cannot be entered for want of memory is not used again. */
+/* A range that cannot be entered for want of memory is not used again. */
 void sgpu_extents_give(struct sgpu_extents *extents, uint64_t begin, uint64_t size);
 
 #endif

@@ -59,8 +59,8 @@ struct sgpu_command {
 	union {
 		struct {
 			uint32_t directory; /* frame */
-			/* Without: a bootstrap channel if the directory is unprotected, else a
-			 * channel whose pages are not locked, which takes no groups. */
+			/* Without a key: a bootstrap channel if the directory is unprotected, else
+			 * a channel whose pages are not locked and which takes no groups. */
 			bool has_key;
 			uint8_t owner_key[32]; /* X25519, public */
 		} create;
@@ -117,11 +117,10 @@ enum sgpu_refusal {
 	SGPU_REFUSED_NO_TABLE,	 /* no page table is mapped there */
 	SGPU_REFUSED_NOT_EMPTY,	 /* the table has entries */
 	SGPU_REFUSED_NOT_MAPPED, /* the range is not mapped in this channel */
-	SGPU_REFUSED_BOOTSTRAP,	 /* a bootstrap channel may not do or be done this; or `via` is none
-				  */
+	SGPU_REFUSED_BOOTSTRAP,	 /* not allowed to or on a bootstrap channel; or `via` is none */
 	SGPU_REFUSED_COUNTER, /* dropped, replayed or reordered: the counter is not the next one */
 	SGPU_REFUSED_SEAL,    /* the group does not verify under the CEK */
-	SGPU_REFUSED_GROUP,   /* it has items, and came where nobody takes them */
+	SGPU_REFUSED_GROUP,   /* it has items where none are taken */
 	SGPU_REFUSED_LIMIT,   /* too many channels, references or entries */
 	SGPU_REFUSED_DEVICE,  /* the device failed; the text says how */
 	SGPU_REFUSALS
@@ -140,10 +139,10 @@ struct sgpu_grant {
  * knows what was really mapped; it has no meaning without the CEK. */
 struct sgpu_summary {
 	uint32_t channel, serial;
-	uint64_t counter;  /* of this channel's reports, from 1: the owner refuses old ones */
-	uint64_t va, size; /* bytes that the command covered */
-	uint32_t protected_pages,
-		pages; /* n and k: pages mapped by it in the protected region, and in all */
+	uint64_t counter; /* number among this channel's reports, from 1: the owner refuses old ones
+			   */
+	uint64_t va, size;		 /* bytes that the command covered */
+	uint32_t protected_pages, pages; /* pages that it mapped: protected (n), and in all (k) */
 	/* KT128 of the frame numbers of the protected ones, 32-bit little endian. */
 	uint8_t hash[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
@@ -154,7 +153,7 @@ struct sgpu_summary {
  * with a key is masked (sgpu_mask_measurement); the session takes the mask off. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
-	uint64_t counter; /* as in sgpu_summary, the same sequence */
+	uint64_t counter; /* in one sequence with sgpu_summary's */
 	uint64_t va, size;
 	bool keyed;
 	uint8_t digest[SGPU_KT128_SIZE];
@@ -179,8 +178,8 @@ struct sgpu_processor;
 struct sgpu_processor_config {
 	uint32_t frames;      /* physical memory; at most info.total / info.small */
 	uint32_t unprotected; /* frames at the beginning, which hold nothing of an owner */
-	uint32_t hidden; /* frames at the end that nobody maps: keys and tables stand for them */
-	uint64_t space_size; /* bytes of addresses a context gets, 0: twice the frames */
+	uint32_t hidden;      /* frames at the end that nobody maps, for keys and tables */
+	uint64_t space_size;  /* bytes of addresses a context gets, 0: twice the frames */
 };
 
 /* The device is borrowed. Frames are taken to hold secrets at first: each is cleared before it is
@@ -232,8 +231,8 @@ int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgp
 SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel,
 					  const void *answer, size_t size, uint8_t *sealed,
 					  uint64_t *counter, struct sgpu_error *error);
-/* Whether the processor made this very grant, and its channel is there. Anybody can seal a key of
- * their own to an owner, so a grant that came through other hands proves nothing by itself. Errors:
+/* Whether the processor made this very grant, and its channel exists. Anybody can seal a key of
+ * their own to an owner, so a grant from other hands proves nothing by itself. Errors:
  * SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor,
 					 const struct sgpu_grant *grant, struct sgpu_error *error);
@@ -307,7 +306,7 @@ SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint3
 					 uint64_t va, uint64_t mapped, sgpu_authorise_fn authorise,
 					 sgpu_report_fn report, void *argument,
 					 struct sgpu_error *error);
-/* Has CH_MEASURE done: the measurement as the processor gave it, for sgpu_session_measurement. */
+/* Sends CH_MEASURE: the processor's measurement, for sgpu_session_measurement. */
 SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t va, uint64_t size, bool keyed,
 					   struct sgpu_measurement *measurement,

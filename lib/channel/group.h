@@ -87,11 +87,11 @@ size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SG
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command);
 
 /* ---- group_client.c: the session's side ---- */
-/* Sends a message and waits for what is answered, which need not be true: SGPU_MESSAGE_MAX bytes at
- * most. */
+/* Sends a message and waits for the answer, of SGPU_MESSAGE_MAX bytes at most, which need not be
+ * true. */
 typedef int (*sgpu_exchange_fn)(void *argument, const uint8_t *message, size_t size,
 				uint8_t *answer, size_t *answer_size, struct sgpu_error *error);
-enum { SGPU_GROUP_SENDS = 3 }; /* how often a group is sent whose answer does not come */
+enum { SGPU_GROUP_SENDS = 3 }; /* attempts to send a group without an answer */
 
 struct sgpu_group_client;
 

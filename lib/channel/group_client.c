@@ -147,7 +147,7 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *
 }
 
 /* ---- opening ---- */
-/* Sends the hello, and takes the grant that it is answered by. */
+/* Sends the hello, and takes the grant in the answer. */
 static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner,
 		     const uint8_t *hello, size_t hello_size, struct sgpu_error *error)
 {

@@ -45,7 +45,7 @@ static const struct {
 	[SGPU_ITEM_JOB_RUN] = { STREAM | OBJECT, RANGES_MIN, SGPU_ITEM_RANGES_MAX },
 };
 
-/* Whether it is an item, whose handles can be some. */
+/* Whether an item is valid, with handles in range. */
 static bool is_item(const struct sgpu_item *item)
 {
 	uint16_t members;

@@ -29,8 +29,7 @@ struct sgpu_channel_keys {
 SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE],
 					const uint8_t processor[16], struct sgpu_channel_keys *keys,
 					struct sgpu_error *error);
-/* Replaces those of groups and of answers, which may be NULL. After an error they may be as well.
- */
+/* Replaces the keys of groups and answers, either of which may be NULL, also after an error. */
 struct sgpu_aead;
 SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
 				       struct sgpu_aead **group, struct sgpu_aead **answer,
@@ -48,8 +47,8 @@ void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_su
 void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
 			  const struct sgpu_measurement *measurement,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Covers or uncovers the digest: xor with KT128 of report key, serial and counter, which stand for
- * one report alone. The MAC is over the covered one. */
+/* Masks or unmasks the digest: xor with KT128 of report key, serial and counter, unique to one
+ * report. The MAC is over the masked one. */
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 			   struct sgpu_measurement *measurement);
 

@@ -135,7 +135,7 @@ int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t si
 				 SGPU_GROUP_MAX - SGPU_TAG_SIZE);
 	}
 	sgpu_group_nonce(session->serial, session->groups + 1, nonce);
-	/* Taken before anything is sealed with it, so that a failure does not leave it for other
+	/* The number is taken before it is used, so that a failure does not leave it for other
 	 * items. */
 	session->groups++;
 	rc = sgpu_aead_seal(session->aead, nonce, items, size, group, group + size);

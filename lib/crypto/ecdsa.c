@@ -8,7 +8,7 @@
 
 #include "crypto/internal.h"
 
-enum { DER_MAX = 128 /* two numbers of 48 bytes and their heads are 104 */ };
+enum { DER_MAX = 128 /* DER of two 48-byte numbers */ };
 
 bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half)
 {

@@ -21,7 +21,7 @@ static const char version_label[] = "HPKE-v1";
 /* One message's secrets. */
 struct message_keys {
 	uint8_t key[SGPU_KEY_SIZE];
-	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce: no context has a second message */
+	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce: a context has one message */
 };
 
 /* LabeledExtract; salt NULL: the empty one, which HMAC pads to the same block as zeros. */

@@ -34,8 +34,7 @@ SGPU_MUST_CHECK int sgpu_raw_generate(const char *type, uint8_t private_key[32],
 				      uint8_t public_key[32], struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 				       struct sgpu_error *error);
-/* SGPU_EAUTH for a point of low order: every secret that is agreed with it is the same, so it keeps
- * none. */
+/* SGPU_EAUTH for a point of low order: all secrets agreed with it are equal. */
 SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);
 /* The shared secret. public_key: the other half of private_key, or NULL to have it derived, which
  * takes longer than the rest. SGPU_EAUTH when the secret is all zero (a peer of low order), which

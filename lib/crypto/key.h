@@ -19,10 +19,9 @@ enum { SGPU_KEY_TEXT_MAX = 16384 };
  * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_object(const char *text, size_t size, const char *name,
 				    json_t **object, struct sgpu_error *error);
-/* What of a member may be shown: nothing that is long enough to be a key. */
+/* Shows a member only if it is too short to be a key. */
 const char *sgpu_key_shown(const char *value);
-/* Refuses members but those `known` and the registered optional ones, which may not say that the
- * key is for anything but `use` and one of the algorithms. */
+/* Refuses unknown members, and optional ones that restrict the key to another use or algorithm. */
 SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name,
 				     const char *const *known, const char *use,
 				     const char *const *algorithms, struct sgpu_error *error);
@@ -37,7 +36,7 @@ json_t *sgpu_key_public_json(const char *crv, const uint8_t *x, const uint8_t *y
 /* The thumbprint of a key with these members. Takes the reference, which may be NULL. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint_of(json_t *members, char kid[SGPU_KID_SIZE + 1],
 					   struct sgpu_error *error);
-/* Fills key->kid with the thumbprint (RFC 7638) of what else is in *key. */
+/* Fills key->kid with the thumbprint (RFC 7638) of the rest of *key. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error);
 
 /* ---- sign.c, jwk_sign.c ---- */
@@ -60,8 +59,8 @@ SGPU_MUST_CHECK int sgpu_signing_from_object(const char *name, const json_t *obj
 SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text,
 				     size_t *size, struct sgpu_error *error);
 
-/* Takes the group's bits out of status->st_mode when they are the mask of an access control list
- * that lets nobody in but the file's owner, this process's user, and root. */
+/* Clears the group's bits in status->st_mode when they are the mask of an access control list that
+ * admits only the file's owner, this process's user, and root. */
 void sgpu_key_narrow_mode(int fd, struct stat *status);
 
 /* ---- sign.c, key_set.c ---- */

@@ -35,8 +35,7 @@ static int refuse_content(struct sgpu_error *error)
 		"arguments are seen by other users: name the file, or give it as '-' or 'fd:N'");
 }
 
-/* Links are followed, as secrets that are mounted into a container are links; it is the target that
- * counts. */
+/* Links are followed, since containers mount secrets as links; the target is judged. */
 static int open_key(const char *path, int *fd, const char **name, struct sgpu_error *error)
 {
 	uint64_t number;

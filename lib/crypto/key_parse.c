@@ -71,8 +71,7 @@ static bool valid_operations(const json_t *value)
 	return true;
 }
 
-/* The registered optional members: they may be there, and must not say that the key is for
- * something else. */
+/* Registered optional members may be there, but not restrict the key to another use. */
 static int check_optional(const json_t *object, const char *name, const char *wanted,
 			  const char *const *algorithms, struct sgpu_error *error)
 {

@@ -13,7 +13,7 @@ enum {
 	ROUNDS = sizeof(constants) / sizeof(constants[0]),
 	RATE_LANES = SGPU_TURBOSHAKE_RATE / 8,
 	BLOCKS = SGPU_KT128_CHUNK / SGPU_TURBOSHAKE_RATE,
-	/* What is left of a chunk after its whole blocks. */
+	/* The rest of a chunk after its whole blocks. */
 	REST_LANES = (SGPU_KT128_CHUNK - BLOCKS * SGPU_TURBOSHAKE_RATE) / 8,
 	VALUE_LANES = SGPU_KT128_VALUE / 8,
 };

@@ -19,7 +19,7 @@ enum {
 	SHARED_MIN = 1 << 20, /* bytes for which it pays to wake workers */
 };
 
-/* Where bytes come from: memory, or a file, from where they may also go to another one. */
+/* The source of bytes: memory, or a file, with another file to copy them to. */
 struct source {
 	const uint8_t *data;
 	const struct sgpu_file_place *file, *copy;
@@ -31,7 +31,7 @@ struct window {
 	uint64_t leaves;
 	uint8_t *values;
 	struct sgpu_kt128 *state; /* which takes */
-	const uint8_t *before;	  /* these values, of the window before, */
+	const uint8_t *before;	  /* chaining values of the window before */
 	uint64_t before_count;	  /* which are as many */
 	pthread_mutex_t lock;
 	int code; /* the first failure */

@@ -8,8 +8,8 @@
 
 #include "crypto/kt128.h"
 
-/* Pages whose digests are computed before the list takes them: few enough for a stack. Fewer pages
- * than FEW do not occupy all cores, so their leaves are shared instead. */
+/* Pages digested before the list takes them: few enough for a stack. Fewer than FEW do not occupy
+ * all cores, so their leaves are shared. */
 enum { BATCH = 256, FEW = 64 };
 
 struct pages {

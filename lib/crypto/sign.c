@@ -69,9 +69,9 @@ static EVP_PKEY *load(const struct sgpu_signing_key *key)
 							32);
 }
 
-/* Points of small order, by the y coordinate: under such a key anybody can make signatures, for
- * most messages. Both signs of x are refused, and encodings that are not reduced (RFC 8032,
- * sections 5.1.3 and 8.9). */
+/* Points of small order, by their y coordinates: under such a key anybody can sign most messages.
+ * Both signs of x are refused, and encodings that are not reduced (RFC 8032, sections 5.1.3 and
+ * 8.9). */
 static bool has_small_order(const uint8_t point[32])
 {
 	static const uint8_t points[][32] = {

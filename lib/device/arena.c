@@ -224,7 +224,7 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 	put(arena, rest);
 }
 
-/* Takes `block` up into the one before it; both are free and in no bin. */
+/* Merges `block` into the one before it; both are free and in no bin. */
 static struct sgpu_block *join(struct sgpu_arena *arena, struct sgpu_block *left,
 			       struct sgpu_block *block)
 {

@@ -77,8 +77,7 @@ static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 /* Not in use any more; it is not given out before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
-/* Puts a block that is not in use any more behind those that are being cleared: as the last serial.
- */
+/* Puts an unused block behind those that are being cleared, as the last serial. */
 void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block);
 /* All clearings up to this serial are over. */
 void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
@@ -86,7 +85,7 @@ void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
 struct sgpu_block *sgpu_arena_next_cleared(struct sgpu_arena *arena);
 /* Whether all of a region is free. */
 bool sgpu_arena_is_idle(const struct sgpu_arena_region *region);
-/* Nothing of a region that is idle is given out any more, nor added again, until it is dropped. */
+/* An idle region's memory is not given out, nor the region added again, until it is dropped. */
 void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region);
 /* Forgets a region that is idle or withheld. */
 void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region);

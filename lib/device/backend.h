@@ -8,10 +8,9 @@
 
 #include "device/device.h"
 
-/* The limit of struct sgpu_device_config, from now on: what is above it already stays. It bounds
- * what is allocated, and pages from when they are first mapped, since the device keeps them; not
- * what a driver takes for itself and for code. 0: none. Any thread, also through a secure context.
- */
+/* Sets the limit of struct sgpu_device_config; memory above it stays. It counts allocations and
+ * pages that were ever mapped, which the device keeps; not what a driver takes for itself and for
+ * code. 0: none. Any thread, also through a secure context. */
 void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes);
 
 struct sgpu_device_memory_calls {
@@ -62,8 +61,8 @@ struct sgpu_work {
 	size_t custom_size;
 };
 
-/* The ranges of the device's memory that this touches, at most two; returns how many. The second is
- * of use only where the first is allocated: no other size wraps. */
+/* The ranges of device memory that this touches, at most two; returns how many. The second is valid
+ * only if the first is allocated: no other size wraps. */
 int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
 /* What sgpu_copy_in and its like do. */
 SGPU_MUST_CHECK int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
@@ -227,19 +226,19 @@ SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
 				      const struct sgpu_device_range *ranges, int count,
 				      struct sgpu_task *task);
 
-/* Tell the task, which may be NULL, why nothing was enqueued: with this code, which they return; or
- * with SGPU_EUSAGE, since the range is not in one allocation. */
+/* Tell the task, which may be NULL, why nothing was enqueued: this code, which they return; or
+ * SGPU_EUSAGE for a range outside one allocation. */
 int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
 int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size);
 
 /* ---- elf.c: shared objects before the loader sees them ---- */
 /* Whether it begins as an ELF shared object does. */
 bool sgpu_elf_is_shared(const void *image, size_t size);
-/* Of what is one. Whether it is of the program's own kind: the loader says of any other that there
- * is no such file. */
+/* For an ELF file. Whether it is for this machine: of any other the loader says that there is no
+ * such file. */
 bool sgpu_elf_is_native(const void *image);
-/* Of what is one and native. Whether all that will be mapped is there: the loader does not look,
- * and would reach behind the end of a file that was cut short. */
+/* For a native ELF file. Whether all that will be mapped is there: the loader does not check, and
+ * would read past the end of a truncated file. */
 bool sgpu_elf_is_whole(const void *image, size_t size);
 
 struct sgpu_elf_section {
@@ -247,8 +246,8 @@ struct sgpu_elf_section {
 	uint64_t address; /* from where it is loaded */
 	uint64_t size;
 };
-/* Of any file: a section that is loaded, lies in the file whole and holds something. False where
- * there is none of that name. */
+/* A loaded section that lies in the file whole and is not empty. False if there is none of that
+ * name. */
 bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 			   struct sgpu_elf_section *section);
 

@@ -61,7 +61,7 @@ static int not_there(const char *path, struct sgpu_error *error)
 #endif
 }
 
-/* Of an installation that was broken off. What else is wrong with the file, the loader says. */
+/* A sign of an interrupted installation; other faults of the file are for the loader to report. */
 static bool is_cut_short(const char *path)
 {
 	const void *image;

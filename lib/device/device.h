@@ -86,8 +86,8 @@ sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
  * well, by a thread of the device's own; but a thread that looks for what a callback does need not
  * wait until that one has woken up. From no callback. */
 void sgpu_device_poll(struct sgpu_device *device);
-/* Until it is called with false: running kernels are asked to stop early, and later ones do not
- * start. Their tasks end with SGPU_ECANCELED. */
+/* Until called with false: running kernels are asked to stop early, and later ones do not start.
+ * Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
 
 /* KangarooTwelve (RFC 9861, KT128) of device memory in place, with a customisation string of
@@ -136,8 +136,8 @@ SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error 
 /* Whether it has, without waiting. */
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
-/* Naming the memory that the launch touches: a secure context (lib/secure) refuses what leaves
- * it. */
+/* The same, naming the memory that the launch touches: a secure context (lib/secure) refuses ranges
+ * outside itself. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,
 					  int count, struct sgpu_task *task);
@@ -240,8 +240,8 @@ void sgpu_peer_close(struct sgpu_peer **peer);
 SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from,
 				   uint64_t size, struct sgpu_error *error);
 
-/* Whether a module of this device was ended because it did what is refused. Then something else
- * runs than its owner meant, and no result of it should be given out. */
+/* Whether a module of this device was ended because it did something forbidden. It then ran other
+ * code than its owner meant, and its results should not be given out. */
 bool sgpu_device_module_broke_rules(struct sgpu_device *device);
 
 /* ---- code and evidence ---- */

@@ -34,10 +34,10 @@ enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
 enum step { STEP_SEAL, STEP_LEAVE, STEP_ARRIVE, STEP_OPEN, STEPS };
 
 struct slot {
-	sgpu_devptr leaving;  /* ciphertext in the first device's memory, but where it is stored at
-				 once */
-	sgpu_devptr arriving; /* in the second's */
-	void *host;	      /* in the host's, for that path */
+	sgpu_devptr
+		leaving; /* ciphertext in the first device's memory, unless it is stored at once */
+	sgpu_devptr arriving;		   /* in the second's */
+	void *host;			   /* in the host's, for that path */
 	struct sgpu_event *moved, *opened; /* of the run that is under way, or NULL */
 	struct sgpu_task tasks[STEPS];
 };
@@ -60,8 +60,8 @@ struct run {
 };
 
 /* ---- opening ---- */
-/* As many chunks as keep all multiprocessors busy, each with enough warps; on the CPU device what
- * it likes to move. */
+/* Enough chunks to keep all multiprocessors busy with several warps each; on the CPU device its
+ * usual run. */
 static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
@@ -349,7 +349,7 @@ static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", task.error.text);
 }
 
-/* In order, as far as they go well. */
+/* In order, up to the first failure. */
 static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 		      struct sgpu_error *error)
 {

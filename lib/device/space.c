@@ -228,7 +228,7 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
 		     uint64_t entry, uint64_t end, bool used)
 {
-	uint32_t whole = used ? 0 : frames->per_big; /* rooms that need no look */
+	uint32_t whole = used ? 0 : frames->per_big; /* big pages' rooms to skip */
 
 	while (entry < end) {
 		if (entry % frames->per_big == 0 &&

@@ -68,8 +68,8 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
 			 uint64_t *at, uint64_t *size);
 
-/* The place of an address in the device's memory, and how many of the `most` bytes from there on
- * lie in frames that follow one another. False: it is not mapped in any space. Takes the lock. */
+/* Finds an address in the device's memory, and how many of the `most` bytes from there lie in
+ * consecutive frames. False: no space maps it. Takes the lock. */
 bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most,
 		       uint64_t *place, uint64_t *size);
 /* Whether every byte is mapped in one reachable space. Takes the lock. */

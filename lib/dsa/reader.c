@@ -82,7 +82,7 @@ static bool has(int fd, uint64_t end)
 	       end <= (uint64_t)status.st_size;
 }
 
-/* SGPU_ESYSTEM when the file is not what it was: read(2) then says what is wrong. */
+/* SGPU_ESYSTEM when the file has changed: read(2) then tells how. */
 static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset,
 		     struct sgpu_error *error)
 {

@@ -25,7 +25,7 @@ static bool reads_high(const struct sgpu_segment *segment)
 	return segment->high_flow;
 }
 
-/* The operation that made a value HIGH, or -1 when it is HIGH by its own declaration. */
+/* The operation that made a value HIGH, or -1 if its own declaration did. */
 static int made_by(const struct flow *flow, int segment, bool as_read)
 {
 	const struct sgpu_segment *s = &flow->manifest->segments[segment];

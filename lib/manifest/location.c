@@ -134,8 +134,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 	}
 }
 
-/* Where an output is written below the directory: without a location, or at "-", its id is its
- * name. */
+/* The name of an output below the directory; its id if it has no location, or "-". */
 static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOCATION_MAX + 1])
 {
 	bool named = segment->location && strcmp(segment->location, "-") != 0;
@@ -153,7 +152,7 @@ static void report_output(struct sgpu_reader *reader, int index, const char *wha
 			   "the output '%s' %s '%s'", segment->id, what, other);
 }
 
-/* An output whose location was left to its id, which may be where another goes. */
+/* An output named by its id, where another one may go. */
 static void claim_default(struct sgpu_reader *reader, int index)
 {
 	struct sgpu_segment *segment = &reader->manifest->segments[index];

@@ -259,7 +259,7 @@ static bool read_param(struct sgpu_reader *reader, const struct sgpu_operation *
 	return param->argument >= 0;
 }
 
-/* An argument that the function does not see is a mistake: such an output would stay 0. */
+/* An argument that the function does not get is a mistake; an output of that kind would stay 0. */
 static void check_seen(struct sgpu_reader *reader, const struct sgpu_operation *operation)
 {
 	char *end = sgpu_reader_enter(reader, "/arguments");

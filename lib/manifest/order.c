@@ -226,7 +226,7 @@ static void walk_from(struct walk *walk, int operation)
 			push(walk, operation);
 		} else if (walk->place[operation] > 0) {
 			walk->cyclic = true;
-			/* Cycles that share operations with one that was reported would only repeat
+			/* A cycle that shares operations with a reported one would only repeat
 			 * it. */
 			if (walk->place[operation] > walk->reported) {
 				report_cycle(walk, walk->place[operation]);

@@ -45,9 +45,9 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 	return (unsigned)direction <= SGPU_INTERMEDIATE ? directions[direction] : "INPUT";
 }
 
-/* What other programs call the element types, as far as they agree: "float" and "int" have 32 bits
- * here and 64 there. A type of other bits or another sign is never meant, so nothing is proposed
- * that is only spelt alike. */
+/* Element types by the names of other programs, where these agree: "float" and "int" have 32 bits
+ * in some and 64 in others. Only a type of the same bits and sign is proposed, however alike two
+ * are spelt. */
 const char *sgpu_dtype_near(const char *name)
 {
 	static const char *const others[][2] = {

@@ -32,7 +32,7 @@ struct sgpu_carrier_calls {
 	void (*close)(struct sgpu_carrier *carrier);
 };
 
-/* When a call that begins now has waited for long enough; 0: never. */
+/* When a call that begins now times out; 0: never. */
 static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
 {
 	const uint64_t now = sgpu_now_ns(), patience = carrier->patience_ns;

@@ -76,7 +76,7 @@ SGPU_MUST_CHECK int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buf
 					struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
 					 uint64_t offset, uint64_t size, struct sgpu_error *error);
-/* The group of the pieces has been carried out: opens them. */
+/* Opens the pieces of a group that has been carried out. */
 SGPU_MUST_CHECK int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error);
 void sgpu_remote_forget_keys(struct sgpu_remote *remote);
 

@@ -80,7 +80,7 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	rc = rc ? rc : send_key(r, &d->keys, object, error);
 	rc = rc ? rc : sgpu_aead_create(NULL, d->keys.key, &d->aead, error);
 	if (rc < 0) {
-		r->key_chunks = 0; /* which keys the worker has is not known any more */
+		r->key_chunks = 0; /* the worker's keys are unknown from now on */
 		return rc;
 	}
 	d->object = object;

@@ -56,9 +56,9 @@ struct started {
 struct sgpu_job_run {
 	struct sgpu_job *job;
 	struct sgpu_job_run *next; /* spare */
-	struct recorded *recorded; /* it runs as that, and has `task`, or NULL: */
+	struct recorded *recorded; /* its recording with `task`, or NULL: */
 	struct sgpu_task task;
-	atomic_bool failed; /* what follows is not run */
+	atomic_bool failed; /* the rest does not run */
 	int count;
 	struct started started[];
 };

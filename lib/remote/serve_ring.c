@@ -106,7 +106,7 @@ static int answer_message(struct sgpu_remote_service *s,
 	return sgpu_ring_finish(s->ring, operation->ticket, SGPU_OK, answered, error);
 }
 
-/* Whoever submits without end does not keep the session from being stopped. */
+/* An endless submitter does not keep the session from being stopped. */
 int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error)
 {
 	struct sgpu_remote_service *s = service;

@@ -82,7 +82,7 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 	int rc;
 
 	if (remote->pending == 0) {
-		remote->area_used = 0; /* of what came to no item */
+		remote->area_used = 0; /* an error that belongs to no item */
 		return SGPU_OK;
 	}
 	rc = sgpu_group_client_send(remote->client, error);

@@ -109,7 +109,7 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	slot = &client->slots[index];
 	client->free_slot = slot->next;
 	wire = index | (uint64_t)++slot->taken << 32;
-	if (wire == 0) { /* slot 0, taken 2^32 times: 0 is the id of none */
+	if (wire == 0) { /* slot 0 taken 2^32 times: id 0 means none */
 		wire = (uint64_t)(slot->taken = 1) << 32;
 	}
 	slot->cookie = descriptor->cookie;

@@ -137,7 +137,7 @@ static void *serve(void *argument)
 			rc = sgpu_ring_worker_wait(server->worker, 0, &error);
 		}
 	}
-	/* Those who wait inside learn that nobody serves them. */
+	/* Waiters inside learn that nobody serves them. */
 	(void)shutdown(server->doorbell, SHUT_RDWR);
 	return NULL;
 }

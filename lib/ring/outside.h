@@ -33,10 +33,9 @@ static inline int sgpu_rpc_map(int area, void **memory, struct sgpu_error *error
 /* Makes the system call. */
 int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request);
 
-/* How long both sides spin. A call that does not wait ends within microseconds. To spin much longer
- * saves no sleep then, and keeps the other side's thread from running where processors are scarce.
- * The time does not adapt: where both sides sleep, a call takes two wake-ups, longer than this, and
- * a time that has shrunk once would stay short. */
+/* How long both sides spin. A call that does not wait ends within microseconds; longer spinning
+ * saves no sleep and takes the processor from the other side. The time does not adapt: two sleepers
+ * make a call last longer than this, and a time that has shrunk would stay short. */
 struct sgpu_ring_wait sgpu_rpc_spinning(void);
 
 /* The ring puts a call between what its caller did before and does after. It does so through two

@@ -41,11 +41,9 @@ void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *
 	consumer->position = position;
 }
 
-/* Reads the consumer's head. An honest head only grows and never passes the tail, so it lies
- * between one that was seen before and the tail.
- *
- * acquire: the consumer has read an entry before its head says so; what is stored over that entry
- * comes later. */
+/* Reads the consumer's head, which only grows and never passes the tail: an honest one lies between
+ * the last seen and the tail.  acquire: the consumer has read an entry before its head says so;
+ * what is stored over that entry comes later. */
 static int look_at_head(struct sgpu_producer *producer, struct sgpu_error *error)
 {
 	const uint64_t head = atomic_load_explicit(producer->queue.head, memory_order_acquire);

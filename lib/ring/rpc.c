@@ -239,7 +239,7 @@ static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, 
 	return SGPU_OK;
 }
 
-/* The first look at a result: at most `most`, or one that errno can have. */
+/* Checks a result: at most `most`, or an errno. */
 static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 		 struct sgpu_error *error)
 {
@@ -262,7 +262,7 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 	return SGPU_OK;
 }
 
-/* As many as have places. Each has its own result, also behind one that ends the queue. */
+/* As many calls as have places. Each has its own result, also after one that ends the queue. */
 static int make_some(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		     struct sgpu_rpc_io *ios, size_t count, struct sgpu_error *error)
 {
@@ -320,7 +320,7 @@ static void take_events(const volatile struct pollfd *from, struct pollfd *to, s
 	}
 }
 
-/* What was taken out of shared memory, which is not looked at again. */
+/* A copy from shared memory, which is not looked at again. */
 static int check_events(const struct pollfd *fds, size_t count, size_t ready,
 			struct sgpu_error *error)
 {

@@ -86,9 +86,9 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 	sgpu_spin_time_set(&sleeper->time, wait, alone);
 }
 
-/* Says that this side will sleep, and looks once more. false: an entry is there, and nothing was
- * said. The store comes before the look, for all to see: whoever puts an entry after the look finds
- * the word set. */
+/* Announces that this side will sleep, then looks once more. false: an entry is there, and the
+ * announcement was withdrawn. Store before look, both sequentially consistent: who adds an entry
+ * after the look finds the word set. */
 static bool arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
 {
 	const uint32_t how =
@@ -120,8 +120,8 @@ static int disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *cons
 		  struct sgpu_error *error)
 {
 	atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
-	/* What was put before the end is still to be had: so first whether it ended, then whether
-	 * something is there. */
+	/* Entries from before the end are still readable: so first check for the end, then for
+	 * entries. */
 	if (sleeper->doorbell >= 0 && is_closed(sleeper->doorbell) &&
 	    !sgpu_consumer_ready(consumer)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the other side of the ring has gone");
@@ -199,7 +199,7 @@ void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 		}
 		break;
 	default:
-		break; /* the other side woke by itself, or the word is not one of ours */
+		break; /* the other side woke by itself, or wrote nonsense */
 	}
 	errno = saved;
 }

@@ -167,7 +167,7 @@ int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int statu
 	worker->outstanding--;
 	memcpy(words, &completion, sizeof(words));
 	rc = sgpu_producer_put(&worker->completions, words, &found);
-	if (rc == SGPU_ERETRY) { /* check_room() looked: only a head that goes back can do this */
+	if (rc == SGPU_ERETRY) { /* check_room() looked: only a head that goes back leads here */
 		rc = sgpu_fail(&found, SGPU_EINVALID, "the client has taken back completions");
 	}
 	if (rc < 0) {

@@ -20,8 +20,8 @@
 
 /* ---- prepared jobs, see job.h ---- */
 enum {
-	ENGINE_STREAMS =
-		8, /* of operations, on a device with engines: what its driver gives queues to */
+	ENGINE_STREAMS = 8, /* streams of operations on a device with engines: as many as its driver
+			       has queues */
 };
 
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest)
@@ -159,8 +159,8 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Which segment of the manifest each of the batch is, and the response's id. The reader of the
- * batch has seen that it has all, once. */
+/* Maps the batch's segments to the manifest's, and makes the response's id. The reader has seen
+ * that each is there once. */
 static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = job->prepared->manifest;
@@ -193,8 +193,9 @@ static bool has_module(const struct sgpu_job *job)
 	return false;
 }
 
-/* A module is code: it is run where allowed, and in a sealed batch. Its author is known where there
- * are owners; else it is anyone who can submit, since anybody can seal to a public key. */
+/* A module is code. It runs only where modules are allowed, and only from a sealed batch. With
+ * owners its author is known; without, it may be anyone who can submit, since anybody can seal to a
+ * public key. */
 static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!has_module(job)) {
@@ -232,7 +233,7 @@ static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segmen
 	return SGPU_OK;
 }
 
-/* What the owner's sensitivity demands of the container. */
+/* The container that the owner's sensitivity demands. */
 static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 {
 	bool needs_key = false;
@@ -330,7 +331,7 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 		job->batch->manifest = NULL;
 	} else {
 		sgpu_diagnostics_clear(&diagnostics);
-		/* Once more, for a text that says where what is wrong stands. */
+		/* Checks again for a text that says where the fault is. */
 		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size,
 					    "manifest.json", &manifest, &diagnostics, error);
 	}

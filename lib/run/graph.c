@@ -201,14 +201,14 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int rc, const c
 	add_work(graph, operation);
 }
 
-/* What those are told that depend on a failure: that it came too late, or from data that somebody
- * altered, is the reason of them all; anything else is the matter of the one that failed. */
+/* The code for those that depend on a failure. A timeout or altered data is the reason of them all;
+ * any other failure is that operation's own. */
 static int inherited(int rc)
 {
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
 }
 
-/* It failed by itself, not through what it depends on. */
+/* It failed by itself, not through a dependency. */
 static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
@@ -233,16 +233,16 @@ static void drop_hold(struct sgpu_graph *graph, int operation)
 	}
 }
 
-/* A module waits for the end of what is before it: what a failed operation left behind could bring
- * it down, and the whole context with it. So does an operation on another device, which may not
- * know the first one's events. */
+/* A module waits until everything before it has ended: what a failed operation left could bring it
+ * down, and the whole context with it. So does an operation on another device, which may not know
+ * the first one's events. */
 static bool waits_for_end(const struct sgpu_graph *graph, int operation, int follower)
 {
 	return graph->manifest->operations[follower].module != NULL ||
 	       graph->plan->device[operation] != graph->plan->device[follower];
 }
 
-/* Those that follow an operation learn that it is enqueued or, `ended`, that it has ended well. */
+/* Tells an operation's followers that it is enqueued or, `ended`, that it has ended well. */
 static void drop_followers(struct sgpu_graph *graph, int operation, bool ended)
 {
 	for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1];

@@ -192,7 +192,7 @@ static void fail_input(struct input *input, int rc, const char *text)
 				    late ? deadline_text : text);
 }
 
-/* What a chunk or a digest that does not verify is called. */
+/* The name of a chunk or digest that does not verify. */
 static void fail_unverified(struct input *input, uint64_t chunk)
 {
 	char text[64] = "its kt128 is not the one that the batch names";

@@ -47,8 +47,8 @@ void sgpu_lent_free(struct sgpu_lent **lent);
 
 /* Where the payload of an input is. */
 const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_location *location);
-/* Where that of an output goes, by its index in the batch, and its location for the response; NULL:
- * not to a lease. `lent` may be NULL. */
+/* The place of an output in a lease, by its index in the batch, and the location for the response;
+ * NULL: none. `lent` may be NULL. */
 uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch,
 			  struct sgpu_location *location);
 /* From now on the results can be taken. `lent` may be NULL. */

@@ -38,7 +38,7 @@ struct sgpu_launches {
 	struct sgpu_modules *modules;
 	struct operation *operations;
 	struct sgpu_stream **streams; /* of the plan */
-	bool unsure; /* something may stand in a stream when all operations have ended */
+	bool unsure; /* a stream may have work left when all operations have ended */
 };
 
 int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules,
@@ -70,8 +70,8 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 			int before = m->operations[i].before[k];
 
 			if (l->plan->device[before] != l->plan->device[i]) {
-				continue; /* that one is not enqueued before the host has seen the
-					     end of this one */
+				continue; /* its successor waits until the host has seen this one
+					     end */
 			}
 			l->operations[before].followed_elsewhere |=
 				l->plan->stream[before] != l->plan->stream[i];
@@ -254,8 +254,7 @@ static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_err
 	}
 	l->all->unsure |= op->event != NULL;
 	if (op->event && sgpu_event_record(stream, op->event) != SGPU_OK) {
-		sgpu_event_free(
-			&op->event); /* then the host waits, once, in place of the streams */
+		sgpu_event_free(&op->event); /* then the host waits once, not the streams */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 			atomic_store(&op->bad, true);
 		}

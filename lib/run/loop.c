@@ -85,7 +85,7 @@ static int time_left(uint64_t when_ns)
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
-/* Until there is another call than the caller has seen, or until `when_ns`. */
+/* Sleeps until a new call, or until `when_ns`. */
 static void wait_for_call(struct sgpu_loop *loop, uint32_t seen, uint64_t when_ns)
 {
 	struct pollfd wake = { .fd = loop->wake_fd, .events = POLLIN };

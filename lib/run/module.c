@@ -331,7 +331,7 @@ static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_c
 	return rc;
 }
 
-/* What the function works on: the operation's arguments, and which parameters point at them. */
+/* The function's memory: the operation's arguments, and which parameters point at them. */
 static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 					   const struct sgpu_op_call *call,
 					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX],

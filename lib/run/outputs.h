@@ -33,7 +33,7 @@ void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code);
 bool sgpu_outputs_placed(const struct sgpu_outputs *outputs);
 int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error);
 
-/* What became of an output. */
+/* The outcome of an output. */
 struct sgpu_output_end {
 	int code;
 	const char *text;		 /* why it failed */

@@ -207,7 +207,7 @@ static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size,
 }
 
 /* ---- moves ---- */
-/* The devices, as bits, on which a segment is read and does not begin. */
+/* The devices, as bits, that read a segment which does not begin there. */
 static unsigned moved_to(const struct planner *p, int segment)
 {
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
@@ -229,7 +229,7 @@ static int count_moves(const struct planner *p)
 	return count;
 }
 
-/* Once to each device where it is read. */
+/* Once to each device that reads it. */
 static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t size,
 		      struct sgpu_error *error)
 {

@@ -22,11 +22,12 @@ struct sgpu_spread {
 
 /* Times in bytes of work, which is what an operation reads and writes, of what else takes time. */
 struct sgpu_spread_costs {
-	uint64_t travel; /* of each byte that comes to a device */
+	uint64_t travel; /* for each byte that comes to a device, from the host or from another
+			    device */
 	uint64_t move;	 /* of each segment that moves, besides its bytes */
 };
-/* Orders of magnitude of a GPU: its memory is so much faster than its bus, and works on so many
- * bytes while a move begins. */
+/* A GPU's orders of magnitude: how many times faster its memory is than its bus, and the bytes its
+ * memory moves in the time that a transfer takes to begin. */
 #define SGPU_SPREAD_COSTS ((struct sgpu_spread_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
 
 /* In the manifest's order, each operation goes to the device on which it would end first, if it

@@ -21,7 +21,7 @@
 #include "run/plan.h"
 #include "transfer/transfer.h"
 
-/* What a run did and when: spans, their sums, and how payloads travelled. Any thread may add. */
+/* The record of a run: spans, their sums, and how payloads travelled. Any thread may add. */
 
 struct sgpu_run_trace {
 	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 while it runs */
@@ -57,7 +57,7 @@ struct sgpu_engine;
 struct sgpu_prepared_table;
 struct sgpu_links;
 
-/* What its devices are like, all of one kind, and the limits of the runner. */
+/* The kind of its devices, and the limits of the runner. */
 struct sgpu_run_traits {
 	bool opens_on_device;
 	bool pins;
@@ -67,7 +67,7 @@ struct sgpu_run_traits {
 	uint64_t spin_ns;		/* how long a thread looks for work before it sleeps */
 };
 
-/* A device of the runner, and what its work goes through. */
+/* A device of the runner, and the engine of its transfers. */
 struct sgpu_run_device {
 	int number; /* in the order of the runner's configuration */
 	struct sgpu_device *device;

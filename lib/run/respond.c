@@ -42,8 +42,8 @@ struct writer {
 	bool placed; /* results may be in the file already */
 };
 
-/* Why there is no such output, through its operation or on its way out; SGPU_OK: there is one.
- * *text is from malloc. */
+/* Why an output is missing, by its operation or on its way out; SGPU_OK: it is there. *text is from
+ * malloc. */
 static int failure(struct writer *w, int segment, char **text)
 {
 	const struct sgpu_manifest *m = w->job->manifest;
@@ -521,7 +521,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 	uint64_t most = INDEX_MOST + sgpu_tar_padded(job->batch->manifest_size);
 	struct stat status;
 
-	/* One that has a name may be somebody's, who does not want it cut. */
+	/* A file with a name may be somebody's, who does not want it cut. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
 	    status.st_nlink > 0 || has_no_limit(fd)) {
 		return SGPU_OK;

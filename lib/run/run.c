@@ -27,7 +27,7 @@
 
 enum {
 	PIPE_SIZE = 1 << 20,
-	FEW_SEGMENTS = 8, /* these are sooner moved than threads wake */
+	FEW_SEGMENTS = 8, /* moved sooner than threads wake */
 	/* About a bus's. What would be through first alone goes first: no large batch waits for
 	 * ever. */
 	BYTES_PER_NS = 16,

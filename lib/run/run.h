@@ -207,12 +207,13 @@ struct sgpu_run_paths {
 	uint64_t in[SGPU_PATHS], out[SGPU_PATHS]; /* bytes of payloads, as they travel */
 };
 
-/* What came of a run that has ended. What pointers point at lives as long as the run. */
+/* The outcome of a run that has ended. What pointers point at lives as long as the run. */
 struct sgpu_run_result {
 	const char *owner; /* thumbprint of the first owner in the batch whose signature has
 			      verified, or "" */
 	bool replayed;	   /* the record of batches refused it: taken before, or too old to tell */
-	bool descriptor_failed; /* its batch could not be read, or its response not written */
+	bool descriptor_failed; /* a fault of the files: its batch could not be read, or its
+				   response not be written */
 	bool response_full;	/* SGPU_ENOSPACE, of its response */
 	uint64_t response_size; /* bytes that it needs at least; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];

@@ -97,10 +97,9 @@ uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, 
 	return when;
 }
 
-/* What the device is like, and what every object of a run may do. */
+/* The device's traits, and what every object of a run may do. */
 
-/* Beside a GPU, and where the device itself computes on these cores; on a single core somebody else
- * needs it. */
+/* Beside a GPU, and where the device computes on these cores; on a single core others need it. */
 #define SPIN_NS ((uint64_t)500000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
@@ -148,7 +147,7 @@ void sgpu_run_stop(struct sgpu_run_base *base, int rc)
 	uint_fast64_t never = 0;
 	int none = 0;
 
-	/* The time first: whoever sees the code reckons from it. */
+	/* The time before the code: whoever sees the code needs the time. */
 	(void)atomic_compare_exchange_strong(&base->stop_ns, &never, sgpu_now_ns());
 	if (!atomic_compare_exchange_strong(&base->stop, &none, rc)) {
 		return;

@@ -17,7 +17,7 @@
 #include "run/memory.h"
 #include "run/private.h"
 
-/* Which runs may have work on the devices, and whether these were told to stop what they do. */
+/* The runs that may have work on the devices, and whether these were told to stop. */
 
 struct sgpu_run_device;
 

@@ -20,12 +20,12 @@ struct spreader {
 	uint64_t *arrived; /* and when the inputs that it was given are there */
 };
 
-/* What one operation would do on one device. */
+/* The cost of one operation on one device. */
 struct choice {
 	int device;
 	uint64_t end;
-	uint64_t arrived; /* when its inputs from the host would be there */
-	uint64_t present; /* bytes of what it reads that are there already */
+	uint64_t arrived; /* when its inputs from the host would have arrived */
+	uint64_t present; /* bytes of its inputs that are there already */
 };
 
 #define NEVER UINT64_MAX
@@ -135,7 +135,7 @@ static struct choice choose_device(const struct spreader *s, int operation)
 	return best;
 }
 
-/* What it reads comes to the device, and what it writes begins there. */
+/* Moves its inputs to the device, where its outputs begin. */
 static void settle_operation(struct spreader *s, int operation, const struct choice *choice)
 {
 	const struct sgpu_operation *op = &s->manifest->operations[operation];

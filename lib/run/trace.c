@@ -159,7 +159,7 @@ void sgpu_trace_sort(struct sgpu_run_trace *trace)
 	}
 }
 
-/* What is told of a run, while it goes on and afterwards. */
+/* What a run reports, while it goes on and afterwards. */
 
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {

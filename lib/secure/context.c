@@ -29,8 +29,8 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	return rc;
 }
 
-/* What pages the allocator asks for, to be compared with the summary. Nothing is allocated for
- * that: without memory the comparison would come out as somebody's deed. */
+/* The pages that the allocator asks for, to compare with the summary. Nothing is allocated for
+ * that: lack of memory must not look like an attack. */
 static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
 {
 	uint32_t count = 0;
@@ -54,8 +54,8 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 	if (command->op == SGPU_CH_PTE) {
 		note_pages(ground, command);
 	}
-	/* A MAC of the owner's has a number, and none after it is taken before it is: so it is sent
-	 * until it got through. */
+	/* The owner's MACs are numbered, and none is accepted before the one before it: so each is
+	 * sent until it got through. */
 	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
 				(command->op == SGPU_CH_DESTROY && command->destroy.has_mac)
 			? SGPU_SECURE_SENDS
@@ -75,8 +75,8 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
-/* What is kept apart: some frames that the host reads and writes, and as many at the end as the
- * table of pages would take. */
+/* Frames kept apart: some that the host reads and writes, and as many at the end as the page table
+ * would take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
 	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
@@ -159,7 +159,7 @@ int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_ke
 	}
 	rc = sgpu_processor_vouch(ground->processor, grant, error);
 	ground->taken[grant->channel] = rc == SGPU_OK;
-	/* Where another channel was made than the grant says, it stays until the processor goes. */
+	/* If another channel was made than the grant says, it stays until the processor goes. */
 	if (rc < 0 &&
 	    sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
 		(void)sgpu_hint(error, "a channel stays as it is");
@@ -314,7 +314,7 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	new->poisons = strcmp(new->object.backend->name, "cpu") == 0;
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
-	*context = new; /* whoever stands between asks it for the processor */
+	*context = new; /* whoever stands between asks the processor itself */
 	rc = set_up(new, device, config, error);
 	if (rc != SGPU_OK) {
 		sgpu_secure_destroy(context);

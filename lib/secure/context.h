@@ -29,7 +29,7 @@
 #include "device/arena.h"
 
 enum {
-	SGPU_SECURE_SENDS = 3, /* how often a command that uses up an authorisation is sent */
+	SGPU_SECURE_SENDS = 3, /* attempts to send a command that uses up an authorisation */
 };
 
 struct sgpu_ground {
@@ -81,15 +81,14 @@ static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *
 }
 
 /* ---- context.c ---- */
-/* A channel for an owner's key. What the allocator says of it is not believed where it matters: the
- * processor vouches for the grant, and no two have one channel, since they would share a session.
- */
+/* A channel for an owner's key. The allocator's word is not believed where it matters: the
+ * processor vouches for the grant, and no two get one channel, since they would share a session. */
 SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
 					     const uint8_t owner_key[32], struct sgpu_grant *grant,
 					     struct sgpu_error *error);
-/* Destroys it, with the session's authorisation where there is one. Where that was lost no later
- * one is taken, but a channel also goes without. Where that does not get through either, the
- * channel stays until the processor goes: nobody can use it. */
+/* Destroys the channel, with the session's authorisation if there is one. If that was lost, no
+ * later one is accepted, but the channel also goes without. If that fails too, the channel stays
+ * until the processor goes: nobody can use it. */
 void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 			       struct sgpu_session *session);
 

@@ -12,7 +12,7 @@
 
 #include "channel/group.h"
 
-/* What makes and runs jobs: manifests whose operations work on the session's buffers
+/* Makes and runs jobs: manifests whose operations work on the session's buffers
  * (lib/remote/job.c). */
 struct sgpu_group_jobs {
 	/* Makes a job of a manifest's text, with *bytes of device memory of its own, `most` at
@@ -32,8 +32,8 @@ struct sgpu_group_jobs {
 };
 
 struct sgpu_group_config {
-	/* Memory that the session shares, and may change at any time; it can not become smaller.
-	 * What is there is read once. NULL: none. */
+	/* Memory shared with the session, which may change it at any time but not shrink it. It is
+	 * read once. NULL: none. */
 	void *area;
 	uint64_t area_size;
 	uint64_t memory_limit; /* bytes of buffers that the session may have; 0: as the context has

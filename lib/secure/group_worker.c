@@ -214,9 +214,9 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 	return alloc(w, size, &w->staging, error);
 }
 
-/* Others write to the area: each byte is read once, by the kernel that opens or into the staging
- * memory. Should a copy fail, what is there does not verify. What was opened is read by others only
- * when it has verified: settle_opens. */
+/* Others write to the area, so each byte is read once, by the kernel that opens it or into the
+ * staging memory. After a failed copy the contents do not verify. Opened data are read by others
+ * only once they have verified: settle_opens. */
 static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
@@ -300,8 +300,8 @@ static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Waits for the opens in front of item `before`. Several may be under way; whatever else is to be
- * done may read what they wrote. */
+/* Waits for the opens before item `before`, of which several may be under way: other items may read
+ * what they wrote. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
 	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
@@ -444,7 +444,8 @@ static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int rc, const char 
 			      size);
 }
 
-/* Room is left for the heads of the items that follow. */
+/* Room is left for the heads of further items and for all results: that was checked when they were
+ * read. */
 static size_t write_answer(const struct sgpu_group_worker *w, int count,
 			   uint8_t answer[SGPU_GROUP_BYTES])
 {
@@ -520,7 +521,7 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 		sgpu_group_worker_free(&w);
 		return rc;
 	}
-	/* Without, copies are slower, and do the same. */
+	/* Without registration, copies are only slower. */
 	w->registered =
 		info.opens_on_device && config->area &&
 		sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;

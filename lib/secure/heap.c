@@ -12,8 +12,8 @@
 #include "channel/channel.h"
 #include "secure/context.h"
 
-/* Memory on the CPU device that belongs to nobody is poisoned for AddressSanitizer: a kernel that
- * leaves its buffer is found there. */
+/* Unused memory of the CPU device is poisoned for AddressSanitizer, which then finds a kernel that
+ * leaves its buffer. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_POISONS 1
@@ -32,7 +32,7 @@
 #define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
 #endif
 
-/* Mapped at once, at least and at most, when less is asked for; in between a quarter of what the
+/* Least and most bytes mapped at once when less is asked for; in between, a quarter of what the
  * context has. */
 #define GROW_MIN ((uint64_t)2 << 20)
 #define GROW_MAX ((uint64_t)256 << 20)
@@ -56,8 +56,8 @@ static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uin
 	}
 }
 
-/* Protected memory, and what of it is left when the channel has taken a directory, and tables have
- * been taken for all of it. The lock of the arena is held. */
+/* Protected memory left when the channel has a directory, and tables for all of it. The lock of the
+ * arena is held. */
 static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
 {
 	const struct sgpu_processor_config *config = &context->ground->config;
@@ -105,13 +105,13 @@ static int out_of_memory(struct sgpu_secure *context, uint64_t size, struct sgpu
 /* ---- mapping ---- */
 struct mapping {
 	struct sgpu_secure *context;
-	uint64_t first, next; /* of what the summaries tell, which follow each other */
+	uint64_t first, next; /* of consecutive summaries */
 	bool any;
 };
 
-/* A true summary: all of its pages are protected; and they are those of the command that the
- * allocator sent, as many as the size says. The ground's lock is held, so that this is the answer
- * to that command. */
+/* A true summary: all its pages are protected, and they are those of the command that the allocator
+ * sent, as many as the size says. The ground's lock is held, so this is the answer to that
+ * command. */
 static int take_summary(void *argument, const struct sgpu_summary *summary,
 			struct sgpu_error *error)
 {
@@ -146,7 +146,7 @@ static int take_summary(void *argument, const struct sgpu_summary *summary,
 /* ---- unmapping ---- */
 struct unmapping {
 	struct sgpu_secure *context;
-	uint64_t next, end;  /* of what is not unmapped yet */
+	uint64_t next, end;  /* of the range that is not unmapped yet */
 	uint64_t authorised; /* bytes from `next` on for which an authorisation went out */
 };
 
@@ -185,7 +185,7 @@ static int take_unmapped(void *argument, const struct sgpu_summary *summary,
 	return SGPU_OK;
 }
 
-/* After a failure an authorisation is out, and the range can be unmapped at any time. */
+/* After a failure an authorisation is outstanding, and the range can be unmapped at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
 	struct unmapping u = { .context = context, .next = va, .end = va + size };
@@ -222,7 +222,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 		return sgpu_fail(error, SGPU_EAUTH,
 				 "the allocator mapped other addresses than it said");
 	}
-	/* What was mapped before a failure is as good as the rest would have been. */
+	/* Pages mapped before a failure are usable. */
 	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first)
 		      : SGPU_OK;
 	if (added == SGPU_EUSAGE) { /* it stays mapped, and nobody uses it */
@@ -301,8 +301,8 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	sgpu_arena_await(&context->arena, block);
 }
 
-/* Takes back what is cleared by now. A clearing that a cancellation cut short is done again; after
- * another failure the block is never given out again. */
+/* Takes back blocks that are clear by now. A clearing that a cancellation cut short is repeated;
+ * after another failure the block is never given out again. */
 static void collect(struct sgpu_secure *context)
 {
 	struct sgpu_block *block;
@@ -332,7 +332,7 @@ static void set_mark(struct sgpu_secure *context)
 	}
 }
 
-/* What is over is seen without waiting. */
+/* Finished clearings are seen without waiting. */
 static void look(struct sgpu_secure *context)
 {
 	bool done = false;
@@ -358,7 +358,7 @@ static void settle(struct sgpu_secure *context)
 }
 
 /* ---- giving out ---- */
-/* A block with what its clearing will need, or NULL. */
+/* A block with the record for its clearing, or NULL. */
 static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
 {
 	struct sgpu_block *block = sgpu_arena_take(arena, size);
@@ -374,8 +374,7 @@ static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
 	return block;
 }
 
-/* From what is free; from what is being cleared; from new pages; or else from all that can be had.
- */
+/* From free memory; from memory being cleared; from new pages; or else from all that can be had. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
 		  struct sgpu_error *error)
 {
@@ -413,7 +412,7 @@ int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size, sgpu_devpt
 	pthread_mutex_lock(&context->arena_lock);
 	rc = size > INT64_MAX ? out_of_memory(context, size, error)
 			      : obtain(context, size, &block, error);
-	/* What is mapped in pieces too small may do as one. */
+	/* Mapped pieces, each too small, may do as one. */
 	if (rc == SGPU_ENOMEM && size <= INT64_MAX && context->arena.regions &&
 	    trim(context, NULL) == SGPU_OK) {
 		rc = obtain(context, size, &block, error);
@@ -443,9 +442,9 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 }
 
 /* ---- giving back ---- */
-/* Gives back every region that holds nothing; the lock is held. An authorisation without a true
- * answer can still be used by whoever has it, so nothing of its region is used again. No later one
- * would be accepted, so none is given. */
+/* Gives back every empty region; the lock is held. An authorisation without a true answer can still
+ * be used by whoever has it, and the processor accepts no later one: so nothing of that region is
+ * used again. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_arena_region *region, *next;

@@ -42,7 +42,8 @@ static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_e
 		       : sgpu_fail_errno(error, "cannot make a region in '%s'", region->path);
 }
 
-/* Room on the file system and in the machine: later it would be a fault or a kill. */
+/* Checks for room on the file system and in the machine now: later it would be a fault or a
+ * kill. */
 static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 {
 	const char *kind;
@@ -144,7 +145,7 @@ static int create_in(const char *path, uint64_t file_size, struct sgpu_region *r
 	return rc;
 }
 
-/* In the first hugetlbfs that has room; not having one is no fault. */
+/* In the first hugetlbfs with room; to have none is no fault. */
 static bool create_huge(struct sgpu_region *region)
 {
 	struct sgpu_huge_mount *mounts = NULL;

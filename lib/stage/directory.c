@@ -69,8 +69,8 @@ bool sgpu_stage_directory_is_fallback(const char *path)
 	return strncmp(path, usual, strlen(usual)) == 0 && path[strlen(usual)] == '-';
 }
 
-/* /dev/shm/sgpu-UID, or one with a name that nobody can have foreseen where somebody else has taken
- * that: then it is always the same one, also for a runner that may list no directories any more. */
+/* /dev/shm/sgpu-UID, or, where somebody else has taken that, a directory with an unpredictable
+ * name: from then on the same one, also for a runner that may list no directories any more. */
 static char *choose_in_memory(void)
 {
 	static char chosen[sizeof(SHARED_MEMORY) + NAME_MAX + 1];

@@ -80,7 +80,7 @@ static void free_memory(struct sgpu_lease_pool_info *m)
 	if (m->memory) {
 		munmap(m->memory, m->size);
 	}
-	if (m->fd >= 0) { /* a client may have it open for longer, but not what was taken for it */
+	if (m->fd >= 0) { /* a client may have it open for longer, but not its pages */
 		(void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)m->size);
 		close(m->fd);
@@ -130,7 +130,7 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 	if (make_file(m, true, NULL) == SGPU_OK) {
 		return SGPU_OK;
 	}
-	/* The kernel would end processes to find the pages. */
+	/* Else the kernel would kill processes to find the pages. */
 	sgpu_host_memory(NULL, &available);
 	if (m->size > available) {
 		return sgpu_fail(error, SGPU_ENOMEM,
@@ -267,8 +267,8 @@ static void begin_clearing(struct sgpu_lease_pool *pool, struct entry *entry)
 }
 
 /* ---- the thread ---- */
-/* Ends what is late. Returns one that is to be cleared, or NULL; *next: when the next one will be
- * late, or 0. */
+/* Ends expired leases. Returns one that is to be cleared, or NULL; *next: when the next one
+ * expires, or 0. */
 static struct entry *look_over(struct sgpu_lease_pool *pool, uint64_t *next)
 {
 	const uint64_t now = sgpu_now_ns();

@@ -279,7 +279,7 @@ static int open_wanted(int directory, const char *path, void *argument, struct s
 	if (!w->found) {
 		return SGPU_OK;
 	}
-	/* Of two that come at once, the one whose unlink succeeds has it. */
+	/* Of two takers at once, the one whose unlink succeeds has it. */
 	if (rc == SGPU_OK && w->take && !w->region->keep && unlinkat(directory, w->id, 0) != 0) {
 		rc = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
 						 "region '%s' was taken by another runner", w->id)

@@ -138,7 +138,7 @@ static int list_one(int directory, const char *path, const char *name, struct li
 	region = &larger[listing->count];
 	rc = sgpu_region_open_in(directory, name, false, true, region, &found, &reason);
 	if (!found) {
-		return SGPU_OK; /* released since the name was read */
+		return SGPU_OK; /* somebody released it meanwhile */
 	}
 	if (rc == SGPU_OK) {
 		close(region->fd);

@@ -42,7 +42,7 @@ struct sgpu_region {
 	int fd;	       /* open descriptor, or -1 in a listing */
 	uint8_t *data; /* until publish: the mapped payload; sgpu_region_back comes before touching
 			  it */
-	struct sgpu_output *output; /* until publish: what gives it its name */
+	struct sgpu_output *output; /* until publish: to give it its name */
 	char *path;		    /* of its directory (in a listing: of the file) */
 	bool usable; /* in a listing: it passes validation now; if not, `why` says what is wrong */
 	bool expired;

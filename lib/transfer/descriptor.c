@@ -54,11 +54,11 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 
 	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
 	descriptor->is_socket = known && S_ISSOCK(status.st_mode);
-	/* Files and devices do not wait for another process; a reader of a device may, of a
-	 * terminal for instance. */
+	/* Files and devices do not wait for another process; reads of a device, such as a terminal,
+	 * may wait. */
 	descriptor->waits = !known || descriptor->is_socket || S_ISFIFO(status.st_mode);
 	if (known && S_ISFIFO(status.st_mode)) {
-		/* Fewer switches between the processes; it does not matter when it is refused. */
+		/* Fewer switches between the processes; a refusal does not matter. */
 		int size = fcntl(fd, F_GETPIPE_SZ);
 		if (size >= 0 && size < PIPE_SIZE) {
 			(void)fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
@@ -253,8 +253,7 @@ static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct
 	return 0;
 }
 
-/* Fixes the size where it can be known. *from_file: it is that of the file, to be compared at the
- * end. */
+/* Fixes the size where it is known. *from_file: it is the file's, to be compared at the end. */
 static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file,
 		     struct sgpu_error *error)
 {
@@ -287,8 +286,7 @@ static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file
 	return rc;
 }
 
-/* The file must still have the size that was believed; holes at the end must become a part of the
- * output. */
+/* The file must still have that size; holes at the end become a part of the output. */
 static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size,
 		      struct sgpu_error *error)
 {

@@ -28,8 +28,9 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
-/* A live copy uses so many buffers that what the bus reads has left the cores' own caches, or few
- * that stay in the cache that they share when what was sealed is moved there at once. */
+/* A live copy uses either so many buffers that the data have left the cores' own caches when the
+ * bus reads them, or few that stay in the shared cache, if what was sealed is moved there at
+ * once. */
 enum { LIVE_BUFFERS = 30, LIVE_BUFFERS_DEMOTED = 10 };
 
 static uint64_t a_quarter_of_memory(void)
@@ -44,7 +45,7 @@ static uint64_t or_else(uint64_t wanted, uint64_t standard)
 	return wanted ? wanted : standard;
 }
 
-/* The sizes are what was found to be best on an H200 behind 16 cores. */
+/* Sizes that were best on an H200 with 16 cores. */
 static void configure(struct sgpu_engine *engine, const struct sgpu_engine_config *wanted)
 {
 	const struct sgpu_engine_config none = { .workers = 0 }, *w = wanted ? wanted : &none;
@@ -142,7 +143,7 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		return;
 	}
 	pthread_mutex_lock(&e->mutex);
-	while (e->open > 0) { /* whoever told of the last end may still be in there */
+	while (e->open > 0) { /* whoever reported the last end may still be in there */
 		pthread_cond_wait(&e->changed, &e->mutex);
 	}
 	pthread_mutex_unlock(&e->mutex);

@@ -94,14 +94,13 @@ struct sgpu_staging_pool {
 	uint64_t earned; /* bytes that may be made for all that went through it so far */
 	struct sgpu_transfer *starved_head, *starved_tail;
 };
-/* The mutex is held in both. Take gives NULL where none is free and no more than `most` may be
- * there. Give hands it to the transfer that has waited longest, if any waits. Errors: SGPU_ENOMEM.
- */
+/* Both with the mutex held. Take returns NULL where none is free and `most` are there. Give hands
+ * it to the transfer that has waited longest. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class,
 				      unsigned most, struct sgpu_staging_buffer **buffer);
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
-/* How many there may be: to pin a buffer costs more than to copy through it, so they become more as
- * more is moved. The mutex is held. */
+/* The most buffers there may be: pinning one costs more than copying through it, so their number
+ * grows with the bytes moved. The mutex is held. */
 unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class);
 /* Hands buffers that are free, or may be made, to those who wait for one. The mutex is held. */
 void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class);
@@ -116,9 +115,9 @@ struct sgpu_kept_slice;
 void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */
-/* The first SGPU_ENGINE_ROWS are the rows of a trace. A GPU opens or seals one chunk run about as
- * fast as the bus moves it, since a chunk takes its time however many there are: so every other
- * transfer does it on a second stream, beside the first. */
+/* The first SGPU_ENGINE_ROWS are the rows of a trace. A GPU opens or seals a chunk run, of whatever
+ * length, about as fast as the bus moves it: so every other transfer does it on a second stream,
+ * beside the first. */
 enum sgpu_engine_stream {
 	SGPU_ENGINE_COPY_IN,
 	SGPU_ENGINE_OPEN,
@@ -128,8 +127,8 @@ enum sgpu_engine_stream {
 	SGPU_ENGINE_SEAL_SECOND,
 	SGPU_ENGINE_STREAMS
 };
-/* A small transfer is all on one of these, in turn: to make a key's tables takes a GPU longer than
- * to open a small segment, and uses a small part of it, so several do so at once. */
+/* A small transfer uses one of these, in turn: a GPU takes longer to make a key's tables than to
+ * open a small segment, and little of it is busy, so several do so at once. */
 enum { SGPU_ENGINE_SMALL_STREAMS = 8, SGPU_ENGINE_NOT_SMALL = -1 };
 
 struct sgpu_transfer_queue {
@@ -309,7 +308,7 @@ SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfe
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
 /* ---- turns.c: queues; the mutex is held ---- */
-/* The transfer is ready, behind others of its rank, and threads that wait look. */
+/* The transfer is ready, behind others of its rank; wakes waiting threads. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
 /* Behind all of its rank and below. */
 void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
@@ -334,13 +333,12 @@ void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
 /* Prepares the transfer, and carries out at most `count` moves of it. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
-/* Does what is to be done next for this transfer, if anything is; by the thread that waits for it.
- */
+/* Does the next step of this transfer, if there is one; called by the thread that waits for it. */
 bool sgpu_transfer_help(struct sgpu_transfer *transfer);
 
 /* ---- move.c: one chunk run ---- */
-/* The next run; NULL when there is no memory, which has failed the transfer then. The mutex is
- * held in both. */
+/* The next run; NULL when memory is out, which has failed the transfer. The mutex is held in
+ * both. */
 struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
 					      struct sgpu_staging_buffer *buffer);
 struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer);
@@ -350,8 +348,8 @@ struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move);
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
 /* Ends a move that was not enqueued, or that has been written, with a failure or SGPU_OK. */
 void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error);
-/* Ends a move that was enqueued, whole or not (`code`), when the streams have done what they have
- * of it: its outcome is known to those who hear from the very stream that it is on. */
+/* Ends a move that was enqueued, whole or not (`code`), when the streams have done their part of
+ * it: the outcome arrives on the same stream. */
 void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
 			  struct sgpu_stream *second, int code, const struct sgpu_error *error);
 void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
@@ -442,9 +440,9 @@ sgpu_live_work_fn sgpu_live_seal, sgpu_live_open, sgpu_live_stage, sgpu_live_enc
  * the last call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
-/* Moves memory that this core has written to the cache that all share: the bus reads what is in a
- * core's own at little more than half its speed. Most of it, since it takes time, too.
- * No-operation where the processor cannot. */
+/* Moves memory that this core has written to the cache that all share: the bus reads a core's own
+ * cache at little more than half its speed. Most of it only, since this takes time, too.
+ * No-operation where the processor lacks it. */
 void sgpu_transfer_demote(const void *memory, size_t size);
 bool sgpu_transfer_can_demote(void);
 

@@ -33,9 +33,9 @@ struct host_part {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead; /* copied by each worker */
 	struct host_digest *digest;
-	const uint8_t *view; /* of a source that is memory, or NULL */
-	uint64_t size;	     /* bytes to read behind the header, or SGPU_SIZE_UNKNOWN */
-	uint64_t runs, next; /* how many, UINT64_MAX while nobody knows; the next to be claimed */
+	const uint8_t *view;	/* of a source that is memory, or NULL */
+	uint64_t size;		/* bytes to read behind the header, or SGPU_SIZE_UNKNOWN */
+	uint64_t runs, next;	/* how many, UINT64_MAX while unknown; the next to be claimed */
 	uint64_t last_sequence; /* of the last chunk run */
 	uint64_t ended;		/* chunk runs that were delivered */
 	/* Writers of one file exclude each other in the kernel. Two of them at once keep the file
@@ -56,11 +56,11 @@ struct host_move {
 	struct sgpu_host_move *move;
 	struct host_part *parts;
 
-	/* Of the one worker that is `claiming`: that claims a chunk run and, from an ordered
+	/* Belongs to the worker that is `claiming`: that claims a chunk run and, from an ordered
 	 * source, reads it. */
 	size_t at;		  /* the first part of which not every chunk run was claimed */
 	size_t end;		  /* parts from here on are not claimed any more */
-	size_t latest;		  /* the part of which one was claimed last */
+	size_t latest;		  /* the part of the last claim */
 	uint64_t sequence, turns; /* given so far */
 
 	pthread_mutex_t lock;
@@ -90,7 +90,7 @@ struct host_worker {
 /* ---- host_part.c ---- */
 /* Prepares it and reads its header. In the claim. */
 SGPU_MUST_CHECK int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error);
-/* After its last run: whether it has the digest that it must have, if any. */
+/* After its last run: whether its digest is the demanded one, if any. */
 SGPU_MUST_CHECK int sgpu_host_part_check(const struct host_part *part, struct sgpu_error *error);
 /* Closes its ends, and wipes. Accepts one that is not open. */
 void sgpu_host_part_end(struct host_part *part);

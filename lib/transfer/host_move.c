@@ -40,8 +40,7 @@ static void host_fail(struct host_move *move, uint64_t sequence, const struct ho
 	pthread_mutex_unlock(&move->lock);
 }
 
-/* No part from this one on is claimed any more; those before it are, since one of them may fail,
- * too. */
+/* Parts from this one on are no longer claimed; those before are, since one may fail, too. */
 static void host_end_at(struct host_move *move, const struct host_part *part)
 {
 	const size_t index = (size_t)(part - move->parts);
@@ -63,7 +62,7 @@ static int host_take_aead(struct host_worker *worker, const struct host_part *pa
 	return rc;
 }
 
-/* In the claim. A chunk run before this one may fail meanwhile: then what is read is not wanted. */
+/* In the claim. An earlier chunk run may fail meanwhile: then this one is not needed. */
 static int host_read_in_order(struct host_worker *worker, struct host_run *run,
 			      struct sgpu_error *error)
 {
@@ -102,7 +101,7 @@ static bool is_apart(const struct host_move *move, const struct host_part *part)
 	       (part == first || part->part->sink.context != first->part->sink.context);
 }
 
-/* Of the first parts that are not claimed whole, in turns. NULL: nothing is left. */
+/* The next of the first parts with unclaimed runs, in turns. NULL: nothing is left. */
 static struct host_part *host_next_part(struct host_move *move)
 {
 	struct host_part *parts = move->parts;
@@ -140,7 +139,7 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 		host_end_at(move, move->failed_part);
 	}
 	pthread_mutex_unlock(&move->lock);
-	do { /* a part may tell only when it has begun that it is ordered: then it waits */
+	do { /* a part may turn out to be ordered when it begins: then it waits */
 		part = host_next_part(
 			move); /* first: once all have been claimed, a signal changes nothing */
 		if (!part || sgpu_io_interrupted()) {
@@ -181,7 +180,7 @@ static void host_wait(struct host_move *move, pthread_cond_t *condition)
 	pthread_cond_timedwait(condition, &move->lock, &until);
 }
 
-/* Waits until all that an ordered sink gets before has been written. */
+/* Waits for an ordered sink's earlier writes. */
 static int host_wait_for_turn(struct host_move *move, const struct host_run *run,
 			      struct sgpu_error *error)
 {
@@ -219,7 +218,7 @@ static int host_write(const struct host_run *run, const uint8_t *data, size_t si
 	return rc || size == 0 ? rc : p->sink.write(p->sink.context, at, data, size, error);
 }
 
-/* Writes what became of a chunk run, in its turn where the sink is ordered. */
+/* Writes a chunk run's result, in its turn where the sink is ordered. */
 static int host_deliver(struct host_move *move, const struct host_run *run, const uint8_t *data,
 			size_t size, struct sgpu_error *error)
 {
@@ -291,7 +290,7 @@ static bool host_work(struct host_worker *worker)
 	}
 	if (!rc) {
 		rc = sgpu_host_run_transform(worker, &run, &data, &size, &bad, &error);
-		/* Also what is good of a run with a bad chunk. */
+		/* Also the good part of a run with a bad chunk. */
 		int written = !rc || (rc == SGPU_EAUTH && size)
 				      ? host_deliver(move, &run, data, size, &late)
 				      : 0;

@@ -122,7 +122,7 @@ static size_t full_run(const struct host_part *part)
 	return part->part->action == SGPU_HOST_OPEN ? HOST_RUN_SEALED : HOST_RUN_PLAIN;
 }
 
-/* What is missing of a part of known size. */
+/* The missing end of a part of known size. */
 static int ended_early(const struct sgpu_host_part *part, uint64_t at, struct sgpu_error *error)
 {
 	if (!part->source.ordered) {

@@ -45,8 +45,8 @@ static int enqueue_digest(struct sgpu_chunk_move *move, struct sgpu_stream *stre
 	return sgpu_engine_enqueue(stream, &digest, &move->crypt, error);
 }
 
-/* A single run is copied on the stream that opens, or digests, it: nothing overlaps, and one call
- * less tells of the end. One that kernels reach is opened from where it is. */
+/* A single run is copied on the stream that opens or digests it: nothing overlaps, and one call
+ * less signals its end. Where kernels reach it, it is opened in place. */
 static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {

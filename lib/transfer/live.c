@@ -35,7 +35,7 @@ void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_
 	buffer->run = run;
 	atomic_store_explicit(&buffer->parts, parts, memory_order_relaxed);
 	atomic_store_explicit(&buffer->finished, 0, memory_order_relaxed);
-	/* Parts that the run does not have count as taken. */
+	/* Parts beyond the run's count as taken. */
 	atomic_store_explicit(&buffer->taken,
 			      number << PARTS | (ALL_PARTS & ~(((uint64_t)1 << parts) - 1)),
 			      memory_order_release);

@@ -69,7 +69,7 @@ static bool worker_step(void *argument, unsigned thread)
 	}
 	atomic_fetch_add(&live->there, 1);
 	for (;;) {
-		/* In this order: what is offered before the end is worked on. */
+		/* In this order: runs offered before the end are worked on. */
 		bool over = atomic_load(&live->over);
 
 		if (sgpu_live_help(live, &oldest, thread, scratch)) {
@@ -84,7 +84,7 @@ static bool worker_step(void *argument, unsigned thread)
 	return true;
 }
 
-/* The end of a round: when nothing was to be done, does something useful, or waits a moment. */
+/* Ends a round: if there was nothing to do, does something useful or waits a moment. */
 static void end_round(struct driver *d, bool progress)
 {
 	struct sgpu_live *live = d->live;
@@ -93,8 +93,8 @@ static void end_round(struct driver *d, bool progress)
 	if (!d->started && live->plan.total > FEW_CHUNKS) {
 		struct sgpu_error error = { 0 };
 
-		/* Only now, since it takes long: the streams have something to do already, and so
-		 * have the first that wake. */
+		/* Only now, since waking takes long: the streams and the first woken workers are
+		 * busy already. */
 		d->job = (struct sgpu_worker_job){ .step = worker_step, .argument = live };
 		note(d, sgpu_workers_add(d->engine->workers, &d->job, &error), &error);
 		sgpu_workers_wake(d->engine->workers, workers);
@@ -215,7 +215,7 @@ static int send_out(struct driver *d, struct sgpu_live_buffer *buffer, struct sg
 	return rc == SGPU_OK ? record(d, reached ? d->crypt : d->copy, &buffer->end, error) : rc;
 }
 
-/* Puts a run on the streams. From now on end_oldest frees what is there of it, whatever happens. */
+/* Puts a run on the streams. From now on end_oldest frees its resources, whatever happens. */
 static void send(struct driver *d, bool out)
 {
 	struct sgpu_live_buffer *buffer = buffer_of(d, d->sent++);
@@ -240,8 +240,8 @@ static void end_oldest(struct driver *d)
 	/* Without its event it was not enqueued whole: synchronize waits for the streams. */
 	if (buffer->end) {
 		note(d, sgpu_event_sync(buffer->end, &error), &error);
-		/* It has completed as well; but what became of the first step shows only to who
-		 * asks its stream. */
+		/* It has completed as well; but only asking its stream tells the outcome of the
+		 * first step. */
 		note(d, buffer->middle ? sgpu_event_sync(buffer->middle, &error) : SGPU_OK, &error);
 		note(d, buffer->copy.code, &buffer->copy.error);
 		if (d->result->code == SGPU_OK && buffer->crypt.code != SGPU_OK) {
@@ -423,7 +423,7 @@ static int prepare(struct driver *d, bool out)
 	live->workers += live->workers < ALONE;
 	live->demote = !out && d->engine->demotes;
 	live->base = live->key->next;
-	live->key->next += chunks; /* never again, whatever becomes of this copy */
+	live->key->next += chunks; /* these numbers are used up, also if this copy fails */
 	rc = take_buffers(live, chunks / (config->first_run / SGPU_CHUNK) + 1, &error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_engine_get_stream(d->engine,

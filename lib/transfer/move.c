@@ -107,8 +107,7 @@ void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 	}
 }
 
-/* Gives back what a move holds, and looks what follows from its end. The mutex is held, and free
- * then. */
+/* Releases what a move holds, and continues after its end. The mutex is held, and free then. */
 static void finish(struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
@@ -125,8 +124,8 @@ static void finish(struct sgpu_chunk_move *move)
 	    !transfer->pumping) {
 		bool in = sgpu_transfer_is_in(transfer);
 
-		/* Where nothing is left to be done on the device this thread, a callback mostly,
-		 * tells. */
+		/* If nothing is left to do on the device, this thread, mostly a callback's,
+		 * reports. */
 		quick = !transfer->failed && !transfer->needs_digest &&
 			!(in ? transfer->request.source.close : transfer->request.sink.close);
 		if (quick) {

@@ -28,8 +28,8 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 				    max_u64(first, plan->at_begin)); /* as much as all before */
 	}
 	if (plan->at_end) {
-		/* Most of what is left: a device opens more than three times as fast as the bus
-		 * brings it. */
+		/* Most of the rest: a device opens more than three times as fast as the bus brings
+		 * it. */
 		run.count = min_u64(run.count, max_u64(rest / 4 * 3, plan->at_end));
 	}
 	run.count = min_u64(run.count, rest);
@@ -92,7 +92,7 @@ static void look_at_ends(struct sgpu_transfer *transfer)
 	transfer->direct = transfer->memory && (transfer->registered || !transfer->engine->pins);
 }
 
-/* What kind of staging buffers, how many, and how large the runs are. */
+/* Chooses the kind and number of staging buffers and the runs' size. */
 static void plan_runs(struct sgpu_transfer *transfer)
 {
 	const struct sgpu_engine_config *config = &transfer->engine->config;

@@ -90,7 +90,7 @@ void sgpu_transfer_demote(const void *memory, size_t size)
 	}
 }
 
-/* Some hypervisors hide its bit, which does not keep it from working: MOVDIR64B came with it. */
+/* Some hypervisors hide its bit although it works: MOVDIR64B came with it. */
 bool sgpu_transfer_can_demote(void)
 {
 	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

@@ -41,7 +41,7 @@ static int check_request(const struct sgpu_engine *engine,
 	return SGPU_OK;
 }
 
-/* Outputs wait for what makes them. */
+/* Outputs wait for the operations that make them. */
 static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event *after,
 			 struct sgpu_error *error)
 {

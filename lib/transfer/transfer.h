@@ -85,8 +85,7 @@ struct sgpu_transfer_source {
 	 * less than `size`. */
 	int (*read_some)(void *context, uint64_t position, void *data, size_t size, size_t *got,
 			 struct sgpu_error *error);
-	/* NULL, or from any thread: what it gives is not wanted any more. A read that waits ends
-	 * soon. */
+	/* NULL, or from any thread: its data are no longer wanted. A waiting read ends soon. */
 	void (*stop)(void *context);
 	/* Read in order, by the one thread that owns the pipe, in sgpu_transfer_pump. Else read by
 	 * all workers. */
@@ -98,8 +97,8 @@ struct sgpu_transfer_sink {
 	/* Takes exactly `size` bytes at `position`. */
 	int (*write)(void *context, uint64_t position, const void *data, size_t size,
 		     struct sgpu_error *error);
-	/* As a source's: memory that is written; NULL: write is called. What was written there is
-	 * wiped after a failure of the transfer, if there is no write. */
+	/* As a source's: memory that is written; NULL: write is called. If there is no write, it is
+	 * wiped after a failure of the transfer. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
 	void (*close)(void *context);
 	bool ordered;  /* written in order, in sgpu_transfer_pump */
@@ -178,8 +177,8 @@ struct sgpu_transfer_request {
 	const uint8_t *expected; /* SGPU_KT128_SIZE bytes, borrowed until done; in only */
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;	    /* out */
-	/* Out: the data are ready when this event has completed; NULL: they are ready now.
-	 * Borrowed for the call of sgpu_transfer_start alone. Later outputs may wait for it too. */
+	/* Out: the event after which the data are ready; NULL: they are ready now. Borrowed for the
+	 * call of sgpu_transfer_start alone. Later outputs may wait for it too. */
 	struct sgpu_event *after;
 	uint64_t rank; /* those of lower rank go first; of one rank all advance by a chunk run in
 			  turn */

@@ -92,7 +92,7 @@ struct turn {
 };
 
 /* ---- choosing; the mutex is held ---- */
-/* A buffer for the next run, if it needs one; else the transfer waits in the queue of its class. */
+/* Takes a buffer for the next run, if needed; else the transfer waits in the queue of its class. */
 static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buffer **buffer)
 {
 	struct sgpu_engine *engine = transfer->engine;
@@ -323,7 +323,7 @@ static struct sgpu_chunk_move *wait_for_turn(struct sgpu_transfer *transfer)
 	return NULL;
 }
 
-/* What is left of a payload that has failed must still be read where others follow it. */
+/* The rest of a failed payload must still be read where others follow it. */
 static int skip_rest(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
 	const struct sgpu_transfer_source *source = &transfer->request.source;

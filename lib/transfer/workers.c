@@ -47,7 +47,7 @@ struct sgpu_workers {
 void sgpu_worker_pause(unsigned *rounds)
 {
 	if (++*rounds > ROUNDS_BEFORE_YIELD) {
-		sched_yield(); /* the one that is waited for may need this processor */
+		sched_yield(); /* the thread that we wait for may need this processor */
 		return;
 	}
 	sgpu_pause();
@@ -86,9 +86,9 @@ static bool look_for_token(struct sgpu_workers *workers, uint64_t spin_ns)
 	return found;
 }
 
-/* Whoever wakes adds tokens, then changes the word, then looks who looks and who sleeps. Whoever is
- * about to sleep says that they look no more, reads the word, and looks for a token last: so either
- * one of the two sees what the other did, or the word has changed before the sleep. */
+/* A waker adds tokens, changes the word, then counts who looks and who sleeps. A sleeper stops
+ * looking, reads the word, then looks for a token: so one of the two sees the other, or the word
+ * has changed before the sleep. */
 static void wait_for_call(struct sgpu_workers *workers, uint64_t spin_ns)
 {
 	uint32_t seen;

@@ -164,8 +164,8 @@ static bool open_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++) {
 		if (fcntl(fd, F_GETFD) < 0) {
-			/* Nothing that is written to 1 may seem to have arrived, also by who opens
-			 * it again by a name. */
+			/* Output to 1 must not seem to arrive, also where it is opened again by a
+			 * name. */
 			if (open(fd == 1 ? "/dev/full" : "/dev/null",
 				 fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
 				return false;
@@ -243,7 +243,8 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	if (!open_standard()) {
 		return 3;
 	}
-	/* Errors of write, with a message and an end in order, and not the death of the process. */
+	/* Failed writes are errors with a message and an orderly end, not the death of the
+	 * process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	/* A parent that ignored this one would have the kernel reap the processes that a tool

@@ -168,8 +168,8 @@ bool cli_progress_due(void);
 void cli_progress_line(const char *text);
 /* Removes the line, for something else. */
 void cli_progress_pause(void);
-/* What is left, in ns, when `done` of `total` took that long; 0: not known. It falls, unless it has
- * been too short. */
+/* The time left, in ns, after `done` of `total` took that long; 0: unknown. It only falls, unless
+ * it was too short. */
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
 /* Refuses to write binary data to a terminal: prints and returns false. */

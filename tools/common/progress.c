@@ -28,7 +28,7 @@ static struct {
 	uint64_t last_ns;
 } line = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* What a handler may read. */
+/* For the signal handler. */
 static struct {
 	_Atomic(const char *) label; /* NULL: none of the verb's long steps is under way */
 	atomic_uint_least64_t done, total, begin_ns, start_ns,

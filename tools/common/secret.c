@@ -69,8 +69,8 @@ int cli_write_secret(const char *path, const char *text, size_t size, struct sgp
 	return rc;
 }
 
-/* Who holds keys and plaintext leaves no core file, lets no other process of the same user attach,
- * and nothing that it starts gains rights. */
+/* A process with keys and plaintext leaves no core file, lets no other process of the user attach,
+ * and gives no started program new rights. */
 
 /* The leak checker attaches to its own process. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

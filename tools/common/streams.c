@@ -27,7 +27,7 @@ int cli_silence(struct sgpu_error *error)
 	const int messages = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	struct stat status;
 
-	/* Another file in its place would be read by who laid it there. */
+	/* Another file in its place would be read by whoever put it there. */
 	if (nowhere >= 0 && (fstat(nowhere, &status) != 0 || !S_ISCHR(status.st_mode) ||
 			     status.st_rdev != makedev(1, 3))) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'/dev/null' is not the null device");
@@ -286,8 +286,8 @@ int cli_finish(int status)
 	return status;
 }
 
-/* Outputs that are opened before the input is read: a place that cannot be is told before a long
- * job has run. */
+/* Outputs are opened before the input is read, so that a bad place is reported before a long job
+ * has run. */
 
 static struct prepared {
 	const char *path;

@@ -74,8 +74,8 @@ static void add_conditions(scmp_filter_ctx filter, int *rc, int channel, int han
 	seccomp_add_rules(filter, rc, rules, COUNT(rules));
 }
 
-/* Without a listener the filter itself has to know the loader's calls, the one that tightens it,
- * and what it takes from the device. */
+/* Without a listener the filter itself must allow the loader's calls, the one that tightens it, and
+ * what it takes from the device. */
 static void add_loader(scmp_filter_ctx filter, int *rc, int channel)
 {
 	const struct scmp_arg_cmp code[] = { BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC),

@@ -36,10 +36,9 @@ int root_landlock(const char *image);
 /* ---- filter.c ---- */
 enum host_verdict {
 	HOST_LOAD,	/* the loader makes it; once all is loaded it is refused */
-	HOST_LOAD_SOFT, /* likewise, but then it fails: the C library makes it in passing, and does
-			   without */
-	HOST_SERVE, /* once all is loaded it takes what the device passes; before, memory that is
-		       shared could become code */
+	HOST_LOAD_SOFT, /* likewise, but then it fails: the C library tries it and does without */
+	HOST_SERVE, /* allowed once all is loaded, for memory from the device; before, shared memory
+		       could become code */
 	HOST_REFUSE,
 };
 /* Puts the calling process under the filter, for good. What computing code needs is allowed; what
@@ -47,9 +46,9 @@ enum host_verdict {
  * kernel gives none (-1), the loader's calls are allowed and others end the process. `channel` and
  * `handoff` are sockets that it goes on using. False: no filter. */
 bool filter_install(int channel, int handoff, int *listener);
-/* Where there is no listener: from now on the loader's calls end the process, too. */
+/* Without a listener: from now on the loader's calls end the process, too. */
 bool filter_tighten(void);
-/* Of what a listener was told. */
+/* A listener's notification. */
 enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int channel);
 /* "": there is none of that number. */
 void filter_name(int number, char *name, size_t size);

@@ -29,9 +29,9 @@ enum { WORKERS = SGPU_HOST_WORKERS, PLACES = 2 + 2 * WORKERS, DESCRIPTORS = 1024
 
 struct worker {
 	pid_t pid;	      /* 0: the place is free */
-	int report, listener; /* to the device: how it ended; of its filter; or -1 */
+	int report, listener; /* reports the end to the device; the filter's listener; or -1 */
 	bool loaded;
-	int call;    /* that was refused, or -1 */
+	int call;    /* the refused call, or -1 */
 	int channel; /* the worker's number of it */
 	char path[HOST_IMAGE_PATH];
 };
@@ -134,7 +134,7 @@ static void reap(void)
 
 /* ---- refused calls ---- */
 #if SGPU_SECCOMP
-/* Kills what is not to go on: the call is never made, since the process waits in it. */
+/* Kills a process at a forbidden call, which is never made, since the process waits in it. */
 static void decide(struct worker *worker, const struct seccomp_notif *request,
 		   struct seccomp_notif_resp *response)
 {
@@ -212,7 +212,7 @@ static int make_worker(int image, int *channel, int *report)
 		(void)start_worker(worker, ends[1], image, &confined);
 		forget_descriptor(&ends[1]);
 		if (worker->pid > 0) {
-			return 0; /* one that ended before it was confined is told as one that ended
+			return 0; /* a worker that ended before it was confined is reported as ended
 				   */
 		}
 		rc = EAGAIN;
@@ -263,8 +263,7 @@ static void serve(void)
 		for (int i = 0; i < WORKERS; i++) {
 			bool there = workers[i].pid > 0;
 
-			/* That its other end is closed: the device has no use for the worker any
-			 * more. */
+			/* Its other end was closed: the device no longer needs the worker. */
 			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
 			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
 							  .events = POLLIN };
@@ -349,8 +348,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
-	prctl(PR_SET_DUMPABLE,
-	      0); /* where it was not started so, as for root, who reads every file */
+	prctl(PR_SET_DUMPABLE, 0); /* where it was not started so: root reads every file */
 	close_all_but_control();
 	root_enter(&confinement);
 	root_change(&confinement);

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /* ---- confinement ---- */
-/* What the kernel has of it. Without a filter it goes on: the host has said so, and what the device
- * makes of it is the device's affair. */
+/* Confines as far as the kernel can. Without a filter it goes on: the host has reported that, and
+ * the device decides. */
 static struct worker_confined confine(const struct worker_start *start, int *listener)
 {
 	struct worker_confined confined = { 0, 0 };
@@ -133,7 +133,7 @@ void worker_run(const struct worker_start *start)
 		_exit(0);
 	}
 	handle = dlopen(start->path, RTLD_NOW | RTLD_LOCAL);
-	/* What a constructor did before is bounded by the calls of the loader. */
+	/* Constructors that ran before were bounded by the loader's calls. */
 	if (listener >= 0 ? prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0
 			  : confined.seccomp && !filter_tighten()) {
 		_exit(1);

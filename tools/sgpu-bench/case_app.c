@@ -189,7 +189,7 @@ enum {
 	ASKED = 2000,
 	PIXELS = 784,
 	CLASSES = 10,
-	QUICK = 4 /* so many times fewer of both */
+	QUICK = 4 /* divisor of both */
 };
 
 struct pictures {

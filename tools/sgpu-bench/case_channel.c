@@ -255,7 +255,7 @@ static int measure_plain(void *argument, struct sgpu_error *error)
 	return bench_finish(d->stream, rc, &task, 1, "measure", error);
 }
 
-/* Not timed is the owner's part: what travels is masked. */
+/* The owner's part is not timed: what travels is masked. */
 static int run_channel(void *argument, struct sgpu_error *error)
 {
 	struct digested *d = argument;

@@ -31,8 +31,8 @@ struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-/* What a time is the sum of, as a set, and the flows. The host maps each page anew; the TDX module
- * clears one that is accepted. */
+/* The terms of a time, as a set, and the flows. The host maps each page anew; the TDX module clears
+ * an accepted one. */
 enum terms {
 	FLIP = 1,
 	FAULT = 2, /* this and the next three: for each page */
@@ -59,8 +59,8 @@ static uint64_t exits_of(unsigned terms, const struct call *call)
 				   : 0;
 }
 
-/* What a call takes, less what no machine without the hardware can time: PVALIDATE and RMPUPDATE of
- * SNP, and of TDG.MEM.PAGE.ACCEPT everything but the clearing. */
+/* The time of a call without what only the hardware can time: PVALIDATE and RMPUPDATE of SNP, and
+ * of TDG.MEM.PAGE.ACCEPT all but the clearing. */
 static double model(unsigned terms, const struct call *call, const struct costs *costs)
 {
 	const bool clears = terms & CLEAR || (terms & ACCEPT && call->to_private);

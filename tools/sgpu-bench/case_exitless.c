@@ -181,7 +181,7 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 	struct sgpu_bench_variant variants[WAYS];
 	int count = 0;
 
-	/* What a load has none of is no parameter. */
+	/* A load's absent quantities are no parameters of its point. */
 	for (size_t i = 0, n = 0; i < SGPU_ARRAY_LENGTH(all); i++) {
 		if (all[i].text || all[i].number > 0) {
 			point.parameters[n++] = all[i];
@@ -279,7 +279,7 @@ static int open_way(struct way *way, struct sgpu_error *error)
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
-/* The first one that there is is what the others are compared with. */
+/* the first available way, which the others are compared with */
 static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgpu_error *error)
 {
 	struct sgpu_bench_exit costs;

@@ -40,14 +40,14 @@ static const struct kind {
 };
 
 struct staging;
-/* Memory of a kind, and what went wrong with its shares. */
+/* Memory of a kind, and the failure of its shares. */
 struct source {
 	struct bench_target to;
 	struct staging *s;
 	void *memory;
 	bool unregisters; /* what is timed of its registration: the end */
 	int failed;
-	struct sgpu_error lack; /* why it is not to be had, if that has a code */
+	struct sgpu_error lack; /* why it is unavailable, if that has a code */
 };
 
 struct staging {

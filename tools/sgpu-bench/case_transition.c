@@ -325,7 +325,7 @@ enum { LINE = 64, WORDS = LINE / 4 };
 /* A GPU that answers, answers sooner. */
 #define PATIENCE_NS ((uint64_t)1000000000)
 
-/* Says that it is there, waits for the host's word, and writes another. */
+/* Announces itself, waits for the host's word, and writes another. */
 static const char kernel[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry answer(.param .u64 words, .param .u32 turn)\n"

@@ -141,7 +141,7 @@ static int verify(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* What a side needs for batch number k of those that are under way at once. */
+/* A side's state for batch number k of those under way at once. */
 static int make(struct job_side *side, int k, struct sgpu_error *error)
 {
 	struct job **job = &side->jobs[k];

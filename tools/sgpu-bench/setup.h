@@ -88,7 +88,7 @@ enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
 SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way,
 				     enum bench_pages pages, int node, uint64_t size, uint64_t seed,
 				     void **memory, struct sgpu_error *error);
-/* Alters every page, so that what was there before does not pass for what was to come. */
+/* Alters every page, so that old contents cannot pass for new ones. */
 void bench_spoil(void *memory, uint64_t size);
 /* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
 SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,

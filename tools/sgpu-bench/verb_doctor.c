@@ -28,7 +28,7 @@ enum doctor_status {
 	DOCTOR_OK,
 	DOCTOR_MISSING,
 	DOCTOR_WRONG
-}; /* wrong: it is there, and does not serve */
+}; /* wrong: it is there but does not serve */
 
 struct doctor_finding {
 	enum doctor_status status;

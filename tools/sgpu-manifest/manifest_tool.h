@@ -56,8 +56,8 @@ struct document {
 	struct sgpu_diagnostics diagnostics;
 };
 
-/* Beside enum sgpu_manifest_options: with --json the records of diagnostics are the result, for
- * standard output. Elsewhere they are messages like any other. */
+/* Besides enum sgpu_manifest_options: with --json the diagnostics' records are the result, on
+ * standard output. Elsewhere they are messages. */
 enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 
 /* Reads and checks with these options; prints every diagnostic. Returns an exit status. path NULL

@@ -155,7 +155,7 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	struct sgpu_kt128 *state = NULL;
 	int rc = sgpu_kt128_create(&state, error);
 
-	/* Threads, made for the first payload that is worth it. This one computes with them. */
+	/* Threads, made for the first payload large enough. This one computes with them. */
 	if (!rc && !folder->pool && entry->size >= SHARED_MIN) {
 		rc = sgpu_pool_create(0, &folder->pool, error);
 		if (!rc) {
@@ -191,7 +191,7 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	return code;
 }
 
-/* At most one byte more than the payload is read: that the input goes on is enough to know. */
+/* Reads at most one byte beyond the payload: enough to know that the input goes on. */
 static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
 		      uint64_t wanted, struct sgpu_error *error)
 {
@@ -330,7 +330,7 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	return rc;
 }
 
-/* Of one segment's image, read once however many operations use it. */
+/* The digest of one segment's image, read once however many operations use it. */
 struct image {
 	bool measured, there;
 	char digest[SGPU_BASE64URL_MAX(32)];
@@ -367,8 +367,8 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 			operation->id, stated, segment->location, image->digest);
 }
 
-/* With `added`, digests that are absent go into the document's JSON and are counted; else only
- * those that are there matter, and an image that cannot be read does not. */
+/* With `added`, missing digests are added to the document's JSON and counted. Without, only given
+ * digests are compared, and an unreadable image does not matter. */
 static int walk(const struct document *document, const struct payload_folder *folder, int *added)
 {
 	const struct sgpu_manifest *manifest = document->manifest;

@@ -15,7 +15,7 @@ const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct re
  * tenth of the time. */
 static struct document document;
 
-/* What the manifest says of files that it is not alone with. */
+/* Compares the manifest's members with the files. */
 static int compare_modules(unsigned options)
 {
 	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),

@@ -20,7 +20,7 @@ struct draft {
 	json_t *params, *low; /* of the operation; names of what is to be LOW, as members */
 	struct file_spec specs[SGPU_ARGUMENTS_MAX];
 	int spec_count;
-	/* What becomes of it. */
+	/* The draft. */
 	json_t *segments, *arguments, *operations;
 	json_t *ids;		 /* those that are taken: true for the segments that have files */
 	char stem[STEM_MAX + 1]; /* the first input's name, which outputs are named after */
@@ -303,7 +303,7 @@ static json_t *type_json(const struct file_spec *spec)
 			 spec->has_offset ? json_integer((json_int_t)spec->offset) : NULL);
 }
 
-/* The argument of the row that the next file without a name stands for, or -1. */
+/* The row's argument for the next file without a name, or -1. */
 static int next_input(const struct draft *draft)
 {
 	for (int i = 0; draft->op->args[i].name; i++) {
@@ -504,7 +504,8 @@ static int make_manifest(struct draft *draft, char **files)
 	struct stat link;
 	int status;
 
-	/* What stands there may have been edited, and is never replaced: a link to nothing, too. */
+	/* An existing manifest may have been edited and is never replaced, nor is a dangling
+	 * link. */
 	if (output && lstat(output, &link) == 0 && S_ISLNK(link.st_mode) && access(output, F_OK)) {
 		return cli_fail(SGPU_ESYSTEM, "'%s' exists, and 'init' replaces nothing", output);
 	}

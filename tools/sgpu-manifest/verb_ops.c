@@ -243,8 +243,8 @@ int verb_ops(int argc, char **argv)
 
 /* ---- the JSON Schema 2020-12, from schema.json and the table. It tells what an editor can tell
  * while somebody types; references, the graph and the flow of information are for check ---- */
-/* What does not depend on the operations, as bytes of the program. tests/unit/test_schema.c
- * compares its limits. */
+/* The part that does not depend on the operations, as bytes of the program.
+ * tests/unit/test_schema.c compares its limits. */
 extern const char schema_text[] __attribute__((visibility("hidden")));
 extern const char schema_end[] __attribute__((visibility("hidden")));
 __asm__(".pushsection .rodata\n"

@@ -174,7 +174,7 @@ static void share(struct part *parts, int part_count, int *shard_of, int *heap,
 	}
 	qsort(parts, (size_t)part_count, sizeof(*parts), by_size);
 	for (int i = 0; i < part_count; i++) {
-		/* Empty parts still take turns: one byte more than they have. */
+		/* Counts one byte more than they have, so that empty parts still take turns. */
 		shard_of[parts[i].number] = heap[0];
 		components->bytes[heap[0]] += parts[i].bytes + 1;
 		sift_down(heap, components->shard_count, components->bytes);

@@ -42,8 +42,8 @@ SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
 /* At most SGPU_QUOTE_MAX bytes from a file or standard input, which should be `what`; *text from
  * malloc. Returns an exit status. */
 int measure_read_input(const char *path, const char *what, char **text, size_t *size);
-/* Reports why that quote is none, by the file's name, or what sgpu_quote_verify found. Returns an
- * exit status. */
+/* Reports why that is no quote, by the file's name, or the findings of sgpu_quote_verify. Returns
+ * an exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
 /* The sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);

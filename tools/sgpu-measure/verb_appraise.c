@@ -68,7 +68,7 @@ static int judge(struct task *task, struct sgpu_error *error)
 	int rc = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,
 			       error);
 
-	/* Written whatever it says. */
+	/* Written whatever the answer. */
 	if (!rc && task->ear_path) {
 		rc = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear), error);
 	}
@@ -130,8 +130,7 @@ static int check_paths(const struct task *task)
 	if (task->no_nonce && task->checks.nonce.size) {
 		return cli_usage("--nonce and --no-nonce exclude each other");
 	}
-	/* The key of a quote that was kept is one of a process that has ended, or of another
-	 * owner's. */
+	/* A kept quote's key is that of a process that has ended, or of another owner. */
 	if (task->recipient_path && !task->checks.nonce.size && !task->no_nonce) {
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
 				 "new; --no-nonce does without");
@@ -202,7 +201,7 @@ int verb_appraise(int argc, char **argv)
 {
 	struct task task = { 0 };
 	char **paths;
-	/* All options, even when one is wrong: what an earlier run left goes in any case. */
+	/* All options, even when one is wrong: an earlier run's outputs go in any case. */
 	int status = cli_read(argc, argv, &task, &paths);
 
 	task.quote_path = *paths;

@@ -40,7 +40,7 @@ struct task {
 /* Data on their way into the context. */
 struct payload {
 	const char *name;
-	uint64_t size;	  /* of what is read; load makes it that of the plaintext */
+	uint64_t size;	  /* of the input; load makes it the plaintext's */
 	const char *data; /* NULL: it is in */
 	int fd;		  /* read from `offset` on; or the current member of an archive */
 	uint64_t offset;
@@ -49,7 +49,7 @@ struct payload {
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size;
 	struct sgpu_device_key *device_key;
-	const uint8_t *kt128; /* NULL, or of LOW data: the digest that they must have */
+	const uint8_t *kt128; /* NULL, or the digest that LOW data must have */
 };
 
 #define MEMORY_MAX (UINT64_C(1) << 46)

@@ -39,17 +39,16 @@ const struct cli_option policy_options[] = {
 	CLI_END,
 };
 
-/* On these the host reads what the runner has, so that a GPU that it reads, too, makes it no worse.
- */
+/* On these the host reads the runner's memory, so a GPU that it also reads makes it no worse. */
 static bool is_open(const struct task *task)
 {
 	return task->at_least &&
 	       (!strcmp(task->at_least, "plain") || !strcmp(task->at_least, "gramine-direct"));
 }
 
-/* ---- claims as a quote of that build should have them: digests from files, and what makes these
- * worth something, that the quote is of the process that has the key, into which nobody looks, and
- * which runs no other code ---- */
+/* ---- claims as a quote of that build should have them: digests from files, and what gives these
+ * their worth: the quote is of the process that holds the key, which nobody looks into and which
+ * runs no other code ---- */
 /* NULL: anybody's, or out of memory. */
 static json_t *owner_claims(const struct task *task)
 {
@@ -228,7 +227,7 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	return status;
 }
 
-/* What only a report of the hardware says is neither in a quote's claims nor in a build. */
+/* Members of a hardware report are neither in a quote's claims nor in a build. */
 static bool guest_missing(const struct task *task)
 {
 	const char *kind = json_string_value(json_object_get(

@@ -129,7 +129,7 @@ void measure_checks_clear(struct measure_checks *checks)
 }
 
 /* ---- what was checked, one by one ---- */
-/* What was found of one: `state` is "verified", "not checked" or "absent". */
+/* The finding on a record: `state` is "verified", "not checked" or "absent". */
 static void SGPU_PRINTF(4, 5)
 	set(json_t *list, const char *name, const char *state, const char *format, ...)
 {
@@ -220,7 +220,7 @@ void measure_print_checks(const struct measure_checks *checks)
 	json_decref(list);
 }
 
-/* What a verified report of the hardware says, as a policy has it; NULL when none was verified. */
+/* A verified hardware report in a policy's terms; NULL when none was verified. */
 static json_t *tee_json(const struct sgpu_quote_result *result)
 {
 	const struct sgpu_tee_report *tee = &result->tee;

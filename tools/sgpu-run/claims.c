@@ -38,7 +38,7 @@ static const char *boot_id(void)
 	return id;
 }
 
-/* As much of the host's name as is a name everywhere. */
+/* The host's name, cut to what is valid in names everywhere. */
 static void host_name(char host[HOST_MAX + 1])
 {
 	memset(host, 0, HOST_MAX + 1);

@@ -93,7 +93,7 @@ bool closing_do(bool all)
 	if (count == 0 || (!all && now < due_ns && count < MANY)) {
 		return true;
 	}
-	due_ns = now + PAUSE_NS; /* if it cannot be done now */
+	due_ns = now + PAUSE_NS; /* if no thread can be started now */
 	qsort(taken, count, sizeof(*taken), compare);
 	meeting = calloc(1, sizeof(*meeting));
 	if (!meeting || sem_init(&meeting->ready, 0, 0) != 0 ||

@@ -14,7 +14,7 @@
 
 enum { NAMESPACES_SIZE = 96 };
 
-/* The kinds that modules have none of their own of; "": there is none. */
+/* Confinements that modules lack; "": none. */
 static const char *lacking(const struct sgpu_module_confinement *m, char list[NAMESPACES_SIZE])
 {
 	const struct {

@@ -30,7 +30,7 @@ enum {
 	UNDER_WAY_A_JOB = 8,
 	UNCLOSED_MAX = 128,   /* batches that wait for the disk, beyond those under way */
 	ASIDE_MAX = 16,	      /* batches that wait because their responses found no space */
-	DESCRIPTORS = 6,      /* that one of them has open */
+	DESCRIPTORS = 6,      /* descriptors of one batch */
 	LOOK_AGAIN_MS = 1000, /* at a directory that was empty, while batches are under way */
 	NEWS_MS = 2,	      /* until what has ended is seen, if too few have to wake anybody */
 	MEMORY_PART = 8,      /* of the device's free memory, for the files under way */
@@ -109,8 +109,8 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	lane->bytes += flight->size;
 	lane->big = lane->big || flight->big;
 	drain->alone = flight->alone;
-	/* A signature does not cover where a payload lies: it takes both a listed owner's and a
-	 * file of the user. */
+	/* Signatures do not cover payload locations, so it takes both: a listed owner's, and a file
+	 * of the user. */
 	submission.options.refuse_regions =
 		drain->worker->owners.count == 0 ? "this worker has no --owners"
 		: batch->foreign		 ? "others can write the file of this batch"
@@ -284,9 +284,9 @@ static void print_progress(struct drain *drain)
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
-/* Threads are woken for many batches at once, when half of the short ones have ended; the closer
- * gets what has ended so far. Returns whether so many have. A device that holds a run ends the
- * worker. */
+/* Threads are woken for many batches at once: when half of those that have not run long have ended.
+ * The closer gets what has ended so far. Returns whether so many have. A device that does not let
+ * go of a run ends the worker. */
 static bool expect_news(struct drain *drain)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -315,8 +315,8 @@ static bool expect_news(struct drain *drain)
 	return is_late;
 }
 
-/* Until enough has ended, a signal has come, or it is time to look: soon after news, then less
- * often. */
+/* Waits until enough has ended, a signal has come, or it is time to look again: soon after the last
+ * news, then less often. */
 static void wait_for_news(struct drain *drain)
 {
 	struct pollfd fds[2] = { { .fd = wake_fd, .events = POLLIN },

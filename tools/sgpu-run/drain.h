@@ -18,9 +18,9 @@ struct drain_counts {
 	unsigned left, others;	   /* no batches; for others' keys */
 };
 
-/* Until nothing is left or drain_stop() was called. Returns the exit status: the gravest of all
- * batches (0, 3, 4, 1, 5), or 3 after a message when the worker cannot go on and has given back
- * what it had. */
+/* Runs until nothing is left or drain_stop() was called. Returns the exit status: 0, or the gravest
+ * of all batches (3, 4, 1, 5), or 3 after a message when the worker cannot go on; what it had is
+ * given back then. */
 int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	  struct drain_counts *counts);
 /* Takes no more batches: what is under way ends. Async-signal-safe. */
@@ -32,7 +32,7 @@ struct lane {
 	/* the calling thread's */
 	unsigned flights; /* under way or not closed */
 	uint64_t bytes;	  /* of those */
-	bool big;	  /* such a one is among them */
+	bool big;	  /* a big one is among them */
 	uint64_t started; /* so far */
 	/* under the mutex */
 	unsigned under_way;
@@ -78,7 +78,7 @@ struct drain {
 	int lane_count;
 	unsigned flights, most; /* not closed yet; most under way on a device */
 	uint64_t bytes_most;	/* of one device */
-	bool alone;		/* such a one is under way */
+	bool alone;		/* a big one is under way */
 	int patience_ms;
 	bool dry, looked; /* none was left; and none under way then */
 	/* under the mutex */
@@ -104,7 +104,7 @@ void drain_break_off(struct drain *drain, const struct sgpu_error *error);
 
 /* The closer: a thread of struct drain. */
 void *drain_close(void *drain);
-/* Of two exit statuses of batches the one that says more. */
+/* The graver of two batches' exit statuses. */
 int drain_graver(int one, int other);
 
 #endif

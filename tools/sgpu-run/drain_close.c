@@ -115,8 +115,9 @@ static int once_more(struct flight *flight)
 	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
 }
 
-/* Of one that ran alone after others: the disk is full, or its response too large, which it is if
- * the largest that was written would find space again, or if there never was so much. */
+/* Whether the response of a batch that ran alone was too large for the disk, or the disk is full:
+ * it was too large if the largest response written so far would fit now, or if there never was that
+ * much space. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
 	if (never_fits(flight)) {
@@ -155,7 +156,7 @@ static bool is_to_be_named(const struct flight *flight)
 	return has_response(flight) && flight->batch->response.fd >= 0;
 }
 
-/* All at once, if the file system can; an error is then looked for in each. */
+/* Syncs all at once, if the file system can; an error is then looked for in each. */
 static void sync_responses(struct drain *drain, struct flight *first)
 {
 	size_t count = 0;
@@ -211,7 +212,7 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	struct sgpu_error shown, error, *reason = &flight->error;
 
 	if ((flight->batch->resumed || flight->no_space) && reason->code == SGPU_EPOLICY) {
-		/* It may have been taken, and recorded, before. */
+		/* It may have been recorded before. */
 		sgpu_fail(&shown, reason->code, "%s (%s)", reason->text,
 			  flight->no_space ? "its response had found no space"
 					   : "a worker that was killed had it");

@@ -81,15 +81,15 @@ static const char *const refused[] = {
 };
 /* clang-format on */
 
-/* Of an argument that the kernel takes as an int it sees the low half, and so does this. */
+/* The kernel takes this argument as an int, whose low half alone counts, here too. */
 #define INT(index, value)                                                 \
 	{                                                                 \
 		index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) \
 	}
 
-/* Threads, but no processes; signals to itself; names of threads; what a terminal is, but nothing
- * typed into it; limits may be read; no signal for others by way of a descriptor, no memory that is
- * code and can be written. */
+/* Threads, but no processes; signals to itself only; thread names; questions about terminals, but
+ * no typing into them; limits may be read; no signals to others through descriptors; no memory both
+ * writable and executable. */
 static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 {
 	const struct seccomp_rule rules[] = {
@@ -188,15 +188,15 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 }
 
-/* What libseccomp said, as a negative errno; the filter is on when it is 0. */
+/* libseccomp's negative errno; 0: the filter is on. */
 static int load(enum harden_kind kind)
 {
 	scmp_filter_ctx filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
 	int rc = filter ? 0 : -ENOMEM;
 
 	if (kind == HARDEN_GPU) {
-		/* Its flags lie in memory, where a filter cannot look: clone() does the same, and
-		 * is what the C library takes then. For the others it is unknown as all else is. */
+		/* Its flags lie in memory, where a filter cannot look; the C library falls back to
+		 * clone(). To the others it is unknown like the rest. */
 		seccomp_add(filter, &rc, UNKNOWN, "clone3", 0, NULL);
 		add_gpu_calls(filter, &rc);
 	} else if (kind == HARDEN_SIGNER) {
@@ -212,7 +212,7 @@ static int load(enum harden_kind kind)
 }
 
 /* ---- what was refused ---- */
-/* The call was not made. There is no going on: what asked for it is not what this program is. */
+/* The call was not made. The process ends: it is no longer this program. */
 static void on_refused(int signal, siginfo_t *info, void *context)
 {
 	const int number = info->si_syscall;

@@ -17,7 +17,7 @@
 #include "stage/stage.h"
 #include "cli.h"
 
-/* What a process goes on to do. */
+/* The kind of a process. */
 enum harden_kind {
 	HARDEN_CPU,    /* runs batches on the CPU device: a list of what is allowed */
 	HARDEN_GPU,    /* on a GPU, whose driver's calls are not all known: a list of what no runner
@@ -27,22 +27,22 @@ enum harden_kind {
 			      TPM may be reached */
 };
 
-/* Once everything is open: from then on all threads make only calls of that kind. One that no
- * runner needs ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE: no filters
- * here; SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* Once everything is open: all threads make only the system calls of that kind. Any other ends the
+ * process with status 4 and a message. Errors: SGPU_EUNAVAILABLE (no filters here), SGPU_ESYSTEM,
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
 /* Whether harden_filter() has an effect: what a quote may say before. */
 bool harden_filters(void);
 
-/* What holds in this build on this machine. */
+/* The protections of this build on this machine. */
 struct harden_finding {
 	const char *name, *title; /* for JSON and for people */
 	bool holds;
 	char text[2 * SGPU_ERROR_TEXT_MAX];
 };
 enum { HARDEN_FINDINGS = 6 };
-/* Hardens this process as a runner, before any thread, and looks at the result. */
+/* Hardens this process as a runner, before any thread, and records the result. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
 
 /* Landlock confines single threads: calls `body` in each, in a signal handler of the others, and
@@ -93,7 +93,7 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 json_t *confinement_claim(bool filtered, bool confined,
 			  const struct sgpu_module_confinement *modules);
 
-/* What holds for modules of the CPU device, tried, under the names of that claim. */
+/* The confinement of CPU modules on this machine, tried, in that claim's names. */
 enum { CONFINEMENT_FINDINGS = 6 };
 void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS]);
 

@@ -39,8 +39,7 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 	struct stat status;
 
 	if ((fd >= 0 ? fstat(fd, &status) : stat(key, &status)) != 0) {
-		return SGPU_OK; /* none of a file system: it is for whoever loads it to say what it
-				   is */
+		return SGPU_OK; /* no file of a file system: its loader reports it */
 	}
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);

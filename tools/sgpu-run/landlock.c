@@ -29,7 +29,7 @@ enum { MOVES_VERSION = 2 };
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
 /* Files of a report come and go with a folder that is made; a test's are ordinary ones. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
-/* What there is for a file that is no folder. */
+/* The rights that apply to a file that is no folder. */
 #define OF_FILES \
 	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | LANDLOCK_IOCTL_DEV)
 
@@ -202,7 +202,7 @@ static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 	}
 }
 
-/* Made now, as a region may be staged while the run waits for its batch. */
+/* Made now, since a region may be staged while the run waits for its batch. */
 static void allow_regions(struct ruleset *rules)
 {
 	char **regions = NULL;
@@ -245,7 +245,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
 	for (int i = 0; i < LANDLOCK_OUTPUTS_MAX && needs->outputs[i]; i++) {
-		/* Its name, and to remove the folders that were made for it if it fails. */
+		/* Rights to give it its name, and to remove the folders that were made for it if it
+		 * fails. */
 		const struct sgpu_output *output = needs->outputs[i];
 		int folder;
 

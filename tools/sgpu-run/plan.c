@@ -142,7 +142,7 @@ static void print_buffers(FILE *out, const struct planned *p)
 	json_decref(buffers);
 }
 
-/* What moves, and what each device has to hold. */
+/* The moves, and the memory of each device. */
 static void print_moves(FILE *out, const struct planned *p)
 {
 	fprintf(out, "\n%-24s %4s %4s %16s\n", "SEGMENT THAT MOVES", "FROM", "TO", "BYTES");

@@ -170,8 +170,8 @@ void report_batch(const struct report *report, const char *file, int rc,
 	}
 }
 
-/* Statistics: what each stage took in all, which may be more than the run took, and how payloads
- * got to the device and back. */
+/* Statistics: the total time of each stage, more than the run's where streams overlap, and the path
+ * of payloads to the device and back. */
 
 static double rate(const struct sgpu_run_total *total)
 {
@@ -346,10 +346,10 @@ int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 	return rc;
 }
 
-/* How far a run is: a line on a terminal, and one on SIGUSR1, which a thread reads from a
- * descriptor, so that printing needs no care. It also sees a run that does not end though it was
- * told to: a GPU gives up on its kernels in seconds, but a call of its driver may wait for one that
- * never ends; and a module on the CPU device cannot be stopped. */
+/* Progress: a line on a terminal, and one on SIGUSR1, which a thread reads from a descriptor, so
+ * that printing needs no care for signal handlers. The same thread notices a run that was stopped
+ * and does not end: a GPU gives up on its kernels in seconds, but a driver's call may wait for a
+ * kernel that never ends, and nothing stops a module on the CPU device. */
 
 static pthread_t thread;
 static bool started;

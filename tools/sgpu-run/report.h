@@ -27,18 +27,19 @@ struct report {
 };
 /* Of a run that has ended, with the keys that it had. device: NULL: not asked for. One thread at a
  * time. */
-/* The one of these keys that a batch was opened with, or can be; "" without. */
+/* The key that a batch was opened with, or can be; "" without. */
 const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 		    const struct sgpu_key *keys, int count, struct report *report);
 
 /* Times and bytes by stage, on standard error. */
 void report_stats(const struct report *report);
-/* What a device's compute units are called. */
+/* The name of a device's compute units. */
 const char *report_units(const struct sgpu_device_info *info);
 
-/* One line on standard error, unless -q: batch, owner, key, sizes, time, code. file: the batch's,
- * or NULL. by: the user and what they were told, for the log of a server; or NULL. */
+/* One line on standard error, unless -q: the batch, its owner, the key used, sizes, time, the code.
+ * file: the batch's, or NULL. by: the user and what they were told, for the log of a server; else
+ * NULL. */
 struct report_user {
 	uint64_t uid;
 	const char *name, *reason; /* may be "" */

@@ -48,7 +48,7 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 		}
 		services[i] = service; /* sessions_end reaches it meanwhile */
 		pthread_mutex_unlock(&lock);
-		/* What a client breaks ends its session, and is nobody else's affair. */
+		/* A client's fault ends its session and concerns nobody else. */
 		(void)!sgpu_remote_service_run(service, NULL);
 		pthread_mutex_lock(&lock);
 		services[i] = NULL;
@@ -68,7 +68,7 @@ static int serve_session(const struct request *request, struct sgpu_error *error
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	/* Nothing in it says whose program it is, so no owner can be asked for. */
+	/* A session does not tell whose program it is, so no owner can be required. */
 	if (!serving.server->worker.sessions) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "this server takes no sessions, which anybody could open");
@@ -162,12 +162,13 @@ void requests_take(int connection, uint64_t uid)
  * limits. Of the host's, what the engines stage with is set aside, and the pool of leases gets at
  * most half of the rest, for results need some. */
 
-/* What a device gives above the limit, for staging and gaps: a quarter of it, and this. */
+/* Device memory above the limit, for staging and gaps between buffers: a quarter of it, and
+ * this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
 
 static uint64_t set_aside;
 
-/* What is set aside is taken while there is no limit yet, and stays as long as there is any. */
+/* The reserve is taken before there is a limit, and stays as long as there is one. */
 static void limit_host_memory(const struct worker *w, uint64_t bytes)
 {
 	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
@@ -216,7 +217,7 @@ bool serve_limits_take(void)
 	return true;
 }
 
-/* What became of a worker's batches, in the counters that the supervisor reads. */
+/* The outcomes of a worker's batches, in the counters that the supervisor reads. */
 
 /* No fault of the machine: what is more than the user may have, or than is free, and what the
  * client's own files do not give or take. */

@@ -32,7 +32,7 @@ struct server {
 	const char *socket;
 	const char *tenants;			   /* the file of their rules, or NULL */
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
-	const char *sessions; /* whose are taken: "none" or "any"; NULL: as owners say */
+	const char *sessions; /* whose sessions are taken: "none" or "any"; NULL: as owners imply */
 	bool everybody, as_worker;
 	unsigned workers, ahead, submissions, running;
 	uint64_t leases;   /* bytes of each worker's pool of leases; 0: none */
@@ -184,7 +184,8 @@ struct process {
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process,
 				  struct sgpu_error *error);
-/* Takes what the worker says now, each counter once: all else in the supervisor goes by that. */
+/* Reads the worker's counters, each once: everything else, here and in the supervisor, uses these
+ * values. */
 void process_look(struct process *process);
 /* Batches that it has not ended, each with a turn. No lie makes these more. */
 uint64_t process_in_flight(const struct process *process);
@@ -193,7 +194,7 @@ bool process_limit(const struct process *process, const struct tenant_rule *rule
 uint64_t process_requests(const struct process *process);
 /* It takes no more, and ends with its work, at the latest then. */
 void process_drain(struct process *process, uint64_t deadline_ns);
-/* Once the kernel has told that it is dead. */
+/* After the kernel reported its death. */
 void process_bury(struct process *process);
 
 /* Requests to a worker: no batches, so the supervisor hands their connections over without a turn.

@@ -157,7 +157,7 @@ int serve_lease(const struct request *request, struct sgpu_error *error)
 	is_done = sgpu_wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer),
 				 &l.info.fd, 1) &&
 		  wait_for_client(request);
-	/* What a client has not filled to its end is nobody's; what it has not read can be read
+	/* A lease that was not filled to the end is dropped; one that was not read can be read
 	 * again. */
 	if (results == is_done) {
 		sgpu_lease_end(l.pool, answer.lease.id);

@@ -34,12 +34,12 @@ enum { WAITING_MAX = 16 };
 
 static struct {
 	int fd;		       /* of the process that signs; -1: there is none, and no quotes */
-	pthread_mutex_t mutex; /* held by whoever asks */
+	pthread_mutex_t mutex; /* held while asking */
 	atomic_uint waiting;
 } q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- both sides ---- */
-/* Waits for a message. The other has gone: SGPU_ECANCELED. */
+/* Waits for a message. SGPU_ECANCELED: the peer has gone. */
 static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };

@@ -217,7 +217,7 @@ static void take_batch(int connection, const struct wire_take *take)
 	close_work(work);
 }
 
-/* From now on nobody waits for it. */
+/* Its client has gone. */
 static void drop_work(struct work *work)
 {
 	sgpu_close(work->connection);
@@ -225,7 +225,7 @@ static void drop_work(struct work *work)
 	sgpu_run_cancel(work->run);
 }
 
-/* The client asks how far its run is. Anything else is its end, and that of its run. */
+/* The client asks for progress; anything else ends it and its run. */
 static void hear_client(struct work *work)
 {
 	struct wire_progress answer;
@@ -244,8 +244,8 @@ static void hear_client(struct work *work)
 
 /* ---- the loop ---- */
 
-/* The supervisor hands over a connection, or wants an end. One that has gone takes its clients
- * along, since nobody would know of the worker. */
+/* The supervisor hands over a connection, or wants an end. When it has gone the clients go too:
+ * nobody would know of the worker any more. */
 static void hear_supervisor(void)
 {
 	static const struct sgpu_error ended = {

@@ -197,9 +197,9 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* What is looked through next: the directory, until nothing moved in a look; then what each dead
- * worker had, if it can be taken. When nothing moved in all of this it has ended, and begins anew
- * at the next call. */
+/* Chooses what to look through next: the directory, until a look moved nothing; then the claims of
+ * each dead worker, unless somebody else takes them. When all of this moved nothing, the round has
+ * ended, and the next call begins anew. */
 static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];

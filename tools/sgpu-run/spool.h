@@ -66,7 +66,7 @@ SGPU_MUST_CHECK int spool_open(const struct spool_options *options, struct spool
 /* Removes the claims' directory if it is empty. Batches have been put away. Accepts a pointer to
  * NULL. */
 void spool_close(struct spool **spool);
-/* What the process needs after it is confined. */
+/* For rights that outlast the confinement. */
 void spool_need(const struct spool *spool, struct landlock_needs *needs);
 
 /* Claims the next batch, no larger than size_max unless a dead worker had it, and opens it and its

@@ -63,8 +63,8 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Whether nobody but the user can have written the file, or can while it is read: there is no lease
- * while it is open for writing. */
+/* Whether only the user can have written the file and can write it meanwhile: the kernel gives no
+ * lease while anybody has it open for writing. */
 static bool is_users_alone(int fd, const struct stat *status)
 {
 	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) &&
@@ -72,8 +72,7 @@ static bool is_users_alone(int fd, const struct stat *status)
 	       fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }
 
-/* No waiting for a pipe, and no effect on a device: whatever it is now, and whoever put it there.
- */
+/* Neither waits for a pipe nor affects a device, whatever the file is now. */
 static int open_file(const struct spool *spool, int directory, struct spool_batch *b,
 		     struct sgpu_error *error)
 {
@@ -301,7 +300,7 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 	return rc;
 }
 
-/* If another one has its name by now it stays claimed, for the next worker. */
+/* If its name is taken by now it stays claimed, for the next worker. */
 void spool_give_back(struct spool *spool, struct spool_batch **batch)
 {
 	if (spool->directory >= 0) {

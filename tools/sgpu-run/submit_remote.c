@@ -216,7 +216,7 @@ static int check_late(struct remote *m, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Until the answer is there, or nobody is who would give one. */
+/* Waits until the answer is there, or nobody is left to give one. */
 static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
 	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;

@@ -240,7 +240,7 @@ static void end_workers(struct supervisor *s)
 	}
 }
 
-/* The first time, what runs may go on until the deadline, and batches that wait may still run. */
+/* The first signal: runs may go on until the deadline, and waiting batches may still run. */
 static void stop(struct supervisor *s)
 {
 	const bool again = s->stopping;
@@ -352,7 +352,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 	return next;
 }
 
-/* What is waited for: workers and callers by their numbers, then these. */
+/* Slots of the poll set: workers and callers by their numbers, then these. */
 enum { SIGNALS = SERVE_WORKERS_MAX + SUPERVISOR_CALLERS_MAX, LISTENER, PLACES };
 
 /* No more than there are: poll takes no more than this process may have descriptors. */
@@ -380,7 +380,7 @@ static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, st
 		add(w, i, s->processes[i].pid ? s->processes[i].control : -1, POLLIN);
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		/* Of one that waits only its end is heard. */
+		/* While it waits, only its end is noticed. */
 		add(w, SERVE_WORKERS_MAX + i, s->callers[i].fd, s->callers[i].tenant ? 0 : POLLIN);
 	}
 	add(w, SIGNALS, s->signal_fd, POLLIN);

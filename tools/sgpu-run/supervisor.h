@@ -26,12 +26,12 @@ struct share {
 	bool high;		 /* its turns come before all that are not high */
 	bool barred;		 /* set by the caller: it gets no turn now, though it waits */
 	unsigned waiting, turns; /* batches that may have a turn; turns that it has */
-	bool held;  /* it has something else that others wait for, which is charged as a turn */
-	bool lacks; /* it waits for such a thing */
-	uint64_t used_ns; /* by its turns, since it was added */
-	uint64_t pass;	  /* its virtual time; goes round */
-	uint64_t rest;	  /* of the division by the weight */
-	uint64_t granted; /* which of all turns its last one was */
+	bool held;		 /* it holds a worker others wait for, charged as a turn */
+	bool lacks;		 /* it waits for a worker */
+	uint64_t used_ns;	 /* by its turns, since it was added */
+	uint64_t pass;		 /* its virtual time; goes round */
+	uint64_t rest;		 /* of the division by the weight */
+	uint64_t granted;	 /* which of all turns its last one was */
 };
 
 struct shares {
@@ -95,7 +95,7 @@ struct caller {
 	int fd; /* -1: free */
 	uid_t uid;
 	uint64_t since_ns;
-	uint64_t order;	       /* in which those that wait have come */
+	uint64_t order;	       /* order of arrival of those that wait */
 	struct tenant *tenant; /* it waits for a turn; NULL: it has said nothing */
 	bool request;	       /* no batch: it needs a worker, but no turn */
 	bool queued;	       /* and was told so */

@@ -286,7 +286,8 @@ void workers_give(struct supervisor *s)
 	}
 }
 
-/* Of the tenant that has had most for its weight, and more than the one that waits. */
+/* A worker of the tenant that has had most for its weight, if that is more than the waiting one has
+ * had. */
 static struct process *find_busy(struct supervisor *s, uint64_t now)
 {
 	const struct tenant *needy = find_needy(s);
@@ -439,7 +440,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 		return;
 	}
 	if (rc != SGPU_OK) {
-		kill(p->pid, SIGKILL); /* it is as good as dead; the kernel says when it is */
+		kill(p->pid, SIGKILL); /* it is as good as dead; the kernel tells when */
 		close(p->control);
 		p->control = -1;
 		lose(p);
@@ -461,7 +462,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 	}
 }
 
-/* One that was nobody's, and ended soon, delays all starts: no tenant is to blame. */
+/* A spare worker that ended soon delays all starts: its failure is no tenant's. */
 static void bury(struct supervisor *s, struct process *p, int status)
 {
 	struct tenant *tenant = p->tenant;

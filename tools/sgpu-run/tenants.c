@@ -26,7 +26,7 @@ static const struct tenant_rule default_rule = { .weight = 1,
 
 enum { NO_UID = -1 };
 
-/* Where in the file a message is about. */
+/* The place in the file, for messages. */
 struct place {
 	const char *path;
 	int line;
@@ -45,8 +45,8 @@ static int SGPU_PRINTF(3, 4)
 	return sgpu_fail(error, SGPU_EINVALID, "'%s', line %d: %s", place->path, place->line, text);
 }
 
-/* A user who is there no more does not spoil the rest of the file: *uid is NO_UID. Where that
- * cannot be known, it is another matter. */
+/* A user who no longer exists does not spoil the rest of the file: *uid is NO_UID. Where that
+ * cannot be known for certain, it is an error. */
 static int read_uid(const char *word, const struct place *place, uid_t *uid,
 		    struct sgpu_error *error)
 {

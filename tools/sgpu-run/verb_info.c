@@ -30,7 +30,7 @@ struct found {
 	struct sgpu_error missing;
 };
 
-/* What this machine has. */
+/* Describes this machine. */
 struct inventory {
 	struct found devices[DEVICES_MAX]; /* those of the preferred backend first */
 	int device_count;

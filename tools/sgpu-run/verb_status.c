@@ -128,9 +128,9 @@ static int print_rows(const json_t *rows, const struct column *columns)
 /* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
  * row, after its HELP and TYPE; times are in seconds. */
 
-/* For each of the fields a sample of the server (of ""), of the sum over its workers, or of each
- * tenant. A field is a path, with the value of the label behind a colon unless both are the same.
- * Of a text, how often it is that value is counted. */
+/* For each field, a sample of the server (label ""), of the sum over its workers, or of each
+ * tenant. A field is a path, with the label's value behind a colon unless both are the same. Of a
+ * text, its values are counted. */
 static const struct metric {
 	const char *name, *help, *type, *of, *label, *fields;
 } metrics[] = {

@@ -105,7 +105,7 @@ static int choose_runner(struct submit *r)
 		       : 0;
 }
 
-/* What makes no sense together. */
+/* Checks options that exclude each other. */
 static int check_request(struct submit *r)
 {
 	const struct cli_list *keys = &r->worker.key_paths;
@@ -133,7 +133,7 @@ static int check_request(struct submit *r)
 	return attested_check(&r->attested, r->dry_run);
 }
 
-/* Only the batch says in which files payloads are, and none of them may be replaced. */
+/* The batch names payload files, none of which may be replaced. */
 static int spare_payloads(const struct submit *r, const struct sgpu_run *run,
 			  struct sgpu_error *error)
 {

@@ -38,9 +38,8 @@ struct outputs {
 	struct sgpu_output response, trace;
 };
 
-/* When a run has ended without a response: if the batch was refused, whoever reads `fd` is told by
- * a refusal. A regular file that -o names is not shown then, so what has the name of a response is
- * one. */
+/* A run ended without a response: if the batch was refused, the reader of `fd` gets a refusal. A
+ * regular file that -o names gets none, so a file with the name of a response is one. */
 void submit_refuse(int fd, const struct report *report, const struct sgpu_error *why);
 /* On standard error, after all is written. */
 void submit_tell(const struct submit *r, const struct report *report, int code);

@@ -184,7 +184,7 @@ void wire_refuse(int socket, const struct sgpu_error *error)
 	sgpu_wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
 }
 
-/* What comes from another process is made fit to be printed. */
+/* Escapes text from another process for printing. */
 #define CLEAN(text) clean_text(text, sizeof(text))
 static void clean_text(char *text, size_t size)
 {
@@ -215,9 +215,9 @@ void wire_clean(struct wire_answer *answer)
 }
 
 /* ---- descriptors of batches and responses ---- */
-/* Even fstat and fstatfs ask the server behind a FUSE file. So a file is first told by what the
- * kernel knows by itself. No file system without a device but tmpfs has seals. One with a device is
- * root's to mount. */
+/* Even fstat and fstatfs ask the server behind a FUSE file, so a file is first judged by what the
+ * kernel itself knows. Without a device only tmpfs has seals; only root mounts what has a
+ * device. */
 static bool is_memory_or_disk(int fd)
 {
 	struct statx status;

@@ -74,7 +74,7 @@ static int parse_names(struct worker *w, struct sgpu_error *error)
 					 w->selector);
 		}
 		name = w->devices[w->named++].selector;
-		/* It may continue the kind of the one before it: the "1" of "cuda:0,1". */
+		/* A name may continue the kind of the one before: the "1" of "cuda:0,1". */
 		size = snprintf(name, sizeof(w->devices[0].selector), "%s%.*s",
 				w->named > 1 &&
 						(strncmp(from, "GPU-", 4) == 0 ||
@@ -329,8 +329,9 @@ int worker_subject(struct worker *w, struct sgpu_key *recipient, struct sgpu_quo
 	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
 }
 
-/* Opens nothing else from here on, and asks nothing else of the kernel. What kernel or build lack
- * is a warning, unless it is strict: a quote may not say otherwise. */
+/* From here on nothing else is opened or asked of the kernel. What the kernel or this build lacks
+ * is a warning, unless it is strict: a quote may not say otherwise. Any other failure is an
+ * error. */
 static int confine(const struct worker *w, struct landlock_needs *needs, bool strict,
 		   struct sgpu_error *error)
 {
@@ -399,8 +400,8 @@ void worker_stop(struct worker *w)
 		struct worker_device *d = &w->devices[i];
 		struct sgpu_secure_stats stats;
 
-		sgpu_runner_free(&d->runner); /* the first one may have all devices, which are open
-						 until then */
+		sgpu_runner_free(&d->runner); /* the first runner may use all devices, which are
+						 open until then */
 		if (cli_verbose && d->context) {
 			sgpu_secure_get_stats(d->context, &stats);
 			cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64
@@ -447,8 +448,9 @@ void worker_give_up(void)
 	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
 }
 
-/* The evidence of a run or a session. The private half of its key goes with this process: what is
- * sealed to it opens in the program that was measured, or nowhere. */
+/* The evidence of a run or a session. The private half of the named key never leaves this process
+ * and ends with it: a batch sealed to it opens in the measured program or nowhere, and so does a
+ * session bound to it. */
 
 int attested_check(const struct attested *options, bool dry_run)
 {
@@ -483,7 +485,7 @@ int attested_quote(const struct attested *options, struct worker *w, struct sgpu
 	struct sgpu_signer *ak = NULL;
 	struct sgpu_chain chain = { .count = 0 };
 	struct sgpu_key owner = { .kind = 0 };
-	struct sgpu_key recipient; /* what signs has no business with the other half */
+	struct sgpu_key recipient; /* the signer does not need the other half */
 	struct sgpu_quote_subject subject;
 	char *quote = NULL;
 	size_t size = 0;

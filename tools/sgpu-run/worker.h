@@ -43,7 +43,7 @@ SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
 /* Whether a file is that of a key, whatever its name is. */
 bool key_files_have(const struct key_files *keys, const struct stat *status);
 
-/* Closes every descriptor of them but `kept`, inherited ones too. */
+/* Closes every descriptor of these files but `kept`, inherited ones too. */
 void key_files_close(const struct key_files *keys, int kept);
 
 void key_files_clear(struct key_files *keys);
@@ -128,10 +128,10 @@ int worker_check(struct worker *worker);
 
 /* Blocks a signal in this thread and its own; the descriptor tells of it; -1 with errno. */
 int worker_signal_fd(int number);
-/* Whether it has; once for each. */
+/* Whether the signal has come; once for each. */
 bool worker_take_signal(int fd);
-/* Before any thread and any secret: no core files, SIGUSR1 blocked, and `stop` at SIGINT and
- * SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
+/* Call before any thread and any secret exist: no core files, SIGUSR1 blocked, and `stop` at SIGINT
+ * and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
 int worker_begin(struct worker *worker, void (*stop)(void));
 /* To the limit: each batch has several. */
 void worker_raise_descriptors(void);

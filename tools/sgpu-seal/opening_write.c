@@ -55,7 +55,7 @@ static int get_lease(struct open_leases *leases, const struct sgpu_batch *respon
 	return 0;
 }
 
-/* Gets those that the response names for outputs that are wanted. */
+/* Gets the leases that the response names for wanted outputs. */
 static int get_leases(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -75,7 +75,7 @@ static int get_leases(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Where an output lies that is in one of them: its descriptor stays the lease's. */
+/* The source of an output in a lease, whose descriptor stays the lease's. */
 static void lease_source(const struct open_leases *leases, const struct sgpu_batch *response,
 			 int segment, struct sgpu_source *source)
 {
@@ -88,7 +88,7 @@ static void lease_source(const struct open_leases *leases, const struct sgpu_bat
 	snprintf(source->name, sizeof(source->name), "lease %s", client->lease.id);
 }
 
-/* All that was wanted has been read: what nobody can want any more ends. */
+/* All wanted outputs have been read: leases that nobody wants end. */
 static void release_leases(struct open_leases *leases)
 {
 	struct sgpu_error error = { 0 };
@@ -228,8 +228,8 @@ static int find_in_archive(struct opening *opening, int i, struct sgpu_error *er
 	return rc;
 }
 
-/* Where the part's bytes go. What is written elsewhere than to a new file stays even if a later
- * chunk fails: then it must be a prefix, without gaps. */
+/* The part's sink. Bytes written elsewhere than to a new file stay even if a later chunk fails:
+ * then they must be a prefix, without gaps. */
 static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 			struct sgpu_host_part *part, struct sgpu_error *error)
 {
@@ -410,7 +410,7 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	}
 	seal_moves_clear(&moves);
 	if (rc) {
-		/* What a failure leaves in such a file is taken back. */
+		/* Truncates what a failure leaves in such a file. */
 		if (end >= 0) {
 			(void)!ftruncate(place, end);
 		}

@@ -47,8 +47,8 @@ int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
 /* As cli_input, and refuses to read both a key and the input from standard input. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
-/* What may be said of the keys in a file, at most one that encrypts and one that signs, as a new
- * array; and of one of it in words. */
+/* Describes the keys of a file, at most one that encrypts and one that signs, as a new array; and
+ * one of them in words. */
 json_t *seal_keys_json(const struct sgpu_key_set *set);
 struct seal_key_words {
 	const char *kind, *use, *secret, *kid;

@@ -68,8 +68,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ma
 			 "error", failed);
 }
 
-/* A signature stands for itself: it needs no key to be verified, and says nothing of whether its
- * key is trusted. */
+/* A signature needs no key to be verified, and does not tell whether its key is trusted. */
 static json_t *signatures_json(const struct sgpu_batch *batch)
 {
 	json_t *list = json_array();
@@ -220,7 +219,7 @@ static int authenticate(struct task *task, const struct sgpu_batch *batch, const
 	return rc;
 }
 
-/* The whole archive is read before anything is said, so that what is said is of a whole one. */
+/* The whole archive is read first, so that the answer is about a whole one. */
 static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *reader = NULL;
@@ -322,7 +321,7 @@ static int inspect_sealed(struct task *task, int in, enum sgpu_sniffed kind,
 	sgpu_hex_encode(task->first + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
 	const uint64_t chunks = size / SGPU_CHUNK + 1;
 	if (cli_json) {
-		/* A key that does not fit ends in an error, so it is true or nobody looked. */
+		/* a key that does not fit is an error */
 		task->json =
 			json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed",
 				  "sealed_size", (json_int_t)sealed_size, "size", (json_int_t)size,

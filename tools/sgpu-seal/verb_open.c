@@ -53,7 +53,7 @@ int seal_refuse_name(const char *place, struct sgpu_error *error)
 			 "choose another place, or accept that with --allow-named-temporary");
 }
 
-/* With a key there are secrets to be expected, so that it is told before the response has come. */
+/* With a key secrets are expected, so it is reported before the response has come. */
 static bool minds_names(const struct opening *opening)
 {
 	return opening->keys.count && !opening->named;
@@ -97,7 +97,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
 	}
-	/* Without a key to verify it with, it is believed. */
+	/* Without a key to verify it, it is believed. */
 	int rc = opening->keys.signer_count
 			 ? 0
 			 : sgpu_check_trusted(fd, opening->batch_path,
@@ -335,7 +335,7 @@ static int read_options(struct opening *opening, int argc, char **argv, char ***
 	return 0;
 }
 
-/* It says why there is no response, and nobody knows who says it. */
+/* A refusal says why there is no response; its author is unknown. */
 static int fail_refused(struct opening *opening, struct sgpu_error *error)
 {
 	struct sgpu_batch_refusal refusal;
@@ -354,8 +354,8 @@ static int fail_refused(struct opening *opening, struct sgpu_error *error)
 			 sgpu_error_name(refusal.code), refusal.text);
 }
 
-/* Whoever writes the response has done their part: that we end before it does is no fault of
- * theirs. What was not begun is left for whoever reads it next. */
+/* The writer of the response has done its part: our end is no fault of theirs. The rest is left for
+ * the next reader. */
 static void drain(int in, const char *name)
 {
 	static char buffer[1 << 16];

@@ -60,7 +60,8 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
 }
 
-/* The old signatures were over other recipients: who made one, signs anew; who did not, is told. */
+/* The old signatures were over other recipients: signers among our keys sign anew; the others are
+ * named. */
 static int sign_again(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
@@ -92,9 +93,9 @@ static int change(struct task *task, struct sgpu_error *error)
 	int rc =
 		sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	rc = rc ? rc : sgpu_batch_verify(batch, task->batch_key, error);
-	/* Which of the keys that sign have signed the batch as it was read. Anybody who knows the
-	 * batch key, as recipients do, makes another batch and a MAC for it: so a MAC that verifies
-	 * says nothing of who wrote what is signed anew. */
+	/* Which of the signing keys have signed the batch as it was read. Anybody with the batch
+	 * key, as recipients have, can make another batch and its MAC: so a MAC that verifies says
+	 * nothing about who wrote what is signed anew. */
 	for (int i = 0; !rc && !batch->response && i < task->keys.signer_count; i++) {
 		rc = sgpu_batch_signed_by(batch, task->keys.signers[i].kid, &task->signed_before[i],
 					  error);

@@ -86,8 +86,8 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
 	return s->input && s->masking == SGPU_MASKING_AES_GCM;
 }
 
-/* A payload's source must be there before the first byte is written: afterwards only a broken
- * output can say so. */
+/* A payload's source must exist before the first byte is written: afterwards only a broken output
+ * can tell. */
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_source source;
@@ -194,8 +194,8 @@ static int plan(struct task *task, struct sgpu_error *error)
 		rc = sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
 			       task->out_path);
 	}
-	/* What is sealed twice are two batches: a runner takes each once, and their keys and
-	 * contexts have nothing in common. */
+	/* Sealing twice makes two batches: a runner takes each once, and they share no keys or
+	 * contexts. */
 	rc = rc ? rc : sgpu_random(batch->id, sizeof(batch->id), error);
 	rc = rc ? rc : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
 	for (int i = 0; !rc && i < task->keys.count; i++) {
@@ -322,7 +322,7 @@ static int check_end(struct task *task, struct sgpu_error *error)
 					 task->in_name, member);
 }
 
-/* A batch that names a lease is not there before the lease is filled: then nobody can be early. */
+/* A batch that names a lease appears only when the lease is filled: nobody can be early. */
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	const bool leased = task->lease.wanted;

@@ -117,8 +117,7 @@ static int open_output(struct task *task)
 	if (!cli_binary_apart(path)) {
 		return 2;
 	}
-	/* What was sealed is nobody else's business; a file of the user's own keeps the mode that
-	 * they gave it. */
+	/* The plaintext is private; a file of the user's own keeps its mode. */
 	int rc = sgpu_output_open(&task->out, path, task->opening ? 0600 : 0666, false, &error);
 	if (!rc && task->opening && task->out.kept_mode >= 0) {
 		rc = sgpu_output_set_mode(&task->out, 0666, &error);

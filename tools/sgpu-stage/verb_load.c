@@ -134,8 +134,8 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 		load->left++;
 		return SGPU_OK;
 	}
-	/* Whoever made the batch chose the file, and learns from what comes of it whether a guess
-	 * at its content was right. */
+	/* The batch's author chose the file, and the outcome tells them whether a guess at its
+	 * content was right. */
 	if (s->location.kind == SGPU_LOCATION_FILE && sgpu_files_count(load->files) == 0) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "segment '%s' is in a file, and no directory is open to batches", s->id);
@@ -203,7 +203,7 @@ static void relocate(struct load *load)
 	}
 }
 
-/* What of the memory asked for could not be had; none of it is a failure. */
+/* Which requested kinds of memory were unavailable; none of that is a failure. */
 static void tell_region(const struct load *load)
 {
 	const struct sgpu_region *region = &load->region;
@@ -255,9 +255,9 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 	return rc == SGPU_OK ? sgpu_output_commit(&task->out, error) : rc;
 }
 
-/* ---- shell assignments for the variables that a manifest names. A manifest comes from outside and
- * a shell evaluates this, so nothing of it is printed but names that are looked at once more here;
- * what is assigned is a handle that a runner validates, never a pointer ---- */
+/* ---- shell assignments for the variables that a manifest names. A shell evaluates them, and a
+ * manifest comes from outside: only ids that are validated once more here are printed, and values
+ * are handles that a runner validates, never pointers ---- */
 static int export_segment(const struct load *load, int i, const struct sgpu_segment *segment,
 			  struct sgpu_error *error)
 {

@@ -93,8 +93,7 @@ static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const
 	}
 }
 
-/* Whether something of the quote is in the policy's list, whatever else the policy would say of it.
- */
+/* Whether a value of the quote is in the policy's list. */
 static bool is_revoked(struct sgpu_judging *s)
 {
 	const json_t *claims = s->result->claims,
@@ -183,7 +182,7 @@ int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_resu
 		sgpu_judge_platform(&state);
 		judge_machine(&state);
 	}
-	/* What cannot be listed is not accepted. */
+	/* More keys than fit are refused. */
 	bool accepted = state.reasons && !state.failed && json_array_size(state.reasons) == 0;
 	json_t *ear = state.failed
 			      ? NULL

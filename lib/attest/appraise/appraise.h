@@ -16,11 +16,11 @@ struct sgpu_policy {
 	char id[SGPU_POLICY_ID_SIZE]; /* a URI with the hash of the policy's text */
 };
 
-/* The rank of a platform: more is better, and only its hardware can prove one of the last. -1: no
- * such word. */
+/* The rank of a platform, or -1: no such word. The last ones can be proved only by their
+ * hardware. */
 enum { SGPU_RANK_TEE = 2 };
 int sgpu_platform_rank(const char *word);
-/* Whether the policy's platform has a member about what only a report of the hardware tells. */
+/* Whether the policy demands something that only a hardware report tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
 /* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A
  * text without a number is less than any. */

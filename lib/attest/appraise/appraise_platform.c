@@ -117,8 +117,8 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 	const json_t *wanted = json_object_get(s->policy, "platform"),
 		     *report = json_object_get(wanted, "report");
 	const char *named = json_string_value(json_object_get(wanted, "at_least"));
-	/* All platforms that protect the runner from its host have one rank, so any of them
-	 * represents them. */
+	/* All platforms that protect the runner from its host have one rank; this one stands for
+	 * them. */
 	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
 	const char *got = sgpu_judge_text(
 		json_object_get(sgpu_claims_own(s->result->claims), "platform"), "kind", "none");

@@ -55,7 +55,7 @@ static void judge_debug(struct sgpu_judging *s, const json_t *runner)
 			mode, "the GPU is in its development mode");
 }
 
-/* All that the runner takes work of must be owners that the policy names. */
+/* Every owner the runner takes work from must be named by the policy. */
 static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
 	const json_t *named = json_object_get(wanted, "owners"),
@@ -80,8 +80,7 @@ static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const jso
 	}
 }
 
-/* Whoever opens a session runs work without an owner. A quote that does not say whether it can is
- * one of a runner from before sessions were said. */
+/* Sessions run work without an owner. Quotes of older runners do not say whether they are taken. */
 static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
 	const char *got = sgpu_judge_text(own, "sessions", "not said");
@@ -133,8 +132,7 @@ void sgpu_judge_runner(struct sgpu_judging *s)
 	const char *key = sgpu_judge_text(wanted, "key", ""),
 		   *got = sgpu_judge_text(own, "key", "none");
 	enum sgpu_finding *part = &s->findings.configuration;
-	/* A key that nobody keeps is better than one in a file; where there is none, nothing can be
-	 * sealed to it. */
+	/* An ephemeral key is better than one in a file; without a key nothing can be sealed. */
 	bool good =
 		!strcmp(got, "ephemeral") || !strcmp(got, key) || (!*key && !strcmp(got, "none"));
 

@@ -28,15 +28,15 @@ static const char *status_of(const enum sgpu_finding *values, size_t count)
 static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu_findings *f,
 			     bool accepted, bool tee_verified)
 {
-	/* That memory is encrypted only a verified report affirms: without one the platform is what
-	 * the runner says it is. */
+	/* Only a verified report proves that memory is encrypted; without one it is the runner's
+	 * claim. */
 	const enum sgpu_finding runtime =
 		f->runtime == SGPU_AFFIRMED && !tee_verified ? SGPU_WARNED : f->runtime;
 	const enum sgpu_finding v[] = { f->identity, f->configuration, f->executables, f->hardware,
 					runtime };
 	const char *status = status_of(v, SGPU_ARRAY_LENGTH(v));
 
-	/* A refusal anywhere is one of the runner, which is what the answer is about. */
+	/* A refusal of any part refuses the runner, which is what the answer is about. */
 	return json_pack("{s:s, s:{s:i, s:i, s:i, s:i, s:i}, s:[s]}", "ear_status",
 			 accepted ? status : "contraindicated", "ear_trustworthiness_vector",
 			 "instance-identity", v[0], "configuration", v[1], "executables", v[2],

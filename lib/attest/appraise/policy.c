@@ -107,7 +107,7 @@ static bool is_version(const char *text)
 	return digit;
 }
 
-/* One that stands there twice may be a slip for another, which would then not be refused. */
+/* One named twice may be a slip for another, which would then not be refused. */
 static int check_revoked(const json_t *revoked, const char *name, struct sgpu_error *error)
 {
 	for (size_t i = 0; i < json_array_size(revoked); i++) {

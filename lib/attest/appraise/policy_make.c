@@ -47,8 +47,8 @@ static bool all_true(const json_t *object)
 	return json_object_size(object) > 0;
 }
 
-/* What whole claims of a runner have, though by leaving it out: whose work is taken, and what
- * confines it. */
+/* What the claims of a runner say even by leaving it out: whose work it takes, and its
+ * confinement. */
 static bool add_limits(json_t *made, const json_t *own)
 {
 	const json_t *files = json_object_get(own, "files"),
@@ -120,8 +120,7 @@ static bool add_device(json_t *policy, const json_t *claims)
 		json_decref(made);
 		return true;
 	}
-	/* Neither is demanded of the CPU device; a GPU may leave out a mode that it does not have.
-	 */
+	/* Neither is demanded of the CPU device; a GPU may leave out a mode that it lacks. */
 	return put(policy, "device", made) && made &&
 	       put(made, "code", code_digests(json_object_get(own, "code"))) &&
 	       put(made, "driver",

@@ -29,7 +29,7 @@ SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *s
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
 #define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
 const char *sgpu_evidence_root(const char *usual);
-/* Files of the interface, beneath its root. Nothing is believed to be taken before the file was
+/* Files of the interface, beneath its root; the driver takes what was written when the file is
  * closed. Errors: SGPU_ESYSTEM, SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the driver
  * is busy). *data from malloc. */
 bool sgpu_evidence_has(const char *root, const char *name);

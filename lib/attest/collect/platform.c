@@ -115,7 +115,7 @@ void sgpu_platform_detect(struct sgpu_platform *platform)
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
 }
 
-/* Those of one rank are different, and none is better. */
+/* Platforms of one rank differ, and none is better. */
 static const struct {
 	const char *name, *word;
 	int rank;

@@ -25,8 +25,7 @@
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
-	/* A pipe that nobody writes to, or a device, may block or never end: neither is a program.
-	 */
+	/* A pipe or a device may block or never end: neither is a program. */
 	const struct sgpu_file_place program = {
 		open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0
 	};
@@ -236,8 +235,8 @@ static json_t *code_claims(const struct sgpu_device_code *list, int count)
 	return array;
 }
 
-/* On the CPU device it is the program's own memory that counts. A GPU whose confidential mode is
- * off lets its driver look into it, and the development mode does, too. */
+/* The CPU device's memory is the program's own. A GPU's driver can look into it with confidential
+ * mode off or in development mode. */
 static const char *device_debug(bool on_gpu, const char *confidential)
 {
 	return on_gpu ? !strcmp(confidential, "on") ? "disabled" : "enabled" : sgpu_debug_status();
@@ -248,7 +247,7 @@ static const char *unless_empty(const char *text)
 	return text[0] ? text : NULL;
 }
 
-/* *info and *agreement are filled in, for the row of the platform. */
+/* Also fills in info and *agreement, for the platform's row. */
 static int device_claims(const struct sgpu_quote_subject *subject, const char **name,
 			 struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
 			 json_t **claims, struct sgpu_error *error)

@@ -14,8 +14,8 @@
 #include "attest/quote.h"
 #include "attest/verify/tsm_report.h"
 
-/* The first certificate must be the AK's, or nobody could verify its signatures, and the second its
- * EK's, of which the machine has its name. */
+/* First the AK's certificate, without which nobody can verify a signature, then its EK's, which
+ * names the machine. */
 static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
 		    uint8_t fingerprint[SGPU_SHA256_SIZE], uint8_t machine[SGPU_SHA256_SIZE],
 		    struct sgpu_error *error)
@@ -91,8 +91,8 @@ static int check_records(const struct sgpu_record *records, int count,
 	return 0;
 }
 
-/* A platform that may be debugged makes the process so. *news: the claims did not say it already.
- */
+/* A platform that may be debugged makes the process so, too. *news: the claims did not say so
+ * yet. */
 static int say_debug(json_t *claims, bool *news, struct sgpu_error *error)
 {
 	json_t *submods = json_object_get(claims, "submods");
@@ -191,7 +191,7 @@ static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struc
 	return rc;
 }
 
-/* Of claims that lack nothing but the machine, the records and the signature. */
+/* Completes claims that lack only the machine, the records and the signature. */
 static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_signer *ak,
 		  const struct sgpu_chain *ak_chain, char **quote, size_t *size,
 		  struct sgpu_error *error)

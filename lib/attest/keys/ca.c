@@ -31,7 +31,7 @@ static const struct profile {
 		  "critical,keyCertSign,cRLSign" },
   attestation = { "sgpu attestation key", "critical,CA:FALSE", "critical,digitalSignature" };
 
-/* 127 random bits, so that nobody can tell the bytes of a certificate before it is made. */
+/* 127 random bits make a certificate's bytes unpredictable before it is made. */
 static int set_serial(X509 *certificate, struct sgpu_error *error)
 {
 	BIGNUM *number = BN_new();
@@ -190,7 +190,7 @@ int64_t sgpu_certificate_time(const ASN1_TIME *time)
 	return ASN1_TIME_to_tm(time, &parts) == 1 ? (int64_t)timegm(&parts) : -1;
 }
 
-/* Whether the issuer's certificate is the key's, valid, and one that can issue what is needed. */
+/* Whether the issuer's certificate belongs to its key, is valid, and may issue what is needed. */
 static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 			int64_t now, struct sgpu_error *error)
 {
@@ -248,9 +248,8 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 	return rc;
 }
 
-/* When a certificate ends. None lasts longer than its issuer's: a chain is as old as its oldest
- * part. Both are counted in days, of which the last one may have begun: an authority made for N
- * days signs for N days. */
+/* When a certificate ends: never after its issuer. Both are counted in days, and the last day may
+ * have begun: an authority made for N days signs for N days. */
 static int choose_end(X509 *issuer, bool attests, int64_t now, unsigned days, int64_t *end,
 		      struct sgpu_error *error)
 {

@@ -185,7 +185,7 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 	return 0;
 }
 
-/* What X509_verify_cert leaves to its caller, of a chain that it has built. */
+/* Checks that X509_verify_cert leaves to its caller, on the chain it has built. */
 static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA256_SIZE],
 			  struct sgpu_error *error)
 {
@@ -220,7 +220,8 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
 	STACK_OF(X509) *untrusted = stack_of(others, other_count, false);
-	/* What stands beside the roots in their file vouches for nothing, not even for itself. */
+	/* Certificates beside the roots in their file vouch for nothing, not even for
+	 * themselves. */
 	STACK_OF(X509) *trusted = roots ? stack_of(roots->list, roots->count, true) : NULL;
 	int rc = 0;
 

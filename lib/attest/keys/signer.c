@@ -30,7 +30,7 @@ static const char tpm_properties[] = "?provider=tpm2";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static OSSL_PROVIDER *standard, *loaded;
 
-/* The provider has its own numbers and texts, which may be missing: what failed is said in ours. */
+/* The provider's error numbers and texts are its own, and may be missing: the message is ours. */
 static int unavailable(struct sgpu_error *error, const char *what)
 {
 	unsigned long reason = ERR_peek_error();
@@ -45,9 +45,8 @@ static int unavailable(struct sgpu_error *error, const char *what)
 	return SGPU_EUNAVAILABLE;
 }
 
-/* A provider that is loaded by name switches the default one off, unless that one is loaded by name
- * too. Both stay for the life of the process: keys refer to them, and without the default one
- * nothing else would work. */
+/* To load a provider by name switches the default one off, so the default one is loaded by name
+ * too. Both stay for the life of the process, since keys refer to them. */
 static int load_provider(struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -99,8 +98,8 @@ int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct s
 {
 	unsigned char *der = NULL;
 
-	/* One key has one: it may have been read from a short form of its point. A key in a TPM has
-	 * no other form. */
+	/* One key, one name, even if it was read from a compressed point. A TPM's key has no other
+	 * form. */
 	(void)EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT,
 					     "uncompressed");
 	ERR_clear_error();

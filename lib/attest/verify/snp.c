@@ -69,13 +69,13 @@ static int check_shape(struct sgpu_bytes blob, const struct sgpu_tee_report *rep
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: signature algorithm %u is unknown", algorithm);
 	}
-	/* The host can ask for reports of a guest, too; those have another number here. */
+	/* The host can ask for reports of a guest, too; they have another number here. */
 	if (report->vmpl > VMPL_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: its VMPL is %#x: the guest did not ask for it",
 				 report->vmpl);
 	}
-	/* It is not signed, so nothing may hide there. */
+	/* not signed, so it must be zeros */
 	if (!sgpu_all_zero(tail, (size_t)(blob.data + REPORT_SIZE - tail))) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: there are bytes behind the signature");

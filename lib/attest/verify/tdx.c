@@ -43,9 +43,9 @@ enum {
 #define TD_SEPT_VE_DISABLE (UINT64_C(1) << 28)
 #define TD_MIGRATABLE (UINT64_C(1) << 29)
 
-/* Intel's QE identity for TDX ("TD_QE"): who signed the enclave, which product it is, and its
- * attributes: initialised, with the provisioning key, no debugging; that it is of 64 bits may be
- * set or not. */
+/* Intel's QE identity for TDX ("TD_QE"): the signer of the enclave, its product, and its
+ * attributes: initialised, with the provisioning key, not in debug mode; the 64-bit attribute is
+ * free. */
 static const uint8_t qe_signer[MRSIGNER_SIZE] = {
 	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34,
 	0xa7, 0xfc, 0x43, 0xed, 0x03, 0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba,

@@ -29,7 +29,7 @@ static int replace(struct sgpu_processor *processor, struct sgpu_context *contex
 		if (rc == SGPU_OK) {
 			processor->active = context;
 		} else {
-			/* Part of it may be. */
+			/* Part of it may be reachable. */
 			(void)!sgpu_space_access(context->space, false, NULL);
 		}
 	}

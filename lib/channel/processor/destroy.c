@@ -11,8 +11,8 @@
 
 #include "channel/processor/processor.h"
 
-/* Clears all pages of a table that the device has, in runs. Those that cannot be cleared are
- * nobody's any more, or, with an error to fill in, end it. */
+/* Clears all pages of a table in runs. Those that cannot be cleared are withdrawn for good, or,
+ * with an error to fill in, end it. */
 static int clear_table(struct sgpu_processor *processor, const struct sgpu_context *context,
 		       uint32_t directory, int kind, struct sgpu_error *error)
 {
@@ -55,7 +55,7 @@ static int clear_all(struct sgpu_processor *processor, const struct sgpu_context
 	return rc;
 }
 
-/* What the device does; when it fails nothing has gone, but what was to go may be clear. */
+/* The device's part; when it fails nothing has gone, but pages that were to go may be clear. */
 static int leave_device(struct sgpu_processor *processor, struct sgpu_context *context,
 			struct sgpu_error *error)
 {

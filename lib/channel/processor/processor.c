@@ -164,7 +164,7 @@ static int change_tables(struct sgpu_processor *processor, const struct sgpu_com
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *given,
 			   struct sgpu_reply *reply)
 {
-	/* The sender may change its own while it is looked at. */
+	/* The sender may change its copy meanwhile. */
 	const struct sgpu_command command = *(const volatile struct sgpu_command *)given;
 
 	begin(reply);
@@ -178,7 +178,7 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 		pthread_rwlock_unlock(&processor->tables);
 	}
 	if (reply->code == SGPU_OK) {
-		/* A device may have said something about what was tried first. */
+		/* The device may have left a text about an earlier attempt. */
 		begin(reply);
 	}
 	return reply->code;

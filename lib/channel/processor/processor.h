@@ -20,14 +20,14 @@
 
 enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
 
-/* One for each frame; zero is a free frame of which nothing is known. `index` is the entry of data
- * in its table, and the number of entries of a table. */
+/* One for each frame; zero: free, contents unknown. `index`: of data, its entry in the table; of a
+ * table, its number of entries. */
 struct sgpu_frame_entry {
 	uint64_t owner : 10;
 	uint64_t mapped : 1, locked : 1, big : 1;
 	uint64_t use : 2;
 	uint64_t clean : 1;   /* was cleared when it became free */
-	uint64_t stale : 1;   /* kernels may have written to it: it is no new memory any more */
+	uint64_t stale : 1;   /* kernels may have written to it */
 	uint64_t retired : 1; /* the device would not give it back: nobody gets it */
 	uint64_t marked : 1;  /* named by the command that is being checked */
 	uint64_t directory : 12;
@@ -54,8 +54,8 @@ struct sgpu_context {
 	struct sgpu_space *space;
 	sgpu_devptr base;
 	struct sgpu_table *(*tables)[SGPU_KINDS];
-	/* A page that was never this context's stands in its space uncleared, and the device does
-	 * not take it back: no kernel gets there any more. */
+	/* A foreign page stands uncleared in this space, and the device does not take it back:
+	 * kernels no longer run here. */
 	bool faulted;
 };
 
@@ -128,7 +128,7 @@ bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, i
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 		    struct sgpu_frame_entry entry);
-/* Data have been cleared; a directory's or table's frame is as it was. */
+/* Data are cleared; the frame of a directory or table keeps its contents. */
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind);
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
@@ -162,8 +162,7 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 		      struct sgpu_error *error);
 
 /* ---- pages.c ---- */
-/* Waits for what was enqueued on the stream, and says what became of it: the task, which ends in
- * every case. */
+/* Waits for the stream's work and returns the task's outcome; the task has ended in every case. */
 int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
 			const struct sgpu_task *task, struct sgpu_error *error);
 /* Waits for all running work of the device, so that nothing is written behind it, and returns when
@@ -177,8 +176,7 @@ struct sgpu_page_run {
 	uint32_t count;
 	const uint32_t *pages;
 };
-/* Either: all of it or, when the device fails, none of it; only that what was to go may be clear
- * then. */
+/* Either does all or, when the device fails, nothing; pages that were to go may be clear then. */
 int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		   struct sgpu_error *error);
 int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,

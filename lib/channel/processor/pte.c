@@ -279,7 +279,7 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 	    check_mac(&job, command) != SGPU_OK) {
 		return reply->code;
 	}
-	/* The sender may change its own while it is looked at. */
+	/* The sender may change its copy meanwhile. */
 	memcpy(processor->pages, command->pte.pages, job.count * sizeof(*processor->pages));
 	job.unmaps = processor->pages[0] == SGPU_NO_FRAME;
 	if (check_entries(&job) != SGPU_OK || (!job.kept && change_device(&job) != SGPU_OK)) {

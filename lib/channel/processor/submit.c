@@ -24,7 +24,7 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 				   (unsigned long long)command->submit.counter, channel->id,
 				   (unsigned long long)channel->groups + 1);
 	}
-	/* What is authenticated must be what is decrypted, while the sender may be writing. */
+	/* Copied, since the sender may write between authentication and decryption. */
 	memcpy(items, command->submit.group, size);
 	sgpu_group_nonce(channel->serial, command->submit.counter, nonce);
 	if (sgpu_aead_open(channel->aead, nonce, items, size - SGPU_TAG_SIZE, items,
@@ -136,7 +136,7 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 	}
 	pthread_mutex_lock(&channel->lock);
 	if (channel->answers < channel->groups) {
-		/* Used up before anything is sealed with it, as the session does. */
+		/* The number is used up before anything is sealed with it, as in the session. */
 		*counter = channel->answers = channel->groups;
 		sgpu_group_nonce(channel->serial, *counter, nonce);
 		rc = sgpu_aead_seal(channel->answer_aead, nonce, answer, size, sealed,

@@ -19,7 +19,7 @@
 enum {
 	SGPU_CPU_PAGE = 4096,
 	SGPU_CPU_CLASSES = 9,	  /* small blocks: 4 KiB to 1 MiB, powers of two */
-	SGPU_CPU_STREAMS = 2048,  /* in use at once, at most: each has a thread */
+	SGPU_CPU_STREAMS = 2048,  /* most in use at once: each has a thread */
 	SGPU_CPU_PIECE = 1 << 20, /* plaintext bytes that are best moved at once */
 };
 
@@ -69,10 +69,9 @@ struct sgpu_cpu_pages {
 	int fd;			   /* physical memory; once the frames are opened */
 	uint64_t *made;		   /* a bit a frame: it counts as memory in use */
 };
-/* Sets bytes to zero, but makes next to none of the memory that nobody has written to yet: it is
- * zero. */
+/* Zeroes bytes with next to no page made for memory that was never written: it is zero. */
 void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Frees everything. What was to be cleared was so before it was unmapped. */
+/* Frees everything; memory was cleared before it was unmapped. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
@@ -100,7 +99,7 @@ struct sgpu_cpu_host {
 /* Does nothing when it runs. */
 SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cpu_host_stop(struct sgpu_device *device);
-/* A worker that loads this image: its answers come over *channel, how it ended over *report, and it
+/* Starts a worker that loads this image. Answers come over *channel, how it ended over *report; it
  * ends when that is closed. */
 SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size,
 					 int *channel, int *report, struct sgpu_error *error);

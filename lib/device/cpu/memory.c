@@ -51,9 +51,9 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears what was ever touched. A small block is cleared whole: it is given out again, and a page
- * of it may be swapped out. A large one goes back to the kernel, so only its pages that are in
- * memory are cleared: to clear the others would make them. */
+/* Clears what was ever touched. A small block is cleared whole, since a page of it may be swapped
+ * out. A large one goes back to the kernel, so only its resident pages are cleared: clearing others
+ * would create them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
 	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done,
@@ -122,9 +122,9 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Memory is touched long after it was promised, and a kill for lack of memory comes too late to
- * tell anyone. So all promises together are compared with what the machine had when there were
- * none, and a large request with what it has now as well. */
+/* Memory is touched long after it was promised, when a kill for lack of it comes too late to tell
+ * anyone. So all promises together are held against what the machine had before the first, and a
+ * large request against what it has now, too. */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t available = UINT64_MAX, left, now = sgpu_now_ns();

@@ -27,10 +27,10 @@
 #define MFD_EXEC 0x0010U
 #endif
 
-/* What the child has, all of it above the descriptors that it is to take. */
+/* The child's descriptors, all above those that it is to take. */
 struct start {
 	int image, control, nothing;
-	int report; /* to here: why it could not be started */
+	int report; /* where the child reports why it could not start */
 };
 
 static int not_executable(struct sgpu_error *error)
@@ -72,9 +72,9 @@ int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes, si
 	return rc;
 }
 
-/* In the child, which has the memory of this process until it runs the program, and stops it
- * meanwhile. A session of its own: what a terminal sends is for the runner, which ends the host
- * when it ends. */
+/* In the child, which shares this process's memory, and stops this process, until it runs the
+ * program. It gets a session of its own: a terminal's signals are for the runner, which ends the
+ * host when it ends. */
 static _Noreturn void become_host(const struct start *start)
 {
 	static char name[] = SGPU_HOST_PROGRAM;
@@ -141,7 +141,7 @@ static int run(struct start *start, pid_t *pid, struct sgpu_error *error)
 			 : sgpu_fail_errno(error, "cannot start the process that modules run in");
 }
 
-/* Of the machine's, not of whoever has laid a file there to read what modules print. */
+/* By the machine's path, not a file that somebody laid there to read what modules print. */
 static int open_nothing(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -171,8 +171,7 @@ static int above(int fd)
 int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 {
 	struct start start = { .image = -1, .control = -1, .nothing = -1 };
-	/* Of a program that one may not read, one may not look into the process either: from its
-	 * first moment on. */
+	/* A program that cannot be read cannot be traced either, from its first moment on. */
 	int rc = sgpu_cpu_code_file(SGPU_HOST_PROGRAM, "the process that modules run in",
 				    sgpu_module_host_image,
 				    (size_t)(sgpu_module_host_image_end - sgpu_module_host_image),
@@ -277,7 +276,7 @@ int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, i
 	pthread_mutex_lock(&host->lock);
 	first = sgpu_host_send(host->control, &request, sizeof(request), image) &&
 		sgpu_host_receive(host->control, &answer, sizeof(answer), channel);
-	/* Also when the first descriptor found no room here: else the next request would get this
+	/* Also when the first descriptor was dropped: else the next request would get this
 	 * answer. */
 	second = sgpu_host_receive(host->control, &answer, sizeof(answer), report);
 	pthread_mutex_unlock(&host->lock);

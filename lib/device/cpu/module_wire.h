@@ -74,7 +74,7 @@ struct sgpu_host_call {
 
 struct sgpu_host_argument {
 	uint32_t size;	 /* of the value */
-	uint32_t points; /* the value is `at` from where the memory begins */
+	uint32_t points; /* the value is the memory's address plus `at` */
 	uint64_t at;
 	uint8_t value[SGPU_HOST_VALUE];
 };

@@ -27,7 +27,7 @@ struct sgpu_device_module {
 	pthread_mutex_t lock; /* one launch at a time */
 	int image;	      /* sealed */
 	uint64_t size;
-	int channel, report; /* to its worker, and of how that ended; -1: it has none */
+	int channel, report; /* to its worker, and for its end; -1: no worker */
 };
 
 struct module_range {
@@ -51,8 +51,7 @@ static void close_channel(struct sgpu_device_module *module)
 	sgpu_cpu_host_release(&module->channel, &module->report);
 }
 
-/* Whether there is a message, not the end of them; of the latter another look a little later says
- * why. */
+/* Whether there is a message, not the end of them; after the end, a later look says why. */
 static bool peek(int socket)
 {
 	char byte;
@@ -131,7 +130,7 @@ static int check_image(const void *image, size_t size, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* What a thread of it did after the last function had returned is known by now, or too late. */
+/* Whatever its threads did after the last function returned is known by now, or too late. */
 static void look_back(struct sgpu_device_module *module)
 {
 	struct pollfd look = { .fd = module->report, .events = POLLIN };
@@ -188,7 +187,7 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 }
 
 /* ---- launching ---- */
-/* Of the size of the launch, zero, and neither side can make it shorter under the other. */
+/* A zeroed file of the launch's size that neither side can shorten. */
 static int share_memory(struct module_launch *l, int *fd, char **memory, struct sgpu_error *error)
 {
 	const int rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, fd, error);

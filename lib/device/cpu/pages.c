@@ -18,14 +18,14 @@
 
 #define SMALL ((uint64_t)SGPU_CPU_PAGE)
 #define BIG ((uint64_t)2 << 20)
-/* What is cleared at once, if a page of it is in use. */
+/* Bytes cleared at once if a page of them is resident. */
 #define BLOCK ((uint64_t)64 << 10)
 
 struct sgpu_space {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_space_table table;
-	bool faulted; /* what is mapped is not what the table says: it can only be freed */
+	bool faulted; /* the mapping differs from the table: it can only be freed */
 };
 
 static void *pointer(uint64_t address)
@@ -150,10 +150,10 @@ static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
 			      : SGPU_OK;
 }
 
-/* Replaces what is mapped by reserved addresses; where the kernel has no mapping left for that,
- * makes it unreachable. The addresses are never given back: somebody else's memory could come to
- * lie there. False: nothing has changed, since a mapping would have to be cut in two and there are
- * too many; or the space is faulted. */
+/* Replaces a mapping by reserved addresses or, if the kernel has no mapping left for that, makes it
+ * unreachable. The addresses are never given back: others' memory could come to lie there. False:
+ * nothing has changed, since a mapping would have to be cut in two and there are too many; or the
+ * space is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.range.address + at);
@@ -382,7 +382,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	if (rc == SGPU_OK && before != on &&
 	    !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
 		rc = sgpu_fail_errno(error, "cannot change the access to a space");
-		/* Others may not see what is mapped, so nothing stays mapped. */
+		/* Others must not see the contents, so nothing stays mapped. */
 		if (!on || !protect(space, PROT_NONE)) {
 			(void)reserve_again(space, 0, space->table.range.extent);
 			rc = fault(space, error);
@@ -395,10 +395,9 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 }
 
 /* ---- clearing ---- */
-/* Moves *at on to the next bytes before `end` that may be others than zeros; *size: how many there
- * are, all of one block. What the file never had is zeros, and what is no page of a space may be
- * anything. Where data end is not asked for: the kernel would look through all that follow to
- * answer. */
+/* Moves *at to the next bytes before `end` that may not be zero; *size: how many, all in one block.
+ * Holes of the file are zeros; what is no page of a space may be anything. The end of data is not
+ * asked for: to answer, the kernel would look through all that follow. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
 	uint64_t place, skipped, rest;

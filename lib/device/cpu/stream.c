@@ -48,8 +48,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 	return SGPU_OK;
 }
 
-/* After the lock was given back: the thread that wakes takes it. A stream's memory stays until the
- * device is closed. */
+/* After unlocking, since the woken thread takes the lock. A stream's memory stays until the device
+ * is closed. */
 static void unlock_and_wake(struct sgpu_stream *stream)
 {
 	pthread_mutex_unlock(&stream->device->lock);

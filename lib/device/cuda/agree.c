@@ -16,9 +16,9 @@
 
 #include "crypto/entropy.h"
 
-/* Bits that are claimed of a sample; how many times as much its estimate must be; bits that are
- * needed in all. What a source really has is not known: so little is claimed that even sources that
- * depend on one another have enough. */
+/* Bits claimed for a sample; by what factor its estimate must exceed them; bits needed in all. The
+ * true entropy of a source is unknown: the claim is so small that even dependent sources have
+ * enough. */
 static const double claimed = 0.5, margin = 2, needed = 1024;
 
 /* One agreement under way. */
@@ -336,8 +336,7 @@ static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *v
 	return right;
 }
 
-/* Says what is wrong with a kernel that opens, or returns NULL; *code is that of a step that could
- * not be done. */
+/* Describes the fault of a kernel that opens, or returns NULL; *code: a step that failed. */
 static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool sealed, int *code,
 			      struct sgpu_error *error)
 {

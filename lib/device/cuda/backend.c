@@ -36,8 +36,7 @@ static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *er
 	return SGPU_OK;
 }
 
-/* A step of a job that runs several tasks on a node, all of which see all its GPUs, spreads them
- * over these. */
+/* With several tasks of a job step on a node, each seeing all GPUs, this spreads them. */
 static int by_task(void)
 {
 	const char *local = getenv("SLURM_LOCALID");

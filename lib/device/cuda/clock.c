@@ -10,11 +10,11 @@
 #include <device/cuda/kernels.h>
 #include <device/cuda/moment.h>
 
-/* The two clocks drift apart by some 10 us a second, and times that a float counts from a base that
- * is a second ago are good to 0.1 us. */
+/* The clocks drift apart by some 10 us a second, and a float counts from a base one second ago to
+ * within 0.1 us. */
 #define BASE_NS ((uint64_t)1000000000)
-/* What there should be between the times before and after a base; what there may be; for the first
- * one, which loads a kernel. */
+/* The time between host times around a base: as it should be, at most, and for the first, which
+ * loads a kernel. */
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
@@ -122,9 +122,9 @@ static CUresult stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64
 }
 
 /* ---- bases ---- */
-/* What tells the time on the clock's stream, and the times of the host around it. The stream is
- * empty, but the GPU may be at the work of another process, or full of kernels: then it takes
- * longer, and after a while there is no base this time. */
+/* Reads the time on the clock's stream, and the host's before and after. The stream is empty, but
+ * the GPU may work for another process or be full of kernels: then this takes longer, and after a
+ * while there is no base this time. */
 static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base)
 {
 	const uint64_t before = sgpu_now_ns(), patience = device->base ? PATIENCE_NS : FIRST_NS;
@@ -256,8 +256,8 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 	possible = sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, since_ns, from,
 				    now, time);
 	if (possible) {
-		/* A time that was moved to where it can be shows where the base is. The later times
-		 * move with it, so that the lengths between them stay true. */
+		/* A time moved into its possible range shows the base's error. Later times move
+		 * with it, so that the lengths between them stay true. */
 		record->base->host_ns = *time - (uint64_t)(int64_t)since_ns;
 	}
 	pthread_mutex_unlock(&device->pool_lock);

@@ -32,8 +32,8 @@ int sgpu_cuda_code_from(int64_t word)
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
 }
 
-/* The kernels must have done all chunks and found none bad: a chunk that no kernel has looked at
- * has not verified. The output of a failure is cleared before anybody hears of it. */
+/* The kernels must have done all chunks and found none bad: a chunk no kernel looked at has not
+ * verified. The output of a failure is cleared before anybody learns of it. */
 static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *record,
 		      struct sgpu_task *task)
 {
@@ -151,10 +151,9 @@ static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial
 	return record;
 }
 
-/* Threads that advance streams which waited for one another do not wait for one another in a
- * circle: a thread waits for what was enqueued before the record that it is at, and hears of every
- * record's end. For the same reason it goes into no stream a second time, so that it calls itself
- * once a stream at most. */
+/* Threads that advance streams cannot wait for one another in a circle: a thread waits only for
+ * what was enqueued before the record that it is at, and every record's end is signalled. For the
+ * same reason it enters no stream twice, so the recursion is at most one level a stream. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record;
@@ -261,8 +260,8 @@ static uint64_t passed(struct sgpu_stream *stream)
 	return serial;
 }
 
-/* Goes through the streams: where look() gives something, act() is called with it, without the
- * device's lock, which is held before and after. Whether there was anything. */
+/* For each stream where look() returns something, calls act() with it, without the device's lock,
+ * which is held before and after. Whether there was anything. */
 static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_stream *),
 		  void (*act)(struct sgpu_stream *, uint64_t))
 {
@@ -308,7 +307,7 @@ static uint64_t every(struct sgpu_stream *stream)
 }
 
 /* ---- faults and kernels that do not end ---- */
-/* busy: the stream has not passed everything. What has no event may be what it is at, unless the
+/* busy: the stream has work left. Work without an event may be the current one, unless the
  * cancellation refused it. */
 static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before)
 {
@@ -345,8 +344,8 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 		sgpu_cuda_note(device, result);
 	}
 	if (result == CUDA_SUCCESS) {
-		sgpu_cuda_advance(
-			stream, serial); /* so that what has ended does not look as if it went on */
+		sgpu_cuda_advance(stream,
+				  serial); /* so that ended work does not look as if it continued */
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
 	    pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {
@@ -380,8 +379,8 @@ static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls, u
 	uint64_t end;
 
 	atomic_store(&device->completer_sleeps, true);
-	/* Who adds a callback, cancels or faults the device says so first and looks for a sleeper
-	 * then. */
+	/* Whoever adds a callback, cancels or faults the device announces it before looking for a
+	 * sleeper. */
 	if (atomic_load(&device->calls) == calls && atomic_load(&device->cancel_ns) == cancelled &&
 	    atomic_load(&device->faulted) == 0 && !device->stopping) {
 		if (ns == 0) {

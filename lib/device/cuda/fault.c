@@ -109,7 +109,7 @@ int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *wha
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result)
 {
 	if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-		return; /* there is nobody to tell; a faulted device tells everybody from here on */
+		return; /* nobody to tell here; the faulted device tells everybody from now on */
 	}
 }
 

@@ -7,7 +7,7 @@
 
 #include <device/cuda/gpu.h>
 
-/* Left to the driver, to libraries and to memory outside of pages. */
+/* Left for the driver, libraries and memory outside pages. */
 #define SPARE ((uint64_t)256 << 20)
 
 enum { PER_BIG = SGPU_CUDA_PAGE_BIG / SGPU_CUDA_PAGE_SMALL };
@@ -129,7 +129,7 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 	return result == CUDA_SUCCESS ? unmapped : result;
 }
 
-/* Memory that cannot be cleared is given to nobody: it stays the process's, and is counted. */
+/* Memory that cannot be cleared is never given out again, and stays counted. */
 static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *frame)
 {
 	uint64_t size = frame->big ? SGPU_CUDA_PAGE_BIG : SGPU_CUDA_PAGE_SMALL;

@@ -30,7 +30,7 @@ enum {
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
 	SGPU_CUDA_NATIVES = 64, /* idle ones that are kept */
 };
-/* How long work may go on after it was cancelled before it is given up. */
+/* How long cancelled work may run on before it is given up. */
 #define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
@@ -42,8 +42,8 @@ struct sgpu_cuda_status {
 	struct sgpu_cuda_status *next;
 };
 
-/* A moment on both clocks. The device's times are counted from a recent one, since times of events
- * are floats and the clocks drift apart. */
+/* A moment on both clocks. Device times count from a recent one, since event times are floats and
+ * the clocks drift. */
 struct sgpu_cuda_base {
 	CUevent event;		    /* NULL: */
 	uint64_t device_ns;	    /* %globaltimer */
@@ -118,7 +118,7 @@ struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_recording
-		*recording; /* NULL: it carries out what it is given; else it only has `native` */
+		*recording; /* NULL: it executes; else it records, and only has `native` */
 	CUstream native;    /* of `kept` */
 	struct sgpu_cuda_native kept;
 	pthread_mutex_t order;
@@ -179,7 +179,7 @@ SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
 /* Waits until the internal stream has done what it was asked for. */
 SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
-/* Counts bytes that are had otherwise against the limit. Errors: SGPU_ENOMEM. */
+/* Counts other memory against the limit. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
 					   struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
@@ -188,7 +188,7 @@ SGPU_MUST_CHECK int sgpu_cuda_memory_trim(struct sgpu_device *device);
 /* Says why `size` bytes could not be had. */
 int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
 			    struct sgpu_error *error);
-/* How much can be allocated when so much is left to others. */
+/* How much can be allocated if so much is left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
 /* Clears and waits. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
@@ -213,7 +213,7 @@ SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct 
 SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
 					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
 					   struct sgpu_error *error);
-/* Whether a page's memory is as the driver gave it: what it holds is not known. */
+/* Whether a page's memory is new from the driver, with unknown contents. */
 bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame);
 /* It was cleared, and kernels can write to it from here on. */
 void sgpu_cuda_frame_used(struct sgpu_cuda_pages *pages, uint32_t frame);
@@ -232,7 +232,7 @@ struct sgpu_cuda_host {
 	struct sgpu_cuda_step *steps;
 	struct sgpu_cuda_registered *registered;
 	uint64_t step; /* bytes of the next one */
-	bool pins;     /* none had to come from elsewhere */
+	bool pins;     /* all came from here */
 	struct sgpu_cuda_status *idle;
 	struct sgpu_cuda_slab *slabs; /* what they are cut from */
 };
@@ -260,8 +260,8 @@ extern const struct sgpu_device_graph_calls sgpu_cuda_graph_calls;
 SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function,
 					void *argument, const struct sgpu_device_range *ranges,
 					int count, struct sgpu_task *task);
-/* The run that the device has passed, or that is given up, is over; the code of its first launch
- * that failed. */
+/* Ends a run that the device has passed or that was given up, with the code of its first failed
+ * launch. */
 int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task);
 
 /* ---- keys.c ---- */
@@ -286,7 +286,7 @@ struct sgpu_cuda_keys {
 	struct sgpu_cuda_trust trust;
 	size_t size;			      /* of a state */
 	struct sgpu_cuda_key_state *idle;     /* states that are clear, */
-	struct sgpu_cuda_key_state *clearing; /* and those of which nobody knows yet */
+	struct sgpu_cuda_key_state *clearing; /* and those not known to be clear */
 	CUevent cleared;		      /* behind the clearing of all of these, */
 	bool marked;			      /* once it is recorded */
 	struct sgpu_device_key *setting_up,
@@ -298,7 +298,7 @@ SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream,
 				       const struct sgpu_sealed_keys *keys,
 				       struct sgpu_device_key **key, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
-/* Work with the key has ended, and its set-up before that. */
+/* Its set-up and the work with it have ended. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 /* The state's address, once work of `stream` enqueued from here on finds it ready. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
@@ -376,7 +376,7 @@ SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_erro
 /* 0, or a code with its text; a result after which the context is of no use faults the device. */
 SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
 				    struct sgpu_error *error);
-/* The same where nobody is to be told. */
+/* The same without an error to fill in. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
 /* Ends everything that is pending, now and later. */
 void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text);
@@ -392,7 +392,7 @@ SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu
 void sgpu_cuda_clock_close(struct sgpu_device *device);
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
-/* Enqueues what tells the record's time. */
+/* Enqueues the record's time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
 /* When the work before the mark ended, on the host's clock, between `from` and now. Returns whether
@@ -410,8 +410,7 @@ SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgp
 void sgpu_cuda_poll(struct sgpu_device *device); /* complete.c */
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
-/* Waits for the stream without an event, which may be what could not be had; no longer than until a
- * fault. */
+/* Waits for the stream without an event, which may be unavailable; until a fault at most. */
 void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
 /* Destroys the native streams that are kept. */
 void sgpu_cuda_natives_close(struct sgpu_device *device);
@@ -432,7 +431,7 @@ SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct
 void sgpu_cuda_completer_stop(struct sgpu_device *device);
 void sgpu_cuda_completer_wake(struct sgpu_device *device);
 
-/* Makes the result, once the device has passed it. */
+/* Makes the result when the device has passed it. */
 void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure);
 /* Accepts a pointer to NULL; clears it. */
 void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure);

@@ -76,7 +76,7 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 	result = sgpu_cu.cuMemsetD8Async(g->counters, 0, bytes, native);
 	rc = sgpu_cuda_check(g->device, result, "cannot record a graph", error);
 	rc = rc == SGPU_OK ? function(&recorder, argument, error) : rc;
-	/* Also of what cannot be recorded: the stream stays in the capture otherwise. */
+	/* Also for work that cannot be recorded: the stream stays in the capture otherwise. */
 	ended = sgpu_cu.cuStreamEndCapture(native, captured);
 	return rc == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error)
 			     : rc;

@@ -35,10 +35,9 @@ struct sgpu_cuda_delivery {
 struct sgpu_cuda_verdict {
 	uint64_t bad;	  /* lowest chunk that does not verify */
 	uint64_t done;	  /* chunks that were opened and did verify, or that were sealed */
-	uint64_t refused; /* 1: the key did not come to the device as it was sealed; nothing was
-			     done */
+	uint64_t refused; /* 1: the key was changed on its way; nothing was done */
 };
-/* The part of it that the kernel gets. */
+/* The part of it that a kernel is given. */
 struct sgpu_cuda_report {
 	uint64_t verdict; /* device address of the struct */
 	uint64_t counter; /* device address of a 64-bit word that is zero */
@@ -55,8 +54,7 @@ size_t sgpu_cuda_key_size(void);
 int sgpu_cuda_aead_prepare(void);
 /* Makes `state` from `material`, which the kernel clears when it has read it. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);
-/* The same from a delivery. One that does not verify makes a state with which nothing opens and
- * nothing is sealed. */
+/* The same from a delivery. One that does not verify makes a state that opens and seals nothing. */
 int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery, uint64_t state);
 /* As sgpu_open_chunks over device memory at any alignment, the end mark included: a run whose
  * length or end cannot be right is reported like a bad tag. `expected`: what `done` must be in the
@@ -127,7 +125,7 @@ struct sgpu_cuda_answer {
 };
 
 size_t sgpu_cuda_agree_room(unsigned sources);
-/* Where struct sgpu_entropy_counts of each source are, and the session key as material for
+/* Addresses of the sources' struct sgpu_entropy_counts, and of the session key as material for
  * sgpu_cuda_key_setup. */
 uint64_t sgpu_cuda_agree_counts(uint64_t room, unsigned sources);
 uint64_t sgpu_cuda_agree_material(uint64_t room, unsigned sources);

@@ -70,7 +70,7 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 		free(state);
 		return rc;
 	}
-	/* A state that no kernel made is not usable: it must not look like one. */
+	/* A state that no kernel made must not look usable. */
 	rc = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory",
 			     error);
 	if (rc < 0) {
@@ -81,8 +81,7 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes the stream wait until the states that are being cleared are so, unless they are. The lock
- * is held. */
+/* Makes the stream wait until states being cleared are clear. The lock is held. */
 static CUresult wait_until_clear(struct sgpu_stream *stream)
 {
 	struct sgpu_cuda_keys *keys = &stream->device->keys;
@@ -167,8 +166,8 @@ static void end_setup(struct sgpu_device_key *key)
 	key->ready = NULL;
 }
 
-/* The oldest are ready first, but for those of other streams: to ask for each would cost a call of
- * the driver. The lock is held. */
+/* The oldest are ready first, but for those of other streams: to ask about each would cost a driver
+ * call. The lock is held. */
 static void reap(struct sgpu_device *device)
 {
 	while (device->keys.setting_up && is_set_up(device->keys.setting_up)) {
@@ -239,15 +238,15 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 		return;
 	}
 	if (atomic_load(&device->faulted) == 0) {
-		free(state); /* nobody knows what becomes of its memory, which is given back when
-				the device is closed */
+		free(state); /* the state of its memory is unknown; it is given back when the device
+				is closed */
 		return;
 	}
 	state->next = keys->clearing; /* nothing of a faulted device is used any more */
 	keys->clearing = state;
 }
 
-/* What was enqueued of it may have made the state all the same. The lock of the keys is held. */
+/* A failed set-up may have made the state all the same. The lock of the keys is held. */
 static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
 		    struct sgpu_device_key *key)
 {

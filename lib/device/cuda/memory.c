@@ -11,8 +11,8 @@
 
 #include <device/cuda/gpu.h>
 
-/* Small blocks have at most so many bytes; regions that they are cut from; the first region of
- * memory of our own. */
+/* The largest small block; the size of regions they are cut from; the first region of memory of our
+ * own. */
 #define SMALL_MAX ((uint64_t)1 << 20)
 #define REGION ((uint64_t)32 << 20)
 #define FIRST_OWN ((uint64_t)2 << 20)
@@ -42,7 +42,7 @@ static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *r
 			      (end - first) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE) == SGPU_OK;
 }
 
-/* Now that nothing runs: cuMemAlloc may wait for what does. It takes a moment, the first memory of
+/* Now, while nothing runs: cuMemAlloc may wait for kernels. It takes a moment, the first memory of
  * a pool much longer. */
 static CUresult add_first_own(struct sgpu_cuda_memory *memory)
 {
@@ -148,9 +148,8 @@ static uint64_t available(struct sgpu_device *device)
 	return free_bytes < left ? free_bytes : left;
 }
 
-/* Once more after the pool gave back what it keeps in pieces too small. The driver takes what there
- * is before it says that there is not enough, and other processes lack it meanwhile: for much
- * memory it is asked first whether there is. */
+/* Allocates once more after the pool gave back its fragments. A driver out of memory first takes
+ * all there is, which other processes then lack: so for much memory it is asked what is free. */
 static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
 {
 	CUmemoryPool pool = device->memory.pool;
@@ -190,8 +189,8 @@ static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 	return sgpu_arena_take(&cuts->arena, size);
 }
 
-/* Memory of the pool that every stream may use: to cut small blocks from, then it is clear, or for
- * a large one. What the driver gives may begin at any multiple of 512. */
+/* Memory of the pool that every stream may use: for a large block, or, clear, to cut small ones
+ * from. The driver's may begin at any multiple of 512. */
 static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
 			      struct sgpu_cuda_region *region)
 {

@@ -188,8 +188,7 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-/* The parameters must be those that the caller gives: a kernel that reads past them reads what lies
- * behind. */
+/* The parameters must match the caller's: a kernel that reads past them reads what lies behind. */
 static int check_args(CUfunction function, const char *name, const size_t *sizes, int count,
 		      struct sgpu_error *error)
 {

@@ -131,8 +131,8 @@ static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 	return sgpu_cuda_frame_is_raw(&space->device->pages, frame);
 }
 
-/* Makes the memory of new pages zero, once it can be reached: what the driver gives is not said to
- * be. */
+/* Zeroes the memory of new pages once it is reachable: the driver promises nothing about its
+ * contents. */
 static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	struct sgpu_device *device = space->device;

@@ -173,8 +173,8 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 	}
 }
 
-/* No record: whoever ends what this stream did would otherwise end what another device did, with
- * the context of this one current. */
+/* No record: else whoever ends this stream's work would end another device's, with this one's
+ * context current. */
 static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;

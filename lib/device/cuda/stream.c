@@ -201,9 +201,9 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
 }
 
-/* Whether the last of the stream's work opens or seals, and soon says that all is right: that is
- * known sooner than an event behind it, and spares the calls for one. What was enqueued before it
- * has ended as well. `order` is held. */
+/* Whether the stream's last work opens or seals and will report success: that is known sooner than
+ * an event behind it and spares its calls. What was enqueued before has ended as well. `order` is
+ * held. */
 static bool hears_verdict(struct sgpu_stream *stream)
 {
 	const volatile struct sgpu_cuda_verdict *verdict = NULL;
@@ -334,7 +334,7 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	} else {
 		record = malloc(sizeof(*record));
 	}
-	/* Used up in any case: the device may be about to pass a callback by that number. */
+	/* The number is used up in any case: the device may be about to pass a callback with it. */
 	stream->serial++;
 	if (!record) {
 		pthread_mutex_unlock(&stream->queue);
@@ -356,8 +356,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	return SGPU_OK;
 }
 
-/* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was
- * enqueued of it has ended by then, and nothing that it opened is left. */
+/* Releases what a record holds. Whoever hears that its work failed frees memory: so its enqueued
+ * work has ended by then, and nothing that it opened is left. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
@@ -435,7 +435,7 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 	return SGPU_OK;
 }
 
-/* Work that waits for it does so all the same: the driver took down what it waits for. */
+/* Waiting work still waits: the driver has noted what it waits for. */
 static void event_free(struct sgpu_event *event)
 {
 	if (event->stream) {
@@ -506,8 +506,8 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	rc = sgpu_cuda_check(stream->device,
 			     sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "", NULL);
 	if (rc == SGPU_OK && other != stream) {
-		/* Who waits for this stream has waited for what the other one did before the event,
-		 * callbacks included. */
+		/* Waiting for this stream includes the other one's work before the event, callbacks
+		 * included. */
 		record.other_serial = event->serial;
 		sgpu_cuda_stream_hold(other);
 		rc = append(stream, &record);

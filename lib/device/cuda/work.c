@@ -96,7 +96,7 @@ static CUresult chunks(struct sgpu_stream *stream, const struct sgpu_work *work,
 		       struct sgpu_cuda_record *record)
 {
 	const bool opens = work->kind == SGPU_WORK_OPEN || work->kind == SGPU_WORK_OPEN_FROM;
-	const bool here = work->kind <= SGPU_WORK_SEAL; /* not from the host's memory or to it */
+	const bool here = work->kind <= SGPU_WORK_SEAL; /* the host's memory takes no part */
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;

@@ -148,7 +148,7 @@ struct job {
 	const float *input, *weights, *bias, *gradient;
 	float *output, *output_input, *output_weights, *output_bias, *parts;
 	int activation;
-	/* Of a product: makes the columns from `first` on for an image, or for a part of them. */
+	/* Makes a product's columns from `first` on for an image or a part of them. */
 	void (*tile)(const struct job *job, uint64_t image, uint64_t first, struct panel *panel);
 	uint64_t tiles; /* of each */
 };
@@ -228,8 +228,8 @@ static void clear_rows(float *to, uint64_t row, uint64_t rows, uint64_t count)
 	}
 }
 
-/* Where the lanes of a panel stand: pixels of an image, or weights of a kernel with the plane of
- * their channel. */
+/* The places of a panel's lanes: pixels of an image, or weights of a kernel with the plane of their
+ * channel. */
 struct stand {
 	int64_t y[LANES], x[LANES];
 	const float *plane[LANES];
@@ -245,9 +245,9 @@ SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int6
 		       : 0.0f;
 }
 
-/* The elements of an image that `depth` weights of a kernel from `weight` on meet at some pixels.
- * Those of pixels that are adjacent in one row are copied at once: with few output channels the
- * panel takes longer than the products. */
+/* Gathers the elements of an image under `depth` weights of a kernel, from `weight` on, for some
+ * pixels. Neighbours in one row are copied at once: with few output channels this takes longer than
+ * the products. */
 SGPU_CLONES_ATTR static void gather_pixels(const struct sgpu_conv2d *c, const float *image,
 					   const struct stand *pixels, uint64_t weight,
 					   uint64_t depth, struct panel *panel)
@@ -507,8 +507,8 @@ static struct stand find_columns(const struct job *job, uint64_t first)
 	return at;
 }
 
-/* What columns meet at `depth` elements of the output from `element` on. skip: elements from the
- * first image on. */
+/* The factors of the columns at `depth` elements of the output from `element` on. skip: elements
+ * from the first image on. */
 static void gather_images(const struct sgpu_conv2d *c, const struct stand *columns, uint64_t skip,
 			  uint64_t element, uint64_t depth, struct panel *panel)
 {

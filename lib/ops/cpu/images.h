@@ -25,9 +25,10 @@ struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
 					const struct sgpu_type *output);
 
 /* ---- the gradient ----
- * That of weights and bias is a matrix: a row for each output channel, a column for each weight of
- * a kernel, and one more column, whose factors are 1, for the bias. It is added up for parts of the
- * images by themselves, then over the parts. */
+ * The gradient of weights and bias is a matrix with a row for each output channel, a column for
+ * each weight of a kernel, and a last column, whose factors are 1, for the bias. It is summed over
+ * parts of the images, then over the parts.
+ */
 enum { SGPU_CONV2D_PARTS_MAX = 64 };
 SGPU_INLINE uint64_t sgpu_conv2d_part_images(uint64_t images)
 {
@@ -58,8 +59,8 @@ struct sgpu_pool2d {
 	uint64_t size, stride, padding;
 };
 
-/* Where the largest element of a window stands in its plane: the first of equals, and a NaN is the
- * largest. Padding is below size, so no window is empty. */
+/* The place of a window's largest element in its plane: the first of equals; a NaN is the largest.
+ * Padding is below size, so no window is empty. */
 SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float *plane,
 				       uint64_t out_y, uint64_t out_x)
 {

@@ -175,8 +175,8 @@ static int run_long_row(struct long_row *row, struct sgpu_pool *pool, struct sgp
 	return rc ? rc : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
 }
 
-/* A number for each part of a row. Devices that compute all rows at once take two for each part of
- * every row, and two more for every row. */
+/* A number for each part of a row. Devices that compute all rows at once need two for each part of
+ * every row, and two more a row. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *type = &call->type[INPUT];

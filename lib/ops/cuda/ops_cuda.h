@@ -35,9 +35,9 @@ SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const ch
 					    cudaError_t code);
 
 /* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
-/* Whether it is there, and the product (batch at least 1, k 0 when nothing is multiplied) is worth
- * it: what comes of it depends on the sizes and the installation alone. Looks for the library when
- * a product is large enough. */
+/* Whether cuBLAS is there and the product (batch at least 1, k 0 when nothing is multiplied) is
+ * large enough for it: a question of sizes and installation alone. Looks for the library when a
+ * product is large enough. */
 bool sgpu_cublas_fits(const struct sgpu_gemm *gemm);
 
 /* As sgpu_cuda_gemm. Enqueues; the memory that the library works in is cleared before it is given

@@ -25,8 +25,8 @@ enum { THREADS = 1024, WARPS = THREADS / 32 };
 /* The end of shared memory, after the tables of AES and of GHASH. */
 struct rest {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
-	uint32_t sum[WARPS][4]; /* by chunk in work: GHASH of its parts */
-	uint32_t done[4];	/* the first: chunks that are done */
+	uint32_t sum[WARPS][4]; /* GHASH of the parts of each chunk in work */
+	uint32_t done[4];	/* the first counts chunks that are done */
 };
 
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
@@ -65,9 +65,9 @@ static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blo
 					 : load_part(c.in + 16 * index, c.size - 16 * index);
 }
 
-/* Rows [part * rows / split, (part + 1) * rows / split) of a chunk; the warp's share of GHASH,
- * without the length block. Rows count from the end, so that the first may begin before the chunk:
- * such blocks are zero. */
+/* Rows [part * rows / split, (part + 1) * rows / split) of a chunk: the warp's share of GHASH,
+ * without the length block. Rows count from the end, so the first may begin before the chunk; such
+ * blocks are zero. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c,
 						unsigned part, unsigned split)
@@ -152,8 +152,7 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 		__syncthreads();
 		if (index < j.count) {
 			sum = do_rows<OPEN, ALIGNED>(w, j, c, part, j.split);
-			/* Where there are several warps, one warp does the first and another the
-			 * second. */
+			/* With several warps, one does the first and another the second. */
 			if (part == 0) {
 				sum = sum ^ length_part(j, c);
 			}
@@ -180,7 +179,7 @@ static __device__ __forceinline__ void report(const job &j, const rest *r)
 {
 	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
 
-	/* The word is an end mark, also of what went to the host or to another GPU. */
+	/* The word is an end mark also for data that went to the host or to another GPU. */
 	__threadfence_system();
 	all = atomicAdd(j.counter, mine) + mine;
 	if (all >> DONE_BITS == gridDim.x) {

@@ -72,7 +72,7 @@ static __device__ __forceinline__ uint4 mask(const sgpu_aes::cipher &cipher, con
 	return sgpu_aes::counter_block(cipher, sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2), 1);
 }
 
-/* Whether a chunk that was opened has the tag that it came with; where not, says so. */
+/* Whether an opened chunk has the tag that came with it; if not, reports it. */
 static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint4 tag, uint4 came)
 {
 	uint4 d = tag ^ came;

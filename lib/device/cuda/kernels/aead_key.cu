@@ -20,7 +20,7 @@ struct scratch {
 	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position:
 	 * lanes want the same bit of neighbouring positions. */
 	uint4 basis[128];
-	uint32_t material[SGPU_CUDA_MATERIAL / 4]; /* key, base nonce, whether they are right */
+	uint32_t material[SGPU_CUDA_MATERIAL / 4]; /* key, base nonce, whether they have verified */
 	/* Of a delivery. */
 	uint32_t session[sgpu_aes::ROUND_KEY_WORDS];
 	uint32_t stream[SGPU_DELIVERY_TERMS][4];

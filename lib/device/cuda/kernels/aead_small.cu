@@ -15,7 +15,8 @@
 using namespace sgpu_aead;
 
 enum {
-	PART = 128, /* blocks of 16 bytes of a part, one a thread; a warp more has the tag's mask */
+	PART = 128, /* blocks of 16 bytes in a part, one a thread; one more warp makes the tag's
+		       mask */
 	THREADS = PART + 32,
 	PARTS = CHUNK / 16 / PART, /* of a full chunk */
 	WORDS = 5, /* a chunk's: its sum, and the parts that have ended; zero at first */
@@ -43,8 +44,8 @@ static __device__ __forceinline__ uint64_t join(uint64_t low, uint64_t high, uns
 	return shift == 0 ? low : low >> shift | high << (64 - shift);
 }
 
-/* The first `size` bytes of a block, the others zero. A byte over the bus takes as long as a word:
- * so whole words are read, of which some bytes may lie beside the block, but in the same page. */
+/* The first `size` bytes of a block, the others zero. Over the bus a byte takes as long as a word,
+ * so whole words are read; some bytes may lie beside the block, but in its page. */
 static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, int size)
 {
 	const uintptr_t base = (uintptr_t)from & ~(uintptr_t)7;
@@ -135,7 +136,7 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 	uint4 tag;
 
 	add_to((uint32_t *)sum, *(const uint4 *)part);
-	/* The host, too, sees what was written before it sees that it is done. */
+	/* The host, too, sees the data before the word that says they are done. */
 	__threadfence_system();
 	if (atomicAdd((uint32_t *)&sum[4], 1) != parts - 1) {
 		return;

@@ -74,8 +74,8 @@ static __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint3
 	return r;
 }
 
-/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: tables of their
- * own were no faster on an H200, and took 64 KiB more of shared memory, which an A100 lacks. */
+/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: on an H200 tables
+ * of their own were no faster, and they take 64 KiB of shared memory that an A100 lacks. */
 struct cipher {
 	const unsigned char *tables; /* in shared memory: TABLE_BYTES */
 	const uint4 *keys;	     /* in shared memory: the round keys */

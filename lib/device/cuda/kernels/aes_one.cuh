@@ -38,7 +38,7 @@ SGPU_ON_DEVICE void sgpu_aes_expand(const uint32_t *t0, const uint32_t *key, uin
 		word = round_keys[i - 1];
 		if (i % 8 == 0) {
 			word = sgpu_aes_substitute(t0, word >> 8 | word << 24) ^ rcon;
-			rcon <<= 1; /* seven of them: it never leaves the byte */
+			rcon <<= 1; /* seven times: it never leaves the byte */
 		} else if (i % 8 == 4) {
 			word = sgpu_aes_substitute(t0, word);
 		}

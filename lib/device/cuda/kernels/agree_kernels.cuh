@@ -72,7 +72,7 @@ static __device__ void sample(source *s, uint32_t *words)
 		was = atomicAdd(word, (uint32_t)begin | 1);
 		*sink = was;
 		is = *(volatile uint32_t *)(words + (was >> 5) % WORDS);
-		*sink = is; /* waits until it is there */
+		*sink = is; /* waits for the data */
 		end = clock64();
 		if (threadIdx.x == 0 && i >= 0) {
 			s->samples[i] = (uint8_t)(end - begin);
@@ -100,7 +100,7 @@ static __device__ void count(source *s)
 	}
 }
 
-/* Hashes the samples, and whatever else differs without being counted as entropy. */
+/* Hashes the samples, and other varying values that are not counted as entropy. */
 static __device__ void digest(source *s)
 {
 	uint32_t processor;

@@ -19,7 +19,7 @@
 
 enum {
 	MARK = 8,	      /* slices between two calls */
-	MARKS = 4,	      /* events of calls: more than a slot's slice lies behind */
+	MARKS = 4,	      /* events of calls: enough until a slot comes round again */
 	PATIENCE_NS = 500000, /* a slice takes about 120 us */
 };
 
@@ -189,7 +189,7 @@ static void absorb_slice(struct job *job)
 	sgpu_turboshake_absorb(&job->node, values, count * SGPU_KT128_VALUE);
 }
 
-/* Whether the next slice, which is not the last, is hashed or soon will be. */
+/* Whether the next slice, not the last one, is hashed or soon will be. */
 static bool comes(const struct job *job)
 {
 	uint64_t begin = sgpu_now_ns();
@@ -239,12 +239,12 @@ static cudaError_t launch_slice(struct job *job, cudaStream_t stream, uint64_t s
 	return sgpu_digest_launch(work, stream);
 }
 
-/* Has the processor called behind this slice. */
+/* Enqueues the processor's call behind this slice. */
 static cudaError_t enqueue_call(struct job *job, cudaStream_t stream, uint64_t call)
 {
 	cudaError_t result;
 
-	/* One slice alone has nothing to be absorbed beside. */
+	/* With one slice there is nothing to absorb meanwhile. */
 	if (job->slices == 1) {
 		return cudaLaunchHostFunc(stream, absorb, job);
 	}
@@ -266,7 +266,7 @@ static cudaError_t enqueue_slices(struct job *job, cudaStream_t stream)
 
 	for (slice = 0; slice < job->slices && result == cudaSuccess; slice++) {
 		if (slice >= SGPU_DIGEST_SLOTS) {
-			/* The first call behind what was in the slot. */
+			/* The first call after the slot's last user. */
 			before = (slice - SGPU_DIGEST_SLOTS + MARK - 1) / MARK;
 			result = cudaStreamWaitEvent(stream, job->absorbed[before % MARKS], 0);
 		}

@@ -21,8 +21,8 @@ enum {
 
 /* Pinned host memory that the GPU writes. */
 struct sgpu_digest_mail {
-	uint64_t hashed; /* slices of which the processor knows without being called; the last one
-			    is not counted */
+	uint64_t hashed; /* slices known to the processor without a call; the last one is not
+			    counted */
 	uint64_t head[SGPU_KECCAK_LANES];
 	alignas(16)
 		uint8_t odd[2][SGPU_KT128_VALUE]; /* of the chunks that reach past the message */
@@ -37,8 +37,9 @@ struct sgpu_digest_work {
 	uint8_t *values;	       /* of these */
 	struct sgpu_digest_mail *mail; /* NULL: the message is one node */
 	uint8_t *result;	       /* of a message that is one node */
-	unsigned odd;		       /* chunks that do not, when they are to be hashed, too */
-	unsigned suffix_size;	       /* the customisation string and its length */
+	unsigned odd; /* chunks that do not lie in the message whole, when they are to be hashed,
+			 too */
+	unsigned suffix_size; /* the customisation string and its length */
 	uint8_t suffix[SGPU_DIGEST_SUFFIX_MAX];
 };
 

@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(WARP)
 }
 
 /* ---- pages ---- */
-/* What ends a final node, in one word: the count's length encoding, two bytes 0xff, the domain
+/* The end of a final node in one word: the count's length encoding, two bytes 0xff, the domain
  * separation byte. */
 static __device__ __forceinline__ uint64_t end_word(unsigned count)
 {

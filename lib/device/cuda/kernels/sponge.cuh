@@ -19,7 +19,7 @@ enum {
 	REST_WORDS =
 		SGPU_KT128_CHUNK / 8 - BLOCKS * RATE_WORDS, /* of a chunk, after its whole blocks */
 	ROUNDS = 12,
-	UNROLL = 4, /* more of the rounds would not stay in the caches for instructions */
+	UNROLL = 4, /* more unrolled rounds would not fit the instruction caches */
 };
 
 static __constant__ uint64_t constants[ROUNDS] = { SGPU_KECCAK_P12_CONSTANTS };

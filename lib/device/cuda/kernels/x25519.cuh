@@ -96,7 +96,7 @@ SGPU_ON_DEVICE void sgpu_fe_add(struct sgpu_fe *r, const struct sgpu_fe *a, cons
 	}
 }
 
-/* Plus 64 p, of which every limb is larger than any of b. */
+/* Plus 64 p, whose limbs are all larger than those of b. */
 SGPU_ON_DEVICE void sgpu_fe_subtract(struct sgpu_fe *r, const struct sgpu_fe *a,
 				     const struct sgpu_fe *b)
 {
@@ -146,7 +146,8 @@ SGPU_ON_DEVICE void sgpu_fe_from_bytes(struct sgpu_fe *r, const uint8_t bytes[32
 	r->at[SGPU_FE_LIMBS - 1] &= (1u << SGPU_FE_TOP) - 1;
 }
 
-/* Takes what is above 2^255 off and adds it at the bottom, times 19, and `more`. What was above. */
+/* Removes what is above 2^255, adds it at the bottom times 19, and `more`. Returns what was
+ * above. */
 SGPU_ON_DEVICE uint32_t sgpu_fe_settle(struct sgpu_fe *r, uint32_t more)
 {
 	uint32_t carry = more, above;

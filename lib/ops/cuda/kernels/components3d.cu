@@ -75,8 +75,8 @@ SGPU_DEVICE uint32_t find_root(uint32_t *parent, uint32_t node)
 	return node;
 }
 
-/* The root when all sets are joined. It shortens no path: that of a voxel which somebody else has
- * pointed at its root meanwhile would end before it again. */
+/* The root after all sets are joined. No path is shortened: the path of a voxel that another thread
+ * has just pointed at its root would become longer. */
 SGPU_DEVICE uint32_t final_root(const uint32_t *parent, uint32_t node)
 {
 	uint32_t next;
@@ -103,7 +103,7 @@ SGPU_DEVICE void join(uint32_t *parent, uint32_t a, uint32_t b)
 		if (old == high) {
 			return;
 		}
-		/* it was no root any more: what it hangs below belongs to the same set */
+		/* it was no root any more; its parent belongs to the same set */
 		a = old;
 		b = low;
 	}

@@ -25,7 +25,7 @@ struct job {
 		window_line; /* elements of an output image, its row, a kernel, its row */
 };
 
-/* One column of the matrix, the one that this thread copies: the same for all its elements. */
+/* The column of the matrix that this thread copies: the same for all its elements. */
 struct window {
 	static constexpr bool along_k = false;
 	const job &j;

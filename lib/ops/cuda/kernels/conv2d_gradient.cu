@@ -13,7 +13,7 @@ enum { INPUT, WEIGHTS, GRADIENT, OUTPUT_INPUT, OUTPUT_WEIGHTS, OUTPUT_BIAS };
 using tile = sgpu_tile<float, 32, 128, 8, 4, 4>;
 static_assert(tile::THREADS % tile::COLUMNS == 0, "a thread reads one column");
 
-/* What the column of the bias meets. */
+/* The bias column's factor. */
 static __device__ const float one[1] = { 1.0f };
 
 struct job {
@@ -49,7 +49,7 @@ struct kernels {
 	}
 };
 
-/* One column, the one that this thread copies: what the weights connect to a pixel. */
+/* The column that this thread copies: the weights that reach a pixel. */
 struct windows {
 	static constexpr bool along_k = false;
 	const job &j;
@@ -151,7 +151,7 @@ struct outputs {
 	}
 };
 
-/* One column, the one that this thread copies: what a weight, or the bias, meets. */
+/* The column that this thread copies: the factors of a weight or the bias. */
 struct images {
 	static constexpr bool along_k = false;
 	const job &j;

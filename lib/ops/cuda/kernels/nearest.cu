@@ -67,7 +67,7 @@ SGPU_DEVICE unsigned long long make_key(float near, uint64_t index)
 	return (unsigned long long)bits << 32 | index;
 }
 
-/* Puts a key into the ascending list of a warp, whose last key, which is greater, falls out. */
+/* Inserts a key into a warp's ascending list, which drops its last key, a greater one. */
 static __device__ void insert(unsigned long long *list, unsigned keep, unsigned long long key,
 			      unsigned lane)
 {
@@ -187,8 +187,7 @@ SGPU_KERNEL merge_parts(job j)
 		for (uint64_t part = 1; part < j.plan.parts; part++) {
 			bool any = true;
 
-			/* the list is ascending: what follows a row that was not taken is farther
-			 */
+			/* the list is ascending: all after a row that was not taken are farther */
 			for (unsigned base = 0; base < keep && any; base += SGPU_CUDA_WARP) {
 				unsigned i = base + lane;
 

@@ -6,8 +6,7 @@
 
 enum { INPUT, CALIBRATION, OUTPUT, GAIN = 0, BIAS = 1 };
 
-/* What a CPU gives when the result is NaN: the first operand that is, made quiet, or else its own.
- */
+/* A CPU's NaN result: the first operand that is one, made quiet, or else the default NaN. */
 static __device__ double nan_of(double value, double gain, double bias)
 {
 	const double own = __longlong_as_double((long long)0xfff8000000000000u);

@@ -18,9 +18,8 @@ enum {
 	TILE = SGPU_CUDA_BLOCK * ROUNDS, /* cpu/threshold.c reserves a word for each */
 };
 
-/* What a tile has published, in the upper half of its word; the lower half is its number of
- * elements inside.
- */
+/* The kind of a tile's published number, in the upper half of its word; the lower half is its
+ * number of elements inside. */
 enum { NOTHING, OWN, UP_TO_HERE };
 
 template <typename T> struct band {

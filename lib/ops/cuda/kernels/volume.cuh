@@ -49,10 +49,9 @@ SGPU_DEVICE uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
 	return quotient;
 }
 
-/* A volume as [outer, along, inner], for work along the axis in its middle. A thread has `each`
- * neighbours along it. A block has `lanes` threads side by side in the inner extent, and as many
- * groups of neighbours one after the other as make it whole, so that what they share is in the
- * cache of one multiprocessor. */
+/* A volume as [outer, along, inner], for work along its middle axis. A thread has `each` neighbours
+ * along it; a block has `lanes` threads side by side in the inner extent, and enough groups behind
+ * one another to be full. So what they share is in the cache of one multiprocessor. */
 struct sgpu_cuda_axis {
 	uint64_t outer, along, inner;
 	uint64_t groups, group_tiles, inner_tiles;
