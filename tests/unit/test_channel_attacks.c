@@ -6,10 +6,9 @@
  */
 #include "channel_check.h"
 #include "channel/channel.h"
-#include <sgpu/device.h>
 
 #include "channel_scene.h"
-#include "unit.h"
+#include "device_harness.h"
 
 enum { SECRET_SIZE = 4096 };
 
@@ -25,13 +24,11 @@ struct stage {
 
 static bool begin(struct stage *s)
 {
-	const char *name = getenv("SGPU_TEST_DEVICE");
-	const struct sgpu_device_config config = { .memory_limit = UNIT_MEMORY };
 	struct sgpu_error error = { 0 };
 
 	memset(s, 0, sizeof(*s));
-	if (sgpu_device_open(name ? name : "cpu", &config, &s->device, &error) < 0 ||
-	    sgpu_stream_create(s->device, &s->stream, &error) < 0 ||
+	s->device = open_test_device(0, 0);
+	if (!s->device || sgpu_stream_create(s->device, &s->stream, &error) < 0 ||
 	    sgpu_device_pages(s->device, &s->scene.pages, &error) < 0) {
 		printf("# %s\n", error.text);
 		return false;

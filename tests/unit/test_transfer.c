@@ -9,8 +9,8 @@
 #include <transfer/engine.h>
 
 #include "crypto/crypto.h"
+#include "device_harness.h"
 #include "fake_backend.h"
-#include "unit.h"
 
 /* A checker has several bytes for each. */
 enum { CHUNKS = UNIT_SANITIZED ? 310 : 900 };
@@ -54,21 +54,13 @@ struct fixture {
 	void *sealed, *sealed_again; /* from sgpu_host_alloc */
 };
 
-static const char *device_name(void)
-{
-	const char *name = getenv("SGPU_TEST_DEVICE");
-
-	return name && *name ? name : "cpu";
-}
-
 static bool set_up(struct fixture *f, const struct sgpu_engine_config *config)
 {
-	struct sgpu_device_config device = { .jobs = 2 };
 	struct sgpu_sealed_keys live_keys;
 
 	memset(f, 0, sizeof(*f));
-	return sgpu_device_open(device_name(), &device, &f->device, NULL) == SGPU_OK &&
-	       sgpu_stream_create(f->device, &f->stream, NULL) == SGPU_OK &&
+	f->device = open_test_device(2, 0);
+	return f->device && sgpu_stream_create(f->device, &f->stream, NULL) == SGPU_OK &&
 	       sgpu_engine_create(f->device, config, &f->engine, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(f->device, ROOM, &f->memory, NULL) == SGPU_OK &&
 	       sgpu_host_alloc(f->device, ROOM, &f->sealed, NULL) == SGPU_OK &&
@@ -602,15 +594,7 @@ UNIT_TEST(the_key_of_another_engine_is_refused)
 
 int main(void)
 {
-	struct sgpu_device *device = NULL;
-	struct sgpu_error error;
-	int code = sgpu_device_open(device_name(), NULL, &device, &error);
-
-	if (code == SGPU_EUNAVAILABLE) {
-		printf("1..0 # SKIP %s\n", error.text);
-		return 0;
-	}
-	sgpu_device_close(&device);
+	DEVICE_OR_SKIP();
 	for (uint64_t i = 0; i < ROOM; i++) {
 		plaintext[i] = (uint8_t)(i * 13 + i / 251 + i / 16384);
 	}
