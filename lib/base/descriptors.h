@@ -11,14 +11,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* One message with `count` descriptors, at most 2. False, with errno: it was not sent. */
+/* One message with `count` descriptors, at most 4. False, with errno: it was not sent. */
 static inline bool sgpu_send_descriptors(int socket, const void *data, size_t size, const int *fds,
 					 int count, int flags)
 {
 	const size_t bytes = (size_t)count * sizeof(int);
 	union {
 		struct cmsghdr header;
-		char space[CMSG_SPACE(2 * sizeof(int))];
+		char space[CMSG_SPACE(4 * sizeof(int))];
 	} control = { .header = { .cmsg_len = CMSG_LEN(bytes),
 				  .cmsg_level = SOL_SOCKET,
 				  .cmsg_type = SCM_RIGHTS } };

@@ -124,10 +124,10 @@ UNIT_TEST(evidence_of_a_gpu_is_over_a_nonce_drawn_from_the_report_data)
 	static const char nonce[] =
 		"d40cb4b66f60914aad07dfa87adbb4e43d4b68863a5d6d8f5a68b93b69a93c85";
 	static const struct sgpu_device_backend backend = { .evidence = give_evidence };
-	const struct sgpu_device_backend *made = &backend;
+	struct sgpu_device_object made = { .backend = &backend };
 	char hex[65], expected[512];
 
-	device = (struct sgpu_device *)&made;
+	device = (struct sgpu_device *)(void *)&made;
 	const struct sgpu_record *record = collect("nv-gpu-evidence");
 	sgpu_hex_encode(seen_nonce, sizeof(seen_nonce), hex);
 	CHECK(!strcmp(hex, nonce));
