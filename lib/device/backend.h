@@ -47,7 +47,11 @@ enum sgpu_work_kind {
 	SGPU_WORK_SEAL_TO,
 };
 
-/* What a stream does with memory of the device. */
+/* What a stream does with memory of the device. For a DIGEST of more than 8 KiB a GPU leaves the
+ * final node to the processor. So chaining values pass through host memory, and the state after the
+ * first 8 KiB does, which tells the bytes that follow to whoever knows those before them: HIGH
+ * memory is measured. */
+enum { SGPU_DIGEST_CUSTOM_MAX = 256 };
 struct sgpu_work {
 	enum sgpu_work_kind kind;
 	sgpu_devptr in, out; /* of the device: what is read, and what is written */
@@ -144,7 +148,7 @@ struct sgpu_device_module_calls {
 	bool (*broke_rules)(struct sgpu_device *device);
 };
 
-/* A backend is one of these in one file, listed in device.c. */
+/* A backend is one of these in one file, listed in kinds.c. */
 struct sgpu_device_backend {
 	const char *name; /* "cpu" */
 	/* Whether a device can be had; if not, *error says what is missing and how to get it. */

@@ -90,19 +90,9 @@ void sgpu_device_poll(struct sgpu_device *device);
  * Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
 
-/* KangarooTwelve (RFC 9861, KT128) of device memory in place, with a customisation string of
- * SGPU_DIGEST_CUSTOM_MAX bytes at most, which is copied at once. `digest`, SGPU_KT128_SIZE bytes
- * of host memory, is valid once the task has ended; the task may not be NULL. For more than 8 KiB a
- * GPU leaves the final node to the processor. So chaining values pass through host memory, and the
- * state after the first 8 KiB does, which tells the bytes that follow to whoever knows those before
- * them: for HIGH memory there is sgpu_device_measure. */
-enum { SGPU_DIGEST_CUSTOM_MAX = 256 };
-SGPU_MUST_CHECK int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory,
-				       uint64_t size, const void *custom, size_t custom_size,
-				       uint8_t *digest, struct sgpu_task *task);
 /* The measure of device memory in place (sgpu_measure_pages). `key`, SGPU_KEY_SIZE bytes that are
- * copied at once, or NULL; `digest` and `task` as above. A GPU computes the digests of the pages;
- * nothing else leaves it. */
+ * copied at once, or NULL. `digest`, SGPU_KT128_SIZE bytes of host memory, is valid once `task` has
+ * ended, which may not be NULL. A GPU computes the digests of the pages; nothing else leaves it. */
 SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory,
 					uint64_t size, const uint8_t *key, uint8_t *digest,
 					struct sgpu_task *task);

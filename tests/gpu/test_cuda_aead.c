@@ -11,7 +11,7 @@
 #include "device/device.h"
 #include "unit.h"
 #include "vectors.h"
-#include "reached.h"
+#include "work_calls.h"
 
 enum { C = SGPU_CHUNK, MARGIN = 64 };
 

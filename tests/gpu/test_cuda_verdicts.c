@@ -14,7 +14,7 @@
 #include "device/device.h"
 #include "bus_recorder.h"
 #include "cuda_harness.h"
-#include "reached.h"
+#include "work_calls.h"
 
 enum {
 	C = SGPU_CHUNK,

@@ -8,7 +8,7 @@
 #include "crypto/crypto.h"
 #include "device/device.h"
 #include "device_harness.h"
-#include "reached.h"
+#include "work_calls.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 100 * C + 77 };
 static const uint64_t sizes[] = { 0,	 1,	    C - 1, C,	   C + 1,  7 * C,

@@ -7,6 +7,7 @@
 #include "crypto/crypto.h"
 #include "device/device.h"
 #include "unit.h"
+#include "work_calls.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -24,7 +25,7 @@ static bool agrees(uint64_t offset, uint64_t size, const void *custom, size_t cu
 	struct sgpu_task task = { 0 };
 
 	sgpu_kt128(host + offset, size, custom, custom_size, expected, sizeof(expected));
-	if (sgpu_device_digest(stream, memory + offset, size, custom, custom_size, digest, &task) !=
+	if (digest_of(stream, memory + offset, size, custom, custom_size, digest, &task) !=
 		    SGPU_OK ||
 	    sgpu_stream_sync(stream, NULL) != SGPU_OK || task.code != SGPU_OK) {
 		printf("# %llu bytes at %llu: %s\n", (unsigned long long)size,
@@ -292,8 +293,7 @@ UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 	}
 	sgpu_kt128_finish(state, "large", 5, expected, sizeof(expected));
 	sgpu_kt128_free(&state);
-	CHECK(sgpu_device_digest(stream, large, COPIES * room - 1, "large", 5, digest, &task) ==
-	      SGPU_OK);
+	CHECK(digest_of(stream, large, COPIES * room - 1, "large", 5, digest, &task) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
 	CHECK(memcmp(expected, digest, sizeof(digest)) == 0);
 	measure_copies(COPIES, expected);
@@ -316,8 +316,7 @@ UNIT_TEST(a_digest_is_taken_in_the_order_of_its_stream)
 
 	REQUIRE(zeros);
 	for (i = 0; i < COUNT; i++) {
-		CHECK(sgpu_device_digest(stream, memory, size, NULL, 0, digests[i], &tasks[i]) ==
-		      SGPU_OK);
+		CHECK(digest_of(stream, memory, size, NULL, 0, digests[i], &tasks[i]) == SGPU_OK);
 		if (i % 2 == 0) {
 			CHECK(sgpu_device_clear(stream, memory, size, NULL) == SGPU_OK);
 		} else {
@@ -345,8 +344,8 @@ UNIT_TEST(several_streams_at_once)
 
 	for (i = 0; i < COUNT; i++) {
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-		CHECK(sgpu_device_digest(streams[i], memory + (uint64_t)i * 13, size, &i, sizeof(i),
-					 digests[i], &tasks[i]) == SGPU_OK);
+		CHECK(digest_of(streams[i], memory + (uint64_t)i * 13, size, &i, sizeof(i),
+				digests[i], &tasks[i]) == SGPU_OK);
 	}
 	for (i = 0; i < COUNT; i++) {
 		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK && tasks[i].code == SGPU_OK);
@@ -362,12 +361,10 @@ UNIT_TEST(what_is_refused)
 	uint8_t digest[SGPU_KT128_SIZE], custom[SGPU_DIGEST_CUSTOM_MAX + 1] = { 0 };
 	struct sgpu_task task = { 0 };
 
-	CHECK(sgpu_device_digest(stream, memory, room + 4096, NULL, 0, digest, &task) ==
-	      SGPU_EUSAGE);
+	CHECK(digest_of(stream, memory, room + 4096, NULL, 0, digest, &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE);
-	CHECK(sgpu_device_digest(stream, memory, 1, custom, sizeof(custom), digest, &task) ==
-	      SGPU_EUSAGE);
-	CHECK(sgpu_device_digest(stream, memory, 1, NULL, 0, digest, NULL) == SGPU_EUSAGE);
+	CHECK(digest_of(stream, memory, 1, custom, sizeof(custom), digest, &task) == SGPU_EUSAGE);
+	CHECK(digest_of(stream, memory, 1, NULL, 0, digest, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_device_measure(stream, memory + 1, room + 4096, NULL, digest, &task) ==
 	      SGPU_EUSAGE);
 	CHECK(sgpu_device_measure(stream, memory, 1, NULL, digest, NULL) == SGPU_EUSAGE);

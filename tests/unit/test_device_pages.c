@@ -14,6 +14,7 @@
 #include "channel/channel.h"
 
 #include "pages_harness.h"
+#include "work_calls.h"
 
 static uint64_t memory_free(void)
 {
@@ -204,8 +205,7 @@ UNIT_TEST(a_run_of_pages_is_one_range)
 	room = make_room(9);
 	REQUIRE(sgpu_page_map(room.space, info.small, frames, 8, info.small, &error) == SGPU_OK);
 	CHECK(sgpu_copy_in(stream, room.base + info.small, in, size, &task) == SGPU_OK);
-	CHECK(sgpu_device_digest(stream, room.base + info.small, size, "x", 1, digest, &task) ==
-	      SGPU_OK);
+	CHECK(digest_of(stream, room.base + info.small, size, "x", 1, digest, &task) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, out, room.base + info.small, size, NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK &&
 	      memcmp(in, out, size) == 0);

@@ -5,6 +5,7 @@
 #include "crypto/crypto.h"
 #include "channel_check.h"
 #include "secure_harness.h"
+#include "work_calls.h"
 
 #include <device/backend.h>
 
@@ -297,8 +298,7 @@ UNIT_TEST(digests_and_measures_are_those_of_the_bytes)
 	sgpu_kt128(data, sizeof(data), "custom", 6, here, sizeof(here));
 	REQUIRE(sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK);
 	CHECK(put(stream, memory, data, sizeof(data)) == SGPU_OK);
-	CHECK(sgpu_device_digest(stream, memory, sizeof(data), "custom", 6, there, &task) ==
-	      SGPU_OK);
+	CHECK(digest_of(stream, memory, sizeof(data), "custom", 6, there, &task) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK &&
 	      !memcmp(here, there, sizeof(here)));
 	sgpu_measure_pages(data, sizeof(data), data, here);

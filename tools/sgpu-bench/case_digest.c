@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "crypto/crypto.h"
+#include "device/backend.h"
 #include "cases.h"
 #include "setup.h"
 
@@ -29,13 +30,16 @@ struct digest {
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
+	const struct sgpu_work work = { .kind = d->pages ? SGPU_WORK_MEASURE : SGPU_WORK_DIGEST,
+					.in = d->memory,
+					.to = d->digest,
+					.size = d->size,
+					.custom = d->pages ? NULL : custom,
+					.custom_size = d->pages ? 0 : sizeof(custom) - 1 };
 	int rc;
 
 	memset(d->digest, 0, sizeof(d->digest));
-	rc = d->pages
-		     ? sgpu_device_measure(d->stream, d->memory, d->size, NULL, d->digest, &d->task)
-		     : sgpu_device_digest(d->stream, d->memory, d->size, custom, sizeof(custom) - 1,
-					  d->digest, &d->task);
+	rc = sgpu_device_enqueue(d->stream, &work, &d->task);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and sealing where kernels reach the host's memory, as calls.
+ * Work that programs describe themselves, as calls.
  */
-#ifndef REACHED_H
-#define REACHED_H
+#ifndef WORK_CALLS_H
+#define WORK_CALLS_H
 
 #include "device/backend.h"
 
@@ -33,6 +33,20 @@ static inline int seal_to(struct sgpu_stream *on, struct sgpu_device_key *key, u
 					.key = key,
 					.first = first,
 					.last = last };
+
+	return sgpu_device_enqueue(on, &work, task);
+}
+
+static inline int digest_of(struct sgpu_stream *on, sgpu_devptr in, uint64_t size,
+			    const void *custom, size_t custom_size, uint8_t *digest,
+			    struct sgpu_task *task)
+{
+	const struct sgpu_work work = { .kind = SGPU_WORK_DIGEST,
+					.in = in,
+					.to = digest,
+					.size = size,
+					.custom = custom,
+					.custom_size = custom_size };
 
 	return sgpu_device_enqueue(on, &work, task);
 }
