@@ -10,7 +10,7 @@ packages_for() {
 	demo) echo mricron-data dataset-fashion-mnist libopenblas0-pthread libpng-dev ;;
 	check) echo bats clang-format mandoc shellcheck python3 python3-cryptography python3-jsonschema jq openssl g++ pkg-config git procps spin \
 		swtpm tpm2-openssl libtss2-tcti-swtpm0 time ;;
-	fuzz) echo clang libclang-rt-14-dev ;;
+	fuzz) echo clang libclang-rt-14-dev lld ;;
 	interop) echo python3 python3-torch python3-venv age openssl chromium ;;
 	bench) echo age openssl time jq linux-perf ;;
 	all)
