@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TurboSHAKE128, and its permutation in plain C and, for the final node of KT128, which no
- * parallelism helps, with a lane in each register of AVX-512.
+ * TurboSHAKE128, and its permutation in plain C.
  */
 #include <endian.h>
 #include <string.h>
 
 #include "crypto/kt128.h"
 #include "crypto/keccak_round.h"
-
-#ifdef SGPU_KECCAK_X86
-#include <immintrin.h>
-#endif
 
 #define ROTATE(v, n) ((v) << (n) | (v) >> (64 - (n)))
 #define XOR3(a, b, c) ((a) ^ (b) ^ (c))
@@ -47,54 +42,11 @@ void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t bloc
 	}
 }
 
-#ifdef SGPU_KECCAK_X86
-#define LANE_XOR3(a, b, c) _mm_ternarylogic_epi64(a, b, c, 0x96)
-#define LANE_CHI(a, b, c) _mm_ternarylogic_epi64(a, b, c, 0xd2)
-#define LANE_ROUND(i)                                                     \
-	SGPU_KECCAK_ROUND(__m128i, _mm_rol_epi64, LANE_XOR3, LANE_CHI, a, \
-			  _mm_loadu_si64(&constants[i]))
-
-__attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_lanes(uint64_t lanes[],
-									  const uint8_t *data,
-									  size_t blocks)
-{
-	__m128i a[SGPU_KECCAK_LANES];
-	unsigned i;
-
-	for (; blocks > 0; blocks--, data += SGPU_TURBOSHAKE_RATE) {
-		for (i = 0; i < SGPU_TURBOSHAKE_RATE / 8; i++) {
-			_mm_storeu_si64(lanes + i, _mm_xor_si128(_mm_loadu_si64(lanes + i),
-								 _mm_loadu_si64(data + 8 * i)));
-		}
-		for (i = 0; i < SGPU_KECCAK_LANES; i++) {
-			a[i] = _mm_loadu_si64(lanes + i);
-		}
-		/* Written out, since the compiler would move lanes between registers at the end of
-		 * a loop. */
-		LANE_ROUND(0);
-		LANE_ROUND(1);
-		LANE_ROUND(2);
-		LANE_ROUND(3);
-		LANE_ROUND(4);
-		LANE_ROUND(5);
-		LANE_ROUND(6);
-		LANE_ROUND(7);
-		LANE_ROUND(8);
-		LANE_ROUND(9);
-		LANE_ROUND(10);
-		LANE_ROUND(11);
-		for (i = 0; i < SGPU_KECCAK_LANES; i++) {
-			_mm_storeu_si64(lanes + i, a[i]);
-		}
-	}
-}
-#endif
-
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks)
 {
 #ifdef SGPU_KECCAK_X86
 	if (SGPU_KECCAK_HAS_AVX512) {
-		sgpu_keccak_blocks_lanes(lanes, data, blocks);
+		sgpu_keccak_blocks_planes(lanes, data, blocks);
 		return;
 	}
 #endif

@@ -37,7 +37,7 @@ void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
 /* The same in plain C, which every CPU can run, and where AVX-512 is, with a plane of the state in
  * a register. */
 void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
-void sgpu_keccak_blocks_lanes(uint64_t lanes[], const uint8_t *data, size_t blocks);
+void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 
 /* ---- the tree ----
  * The message with its customisation string and the length of that is cut into chunks; chunk 0 goes

@@ -331,7 +331,7 @@ UNIT_TEST(a_pool_that_was_cancelled_gives_no_digest)
 UNIT_TEST(every_permutation_of_this_cpu_is_the_same)
 {
 #ifdef SGPU_KECCAK_X86
-	uint64_t plain[SGPU_KECCAK_LANES], lanes[SGPU_KECCAK_LANES];
+	uint64_t plain[SGPU_KECCAK_LANES], planes[SGPU_KECCAK_LANES];
 	uint8_t *data = message(false, 50 * SGPU_TURBOSHAKE_RATE + 1);
 	size_t blocks, i;
 
@@ -341,11 +341,11 @@ UNIT_TEST(every_permutation_of_this_cpu_is_the_same)
 	}
 	for (blocks = 0; blocks < 50; blocks++) {
 		for (i = 0; i < SGPU_KECCAK_LANES; i++) {
-			plain[i] = lanes[i] = (i + blocks) * 0x9e3779b97f4a7c15;
+			plain[i] = planes[i] = (i + blocks) * 0x9e3779b97f4a7c15;
 		}
 		sgpu_keccak_blocks_plain(plain, data + 1, blocks);
-		sgpu_keccak_blocks_lanes(lanes, data + 1, blocks);
-		CHECK(memcmp(plain, lanes, sizeof(plain)) == 0);
+		sgpu_keccak_blocks_planes(planes, data + 1, blocks);
+		CHECK(memcmp(plain, planes, sizeof(plain)) == 0);
 	}
 	free(data);
 #else
