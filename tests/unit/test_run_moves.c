@@ -199,12 +199,16 @@ static const uint8_t *secret;
 static uint64_t passed;
 static bool in_the_clear;
 
+/* Past the guard, in which the request stands that is looked into. */
 static int fetch_sealed(struct sgpu_stream *stream, uint8_t *data, sgpu_devptr sealed,
 			uint64_t size)
 {
+	const struct sgpu_work copy = {
+		.kind = SGPU_WORK_COPY_OUT, .in = sealed, .to = data, .size = size
+	};
 	int rc = sgpu_stream_sync(stream, NULL); /* it waits for the other device */
 
-	rc = rc == SGPU_OK ? sgpu_copy_out(stream, data, sealed, size, NULL) : rc;
+	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy, NULL) : rc;
 	return rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
 }
 
@@ -251,10 +255,13 @@ static int refuse(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
 static int change(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
 {
 	uint8_t *data = malloc(size);
+	const struct sgpu_work copy = {
+		.kind = SGPU_WORK_COPY_IN, .from = data, .out = sealed, .size = size
+	};
 	int rc = fetch_sealed(stream, data, sealed, size);
 
 	data[size / 2] ^= 1;
-	rc = rc == SGPU_OK ? sgpu_copy_in(stream, sealed, data, size, NULL) : rc;
+	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy, NULL) : rc;
 	rc = rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
 	free(data);
 	return rc;
