@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the other parts and the programs use of this one besides the installed headers.
+ * What the other parts of the library and the programs use of lib/base, besides the installed
+ * headers.
  */
 #ifndef SGPU_BASE_BASE_H
 #define SGPU_BASE_BASE_H
@@ -30,40 +31,40 @@ static inline bool sgpu_all_zero(const void *data, size_t size)
 }
 
 /* ---- system.c: limits ----
- * Limits of this process on memory that it takes for the work of others; a server has a process for
- * each user. Whoever takes such memory asks here first. Any thread. */
+ * Limits on the memory that this process takes for the work of others; a server has a process for
+ * each user. Code that takes such memory asks here first. Any thread. */
 enum sgpu_limited {
 	SGPU_DEVICE_MEMORY, /* buffers of batches and sessions, on all devices */
-	SGPU_HOST_MEMORY,   /* leases, and results that wait for whoever reads them */
+	SGPU_HOST_MEMORY,   /* leases, and results until they are read */
 	SGPU_LIMITED
 };
 
-/* 0, the default: none. Memory above a new limit stays. */
+/* Sets a limit; 0, the default, is none. Memory above a new limit stays. */
 void sgpu_limit_set(enum sgpu_limited what, uint64_t bytes);
-/* Counts there from now on, beginning with what was counted so far; for memory that other processes
- * read. */
+/* Moves the count into *counter, which may be in memory that other processes read. */
 void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter);
-/* Counts so many bytes, as whole pages. Errors: SGPU_ENOMEM, and nothing is counted. */
+/* Counts bytes, in whole pages. Errors: SGPU_ENOMEM when the limit is reached; nothing is counted
+ * then. */
 SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
 				    struct sgpu_error *error);
-/* What one call took. */
+/* Gives back what one call of sgpu_limit_take took. */
 void sgpu_limit_give(enum sgpu_limited what, uint64_t bytes);
 /* Bytes that can be taken at this moment; UINT64_MAX without a limit. */
 uint64_t sgpu_limit_left(enum sgpu_limited what);
 
 /* ---- memory_file.c ----
- * Memory files that two processes share and do not trust each other with: of a fixed size, sealed.
- */
-/* Makes one of zeros. filled: all pages at once, so that no first touch has to find one. huge: of
- * pages of 2 MiB. */
+ * Memory files shared by two processes that do not trust each other: their size is fixed and
+ * sealed. */
+/* Makes a file of zeros. filled: all pages are allocated now, not at their first use. huge: the
+ * pages have 2 MiB. */
 SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge,
 					    int *fd, struct sgpu_error *error);
-/* Whether a file that another process has sent is one, of `least` to `most` bytes, to be written
- * to. `what` is for messages. huge: whether it has pages of 2 MiB; NULL: it may not. Errors:
- * SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ESYSTEM. */
+/* Checks that a file from another process is a memory file of `least` to `most` bytes that can be
+ * written to. `what` names it in messages. *huge: whether its pages have 2 MiB; if NULL, they must
+ * not. Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most,
 					   uint64_t *size, bool *huge, struct sgpu_error *error);
-/* Checks and maps it: *memory of *size bytes, which no core dump shows. */
+/* Checks a memory file and maps it: *memory of *size bytes, which no core dump shows. */
 SGPU_MUST_CHECK int sgpu_memory_file_map(int fd, const char *what, uint64_t least, uint64_t most,
 					 void **memory, uint64_t *size, struct sgpu_error *error);
 
@@ -73,29 +74,29 @@ SGPU_MUST_CHECK int sgpu_memory_file_map(int fd, const char *what, uint64_t leas
  */
 struct sgpu_range {
 	uint64_t address;
-	uint64_t extent; /* bytes, at least 1; changed only while nothing else lies there */
+	uint64_t extent; /* bytes, at least 1; may change while ranges do not overlap */
 };
 
-/* False: another range lies there, or there is no memory. */
+/* Inserts a range. Returns false if another range lies there, or memory is out. */
 bool sgpu_ranges_insert(void **tree, struct sgpu_range *range);
 void sgpu_ranges_remove(void **tree, struct sgpu_range *range);
-/* The range that an address lies in, or NULL. */
+/* Returns the range that an address lies in, or NULL. */
 struct sgpu_range *sgpu_ranges_find(void *const *tree, uint64_t address);
-/* One of them, to take a tree apart; NULL when it is empty. */
+/* Returns any range, for taking a tree apart; NULL when it is empty. */
 struct sgpu_range *sgpu_ranges_any(void *const *tree);
 
-/* ---- thread.c: threads of the library, which leave signals to those of the program ---- */
-/* Starts one with all signals blocked. NULL: nobody waits for it. Errors: SGPU_ENOMEM,
+/* ---- thread.c: threads of the library, which leave signals to the program's threads ---- */
+/* Starts a thread with all signals blocked. thread NULL: it is detached. Errors: SGPU_ENOMEM,
  * SGPU_ESYSTEM, with errno. */
 SGPU_MUST_CHECK int sgpu_thread_start(pthread_t *thread, void *(*function)(void *), void *argument,
 				      struct sgpu_error *error);
-/* Blocks all signals in this thread, and in those that another library starts meanwhile, but
- * SIGSYS: were it blocked, a refused system call would end the process without a message. *before:
- * the mask to set afterwards. */
+/* Blocks all signals but SIGSYS in this thread, and so in threads that another library starts
+ * meanwhile. If SIGSYS were blocked, a refused system call would end the process without a message.
+ * *before: the mask to set afterwards. */
 void sgpu_signals_block(sigset_t *before);
 
 /* ---- spin.c ----
- * Waiting without sleeping, for moments: to wake a thread takes longer than most waits. */
+ * Short waits without sleeping, since waking a thread takes longer than most of them. */
 static inline void sgpu_pause(void)
 {
 #if defined(__x86_64__)
@@ -103,29 +104,30 @@ static inline void sgpu_pause(void)
 #endif
 }
 
-/* Until the word is another than `seen`, for `ns` at most. Returns whether it is. */
+/* Waits until the word differs from `seen`, for `ns` at most. Returns whether it does. */
 bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns);
 
 /* Whether this processor has UMWAIT, which waits without running instructions. */
 bool sgpu_has_umwait(void);
-/* Waits in UMWAIT until somebody writes to the word's cache line, or some microseconds have passed;
- * at once if the word is another than `seen`. Only where there is UMWAIT. */
+/* Waits in UMWAIT until the word's cache line is written to, or some microseconds have passed.
+ * Returns at once if the word differs from `seen`. Only where sgpu_has_umwait is true. */
 void sgpu_umwait(const _Atomic uint32_t *word, uint32_t seen);
 
 /* ---- message.c: messages of errors, and of the faults of a manifest ---- */
-/* As vsnprintf, but what a terminal obeys and what is no UTF-8 is escaped, and a value in quotes
+/* Formats like vsnprintf, but escapes control characters and invalid UTF-8. A value in quotes
  * ('%s') that is no name is cut to its beginning, or to nothing when it looks like a key. */
 void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments);
 
 /* ---- escape.c ---- */
-/* Bytes of the first character of a UTF-8 text; 0: it is none, or one that a terminal obeys or does
- * not show. size: not 0. */
+/* Returns the bytes of the first character of a UTF-8 text; 0 if it is malformed, controls the
+ * terminal or is invisible. `size` is not 0. */
 size_t sgpu_shown_length(const char *text, size_t size);
 /* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value
  * looks like a key. Returns `text`. */
 #define SGPU_EXCERPT_MAX (4 * 24 + 4)
 const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX]);
-/* The same for a string, in memory of the enclosing block: for arguments that are no paths. */
+/* The same for a string, in memory of the enclosing block: for messages on arguments that are no
+ * paths. */
 #define SGPU_EXCERPT(value) sgpu_excerpt((value), strlen(value), (char[SGPU_EXCERPT_MAX]){ 0 })
 
 /* Whether a text looks like a key, as JWK or PEM, or like part of a key. */
@@ -134,25 +136,25 @@ bool sgpu_looks_secret(const char *text, size_t size);
 bool sgpu_is_name(const char *value, size_t size);
 
 /* ---- system.c: small files of the kernel's, which tell about the machine ---- */
-/* The beginning of a file, at most room - 1 bytes, terminated; never waits. False, and an empty
- * text, if nothing can be read; an empty file is true. */
+/* Reads the beginning of a file, at most room - 1 bytes, and terminates it; never waits. Returns
+ * false, with an empty text, if nothing can be read; an empty file is true. */
 bool sgpu_peek(const char *path, char *text, size_t room);
-/* The same for the first line, up to a byte that is no printable ASCII; or its word in brackets, by
- * which the kernel marks the choice: "this [that]". */
+/* Reads the first line, up to a byte that is no printable ASCII. If it has a word in brackets, by
+ * which the kernel marks the current choice ("this [that]"), only this word is returned. */
 bool sgpu_peek_line(const char *path, char *line, size_t room);
 
 /* ---- json.c ---- */
-/* As sgpu_json_parse, of any value when `any`, with a limit on values. *position is the byte at
- * fault. */
+/* Parses as sgpu_json_parse does, but accepts any value if `any` is set, and at most `values_max`
+ * values. *position is the byte at fault. */
 int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value,
 		       size_t *position, struct sgpu_error *error);
-/* Line and column, in characters, of a byte. */
+/* Returns the line and the column, in characters, of the byte at `position`. */
 void sgpu_json_place(const char *text, size_t position, int *line, int *column);
 
 /* ---- output_walk.c: the place of an output ---- */
 /* A directory that was made on the way. */
 struct sgpu_output_made {
-	int directory; /* its parent */
+	int directory; /* descriptor of its parent */
 	char *name;
 };
 
@@ -165,10 +167,10 @@ struct sgpu_walk {
 	int links;
 	/* the place: */
 	int descriptor;	    /* the process's own descriptor that the path names, else -1 */
-	int directory;	    /* of the last component */
+	int directory;	    /* descriptor of the last component's directory */
 	char *name;	    /* the last component, from malloc */
 	int found;	    /* O_PATH descriptor of what has that name, or -1 */
-	struct stat status; /* of it */
+	struct stat status; /* the status of `found` */
 	struct sgpu_output_made *made;
 	int made_count;
 };
@@ -178,9 +180,9 @@ struct sgpu_walk {
 /* Walks to the place and makes missing directories, by the rules of io.h. */
 SGPU_MUST_CHECK int sgpu_output_walk(struct sgpu_walk *walk, const char *path,
 				     struct sgpu_error *error);
-/* In any case afterwards. Directories that were made stay. */
+/* Ends a walk, after a failure, too. Directories that were made stay. */
 void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count);
-/* Frees the list; removes the directories that are empty unless they are kept. */
+/* Frees the list. Unless `keep` is set, removes the directories that are empty. */
 void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep);
 
 /* ---- secret.c: memory for keys ----

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Descriptors for another process. Here in full for the module host, which has no library.
+ * Sends descriptors to another process. The function is in this header because the module host is
+ * not linked with the library.
  */
 #ifndef SGPU_BASE_DESCRIPTORS_H
 #define SGPU_BASE_DESCRIPTORS_H
@@ -11,7 +12,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* One message with `count` descriptors, at most 4. False, with errno: it was not sent. */
+/* Sends one message with `count` descriptors, at most 4. Returns false, with errno, if it was not
+ * sent. */
 static inline bool sgpu_send_descriptors(int socket, const void *data, size_t size, const int *fds,
 					 int count, int flags)
 {

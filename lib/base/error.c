@@ -78,7 +78,8 @@ int sgpu_exit_status(int rc)
 	return codes[find(rc)].status;
 }
 
-/* A pointer to the list: some ABIs pass it as an array, so it is not handed on as it is. */
+/* Formats by a pointer to a copy of the list: a parameter may be an array on some ABIs, so its own
+ * address has another type. */
 static void SGPU_PRINTF(3, 0)
 	format_text(char *text, size_t size, const char *format, va_list arguments)
 {

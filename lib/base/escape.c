@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text from outside, as it may be shown: what a terminal obeys is escaped, what is no name is
- * short, and nothing is told of a key.
+ * Text from outside, made fit to be shown: control characters are escaped, values that are no names
+ * are cut, and nothing of a key is shown.
  */
 #include <string.h>
 
@@ -68,7 +68,7 @@ size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool
 
 		length = length > 1 && !utf8 ? 0 : length;
 		if (room - used <= (length ? length : 4)) {
-			break; /* never a part of a character or of an escape */
+			break; /* never cut inside a character or an escape */
 		}
 		if (length) {
 			memcpy(text + used, in + i, length);
@@ -103,7 +103,7 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 	size_t shown = size <= EXCERPT ? size : sgpu_looks_secret(value, size) ? 0 : EXCERPT;
 
 	while (shown && shown < size && ((unsigned char)value[shown] & 0xc0) == 0x80) {
-		shown--; /* not in a character */
+		shown--; /* do not cut inside a character */
 	}
 	const size_t used = sgpu_escape(value, shown, text, SGPU_EXCERPT_MAX, true);
 
@@ -113,8 +113,8 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 	return text;
 }
 
-/* A path of any length is shown in full. A long value with quotes, braces or line breaks, or
- * without a '/', is a text. */
+/* A path of any length is a name, which is shown in full. A long value with quotes, braces or line
+ * breaks, or without a '/', is a text. */
 bool sgpu_is_name(const char *value, size_t size)
 {
 	if (size <= EXCERPT) {

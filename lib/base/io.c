@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole reads and writes.
+ * Reads and writes that do not stop half-way.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +65,7 @@ static bool can_block(int fd)
 	return fstat(fd, &status) != 0 || !S_ISREG(status.st_mode);
 }
 
-/* When a wait that begins now is given up; 0: never. */
+/* Returns when a wait that begins now is given up; 0: never. */
 static uint64_t guard_end(void)
 {
 	uint64_t stalled;
@@ -77,8 +77,8 @@ static uint64_t guard_end(void)
 	return stalled > guard->deadline_ns ? stalled : guard->deadline_ns;
 }
 
-/* Milliseconds until the guard's deadline, and then until `end`, rounded up; -1: neither is to
- * come. */
+/* Returns the milliseconds, rounded up, until the guard's deadline or, once that has passed, until
+ * `end`; -1 if both have passed. */
 static int guard_timeout(uint64_t end)
 {
 	uint64_t now = sgpu_now_ns(), until = guard->deadline_ns > now ? guard->deadline_ns : end,
@@ -91,7 +91,7 @@ static int guard_timeout(uint64_t end)
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
-/* Waits until the descriptor is ready, which a closed one is, too. */
+/* Waits until the descriptor is ready, as it also is when the other side has closed it. */
 static int wait_guarded(int fd, short events, const char *what, const char *name,
 			struct sgpu_error *error)
 {
@@ -115,7 +115,7 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
 		}
 		if (fds[1].revents && read(guard->wake_fd, &count, sizeof(count)) < 0) {
-			continue; /* another thread has read it: `ended` tells */
+			continue; /* another thread took the wake-up: ask `ended` */
 		}
 		if (fds[0].revents && !fds[1].revents) {
 			return 0;
@@ -123,8 +123,8 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 	}
 }
 
-/* Without a guard. A signal may be blocked here or arrive just before the call: so each wait is
- * short. */
+/* Waits without a guard. A signal may be blocked here, or arrive just before poll() and not
+ * interrupt it, so each wait is short. */
 static int wait_for_data(int fd, struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -137,8 +137,8 @@ static int wait_for_data(int fd, struct sgpu_error *error)
 	return 0;
 }
 
-/* Another process may have read from the same pipe, and a descriptor that can take a byte may block
- * on more. */
+/* Moves what can be moved without blocking: another process may have read from the same pipe, and a
+ * descriptor that can take one byte may block on more. */
 static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 {
 	const struct iovec part = { .iov_base = data, .iov_len = size };
@@ -153,7 +153,7 @@ static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 	return count;
 }
 
-/* What to do after a call that returned -1: 0 to try again. */
+/* Handles a call that returned -1. Returns 0 to try again, or the error. */
 static int after_failure(int fd, short events, const char *what, const char *name,
 			 struct sgpu_error *error)
 {
@@ -180,7 +180,7 @@ static size_t piece(size_t size)
 	return size < ((size_t)1 << 30) ? size : (size_t)1 << 30;
 }
 
-/* No offset: at the descriptor's own position. */
+/* The offset that stands for the descriptor's own position. */
 enum { AT_POSITION = -1 };
 
 static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool guarded)
@@ -218,7 +218,7 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 					  offset == AT_POSITION ? offset : offset + (int64_t)*done,
 					  out, guarded);
 		if (count < 0 && guarded && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-			continue; /* to wait_guarded, which sees when it is to end */
+			continue; /* wait_guarded sees whether to stop */
 		}
 		if (count < 0) {
 			rc = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name,
@@ -275,7 +275,7 @@ int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_
 			     error);
 }
 
-/* Grows as data arrive, whatever the file claims to hold. */
+/* The buffer grows as data arrive, whatever size the file states. */
 int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 		 struct sgpu_error *error)
 {
@@ -331,8 +331,8 @@ int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_e
 	if (fstat(fd, &status)) {
 		return sgpu_fail_errno(error, "cannot inspect '%s'", name);
 	}
-	/* Pipes and the like were given by the user. An access control list shows in the group's
-	 * bits. */
+	/* Pipes and the like are accepted, since the user gave them. An access control list shows
+	 * in the group's bits. */
 	if (!S_ISREG(status.st_mode) || ((status.st_uid == geteuid() || status.st_uid == 0) &&
 					 !(status.st_mode & (S_IWGRP | S_IWOTH)))) {
 		return 0;

@@ -35,7 +35,7 @@ SGPU_MUST_CHECK int sgpu_read_file(const char *path, size_t limit, char **data, 
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 				 struct sgpu_error *error);
-/* For a file whose content is believed: SGPU_EPOLICY if it is another user's (but root's), or if
+/* Checks a file whose content is trusted: SGPU_EPOLICY if it is another user's (but root's), or if
  * its group or everybody can write to it. `what` follows its name in the message: "says whose work
  * is taken". */
 SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what,
@@ -49,10 +49,11 @@ SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, s
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
 /* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a
- * socket only as long as `ended` returns 0. They ask before each wait, whenever wake_fd, a
- * non-blocking eventfd, becomes readable, and at deadline_ns (sgpu_now_ns() clock, 0: none), and
- * fail with the code that it returns. With stall_ns, a wait that long fails with SGPU_ETIMEOUT, but
- * not before the deadline: a slow peer has as long as bytes move. NULL removes the guard. */
+ * socket only as long as `ended` returns 0; then they fail with the code that it returns. They ask
+ * it before each wait, whenever wake_fd, a non-blocking eventfd, becomes readable, and at
+ * deadline_ns (sgpu_now_ns() clock, 0: none). With stall_ns, a single wait of this length fails
+ * with SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move. NULL
+ * removes the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
@@ -65,7 +66,7 @@ void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
 bool sgpu_io_reader_gone(void);
 void sgpu_io_note_failure(void);
 
-/* Accepts -1. */
+/* Closes a descriptor; accepts -1. */
 void sgpu_close(int fd);
 
 /* ---- an output that appears only on success ----
@@ -116,7 +117,7 @@ int sgpu_output_made_in(const struct sgpu_output *output, int i);
 /* Flushes to the disk and makes the file appear. On an error nothing appears. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
 /* In place of commit, for an output without data: removes the file that commit would have replaced.
- * *removed: whether there was one; not for a pipe or a device. */
+ * *removed: whether there was such a file. A pipe or a device stays. */
 SGPU_MUST_CHECK int sgpu_output_remove_older(struct sgpu_output *output, bool *removed,
 					     struct sgpu_error *error);
 /* Removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a closed output. */
@@ -150,7 +151,7 @@ enum sgpu_sniffed {
 	SGPU_SNIFFED_UNKNOWN, /* random bytes, as sealed data are */
 	SGPU_SNIFFED_EMPTY,
 	SGPU_SNIFFED_BATCH, /* a tar archive that begins with batch.json or response.json */
-	SGPU_SNIFFED_TAR,   /* any other */
+	SGPU_SNIFFED_TAR,   /* any other tar archive */
 	SGPU_SNIFFED_KEY,   /* a JSON Web Key, or a set of them */
 	SGPU_SNIFFED_PEM,
 	SGPU_SNIFFED_JSON,
@@ -160,9 +161,9 @@ enum sgpu_sniffed {
 /* Recognises the beginning of a file, `size` bytes or SGPU_SNIFF_SIZE of a longer one. */
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size);
 
-/* Reports that `name`, read from fd, is not what was wanted but what it is, with a hint if there is
- * one. Returns SGPU_EINVALID. Empty "standard input" is "no input"; where that is a pipe or a
- * socket, the program before has said why: SGPU_ENOINPUT. */
+/* Reports what `name`, read from fd, is in place of what was wanted, with a hint if there is one.
+ * Returns SGPU_EINVALID. Empty "standard input" is "no input". If that is a pipe or a socket, the
+ * program at its other end has said why, and SGPU_ENOINPUT is returned. */
 int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first,
 		      size_t size, const char *wanted);
 

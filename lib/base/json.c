@@ -67,7 +67,8 @@ void sgpu_json_place(const char *text, size_t position, int *line, int *column)
 	}
 }
 
-/* In our own words, which quote at most one mark: the text may be half of a secret. */
+/* Reports a fault in our own words, which quote at most one punctuation mark: the text may be half
+ * of a secret. */
 static int fail_parse(enum json_error_code why, const char *text, size_t position, size_t size,
 		      struct sgpu_error *error)
 {
@@ -107,11 +108,11 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 	*value = json_loadb(text, size, JSON_REJECT_DUPLICATES | (any ? JSON_DECODE_ANY : 0),
 			    &fault);
 	if (!*value) {
-		/* The number of bytes read: the fault is in the last of them. */
+		/* jansson states the number of bytes read; the fault is in the last of them. */
 		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
 		*position = *position < size ? *position : size;
 		fail_parse(json_error_code(&fault), text, *position, size, error);
-		/* Its own message quotes the text, which may be half of a secret. */
+		/* jansson's own message quotes the text, which may be half of a secret. */
 		sgpu_wipe(&fault, sizeof(fault));
 		return SGPU_EINVALID;
 	}

@@ -38,9 +38,9 @@ struct sgpu_json_list {
 	size_t count;		      /* filled in: elements found */
 	struct sgpu_json_part *parts; /* filled in, freed by sgpu_json_lists_clear */
 };
-/* frame: the document with these arrays empty, of at most frame_max bytes (0: any), checked as by
- * sgpu_json_parse; the parts are not checked. Errors: SGPU_EINVALID, with *line and *column;
- * SGPU_ENOMEM. */
+/* Splits a document. *frame: the document with these arrays empty, of at most frame_max bytes (0:
+ * any), checked as by sgpu_json_parse; the parts are not checked. Errors: SGPU_EINVALID, with *line
+ * and *column; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 				    size_t list_count, size_t frame_max, json_t **frame, int *line,
 				    int *column, struct sgpu_error *error);
@@ -70,7 +70,7 @@ SGPU_MUST_CHECK int sgpu_json_canonical_items(const json_t *value,
 					      size_t list_count, char **text, size_t *size,
 					      struct sgpu_error *error);
 
-/* Whether that form is this very text, without making it. Errors: SGPU_EDIFFERS, SGPU_ENOMEM. */
+/* Compares that form with a text, without making it. Errors: SGPU_EDIFFERS, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value,
 						const struct sgpu_json_items *lists,
 						size_t list_count, const char *text, size_t size,

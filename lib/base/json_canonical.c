@@ -17,7 +17,7 @@ struct text {
 	char *data; /* NUL-terminated at the end */
 	size_t size, capacity;
 	bool failed;
-	/* Not NULL: nothing is kept, but compared with this. */
+	/* If not NULL, the output is not kept, but compared with this. */
 	const char *expected;
 	size_t expected_size;
 	bool differs;
@@ -48,7 +48,7 @@ static inline void put(struct text *out, char c)
 	}
 }
 
-/* Short texts only. */
+/* Appends a text of less than 64 bytes. */
 static void SGPU_PRINTF(2, 3) put_format(struct text *out, const char *format, ...)
 {
 	char text[64];
@@ -62,7 +62,7 @@ static void SGPU_PRINTF(2, 3) put_format(struct text *out, const char *format, .
 	}
 }
 
-/* The next code point of valid UTF-8. */
+/* Decodes the next code point of valid UTF-8. */
 static uint32_t next_point(const unsigned char **text)
 {
 	const unsigned char *p = *text;
@@ -103,7 +103,7 @@ static int compare_keys(const void *a, const void *b)
 
 static void write_string(struct text *out, const char *text, size_t size)
 {
-	static const char shorts[] = "btn\0fr"; /* 8 to 13; 11 has none */
+	static const char shorts[] = "btn\0fr"; /* for the bytes 8 to 13; 11 has none */
 
 	put(out, '"');
 	for (size_t i = 0; i < size; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A long document in parts. The borders of an element are found only by brackets, quotes and
- * commas; its own parse decides whether it is valid. If the frame and all parts are values, so is
+ * Splits a long document into parts. The borders of an element are found only by brackets, quotes
+ * and commas; parsing it decides whether it is valid. If the frame and all parts are valid, so is
  * the whole document.
  */
 #include <stdlib.h>
@@ -13,10 +13,10 @@ enum { LISTS_MAX = 4 };
 
 struct cut {
 	size_t frame_at,
-		removed; /* bytes that the document has from there on and the frame lacks */
+		removed; /* bytes that the document has after frame_at and that the frame lacks */
 };
 
-/* One pass: with `frame` NULL it only counts. */
+/* One pass over the document. With `frame` NULL it only counts. */
 struct pass {
 	const char *text, *at, *end;
 	struct sgpu_json_list *lists;
@@ -33,7 +33,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* From an opening quote to after the closing one, or to the end. */
+/* Skips a string from its opening quote to after the closing one, or to the end. */
 static const char *string_end(const char *text, const char *end)
 {
 	for (text++; text < end && *text != '"'; text++) {
@@ -50,7 +50,7 @@ static void emit(struct pass *pass, const char *text, size_t size)
 	pass->frame_size += size;
 }
 
-/* To the comma or bracket after an element. */
+/* Skips an element, to the comma or bracket after it, or to the end. */
 static const char *element_end(const char *text, const char *end)
 {
 	int depth = 0;
@@ -87,7 +87,8 @@ static void add_part(struct pass *pass, struct sgpu_json_list *list, const char 
 	list->count++;
 }
 
-/* From the opening bracket to after the closing one, which a document that was cut short lacks. */
+/* Takes a list, from its opening bracket to after the closing one, which is missing if the document
+ * was cut short. */
 static void split_list(struct pass *pass, struct sgpu_json_list *list)
 {
 	const char *open = pass->at, *begin = open + 1;
@@ -114,7 +115,7 @@ static void split_list(struct pass *pass, struct sgpu_json_list *list)
 	}
 }
 
-/* A key with escapes is decoded by jansson. */
+/* Whether a key, in its quotes, is `name`. jansson decodes keys with escapes. */
 static bool is_key(const char *key, size_t size, const char *name)
 {
 	const size_t length = strlen(name);
@@ -132,7 +133,8 @@ static bool is_key(const char *key, size_t size, const char *name)
 	return same;
 }
 
-/* NULL: not a list to split, or a repeated one, which the frame's parse reports. */
+/* Returns the list of that key; NULL if it is not to be split, or was split already: the frame's
+ * parse then reports a repeated key. */
 static struct sgpu_json_list *find_list(const struct pass *pass, const char *key, size_t size)
 {
 	for (size_t i = 0; i < pass->list_count; i++) {
@@ -145,7 +147,7 @@ static struct sgpu_json_list *find_list(const struct pass *pass, const char *key
 	return NULL;
 }
 
-/* A member's key, and its value when that is a list to be split. */
+/* Takes a member's key, and its value if that is a list to be split. */
 static void take_key(struct pass *pass)
 {
 	const char *key = pass->at, *next = string_end(key, pass->end);
@@ -222,7 +224,7 @@ static int check_limits(const struct pass *pass, size_t frame_max, int *line, in
 	return SGPU_OK;
 }
 
-/* Memory for what the first pass counted. */
+/* Allocates the memory that the first pass counted. */
 static int allocate(struct pass *pass, struct sgpu_error *error)
 {
 	for (size_t i = 0; i < pass->list_count; i++) {

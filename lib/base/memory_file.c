@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whoever can shrink a file that others have mapped makes them fault. So the size is sealed before
- * the memory is handed out, and whoever receives it looks for the seals before mapping it.
+ * A process that shrinks a file makes others that have mapped it fault. So the size is sealed
+ * before the file is handed out, and the receiver looks for the seals before mapping it.
  */
 #include "base/base.h"
 
@@ -47,8 +47,8 @@ int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool h
 	return rc;
 }
 
-/* The file may be anything that another process sent. Seals come first: the kernel itself answers
- * for them, whatever the file system. */
+/* The file may be anything that another process sent. Seals are checked first: the kernel itself
+ * answers for them, whatever the file system. */
 int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most, uint64_t *size,
 			   bool *huge, struct sgpu_error *error)
 {

@@ -63,7 +63,7 @@ static bool read_spec(const char *format, struct spec *spec)
 	return true;
 }
 
-/* snprintf with the stars that the conversion has. */
+/* Calls snprintf with the values of the conversion's stars. */
 #define RENDER(value)                                                                   \
 	(spec->star[0] && spec->star[1]                                                 \
 		 ? snprintf(piece, PIECE_MAX, spec->text, star[0], star[1], (value))    \
@@ -159,7 +159,8 @@ void sgpu_message_format(char *text, size_t size, const char *format, va_list *a
 		    !put_conversion(&writer, &spec,
 				    p > format && p[-1] == '\'' && p[spec.length] == '\'',
 				    arguments)) {
-			return; /* a conversion that no message uses: what follows cannot be read */
+			return; /* no message uses this conversion: the arguments after it cannot be
+				   read */
 		}
 		p += spec.length;
 	}

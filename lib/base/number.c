@@ -11,7 +11,8 @@
 
 #include "base/base.h"
 
-/* Digits at the start of text: their value and the rest. False when there are none or too many. */
+/* Reads the digits at the start of text: their value and the rest. False when there are none or too
+ * many. */
 static bool leading_digits(const char *text, uint64_t *value, const char **rest)
 {
 	uint64_t sum = 0;

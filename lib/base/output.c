@@ -2,9 +2,9 @@
  *
  * Output files that appear only on success. Linux cannot link a file over another, so a replacement
  * has a temporary name for a moment; on a file system without O_TMPFILE, every output has one from
- * the start. A process holds a lock on its temporary file. One without a lock was left by a killed
- * process, and the next run removes it. All processes try the same first names, so that it is found
- * without a search.
+ * the start. A process holds a lock on its temporary file. A temporary file without a lock was left
+ * by a killed process, and the next run removes it. All processes try the same first names, so that
+ * such files are found without a search.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,9 +51,9 @@ static void collect(int directory)
 	for (int i = 0; i < COMMON_NAMES; i++) {
 		make_name(i, name);
 		if (faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW)) {
-			return; /* lower ones are taken first */
+			return; /* names are taken in order, so there are no more */
 		}
-		/* For writing, since the locks of NFS need that. */
+		/* Opened for writing, since locks on NFS need that. */
 		const int fd = openat(directory, name,
 				      O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 		if (fd >= 0 && lock_own(fd, directory, name)) {
@@ -63,7 +63,7 @@ static void collect(int directory)
 	}
 }
 
-/* linkat of a file that has no name yet. Without /proc it takes a new kernel, or root. */
+/* Links a file that has no name yet. Without /proc this needs a new kernel, or root. */
 static int link_nameless(const struct sgpu_output *output, const char *name)
 {
 	char link[64];
@@ -76,7 +76,7 @@ static int link_nameless(const struct sgpu_output *output, const char *name)
 			       : -1;
 }
 
-/* Gives the output a temporary name: that of a new file, or of the nameless one. */
+/* Gives the output a temporary name: makes a new file of that name, or links the nameless one. */
 static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
 {
 	const bool is_new = output->fd < 0;
@@ -97,7 +97,8 @@ static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error 
 			}
 			continue;
 		}
-		/* Between creation and lock another run may have taken it for a leftover. */
+		/* Between creation and lock, another run may have removed the file as a
+		 * leftover. */
 		if (!is_new || lock_own(output->fd, output->directory, name)) {
 			output->temporary = strdup(name);
 			if (!output->temporary) {
@@ -117,7 +118,7 @@ static int exists(const struct sgpu_output *output, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists", output->path);
 }
 
-/* The name of a new file. NFS renames without flags only, but it has links. */
+/* Gives a new file its name, which must be free. NFS lacks RENAME_NOREPLACE, but it has links. */
 static int rename_new(const struct sgpu_output *output)
 {
 	const int directory = output->directory;
@@ -163,7 +164,8 @@ int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_er
 	if (!output->regular) {
 		return 0;
 	}
-	/* Never wider than requested, not even for a moment: other threads may make files. */
+	/* The umask can only be read by setting it. Other threads may make files meanwhile, so the
+	 * strictest is set. */
 	const mode_t mask = umask(0077);
 
 	umask(mask);
@@ -175,7 +177,7 @@ int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_er
 		       : 0;
 }
 
-/* By the descriptor that was judged. */
+/* Opens a pipe or device by the descriptor that was judged, not by its path again. */
 static int open_special(struct sgpu_output *output, int found, struct sgpu_error *error)
 {
 	char link[64];
@@ -185,7 +187,7 @@ static int open_special(struct sgpu_output *output, int found, struct sgpu_error
 	return output->fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", output->path) : 0;
 }
 
-/* The copy shares its position with the one that was given. */
+/* Copies a descriptor that was given; the copy shares its position. */
 static int open_descriptor(struct sgpu_output *output, int descriptor, struct sgpu_error *error)
 {
 	const int flags = fcntl(descriptor, F_GETFL);
@@ -198,7 +200,7 @@ static int open_descriptor(struct sgpu_output *output, int descriptor, struct sg
 	return output->fd < 0 ? sgpu_fail_write(error, output->path) : 0;
 }
 
-/* Moves what the output needs out of the place. */
+/* Opens a regular file, and moves what the output needs out of the walk. */
 static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode_t mode,
 			struct sgpu_error *error)
 {
@@ -218,7 +220,8 @@ static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode
 		output->directory = walk->directory;
 		walk->directory = -1;
 	}
-	/* Another user's bits, or those of a file that was linked here, could let others read. */
+	/* Only the mode of the user's own file, with a single link, is kept: the mode of another
+	 * could let others read. */
 	if (walk->found >= 0 && status->st_uid == geteuid() && status->st_nlink == 1) {
 		output->kept_mode = (int)(status->st_mode & 0777);
 	}

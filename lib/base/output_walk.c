@@ -51,7 +51,8 @@ static bool is_shared(const struct stat *directory)
 	       ((directory->st_mode & S_ISVTX) && (directory->st_mode & S_IWGRP));
 }
 
-/* null, zero or full: only root makes devices, though a container may show another owner. */
+/* Whether this is null, zero or full. Only root makes devices, though a container may show another
+ * owner. */
 static bool is_plain_device(const struct stat *status)
 {
 	const unsigned number = minor(status->st_rdev);
@@ -86,8 +87,8 @@ static int judge(const struct sgpu_walk *walk, const char *name, const struct st
 	return 0;
 }
 
-/* "/dev/stdout" and the like are descriptors that the user gave us, of any kind. -1: the path is no
- * descriptor. */
+/* Returns the descriptor that a path names, as "/dev/stdout" does; -1: none. The user gave it to
+ * us, so it may be of any kind. */
 static int named_descriptor(const char *path)
 {
 	int number = -1;
@@ -102,7 +103,7 @@ static int named_descriptor(const char *path)
 		       : -1;
 }
 
-/* Continues with `rest`, which it takes. */
+/* Continues with the path `rest`, which is taken over. */
 static int start(struct sgpu_walk *walk, char *rest, struct sgpu_error *error)
 {
 	free(walk->rest);
@@ -162,7 +163,7 @@ static int make_directory(struct sgpu_walk *walk, const char *name, struct sgpu_
 	return 0;
 }
 
-/* Into a directory, through a link, or to the last component. `fd` is taken. */
+/* Enters a directory, follows a link, or ends at the last component. `fd` is taken over. */
 static int enter(struct sgpu_walk *walk, const char *name, bool last, int fd,
 		 const struct stat *status, struct sgpu_error *error)
 {
@@ -251,7 +252,7 @@ int sgpu_output_walk(struct sgpu_walk *walk, const char *path, struct sgpu_error
 		return leads_out(walk, error);
 	}
 	if (!length || (path[length - 1] == '/' && !walk->whole)) {
-		/* before a directory is made for it */
+		/* refused here, before a directory is made for it */
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': %s", walk->shown,
 				 length ? "it is a directory" : "it is no name");
 	}

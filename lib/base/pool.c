@@ -18,7 +18,7 @@ struct loop {
 	void *argument;
 	uint64_t count, grain;
 	atomic_uint_fast64_t position; /* next piece that nobody has taken */
-	unsigned helpers;	       /* workers inside, under the pool's lock */
+	unsigned helpers;	       /* workers in the loop, under the pool's lock */
 };
 
 struct sgpu_pool {
@@ -54,7 +54,8 @@ static bool has_pieces(struct loop *loop)
 	return atomic_load_explicit(&loop->position, memory_order_relaxed) < loop->count;
 }
 
-/* Under the lock: a loop with work, when there is a token that no stream is waiting for. */
+/* Returns a loop with work, if there is a token that no stream is waiting for, else NULL. The
+ * caller holds the lock. */
 static struct loop *find_work(struct sgpu_pool *pool)
 {
 	if (!pool->tokens || pool->waiting ||
@@ -168,7 +169,7 @@ void sgpu_pool_enter(struct sgpu_pool *pool)
 	pool->waiting--;
 	pool->tokens--;
 	if (pool->tokens && pool->loops && !pool->waiting) {
-		pthread_cond_signal(&pool->work); /* workers stood back for us */
+		pthread_cond_signal(&pool->work); /* workers held back while this thread waited */
 	}
 	pthread_mutex_unlock(&pool->lock);
 }
@@ -232,6 +233,6 @@ int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 		}
 		pthread_mutex_unlock(&pool->lock);
 	}
-	/* The loop was cancelled: pieces were left, or none could be taken. */
+	/* If pieces are left, the loop was cancelled. */
 	return has_pieces(&loop) ? SGPU_ECANCELED : 0;
 }

@@ -7,7 +7,8 @@
 
 #include <base/base.h>
 
-/* Ranges that overlap are the same one; a range of one byte finds the one around it. */
+/* Orders ranges by address. Ranges that overlap compare as equal, so a range of one byte finds the
+ * range around it. */
 static int compare(const void *a, const void *b)
 {
 	const struct sgpu_range *left = a, *right = b;

@@ -22,7 +22,7 @@
 
 enum { UNIT = 64, UNITS = 1024, REGION = UNIT * UNITS };
 
-/* From the best to the weakest. */
+/* How pages are protected, from best to weakest. */
 enum kind { SECRET_FILE, LOCKED, PLAIN };
 static const char *const names[] = { "memfd_secret", "mlock", "none" };
 
@@ -70,7 +70,8 @@ static void *map_pages(size_t size, enum kind *kind)
 		/* Not by mlock(), which the sanitizers replace by one that does nothing and says
 		 * that it did. */
 		*kind = syscall(SYS_mlock, memory, size) == 0 ? LOCKED : PLAIN;
-		/* For the moment between a fork and the flag below, should that be refused. */
+		/* This helps if the process forks before the flags below are set, or if they are
+		 * refused. */
 		(void)madvise(memory, size, MADV_WIPEONFORK);
 	}
 	(void)madvise(memory, size, MADV_DONTDUMP);
@@ -89,7 +90,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The child has none of the pages. */
+/* Forgets all regions: the child has none of the pages. */
 static void in_child(void)
 {
 	while (regions) {
@@ -139,7 +140,7 @@ static void remove_region(struct region *region)
 	free(region);
 }
 
-/* The first place with so many units free in a row. */
+/* Takes the first `count` free units in a row; NULL when there are none. */
 static uint8_t *take_units(struct region *region, unsigned count)
 {
 	unsigned begin = 0;
@@ -245,7 +246,7 @@ void sgpu_secret_free(void *memory, size_t size)
 	} else if (region) {
 		region->used = 0;
 	}
-	/* One is kept for the next key. */
+	/* One region is kept for the next key. */
 	if (region && region->used == 0 && (region->size != REGION || regions->next)) {
 		remove_region(region);
 	}
@@ -254,7 +255,7 @@ void sgpu_secret_free(void *memory, size_t size)
 
 const char *sgpu_secret_kind(void)
 {
-	void *memory = sgpu_secret_alloc(1); /* so that something has been tried */
+	void *memory = sgpu_secret_alloc(1); /* so that protection was tried at least once */
 	const char *name;
 
 	sgpu_secret_free(memory, 1);

@@ -15,7 +15,7 @@ enum { IN_JSON = -1, IN_TEXT = -2 };
 /* The first row that fits. An archive is known by its first member's name, so that one with a
  * damaged or short header is still recognised. */
 static const struct row {
-	int at; /* where the bytes are; or somewhere in JSON, or in any text */
+	int at; /* offset of the bytes; IN_JSON or IN_TEXT: anywhere in such text */
 	const char *bytes;
 	size_t size;
 	enum sgpu_sniffed kind;
@@ -46,7 +46,8 @@ static const struct row {
 #undef ROW
 };
 
-/* begin: the first byte of a text that is no blank, or 0 if the bytes are no text. */
+/* Whether a row fits. begin: the first byte of a text that is no blank, or 0 if the bytes are no
+ * text. */
 static bool fits(const struct row *row, const char *text, size_t size, char begin)
 {
 	if (row->at >= 0) {

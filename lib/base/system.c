@@ -105,7 +105,7 @@ bool sgpu_peek_line(const char *path, char *line, size_t room)
 enum { PAGE = 4096 };
 
 static _Atomic uint64_t limits[SGPU_LIMITED], own_counters[SGPU_LIMITED];
-static _Atomic uint64_t *_Atomic counters[SGPU_LIMITED]; /* NULL: its own */
+static _Atomic uint64_t *_Atomic counters[SGPU_LIMITED]; /* NULL: its entry in own_counters */
 
 static _Atomic uint64_t *counter_of(enum sgpu_limited what)
 {
