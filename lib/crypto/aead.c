@@ -27,7 +27,8 @@ struct sgpu_aead {
 	_Alignas(STATE_ALIGNMENT) uint8_t state[];
 };
 
-/* The provider of that name, or the first that runs here; NULL when there is none. */
+/* Returns the provider of that name or, for NULL, the first that runs here; NULL when there is
+ * none. */
 static const struct sgpu_aead_provider *find(const char *name)
 {
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(providers); i++) {
@@ -55,7 +56,7 @@ static int unavailable(const char *name, struct sgpu_error *error)
 	return SGPU_EUNAVAILABLE;
 }
 
-/* A state for a key, or like another. */
+/* Makes a state for a key, or a copy of `from` unless that is NULL. */
 static int make(const struct sgpu_aead_provider *provider, const uint8_t *key,
 		const struct sgpu_aead *from, struct sgpu_aead **aead, struct sgpu_error *error)
 {

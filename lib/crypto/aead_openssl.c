@@ -52,7 +52,7 @@ static void clear(void *state)
 	s->context = NULL;
 }
 
-/* The bulk of either direction; libcrypto counts in int. */
+/* Encrypts or decrypts a message, in pieces because libcrypto counts in int. */
 static int transform(EVP_CIPHER_CTX *context, const uint8_t nonce[SGPU_NONCE_SIZE], int direction,
 		     const uint8_t *in, size_t size, uint8_t *out)
 {

@@ -45,12 +45,12 @@ void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t cust
 		       uint8_t *digest, size_t digest_size);
 void sgpu_kt128_free(struct sgpu_kt128 **state); /* wipes it */
 
-/* RFC 2104 with SHA-256. */
+/* HMAC (RFC 2104) with SHA-256. */
 SGPU_MUST_CHECK int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data,
 				     size_t size, uint8_t mac[SGPU_SHA256_SIZE],
 				     struct sgpu_error *error);
 
-/* RFC 5869. salt may be NULL with size 0. `size` is at most 255 digests. */
+/* HKDF (RFC 5869) with SHA-256. salt may be NULL with size 0. `size` is at most 255 digests. */
 SGPU_MUST_CHECK int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const void *salt,
 				     size_t salt_size, const void *info, size_t info_size,
 				     uint8_t *out, size_t size, struct sgpu_error *error);
@@ -63,9 +63,9 @@ SGPU_MUST_CHECK int sgpu_hkdf_expand(size_t digest_size, const uint8_t *prk, siz
 /* ---- AES-256-GCM (SP 800-38D) ---- */
 struct sgpu_aead; /* one expanded key, for one thread at a time (sgpu_aead_copy makes another) */
 
-/* name: the provider, "ipsec-mb" if it was built in and the CPU has VAES, or "openssl". NULL takes
- * the provider that the environment variable SGPU_AEAD names, else the fastest. Errors:
- * SGPU_EUNAVAILABLE. */
+/* Expands a key. name: the provider, "ipsec-mb" if it was built in and the CPU has VAES, or
+ * "openssl". NULL takes the provider that the environment variable SGPU_AEAD names, else the
+ * fastest. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KEY_SIZE],
 				     struct sgpu_aead **aead, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy,
@@ -76,17 +76,19 @@ const char *sgpu_aead_provider(void);
 /* NULL-terminated names of the providers in this build that this CPU can run. Static. */
 const char *const *sgpu_aead_providers(void);
 
-/* Without associated data; out may equal in. Errors: SGPU_EDEVICE if the provider fails. */
+/* Encrypts a message without associated data; out may equal in. Errors: SGPU_EDEVICE if the
+ * provider fails. */
 SGPU_MUST_CHECK int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE],
 				   const uint8_t *in, size_t size, uint8_t *out,
 				   uint8_t tag[SGPU_TAG_SIZE]);
-/* Errors: SGPU_EAUTH if the tag does not match; `out` is then wiped. */
+/* Decrypts a message. Errors: SGPU_EAUTH if the tag does not match; `out` is then wiped. */
 SGPU_MUST_CHECK int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE],
 				   const uint8_t *in, size_t size, uint8_t *out,
 				   const uint8_t tag[SGPU_TAG_SIZE]);
 
-/* ---- HPKE (RFC 9180) base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM; one message
- * ---- Errors of seal: SGPU_EINVALID for a public key of low order. */
+/* ---- HPKE (RFC 9180) base mode ----
+ * DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM; one message. Errors of seal: SGPU_EINVALID
+ * for a public key of low order. */
 SGPU_MUST_CHECK int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size,
 				   const void *aad, size_t aad_size, const uint8_t *plaintext,
 				   size_t size, uint8_t enc[32],
@@ -104,14 +106,14 @@ SGPU_MUST_CHECK int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint
 SGPU_MUST_CHECK int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32],
 				struct sgpu_error *error);
 
-/* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ---- * The header is
- * {"alg","jwk","kid","typ"} in canonical form, with the public key and its thumbprint. The token
- * comes from malloc. */
+/* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ----
+ * The header is {"alg","jwk","kid","typ"} in canonical form, with the public key and its
+ * thumbprint. The token comes from malloc. */
 enum { SGPU_DETACHED_MAX = 1024 };
 SGPU_MUST_CHECK int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ,
 				       const void *payload, size_t size, char **token,
 				       struct sgpu_error *error);
-/* Gives the key in the header, without verifying the signature. Errors: SGPU_EINVALID for any other
+/* Reads the key in the header, without verifying the signature. Errors: SGPU_EINVALID for any other
  * form. */
 SGPU_MUST_CHECK int sgpu_detached_parse(const char *token, const char *typ,
 					struct sgpu_signing_key *key,
@@ -136,21 +138,22 @@ struct sgpu_file_place {
 /* Adds `size` bytes of a file and, unless `copy` is NULL, writes the very same to another one. Each
  * worker reads, digests and writes a few leaves at a time, in memory that is not wiped. Errors:
  * SGPU_ENOMEM; SGPU_ESYSTEM, also when the file ends early; SGPU_ECANCELED, also after
- * sgpu_io_interrupt. After one the state can only be freed. */
+ * sgpu_io_interrupt. After an error the state can only be freed. */
 SGPU_MUST_CHECK int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool,
 					   const struct sgpu_file_place *from,
 					   const struct sgpu_file_place *copy, uint64_t size,
 					   struct sgpu_error *error);
 
 /* ---- the measure of memory and of a module's image, sgpu-quote(5) ---- */
-/* Pages count from the start of the data; the last one may be shorter. Each has a digest, and the
- * measure is the digest of their list, so that all pages are digested at once. Customisation string
- * of all: SGPU_MEASURE_CUSTOM, and with a key a zero byte and the key's SGPU_KEY_SIZE bytes. */
+/* Pages count from the start of the data; the last one may be shorter. Each page has a digest, and
+ * the measure is the digest of their list, so that pages can be digested at the same time. The
+ * customisation string of all digests is SGPU_MEASURE_CUSTOM; with a key, a zero byte and the key's
+ * SGPU_KEY_SIZE bytes follow. */
 #define SGPU_MEASURE_CUSTOM "sgpu measure v1"
 enum { SGPU_MEASURE_PAGE = 2 << 20 }; /* bytes */
 
-/* key may be NULL. The second one computes on the workers of a pool. Errors: SGPU_ENOMEM,
- * SGPU_ECANCELED. */
+/* Compute the measure; key may be NULL. The second function uses the workers of a pool. Errors:
+ * SGPU_ENOMEM, SGPU_ECANCELED. */
 void sgpu_measure_pages(const void *data, uint64_t size, const uint8_t *key,
 			uint8_t digest[SGPU_KT128_SIZE]);
 SGPU_MUST_CHECK int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data,

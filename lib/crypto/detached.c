@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Detached JSON Web Signatures (RFC 7515, appendix F), compact. The header is what an attacker
- * writes: it names the key that the token is by, and nothing that is believed.
+ * Detached JSON Web Signatures (RFC 7515, appendix F), compact. An attacker may have written the
+ * header: it names the key that the signature is checked with, and nothing in it is believed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-/* One header for each key and type, so that reading one means writing it again and comparing. */
+/* Makes the header. Each key and type has one header only, so a reader makes it again and
+ * compares. */
 static json_t *header_of(const struct sgpu_signing_key *key, const char *typ)
 {
 	return json_pack("{s:s, s:o, s:s, s:s}", "alg", sgpu_signing_algorithm(key), "jwk",
@@ -60,8 +61,8 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 	return rc ? rc : sgpu_signing_thumbprint(key, error);
 }
 
-/* The key in the header and the text that it signed. Any other member of the header, and any other
- * form of it, is refused. */
+/* Reads the key in the header, and makes the text that it signed. Any other member of the header,
+ * and any other form of it, is refused. */
 static int parse(const char *token, const char *typ, const void *payload, size_t size,
 		 struct sgpu_signing_key *key, char **text, uint8_t signature[SGPU_SIGNATURE_SIZE],
 		 struct sgpu_error *error)

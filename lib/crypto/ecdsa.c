@@ -20,7 +20,7 @@ bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half)
 	return done;
 }
 
-/* Returns its size; 0: it cannot be made. */
+/* Converts r || s to DER. Returns its size, or 0 if that fails. */
 static int to_der(const uint8_t *raw, int half, uint8_t der[DER_MAX])
 {
 	ECDSA_SIG *parts = ECDSA_SIG_new();

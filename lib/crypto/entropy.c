@@ -9,8 +9,8 @@
 
 enum {
 	ALPHA_BITS = 30,
-	COUNTS = 5, /* reported for each source, each with at most as many bits as the number of
-		       samples */
+	COUNTS = 5, /* values reported for each source, each with at most as many bits as the number
+		       of samples */
 };
 /* The upper bound of a proportion at 99 %, in standard deviations. */
 static const double bound = 2.576;
@@ -62,7 +62,7 @@ double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts)
 	return common < lag ? common : lag;
 }
 
-/* NULL, or what fails, with the count and the cutoff. */
+/* Returns NULL, or the test that fails, with its value and its limit. */
 static const char *fault_of(const struct sgpu_entropy_counts *counts, double bits, double wanted,
 			    double *is, double *limit)
 {

@@ -34,10 +34,10 @@ struct sgpu_entropy_counts {
 };
 
 struct sgpu_entropy_verdict {
-	unsigned sources, sound; /* all; those that passed */
-	double least;		 /* the lowest estimate of those that passed */
-	double credited; /* bits in all: the claim of those that passed, less what their counts
-			    reveal */
+	unsigned sources, sound; /* all sources; those that passed */
+	double least;		 /* the lowest estimate of the sources that passed */
+	double credited; /* bits in all: the claim of the sources that passed, less what their
+			    counts reveal */
 };
 /* A source passes if its tests pass for `bits`, the claimed min-entropy of a sample, and its
  * estimate is at least `margin` times `bits`. Errors: SGPU_EDEVICE, with the first failure, if

@@ -10,7 +10,7 @@
 
 enum { ROUNDS_MAX = 255 };
 
-/* By our HMAC, which looks up no algorithm by name. */
+/* Uses our own HMAC, which looks up no algorithm by name. */
 int sgpu_hkdf_expand(size_t digest_size, const uint8_t *prk, size_t prk_size, const void *info,
 		     size_t info_size, uint8_t *out, size_t size, struct sgpu_error *error)
 {

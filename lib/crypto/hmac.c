@@ -10,8 +10,8 @@
 
 #include "crypto/internal.h"
 
-/* Contexts without a key. To look up algorithms by their names takes libcrypto as long as a short
- * MAC. */
+/* Contexts without a key, to be copied: looking up algorithms by name takes libcrypto as long as a
+ * short MAC. */
 static EVP_MAC_CTX *keyless[2];
 
 static EVP_MAC_CTX *make_keyless(EVP_MAC *algorithm, char *digest)

@@ -21,10 +21,11 @@ static const char version_label[] = "HPKE-v1";
 /* One message's secrets. */
 struct message_keys {
 	uint8_t key[SGPU_KEY_SIZE];
-	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce: a context has one message */
+	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce, since a context has one message */
 };
 
-/* LabeledExtract; salt NULL: the empty one, which HMAC pads to the same block as zeros. */
+/* LabeledExtract of RFC 9180. salt NULL: the empty one, which HMAC pads to the same block as
+ * zeros. */
 static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt[32],
 			   const char *label, const void *ikm, size_t ikm_size, uint8_t prk[32],
 			   struct sgpu_error *error)
@@ -40,7 +41,7 @@ static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt
 				SGPU_ARRAY_LENGTH(pieces), prk, error);
 }
 
-/* LabeledExpand; info is one of the short fixed structures of this file. */
+/* LabeledExpand of RFC 9180. `info` is one of the short fixed structures of this file. */
 static int labeled_expand(const uint8_t *id, size_t id_size, const uint8_t prk[32],
 			  const char *label, const uint8_t *info, size_t info_size, uint8_t *out,
 			  size_t size, struct sgpu_error *error)
@@ -106,8 +107,8 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 	return rc;
 }
 
-/* The tag follows the text: `size` counts without it. Messages are keys: libcrypto counts in int.
- */
+/* Encrypts or decrypts. The tag follows the text; `size` counts without it. Messages are keys, so
+ * their sizes fit libcrypto's int. */
 static int crypt(const struct message_keys *keys, bool seal, const void *aad, size_t aad_size,
 		 const uint8_t *in, size_t size, uint8_t *out, struct sgpu_error *error)
 {
@@ -141,7 +142,8 @@ static int crypt(const struct message_keys *keys, bool seal, const void *aad, si
 	return rc;
 }
 
-/* The keys of a message to `receiver`, agreed by a pair with its peer. */
+/* Makes the keys of a message to `receiver` from the secret that a pair of keys and its peer agree
+ * on. */
 static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
 		 const uint8_t peer[32], const uint8_t enc[32], const uint8_t receiver[32],
 		 const void *info, size_t info_size, struct message_keys *keys,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of this part share.
+ * Shared by the files of lib/crypto.
  */
 #ifndef SGPU_CRYPTO_INTERNAL_H
 #define SGPU_CRYPTO_INTERNAL_H
@@ -19,7 +19,7 @@
  * SGPU_ESYSTEM. */
 int sgpu_crypto_fail(struct sgpu_error *error, const char *what);
 
-/* HMAC with SHA-256 or SHA-512, by the size of the MAC, over several pieces. */
+/* Computes HMAC with SHA-256 or SHA-512, which the size of the MAC selects, over several pieces. */
 struct sgpu_piece {
 	const void *data;
 	size_t size;
@@ -29,33 +29,35 @@ SGPU_MUST_CHECK int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t
 				     struct sgpu_error *error);
 
 /* ---- x25519.c (RFC 7748) ---- */
-/* A new pair of keys of the type "X25519" or "ED25519". */
+/* Makes a pair of keys of the type "X25519" or "ED25519". */
 SGPU_MUST_CHECK int sgpu_raw_generate(const char *type, uint8_t private_key[32],
 				      uint8_t public_key[32], struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 				       struct sgpu_error *error);
-/* SGPU_EAUTH for a point of low order: all secrets agreed with it are equal. */
+/* Checks a public key. Errors: SGPU_EAUTH for a point of low order, with which all agreed secrets
+ * are equal. */
 SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);
-/* The shared secret. public_key: the other half of private_key, or NULL to have it derived, which
- * takes longer than the rest. SGPU_EAUTH when the secret is all zero (a peer of low order), which
- * RFC 9180 wants refused. */
+/* Computes the shared secret. public_key: the other half of private_key, or NULL to have it
+ * derived, which takes longer than the rest. Errors: SGPU_EAUTH when the secret is all zero (a peer
+ * of low order), which RFC 9180 wants refused. */
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t *public_key,
 				const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);
 
-/* A key on P-256 from x || y, and its secret or NULL; NULL: they are no point of it. */
+/* Makes a key on P-256 from x || y and its secret, which may be NULL. Returns NULL also for a point
+ * that is not on the curve. */
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret);
 
 /* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
-/* From the DER of libcrypto. */
+/* Converts libcrypto's DER to r || s. False if it is malformed. */
 bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);
 /* Whether r || s signs the data. The digest: "SHA256" or "SHA384". */
 bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
 			 const uint8_t *raw, int half);
 
 /* ---- entropy.c: the tests of which sgpu_entropy_judge consists ---- */
-/* A count that reaches its cutoff fails. bits: the claimed min-entropy of a sample, more than 0 and
- * at most 8. */
+/* Return the cutoff of a test: a count that reaches it fails. bits: the claimed min-entropy of a
+ * sample, more than 0 and at most 8. */
 unsigned sgpu_entropy_repetition_cutoff(double bits);
 unsigned sgpu_entropy_proportion_cutoff(double bits);
 /* Estimates the min-entropy of a sample in bits; the bound is at 99 %. */
@@ -64,22 +66,23 @@ double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts);
 /* ---- a provider of AES-256-GCM: one constant in a file of its own, and a row in aead.c ---- */
 struct sgpu_aead_provider {
 	const char *name;
-	/* Name with variant, static; NULL where this CPU cannot run it. Called from any thread. */
+	/* Returns the name with its variant, static; NULL where this CPU cannot run it. Called from
+	 * any thread. */
 	const char *(*describe)(void);
 	size_t state_size;
-	/* `state` is zeroed memory, aligned to 64 bytes. After a failure, clear is called. All
-	 * return 0 or a code. */
+	/* `state` is zeroed memory, aligned to 64 bytes. If init or copy fails, clear is called.
+	 * All functions return 0 or a code. */
 	int (*init)(void *state, const uint8_t key[SGPU_KEY_SIZE]);
 	int (*copy)(void *state, const void *from);
 	void (*clear)(void *state); /* the memory itself is wiped by the caller */
 	int (*seal)(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
 		    size_t size, uint8_t *out, uint8_t tag[SGPU_TAG_SIZE]);
-	/* SGPU_EAUTH for a tag that does not match; the caller wipes `out` then. */
+	/* Returns SGPU_EAUTH if the tag does not match; the caller then wipes `out`. */
 	int (*open)(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
 		    size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
 };
 
-/* The keystream of AES-256-GCM without a tag: only to time what each costs, never for data. */
+/* Encrypts like AES-256-GCM, but without a tag: only to time what each costs, never for data. */
 SGPU_MUST_CHECK int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE],
 				 const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
 				 size_t size, uint8_t *out);
@@ -89,25 +92,26 @@ extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;
 /* ---- jws.c: the text of JSON web signatures (RFC 7515), whoever signs it ---- */
 enum { SGPU_JWS_MAX = 1 << 20, SGPU_JWS_SIGNATURE_MAX = 96 };
 
-/* HEADER "." PAYLOAD, which is what is signed: from malloc. Takes the header over, which may be
- * NULL when memory is out. */
+/* Makes HEADER "." PAYLOAD, the text that is signed, from malloc. Takes the header over; if that is
+ * NULL, memory is out. */
 SGPU_MUST_CHECK int sgpu_jws_text(json_t *header, const void *payload, size_t size, char **text,
 				  struct sgpu_error *error);
-/* The token of such a text; `detached`: without its payload (appendix F). *token from malloc. */
+/* Makes the token of such a text; `detached`: without its payload (appendix F). *token is from
+ * malloc. */
 SGPU_MUST_CHECK int sgpu_jws_token(const char *text, bool detached, const uint8_t *signature,
 				   size_t size, char **token, struct sgpu_error *error);
 
-/* The parts of a token. Nothing in the header is believed: an attacker writes it. */
+/* The parts of a token. Nothing in the header is trusted: an attacker may have written it. */
 struct sgpu_jws {
 	json_t *header;
 	char *header_text, *payload; /* NUL-terminated */
 	size_t header_size, payload_size;
-	const char *signed_text; /* in the token */
+	const char *signed_text; /* borrowed from the token */
 	size_t signed_size;
 	uint8_t signature[SGPU_JWS_SIGNATURE_MAX];
 };
-/* Takes a token apart whose signature has `signature_size` bytes. `what` names it in messages.
- * Clear it also after an error. Errors: SGPU_EINVALID. */
+/* Takes apart a token whose signature has `signature_size` bytes. `what` names it in messages.
+ * Clear *jws after an error, too. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, size_t signature_size,
 				   const char *what, struct sgpu_jws *jws,
 				   struct sgpu_error *error);

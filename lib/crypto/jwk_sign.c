@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signing keys as JWK (RFC 7517, RFC 7518, RFC 8037): text, thumbprint, parser, and a new one.
+ * Signing keys as JWK (RFC 7517, RFC 7518, RFC 8037): text, thumbprint, parser, generation.
  */
 #include <string.h>
 

@@ -15,7 +15,7 @@
 static const uint64_t constants[] = { SGPU_KECCAK_P12_CONSTANTS };
 enum { ROUNDS = sizeof(constants) / sizeof(constants[0]), RATE_LANES = SGPU_TURBOSHAKE_RATE / 8 };
 
-/* On a copy that the compiler can keep in registers. */
+/* Permutes a copy of the state, which the compiler can keep in registers. */
 static void permute_lanes(uint64_t lanes[])
 {
 	uint64_t a[SGPU_KECCAK_LANES];

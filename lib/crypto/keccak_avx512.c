@@ -31,8 +31,8 @@ static const uint64_t to_column[5][8] = {
 	{ 0, 3, 1, 4, 2, 3, 0, 1 }, { 1, 4, 2, 0, 3, 4, 1, 2 }, { 2, 0, 3, 1, 4, 0, 2, 3 },
 	{ 3, 1, 4, 2, 0, 1, 3, 4 }, { 4, 2, 0, 3, 1, 2, 4, 0 },
 };
-/* From columns 0 and 1 interleaved (0 to 7), 2 and 3 interleaved with some of column 4 blended in
- * (8 to 15). */
+/* Selects the lanes of a row: 0 to 7 from columns 0 and 1 interleaved; 8 to 15 from columns 2 and 3
+ * interleaved, with some lanes of column 4 blended in. */
 static const uint64_t to_row[5][8] = {
 	{ 0, 1, 8, 9, 14 },  { 0, 1, 8, 9, 13 },  { 2, 3, 10, 11, 15 },
 	{ 2, 3, 10, 11, 0 }, { 4, 5, 12, 13, 0 },
@@ -83,12 +83,13 @@ __attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_planes(uint6
 					     column3);
 			__m512i a4 = PERMUTE(_mm512_rolv_epi64(XOR3(r4, before, after), rotate4),
 					     column4);
-			/* Iota, to both copies of row 0, where it makes nobody wait. */
+			/* Iota is added to both copies of row 0, at a point where no instruction
+			 * waits for it. */
 			__m512i constant = _mm512_maskz_set1_epi64(0x41, (long long)constants[i]);
 			__m512i b0 = CHI(_mm512_xor_si512(a0, constant), a1, a2),
 				b1 = CHI(a1, a2, a3);
 			__m512i b2 = CHI(a2, a3, a4), b3 = CHI(a3, a4, a0), b4 = CHI(a4, a0, a1);
-			/* Rows 0, 2, 4 of two columns, and rows 1, 3. */
+			/* `even` has rows 0, 2 and 4 of two columns, `odd` rows 1 and 3. */
 			__m512i even01 = _mm512_unpacklo_epi64(b0, b1),
 				odd01 = _mm512_unpackhi_epi64(b0, b1);
 			__m512i even =

@@ -17,7 +17,8 @@
 #define SGPU_KECCAK_HAS_AVX2 __builtin_cpu_supports("avx2")
 #endif
 
-/* Rounds 12 to 23 of Keccak-f[1600]: those of Keccak-p[1600, 12]. */
+/* The constants of rounds 12 to 23 of Keccak-f[1600], which are the rounds of Keccak-p[1600,
+ * 12]. */
 #define SGPU_KECCAK_P12_CONSTANTS                                                    \
 	0x000000008000808BULL, 0x800000000000008BULL, 0x8000000000008089ULL,         \
 		0x8000000000008003ULL, 0x8000000000008002ULL, 0x8000000000000080ULL, \

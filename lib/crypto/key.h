@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files on keys share.
+ * Shared by the files on keys.
  */
 #ifndef SGPU_CRYPTO_KEY_H
 #define SGPU_CRYPTO_KEY_H
@@ -19,21 +19,23 @@ enum { SGPU_KEY_TEXT_MAX = 16384 };
  * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_object(const char *text, size_t size, const char *name,
 				    json_t **object, struct sgpu_error *error);
-/* Shows a member only if it is too short to be a key. */
+/* Returns a member's text for a message, or "..." if it is long enough to be a key. */
 const char *sgpu_key_shown(const char *value);
-/* Refuses unknown members, and optional ones that restrict the key to another use or algorithm. */
+/* Checks the members: refuses those that are neither in `known` nor registered as optional, and
+ * optional ones that restrict the key to another use or algorithm. */
 SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name,
 				     const char *const *known, const char *use,
 				     const char *const *algorithms, struct sgpu_error *error);
-/* A key to encrypt with. */
+/* Reads a key to encrypt with. */
 SGPU_MUST_CHECK int sgpu_key_from_object(const char *name, const json_t *object,
 					 struct sgpu_key *key, struct sgpu_error *error);
 
 /* ---- key.c ---- */
-/* The members of the public half, of which the thumbprint (RFC 7638) is. y: NULL but for a key of
- * type EC. Returns a new reference, or NULL. */
+/* Makes an object of the members of the public half, from which the thumbprint (RFC 7638) is
+ * computed. y: NULL unless the key is of type EC. Returns a new reference, or NULL. */
 json_t *sgpu_key_public_json(const char *crv, const uint8_t *x, const uint8_t *y);
-/* The thumbprint of a key with these members. Takes the reference, which may be NULL. */
+/* Computes the thumbprint of a key with these members. Takes the reference over; NULL: memory is
+ * out. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint_of(json_t *members, char kid[SGPU_KID_SIZE + 1],
 					   struct sgpu_error *error);
 /* Fills key->kid with the thumbprint (RFC 7638) of the rest of *key. */
@@ -45,9 +47,9 @@ SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error 
 SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key,
 				       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
-const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key); /* of JWS */
+const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key); /* the "alg" of JWS */
 json_t *sgpu_signing_public_json(const struct sgpu_signing_key *key);
-/* Whether the object is one that signs, by its type. */
+/* Whether the object, by its type, is a key that signs. */
 bool sgpu_signing_is(const json_t *object);
 SGPU_MUST_CHECK int sgpu_signing_from_object(const char *name, const json_t *object,
 					     struct sgpu_signing_key *key,
@@ -64,11 +66,11 @@ SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char 
 void sgpu_key_narrow_mode(int fd, struct stat *status);
 
 /* ---- sign.c, key_set.c ---- */
-/* Errors: SGPU_EKEY when the secret is not known. */
+/* Signs the data. Errors: SGPU_EKEY when the secret is not known. */
 SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data,
 				      size_t size, uint8_t signature[SGPU_SIGNATURE_SIZE],
 				      struct sgpu_error *error);
-/* Errors: SGPU_EAUTH. */
+/* Verifies a signature of the data. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data,
 					size_t size, const uint8_t signature[SGPU_SIGNATURE_SIZE],
 					struct sgpu_error *error);

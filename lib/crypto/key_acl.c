@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Access control lists of key files. With one, the mode's group bits are the list's mask: 0440 may
- * mean that nobody but one user reads the file, which is how systemd hands over credentials.
+ * Access control lists of key files. If a file has a list, the group bits of its mode are the
+ * list's mask: 0440 may mean that only one user can read the file, which is how systemd hands over
+ * credentials.
  */
 #include <linux/posix_acl_xattr.h>
 #include <linux/xattr.h>
@@ -12,7 +13,7 @@
 
 #include "crypto/key.h"
 
-/* POSIX ACL tags: linux/posix_acl.h is not for programs. */
+/* POSIX ACL tags, repeated here because programs cannot include linux/posix_acl.h. */
 enum {
 	USER_OBJ = 0x01,
 	USER = 0x02,
@@ -40,7 +41,7 @@ void sgpu_key_narrow_mode(int fd, struct stat *status)
 	uint32_t others = 0;
 
 	if (size < 4 || (size - 4) % 8 || little(list, 4) != POSIX_ACL_XATTR_VERSION) {
-		return; /* none, or one that is too long to be private */
+		return; /* no list, or one that is too long to be private */
 	}
 	for (const uint8_t *entry = list + 4; entry < list + size; entry += 8) {
 		const uint32_t tag = little(entry, 2), permissions = little(entry + 2, 2),

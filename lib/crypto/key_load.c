@@ -15,7 +15,8 @@
 #include "base/io.h"
 #include "crypto/key.h"
 
-/* A key's text, or only its secret member: 32 bytes in base64url or hexadecimal. */
+/* Whether this is no path but a key: its text, or only its secret member, 32 bytes in base64url or
+ * hexadecimal. */
 static bool is_content(const char *path)
 {
 	static const char base64url[] =
@@ -26,7 +27,7 @@ static bool is_content(const char *path)
 	       (size == 64 && strspn(path, "0123456789abcdefABCDEF") == size);
 }
 
-/* The content was given in place of the name: none of it may be shown. */
+/* Reports that the content was given in place of the name. None of it may be shown. */
 static int refuse_content(struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EUSAGE, "a key itself was given where the name of its file belongs");
@@ -35,7 +36,8 @@ static int refuse_content(struct sgpu_error *error)
 		"arguments are seen by other users: name the file, or give it as '-' or 'fd:N'");
 }
 
-/* Links are followed, since containers mount secrets as links; the target is judged. */
+/* Opens a key file. Links are followed, since containers mount secrets as links; their target is
+ * judged. */
 static int open_key(const char *path, int *fd, const char **name, struct sgpu_error *error)
 {
 	uint64_t number;
@@ -84,7 +86,7 @@ static int check_secret(const char *name, const struct stat *status, struct sgpu
 	return 0;
 }
 
-/* The text of a key file, and the status of its descriptor. */
+/* Reads the text of a key file, and the status of its descriptor. */
 static int read_key(const char *path, size_t limit, const char **name, struct stat *status,
 		    char **text, size_t *size, struct sgpu_error *error)
 {

@@ -50,7 +50,7 @@ static bool one_of(const char *text, const char *const *list)
 	return false;
 }
 
-/* "key_ops": different strings. */
+/* Whether the value of "key_ops" is an array of different strings. */
 static bool valid_operations(const json_t *value)
 {
 	size_t count = json_array_size(value);
@@ -71,7 +71,7 @@ static bool valid_operations(const json_t *value)
 	return true;
 }
 
-/* Registered optional members may be there, but not restrict the key to another use. */
+/* Checks the registered optional members, which must not restrict the key to another use. */
 static int check_optional(const json_t *object, const char *name, const char *wanted,
 			  const char *const *algorithms, struct sgpu_error *error)
 {
@@ -102,7 +102,8 @@ static int check_optional(const json_t *object, const char *name, const char *wa
 	return 0;
 }
 
-/* RFC 7517 allows a reader to ignore unknown members; here such a member may restrict the key. */
+/* RFC 7517 allows a reader to ignore unknown members. They are refused here, since such a member
+ * may restrict the key. */
 int sgpu_key_members(const json_t *object, const char *name, const char *const *known,
 		     const char *use, const char *const *algorithms, struct sgpu_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a key file holds: one JSON Web Key or a set (RFC 7517, section 5), with at most one key of
- * each use.
+ * The content of a key file: one JSON Web Key or a set (RFC 7517, section 5), with at most one key
+ * for each use.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve (RFC 9861, KT128), of memory and on one core.
+ * KangarooTwelve (RFC 9861, KT128) of data in memory, on one core.
  */
 #include <stdlib.h>
 
@@ -65,7 +65,7 @@ void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t c
 	state->leaves += count;
 }
 
-/* The node takes the chaining value of the leaf that was being filled. */
+/* Ends the leaf that was being filled; the node takes its chaining value. */
 static void end_leaf(struct sgpu_kt128 *state)
 {
 	uint8_t value[SGPU_KT128_VALUE];

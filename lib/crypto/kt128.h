@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve (RFC 9861, KT128) for those who compute its leaves elsewhere, the sponge under it,
- * and what measures of memory (crypto/crypto.h) share on the host and on a device.
+ * KangarooTwelve (RFC 9861, KT128) for code that computes its leaves elsewhere, the sponge under
+ * it, and what measures of memory (crypto/crypto.h) share on the host and on a device.
  */
 #ifndef SGPU_CRYPTO_KT128_H
 #define SGPU_CRYPTO_KT128_H
@@ -17,14 +17,15 @@ extern "C" {
 #endif
 
 /* ---- keccak.c: TurboSHAKE128, a sponge over Keccak-p[1600, 12] with a rate of 168 bytes ----
- * Absorb, finish, squeeze, in this order. A state that saw secrets is wiped by its owner.
- */
+ * The functions are called in the order absorb, finish, squeeze. The owner of a state that saw
+ * secrets wipes it. */
 enum { SGPU_KECCAK_LANES = 25, SGPU_TURBOSHAKE_RATE = 168 };
 
 struct sgpu_turboshake {
 	uint64_t lanes[SGPU_KECCAK_LANES]; /* lane i holds bytes 8 i to 8 i + 7 of the state,
 					      little-endian */
-	unsigned at; /* bytes of the current block that were absorbed or squeezed, under a rate */
+	unsigned at; /* bytes of the current block that were absorbed or squeezed, less than a rate
+		      */
 };
 
 void sgpu_turboshake_absorb(struct sgpu_turboshake *sponge, const void *data, size_t size);
@@ -32,22 +33,20 @@ void sgpu_turboshake_absorb(struct sgpu_turboshake *sponge, const void *data, si
 void sgpu_turboshake_finish(struct sgpu_turboshake *sponge, uint8_t domain);
 void sgpu_turboshake_squeeze(struct sgpu_turboshake *sponge, uint8_t *out, size_t size);
 
-/* Absorbs whole blocks of a rate each, into a sponge that holds no part of one. */
+/* Absorbs whole blocks of a rate each, into a sponge that holds no part of a block. */
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
-/* The same in plain C, which every CPU can run, and where AVX-512 is, with a plane of the state in
- * a register. */
+/* The same in plain C, for every CPU; and with AVX-512, with a plane of the state in a register. */
 void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
 void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 
 /* ---- the tree ----
- * The message with its customisation string and the length of that is cut into chunks; chunk 0 goes
- * into the final node itself, every other is a leaf that gives a chaining value.
- */
+ * The message, its customisation string and the length of this string are cut into chunks. Chunk 0
+ * goes into the final node itself; every other chunk is a leaf that gives a chaining value. */
 enum {
 	SGPU_KT128_CHUNK = 8192,
-	SGPU_KT128_VALUE = 32,	   /* a chaining value */
-	SGPU_KT128_LENGTH_MAX = 9, /* an encoded length */
-	SGPU_KT128_MARKER = 8,	   /* 0x03 and zeros: between chunk 0 and the chaining values */
+	SGPU_KT128_VALUE = 32,	   /* bytes of a chaining value */
+	SGPU_KT128_LENGTH_MAX = 9, /* most bytes of an encoded length */
+	SGPU_KT128_MARKER = 8, /* bytes: 0x03 and zeros, between chunk 0 and the chaining values */
 	/* Domain separation bytes: the whole message in one node, a leaf, the final node over
 	   leaves. */
 	SGPU_KT128_SINGLE = 0x07,
@@ -55,11 +54,11 @@ enum {
 	SGPU_KT128_FINAL = 0x06,
 };
 
-/* The RFC's length_encode: how many bytes of `out` it took. */
+/* The RFC's length_encode. Returns how many bytes of `out` it took. */
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[]);
-/* Chaining values of `count` whole leaves that follow each other. */
+/* Computes the chaining values of `count` whole leaves in a row. */
 void sgpu_kt128_leaves(const uint8_t *data, uint64_t count, uint8_t *values);
-/* The marker, with chunk 0 in the node. */
+/* Absorbs the marker, after chunk 0. */
 void sgpu_kt128_mark(struct sgpu_turboshake *node);
 /* Ends the final node after `count` chaining values. */
 void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, size_t size);
@@ -76,28 +75,28 @@ struct sgpu_kt128 {
 
 /* Whether the next byte is the first of a leaf, so that whole leaves may be computed elsewhere. */
 bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state);
-/* Takes at most `size` bytes, as many as the current chunk has room for; returns how many. Where a
- * whole leaf is at hand, sgpu_kt128_leaves is faster. */
+/* Takes at most `size` bytes, as many as the current chunk has room for; returns how many. For
+ * whole leaves, sgpu_kt128_leaves is faster. */
 size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size);
 /* Bytes that the current chunk still takes. */
 size_t sgpu_kt128_room(const struct sgpu_kt128 *state);
-/* The node takes the chaining values of `count` whole leaves. */
+/* Adds the chaining values of `count` whole leaves to the node. */
 void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t count);
 
 /* ---- kt128_shared.c ---- */
 /* Adds `size` bytes of memory on the workers of a pool. Errors: SGPU_ENOMEM; SGPU_ECANCELED when
- * the pool was cancelled. After one the state can only be freed. */
+ * the pool was cancelled. After an error the state can only be freed. */
 SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool,
 					     const void *data, size_t size,
 					     struct sgpu_error *error);
 
 /* ---- measure.c ---- */
-/* The customisation string of all digests of a measure. With a key it is secret. */
+/* The customisation string of all digests of a measure. With a key in it, it is secret. */
 struct sgpu_measure_custom {
 	size_t size;
 	uint8_t bytes[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
 };
-/* key: SGPU_KEY_SIZE bytes, or NULL. */
+/* Makes it; key: SGPU_KEY_SIZE bytes, or NULL. */
 void sgpu_measure_custom(const uint8_t *key, struct sgpu_measure_custom *custom);
 
 #ifdef __cplusplus

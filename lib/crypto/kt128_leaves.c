@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leaves of KT128, several side by side: a vector holds the same lane of as many states.
+ * Leaves of KT128, several side by side: each vector holds the same lane of several states.
  */
 #include <endian.h>
 #include <string.h>
@@ -51,7 +51,7 @@ typedef uint64_t lanes8 __attribute__((vector_size(64)));
 			load((p) + (at) + 7 * SGPU_KT128_CHUNK)        \
 	}
 
-/* WIDTH whole leaves that follow each other, and their chaining values. */
+/* Makes a function that computes the chaining values of WIDTH whole leaves in a row. */
 #define SIDE_BY_SIDE(name, T, WIDTH, LOAD, cpu)                                             \
 	__attribute__((target(cpu))) static void name(const uint8_t *data, uint8_t *values) \
 	{                                                                                   \

@@ -27,19 +27,19 @@ struct source {
 
 struct window {
 	const struct source *source;
-	uint64_t position; /* of its first leaf in the source, in bytes */
+	uint64_t position; /* of the first leaf in the source, in bytes */
 	uint64_t leaves;
 	uint8_t *values;
-	struct sgpu_kt128 *state; /* which takes */
+	struct sgpu_kt128 *state; /* the digest that takes the values */
 	const uint8_t *before;	  /* chaining values of the window before */
-	uint64_t before_count;	  /* which are as many */
+	uint64_t before_count;	  /* the number of those */
 	pthread_mutex_t lock;
 	int code; /* the first failure */
 	struct sgpu_error error;
 };
 
-/* Bytes at a position of the source: where they lie, or read into `buffer`, and written on. NULL:
- * failed. */
+/* Returns the bytes at a position of the source: in memory, or read into `buffer` and written to
+ * the copy. NULL after a failure. */
 static const uint8_t *get_bytes(const struct source *source, uint64_t position, uint8_t *buffer,
 				size_t size, int *code, struct sgpu_error *error)
 {
@@ -82,7 +82,8 @@ static void compute_piece(struct window *w, uint64_t first)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Piece 0 is the node's turn; the others are leaves. */
+/* Runs pieces of a window. In piece 0, the node takes the values of the window before; each other
+ * piece computes leaves. */
 static void window_pieces(void *argument, uint64_t begin, uint64_t end)
 {
 	struct window *w = argument;
@@ -124,7 +125,7 @@ static int run_window(struct window *w, struct sgpu_pool *pool, struct sgpu_erro
 	return SGPU_OK;
 }
 
-/* `count` whole leaves, where one begins. */
+/* Adds `count` whole leaves; the digest must be at the start of a leaf. */
 static int add_leaves(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct source *source,
 		      uint64_t position, uint64_t count, struct sgpu_error *error)
 {

@@ -8,8 +8,8 @@
 
 #include "crypto/kt128.h"
 
-/* Pages digested before the list takes them: few enough for a stack. Fewer than FEW do not occupy
- * all cores, so their leaves are shared. */
+/* BATCH: pages digested before the list takes them, few enough for a stack. FEW: fewer pages do not
+ * occupy all cores, so the leaves of each page are shared instead. */
 enum { BATCH = 256, FEW = 64 };
 
 struct pages {
@@ -21,7 +21,7 @@ struct pages {
 
 void sgpu_measure_custom(const uint8_t *key, struct sgpu_measure_custom *custom)
 {
-	/* With a key, the literal's terminator stands between. */
+	/* With a key, the literal's terminator stands before it. */
 	memcpy(custom->bytes, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM));
 	custom->size = sizeof(SGPU_MEASURE_CUSTOM) - 1;
 	if (key) {

@@ -25,7 +25,7 @@ int sgpu_random(void *data, size_t size, struct sgpu_error *error)
 
 	while (size > 0) {
 		int part = size < INT_MAX ? (int)size : INT_MAX;
-		/* The private generator, since most of what comes from here is a key. */
+		/* The private generator is used, since most of these bytes become keys. */
 		if (RAND_priv_bytes(next, part) != 1) {
 			return sgpu_crypto_fail(error, "the random generator");
 		}

@@ -57,7 +57,7 @@ EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret)
 	return made;
 }
 
-/* The key as libcrypto has it; NULL also for a point that is on no curve. */
+/* Makes libcrypto's form of the key; NULL also for a point that is not on its curve. */
 static EVP_PKEY *load(const struct sgpu_signing_key *key)
 {
 	if (key->kind == SGPU_SIGNING_P256) {
@@ -69,9 +69,9 @@ static EVP_PKEY *load(const struct sgpu_signing_key *key)
 							32);
 }
 
-/* Points of small order, by their y coordinates: under such a key anybody can sign most messages.
- * Both signs of x are refused, and encodings that are not reduced (RFC 8032, sections 5.1.3 and
- * 8.9). */
+/* Whether a point has small order: under such a key anybody can sign most messages. The points are
+ * listed by their y coordinates; both signs of x are refused, and encodings that are not reduced
+ * (RFC 8032, sections 5.1.3 and 8.9). */
 static bool has_small_order(const uint8_t point[32])
 {
 	static const uint8_t points[][32] = {

@@ -45,7 +45,7 @@ int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32
 		struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = wrap_context(kek, 0);
-	/* libcrypto may use more of the output than it yields. */
+	/* libcrypto may write more of the output than it returns. */
 	uint8_t out[WRAPPED_SIZE] = { 0 };
 	int size = 0, rc = 0;
 
