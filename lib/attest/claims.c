@@ -29,7 +29,7 @@ static const struct sgpu_member table[] = {
 	SGPU_NEEDED("swversion", ARRAY, .min = 1, .max = 1),
 	SGPU_NEEDED("swversion/*", TEXT, .max = VERSION_MAX),
 	SGPU_NEEDED("dbgstat", TEXT, DEBUG),
-	SGPU_OPTIONAL("cnf", ANY), /* sgpu_quote_recipient */
+	SGPU_OPTIONAL("cnf", ANY), /* checked by sgpu_quote_recipient */
 	SGPU_NEEDED("submods", OBJECT),
 	SGPU_NEEDED(RUNNER, OBJECT),
 	SGPU_NEEDED(RUNNER "/swname", TEXT, .min = 1, .max = 255),
@@ -121,7 +121,7 @@ const json_t *sgpu_claims_device_of(const json_t *claims, const char **name)
 	return gpu ? gpu : sgpu_claims_submod(claims, "cpu");
 }
 
-/* In order, each once: one set of owners has one text. */
+/* Whether the owners are in order and each is named once, so that a set of owners has one text. */
 static bool is_sorted(const json_t *owners)
 {
 	for (size_t i = 1; i < json_array_size(owners); i++) {
@@ -133,7 +133,7 @@ static bool is_sorted(const json_t *owners)
 	return true;
 }
 
-/* Checks members that depend on each other: what is wrong, or NULL. */
+/* Checks members that depend on each other. Returns what is wrong, or NULL. */
 static const char *find_contradiction(const json_t *claims)
 {
 	const json_t *device = sgpu_claims_device_of(claims, NULL), *own = sgpu_claims_own(device);
@@ -208,8 +208,8 @@ int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu
  * over them ---- */
 static const char label[] = "sgpu quote v1"; /* its NUL is hashed, too */
 
-/* All claims but those on the records, which are made after this: a new object that shares the
- * others. */
+/* Returns a new object with all claims except those on the records, which are made after this. It
+ * shares the other claims. */
 static json_t *covered_claims(const json_t *claims)
 {
 	json_t *covered = json_copy((json_t *)claims),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the files on quotes: names of claims, and what makes and checks them. sgpu-quote(5) has
- * every field.
+ * Shared by the files on quotes: names of claims, and the functions that make and check them.
+ * sgpu-quote(5) describes every field.
  */
 #ifndef SGPU_ATTEST_QUOTE_H
 #define SGPU_ATTEST_QUOTE_H
@@ -13,7 +13,8 @@
 #define SGPU_OWN SGPU_EAT_PROFILE
 #define SGPU_PLATFORM_WORDS "plain gramine-direct sgx tdx snp"
 #define SGPU_EAT_TYP "eat+jwt"
-/* Version 1, in which an authority certified AKs: such quotes are shown, never verified. */
+/* The profile of version 1, in which an authority certified AKs. Such quotes are shown, never
+ * verified. */
 #define SGPU_EAT_PROFILE_1 "tag:sgpu.dev,2026:measure#1"
 enum {
 	SGPU_UEID_SIZE = 33,
@@ -21,11 +22,11 @@ enum {
 	SGPU_CMW_EVIDENCE = 4
 };
 
-/* Errors: SGPU_EUSAGE. */
+/* Checks the size of a nonce. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size,
 					   struct sgpu_error *error);
 
-/* ---- tables of the members of JSON documents, for what comes from outside ---- */
+/* ---- tables of the members that JSON documents from outside may have ---- */
 enum sgpu_member_kind {
 	SGPU_MEMBER_TEXT,
 	SGPU_MEMBER_INTEGER,
@@ -40,15 +41,15 @@ enum sgpu_member_kind {
 };
 /* One member; a table ends with a path that is NULL. */
 struct sgpu_member {
-	const char *path; /* "a/b"; with "*" as its last name: each item, or member not named */
+	const char *path; /* "a/b"; "*" at its end is each item, or each member without a row */
 	enum sgpu_member_kind kind;
 	bool optional;
-	/* Characters of a text, bytes in base64url or (max alone) in hexadecimal, items of an
-	 * array, or (max alone, 0: any number) members of an object. */
+	/* The limits of characters in a text, bytes in base64url or (max alone) in hexadecimal,
+	 * items in an array, or (max alone, 0: any number) members in an object. */
 	size_t min, max;
-	const char *words; /* of a text: all that it may be, a blank between them */
+	const char *words; /* all values that a text may have, separated by blanks */
 };
-/* Their rows: of a member that has to be there, and of one that may be missing. */
+/* Rows of such a table: of a required member, and of an optional one. */
 #define SGPU_NEEDED(path, type, ...)                                       \
 	{                                                                  \
 		path, SGPU_MEMBER_##type, .optional = false, ##__VA_ARGS__ \
@@ -57,25 +58,26 @@ struct sgpu_member {
 	{                                                                 \
 		path, SGPU_MEMBER_##type, .optional = true, ##__VA_ARGS__ \
 	}
-/* `where` names the object in messages. Errors: SGPU_EINVALID. */
+/* Checks an object by a table. `where` names the object in messages. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
 				       const struct sgpu_member *table, struct sgpu_error *error);
-/* What is at a path, in which a number is an array's; NULL when there is none. */
+/* Returns the value at a path, in which a number selects an item of an array; NULL when there is
+ * none. */
 const json_t *sgpu_member_at(const json_t *object, const char *path);
 
-/* Types, sizes and members of all claims. Errors: SGPU_EINVALID, with what and where. */
+/* Checks the types, sizes and members of all claims. Errors: SGPU_EINVALID, with what and where. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
-/* Members of checked claims; NULL when there is none. `own` looks into the object of our own. */
+/* Return members of checked claims, or NULL. sgpu_claims_own returns the object SGPU_OWN. */
 const json_t *sgpu_claims_own(const json_t *object);
 const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
-/* The device's submodule and its name, or NULL. */
+/* Returns the device's submodule, or NULL; *name receives its name. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* The data that records are bound to: a hash of the AK and of all claims but those on the
+/* Makes the data that records are bound to: a hash of the AK and of all claims but those on the
  * records. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
-/* The ueid of a machine, by the fingerprint of its EK. */
+/* Makes the ueid of a machine from the fingerprint of its EK. */
 void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE]);
 
 /* The parts of a quote, unverified. */
@@ -84,10 +86,10 @@ struct sgpu_quote_parts {
 	size_t token_size;
 	struct sgpu_jws jws;
 	struct sgpu_chain chain;      /* x5c */
-	EVP_PKEY *key;		      /* the AK's, of the first certificate */
-	uint8_t ak[SGPU_SHA256_SIZE]; /* its fingerprint */
+	EVP_PKEY *key;		      /* the AK, borrowed from the first certificate */
+	uint8_t ak[SGPU_SHA256_SIZE]; /* the AK's fingerprint */
 	json_t *claims;		      /* well formed, unless `old` */
-	bool old;		      /* of version 1 */
+	bool old;		      /* whether the quote is of version 1 */
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal: verified claims against a policy. All differences from the policy are listed, not only
- * the first, so that a reader sees everything to change.
+ * Appraisal compares verified claims with a policy. It lists all differences, not only the first,
+ * so that a reader sees everything to change.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE])
 	return count ? text : "none";
 }
 
-/* The fingerprint of the machine's EK, or of the AK where its certificate names no EK. */
+/* Writes the fingerprint of the machine's EK, from the ueid, in hexadecimal. */
 static void machine_of(const struct sgpu_judging *s, char hex[SGPU_HEX_SIZE])
 {
 	sgpu_judge_hex(json_object_get(s->result->claims, "ueid"), SGPU_UEID_SIZE, hex);
@@ -93,7 +93,8 @@ static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const
 	}
 }
 
-/* Whether a value of the quote is in the policy's list. */
+/* Notes each value of the quote that the policy lists as revoked. Returns whether there is one, or
+ * memory is out. */
 static bool is_revoked(struct sgpu_judging *s)
 {
 	const json_t *claims = s->result->claims,
@@ -133,7 +134,8 @@ static void judge_machine(struct sgpu_judging *s)
 				sgpu_judge_expected(machines, expected), hex,
 				"the machine is not one that the policy knows");
 	} else {
-		/* The chain led to a root that is trusted. */
+		/* Without a list of machines, a chain to a trusted root is enough, and that was
+		 * verified. */
 		sgpu_judge_note(s, &s->findings.identity, true, "ueid", "", "", "");
 	}
 	if (age) {
@@ -147,7 +149,7 @@ static void judge_machine(struct sgpu_judging *s)
 	}
 }
 
-/* No key can be read from a point of low order. */
+/* Refuses a recipient's key of low order, which sgpu_quote_recipient does not read. */
 static void judge_recipient(struct sgpu_judging *s)
 {
 	struct sgpu_key key;
@@ -182,12 +184,12 @@ int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_resu
 		sgpu_judge_platform(&state);
 		judge_machine(&state);
 	}
-	/* More keys than fit are refused. */
+	/* A quote is accepted only if no difference was noted and memory never ran out. */
 	bool accepted = state.reasons && !state.failed && json_array_size(state.reasons) == 0;
 	json_t *ear = state.failed
 			      ? NULL
 			      : sgpu_ear_claims(policy, result, &state.findings, accepted, now);
-	/* The result has the names of what was revoked. */
+	/* If a value is revoked, the result says which. */
 	if (!state.reasons || !ear ||
 	    (revoked &&
 	     json_object_set_new(ear, SGPU_OWN, json_pack("{s:O}", "revoked", state.reasons)))) {

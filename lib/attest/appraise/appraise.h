@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by the files of the appraisal. Each file judges one part of the claims, and notes the
- * differences from the policy. What a missing member of the policy would permit is refused.
+ * differences from the policy. If the policy lacks a member, everything that this member could
+ * permit is refused.
  */
 #ifndef SGPU_ATTEST_APPRAISE_APPRAISE_H
 #define SGPU_ATTEST_APPRAISE_APPRAISE_H
@@ -16,14 +17,14 @@ struct sgpu_policy {
 	char id[SGPU_POLICY_ID_SIZE]; /* a URI with the hash of the policy's text */
 };
 
-/* The rank of a platform, or -1: no such word. The last ones can be proved only by their
- * hardware. */
+/* Returns the rank of a platform by its word, or -1 for an unknown word. Platforms of rank
+ * SGPU_RANK_TEE can be proved only by their hardware. */
 enum { SGPU_RANK_TEE = 2 };
 int sgpu_platform_rank(const char *word);
 /* Whether the policy demands something that only a hardware report tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
 /* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A
- * text without a number is less than any. */
+ * text without a number is less than any that has one. */
 int sgpu_version_compare(const char *a, const char *b);
 
 /* The result of an appraisal for each part, in the values of AR4SI: whether the policy demanded
@@ -52,19 +53,19 @@ struct sgpu_judging {
 /* Notes the result of one demand; the status of a part is its worst result. */
 void sgpu_judge_note(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
 		     const char *expected, const char *got, const char *text);
-/* A text of an object, or `otherwise`. */
+/* Returns a text member of an object, or `otherwise` if it is missing. */
 const char *sgpu_judge_text(const json_t *object, const char *key, const char *otherwise);
 /* Whether a list of a policy is the text "any". */
 bool sgpu_judge_any(const json_t *list);
 /* Whether a text is in a list, which may be missing. */
 bool sgpu_judge_in(const json_t *list, const char *text);
-/* The last 32 bytes of a claim of `size` bytes in base64url, in hexadecimal: a digest, or what a
- * ueid names. False, and "none": it is no such claim. */
+/* Decodes a claim of `size` bytes from base64url, and writes its last 32 bytes in hexadecimal: a
+ * digest, or the fingerprint in a ueid. Returns false and writes "none" if it is no such claim. */
 bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE]);
 /* Whether a digest in base64url is in a list in hexadecimal, or the list accepts any. `hex`
  * receives the digest in hexadecimal. */
 bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE]);
-/* "one of 3 digests", or the one that there is, or "none". */
+/* Describes a list: its only digest, or "one of 3 digests", or "none". */
 const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE]);
 
 void sgpu_judge_runner(struct sgpu_judging *s);

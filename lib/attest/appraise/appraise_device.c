@@ -15,8 +15,8 @@ static void judge_code(struct sgpu_judging *s, const json_t *wanted, bool cpu, c
 	size_t i;
 
 	if (!json_array_size(list)) {
-		/* The CPU device's code is the runner's own, which is measured with it. A GPU
-		 * always has some. */
+		/* The CPU device's code is measured as a part of the runner. A GPU always states
+		 * its code. */
 		sgpu_judge_note(s, &s->findings.device_executables, cpu || sgpu_judge_any(digests),
 				"device.code",
 				json_array_size(digests) ? sgpu_judge_expected(digests, expected)
@@ -32,8 +32,8 @@ static void judge_code(struct sgpu_judging *s, const json_t *wanted, bool cpu, c
 	}
 }
 
-/* Who can see the GPU's memory and its bus. Members that the policy leaves out demand nothing of
- * the CPU device, which has no bus and no memory but the runner's. */
+/* Judges who can see the GPU's memory and its bus. Members that the policy leaves out demand
+ * nothing of the CPU device, which has no bus and only the runner's memory. */
 static void judge_secrecy(struct sgpu_judging *s, const json_t *wanted, bool cpu, const json_t *own)
 {
 	const json_t *confidential = json_object_get(wanted, "confidential"),

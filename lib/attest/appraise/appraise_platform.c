@@ -10,7 +10,7 @@
 
 #include "attest/appraise/appraise.h"
 
-/* SNP: each byte is a version of its own; TDX: likewise. */
+/* Compares byte by byte: in SNP and in TDX, each byte is the version of one component. */
 static bool tcb_at_least(uint64_t got, const char *wanted_hex)
 {
 	uint8_t wanted[8] = { 0 };
@@ -26,7 +26,7 @@ static bool tcb_at_least(uint64_t got, const char *wanted_hex)
 	return true;
 }
 
-/* A measurement or a register against its list. */
+/* Compares a measurement or a register with its list. */
 static void judge_register(struct sgpu_judging *s, const json_t *list, const uint8_t value[48],
 			   const char *claim, const char *text)
 {
@@ -38,7 +38,7 @@ static void judge_register(struct sgpu_judging *s, const json_t *list, const uin
 			sgpu_judge_expected(list, expected), hex, text);
 }
 
-/* The guest's launch measurement, and its measurements since then. */
+/* Judges the guest's measurement at launch, and the registers that it extended since then. */
 static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;
@@ -61,7 +61,8 @@ static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 	}
 }
 
-/* What lets the host, or others in the guest, reach what the report speaks for. */
+/* Judges whether the host, or other software in the guest, can reach the software that the report
+ * is about. */
 static void judge_guest(struct sgpu_judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;
@@ -117,8 +118,8 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 	const json_t *wanted = json_object_get(s->policy, "platform"),
 		     *report = json_object_get(wanted, "report");
 	const char *named = json_string_value(json_object_get(wanted, "at_least"));
-	/* All platforms that protect the runner from its host have one rank; this one stands for
-	 * them. */
+	/* All platforms that protect the runner from its host have one rank; TDX stands for them
+	 * here. */
 	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
 	const char *got = sgpu_judge_text(
 		json_object_get(sgpu_claims_own(s->result->claims), "platform"), "kind", "none");
@@ -129,7 +130,8 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 			sgpu_platform_rank(got) >= sgpu_platform_rank(least), "platform.kind",
 			expected, got,
 			"the platform protects the runner less than the policy wants");
-	/* Only the hardware's own report proves the claims about it. */
+	/* Only a report of the hardware proves the claims about it, so a TEE needs one unless the
+	 * policy says otherwise. */
 	if (json_is_true(report) || sgpu_policy_needs_report(wanted) ||
 	    (!report && sgpu_platform_rank(least) == SGPU_RANK_TEE)) {
 		judge_report(s, wanted);

@@ -34,7 +34,7 @@ static void judge_program(struct sgpu_judging *s, const json_t *wanted, const js
 	}
 }
 
-/* Who can look into the process, its guest and its GPU. */
+/* Judges who can look into the process, its guest and its GPU. */
 static void judge_debug(struct sgpu_judging *s, const json_t *runner)
 {
 	const char *whole = sgpu_judge_text(s->result->claims, "dbgstat", "none");
@@ -80,7 +80,8 @@ static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const jso
 	}
 }
 
-/* Sessions run work without an owner. Quotes of older runners do not say whether they are taken. */
+/* Sessions run work without an owner. Quotes of older runners do not say whether these take
+ * sessions, and are judged as if they did. */
 static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
 	const char *got = sgpu_judge_text(own, "sessions", "not said");
@@ -91,7 +92,7 @@ static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const j
 			"the runner takes sessions of anybody");
 }
 
-/* The first member that is not true, or NULL. */
+/* Describes the first member, at any depth, that is not true; NULL if all are. */
 static const char *first_lack(const json_t *object, char text[SGPU_REASON_SIZE])
 {
 	const char *name;
@@ -132,7 +133,8 @@ void sgpu_judge_runner(struct sgpu_judging *s)
 	const char *key = sgpu_judge_text(wanted, "key", ""),
 		   *got = sgpu_judge_text(own, "key", "none");
 	enum sgpu_finding *part = &s->findings.configuration;
-	/* An ephemeral key is better than one in a file; without a key nothing can be sealed. */
+	/* An ephemeral key is better than one in a file, so every policy accepts it. A policy that
+	 * names no key also accepts a runner without one: nothing can be sealed to it. */
 	bool good =
 		!strcmp(got, "ephemeral") || !strcmp(got, key) || (!*key && !strcmp(got, "none"));
 

@@ -11,7 +11,7 @@
 
 #define EAR_PROFILE "tag:ietf.org,2026:rats/ear#03"
 
-/* The tier of a part is the worst of its vector; without a demand, there is none. */
+/* Returns the worst tier among the findings on a part; "none" if the policy demanded nothing. */
 static const char *status_of(const enum sgpu_finding *values, size_t count)
 {
 	enum sgpu_finding worst = SGPU_NOT_ASKED;
@@ -36,7 +36,8 @@ static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu
 					runtime };
 	const char *status = status_of(v, SGPU_ARRAY_LENGTH(v));
 
-	/* A refusal of any part refuses the runner, which is what the answer is about. */
+	/* The runner's status speaks for the whole quote: if any part is refused, so is the
+	 * runner. */
 	return json_pack("{s:s, s:{s:i, s:i, s:i, s:i, s:i}, s:[s]}", "ear_status",
 			 accepted ? status : "contraindicated", "ear_trustworthiness_vector",
 			 "instance-identity", v[0], "configuration", v[1], "executables", v[2],
@@ -72,7 +73,7 @@ json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quot
 		json_decref(submods);
 		return NULL;
 	}
-	/* The nonce only when it was compared: else it says nothing about freshness. */
+	/* The nonce is given only if it was compared: otherwise it says nothing about freshness. */
 	return json_pack("{s:s, s:I, s:{s:s, s:s}, s:O*, s:o}", "eat_profile", EAR_PROFILE, "iat",
 			 (json_int_t)now, "ear_verifier_id", "developer", "https://sgpu.dev",
 			 "build", "sgpu " SGPU_VERSION, "eat_nonce",

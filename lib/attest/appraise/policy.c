@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Policies: what a quote must say to be good enough. The text is sgpu-policy(5).
+ * Policies: what a quote must say to be accepted. sgpu-policy(5) describes their text.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -93,7 +93,8 @@ int sgpu_version_compare(const char *a, const char *b)
 	return 0;
 }
 
-/* "580,65" would be read as 580, which demands less than intended. */
+/* Whether a text is numbers with dots between them. "580,65" would be read as 580, which demands
+ * less than intended. */
 static bool is_version(const char *text)
 {
 	bool digit = false;
@@ -107,7 +108,8 @@ static bool is_version(const char *text)
 	return digit;
 }
 
-/* One named twice may be a slip for another, which would then not be refused. */
+/* Refuses a value that is listed twice: it may be a slip for another value, which would then not be
+ * revoked. */
 static int check_revoked(const json_t *revoked, const char *name, struct sgpu_error *error)
 {
 	for (size_t i = 0; i < json_array_size(revoked); i++) {
@@ -121,7 +123,7 @@ static int check_revoked(const json_t *revoked, const char *name, struct sgpu_er
 	return 0;
 }
 
-/* Words and numbers that a table does not check. */
+/* Checks values that the table cannot check. */
 static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
 {
 	const json_t *platform = json_object_get(document, "platform");

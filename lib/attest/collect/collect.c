@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collects what this machine can state about itself: the kinds of records, and those of Gramine and
- * of GPUs. Nothing is judged here; missing records are named.
+ * Collects the evidence of this machine. Here are the table of all kinds of records, and the
+ * collectors for Gramine and for GPUs. Nothing is judged; a missing record is listed with the
+ * reason.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +86,8 @@ int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu
  * data written to user_report_data, and is made when it is read ---- */
 enum { QUOTE_MAX = 1 << 16, WORD_MAX = 64 };
 
-/* "dcap", or "none" without SGX; the caller frees it. */
+/* Reads the type of attestation, such as "dcap"; "none", without SGX, is refused. The caller frees
+ * *word in any case. */
 static int read_type(const char *root, char **word, struct sgpu_error *error)
 {
 	size_t size = 0;
@@ -132,7 +134,7 @@ static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *de
 }
 
 /* ---- the GPU's own evidence: an SPDM report that the GPU signs, with its certificates. Its nonce
- * of 32 bytes is drawn from our 64 by SHAKE256, as other collectors of such evidence do ---- */
+ * of 32 bytes is derived from the 64 of the report data by SHAKE256, as other collectors do ---- */
 int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE],
 		   struct sgpu_error *error)
 {
@@ -145,7 +147,7 @@ int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_S
 	return done ? SGPU_OK : sgpu_crypto_fail(error, "SHAKE256");
 }
 
-/* An array, one object a GPU, as Veraison's nvidia-gpu-evidence has it. */
+/* Makes an array with one object per GPU, in the form of Veraison's nvidia-gpu-evidence. */
 static json_t *gpu_json(const struct sgpu_device_evidence *evidence,
 			const uint8_t nonce[SGPU_GPU_NONCE_SIZE])
 {

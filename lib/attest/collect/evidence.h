@@ -7,8 +7,8 @@
 
 #include <sgpu/attest.h>
 
-/* *value comes from malloc. After any failure, the error's text is the reason why the record is
- * absent. */
+/* Collects a record; *value is from malloc. After any failure, the error's text is the reason why
+ * the record is absent. */
 typedef int sgpu_evidence_collector(const uint8_t report_data[64], struct sgpu_device *device,
 				    char **value, size_t *size, struct sgpu_error *error);
 sgpu_evidence_collector sgpu_evidence_tsm;
@@ -20,11 +20,11 @@ extern const struct sgpu_evidence_source {
 	sgpu_evidence_collector *collect;
 } sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES];
 
-/* The JSON text of an object or array that is taken over; NULL is SGPU_ENOMEM. */
+/* Writes an object or array, which is taken over, as JSON text. NULL is SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size,
 				       struct sgpu_error *error);
-/* Where the kernel shows its interfaces; "" is the root of all others. In tests they may be
- * elsewhere. */
+/* Returns the root of one of the kernel's interfaces; "" is that of all other paths. Only in tests
+ * does it differ from `usual`. */
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
 #define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
@@ -38,7 +38,7 @@ SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_
 SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
 					size_t size, struct sgpu_error *error);
 
-/* The nonce for a GPU's own report, which has room for 32 bytes: drawn from report data by
+/* Derives the nonce for a GPU's own report, which has room for 32 bytes, from report data by
  * SHAKE256. */
 enum { SGPU_GPU_NONCE_SIZE = 32 };
 SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64],

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Alone in its file, so that programs for tests can be linked with another one (tests/harness): in
- * those that are installed, no variable of the environment says where evidence comes from.
+ * This function is alone in its file so that test programs can be linked with another one
+ * (tests/harness). In installed programs, no environment variable can say where evidence comes
+ * from.
  */
 #include "attest/collect/evidence.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kind of machine this process sees itself on, from what needs no privileges, the more
- * specific first; and the table of what each protects. It decides nothing: a host that lies could
- * make it say anything, and only evidence that somebody else verified proves it.
+ * Detects the kind of machine that this process runs on, by signs that need no privileges, the most
+ * specific first. A table says what each kind protects. Nothing is proved here: a host that lies
+ * can fake every sign, and only evidence that somebody else verified proves the kind.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -21,12 +21,12 @@
 #include "attest/collect/evidence.h"
 
 #define GRAMINE_TYPE "/dev/attestation/attestation_type"
-/* Only guests have them; older kernels have the device alone. */
+/* Only guests have these two; older kernels have only the device. */
 #define SNP_VMPL "/sys/devices/system/cpu/sev/vmpl"
 #define SNP_DEVICE "/dev/sev-guest"
 
-/* A path under the root of the tree that is looked at, that of the machine or a test's; one that is
- * too long is none that exists. */
+/* Returns a path under the root of the tree to be examined: the machine's, or a test's. A path that
+ * is too long becomes "", which does not exist. */
 static const char *under_root(const char *path, char whole[PATH_MAX])
 {
 	return snprintf(whole, PATH_MAX, "%s%s", sgpu_evidence_root(""), path) < PATH_MAX ? whole
@@ -40,8 +40,8 @@ static bool exists(const char *path)
 	return access(under_root(path, whole), F_OK) == 0;
 }
 
-/* A word among the flags of the first processor, whose lines are the first ones. sev_snp is no use
- * here: hosts show it too. */
+/* Whether the first processor in /proc/cpuinfo has a flag. The flag sev_snp would not tell a guest:
+ * hosts show it, too. */
 static bool cpu_flag(const char *word)
 {
 	char text[16384], whole[PATH_MAX], *line = NULL, *rest = NULL;
@@ -115,7 +115,7 @@ void sgpu_platform_detect(struct sgpu_platform *platform)
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
 }
 
-/* Platforms of one rank differ, and none is better. */
+/* Platforms of equal rank differ, but none is better than another. */
 static const struct {
 	const char *name, *word;
 	int rank;
@@ -154,8 +154,8 @@ const char *sgpu_platform_word(enum sgpu_platform_kind kind)
 #define DRIVER "through the driver, yes"
 #define GUEST "SGX by Gramine, TDX or SEV-SNP guest, "
 
-/* On the CPU device nothing crosses a bus; on a GPU the second row of a pair is that of agreed
- * keys. */
+/* On the CPU device nothing crosses a bus. On a GPU, the second row of a pair applies if keys are
+ * agreed. */
 static const struct sgpu_protection plain_cpu = { "plain machine, CPU device", PLAIN,
 						  "yes, it is a part of the runner's memory",
 						  "nothing crosses a bus", false };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm
- * (Documentation/ABI/testing/configfs-tsm-report). A directory that is made under the root is a
- * report: what is written to its inblob is what the report is over. The kernel takes it when the
- * file is closed, and close() does not say whether it did. So the counter of accepted writes is
- * compared before and after; a directory of our own keeps others from writing in between, and the
- * counter would show it.
+ * (Documentation/ABI/testing/configfs-tsm-report). A directory that is made under the root becomes
+ * a report over the data that is written to its inblob. The kernel takes the data when the file is
+ * closed, but close() does not say whether it did, so the counter of accepted writes is compared
+ * before and after. The directory is our own, which keeps others from writing to it; the counter
+ * would show if they did.
  */
 #include <errno.h>
 #include <limits.h>
@@ -29,7 +29,7 @@ struct report {
 	char directory[PATH_MAX];
 };
 
-/* How many writes were accepted. */
+/* Reads how many writes the kernel has accepted. */
 static int read_generation(const struct report *report, uint64_t *generation,
 			   struct sgpu_error *error)
 {
@@ -103,8 +103,8 @@ static int check_generation(const struct report *report, uint64_t expected, cons
 		(unsigned long long)generation, when, (unsigned long long)expected);
 }
 
-/* "auxblob", "outblob" and "provider", as Veraison's tsm-report has them. TDX has no auxblob: its
- * certificates are in the quote. */
+/* Reads "auxblob", "outblob" and "provider" into the form of Veraison's tsm-report. TDX has no
+ * auxblob: its certificates are in the quote. */
 static int read_blobs(const struct report *report, json_t **document, struct sgpu_error *error)
 {
 	const char *folder = report->directory;
@@ -160,8 +160,8 @@ int sgpu_evidence_tsm(const uint8_t report_data[64], struct sgpu_device *device,
 	(void)device;
 	if (!rc) {
 		rc = make_report(&report, report_data, &document, error);
-		/* A remaining directory would keep the driver in memory, but there is nothing more
-		 * to try. */
+		/* If this fails, the directory remains and keeps the driver loaded, but nothing
+		 * more can be done. */
 		(void)rmdir(report.directory);
 	}
 	rc = rc ? rc : sgpu_evidence_text(json_incref(document), value, size, error);

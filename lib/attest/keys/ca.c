@@ -23,7 +23,7 @@ enum {
 	REQUEST_MAX = 32768,
 };
 
-/* What a certificate is for. */
+/* A level's certificates: the subject's common name, and the extensions that limit their use. */
 static const struct profile {
 	const char *name, *constraints, *usage;
 } authority = { NULL, "critical,CA:TRUE,pathlen:1", "critical,keyCertSign,cRLSign" },
@@ -65,7 +65,8 @@ static int set_extensions(X509 *certificate, X509 *issuer, const struct profile 
 	return done ? 0 : sgpu_crypto_fail(error, "adding the extensions of a certificate");
 }
 
-/* The fingerprint of its key tells a machine's certificate from those of others. */
+/* Sets a subject's name: the common name and, unless `key` is NULL, the key's fingerprint, which
+ * tells one machine's certificate from another's. */
 static int set_name(X509_NAME *name, const char *common_name, EVP_PKEY *key,
 		    struct sgpu_error *error)
 {
@@ -109,8 +110,8 @@ static int check_days(unsigned days, struct sgpu_error *error)
 				   days);
 }
 
-/* A certificate for `key`, signed by the issuer's key. issuer NULL: by itself, as `name`. The
- * caller frees it after a failure, too. */
+/* Makes a certificate for `key` that the issuer's key signs; issuer NULL: a self-signed one. The
+ * caller frees it, after a failure, too. */
 static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 		 const struct profile *profile, const char *name, int64_t now, int64_t end,
 		 X509 **certificate, struct sgpu_error *error)
@@ -221,7 +222,8 @@ static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chai
 	return rc;
 }
 
-/* The public key of a request that this key signed; the caller frees it after a failure, too. */
+/* Reads the public key of a request, which must be signed with it. The caller frees the key, after
+ * a failure, too. */
 static int open_request(const char *text, size_t size, const struct sgpu_signer *issuer,
 			EVP_PKEY **key, struct sgpu_error *error)
 {
@@ -248,8 +250,8 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 	return rc;
 }
 
-/* When a certificate ends: never after its issuer. Both are counted in days, and the last day may
- * have begun: an authority made for N days signs for N days. */
+/* Chooses when a certificate ends: never after its issuer. The issuer's days are rounded up, since
+ * the first may have begun: an authority made for N days signs for N days. */
 static int choose_end(X509 *issuer, bool attests, int64_t now, unsigned days, int64_t *end,
 		      struct sgpu_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens that attestation keys sign: ES384, and the certificates in the header (x5c). The header is
- * what an attacker writes: it may say that the algorithm is ES384 and what certificates there are,
- * and nothing else.
+ * Tokens that attestation keys sign: ES384, with the certificates in the header (x5c). An attacker
+ * may have written the header, so it may choose only the certificates: the algorithm must be ES384,
+ * and unknown members are refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "attest/internal.h"
 #include "crypto/internal.h"
 
-/* How a text from outside is quoted in a message. */
+/* The most characters of a text from outside that a message quotes. */
 enum { QUOTED = 40 };
 
 json_t *sgpu_base64_json(const void *data, size_t size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of owners: whose batches a runner takes. One thumbprint a line, in the order that quotes
- * have them.
+ * Reads the file of owners whose batches a runner takes, one thumbprint a line, and sorts them into
+ * the order that quotes have.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Takes a name over, or frees it. */
+/* Adds a name, which is taken over and freed after a failure. NULL: memory is out. */
 static int add(struct sgpu_owners *owners, char *name, const char *path, struct sgpu_error *error)
 {
 	char **more =
@@ -45,8 +45,8 @@ static int add(struct sgpu_owners *owners, char *name, const char *path, struct 
 	return 0;
 }
 
-/* A line without its comment: a thumbprint, or blank. Messages do not show the line, since it may
- * be a key. */
+/* Reads a line: a thumbprint or nothing, then maybe a comment. Messages do not show the line, since
+ * it may be a key. */
 static int read_line(const char *line, size_t length, int number, const char *path,
 		     struct sgpu_owners *owners, struct sgpu_error *error)
 {
@@ -117,6 +117,6 @@ int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_e
 	int rc = sgpu_read_trusted_file(path, "says whose work is taken", FILE_MAX, &text, &size,
 					error);
 	rc = rc ? rc : sgpu_owners_parse(text, size, path, owners, error);
-	sgpu_free_wiped(&text, size); /* it may be a key that was given in its place */
+	sgpu_free_wiped(&text, size); /* the file may be a key, given by mistake */
 	return rc;
 }

@@ -21,7 +21,7 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 	memset(parts, 0, sizeof(*parts));
 }
 
-/* [type, value, 4] of a type that is known beforehand. */
+/* Reads a record, [type, value, 4], whose type must be `type`. */
 static int read_cmw(const json_t *record, const char *label, const char *type, char **value,
 		    size_t *size, struct sgpu_error *error)
 {
@@ -140,7 +140,7 @@ int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *pa
 	return rc;
 }
 
-/* The reasons in the claims for absent records. */
+/* Appends the absent records that the claims name, with the reasons. */
 static void add_absent(const json_t *claims, struct sgpu_record *records, int *count)
 {
 	const json_t *own = sgpu_claims_own(claims);

@@ -54,7 +54,7 @@ static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *che
 	return rc;
 }
 
-/* Whether there is an equal member of 32 bytes. */
+/* Whether a member exists and equals the 32 expected bytes. */
 static bool same_hash(const json_t *object, const char *key,
 		      const uint8_t expected[SGPU_SHA256_SIZE])
 {
@@ -92,8 +92,8 @@ static int check_machine(const json_t *claims, const uint8_t machine[SGPU_SHA256
 	return rc;
 }
 
-/* The claims name each record by its hash, and the record carries the hash of the other claims and
- * the AK. */
+/* Checks that the claims name the record by its hash, and that the record carries the hash of the
+ * other claims and the AK. */
 static int check_record(const json_t *claims, const struct sgpu_record *record,
 			const uint8_t report_data[64], struct sgpu_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a native record was made for this quote: its report data, where each format has it. Its
- * signature is another question, which needs the maker's roots; a record of another quote is
- * refused without them, too.
+ * Checks whether a native record was made for this quote, by the report data in it. Its signature
+ * can be verified only with the maker's roots; a record of another quote is refused even without
+ * them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int compare(const char *label, const uint8_t *got, const uint8_t *expecte
 				   label);
 }
 
-/* A member in base64url of any length. */
+/* Reads a member in base64url of any length. */
 static int get_blob(const json_t *object, const char *where, const char *key, uint8_t **data,
 		    size_t *size, struct sgpu_error *error)
 {
@@ -55,7 +55,7 @@ static void tsm_clear(struct tsm *tsm)
 	free(tsm->table);
 }
 
-/* The caller clears it in any case. */
+/* Takes the JSON of a TSM report apart. The caller clears *tsm in any case. */
 static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *error)
 {
 	static const char *const members[] = { "auxblob", "outblob", "provider", NULL };
@@ -123,8 +123,8 @@ static int check_gramine(const json_t *document, const uint8_t report_data[64], 
 	return rc;
 }
 
-/* A GPU's report has room for a nonce of 32 bytes, drawn from ours by SHAKE256. The record states
- * it; only a verifier of the report can tell whether the GPU signed it. */
+/* Checks the nonce of a GPU's report, which has 32 bytes and is derived from our 64 by SHAKE256.
+ * The record states the nonce; only a verifier of the report can tell whether the GPU signed it. */
 static int check_gpu(const json_t *document, const uint8_t report_data[64],
 		     struct sgpu_error *error)
 {

@@ -29,7 +29,7 @@ enum {
 	VMPL_MAX = 3,
 	ECDSA_P384_SHA384 = 1,
 	PART_SIZE = 72,
-	HALF = 48, /* r and s, little-endian, zeros above */
+	HALF = 48, /* bytes of r and of s, little-endian, zeros above */
 	KEY_VCEK = 0,
 	KEY_VLEK = 1,
 };
@@ -69,13 +69,13 @@ static int check_shape(struct sgpu_bytes blob, const struct sgpu_tee_report *rep
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: signature algorithm %u is unknown", algorithm);
 	}
-	/* The host can ask for reports of a guest, too; they have another number here. */
+	/* The host can ask for reports of a guest, too; their VMPL is out of range. */
 	if (report->vmpl > VMPL_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: its VMPL is %#x: the guest did not ask for it",
 				 report->vmpl);
 	}
-	/* not signed, so it must be zeros */
+	/* These bytes are not signed, so they must be zeros. */
 	if (!sgpu_all_zero(tail, (size_t)(blob.data + REPORT_SIZE - tail))) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: there are bytes behind the signature");
@@ -83,7 +83,7 @@ static int check_shape(struct sgpu_bytes blob, const struct sgpu_tee_report *rep
 	return SGPU_OK;
 }
 
-/* Little-endian parts to big-endian r || s. */
+/* Converts the little-endian parts of a signature to big-endian r || s. */
 static int read_signature(const uint8_t *field, uint8_t signature[2 * HALF],
 			  struct sgpu_error *error)
 {
@@ -111,7 +111,7 @@ static bool signs(X509 *certificate, struct sgpu_bytes blob, const uint8_t signa
 	       sgpu_ecdsa_verifies(key, "SHA384", blob.data, SIGNED_SIZE, signature, HALF);
 }
 
-/* The certificate whose key signed: the table's, or one that was given. */
+/* Finds the certificate whose key signed the report: the table's, or one of those given. */
 static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
 		       const char *name, X509 *of_table, X509 **signer, struct sgpu_error *error)
 {

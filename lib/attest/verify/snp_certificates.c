@@ -58,7 +58,7 @@ static int read_certificate(struct sgpu_bytes data, const char *name, X509 **cer
 					name);
 }
 
-/* Takes the certificate over, also when it fails. */
+/* Stores a certificate, which is taken over even after a failure. */
 static int keep(struct sgpu_snp_certificates *certificates, size_t kind, X509 *certificate,
 		struct sgpu_error *error)
 {
@@ -96,7 +96,7 @@ static int read_entry(struct sgpu_bytes table, const uint8_t *entry,
 					  guids[i].name, &certificate, error);
 		return rc ? rc : keep(certificates, i, certificate, error);
 	}
-	return SGPU_OK; /* something else, such as a revocation list */
+	return SGPU_OK; /* nothing that is needed, such as a revocation list */
 }
 
 static int read_table(struct sgpu_bytes table, struct sgpu_snp_certificates *certificates,
@@ -146,7 +146,8 @@ void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates)
 }
 
 /* ---- what the leaf says ---- */
-/* AMD's extensions are 1.3.6.1.4.1.3704.1.*; empty when there is none of that number. */
+/* Returns the content of an extension, or nothing if the certificate has none of that number. AMD's
+ * extensions are 1.3.6.1.4.1.3704.1.*. */
 static struct sgpu_bytes extension(const X509 *certificate, const char *number)
 {
 	ASN1_OBJECT *object = OBJ_txt2obj(number, 1);
@@ -164,7 +165,7 @@ static struct sgpu_bytes extension(const X509 *certificate, const char *number)
 	return found;
 }
 
-/* A DER INTEGER of one byte's value: 02 01 nn, or 02 02 00 nn. */
+/* Reads a DER INTEGER from 0 to 255: 02 01 nn, or 02 02 00 nn. */
 static bool small_number(struct sgpu_bytes der, uint8_t *number)
 {
 	if (der.size == 3 && der.data[0] == 2 && der.data[1] == 1 && der.data[2] < 0x80) {
@@ -179,7 +180,7 @@ static bool small_number(struct sgpu_bytes der, uint8_t *number)
 	return false;
 }
 
-/* Where each part of a TCB stands in its 8 bytes: up to Genoa, and from Turin on, whose
+/* Where each part of a TCB stands in its 8 bytes: `at` up to Genoa, `at_turin` from Turin on, whose
  * certificates have an FMC. */
 struct tcb_part {
 	const char *number, *name;
@@ -231,8 +232,8 @@ static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *
 	return rc;
 }
 
-/* Turin's certificates hold the 8 bytes that its chips have; the report's field is then filled up
- * with zeros. */
+/* Compares the chip's identity. Turin's certificates hold only the 8 bytes that its chips have; the
+ * report's field is then filled up with zeros. */
 static int match_chip(const X509 *leaf, const uint8_t chip[64], struct sgpu_error *error)
 {
 	struct sgpu_bytes identity = extension(leaf, "1.3.6.1.4.1.3704.1.4");

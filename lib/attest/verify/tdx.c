@@ -2,8 +2,8 @@
  *
  * Verifying a TDX quote: the TD's report is signed by an attestation key, which a quoting enclave
  * made and names in its own report, which is signed by the platform's key (PCK), which Intel
- * certified. The PCK signs for whatever enclave may use it, and an owner of a machine can run one
- * of their own; so it has to be Intel's quoting enclave for TDX. tsm_report.h says what is not
+ * certified. The PCK signs the reports of other enclaves, too, and the owner of a machine can run
+ * such an enclave; so it must be Intel's quoting enclave for TDX. tsm_report.h says what is not
  * checked.
  */
 #include <string.h>
@@ -44,8 +44,8 @@ enum {
 #define TD_MIGRATABLE (UINT64_C(1) << 29)
 
 /* Intel's QE identity for TDX ("TD_QE"): the signer of the enclave, its product, and its
- * attributes: initialised, with the provisioning key, not in debug mode; the 64-bit attribute is
- * free. */
+ * attributes: initialised, with the provisioning key, not in debug mode; either in 64-bit mode or
+ * not. */
 static const uint8_t qe_signer[MRSIGNER_SIZE] = {
 	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34,
 	0xa7, 0xfc, 0x43, 0xed, 0x03, 0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba,
@@ -106,7 +106,8 @@ static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *
 	return SGPU_OK;
 }
 
-/* The chain is a C string, whose NUL is included or missing. */
+/* Verifies the PCK's chain, and its signature of the enclave's report. The chain is a text that may
+ * end with a NUL. */
 static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_tsm_trust *trust,
 			  struct sgpu_error *error)
 {

@@ -2,7 +2,7 @@
  *
  * The layout of a TDX quote, versions 4 and 5 (Intel, "TDX DCAP Quoting Library API", appendix A):
  * header, body, then the signature data, in which each part says how long the next one is. All
- * numbers are little-endian. One place takes bytes from it, and that one looks at what is left.
+ * numbers are little-endian. Only take() takes bytes, and it checks how many are left.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ enum {
 static const uint8_t vendor[VENDOR_SIZE] = { 0x93, 0x9a, 0x72, 0x33, 0xf7, 0x9c, 0x4c, 0xa9,
 					     0x94, 0x0a, 0x0d, 0xb3, 0x95, 0x7f, 0x06, 0x07 };
 
-/* The next `size` bytes. */
+/* Takes the next `size` bytes, or fails if fewer are left. */
 static int take(struct sgpu_bytes *rest, size_t size, const char *what, struct sgpu_bytes *part,
 		struct sgpu_error *error)
 {
@@ -42,7 +42,7 @@ static int take(struct sgpu_bytes *rest, size_t size, const char *what, struct s
 	return SGPU_OK;
 }
 
-/* A type and a length, then the data of certification, which are no shorter and no longer. */
+/* Takes certification data: their type, which must be `type`, their length, and the data. */
 static int take_data(struct sgpu_bytes *rest, uint16_t type, const char *what,
 		     struct sgpu_bytes *data, struct sgpu_error *error)
 {
@@ -84,7 +84,7 @@ static int read_header(struct sgpu_bytes header, struct sgpu_tdx_quote *quote,
 		       : SGPU_OK;
 }
 
-/* Version 5 says what the body is. */
+/* Takes the body. Only version 5 states its type and size. */
 static int take_body(struct sgpu_bytes *rest, struct sgpu_tdx_quote *quote,
 		     struct sgpu_error *error)
 {
@@ -166,8 +166,8 @@ int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct 
 	}
 	rc = rc ? rc : take(&rest, sgpu_le32(part.data), "signature", &part, error);
 	rc = rc ? rc : read_signature(part, quote, error);
-	/* Some hosts answer in whole buffers: what follows is not signed, so it may only be zeros.
-	 */
+	/* Some hosts return a whole buffer. The bytes after the quote are not signed, so they may
+	 * only be zeros. */
 	if (!rc && !sgpu_all_zero(rest.data, rest.size)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "TDX quote: %zu bytes follow it", rest.size);
 	}

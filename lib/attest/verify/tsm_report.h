@@ -18,7 +18,7 @@ struct sgpu_bytes {
 	size_t size;
 };
 
-/* What a report is judged by. */
+/* What a report is verified with. */
 struct sgpu_tsm_trust {
 	const struct sgpu_chain *certificates; /* given beside the report; may be NULL */
 	const struct sgpu_chain *roots;
@@ -28,7 +28,7 @@ struct sgpu_tsm_trust {
 /* Reads a report by its layout alone. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_snp_read(struct sgpu_bytes blob, struct sgpu_tee_report *report,
 				  struct sgpu_error *error);
-/* Read and verify one. Errors as sgpu_tsm_verify; *report is then of no use. */
+/* Read and verify a report. Errors: those of sgpu_tsm_verify; *report is then of no use. */
 SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 				    const struct sgpu_tsm_trust *trust,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
@@ -41,7 +41,8 @@ struct sgpu_snp_certificates {
 	X509 *others[2 * SGPU_CHAIN_MAX]; /* the rest of the table, and those given */
 	int other_count;
 };
-/* Takes the table apart that a host gives with a report; it may be empty. Errors: SGPU_EINVALID. */
+/* Takes apart the table that a host gives with a report, which may be empty, and adds the given
+ * certificates. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
 					  struct sgpu_snp_certificates *certificates,
 					  struct sgpu_error *error);
@@ -100,8 +101,9 @@ SGPU_MUST_CHECK int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote 
 				  struct sgpu_tee_report *report, struct sgpu_error *error);
 
 /* ---- records, bound to their quote ---- */
-/* Whether the record carries this report data; *debug: it says that the runner's memory may be
- * looked into. Errors: SGPU_EINVALID (malformed), SGPU_EBINDING (made for something else). */
+/* Checks that the record carries this report data. *debug: whether it says that the runner's memory
+ * can be looked into. Errors: SGPU_EINVALID (malformed), SGPU_EBINDING (made for something
+ * else). */
 SGPU_MUST_CHECK int sgpu_record_check(const struct sgpu_record *record,
 				      const uint8_t report_data[64], bool *debug,
 				      struct sgpu_error *error);
