@@ -18,12 +18,13 @@
 
 #include "cli.h"
 
-/* Of --help; and names at most, among which the one that was meant is looked for. */
+/* COLUMNS, LEFT: the width of --help, and of its column of options. NAMES_MAX: verbs among which a
+ * misspelt one is looked for. */
 enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64 };
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;
-static char **words; /* behind the program's name */
+static char **words; /* the arguments after the program's name */
 
 const char *cli_tool_name(void)
 {
@@ -40,7 +41,7 @@ const struct cli_verb *cli_verb(void)
 	return verb;
 }
 
-/* Words up to the last column; what follows stands below them. Blanks within the text stay. */
+/* Prints a text up to the last column, and its rest below. Blanks within the text stay. */
 static void print_wrapped(const char *text)
 {
 	while (strlen(text) > COLUMNS - LEFT) {
@@ -103,7 +104,8 @@ static void print_tool_help(FILE *out)
 		tool->name);
 }
 
-/* Tab-separated: verb, long, short, argument, help; first a line for the verb itself. */
+/* Prints tab-separated lines: verb, long, short, argument, help; first a line for the verb
+ * itself. */
 static void list_options(void)
 {
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
@@ -152,20 +154,22 @@ static const char *const *verb_names(void)
 	return names;
 }
 
-/* Whether the first argument of a tool with a default verb is no file, but nearly a verb. */
+/* Whether the first argument, of a tool with a default verb, is probably a misspelt verb: no file,
+ * but nearly a verb. */
 static bool meant_verb(const char *given)
 {
 	return *given != '-' && !strpbrk(given, "/.") && access(given, F_OK) &&
 	       sgpu_nearest_name(given, verb_names());
 }
 
-/* A closed descriptor 0, 1 or 2 would be taken by the next file that is opened. */
+/* Opens descriptors 0 to 2 if they are closed, since the next file that is opened would take their
+ * place. */
 static bool open_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++) {
 		if (fcntl(fd, F_GETFD) < 0) {
-			/* Output to 1 must not seem to arrive, also where it is opened again by a
-			 * name. */
+			/* Output to 1 must not seem to arrive, even if it is opened again by a name
+			 * such as /dev/stdout. */
 			if (open(fd == 1 ? "/dev/full" : "/dev/null",
 				 fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
 				return false;
@@ -175,8 +179,8 @@ static bool open_standard(void)
 	return true;
 }
 
-/* Buffered output that could not be written is a failure, also where the verb says no, or that some
- * parts failed. */
+/* Flushes buffered output. If it cannot be written, that is a failure, even if the verb has
+ * answered no or some parts failed. */
 static int flush_output(int status)
 {
 	const bool has_answered = !status || status == sgpu_exit_status(SGPU_EDIFFERS) ||
@@ -186,7 +190,7 @@ static int flush_output(int status)
 
 	errno = 0;
 	if ((fflush(stdout) || ferror(stdout)) && has_answered) {
-		errno = errno ? errno : EIO; /* of an earlier write, nobody knows */
+		errno = errno ? errno : EIO; /* the errno of an earlier write is lost */
 		sgpu_fail_write(&error, "standard output");
 		status = cli_error(&error);
 	}
@@ -203,7 +207,7 @@ void cli_print_help(bool version)
 	exit(flush_output(0));
 }
 
-/* Faults of options that stand before --json are reported as JSON, too. */
+/* Whether --json is among the arguments: it applies to faults of options before it, too. */
 static bool asks_for_json(int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -247,8 +251,8 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	 * process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	/* A parent that ignored this one would have the kernel reap the processes that a tool
-	 * starts and waits for. */
+	/* If a parent ignored SIGCHLD, the kernel would reap the processes that a tool starts and
+	 * waits for. */
 	signal(SIGCHLD, SIG_DFL);
 	cli_progress_on_signal();
 	if (argc >= 2) {

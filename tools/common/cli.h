@@ -17,8 +17,8 @@
 #include "base/io.h"
 
 /* One option of a verb: a row of its table, which CLI_END ends. The last members say what becomes
- * of the value: from one of the macros below, which name a member of the struct that cli_read() is
- * given. */
+ * of the value. They come from one of the macros below, which names a member of the struct that
+ * cli_read() is given. */
 struct cli_option {
 	const char *name;     /* long name without the dashes */
 	char letter;	      /* its short form, or 0 */
@@ -58,7 +58,7 @@ struct cli_bytes {
 #define CLI_FLAG(type, member) CLI_MEMBER(type, member, bool, CLI_IS_FLAG)
 /* const char *: the text as given. */
 #define CLI_TEXT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_TEXT)
-/* The same for a file that is read: no output may take its place. */
+/* The same for a file that is read: no output may overwrite it. */
 #define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
 /* struct cli_list. */
 #define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
@@ -71,7 +71,7 @@ struct cli_bytes {
 	.max = (most)
 #define CLI_SIZE(type, member, least, most) \
 	CLI_MEMBER(type, member, uint64_t, CLI_IS_SIZE), .min = (least), .max = (most)
-/* uint64_t: nanoseconds, at least so many; sgpu_parse_duration(). */
+/* uint64_t: a duration in ns, at least `least`; see sgpu_parse_duration(). */
 #define CLI_DURATION(type, member, least) \
 	CLI_MEMBER(type, member, uint64_t, CLI_IS_DURATION), .min = (least)
 /* struct cli_bytes: from `least` to `most` bytes. */
@@ -101,7 +101,8 @@ struct cli_bytes {
 
 struct cli_verb {
 	const char *name;
-	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]": as cli_read() checks */
+	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]"; cli_read() checks their
+				  number */
 	const char *help;      /* one line */
 	const struct cli_option *options;
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
@@ -115,33 +116,33 @@ struct cli_tool {
 	const char *name;	      /* "sgpu-seal" */
 	const char *summary;	      /* one line */
 	const struct cli_verb *verbs; /* ends with a NULL name */
-	bool holds_secrets;	      /* cli_harden() before any verb */
-	const char *default_verb;     /* if the first argument is none, or NULL */
+	bool holds_secrets;	      /* whether cli_harden() is called before any verb */
+	const char *default_verb;     /* the verb if the first argument is none, or NULL */
 };
 
-/* Dispatch: what main() returns. Opens descriptors 0 to 2. A write to a pipe without a reader is an
- * error, of which nothing is said; after clean-up the process dies by SIGPIPE. */
+/* Runs a tool; returns what main() returns. Opens descriptors 0 to 2. A write to a pipe without a
+ * reader is an error that gets no message; after clean-up the process dies by SIGPIPE. */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
-/* Reads the options of the running verb into `values`; *arguments: the others, as many as the
- * verb's row says, then NULL. Returns 0, or the exit status after a message, with what was read
- * until the fault, and all paths, in `values`. -h and -V print and exit. */
+/* Reads the options of the running verb into `values`; *arguments receives the other arguments, as
+ * many as the verb's row says, then NULL. Returns 0, or the exit status after a message; `values`
+ * then holds what was read before the fault, and all paths. -h and -V print and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
-/* Adds what a record of figures says of the program: commit, tree ("clean", "modified", "unknown"),
- * compilers and flags, what is built in; and `command`, the command line. */
+/* Adds facts about the program to a record of measurements: commit, tree ("clean", "modified",
+ * "unknown"), compilers and flags, what is built in; and `command`, the command line. */
 void cli_describe_build(json_t *object);
 
 /* ---- messages, on standard error: rules in message.c ---- */
 /* The descriptors of results and messages: 1 and 2, until cli_silence() has moved them. */
 extern int cli_output_fd, cli_error_fd;
-/* Lays /dev/null in the place of descriptors 1 and 2: what a driver, a library or a kernel prints
- * goes nowhere. Open outputs stay. */
+/* Replaces descriptors 1 and 2 by /dev/null, so that what a driver, a library or a kernel prints is
+ * lost. Outputs that are open stay. */
 SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
-/* `TOOL: error: TEXT`, the hint on its own line, or {"error":{"code","text","hint"}}. Returns the
- * exit status. */
+/* Prints `TOOL: error: TEXT`, the hint on its own line, or {"error":{"code","text","hint"}}.
+ * Returns the exit status. */
 int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
 int cli_usage(const char *format, ...)
@@ -150,97 +151,97 @@ void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
 void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);   /* unless -q */
 void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2); /* with -v */
 
-/* Text from outside as it may reach a terminal: see sgpu_escape; it is printed so, or as JSON. The
- * first is from malloc, NULL when memory is out. */
+/* Text from outside, escaped for a terminal (see sgpu_escape): all such text is printed by these,
+ * or as JSON. The first result is from malloc, NULL when memory is out. */
 char *cli_shown(const char *text);
 void cli_print_text(FILE *file, const char *text);			    /* nothing for NULL */
 void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* adds the line feed */
 
 /* ---- progress ----
- * A line on standard error if that is a terminal, not with -q and --json, and without escapes where
- * TERM is "dumb"; and one wherever it goes on SIGUSR1, which ends no tool. `label`: static memory.
- */
+ * A line on standard error if that is a terminal, not with -q and --json, and without escapes if
+ * TERM is "dumb". On SIGUSR1, which ends no tool, a line is printed wherever standard error goes.
+ * `label`: static memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
 void cli_progress_end(void);
-/* For who makes the line: whether it is time, ten times a second; and the line. */
+/* For verbs that make the line themselves: whether it is time, ten times a second; and the line. */
 bool cli_progress_due(void);
 void cli_progress_line(const char *text);
-/* Removes the line, for something else. */
+/* Removes the line, so that something else can be printed. */
 void cli_progress_pause(void);
-/* The time left, in ns, after `done` of `total` took that long; 0: unknown. It only falls, unless
- * it was too short. */
+/* Returns the time left, in ns, if `done` of `total` took `elapsed_ns`; 0: unknown. The estimate
+ * only falls, until its time has passed. */
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
 /* Refuses to write binary data to a terminal: prints and returns false. */
 bool cli_binary_output(int fd);
 
-/* The same for a secret. path "-" or NULL: standard output. */
+/* Refuses to write a secret to a terminal, likewise. path "-" or NULL: standard output. */
 bool cli_secret_output(const char *path);
-/* Writes a secret to standard output, or to a file of mode 0600 that was not there. */
+/* Writes a secret to standard output, or to a new file of mode 0600. */
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
 
-/* A file without a name, of which nothing stays, in $TMPDIR or /tmp. */
+/* Opens a file in $TMPDIR or /tmp that has no name, so that nothing of it stays. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);
 
 /* Opens an input ("-" or NULL: standard input, but no terminal). Returns 0, or the exit status
  * after a message, with *fd -1. *name is for messages. */
 int cli_input(const char *path, const char **name, int *fd);
-/* Closes it, unless it is standard input. Accepts -1. */
+/* Closes an input, unless it is standard input. Accepts -1. */
 void cli_input_close(int fd);
 
 /* ---- no output may take the place of what is read ----
  * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for
- * standard input, or a key's "fd:N". What is no regular file needs no remembering. */
+ * standard input, or a key's "fd:N". Only regular files are remembered. */
 void cli_remember_input(const char *path);
 struct stat;
-void cli_remember_file(const struct stat *status); /* by what it is */
-/* Whether an output ("-" or NULL: standard output) is a remembered input; the second prints that,
- * and returns false. */
+void cli_remember_file(const struct stat *status); /* by its device and inode */
+/* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.
+ * cli_output_apart: the opposite, with a message if it is. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
-/* The same for binary data, which a terminal does not take. */
+/* Like cli_output_apart, but also refuses to write binary data to a terminal. */
 bool cli_binary_apart(const char *path);
 /* Whether two outputs ("-" or NULL: standard output) are two files, however they are spelt; prints
- * when not. What is no regular file takes both, but for standard output. `what` and `other` are for
- * the message: "the key". */
+ * a message if not. Two outputs may share a pipe or a device, but not standard output. `what` and
+ * `other` are for the message: "the key". */
 bool cli_outputs_apart(const char *what, const char *path, const char *other,
 		       const char *other_path);
 /* Whether a path stands for standard input or output: "-" or NULL. */
 bool cli_is_standard(const char *path);
 
-/* Says that there is none, and the nearest name in place of the hint to --help: "unknown verb
- * 'sael'". Returns 2. */
+/* Reports an unknown name, "unknown verb 'sael'", with the nearest known name, or else with --help,
+ * as the hint. Returns 2. */
 int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
 
-/* The operation of that name, or NULL after a message with the nearest name: the exit status is 2.
- */
+/* Returns the operation of that name. NULL after a message with the nearest name: the exit status
+ * is 2. */
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
 struct sgpu_op_argument;
 bool cli_op_is_output(const struct sgpu_op_argument *argument);
-/* "input weights [bias]": its inputs or outputs. */
+/* Writes the names of an operation's inputs or outputs: "input weights [bias]". */
 enum { CLI_OP_TEXT_MAX = 160 };
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);
 
 /* ---- outputs that are opened before the input is read ----
- * Opens what will be written to `path` much later, so that a place that cannot be is told at once:
- * 0, or the exit status after a message. Standard output and pipes wait until they are taken. The
- * path must stay. */
+ * Opens what will be written to `path` much later, so that a place that cannot be written to is
+ * reported at once. Returns 0, or the exit status after a message. Standard output and pipes are
+ * opened only when they are taken. `path` is borrowed until then. */
 int cli_output_prepare(const char *path, mode_t mode, bool is_new);
-/* That output, now the caller's; or opens it ("-" or NULL: standard output). */
+/* Gives the caller that output; or opens it ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 				    struct sgpu_error *error);
 
 /* ---- results ----
- * One JSON value and a line feed, in ASCII; takes the reference, and NULL is out of memory. Returns
- * an exit status. */
+ * Prints one JSON value and a line feed, in ASCII. Takes the reference over; NULL: memory is out.
+ * Returns an exit status. */
 int cli_print_json(json_t *value, FILE *out, size_t flags);
-/* A JSON string of a text that need not be UTF-8, as names of files: then what is not ASCII becomes
- * '?'. NULL for NULL. */
+/* Makes a JSON string of a text. If this is not UTF-8, as names of files may be, '?' replaces what
+ * is not ASCII. NULL for NULL. */
 json_t *cli_json_text(const char *text);
-/* A member of an object, "" when it is no string. */
+/* Returns a text member of an object; "" when it is no string. */
 const char *cli_text_of(const json_t *object, const char *key);
 /* An aligned table: rows of texts, headings first. NULL and "" are empty cells. */
 struct cli_table {
@@ -252,54 +253,55 @@ struct cli_table {
 	cli_table_row(table, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *), \
 		      (const char *const[]){ __VA_ARGS__ })
 void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
-/* Prints it to standard output and frees it. Returns an exit status. */
+/* Prints a table to standard output and frees it. Returns an exit status. */
 int cli_table_print(struct cli_table *table);
-/* A whole text to a file that appears when it is complete, or to standard output ("-" or NULL). */
+/* Writes a whole text to a file, which appears when it is complete, or to standard output ("-" or
+ * NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
 /* The same for a JSON value, indented; takes the reference, and NULL is out of memory. */
 SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);
 
-/* ---- signals: SIGINT and SIGTERM ----
- * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one
- * kills. */
+/* ---- signals: SIGINT, SIGTERM and SIGHUP ----
+ * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second
+ * signal kills. */
 void cli_signals(void (*stop)(void));
-/* The same without sgpu_io_interrupt(), for a verb that ends what it has begun. */
+/* The same without sgpu_io_interrupt(), for a verb that finishes what it has begun. */
 void cli_signals_gently(void (*stop)(void));
-/* After clean-up: dies by the signal that came, or by SIGPIPE when the reader of an output has
- * gone; else returns status. */
+/* Called after clean-up. Dies by the signal that came, or by SIGPIPE when the reader of an output
+ * has gone; else returns status. */
 int cli_finish(int status);
 
-/* Why the process is left open, or NULL: a build for a sanitizer, whose leak checker attaches to
- * itself; or SGPU_DEBUG. A quote says so. */
+/* Returns why the process is not hardened, or NULL: a build for a sanitizer, whose leak checker
+ * attaches to its own process, or SGPU_DEBUG. A quote says so, too. */
 const char *cli_harden_off(void);
 
-/* Before any thread: no core file, no attaching, no new privileges; warns of what cannot be had.
- * cli_main does it for tools that say so. */
+/* Hardens the process, before any thread starts: no core file, no attaching, no new privileges.
+ * Warns of what it cannot have. cli_main calls it for tools with holds_secrets. */
 void cli_harden(void);
 
 /* ---- between the files of tools/common ---- */
-/* "sgpu-seal", and the running verb or "". */
+/* The tool, "sgpu-seal"; the running verb, or "". */
 const char *cli_tool_name(void);
 const char *cli_verb_name(void);
 const struct cli_verb *cli_verb(void);
 /* Prints the verb's help, or the version, and exits. */
 _Noreturn void cli_print_help(bool version);
 
-/* The command line, cut to `size`, in printable ASCII; for people. */
+/* Writes the command line, cut to `size`, in printable ASCII; for people. */
 void cli_command_text(char *text, size_t size);
 
 /* version.c: the lines of --version. */
 void cli_print_version(const char *tool);
 
-/* From here on SIGUSR1 prints how far it is. */
+/* From this call on, SIGUSR1 prints the progress. */
 void cli_progress_on_signal(void);
 
-/* Closes what was prepared and not taken. */
+/* Closes outputs that were prepared and not taken. */
 void cli_outputs_close(void);
 
-/* Whether a reader of ours has gone, who need not be told that. */
+/* Whether the reader of an output has gone; failed writes then need no message. */
 bool cli_reader_gone(void);
 
 #endif

@@ -27,7 +27,8 @@
 bool cli_quiet, cli_verbose, cli_json;
 int cli_error_fd = STDERR_FILENO;
 
-/* Whether the locale's characters are those of UTF-8. It need not be installed. */
+/* Whether the locale's character set is UTF-8, by the environment alone: the locale need not be
+ * installed. */
 static bool is_utf8(void)
 {
 	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -76,15 +77,15 @@ static void emit_json(const char *kind, const struct sgpu_error *message)
 	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII)
 			    : NULL;
 	cli_progress_pause();
-	/* Without memory, too, whoever parses the lines gets one. */
+	/* Even without memory, a program that parses the lines gets one. */
 	dprintf(cli_error_fd, "%s\n",
 		line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
 	free(line);
 	json_decref(object);
 }
 
-/* Memory, or addresses, ran out where the shell said so; to map none is EDEVICE on the CPU device.
- */
+/* Adds a hint if memory ran out and the shell limits addresses. On the CPU device, a failed mapping
+ * is EDEVICE. */
 static void explain_limit(struct sgpu_error *error)
 {
 	struct rlimit limit;
@@ -105,7 +106,7 @@ int cli_error(const struct sgpu_error *error)
 
 	explain_limit(&full);
 	if (error->code == SGPU_ESYSTEM && cli_reader_gone()) {
-		return sgpu_exit_status(error->code); /* cli_finish has the last word */
+		return sgpu_exit_status(error->code); /* cli_finish then ends the process */
 	}
 	if (!full.text[0]) {
 		snprintf(full.text, sizeof(full.text), "%s", sgpu_strerror(error->code));
@@ -142,7 +143,8 @@ int cli_usage(const char *format, ...)
 	return cli_error(&error);
 }
 
-/* kind: the member's name with --json; prefix: what stands before the text without. */
+/* Prints a message. kind: the member's name with --json; prefix: what stands before the text
+ * without it. */
 static void SGPU_PRINTF(3, 0)
 	print_line(const char *kind, const char *prefix, const char *format, va_list arguments)
 {

@@ -56,7 +56,7 @@ static const struct cli_option *find_row(const struct cli_option *options, int k
 	return options;
 }
 
-/* Says so, with the one that was meant; returns 2. */
+/* Reports an unknown option, with the nearest known one. Returns 2. */
 static int unknown_option(const struct cli_option *options, const char *given)
 {
 	const char *names[OPTIONS_MAX];
@@ -72,7 +72,7 @@ static int unknown_option(const struct cli_option *options, const char *given)
 	return cli_unknown("unknown option", name, "--", names);
 }
 
-/* Returns 2. */
+/* Reports an option that getopt_long refused. Returns 2. */
 static int refuse_option(const struct cli_option *options, const char *text, int kind)
 {
 	if (optopt > 0 && optopt < ROW && strncmp(text, "--", 2)) {
@@ -89,7 +89,7 @@ static int refuse_option(const struct cli_option *options, const char *text, int
 	return unknown_option(options, text);
 }
 
-/* A number, a size or a duration, by the rules of sgpu/base.h. */
+/* Stores a number, a size or a duration, by the rules of sgpu/base.h. */
 static int store_number(const struct cli_option *option, void *to, const char *value,
 			const char *name)
 {
@@ -143,7 +143,7 @@ static int store_item(struct cli_list *list, const char *value, int argc)
 	if (!list->items) {
 		list->items =
 			calloc((size_t)argc,
-			       sizeof(*list->items)); /* no option is given more often than that */
+			       sizeof(*list->items)); /* no option is given more often than argc */
 	}
 	if (!list->items) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
@@ -152,7 +152,7 @@ static int store_item(struct cli_list *list, const char *value, int argc)
 	return 0;
 }
 
-/* Returns an exit status. */
+/* Stores an option's value. Returns an exit status. */
 static int store_value(const struct cli_option *option, void *values, const char *value, int argc)
 {
 	void *to = (char *)values + option->offset;
@@ -198,8 +198,8 @@ static int store_value(const struct cli_option *option, void *values, const char
 	}
 }
 
-/* As many as the usage line names: words in brackets may be left out, and dots allow any number.
- * Returns an exit status. */
+/* Checks that there are as many arguments as the usage line names: words in brackets may be left
+ * out, and dots allow any number. Returns an exit status. */
 static int check_arguments(const struct cli_verb *verb, int count)
 {
 	int least = 0, most = 0;
@@ -235,8 +235,8 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 		const bool known = key != '?' && key != ':';
 		const struct cli_option *option = known ? find_row(verb->options, key) : NULL;
 
-		/* After the first fault only paths still count: appraise removes what an earlier
-		 * run left there. */
+		/* After the first fault only paths are still read: appraise removes the output of
+		 * an earlier run. */
 		if (status == 0) {
 			status = known ? store_value(option, values, optarg, argc)
 				       : refuse_option(verb->options, argv[optind - 1], key);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far a program is: a line on a terminal, at most ten times a second, and one on SIGUSR1
- * wherever standard error goes. That one is written by the handler itself, which may come at any
- * time: so it reads atomics alone, and formats nothing but integers and strings, for which the C
+ * The progress of a program: a line on a terminal, at most ten times a second, and a line on
+ * SIGUSR1 wherever standard error goes. The signal handler itself writes the latter, and may run at
+ * any time. So it reads only atomics, and formats only integers and strings, for which the C
  * library takes neither memory nor locks.
  */
 #include <errno.h>
@@ -24,19 +24,19 @@ enum { LINE_MAX_LENGTH = 256 };
 static struct {
 	pthread_mutex_t lock;
 	bool terminal, active, plain; /* plain: no escapes */
-	size_t shown;		      /* columns that are there now */
+	size_t shown;		      /* columns of the line that is shown now */
 	uint64_t last_ns;
 } line = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* For the signal handler. */
 static struct {
-	_Atomic(const char *) label; /* NULL: none of the verb's long steps is under way */
+	_Atomic(const char *) label; /* NULL while none of the verb's long steps runs */
 	atomic_uint_least64_t done, total, begin_ns, start_ns,
-		end_ns; /* end: as was last foreseen */
+		end_ns; /* end_ns: the end as last estimated */
 } state;
 
-/* Whoever draws on a terminal has a lock of it, which the kernel takes back at the latest when the
- * process ends: so of those that share one, as in a pipe, one draws at a time. False: another has
+/* Locks the terminal while this process draws on it, so that of several processes that share one,
+ * as in a pipe, one draws at a time. The lock ends with the process. False: another process holds
  * it. */
 static bool lock_terminal(int command, short type)
 {
@@ -66,7 +66,7 @@ void cli_progress_begin(const char *label, uint64_t total_bytes)
 	pthread_mutex_unlock(&line.lock);
 }
 
-/* Back to the first column, over what was there. */
+/* Erases the line, and goes back to the first column. */
 static void erase(void)
 {
 	char blanks[LINE_MAX_LENGTH + 2];
@@ -212,7 +212,7 @@ static void on_usr1(int number)
 
 void cli_progress_on_signal(void)
 {
-	/* Calls that wait go on waiting. */
+	/* SA_RESTART: system calls that wait go on waiting. */
 	struct sigaction action = { .sa_handler = on_usr1, .sa_flags = SA_RESTART };
 
 	atomic_store(&state.start_ns, sgpu_now_ns());

@@ -86,8 +86,8 @@ int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_err
 
 /* Aligned tables. */
 
-/* The columns that the text takes, where a character of East Asia takes two and an accent of its
- * own none. */
+/* Returns the columns that a text takes: a character of East Asia takes two, and a combining accent
+ * none. */
 static size_t width_of(const char *text)
 {
 	const size_t size = strlen(text) + 1;

@@ -14,7 +14,8 @@
 #include "base/io.h"
 #include "cli.h"
 
-/* A new file, or none: a key that is overwritten takes all that depends on it along. */
+/* Writes a new file, and never replaces one: all that depends on an overwritten key would be
+ * lost. */
 static int create_file(const char *path, const char *text, size_t size, struct sgpu_error *error)
 {
 	struct sgpu_output output;
@@ -34,7 +35,7 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 	return rc;
 }
 
-/* A redirection was opened by a shell, with its umask. */
+/* Warns if others can read standard output: a shell opened a redirection, with its own umask. */
 static void warn_of_readers(void)
 {
 	struct stat status;
@@ -72,7 +73,7 @@ int cli_write_secret(const char *path, const char *text, size_t size, struct sgp
 /* A process with keys and plaintext leaves no core file, lets no other process of the user attach,
  * and gives no started program new rights. */
 
-/* The leak checker attaches to its own process. */
+/* A sanitizer's leak checker attaches to its own process, so it must not be hardened. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -107,7 +108,7 @@ void cli_harden(void)
 		cli_warning("core files cannot be switched off");
 	}
 #ifndef SANITIZED
-	/* A pipe in core_pattern gets a core whatever the limit: this stops that one, too. */
+	/* A program in core_pattern gets a core whatever the limit: this stops that, too. */
 	if (prctl(PR_SET_DUMPABLE, 0) != 0) {
 		cli_warning("other processes cannot be kept from attaching");
 	}

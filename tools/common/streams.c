@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inputs, binary outputs and signals, alike in all tools.
+ * Inputs, binary outputs and signals, the same in all tools.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ int cli_silence(struct sgpu_error *error)
 	const int messages = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	struct stat status;
 
-	/* Another file in its place would be read by whoever put it there. */
+	/* Another file in the place of /dev/null would show the output to whoever put it there. */
 	if (nowhere >= 0 && (fstat(nowhere, &status) != 0 || !S_ISCHR(status.st_mode) ||
 			     status.st_rdev != makedev(1, 3))) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'/dev/null' is not the null device");
@@ -57,7 +57,7 @@ bool cli_is_standard(const char *path)
 	return !path || !strcmp(path, "-");
 }
 
-/* Files are told by what they are, not by their names. */
+/* Files that are read, by device and inode, since a file can have several names. */
 static struct {
 	dev_t device;
 	ino_t inode;
@@ -123,7 +123,8 @@ bool cli_binary_apart(const char *path)
 	       (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
 }
 
-/* The file that has this name or will have it: that of its folder while there is none. */
+/* Finds the file that has this name. If there is none, gives its folder and *name, its name
+ * there. */
 static bool find_file(const char *path, struct stat *status, const char **name)
 {
 	char folder[PATH_MAX];
@@ -180,7 +181,8 @@ int cli_input(const char *path, const char **name, int *fd)
 	*name = path;
 	*fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (*fd < 0) {
-		/* A signal may have come while a pipe had no writer: nothing is wrong with it. */
+		/* If a signal interrupted the wait for the writer of a pipe, nothing is wrong with
+		 * it. */
 		return sgpu_io_interrupted() ? sgpu_exit_status(SGPU_ESYSTEM)
 					     : cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path,
 							strerror(errno));
@@ -267,7 +269,7 @@ bool cli_reader_gone(void)
 {
 	struct pollfd out = { .fd = cli_output_fd, .events = POLLOUT };
 
-	/* What stdio could not write has left no errno behind. */
+	/* A failed write of stdio may have left no errno, so the pipe is asked. */
 	return sgpu_io_reader_gone() ||
 	       (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
 }
@@ -295,7 +297,8 @@ static struct prepared {
 } * prepared;
 static size_t prepared_count;
 
-/* To open one waits for its reader, who may wait for something else of ours. */
+/* Whether a path is a pipe. Opening a pipe waits for its reader, who may wait for something else of
+ * ours. */
 static bool is_pipe(const char *path)
 {
 	struct stat status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What --version tells: enough for a report of a fault, or to find the source again.
+ * The output of --version: enough to report a fault, or to find the source again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #include "cli.h"
 
-/* The Makefile gives these to this file alone: the commit, and its variables that built something
- * in, or did not. */
+/* The Makefile defines these for this file alone: the commit, and which of its variables built
+ * something in, or did not. */
 #ifndef SGPU_COMMIT
 #define SGPU_COMMIT "unknown"
 #define SGPU_WITH ""
