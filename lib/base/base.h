@@ -49,7 +49,7 @@ SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
 				    struct sgpu_error *error);
 /* Gives back what one call of sgpu_limit_take took. */
 void sgpu_limit_give(enum sgpu_limited what, uint64_t bytes);
-/* Bytes that can be taken at this moment; UINT64_MAX without a limit. */
+/* Returns the bytes that can be taken at this moment; UINT64_MAX without a limit. */
 uint64_t sgpu_limit_left(enum sgpu_limited what);
 
 /* ---- memory_file.c ----
@@ -187,13 +187,13 @@ void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool kee
 
 /* ---- secret.c: memory for keys ----
  * Its pages come from memfd_secret(2): no other process, no /proc/PID/mem, no core file and no swap
- * has them. A kernel without that call: the memory is locked and stays out of core files. A child
- * made by fork has none of it.
+ * has them. On a kernel without that call, the memory is locked and stays out of core files. A
+ * child made by fork has none of it.
  *
  * Buffered read() and write() work with such memory; O_DIRECT, vmsplice, registration with a device
  * and io_uring's fixed buffers do not. The leak checker does not search it for pointers. */
-/* Zeroed memory at a multiple of 64; NULL if memory runs out or size is 0. Memory that can only be
- * protected less well is no error, see sgpu_secret_kind. Any thread. */
+/* Returns zeroed memory at a multiple of 64; NULL if memory is out or size is 0. Weaker protection
+ * is no error; see sgpu_secret_kind. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);
 /* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL; other memory is
  * wiped but not freed. */

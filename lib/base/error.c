@@ -131,7 +131,7 @@ int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 		format_text(error->text, sizeof(error->text), format, arguments);
 		va_end(arguments);
 		size_t used = strlen(error->text);
-		/* GNU strerror_r: returns the text, which may lie elsewhere. */
+		/* GNU's strerror_r returns the text, which need not be in `buffer`. */
 		snprintf(error->text + used, sizeof(error->text) - used, ": %s",
 			 strerror_r(saved, buffer, sizeof(buffer)));
 		error->code = rc;

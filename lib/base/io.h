@@ -61,8 +61,8 @@ struct sgpu_io_guard {
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
-/* Whether a write failed because nobody reads the pipe any more. Whoever writes by other means
- * calls sgpu_io_note_failure while errno is set. */
+/* Whether a write failed because nobody reads the pipe any more. Code that writes by other means
+ * calls sgpu_io_note_failure after a failure, while errno is set. */
 bool sgpu_io_reader_gone(void);
 void sgpu_io_note_failure(void);
 
@@ -71,9 +71,9 @@ void sgpu_close(int fd);
 
 /* ---- an output that appears only on success ----
  * If the path names a regular file or nothing, the data go to a file without a name in the same
- * directory (O_TMPFILE), which commit names; a killed process leaves nothing. A file system without
- * such files: see sgpu_output_has_name. "-", "/dev/stdout", pipes, devices and sockets are written
- * directly.
+ * directory (O_TMPFILE), which commit names; a killed process leaves nothing. On a file system
+ * without such files, see sgpu_output_has_name. "-", "/dev/stdout", pipes, devices and sockets are
+ * written directly.
  *
  * The path is walked by descriptors. What another user may have planted is refused (SGPU_EPOLICY):
  * their links, pipes and devices anywhere, and anything of theirs in a directory that everybody can
@@ -144,7 +144,7 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 	}
 
 /* ---- sniff.c: what a file is, by its first bytes ----
- * For messages about a file in place of another; no decision may depend on it. */
+ * Only for messages that a file is not what was wanted; no decision may depend on it. */
 enum { SGPU_SNIFF_SIZE = 512 }; /* bytes that are looked at */
 
 enum sgpu_sniffed {

@@ -67,8 +67,8 @@ static void *map_pages(size_t size, enum kind *kind)
 		if (memory == MAP_FAILED) {
 			return NULL;
 		}
-		/* Not by mlock(), which the sanitizers replace by one that does nothing and says
-		 * that it did. */
+		/* The system call is made directly: the sanitizers replace mlock() by a function
+		 * that does nothing and reports success. */
 		*kind = syscall(SYS_mlock, memory, size) == 0 ? LOCKED : PLAIN;
 		/* This helps if the process forks before the flags below are set, or if they are
 		 * refused. */
@@ -238,7 +238,7 @@ void sgpu_secret_free(void *memory, size_t size)
 	}
 	pthread_mutex_lock(&lock);
 	region = region_of(memory);
-	/* Memory from elsewhere: wiped, as its owner expects, but not freed. */
+	/* Memory from elsewhere is wiped, as its owner expects, but not freed. */
 	sgpu_wipe(memory, size);
 	if (region && region->size == REGION) {
 		give_units(region, (size_t)((uint8_t *)memory - region->memory) / UNIT,

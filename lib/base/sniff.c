@@ -12,8 +12,8 @@
 
 enum { IN_JSON = -1, IN_TEXT = -2 };
 
-/* The first row that fits. An archive is known by its first member's name, so that one with a
- * damaged or short header is still recognised. */
+/* The first row that fits tells the kind. An archive is known by its first member's name, so that
+ * one with a damaged or short header is still recognised. */
 static const struct row {
 	int at; /* offset of the bytes; IN_JSON or IN_TEXT: anywhere in such text */
 	const char *bytes;

@@ -59,9 +59,8 @@ unsigned sgpu_cpu_count(void)
 }
 
 /* ---- small files of the kernel's ----
- * What is there may be no file at all: a named pipe would wait for a writer, a device may have no
- * end.
- */
+ * A path may not lead to a regular file: a named pipe would wait for a writer, and a device may
+ * have no end. */
 bool sgpu_peek(const char *path, char *text, size_t room)
 {
 	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
