@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM's counter mode without its authentication: only to time what each costs.
+ * AES-256-GCM's counter mode without its authentication: only for timing what each of the two
+ * costs.
  */
 #include <string.h>
 

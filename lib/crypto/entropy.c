@@ -20,7 +20,8 @@ unsigned sgpu_entropy_repetition_cutoff(double bits)
 	return 1 + (unsigned)ceil(ALPHA_BITS / bits);
 }
 
-/* 1 + the smallest k that a binomial count of the window exceeds with probability at most 2^-30. */
+/* Returns 1 + the smallest k that a binomial count of the window exceeds with probability at most
+ * 2^-30. */
 unsigned sgpu_entropy_proportion_cutoff(double bits)
 {
 	const double p = exp2(-bits), n = SGPU_ENTROPY_WINDOW;

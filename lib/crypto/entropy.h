@@ -25,11 +25,11 @@ enum {
 
 struct sgpu_entropy_counts {
 	uint32_t samples;
-	uint32_t longest_run;	 /* of the same value */
+	uint32_t longest_run;	 /* samples of the same value in a row */
 	uint32_t most_in_window; /* most occurrences of a window's first value in that window */
 	uint32_t most_common;	 /* occurrences of the most common value */
 	/* Of the samples from SGPU_ENTROPY_LAGS on, the number that equal the sample `lag` before,
-	 * for the best lag up to SGPU_ENTROPY_LAGS: each lag has as many tries. */
+	 * for the best lag up to SGPU_ENTROPY_LAGS. Each lag thus has as many tries. */
 	uint32_t most_at_lag;
 };
 

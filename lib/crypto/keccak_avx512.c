@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keccak-p[1600, 12] of one state with AVX-512: for the final node of KT128, which no parallelism
- * helps.
+ * Keccak-p[1600, 12] of one state with AVX-512: for the final node of KT128, which cannot be
+ * computed in parallel.
  *
- * A row of the state (y fixed) is a register. Theta and rho work on rows. Pi turns row y
- * into column y, so that permuting each register in itself gives the columns, and chi works on
- * columns, register by register; then they are transposed back to rows. Lanes 5 to 7 of a column
- * repeat rows that the transposition wants just there. This takes the fewest instructions, which
- * wait for each other.
+ * A row of the state (y fixed) is a register. Theta and rho work on rows. Pi turns row y into
+ * column y, so that permuting each register in itself gives the columns. Chi works on columns,
+ * register by register; then they are transposed back to rows. Lanes 5 to 7 of a column repeat the
+ * rows that the transposition needs there. Almost every instruction waits for the one before, so
+ * their number counts; this form has the fewest.
  */
 #include "crypto/kt128.h"
 #include "crypto/keccak_round.h"

@@ -47,8 +47,8 @@ enum {
 	SGPU_KT128_VALUE = 32,	   /* bytes of a chaining value */
 	SGPU_KT128_LENGTH_MAX = 9, /* most bytes of an encoded length */
 	SGPU_KT128_MARKER = 8, /* bytes: 0x03 and zeros, between chunk 0 and the chaining values */
-	/* Domain separation bytes: the whole message in one node, a leaf, the final node over
-	   leaves. */
+	/* Domain separation bytes: of a message in one node, of a leaf, and of a final node over
+	 * leaves. */
 	SGPU_KT128_SINGLE = 0x07,
 	SGPU_KT128_LEAF = 0x0b,
 	SGPU_KT128_FINAL = 0x06,

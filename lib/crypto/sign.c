@@ -154,7 +154,7 @@ const char *sgpu_signing_name(enum sgpu_signing_kind kind)
 int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
 		      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
-	const bool ec = key->kind == SGPU_SIGNING_P256; /* Ed25519 takes the message itself */
+	const bool ec = key->kind == SGPU_SIGNING_P256; /* Ed25519 needs no digest */
 	uint8_t made[DER_MAX];
 	size_t made_size = sizeof(made);
 
