@@ -32,7 +32,7 @@ SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const voi
 				     struct sgpu_error *error);
 /* Returns a context that signs with ES384, or NULL; for libcrypto's functions that need one. */
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
-/* SHA-256 of the DER SubjectPublicKeyInfo. */
+/* Computes the fingerprint of a key: SHA-256 of its DER SubjectPublicKeyInfo. */
 SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE],
 					 struct sgpu_error *error);
 /* Whether a key names its curve, by `name` or `other`, and does not describe it by explicit
@@ -53,7 +53,7 @@ bool sgpu_is_ek_certificate(X509 *certificate);
 int64_t sgpu_certificate_time(const ASN1_TIME *time);
 /* Copies a memory BIO to a string from malloc, and wipes the BIO's own copy. */
 SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sgpu_error *error);
-/* A certificate from exactly `size` bytes of DER, or NULL. */
+/* Parses a certificate of exactly `size` bytes of DER; NULL if it is malformed. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
 /* Verifies the chain from `leaf` through `others` to one of the self-signed roots. Partial chains
@@ -73,7 +73,8 @@ SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 				      const struct sgpu_chain *roots, int64_t now,
 				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);
 
-/* Bytes in base64 with padding, as libcrypto writes it: a new JSON string, or NULL. */
+/* Makes a JSON string of bytes in base64 with padding, as libcrypto writes it; NULL when memory is
+ * out. */
 json_t *sgpu_base64_json(const void *data, size_t size);
 
 /* ---- JSON web signatures with ES384 ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks JSON from outside by a table of all its members: their types and sizes, what may be
- * missing, and nothing that is not in the table.
+ * Checks JSON from outside by a table of all its members: their types and sizes, and what may be
+ * missing. Members that are not in the table are refused.
  */
 #include <stdio.h>
 #include <stdlib.h>

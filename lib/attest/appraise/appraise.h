@@ -35,7 +35,8 @@ struct sgpu_findings {
 	enum sgpu_finding device_configuration, device_executables, device_hardware;
 };
 
-/* The appraisal as claims (draft-ietf-rats-ear): a new object, NULL when memory is out. */
+/* Makes the appraisal's result as claims (draft-ietf-rats-ear): a new object, NULL when memory is
+ * out. */
 json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 			const struct sgpu_findings *findings, bool accepted, int64_t now);
 

@@ -71,7 +71,8 @@ static void judge_guest(struct sgpu_judging *s, const json_t *wanted)
 	char got[32], expected[32];
 
 	judge_measured(s, wanted);
-	/* A migration agent has the guest's memory, and the host chooses the agent. */
+	/* A migration agent reads the guest's memory, and the host chooses the agent, so the policy
+	 * must allow migration. */
 	if (!json_is_true(json_object_get(wanted, "migration"))) {
 		sgpu_judge_note(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no",
 				"yes", "the host may have the guest moved by one of its own");

@@ -29,9 +29,9 @@ SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *s
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
 #define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
 const char *sgpu_evidence_root(const char *usual);
-/* Files of the interface, beneath its root; the driver takes what was written when the file is
- * closed. Errors: SGPU_ESYSTEM, SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the driver
- * is busy). *data from malloc. */
+/* Find, read and write a file beneath the root of an interface. The driver takes what was written
+ * when the file is closed. Errors: SGPU_ESYSTEM, SGPU_EUSAGE (the path is too long),
+ * SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */
 bool sgpu_evidence_has(const char *root, const char *name);
 SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit,
 				       char **data, size_t *size, struct sgpu_error *error);

@@ -25,7 +25,7 @@
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
-	/* A pipe or a device may block or never end: neither is a program. */
+	/* A pipe or a device is no program, and opening or reading it may block. */
 	const struct sgpu_file_place program = {
 		open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0
 	};

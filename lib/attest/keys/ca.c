@@ -31,7 +31,8 @@ static const struct profile {
 		  "critical,keyCertSign,cRLSign" },
   attestation = { "sgpu attestation key", "critical,CA:FALSE", "critical,digitalSignature" };
 
-/* 127 random bits make a certificate's bytes unpredictable before it is made. */
+/* Sets a serial number of 127 random bits, so that nobody can predict a certificate's bytes before
+ * it is made. */
 static int set_serial(X509 *certificate, struct sgpu_error *error)
 {
 	BIGNUM *number = BN_new();

@@ -103,8 +103,7 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 		OPENSSL_free(header);
 		OPENSSL_clear_free(data, (size_t)length);
 	}
-	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block.
-	 */
+	/* At the end of the text, OpenSSL reports the error that no start line follows. */
 	if (!rc && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d",
 			       name, chain->count);

@@ -77,8 +77,8 @@ bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 		ERR_clear_error();
 		return false;
 	}
-	/* A curve with explicit parameters may differ from the named one. A key in a TPM has no
-	 * such parameter. */
+	/* A curve with explicit parameters may differ from the named one. For a key in a TPM, which
+	 * lacks this parameter, the call fails. */
 	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS,
 				   &is_explicit) != 1) {
 		ERR_clear_error();

@@ -145,7 +145,7 @@ void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates)
 	memset(certificates, 0, sizeof(*certificates));
 }
 
-/* ---- what the leaf says ---- */
+/* ---- what a VCEK or VLEK certificate says ---- */
 /* Returns the content of an extension, or nothing if the certificate has none of that number. AMD's
  * extensions are 1.3.6.1.4.1.3704.1.*. */
 static struct sgpu_bytes extension(const X509 *certificate, const char *number)

@@ -23,7 +23,7 @@ enum {
 	DATA_QE_REPORT = 6,
 	DATA_PCK_CHAIN = 5,
 };
-/* The vendor of the quoting enclave: Intel's number. */
+/* Intel's number as the vendor of the quoting enclave. */
 static const uint8_t vendor[VENDOR_SIZE] = { 0x93, 0x9a, 0x72, 0x33, 0xf7, 0x9c, 0x4c, 0xa9,
 					     0x94, 0x0a, 0x0d, 0xb3, 0x95, 0x7f, 0x06, 0x07 };
 

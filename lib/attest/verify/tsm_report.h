@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 
-/* A part of a text or a blob that somebody else owns. */
+/* A borrowed part of a text or a blob. */
 struct sgpu_bytes {
 	const uint8_t *data;
 	size_t size;
@@ -78,7 +78,7 @@ SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
 				    const struct sgpu_chain *roots, int64_t now,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
 
-/* ---- a TDX quote taken apart; everything borrows from it ---- */
+/* ---- a TDX quote taken apart; all parts are borrowed from it ---- */
 enum { SGPU_TDX_HALF = 32 /* bytes of a coordinate on P-256 */, SGPU_QE_REPORT_SIZE = 384 };
 struct sgpu_tdx_quote {
 	uint16_t version;
@@ -86,15 +86,15 @@ struct sgpu_tdx_quote {
 	struct sgpu_bytes body;		   /* the TD's report */
 	const uint8_t *signature;	   /* r || s */
 	struct sgpu_bytes attestation_key; /* x || y */
-	struct sgpu_bytes qe_report; /* of the quoting enclave, and its signature by the platform's
-					key (PCK) */
+	struct sgpu_bytes qe_report;	   /* the quoting enclave's report, and its signature by the
+					      platform's key (PCK) */
 	const uint8_t *qe_signature;
-	struct sgpu_bytes qe_data; /* hashed into the enclave's report beside the key */
+	struct sgpu_bytes qe_data; /* hashed into the enclave's report after the attestation key */
 	struct sgpu_bytes chain;   /* the PCK's certificates in PEM */
 };
 
-/* Check only the layout; the second also fills in what the TD's report says. Errors: SGPU_EINVALID.
- */
+/* Check only the layout. sgpu_tdx_read also fills in what the TD's report says. Errors:
+ * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
