@@ -60,7 +60,7 @@ struct cli_bytes {
 #define CLI_TEXT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_TEXT)
 /* The same for a file that is read: no output may overwrite it. */
 #define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
-/* struct cli_list. */
+/* struct cli_list: every value that is given. */
 #define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
 /* unsigned or uint64_t: a whole number in a range, or a size in bytes with K, M, G or T. */
 #define CLI_NUMBER(type, member, least, most)                                                  \
@@ -259,7 +259,7 @@ int cli_table_print(struct cli_table *table);
  * NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
-/* The same for a JSON value, indented; takes the reference, and NULL is out of memory. */
+/* The same for a JSON value, indented; takes the reference over; NULL: memory is out. */
 SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);
 

@@ -5,9 +5,8 @@
  * - `sgpu-seal: error: cannot open 'x': No such file or directory`: lower case, the value quoted,
  * no full stop;
  * - a hint stands on a line of its own, indented by four;
- * - what is quoted is short unless it is a name: sgpu_vfail sees to it;
- * - what a terminal obeys is escaped, and where the locale is not of UTF-8, so is all that is not
- * ASCII;
+ * - a quoted value is cut unless it is a name: sgpu_vfail does this;
+ * - control characters are escaped, and where the locale is not UTF-8, so is all that is not ASCII;
  * - with --json every message is one object on one line: {"error":{...}}, {"warning":{...}},
  * {"note":{...}};
  * - one write a message, so that messages of several processes do not mix.

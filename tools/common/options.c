@@ -17,7 +17,7 @@ enum { OPTIONS_MAX = 48 };
  */
 enum { ROW = 256 };
 
-/* False when there are more options than the tables hold. */
+/* Fills getopt's tables. False if there are more options than these hold. */
 static bool fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
 			char shorts[2 * OPTIONS_MAX + 2])
 {
