@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A secure context from its creation to its end, the ground that contexts of one device share, and
- * the guard by which a context is a device.
+ * the guard through which a context is used as a device.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 enum { UNPROTECTED_FRAMES = 16 };
 
 /* ---- commands ---- */
-/* A command on its way to the processor. */
+/* Sends a command to the processor, by way of `between` if it is set. */
 static int send_command(struct sgpu_secure *context, const struct sgpu_command *command,
 			struct sgpu_reply *reply)
 {
@@ -29,8 +29,8 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	return rc;
 }
 
-/* The pages that the allocator asks for, to compare with the summary. Nothing is allocated for
- * that: lack of memory must not look like an attack. */
+/* Notes the hash of the pages that the allocator asks for, to compare it with the summary's. It
+ * allocates nothing, since lack of memory must not look like an attack. */
 static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
 {
 	uint32_t count = 0;
@@ -44,7 +44,7 @@ static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *co
 		   sizeof(ground->asked_hash));
 }
 
-/* How the allocator's commands go out; the ground's lock is held. */
+/* Sends a command of the allocator. The ground's lock is held. */
 static int send_for_allocator(void *argument, const struct sgpu_command *command,
 			      struct sgpu_reply *reply)
 {
@@ -54,8 +54,8 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 	if (command->op == SGPU_CH_PTE) {
 		note_pages(ground, command);
 	}
-	/* The owner's MACs are numbered, and none is accepted before the one before it: so each is
-	 * sent until it got through. */
+	/* The processor accepts the owner's MACs only in the order of their numbers. So a command
+	 * with a MAC is sent again if it did not get through. */
 	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
 				(command->op == SGPU_CH_DESTROY && command->destroy.has_mac)
 			? SGPU_SECURE_SENDS
@@ -75,8 +75,8 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
-/* Frames kept apart: some that the host reads and writes, and as many at the end as the page table
- * would take. */
+/* Keeps frames apart: unprotected ones, which the host reads and writes, and hidden ones at the
+ * end, as many as the table of pages would take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
 	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
@@ -159,7 +159,8 @@ int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_ke
 	}
 	rc = sgpu_processor_vouch(ground->processor, grant, error);
 	ground->taken[grant->channel] = rc == SGPU_OK;
-	/* If another channel was made than the grant says, it stays until the processor goes. */
+	/* If the allocator made another channel than the grant names, that one stays until the
+	 * processor goes. */
 	if (rc < 0 &&
 	    sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
 		(void)sgpu_hint(error, "a channel stays as it is");
@@ -227,8 +228,8 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 
 /* ---- as a device ----
  * A request that touches the device's memory is checked, makes the context the one that kernels
- * reach, and is a direct call of the device. A launch without ranges touches no memory of the
- * device. A module says what it touches, or does not run. */
+ * reach, and then calls the device directly. A launch without ranges touches no memory of the
+ * device. A module that does not say what it touches does not run. */
 static int check(struct sgpu_device_guard *guard, sgpu_devptr address, uint64_t size,
 		 struct sgpu_task *task)
 {
@@ -244,7 +245,8 @@ static int check(struct sgpu_device_guard *guard, sgpu_devptr address, uint64_t 
 	return inside ? SGPU_OK : sgpu_task_refuse_range(task, address, size);
 }
 
-/* Each range lies in one allocation and, by the processor's account, in the context. */
+/* Begins a request. Each range must lie in one allocation and, as the processor checks, in the
+ * context. */
 static int enter(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges, int count,
 		 struct sgpu_task *task)
 {
@@ -314,7 +316,7 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	new->poisons = strcmp(new->object.backend->name, "cpu") == 0;
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
-	*context = new; /* whoever stands between asks the processor itself */
+	*context = new; /* `between` reaches the processor through it */
 	rc = set_up(new, device, config, error);
 	if (rc != SGPU_OK) {
 		sgpu_secure_destroy(context);

@@ -12,8 +12,8 @@
  * it. What the untrusted allocator does travels as commands, and the session authorises and checks
  * it.
  *
- * Locks, in this order: arena, ground. The session is used under the ground's. The processor has
- * its own behind them.
+ * Locks, in this order: arena, ground, those of the processor. The ground's lock also guards the
+ * session.
  */
 #ifndef SGPU_SECURE_CONTEXT_H
 #define SGPU_SECURE_CONTEXT_H
@@ -39,22 +39,22 @@ struct sgpu_ground {
 	struct sgpu_processor_config config;
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
-	pthread_mutex_t lock;			/* the allocator, and what follows */
-	struct sgpu_secure *sender;		/* whose commands the allocator makes */
+	pthread_mutex_t lock;	    /* guards the allocator and the members below */
+	struct sgpu_secure *sender; /* the context for which the allocator sends commands */
 	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
 	uint8_t asked_hash[SGPU_KT128_SIZE];
-	bool taken[SGPU_CHANNEL_MAX]; /* channels that somebody has, or that could not be destroyed
+	bool taken[SGPU_CHANNEL_MAX]; /* channels in use, or that could not be destroyed
 				       */
 };
 
 struct sgpu_secure {
-	struct sgpu_device_object object; /* of struct sgpu_device */
+	struct sgpu_device_object object; /* the context as a struct sgpu_device */
 	struct sgpu_device_guard guard;
 	struct sgpu_ground *ground;
 	struct sgpu_key owner;
 	sgpu_command_fn between;
 	void *between_argument;
-	bool poisons; /* the device's memory is the host's */
+	bool poisons; /* unused memory is poisoned: the device is the CPU */
 	struct sgpu_grant grant;
 	bool has_channel;
 	struct sgpu_session *session; /* checks reports and authorises */
@@ -62,8 +62,9 @@ struct sgpu_secure {
 	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
-	uint64_t mapped_most;	     /* bytes that were mapped at one time */
-	bool authorisation_lost;     /* one went out, and nothing proves what became of it */
+	uint64_t mapped_most;	 /* most bytes ever mapped at once */
+	bool authorisation_lost; /* an authorisation went out, and nothing proves what became of it
+				  */
 	struct sgpu_stream *clearer; /* a stream of the device: clears what is freed */
 	struct sgpu_event *mark;     /* recorded behind clearing `mark_serial`, or NULL */
 	uint64_t mark_serial;
@@ -81,18 +82,18 @@ static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *
 }
 
 /* ---- context.c ---- */
-/* A channel for an owner's key. The allocator's word is not believed where it matters: the
- * processor vouches for the grant, and no two get one channel, since they would share a session. */
+/* Opens a channel for an owner's key. The allocator is not trusted: the processor must vouch for
+ * the grant, and a channel that is in use is refused, since two owners would share its session. */
 SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
 					     const uint8_t owner_key[32], struct sgpu_grant *grant,
 					     struct sgpu_error *error);
-/* Destroys the channel, with the session's authorisation if there is one. If that was lost, no
- * later one is accepted, but the channel also goes without. If that fails too, the channel stays
- * until the processor goes: nobody can use it. */
+/* Destroys the channel, with an authorisation of the session unless that is NULL. If the processor
+ * does not take it, because an earlier one was lost, the channel is destroyed without one. If that
+ * fails too, the channel stays until the processor goes, and nobody can use it. */
 void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 			       struct sgpu_session *session);
 
-/* The context that a device is, or NULL. */
+/* Returns the secure context behind a device, or NULL if it has none. */
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 
 /* ---- graph.c ---- */
@@ -105,7 +106,7 @@ void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *
 SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size,
 				      sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory);
-/* When all streams are gone but the clearer. */
+/* Gives all memory back, when all streams but the clearer are gone. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
 
 /* ---- copy.c ---- */

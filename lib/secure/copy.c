@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure copies: live copies of a transfer engine over the context, so that what passes between is
- * ciphertext. Engine and key are made for the first copy of a context.
+ * Secure copies: live copies of a transfer engine over the context, so that only ciphertext passes
+ * between host and device. Engine and key are made for the first copy of a context.
  */
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ static int load_key(struct sgpu_copier *copier, struct sgpu_error *error)
 	return rc;
 }
 
-/* The context's, made on first use; the lock is held. */
+/* Makes the context's copier unless there is one. `copy_lock` is held. */
 static int make_copier(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_engine_config config = { .workers = sgpu_cpu_count() };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs of a context: the device's, with all ranges that their launches touch, which each run is
- * checked for as a launch is: memory that was mapped when a graph was recorded need not be when it
- * runs.
+ * Graphs of a context. Each is a graph of the device, with all ranges that its launches touch.
+ * Every run checks these ranges as a launch does, since memory that was mapped when the graph was
+ * recorded may be unmapped by then.
  */
 #include <stdlib.h>
 #include <string.h>

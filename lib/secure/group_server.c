@@ -22,7 +22,7 @@ struct group_text {
 struct sgpu_group_server {
 	struct sgpu_secure *context;
 	struct sgpu_group_worker *worker;
-	const struct sgpu_key *key; /* what quotes name, or NULL */
+	const struct sgpu_key *key; /* the key that quotes name, or NULL */
 	bool is_open;		    /* there is a channel */
 	struct sgpu_grant grant;
 	struct group_text *text;
@@ -76,7 +76,8 @@ static int refuse(enum sgpu_refusal refusal, uint8_t *answer, size_t *answer_siz
 	return SGPU_OK;
 }
 
-/* A hello that is bound to a key which this worker does not have costs no channel. */
+/* Answers a hello by a grant. A hello that is bound to a key which this worker does not have is
+ * refused before a channel is made. */
 static int open_channel(struct sgpu_group_server *s, const uint8_t *hello, bool bound,
 			uint8_t *answer, size_t *answer_size, struct sgpu_error *error)
 {

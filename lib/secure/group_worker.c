@@ -17,7 +17,7 @@ struct buffer {
 	uint64_t size;
 };
 
-/* What its session has, and the group at work. */
+/* What the session has, and the group that is being carried out. */
 struct sgpu_group_worker {
 	struct sgpu_device *device;
 	struct sgpu_group_config config;
@@ -31,12 +31,12 @@ struct sgpu_group_worker {
 		uint64_t bytes;
 	} jobs[SGPU_GROUP_OBJECTS];
 	struct sgpu_stream *streams[SGPU_GROUP_STREAMS];
-	/* of the group at work */
+	/* of the group that is being carried out */
 	struct sgpu_item items[SGPU_GROUP_ITEMS];
 	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
 	void *runs[SGPU_GROUP_ITEMS]; /* of jobs */
-	int settled;	 /* items in front of this one have opened what they were to open */
-	uint8_t opening; /* streams, by bit, that have opens behind it */
+	int settled;		      /* the opens among the items before this one have succeeded */
+	uint8_t opening;	      /* streams, by bit, that have opens behind it */
 };
 
 /* Waits for all that the session has enqueued. */
@@ -55,7 +55,7 @@ static int wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
 }
 
 /* ---- what items name ---- */
-/* There is no such object, or there is one already. */
+/* Fails because there is no such object or, if `there`, because there is one already. */
 static int no_object(const char *what, uint32_t handle, bool there, struct sgpu_error *error)
 {
 	return sgpu_fail(error, SGPU_EUSAGE,
@@ -63,7 +63,7 @@ static int no_object(const char *what, uint32_t handle, bool there, struct sgpu_
 			 (unsigned)handle);
 }
 
-/* A range within a buffer. */
+/* Finds the device memory of a range within a buffer. */
 static int find_range(const struct sgpu_group_worker *w, uint32_t handle, uint64_t offset,
 		      uint64_t size, struct sgpu_device_range *range, struct sgpu_error *error)
 {
@@ -196,7 +196,7 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Memory of the device of the same size as the area, for a device that does not reach the host's.
+/* Allocates device memory of the area's size, for a device that does not reach the host's.
  */
 static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
@@ -215,8 +215,8 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 }
 
 /* Others write to the area, so each byte is read once, by the kernel that opens it or into the
- * staging memory. After a failed copy the contents do not verify. Opened data are read by others
- * only once they have verified: settle_opens. */
+ * staging memory. A copy needs no check: if it fails, the data do not verify. settle_opens keeps
+ * other items from opened data until these have verified. */
 static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
@@ -300,8 +300,8 @@ static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Waits for the opens before item `before`, of which several may be under way: other items may read
- * what they wrote. */
+/* Waits for the opens before item `before`, which may read what they write. Several may be under
+ * way. Fails if one of them did not verify. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
 	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
@@ -321,8 +321,9 @@ static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_err
 	return SGPU_OK;
 }
 
-/* ---- jobs: what one is, config.jobs knows ---- */
-/* The streams are idle: what became of the run that an item started is what became of the item. */
+/* ---- jobs: only config.jobs knows what they are ---- */
+/* Ends the run that an item started, now that the streams are idle. A run that failed makes its
+ * item fail. */
 static void end_run(struct sgpu_group_worker *w, int item)
 {
 	struct sgpu_error error = { 0 };
@@ -444,8 +445,8 @@ static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int rc, const char 
 			      size);
 }
 
-/* Room is left for the heads of further items and for all results: that was checked when they were
- * read. */
+/* Writes the answer, which always fits: a group has at most SGPU_GROUP_ITEMS items, and their texts
+ * share SGPU_GROUP_TEXT_MAX bytes. */
 static size_t write_answer(const struct sgpu_group_worker *w, int count,
 			   uint8_t answer[SGPU_GROUP_BYTES])
 {
@@ -490,7 +491,7 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 	for (; i < count; i++) {
 		w->tasks[i].code = SGPU_EDEPENDENCY;
 	}
-	/* Nothing may still read the items. */
+	/* The caller wipes the items, so nothing may still read them. */
 	rc = wait_idle(w, &error);
 	for (i = 0; i < count; i++) {
 		end_run(w, i);

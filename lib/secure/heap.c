@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are handed
- * out without a call of the driver. What is freed is cleared on the device, on a stream of its own,
- * and handed out again when that is known to be over. The allocator says which pages it mapped; its
- * summaries are checked against the owner's key, against what was asked for, and against the pages
- * in the command that went out.
+ * out without a call of the driver. A freed block is cleared on the device, on a stream for that,
+ * and handed out again when the clearing is known to have ended. The allocator says which pages it
+ * mapped; its summaries are checked against the owner's key, against what was asked for, and
+ * against the pages in the command that went out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,8 @@
 #define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
 #endif
 
-/* Least and most bytes mapped at once when less is asked for; in between, a quarter of what the
- * context has. */
+/* When less is asked for, a quarter of what the context has mapped is mapped at once, but no fewer
+ * and no more bytes than these. */
 #define GROW_MIN ((uint64_t)2 << 20)
 #define GROW_MAX ((uint64_t)256 << 20)
 
@@ -56,8 +56,8 @@ static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uin
 	}
 }
 
-/* Protected memory left when the channel has a directory, and tables for all of it. The lock of the
- * arena is held. */
+/* Counts the protected memory, and what is left of it besides used blocks, the channel's directory,
+ * and tables for all of it. The lock of the arena is held. */
 static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
 {
 	const struct sgpu_processor_config *config = &context->ground->config;
@@ -74,7 +74,8 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The device counts as taken what nobody has: it keeps the memory of pages that were ever mapped.
+/* The device counts as taken all pages that this context ever mapped. Those that no allocation uses
+ * now are free to it.
  */
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info)
 {
@@ -105,13 +106,13 @@ static int out_of_memory(struct sgpu_secure *context, uint64_t size, struct sgpu
 /* ---- mapping ---- */
 struct mapping {
 	struct sgpu_secure *context;
-	uint64_t first, next; /* of consecutive summaries */
+	uint64_t first, next; /* the range of the summaries so far, which follow one another */
 	bool any;
 };
 
-/* A true summary: all its pages are protected, and they are those of the command that the allocator
- * sent, as many as the size says. The ground's lock is held, so this is the answer to that
- * command. */
+/* Checks that a summary is true: all its pages are protected, and they are those of the command
+ * that the allocator sent, as many as the size says. The ground's lock is held, so the summary is
+ * the answer to that command. */
 static int take_summary(void *argument, const struct sgpu_summary *summary,
 			struct sgpu_error *error)
 {
@@ -165,7 +166,8 @@ static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *coun
 	sgpu_session_unmap(u->context->session, va, size, counter, mac);
 }
 
-/* A true summary: nothing is mapped any more in the authorised range. */
+/* Checks that a summary is true and says that nothing is mapped any more in the authorised range.
+ */
 static int take_unmapped(void *argument, const struct sgpu_summary *summary,
 			 struct sgpu_error *error)
 {
@@ -185,7 +187,8 @@ static int take_unmapped(void *argument, const struct sgpu_summary *summary,
 	return SGPU_OK;
 }
 
-/* After a failure an authorisation is outstanding, and the range can be unmapped at any time. */
+/* Unmaps a range. After a failure an authorisation may be outstanding, so that the range can be
+ * unmapped at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
 	struct unmapping u = { .context = context, .next = va, .end = va + size };
@@ -254,7 +257,8 @@ static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 		info.memory_free < size);
 }
 
-/* For a block of `extent` bytes: in big pages when that is worth it, and more than is needed now.
+/* Maps memory for a block of `extent` bytes: whole big pages, and more than is needed now, or, when
+ * memory runs out, just enough small ones.
  */
 static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
 {
@@ -278,8 +282,8 @@ static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error 
 }
 
 /* ---- clearing ---- */
-/* Puts a block behind those that are being cleared. One whose clearing cannot be enqueued is never
- * given out again. The lock of the arena is held. */
+/* Enqueues the clearing of a block. If that fails, the block is never given out again. The lock of
+ * the arena is held. */
 static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block)
 {
 	const struct sgpu_device_range range = { block->range.address, block->range.extent };
@@ -317,7 +321,7 @@ static void collect(struct sgpu_secure *context)
 	}
 }
 
-/* An event behind what is being cleared, if none is under way. */
+/* Records an event behind the clearings that are under way, unless one is recorded already. */
 static void set_mark(struct sgpu_secure *context)
 {
 	if (context->mark || !context->arena.clearing) {
@@ -332,7 +336,7 @@ static void set_mark(struct sgpu_secure *context)
 	}
 }
 
-/* Finished clearings are seen without waiting. */
+/* Takes back blocks whose clearing has ended, without waiting. */
 static void look(struct sgpu_secure *context)
 {
 	bool done = false;
@@ -358,7 +362,7 @@ static void settle(struct sgpu_secure *context)
 }
 
 /* ---- giving out ---- */
-/* A block with the record for its clearing, or NULL. */
+/* Takes a free block, with a task for its later clearing, or returns NULL. */
 static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
 {
 	struct sgpu_block *block = sgpu_arena_take(arena, size);
@@ -374,7 +378,8 @@ static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
 	return block;
 }
 
-/* From free memory; from memory being cleared; from new pages; or else from all that can be had. */
+/* Finds a block in free memory, in memory that is being cleared, or in new pages. If these cannot
+ * be had, it waits for all clearings and looks once more. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
 		  struct sgpu_error *error)
 {
@@ -412,7 +417,8 @@ int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size, sgpu_devpt
 	pthread_mutex_lock(&context->arena_lock);
 	rc = size > INT64_MAX ? out_of_memory(context, size, error)
 			      : obtain(context, size, &block, error);
-	/* Mapped pieces, each too small, may do as one. */
+	/* Mapped pieces that are each too small are unmapped: mapped anew, they may be enough as
+	 * one. */
 	if (rc == SGPU_ENOMEM && size <= INT64_MAX && context->arena.regions &&
 	    trim(context, NULL) == SGPU_OK) {
 		rc = obtain(context, size, &block, error);
@@ -442,8 +448,8 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 }
 
 /* ---- giving back ---- */
-/* Gives back every empty region; the lock is held. An authorisation without a true answer can still
- * be used by whoever has it, and the processor accepts no later one: so nothing of that region is
+/* Unmaps every idle region. The lock is held. When an authorisation gets no true answer, whoever
+ * has it can still use it, and the processor accepts no later one. So nothing of that region is
  * used again. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
@@ -471,7 +477,8 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 	return rc;
 }
 
-/* What is still mapped the processor clears and unmaps with the last channel. */
+/* Gives memory back. What is still mapped then, the processor clears and unmaps with the channel.
+ */
 void sgpu_secure_memory_close(struct sgpu_secure *context)
 {
 	pthread_mutex_lock(&context->arena_lock);

@@ -43,7 +43,7 @@ int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 }
 
 /* ---- loading ---- */
-/* The measure of `image` in protected memory. */
+/* Copies `image` into protected memory and measures it there. */
 static int measure_image(struct sgpu_secure *context, void *image, size_t size,
 			 uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {

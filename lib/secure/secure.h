@@ -27,7 +27,7 @@ struct sgpu_secure_config {
 	struct sgpu_secure *sibling;
 	/* For tests: stands between the allocator and the processor. NULL: nobody does. */
 	sgpu_command_fn between;
-	void *between_argument; /* */
+	void *between_argument; /* first argument of `between` */
 };
 
 /* config may be NULL: all its members as if zero. The device is borrowed and must outlive the
@@ -37,41 +37,44 @@ SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device,
 				       const struct sgpu_secure_config *config,
 				       struct sgpu_secure **context, struct sgpu_error *error);
 /* Clears and gives back everything; no work may be pending, and streams and modules are freed
- * before. A context that is a sibling of others is freed last. */
+ * before. A context that others name as their sibling is destroyed after them. */
 void sgpu_secure_destroy(struct sgpu_secure **context);
 
-/* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */
+/* Returns the context as a device. It belongs to the context: sgpu_device_close on it does nothing.
+ */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 
 enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
-/* Sealed with a fresh key where the data leave, opened and verified where they arrive; in between
- * there is ciphertext only. Returns when it is done. To the device `host` is only read; from it, it
- * is wiped when the copy fails. It does not wait for streams: what writes the memory must have
- * ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
+/* Copies between host and device. Data are sealed where they leave, under a random key, and opened
+ * and verified where they arrive, so that only ciphertext passes in between. Returns when the copy
+ * has ended. A copy to the device only reads `host`; a copy from it wipes `host` if it fails. The
+ * copy does not wait for streams: what writes the memory must have ended. Errors: SGPU_EAUTH,
+ * SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory,
 				       uint64_t size, enum sgpu_secure_direction direction,
 				       struct sgpu_error *error);
 
 /* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest`
  * (sgpu_measure_pages, not keyed), and loads it only then, from host memory: a driver takes code
- * from nowhere else. The image is copied; freed with sgpu_device_module_free. Errors: SGPU_EPOLICY
- * when it differs, as sgpu_device_module_load. sgpu_device_module_launch_on starts its functions:
- * refused when `memory` is NULL (SGPU_EPOLICY) or leaves the context (SGPU_EUSAGE). What a function
- * touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
+ * from nowhere else. The image is copied; the module is freed with sgpu_device_module_free. Errors:
+ * SGPU_EPOLICY (the digest differs), those of sgpu_device_module_load. sgpu_device_module_launch_on
+ * starts its functions; a launch is refused when `memory` is NULL (SGPU_EPOLICY) or leaves the
+ * context (SGPU_EUSAGE). This check does not see what else a function touches: on a GPU only what
+ * is mapped bounds it. */
 SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image,
 					    size_t size, const uint8_t digest[SGPU_KT128_SIZE],
 					    struct sgpu_device_module **module,
 					    struct sgpu_error *error);
-/* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to
- * compare with digests of the same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH,
- * SGPU_EDEVICE. */
+/* Measures device memory of the context with CH_MEASURE, and verifies the answer. keyed: with a key
+ * of the context, so that only digests of the same context can be compared. Errors: SGPU_EUSAGE
+ * (outside of it), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory,
 					uint64_t size, bool keyed, uint8_t digest[SGPU_KT128_SIZE],
 					struct sgpu_error *error);
 
 /* What the context did, for figures and for -v. */
 struct sgpu_secure_stats {
-	uint64_t requests;		   /* of the device's memory, that were not refused */
+	uint64_t requests;		   /* that touch the device's memory and were not refused */
 	uint64_t commands, refused;	   /* of the allocator; those of them that were refused */
 	uint64_t mapped_bytes, used_bytes; /* of the context's pages; of what is allocated */
 	uint64_t streams;		   /* in use */
