@@ -2,7 +2,7 @@
  *
  * The allocator: the untrusted side that decides which pages stand where, and says so in commands.
  * Whatever goes wrong here costs memory or service and nothing else. Channels share no tables. It
- * sees the processor through `send` alone.
+ * reaches the processor only through `send`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@ enum { SMALL, BIG, KINDS, BOOTSTRAP = 0 };
 
 struct table {
 	uint32_t frame;
-	uint32_t entries[]; /* what was mapped by it */
+	uint32_t entries[]; /* first frames of the pages that it maps */
 };
 
-/* existing directories have tables */
+/* `tables` is NULL while there is no such channel. */
 struct channel {
 	struct table *(*tables)[KINDS];
 	struct sgpu_extents addresses;
@@ -158,7 +158,7 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 		return;
 	}
 	for (uint32_t i = 1; i < SGPU_CHANNEL_MAX; i++) {
-		/* If the processor refuses, it unmaps at its own end. */
+		/* If the processor refuses, it unmaps the pages when it is freed itself. */
 		if (a->channels[i].tables &&
 		    sgpu_allocator_destroy(a, i, 0, NULL, NULL) != SGPU_OK) {
 			free_channel(a, &a->channels[i]);
@@ -257,7 +257,7 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 }
 
 /* ---- mapping ---- */
-/* A table at that index of the channel's directory. */
+/* Puts a table at that index of the channel's directory, unless there is one. */
 static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
 		      int kind, struct sgpu_error *error)
 {
@@ -333,8 +333,8 @@ static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind
 	}
 }
 
-/* Maps as many pages as one command can, and as there are: *done, 0 when there are none of that
- * size. */
+/* Maps as many pages of a size as one command can and as are free. *done: their bytes; 0: none fits
+ * or is free. */
 static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 			uint64_t end, int kind, uint64_t *done, struct sgpu_error *error)
 {
@@ -359,8 +359,8 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 	if (!count) {
 		return SGPU_OK;
 	}
-	/* Small pages come from the end, last first. In ascending order a device maps neighbours at
-	 * once. */
+	/* Small pages were taken in descending order. They are reversed, since a device maps
+	 * neighbours at once if they ascend. */
 	for (uint32_t i = 0; kind == SMALL && i < count / 2; i++) {
 		const uint32_t page = allocator->pages[i];
 
@@ -411,7 +411,7 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 			done = 0;
 		}
 		if (rc == SGPU_OK && !done) {
-			/* No more big pages fit, or there are none. */
+			/* No big page fits any more, or none is free. */
 			kind = SMALL;
 			rc = map_page_run(allocator, channel, at, *va + whole, SMALL, &done, error);
 		}
@@ -421,14 +421,15 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 				      : SGPU_OK;
 		}
 	}
-	/* Only its owner can unmap it: it stays until the channel goes. */
+	/* What is mapped stays so until the channel goes, since only the owner can unmap it. The
+	 * other addresses are given back. */
 	if (rc != SGPU_OK && at < *va + whole) {
 		sgpu_extents_give(&made->addresses, at, *va + whole - at);
 	}
 	return rc;
 }
 
-/* The size of the page that stands there, or KINDS. */
+/* Returns the kind of the page that begins at `va`, or KINDS. */
 static int kind_at(const struct sgpu_allocator *allocator, const struct channel *made, uint64_t va)
 {
 	for (int kind = 0; va < allocator->space_size && kind < KINDS; kind++) {
@@ -443,7 +444,7 @@ static int kind_at(const struct sgpu_allocator *allocator, const struct channel 
 	return KINDS;
 }
 
-/* A run of pages of one size in one table. */
+/* Unmaps a run of pages of one size in one table. *done: their bytes. */
 static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 			  uint64_t end, int kind, sgpu_authorise_fn authorise, void *argument,
 			  uint64_t *done, struct sgpu_error *error)

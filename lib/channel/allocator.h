@@ -12,21 +12,21 @@
 
 #include <sgpu/error.h>
 
-/* Frames [begin, end): pages of several frames are taken from the beginning, single ones from the
+/* Frames [begin, end): pages of several frames are taken from the beginning, single frames from the
  * end. */
 struct sgpu_frame_pool {
-	uint64_t *used; /* a bit each */
+	uint64_t *used; /* a bit for each frame */
 	uint32_t begin, end, free;
-	uint32_t low, high; /* no free big page lies below, no free small one above */
+	uint32_t low, high; /* no free big page lies below `low`, no free frame from `high` on */
 };
 SGPU_MUST_CHECK int sgpu_frame_pool_init(struct sgpu_frame_pool *pool, uint32_t begin, uint32_t end,
 					 struct sgpu_error *error);
 void sgpu_frame_pool_clear(struct sgpu_frame_pool *pool);
-/* The first of `count` frames, aligned to that; false: there are none. */
+/* Takes `count` frames, aligned to `count`: *first. Returns false if there are none. */
 bool sgpu_frame_take(struct sgpu_frame_pool *pool, uint32_t count, uint32_t *first);
 void sgpu_frame_give(struct sgpu_frame_pool *pool, uint32_t first, uint32_t count);
 
-/* Free addresses, in order, no two of them adjacent. */
+/* Ranges of free addresses, in order, no two of them adjacent. */
 struct sgpu_extent {
 	uint64_t begin, end;
 };
@@ -37,11 +37,11 @@ struct sgpu_extents {
 SGPU_MUST_CHECK int sgpu_extents_init(struct sgpu_extents *extents, uint64_t size,
 				      struct sgpu_error *error);
 void sgpu_extents_clear(struct sgpu_extents *extents);
-/* The first `size` bytes that fit. Errors: SGPU_ENOMEM. */
+/* Takes `size` bytes from the first range in which they fit. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size,
 				      uint64_t alignment, uint64_t *begin,
 				      struct sgpu_error *error);
-/* A range that cannot be entered for want of memory is not used again. */
+/* Gives a range back. If memory is out, the range is not used again. */
 void sgpu_extents_give(struct sgpu_extents *extents, uint64_t begin, uint64_t size);
 
 #endif

@@ -103,7 +103,7 @@ void sgpu_extents_clear(struct sgpu_extents *extents)
 	extents->list = NULL;
 }
 
-/* A place at `index`; false: no memory. */
+/* Inserts `extent` at `index`. Returns false if memory is out. */
 static bool insert(struct sgpu_extents *extents, size_t index, struct sgpu_extent extent)
 {
 	if (extents->count == extents->capacity) {

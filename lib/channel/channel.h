@@ -7,7 +7,8 @@
  * Three parties that share nothing but the messages below:
  *   processor   trusted. Owns the table of pages, the page tables, the channel keys, and the
  *               mapping.
- *   allocator   not trusted. Decides which addresses and which pages, and says so in commands.
+ *   allocator   not trusted. Decides which pages are mapped at which addresses, and says so in
+ *               commands.
  *   session     trusted, the owner's side. Holds the channel key (CEK), seals command groups,
  *               checks what comes back.
  *
@@ -51,8 +52,8 @@ enum sgpu_channel_op {
 enum { SGPU_NO_FRAME = 0xffffffff };
 
 /* A command as the allocator gives it. Frames are numbers; a page of size `big` is named by its
- * first frame. `via` is the channel that it is sent through: a bootstrap channel, for all but
- * CH_CREATE of one and CH_SUBMIT, which goes through the channel itself. */
+ * first frame. `via` is the channel through which the command is sent. For CH_SUBMIT it is the
+ * channel itself, else a bootstrap channel. CH_CREATE of a bootstrap channel ignores it. */
 struct sgpu_command {
 	enum sgpu_channel_op op;
 	uint32_t via, channel;
@@ -66,7 +67,7 @@ struct sgpu_command {
 		} create;
 		struct {
 			uint32_t index;
-			uint32_t table; /* frame; SGPU_NO_FRAME only unmaps */
+			uint32_t table; /* frame; SGPU_NO_FRAME only takes the old table out */
 			bool big;
 		} pde;
 		struct {
@@ -76,9 +77,9 @@ struct sgpu_command {
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 			uint32_t count; /* pages, 1 to SGPU_CHANNEL_PAGES_MAX; within the table */
-			/* `count` frames, for entries that are empty, or for the entries that have
-			 * them; or all SGPU_NO_FRAME, which unmaps entries that are not empty.
-			 * Borrowed. */
+			/* `count` frames: for entries that are all empty, or those that the entries
+			 * have already; or all SGPU_NO_FRAME, to unmap entries of which none is
+			 * empty. Borrowed. */
 			const uint32_t *pages;
 		} pte;
 		struct {
@@ -99,8 +100,8 @@ struct sgpu_command {
 	};
 };
 
-/* Why a command was refused; nothing was changed then. (When the device fails while pages that may
- * go are taken away, they stay and may have been cleared.) */
+/* Why a command was refused; a refused command changes nothing. (If the device fails during an
+ * unmapping, the pages stay, but may have been cleared.) */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT, /* it was carried out */
 	SGPU_REFUSED_MALFORMED,
@@ -117,7 +118,7 @@ enum sgpu_refusal {
 	SGPU_REFUSED_NO_TABLE,	 /* no page table is mapped there */
 	SGPU_REFUSED_NOT_EMPTY,	 /* the table has entries */
 	SGPU_REFUSED_NOT_MAPPED, /* the range is not mapped in this channel */
-	SGPU_REFUSED_BOOTSTRAP,	 /* not allowed to or on a bootstrap channel; or `via` is none */
+	SGPU_REFUSED_BOOTSTRAP, /* a wrong `via`, or a command that is not for bootstrap channels */
 	SGPU_REFUSED_COUNTER, /* dropped, replayed or reordered: the counter is not the next one */
 	SGPU_REFUSED_SEAL,    /* the group does not verify under the CEK */
 	SGPU_REFUSED_GROUP,   /* it has items where none are taken */
@@ -135,8 +136,8 @@ struct sgpu_grant {
 	uint8_t processor[16];		      /* random, drawn when the processor was made */
 	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
 };
-/* From CH_PTE. The MAC is under a key derived from the CEK and covers all of it, so that the owner
- * knows what was really mapped; it has no meaning without the CEK. */
+/* What CH_PTE reports. The MAC is under a key derived from the CEK and covers the whole summary, so
+ * that the owner knows what was really mapped; it has no meaning without the CEK. */
 struct sgpu_summary {
 	uint32_t channel, serial;
 	uint64_t counter; /* number among this channel's reports, from 1: the owner refuses old ones
@@ -148,9 +149,10 @@ struct sgpu_summary {
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
-/* From CH_MEASURE. Digest: sgpu_measure_pages, for a keyed one with a key derived from the CEK. The
- * untrusted side carries it and may ask for the digest of a single byte, so the digest of a channel
- * with a key is masked (sgpu_mask_measurement); the session takes the mask off. */
+/* What CH_MEASURE reports. The digest is that of sgpu_measure_pages, if keyed with a key derived
+ * from the CEK. The untrusted side carries it and may have a single byte measured, which it could
+ * guess from the digest. So the digest of a channel with a key is masked (sgpu_mask_measurement);
+ * the session takes the mask off. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
 	uint64_t counter; /* in one sequence with sgpu_summary's */
@@ -182,9 +184,9 @@ struct sgpu_processor_config {
 	uint64_t space_size;  /* bytes of addresses a context gets, 0: twice the frames */
 };
 
-/* The device is borrowed. Frames are taken to hold secrets at first: each is cleared before it is
- * first mapped, unless the device's memory is new (its frames were never mapped) and its pages say
- * so (info.fresh). Errors: SGPU_EUNAVAILABLE where the device maps no pages. */
+/* The device is borrowed. All frames are assumed to hold secrets at first: each is cleared before
+ * it is first mapped, unless the device says that memory that was never mapped is new (info.fresh).
+ * Errors: SGPU_EUNAVAILABLE where the device maps no pages. */
 SGPU_MUST_CHECK int sgpu_processor_create(struct sgpu_device *device,
 					  const struct sgpu_processor_config *config,
 					  struct sgpu_processor **processor,
@@ -192,8 +194,8 @@ SGPU_MUST_CHECK int sgpu_processor_create(struct sgpu_device *device,
 /* Destroys all channels: clears, unmaps; wipes keys. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* A command from the untrusted side, of this program; the struct is read once, first. May be called
- * from several threads. Returns reply->code. */
+/* Carries out a command of the untrusted side of this program. The struct is read once, at first.
+ * May be called from several threads. Returns reply->code. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
@@ -203,19 +205,19 @@ SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint3
 					 struct sgpu_error *error);
 /* ---- what trusted code in the processor's own program asks of it: lib/secure ---- */
 struct sgpu_binding; /* keys.h */
-/* Begins a request of trusted code in this process (lib/secure): every range must be mapped in
- * the context of the channel, and that context becomes the one that kernels reach. Contexts that
- * want the device take turns in the order in which they ask; a context that is active already waits
- * for nobody. Until sgpu_processor_leave nothing is unmapped and no other context becomes
- * reachable: the caller enqueues the request in between, sends no command, and begins no other
- * request. A range of no bytes touches nothing. Errors: SGPU_EUSAGE (a range that is not the
+/* Begins a request of trusted code in this process (lib/secure): every range must be mapped in the
+ * context of the channel, and that context becomes the one that kernels reach. Contexts that want
+ * the device take turns in the order in which they ask; a context that is active already does not
+ * wait for requests under way. Until sgpu_processor_leave nothing is unmapped and no other context
+ * becomes reachable: the caller enqueues the request in between, sends no command, and begins no
+ * other request. A range of no bytes touches nothing. Errors: SGPU_EUSAGE (a range that is not the
  * context's, no such channel), SGPU_EDEVICE; there is nothing to leave then. */
 SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 					 const struct sgpu_device_range *ranges, int count,
 					 struct sgpu_error *error);
 void sgpu_processor_leave(struct sgpu_processor *processor);
-/* The channel of this grant takes groups of the bound session alone. Before its first group.
- * Errors: SGPU_EUSAGE (it has had one, or is not there), SGPU_ENOMEM. */
+/* Binds the channel of a grant, before its first group: it then takes groups of the bound session
+ * alone. Errors: SGPU_EUSAGE (the channel has had a group, or does not exist), SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_processor_bind(struct sgpu_processor *processor,
 					const struct sgpu_grant *grant,
 					const struct sgpu_binding *binding,
@@ -231,23 +233,24 @@ int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgp
 SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel,
 					  const void *answer, size_t size, uint8_t *sealed,
 					  uint64_t *counter, struct sgpu_error *error);
-/* Whether the processor made this very grant, and its channel exists. Anybody can seal a key of
- * their own to an owner, so a grant from other hands proves nothing by itself. Errors:
+/* Checks that the processor made this very grant, and that its channel exists. Anybody can seal a
+ * key of their own to an owner, so a grant from other hands proves nothing by itself. Errors:
  * SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor,
 					 const struct sgpu_grant *grant, struct sgpu_error *error);
 
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
-/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY
- * (another's grant). The evidence that came with a grant says what it is worth. A grant is opened
- * once: a second session would seal with the numbers, and so the nonces, of the first. */
+/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (the
+ * grant is for another key). That a grant opens does not prove who made it: the evidence that came
+ * with it does. A grant is opened only once, since a second session would seal with the numbers,
+ * and so the nonces, of the first. */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session); /* wipes it */
-/* Seals the next group: `group` has room for size + SGPU_TAG_SIZE. *counter is its number. Nothing
- * is lost when it does not arrive: the same bytes can be sent again; a group that was refused by
- * its counter or its seal was not taken. One thread at a time. */
+/* Seals the next group: `group` has room for size + SGPU_TAG_SIZE. *counter is its number. If the
+ * group does not arrive, the same bytes can be sent again. If it was refused for its counter or its
+ * seal, its number is not used up. One thread at a time. */
 SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size,
 				      uint8_t *group, uint64_t *counter, struct sgpu_error *error);
 /* Opens the sealed answer to group number `counter`, which must be newer than the last one that was
@@ -255,17 +258,18 @@ SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *
 SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed,
 					size_t size, uint64_t counter, uint8_t *answer,
 					struct sgpu_error *error);
-/* MAC for CH_PTE that unmaps, and for CH_DESTROY; each takes the next number of the channel's
- * authorisations. */
+/* Make the MAC for a CH_PTE that unmaps, and for CH_DESTROY. Each takes the next number of the
+ * channel's authorisations: *counter. */
 void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Whether a report is this channel's, untouched, and newer than all before. Errors: SGPU_EAUTH. */
+/* Checks that a report is this channel's, unaltered, and newer than all before. Errors: SGPU_EAUTH.
+ */
 SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session,
 					 const struct sgpu_summary *summary,
 					 struct sgpu_error *error);
-/* Also uncovers measurement->digest. */
+/* Checks a measurement likewise, and takes the mask off its digest. */
 SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session,
 					     struct sgpu_measurement *measurement,
 					     struct sgpu_error *error);
@@ -284,17 +288,18 @@ SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
 					  struct sgpu_allocator **allocator,
 					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
-/* A channel for an owner's key; its grant. */
+/* Makes a channel for an owner's key: *grant. */
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
 					   const uint8_t owner_key[32], struct sgpu_grant *grant,
 					   struct sgpu_error *error);
-/* What the owner's side does for the allocator: it hears each summary, and authorises a range. */
+/* What the owner's side does for the allocator: it takes each summary, and authorises the unmapping
+ * of a range. */
 typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary,
 			      struct sgpu_error *error);
 typedef void (*sgpu_authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
 				  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit: *va, *mapped
- * bytes. The summaries go to `report`, one for each command. Errors: SGPU_ENOMEM. */
+/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit. *va: where;
+ * *mapped: bytes. The summaries go to `report`, one for each command. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel,
 				       uint64_t size, uint64_t *va, uint64_t *mapped,
 				       sgpu_report_fn report, void *argument,
@@ -311,7 +316,7 @@ SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uin
 					   uint64_t va, uint64_t size, bool keyed,
 					   struct sgpu_measurement *measurement,
 					   struct sgpu_error *error);
-/* mac NULL: without the owner's authorisation. */
+/* Destroys a channel. mac NULL: without the owner's authorisation. */
 SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t counter, const uint8_t *mac,
 					   struct sgpu_error *error);

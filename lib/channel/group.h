@@ -6,7 +6,7 @@
  *
  * A message is a hello (channel/keys.h), answered by a grant, or a sealed group, answered by a
  * sealed answer. How messages travel is the caller's business (sgpu_exchange_fn): a pipe, or a ring
- * (remote/carrier.h). Whoever carries them can stop things, and learns sizes.
+ * (remote/carrier.h). Whoever carries messages can stop them, and learns their sizes.
  */
 #ifndef SGPU_CHANNEL_GROUP_H
 #define SGPU_CHANNEL_GROUP_H
@@ -20,24 +20,24 @@ enum {
 	SGPU_GROUP_BYTES = SGPU_GROUP_MAX - SGPU_TAG_SIZE, /* of items, and of answers */
 	SGPU_GROUP_ITEMS = 128,				   /* in one group */
 	SGPU_GROUP_BUFFERS = 256,			   /* handles are below */
-	SGPU_GROUP_OBJECTS = 64,			   /* keys, and jobs */
+	SGPU_GROUP_OBJECTS = 64, /* handles of keys, and of jobs, are below */
 	SGPU_GROUP_STREAMS = 8,
-	SGPU_GROUP_TEXT_MAX = 160, /* of an item that failed */
+	SGPU_GROUP_TEXT_MAX = 160, /* bytes of the texts of items that failed */
 	SGPU_ITEM_HEAD = 52,
 	SGPU_MESSAGE_MAX = SGPU_GROUP_MAX + 64,
 };
 
 /* Other numbers are no items. */
 enum sgpu_item_kind {
-	SGPU_ITEM_ALLOC = 1,	 /* buffer, size */
-	SGPU_ITEM_FREE = 2,	 /* buffer */
-	SGPU_ITEM_KEY_LOAD = 6,	 /* object; tail: salt, commitment, key, base nonce of struct
-				    sgpu_sealed_keys */
-	SGPU_ITEM_KEY_FREE = 7,	 /* object */
-	SGPU_ITEM_OPEN = 8,	 /* object, first, last, size, other_offset: sealed bytes of the
-				    shared area; buffer, offset: to */
-	SGPU_ITEM_SEAL = 9,	 /* object, first, last, buffer, offset, size; other_offset: to the
-				    shared area */
+	SGPU_ITEM_ALLOC = 1,	/* buffer, size */
+	SGPU_ITEM_FREE = 2,	/* buffer */
+	SGPU_ITEM_KEY_LOAD = 6, /* object; tail: salt, commitment, key, base nonce of struct
+				   sgpu_sealed_keys */
+	SGPU_ITEM_KEY_FREE = 7, /* object */
+	SGPU_ITEM_OPEN = 8, /* object, first, last, size, other_offset: sealed bytes of the shared
+			       area; buffer, offset: destination */
+	SGPU_ITEM_SEAL = 9, /* object, first, last, buffer, offset, size; other_offset: destination
+			       in the shared area */
 	SGPU_ITEM_JOB_LOAD = 16, /* object; tail: the text of a manifest */
 	SGPU_ITEM_JOB_FREE = 17, /* object */
 	SGPU_ITEM_JOB_RUN = 18,	 /* object; tail: its ranges */
@@ -62,16 +62,16 @@ struct sgpu_item_range {
 };
 
 /* ---- group_codec.c ---- */
-/* Writes an item behind *size bytes of a group. Errors: SGPU_EUSAGE (it does not fit, or is no
- * item). */
+/* Appends an item to the *size bytes of a group. Errors: SGPU_EUSAGE (it does not fit, or is not
+ * valid). */
 SGPU_MUST_CHECK int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTES],
 				     size_t *size, struct sgpu_error *error);
-/* Reads all items of a group. Nothing of a group that is cut, has a rest, or names what is no
- * handle is any good: SGPU_EINVALID. Items borrow from `bytes`. */
+/* Reads all items of a group. A group that is cut short, has bytes left over, or names a handle out
+ * of range is refused as a whole: SGPU_EINVALID. Items borrow from `bytes`. */
 SGPU_MUST_CHECK int sgpu_items_decode(const uint8_t *bytes, size_t size,
 				      struct sgpu_item items[SGPU_GROUP_ITEMS], int *count,
 				      struct sgpu_error *error);
-/* Ranges, SGPU_MODULE_RANGES_MAX at most, as the tail of an item. Returns its size. */
+/* Writes ranges, SGPU_MODULE_RANGES_MAX at most, as the tail of an item. Returns its size. */
 enum { SGPU_ITEM_RANGES_MAX = 38 + 20 * SGPU_MODULE_RANGES_MAX };
 uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count,
 				 uint8_t tail[SGPU_ITEM_RANGES_MAX]);
@@ -80,15 +80,15 @@ SGPU_MUST_CHECK int sgpu_item_ranges_decode(const struct sgpu_item *item,
 					    struct sgpu_item_range ranges[SGPU_MODULE_RANGES_MAX],
 					    int *count, struct sgpu_error *error);
 
-/* A CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4), counter
- * (8), size (4), the group; integers are little endian. Returns its size. */
+/* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4),
+ * counter (8), size (4), the group; integers are little endian. Returns its size. */
 size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SGPU_MESSAGE_MAX]);
-/* Whether it is one, of exactly that size. The group is borrowed. */
+/* Reads such a message. Returns false if these bytes are not exactly one. The group is borrowed. */
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command);
 
 /* ---- group_client.c: the session's side ---- */
-/* Sends a message and waits for the answer, of SGPU_MESSAGE_MAX bytes at most, which need not be
- * true. */
+/* Sends a message and waits for the answer, of SGPU_MESSAGE_MAX bytes at most. The client does not
+ * trust it. */
 typedef int (*sgpu_exchange_fn)(void *argument, const uint8_t *message, size_t size,
 				uint8_t *answer, size_t *answer_size, struct sgpu_error *error);
 enum { SGPU_GROUP_SENDS = 3 }; /* attempts to send a group without an answer */
@@ -96,9 +96,9 @@ enum { SGPU_GROUP_SENDS = 3 }; /* attempts to send a group without an answer */
 struct sgpu_group_client;
 
 /* Gets a grant for the owner's X25519 key and opens a session on it. worker: the public key that a
- * quote names; then only who has its private half takes part, and an empty group has proved that
- * they do. NULL: anybody. Errors: SGPU_EAUTH, SGPU_EKEY, SGPU_EUSAGE (`worker` is symmetric), those
- * of `exchange`. */
+ * quote names: only whoever has its private half can answer, and an empty group proves that they
+ * have it. NULL: anybody can. Errors: SGPU_EAUTH, SGPU_EKEY, SGPU_EUSAGE (`worker` is symmetric),
+ * those of `exchange`. */
 SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_key *owner,
 					   const struct sgpu_key *worker, sgpu_exchange_fn exchange,
 					   void *argument, struct sgpu_group_client **client,

@@ -56,7 +56,7 @@ bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t t
 	       SGPU_GROUP_BYTES - client->size >= SGPU_ITEM_HEAD + tail;
 }
 
-/* Whether this is the answer to group `counter`: its number, and what is sealed. */
+/* Whether this is the answer to group `counter`: it has that number, and opens under it. */
 static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size)
 {
 	struct sgpu_reader reader = { .next = c->answer, .left = size };
@@ -96,7 +96,7 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 				  (unsigned long long)counter, (unsigned)c->grant.channel);
 }
 
-/* What became of the items. It comes from the worker, and is read with care all the same. */
+/* Returns what became of the items. The answer is the worker's own, and is still read with care. */
 static int read_outcome(const struct sgpu_group_client *c, int count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };

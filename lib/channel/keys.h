@@ -29,7 +29,8 @@ struct sgpu_channel_keys {
 SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE],
 					const uint8_t processor[16], struct sgpu_channel_keys *keys,
 					struct sgpu_error *error);
-/* Replaces the keys of groups and answers, either of which may be NULL, also after an error. */
+/* Replaces the ciphers of groups and answers by those of `keys`. Either may be NULL before, and
+ * after an error. */
 struct sgpu_aead;
 SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
 				       struct sgpu_aead **group, struct sgpu_aead **answer,
@@ -75,20 +76,20 @@ struct sgpu_binding {
 };
 
 /* The session's side: draws the secret and makes the hello. Errors: SGPU_EUSAGE (not a key of
- * X25519), SGPU_EINVALID (of low order). */
+ * X25519), SGPU_EINVALID (a key of low order). */
 SGPU_MUST_CHECK int sgpu_binding_make(const uint8_t owner_key[32], const struct sgpu_key *worker,
 				      struct sgpu_binding *binding, struct sgpu_error *error);
-/* The worker's: `key` is private. Errors: SGPU_EAUTH: the hello is for another worker, or was
- * altered. */
+/* The worker's side: opens the hello with its private key. Errors: SGPU_EAUTH (the hello is for
+ * another worker, or was altered). */
 SGPU_MUST_CHECK int sgpu_binding_open(const struct sgpu_key *key,
 				      const uint8_t hello[SGPU_HELLO_SIZE],
 				      struct sgpu_binding *binding, struct sgpu_error *error);
 
-/* Replaces the keys of groups and answers, and no others. */
+/* Mixes the binding into the keys of groups and answers, and into no others. */
 SGPU_MUST_CHECK int sgpu_channel_bind(struct sgpu_channel_keys *keys,
 				      const struct sgpu_binding *binding,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);
-/* Before its first group. Errors: the session is of no use any more. */
+/* Binds a session, before its first group. After an error the session is of no use any more. */
 SGPU_MUST_CHECK int sgpu_session_bind(struct sgpu_session *session,
 				      const struct sgpu_binding *binding,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);

@@ -36,8 +36,7 @@ struct sgpu_group_config {
 	 * read once. NULL: none. */
 	void *area;
 	uint64_t area_size;
-	uint64_t memory_limit; /* most bytes of the session's buffers; 0: no limit but the context's
-				*/
+	uint64_t memory_limit;		    /* most bytes of session buffers; 0: the context's */
 	const struct sgpu_group_jobs *jobs; /* NULL: none */
 	const struct sgpu_key *key; /* private, X25519: quotes of this worker name its public half;
 				       borrowed; NULL: there are no quotes */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which context kernels reach: one at a time, since the device's own contexts share every mapping.
- * A request that wants another one waits in a queue, so that a busy context does not keep the rest
- * out, and until no request is being enqueued. The device waits for what they enqueued before it
- * takes access away.
+ * Kernels reach one context at a time, since the device's own contexts share every mapping. A
+ * request for another context waits for its turn, so that a busy context does not keep the rest
+ * out, and until no request is being enqueued. The device waits for enqueued work before it takes
+ * access away.
  */
 #include "channel/processor/processor.h"
 
-/* With `activation` locked, or as a writer. When it fails, no context is reachable. */
+/* Makes `context` the one that kernels reach. `activation` is locked, or the caller is a writer.
+ * After a failure none is reachable, or still the old one. */
 static int replace(struct sgpu_processor *processor, struct sgpu_context *context,
 		   struct sgpu_error *error)
 {
@@ -45,7 +46,7 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 	return rc;
 }
 
-/* In the order of asking, and until release. */
+/* Makes the context active until release(). Callers take turns in the order of their calls. */
 static int activate(struct sgpu_processor *processor, struct sgpu_context *context,
 		    struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Channels, with their contexts: found, and freed.
+ * Finds and frees channels, with their contexts.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_DESTROY: a channel with its context and all that it has mapped. With or without the owner's
- * authorisation everything is cleared before it is free; the MAC only says that the owner wanted
- * it.
+ * CH_DESTROY ends a channel, with its context and all that it has mapped. With or without the
+ * owner's authorisation everything is cleared before it is free; the MAC only says that the owner
+ * wanted it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #include "channel/processor/processor.h"
 
-/* Clears all pages of a table in runs. Those that cannot be cleared are withdrawn for good, or,
- * with an error to fill in, end it. */
+/* Clears all pages of a table in runs. If a run cannot be cleared, returns why or, with `error`
+ * NULL, retires its pages and goes on. */
 static int clear_table(struct sgpu_processor *processor, const struct sgpu_context *context,
 		       uint32_t directory, int kind, struct sgpu_error *error)
 {
@@ -55,7 +55,7 @@ static int clear_all(struct sgpu_processor *processor, const struct sgpu_context
 	return rc;
 }
 
-/* The device's part; when it fails nothing has gone, but pages that were to go may be clear. */
+/* Does the device's part. If it fails, nothing is unmapped, but pages may have been cleared. */
 static int leave_device(struct sgpu_processor *processor, struct sgpu_context *context,
 			struct sgpu_error *error)
 {
@@ -65,11 +65,11 @@ static int leave_device(struct sgpu_processor *processor, struct sgpu_context *c
 	if (rc == SGPU_OK) {
 		rc = clear_all(processor, context, error);
 	}
-	/* The space goes, and takes its mappings with it. */
+	/* The mappings go when the space is freed. */
 	return rc == SGPU_OK ? sgpu_activate_now(processor, NULL, error) : rc;
 }
 
-/* ---- entering it ---- */
+/* ---- entering it in the tables ---- */
 static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
 {
 	for (uint32_t i = 0; i < processor->entries_of[kind]; i++) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_MEASURE: a digest of what is mapped in a channel, for its owner. It goes through the hands of
- * the untrusted side, which also chooses the range: so that it learns nothing from it, the digest
- * is masked.
+ * CH_MEASURE: a digest of what is mapped in a channel, for its owner. The untrusted side carries
+ * the digest and chooses the range. The digest is masked, so that this side learns nothing from it.
  */
 #include <string.h>
 

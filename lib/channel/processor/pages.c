@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the device does for CH_PTE: pages are mapped where nothing is, and cleared where they need
- * it; or pages that go are cleared and unmapped. A mapping that fails half way is undone. When that
- * fails as well, a page that the device does not give back is retired: nobody gets it any more.
+ * What the device does for CH_PTE: it maps pages and clears those that need it, or clears and
+ * unmaps pages. A mapping that fails half way is undone. If that fails as well, a page that the
+ * device does not give back is retired: nobody gets it any more.
  */
 #include "channel/processor/processor.h"
 
@@ -33,7 +33,7 @@ int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context
 	return sgpu_processor_wait(processor, rc, &task, error);
 }
 
-/* Whether one of the pages must not be seen by kernels that run now. */
+/* Whether one of the pages needs clearing, so that kernels that run now must not see it. */
 static bool is_unclear(const struct sgpu_processor *processor, const struct sgpu_page_run *run)
 {
 	for (uint32_t i = 0; i < run->count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PDE: a page table into a directory, or out of it. One with entries stays where it is.
+ * CH_PDE puts a page table into a directory, or takes one out. A table with entries stays.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -56,7 +56,8 @@ static void set_sizes(struct sgpu_processor *processor)
 	processor->directory_entries = (uint32_t)((size + window - 1) / window);
 }
 
-/* Writers first: a flood of groups does not keep the allocator out. No thread reads twice at once.
+/* Writers come first, so that a flood of groups does not keep the allocator out. This forbids a
+ * thread to hold the lock twice as a reader, and none does.
  */
 static int init_locks(struct sgpu_processor *processor)
 {
@@ -91,7 +92,7 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 		return rc;
 	}
 	made = calloc(1, sizeof(*made));
-	/* Untouched entries cost nothing. */
+	/* Entries that are never touched cost no memory. */
 	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames))) ||
 	    init_locks(made)) {
 		free(made ? made->frames : NULL);

@@ -49,7 +49,7 @@ struct sgpu_context_keys {
 };
 
 struct sgpu_context {
-	struct sgpu_context_keys *keys; /* secret memory; NULL: of a channel without key */
+	struct sgpu_context_keys *keys; /* in secret memory; NULL: the channel has no key */
 	uint8_t owner_key[32], owner_hash[SGPU_SHA256_SIZE];
 	struct sgpu_space *space;
 	sgpu_devptr base;
@@ -66,9 +66,9 @@ struct sgpu_channel {
 	struct sgpu_aead *aead;
 	struct sgpu_aead *answer_aead;
 	pthread_mutex_t lock;		  /* groups, answers, both aeads */
-	uint64_t groups;		  /* taken */
+	uint64_t groups;		  /* groups taken so far */
 	uint64_t answers;		  /* the group that was answered last */
-	uint64_t authorisations, reports; /* by writers */
+	uint64_t authorisations, reports; /* changed by writers only */
 };
 
 struct sgpu_processor {
@@ -85,8 +85,8 @@ struct sgpu_processor {
 	pthread_rwlock_t tables;
 	struct sgpu_frame_entry *frames;
 	struct sgpu_channel *channels[SGPU_CHANNEL_MAX];
-	uint32_t serials; /* given so far */
-	/* of the command at work */
+	uint32_t serials; /* serial numbers given so far */
+	/* of the command that is carried out */
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 
 	pthread_mutex_t activation;
@@ -121,14 +121,16 @@ enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_RE
 enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor,
 					     uint32_t frame);
-/* A page of `kind` at `first`: in range, aligned, in one region that is not hidden. */
+/* Checks that a page of `kind` can lie at `first`: in range, aligned, in one region that is not
+ * hidden. */
 enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
 				  enum sgpu_frame_region *region);
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 		    struct sgpu_frame_entry entry);
-/* Data are cleared; the frame of a directory or table keeps its contents. */
+/* Frees a page. A page of data was cleared before; the frame of a directory or table holds what it
+ * held before it was taken. */
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind);
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
@@ -153,11 +155,11 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 			     struct sgpu_reply *reply);
 bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
 
-/* With its context. */
+/* Frees a channel and its context. */
 void sgpu_channel_free(struct sgpu_channel *channel);
 
 /* ---- activate.c ---- */
-/* Makes it the one that kernels reach; NULL: none. Waits for the device. */
+/* Makes the context the one that kernels reach; NULL: they reach none. Waits for the device. */
 int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context,
 		      struct sgpu_error *error);
 
@@ -165,8 +167,8 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 /* Waits for the stream's work and returns the task's outcome; the task has ended in every case. */
 int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
 			const struct sgpu_task *task, struct sgpu_error *error);
-/* Waits for all running work of the device, so that nothing is written behind it, and returns when
- * the range is clear. It is mapped, and its context reachable. */
+/* Clears a mapped range of the context that kernels reach. Waits first for all running work of the
+ * device, so that nothing is written afterwards. Returns when the range is clear. */
 int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
 		     uint64_t at, uint64_t size, struct sgpu_error *error);
 struct sgpu_page_run {
@@ -176,14 +178,15 @@ struct sgpu_page_run {
 	uint32_t count;
 	const uint32_t *pages;
 };
-/* Either does all or, when the device fails, nothing; pages that were to go may be clear then. */
+/* Both do all or, when the device fails, nothing; but pages that were to be unmapped may be clear
+ * then. */
 int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		   struct sgpu_error *error);
 int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		     struct sgpu_error *error);
 
 /* ---- the commands, each in a file of its name ----
- * Writers of the tables call them, but for CH_SUBMIT, which a reader calls. */
+ * The caller is a writer of the tables, or for CH_SUBMIT a reader. */
 int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command,
 		   struct sgpu_reply *reply);
 int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PTE: pages into empty entries of a page table, or mapped ones out of it. Everything is checked
- * first, against the table of pages and against what the channel has mapped; then the device does
- * its part; then it is entered.
+ * CH_PTE maps pages at empty entries of a page table, or unmaps pages. Everything is checked first,
+ * against the table of pages and against what the channel has mapped; then the device does its
+ * part; then the change is entered in the tables.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
-/* The command with what it is about. */
+/* A command, and what it works on. */
 struct job {
 	struct sgpu_processor *processor;
 	struct sgpu_channel *channel;
@@ -186,7 +186,7 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	return SGPU_OK;
 }
 
-/* ---- entering it ---- */
+/* ---- entering it in the tables ---- */
 static void put_in(const struct job *job, uint32_t i, uint32_t page)
 {
 	sgpu_page_take(job->processor, page, job->kind,

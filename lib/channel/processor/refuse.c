@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Refusals of commands, and the codes that they are.
+ * Refusals of commands, and their codes.
  */
 #include <stdarg.h>
 #include <stdio.h>
