@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: everything that can be refused before the first payload is. First what the container
- * says, and where owners are named whether one of them has signed it; then the manifest in it,
- * since that is where it stands what is HIGH; then what the policy forbids, whether a key opens it
- * and whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before
- * all of it has passed.
+ * Admission: all that can be refused before the first payload is refused here. First comes what the
+ * container says and, where owners are named, whether one of them has signed it; then the manifest,
+ * which says what is HIGH; then what the policy forbids, whether a key opens the batch and whether
+ * it is authentic; only then sizes, plan and memory. Nothing is fetched or run before all of that
+ * has passed.
  */
 #include "crypto/crypto.h"
 
@@ -94,7 +94,7 @@ static bool depends_on_batch(const struct sgpu_manifest *manifest)
 	return false;
 }
 
-/* Behind the others, or that of the job not used for longest. */
+/* Returns a free place, or that of the job that was not used for longest. */
 static struct sgpu_prepared **find_place(struct sgpu_prepared_table *table)
 {
 	int oldest = 0;
@@ -143,7 +143,8 @@ int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_bas
 		return rc;
 	}
 	plan = prepared->plan;
-	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
+	/* Operations use few streams in turn, since more streams than the driver has queues would
+	 * share these. */
 	if (base->traits->opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
 			plan->stream[i] %= streams;
@@ -159,7 +160,7 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Maps the batch's segments to the manifest's, and makes the response's id. The reader has seen
+/* Maps the batch's segments to the manifest's, and makes the response's id. The reader has checked
  * that each is there once. */
 static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 {
@@ -213,7 +214,8 @@ static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A digest that fits tells what a file holds: files are for batches with an author. */
+/* Whether a guessed digest fits tells what a file holds, so files are only for batches with a MAC.
+ */
 static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
 		      struct sgpu_error *error)
 {
@@ -233,7 +235,8 @@ static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segmen
 	return SGPU_OK;
 }
 
-/* The container that the owner's sensitivity demands. */
+/* Checks that the container protects segments as their sensitivity demands, and has payloads only
+ * where this runner takes them. */
 static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 {
 	bool needs_key = false;
@@ -319,7 +322,7 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Checks a manifest that no batch had before. */
+/* Checks the manifest of a batch for which no job is prepared. */
 static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = NULL;
@@ -331,7 +334,7 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 		job->batch->manifest = NULL;
 	} else {
 		sgpu_diagnostics_clear(&diagnostics);
-		/* Checks again for a text that says where the fault is. */
+		/* The text is checked again, so that the error says where the fault is. */
 		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size,
 					    "manifest.json", &manifest, &diagnostics, error);
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An operation is held back by each input that it reads, by each move that brings it a segment from
- * another device, and by each predecessor that is not yet enqueued. At zero it is enqueued, and
- * waits on the device for predecessors that still run. So no kernel runs on what has not verified,
- * and the device never waits for the host between two operations, unless the second is a module or
- * on another device.
+ * another device, and by each predecessor that is not yet enqueued. When nothing holds it back any
+ * more it is enqueued, and waits on the device for predecessors that still run. So no kernel runs
+ * on what has not verified, and the device never waits for the host between two operations, unless
+ * the second is a module or on another device.
  */
 #include "run/graph.h"
 
@@ -24,10 +24,10 @@ enum state { WAITING, ENQUEUED, DONE, FAILED };
 struct operation {
 	enum state state;
 	int holds;  /* inputs, moves and predecessors that hold it back */
-	bool later; /* it was told to be tried again, which holds it back, too */
+	bool later; /* start() said SGPU_GRAPH_LATER, which holds it back, too */
 	int code;
 	char *text;	   /* why it failed by itself, or NULL */
-	const char *cause; /* whose text says why it was not run */
+	const char *cause; /* text of the failure for which it was not run */
 };
 
 struct sgpu_graph {
@@ -49,7 +49,7 @@ struct sgpu_graph {
 static const char *deadline_text = "the deadline passed";
 
 /* ---- making it ---- */
-/* The edges turned round: for each operation those that follow it. */
+/* Turns the edges round: lists for each operation those that follow it. */
 static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = graph->manifest;
@@ -184,8 +184,8 @@ void sgpu_graph_free(struct sgpu_graph **graph)
 }
 
 /* ---- failures ---- */
-/* The operation fails. It is counted out here unless it still runs, and its followers when it is
- * looked at. */
+/* Marks an operation as failed. Unless it still runs, it no longer counts as open. Its followers
+ * are marked when look_at() comes to it. */
 static void mark_failed(struct sgpu_graph *graph, int operation, int rc, const char *cause)
 {
 	struct operation *op = &graph->operations[operation];
@@ -201,14 +201,14 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int rc, const c
 	add_work(graph, operation);
 }
 
-/* The code for those that depend on a failure. A timeout or altered data is the reason of them all;
- * any other failure is that operation's own. */
+/* Returns the code for operations that depend on a failure. A timeout or altered data is the reason
+ * for them, too; any other failure is that of the failed operation alone. */
 static int inherited(int rc)
 {
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
 }
 
-/* It failed by itself, not through a dependency. */
+/* Marks an operation that failed by itself, not through a dependency. */
 static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
@@ -233,9 +233,9 @@ static void drop_hold(struct sgpu_graph *graph, int operation)
 	}
 }
 
-/* A module waits until everything before it has ended: what a failed operation left could bring it
- * down, and the whole context with it. So does an operation on another device, which may not know
- * the first one's events. */
+/* Whether a follower waits until the operation has ended, not just until it is enqueued. A module
+ * does, since what a failed operation left could bring it down, and the whole context with it. So
+ * does an operation on another device, which may not know the first one's events. */
 static bool waits_for_end(const struct sgpu_graph *graph, int operation, int follower)
 {
 	return graph->manifest->operations[follower].module != NULL ||

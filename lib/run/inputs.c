@@ -16,20 +16,20 @@
 #include "run/memory.h"
 #include "run/private.h"
 
-enum { READ_AHEAD_MAX = 256 }; /* payloads in memory that have not come in */
+enum { READ_AHEAD_MAX = 256 }; /* payloads that were read and are not on the device yet */
 
 struct input {
 	struct sgpu_note arrived;
 	struct sgpu_inputs *all;
 	int segment;
-	bool begun;    /* the reader's: the note will come */
+	bool begun;    /* set by the reader: the note will come */
 	bool prepared; /* its header and its key are right */
 	struct sgpu_transfer *_Atomic transfer;
 	struct sgpu_device_key *key;
 	struct sgpu_source file; /* what holds the payload, unless it comes through a pipe */
-	uint8_t *payload;	 /* one that the reader has read whole, from malloc */
+	uint8_t *payload;	 /* the payload, if the reader has read it whole; from malloc */
 	int code;
-	char *text; /* why not */
+	char *text; /* why it failed */
 };
 
 struct sgpu_inputs {
@@ -37,7 +37,7 @@ struct sgpu_inputs {
 	const struct sgpu_job *job;
 	struct input *list; /* by segment of the manifest */
 	struct sgpu_tar_reader *tar;
-	int tar_code;	       /* the batch itself cannot be read any more */
+	int tar_code;	       /* SGPU_OK, or why the batch itself cannot be read any more */
 	atomic_int read_ahead; /* payloads in memory */
 };
 
@@ -121,7 +121,8 @@ static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu
 					 context, &context_size, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_sealed_keys_open(key, context, context_size, header, &keys, error);
-		/* Its index has verified: the payload is not the owner's. */
+		/* The index has verified, so if the key does not fit, the payload is not the
+		 * owner's. */
 		rc = rc == SGPU_EKEY ? SGPU_EAUTH : rc;
 	}
 	rc = rc ? rc : sgpu_device_key_load(stream, &keys, &input->key, error);
@@ -192,7 +193,7 @@ static void fail_input(struct input *input, int rc, const char *text)
 				    late ? deadline_text : text);
 }
 
-/* The name of a chunk or digest that does not verify. */
+/* Fails an input of which a chunk or the digest does not verify. */
 static void fail_unverified(struct input *input, uint64_t chunk)
 {
 	char text[64] = "its kt128 is not the one that the batch names";
@@ -204,7 +205,7 @@ static void fail_unverified(struct input *input, uint64_t chunk)
 	fail_input(input, SGPU_EAUTH, text);
 }
 
-/* May be a callback of the device. */
+/* May be called by a callback of the device. */
 static void note_done(void *argument, const struct sgpu_transfer_result *result)
 {
 	struct input *input = argument;
@@ -269,13 +270,13 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	if (atomic_load(&base->stop)) {
 		sgpu_transfer_cancel(
 			*transfer,
-			atomic_load(&base->stop)); /* the loop may have looked too early */
+			atomic_load(&base->stop)); /* sgpu_inputs_stop may have missed it */
 	}
 	return true;
 }
 
 /* ---- all of them ---- */
-/* A large payload of a batch that is a file is read by all cores. */
+/* If the batch is a file, notes where a large payload lies in it, so that all cores read it. */
 static void find_in_file(struct input *input)
 {
 	const struct sgpu_tar_reader *tar = input->all->tar;
@@ -296,8 +297,8 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 	bool piped;
 
 	find_in_file(input);
-	piped = is_piped(input); /* once it has started it may have ended, and be closed */
-	/* A payload that is not taken is skipped with what follows it. */
+	piped = is_piped(input); /* asked now: once started, it may end and be closed */
+	/* If the transfer cannot start, the reader skips the payload on its way to the next one. */
 	if (!start_input(input, &transfer)) {
 		return SGPU_OK;
 	}
@@ -312,7 +313,8 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 	return inputs->tar_code != SGPU_OK ? rc : SGPU_OK;
 }
 
-/* One of many: the reader only reads it, and workers do the rest, several at once. */
+/* Brings in one of many small payloads: the reader only reads it, and workers do the rest, several
+ * at once. */
 static int bring_small(struct sgpu_inputs *inputs, struct input *input, struct sgpu_error *error)
 {
 	const uint64_t size = payload_size(input), begin = sgpu_now_ns();
@@ -422,7 +424,8 @@ static int take_regions(struct sgpu_run_base *base, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
 
-		/* What cannot be taken is told later, or left there. */
+		/* A region that cannot be taken is reported when its segment needs it. If none
+		 * does, it is left alone. */
 		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
 		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0,
 				       !batch->segments[i].input, &source, NULL) == SGPU_OK) {

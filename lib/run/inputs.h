@@ -11,12 +11,12 @@ struct sgpu_inputs;
 struct sgpu_note;
 struct sgpu_run_base;
 
-/* Takes every region that the batch names: none outlives the run. arrived: handles the note of an
- * input, whose index is the segment, that has ended. */
+/* Makes the inputs, and takes every region that the batch names, so that none outlives the run.
+ * arrived: handles the note of an input that has ended; its index is the segment. */
 SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run_base *base,
 				       void (*arrived)(struct sgpu_note *note), void *owner,
 				       struct sgpu_inputs **inputs, struct sgpu_error *error);
-/* Every input has ended. Accepts a pointer to NULL. */
+/* Every input must have ended. Accepts a pointer to NULL. */
 void sgpu_inputs_free(struct sgpu_inputs **inputs);
 
 /* On a reader: starts to bring in what lies in files and regions, then brings in what travels in
@@ -25,11 +25,11 @@ void sgpu_inputs_free(struct sgpu_inputs **inputs);
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar,
 				      struct sgpu_error *error);
 
-/* On the loop's thread. What became of an input; *text lives as long as the inputs. */
+/* On the loop's thread. Returns what became of an input; *text lives as long as the inputs. */
 int sgpu_input_end(const struct sgpu_inputs *inputs, int segment, const char **text);
-/* Gives back what it needed: nothing waits for that. */
+/* Gives back what an input that has ended needed. Nothing waits for that. */
 void sgpu_input_drop(struct sgpu_inputs *inputs, int segment);
-/* Ends those that are under way soon. */
+/* Cancels the inputs that are under way. */
 void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code);
 
 /* The leases of a batch: those that it names for its inputs, and one for its results where that was
@@ -37,23 +37,23 @@ void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code);
 
 struct sgpu_lent;
 
-/* Before the batch runs: takes all that it names, and makes one for its results. *lent is NULL
- * where it has none. Errors: those of sgpu_lease_take; SGPU_EINVALID if a payload does not lie in
- * its lease. */
+/* Before the batch runs: takes all leases that it names, and makes one for its results. *lent is
+ * NULL if it has no leases. Errors: those of sgpu_lease_take; SGPU_EINVALID if a payload does not
+ * lie in its lease. */
 SGPU_MUST_CHECK int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 				     struct sgpu_error *error);
-/* Ends them, but for the results' if it is offered. Accepts a pointer to NULL. */
+/* Ends the leases, except that of the results if it is offered. Accepts a pointer to NULL. */
 void sgpu_lent_free(struct sgpu_lent **lent);
 
-/* Where the payload of an input is. */
+/* Returns where the payload of an input is. */
 const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_location *location);
-/* The place of an output in a lease, by its index in the batch, and the location for the response;
- * NULL: none. `lent` may be NULL. */
+/* Returns the place of an output, given by its index in the batch, in the lease of the results, and
+ * *location for the response; NULL: there is no such lease. `lent` may be NULL. */
 uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch,
 			  struct sgpu_location *location);
-/* From now on the results can be taken. `lent` may be NULL. */
+/* Lets others take the lease of the results from now on. `lent` may be NULL. */
 void sgpu_lent_offer(struct sgpu_lent *lent);
-/* They end with the batch after all. */
+/* Ends the lease of the results, unless somebody has taken it. */
 void sgpu_lent_withdraw(struct sgpu_lent *lent);
 
 #endif

@@ -17,20 +17,20 @@
 struct sgpu_run_base;
 
 enum {
-	SGPU_PREPARED_MAX = 64, /* that a runner keeps */
+	SGPU_PREPARED_MAX = 64, /* jobs that a runner keeps */
 	SGPU_PREPARED_TEXT_MAX =
-		256 << 10, /* of a canonical manifest: a larger one runs longer than it is parsed */
+		256 << 10, /* bytes of a manifest: a larger one runs longer than it is parsed */
 };
 
 struct sgpu_prepared {
 	atomic_int references;
 	struct sgpu_manifest *manifest; /* checked against the operations */
 	struct sgpu_plan *plan;		/* once there, nothing of the job changes */
-	uint64_t last_use;		/* the table's */
+	uint64_t last_use;		/* `uses` of the table at that time */
 };
 
-/* Takes a manifest that was checked against the operations, also when memory is out (NULL). The
- * caller has the one reference. */
+/* Makes a job of a manifest that was checked against the operations. Takes the manifest in every
+ * case. The caller has the one reference. NULL: memory is out. */
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest);
 /* Drops a reference; the last one frees the job. Accepts NULL; clears the caller's pointer. */
 void sgpu_prepared_drop(struct sgpu_prepared **prepared);
@@ -54,7 +54,7 @@ SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
  * the one that was not used for longest. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
 
-/* What admission gives. Only the key is changed afterwards: wiped. */
+/* What admission finds out. Nothing of it changes afterwards, except that the key is wiped. */
 struct sgpu_job {
 	const struct sgpu_run_options *options;
 	struct sgpu_batch *batch;
@@ -63,8 +63,8 @@ struct sgpu_job {
 	const struct sgpu_plan *plan;
 	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	char owner[SGPU_KID_SIZE + 1];		    /* the first listed one in the batch, or "" */
-	bool replayed;				    /* the record of batches has refused it */
+	char owner[SGPU_KID_SIZE + 1]; /* the first listed owner who signed it, or "" */
+	bool replayed;		       /* the record of batches has refused it */
 	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the one response to it */
 	int *to_manifest; /* by segment of the batch: index in the manifest */
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
@@ -73,8 +73,8 @@ struct sgpu_job {
 /* Fills in base->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 			       struct sgpu_error *error);
-/* Remembers the batch, and refuses one that was taken before: the last check, so that none is
- * remembered that could have come again. */
+/* Remembers the batch, and refuses one that was taken before: the last check, so that no batch is
+ * remembered that another check refuses and that may come again. */
 SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
 void sgpu_job_clear(struct sgpu_job *job);
 

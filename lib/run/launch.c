@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams are taken from the runner when an operation first needs them. An event stands behind an
- * operation that another one on another stream follows.
+ * Streams are taken from the runner when an operation first needs them. An event is recorded behind
+ * an operation that an operation on another stream follows.
  */
 #include "run/launch.h"
 
@@ -124,8 +124,8 @@ static int run_unless_stopped(struct launch *l, struct sgpu_launch *launch)
 	return rc;
 }
 
-/* The loop may not have heard of an earlier failure. One that was not run for it has written
- * nothing either, so it has failed, too. */
+/* The loop may not have heard of an earlier failure yet. An operation that is skipped for that
+ * failure has written nothing, so it has failed, too. */
 static int run_kernel(struct sgpu_launch *launch, void *argument)
 {
 	struct launch *l = argument;
@@ -145,7 +145,7 @@ static void post_ended(void *argument)
 }
 
 /* ---- enqueuing ---- */
-/* Where the call's data lie. */
+/* Enters where the call's data lie. */
 static int place_arguments(struct sgpu_launches *launches, int operation, struct sgpu_op_call *call,
 			   struct sgpu_error *error)
 {
@@ -197,7 +197,7 @@ static int wait_for_others(struct sgpu_launches *launches, int operation,
 	return SGPU_OK;
 }
 
-/* With what it touches: its tensors and its scratch memory. */
+/* Enqueues the kernel, and tells the device what it touches: its tensors and its scratch memory. */
 static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	const struct sgpu_op_call *call = &l->end.call;
@@ -254,7 +254,7 @@ static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_err
 	}
 	l->all->unsure |= op->event != NULL;
 	if (op->event && sgpu_event_record(stream, op->event) != SGPU_OK) {
-		sgpu_event_free(&op->event); /* then the host waits once, not the streams */
+		sgpu_event_free(&op->event); /* the host waits here instead of the streams */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 			atomic_store(&op->bad, true);
 		}

@@ -18,36 +18,39 @@ struct sgpu_modules;
 SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run_base *base,
 					void (*loaded)(void *argument, int segment), void *argument,
 					struct sgpu_modules **modules, struct sgpu_error *error);
-/* No launch is pending. Accepts a pointer to NULL. */
+/* No launch may be pending. Accepts a pointer to NULL. */
 void sgpu_modules_free(struct sgpu_modules **modules);
-/* Gives the device its modules back; what they were is still known. */
+/* Unloads the modules from the devices. What became of each is still known. */
 void sgpu_modules_unload(struct sgpu_modules *modules);
 
-/* Whether the module of an operation whose inputs have arrived can be started. SGPU_GRAPH_LATER: a
- * thread loads it; `loaded` tells. Errors: why it cannot or may not be. */
+/* Sees that the module of an operation is loaded. The operation's inputs have arrived.
+ * SGPU_GRAPH_LATER: a thread loads it, and `loaded` is called at the end. Errors: why it cannot or
+ * may not be used. */
 SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_modules *modules, int operation,
 				       struct sgpu_error *error);
 
-/* Enqueues a launch: clears its outputs, then starts its function. clears: a zeroed task an
+/* Enqueues a launch: clears its outputs, then starts its function. clears: a zeroed task for each
  * argument. */
 SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operation,
 				      const struct sgpu_op_call *call, struct sgpu_stream *stream,
 				      struct sgpu_task *clears, struct sgpu_task *task,
 				      struct sgpu_error *error);
-/* What became of it, into *task. */
+/* Enters in *task what became of a launch. */
 void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task);
 
-/* What a module did that is refused, for which the run is stopped with SGPU_EPOLICY; or NULL. */
+/* Returns what a module did against the rules, for which the run is stopped with SGPU_EPOLICY; or
+ * NULL. */
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
-/* Of a run that has used modules: whether one did that on its devices, of this run or of another.
+/* Whether a module, of this run or of another, broke the rules on the run's devices. False if this
+ * run has used no modules.
  */
 bool sgpu_modules_broke_rules(const struct sgpu_modules *modules);
 
 struct sgpu_launches;
 struct sgpu_note;
 
-/* ended: handles the note of an operation, its index, that has ended. */
+/* ended: handles the note of an operation that has ended; its index is the operation. */
 SGPU_MUST_CHECK int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules,
 					 void (*ended)(struct sgpu_note *note), void *owner,
 					 struct sgpu_launches **launches, struct sgpu_error *error);
@@ -56,7 +59,7 @@ void sgpu_launches_settle(struct sgpu_launches *launches);
 /* After settle. Accepts a pointer to NULL. */
 void sgpu_launches_free(struct sgpu_launches **launches);
 
-/* The stream of an operation, taken from the runner at first. */
+/* Returns the stream of an operation, which is taken from the runner when first needed. */
 SGPU_MUST_CHECK int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
 /* Enqueues an operation that nothing holds back. SGPU_GRAPH_LATER as sgpu_modules_ready. */
@@ -69,7 +72,7 @@ struct sgpu_launch_end {
 	struct sgpu_task task;
 };
 const struct sgpu_launch_end *sgpu_launch_result(struct sgpu_launches *launches, int operation);
-/* failed: what depends on it may not run. */
+/* Frees a launch that has ended. failed: what depends on it may not run. */
 void sgpu_launch_drop(struct sgpu_launches *launches, int operation, bool failed);
 
 #endif

@@ -28,7 +28,7 @@ struct sgpu_lent {
 
 static const struct sgpu_lease *find_lease(const struct sgpu_lent *lent, const char *id)
 {
-	for (int i = lent->input_count; i-- > 0;) { /* most name the one before */
+	for (int i = lent->input_count; i-- > 0;) { /* most segments name the last one */
 		if (strcmp(lent->inputs[i].id, id) == 0) {
 			return &lent->inputs[i];
 		}
@@ -64,7 +64,8 @@ static int take_input(struct sgpu_lent *lent, int i, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Of all results together, and the place of each; false: more than there can be. */
+/* Computes the size of all results together, and the place of each. Returns false if there are
+ * none, or more than a lease can hold. */
 static bool lay_out(struct sgpu_lent *lent, uint64_t *total)
 {
 	const struct sgpu_job *job = lent->job;
@@ -88,7 +89,7 @@ static bool lay_out(struct sgpu_lent *lent, uint64_t *total)
 	return *total > 0;
 }
 
-/* Results for which there is no room go with the response. */
+/* Makes the lease of the results. If there is no room for it, they go with the response. */
 static int make_results(struct sgpu_lent *lent, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = lent->job->batch;
@@ -190,7 +191,7 @@ void sgpu_lent_withdraw(struct sgpu_lent *lent)
 {
 	struct sgpu_lease lease;
 
-	/* Who has taken it meanwhile ends it. */
+	/* If somebody has taken it meanwhile, they end it. */
 	if (lent && lent->offered &&
 	    sgpu_lease_take(lent->pool, lent->results.id, lent->job->batch->id, true, &lease,
 			    NULL) == SGPU_OK) {

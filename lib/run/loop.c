@@ -25,13 +25,13 @@ struct sgpu_loop {
 	pthread_t thread;
 	int wake_fd;
 	_Atomic uint32_t calls; /* notes and wakes so far */
-	atomic_int expected;	/* what posts notes and has not ended */
+	atomic_int expected;	/* how many things that post notes have not ended */
 	atomic_bool sleeping, end;
 	pthread_mutex_t mutex; /* the rest */
 	struct sgpu_note *head, *tail;
 };
 
-/* The thread says that it sleeps first, and looks at the calls then. */
+/* The thread sets `sleeping` first and looks at `calls` then, so that no call is missed. */
 void sgpu_loop_wake(struct sgpu_loop *loop)
 {
 	const int saved = errno;
@@ -73,7 +73,8 @@ static struct sgpu_note *take_notes(struct sgpu_loop *loop)
 	return notes;
 }
 
-/* Milliseconds, rounded up: a tick that comes too early would find nothing to do. */
+/* Returns the milliseconds until `when_ns`, rounded up, since a tick that comes too early would
+ * find nothing to do; -1: no limit. */
 static int time_left(uint64_t when_ns)
 {
 	uint64_t now = sgpu_now_ns(), left;

@@ -34,15 +34,15 @@ void sgpu_loop_free(struct sgpu_loop **loop);
 void sgpu_loop_post(struct sgpu_loop *loop, struct sgpu_note *note);
 /* Calls tick soon; async-signal-safe. */
 void sgpu_loop_wake(struct sgpu_loop *loop);
-/* Something has begun that posts notes, or, `ended`, has ended. */
+/* Notes that something that posts notes has begun or, if `ended`, has ended. */
 void sgpu_loop_expect(struct sgpu_loop *loop, bool ended);
 
 /* Threads for work that blocks: reading a pipe, fetching files, loading a module, writing a
- * response. One is made when there are fewer than were reserved, and kept. */
+ * response. A thread is made when more are reserved than there are, and is kept. */
 
 struct sgpu_threads;
 
-/* From the call of `work` on it is the work's. */
+/* A piece of such work. Once `work` is called, the struct belongs to it. */
 struct sgpu_blocking {
 	struct sgpu_blocking *next;
 	void (*work)(struct sgpu_blocking *task);
@@ -54,12 +54,13 @@ struct sgpu_blocking {
  */
 SGPU_MUST_CHECK int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **threads,
 					struct sgpu_error *error);
-/* Nothing is under way. Accepts a pointer to NULL. */
+/* No work may be under way. Accepts a pointer to NULL. */
 void sgpu_threads_free(struct sgpu_threads **threads);
-/* Sees to a thread for one more piece of work at once, until release. Errors: SGPU_ESYSTEM. */
+/* Reserves a thread for one more piece of work, until sgpu_threads_release. Errors: SGPU_ESYSTEM.
+ */
 SGPU_MUST_CHECK int sgpu_threads_reserve(struct sgpu_threads *threads, struct sgpu_error *error);
 void sgpu_threads_release(struct sgpu_threads *threads);
-/* Work under a reservation: it starts at once. */
+/* Gives work for which a thread is reserved: it starts at once. */
 void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task);
 /* Takes work back for the caller to do, if no thread has begun it. */
 bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *task);
@@ -76,8 +77,8 @@ void sgpu_streams_free(struct sgpu_run_streams **streams);
 /* Any thread may call these. */
 SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
 				      struct sgpu_error *error);
-/* Waits for its work unless that has ended (`idle`); a stream that fails then is not kept. Accepts
- * a pointer to NULL. */
+/* Waits for the stream's work unless that has ended (`idle`). A stream that fails then is not kept.
+ * Accepts a pointer to NULL. */
 void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Buffers are allocated by the thread that admits the batch, since an allocation may wait for the
- * whole device, and the loop should not. Where many small ones are one allocation they cost as much
- * as one.
+ * whole device, and the loop should not. Many small buffers that are one allocation cost as much as
+ * one.
  */
 #include "run/memory.h"
 
@@ -12,8 +12,8 @@
 #include "run/job.h"
 #include "run/private.h"
 
-/* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough,
- * which costs less than to ask. */
+/* Most bytes of a device's buffers that are allocated without asking how much is free: the
+ * allocation itself shows whether there is enough, which costs less. */
 enum { SMALL_MAX = 256 << 20 };
 
 static uint64_t whole_pages(uint64_t size)
@@ -94,7 +94,7 @@ static int allocate(struct sgpu_memory *memory, int device, bool together, struc
 	return rc;
 }
 
-/* Of the process's limit, for all devices. Small buffers take whole pages, too. */
+/* Takes the memory on all devices from the process's limit. Small buffers take whole pages, too. */
 static int take_of_limit(struct sgpu_memory *memory, struct sgpu_error *error)
 {
 	const struct sgpu_plan *plan = memory->plan;

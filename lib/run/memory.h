@@ -33,8 +33,8 @@ SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_e
 /* Clears it and gives it back; no work on it may be pending. Accepts a zeroed one. */
 void sgpu_memory_clear(struct sgpu_memory *memory);
 
-/* The ways between the devices of a runner: sealed copies, each pair with its own key. One is
- * opened when first needed, and kept. */
+/* The ways between the devices of a runner: sealed copies, each pair with its own key. A way is
+ * opened when it is first needed, and kept. */
 struct sgpu_links {
 	pthread_mutex_t mutex;
 	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
@@ -45,20 +45,21 @@ struct sgpu_links {
 struct sgpu_moves;
 struct sgpu_note;
 
-/* Opens the ways that the plan needs. moved: handles the note of a move, its index, that has ended.
+/* Opens the ways that the plan needs. moved: handles the note of a move that has ended; its index
+ * is the move.
  */
 SGPU_MUST_CHECK int sgpu_moves_create(struct sgpu_run_base *base,
 				      void (*moved)(struct sgpu_note *note), void *owner,
 				      struct sgpu_moves **moves, struct sgpu_error *error);
-/* None is under way. Accepts a pointer to NULL. */
+/* No move may be under way. Accepts a pointer to NULL. */
 void sgpu_moves_free(struct sgpu_moves **moves);
 
 /* On the loop's thread. An input or an operation has ended well: starts the moves of what is read
  * elsewhere, one after the other between two devices. */
 void sgpu_moves_arrived(struct sgpu_moves *moves, int segment);
 void sgpu_moves_ran(struct sgpu_moves *moves, int operation);
-/* What became of a move, once: SGPU_OK, or a code and why, which lives as long as the moves. Starts
- * the next one. */
+/* Returns what became of a move, and starts the next one; to be called once for each. *text says
+ * why it failed, and lives as long as the moves. */
 int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A module is loaded once, when the first of its operations could start: by then all of its segment
- * has verified, as of every input. A thread that may block does that, since loading waits for the
- * device. The image passes through host memory, since that is where a device takes it from. It must
- * have the digest that its operation names: in a secure context it is measured in the device's
- * memory, else where it is taken from.
+ * A module is loaded once, when the first of its operations could start: by then its whole segment
+ * has verified, as every input must. A thread that may block loads it, since loading waits for the
+ * device. The image passes through host memory, since a device takes it from there. It must have
+ * the digest that its operation names: a secure context measures it in the device's memory, a plain
+ * device in the host's.
  */
 #include "crypto/crypto.h"
 #include "run/launch.h"
@@ -23,8 +23,8 @@ enum state { UNTRIED, LOADING, TRIED };
 struct module {
 	enum state state;
 	int code;			 /* of loading it */
-	struct sgpu_error error;	 /* why not */
-	uint8_t digest[SGPU_KT128_SIZE]; /* that it was to be loaded with */
+	struct sgpu_error error;	 /* why it failed */
+	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
 	struct sgpu_device_module *loaded;
 	struct sgpu_blocking task;
 	struct sgpu_note note;
@@ -110,7 +110,8 @@ bool sgpu_modules_broke_rules(const struct sgpu_modules *modules)
 	return false;
 }
 
-/* Such a module is not what its owner meant to run: the run ends without a response. */
+/* Ends the run without a response if a module broke the rules: it is not what its owner meant to
+ * run. */
 static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 {
 	if (sgpu_modules_broke_rules(modules) && !modules->broken_rule) {
@@ -120,7 +121,7 @@ static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 }
 
 /* ---- loading: on a thread that may block ---- */
-/* A stream of its own: that of the operation may have to wait for others first. */
+/* Uses a stream of its own, since that of the operation may have to wait for others first. */
 static int copy_image(struct sgpu_modules *modules, int segment, void *image, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -238,7 +239,7 @@ static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
 	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* One that does not load is not tried again. Each operation names the digest. */
+/* A module that did not load is not tried again. Its operations must all name the same digest. */
 int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
@@ -356,7 +357,7 @@ static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 	return memory;
 }
 
-/* With what it is meant to touch. */
+/* Enqueues the function, and tells the device what it is meant to touch. */
 static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op,
 			 const struct sgpu_op_call *call, struct sgpu_stream *stream,
 			 const struct values *values, struct sgpu_task *task)
@@ -392,7 +393,8 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),
 			  text_of(&task->error, rc));
-		/* What was enqueued still writes to what the caller frees. */
+		/* Waits, since the clears that were enqueued write to tasks that the caller frees.
+		 */
 		(void)!sgpu_stream_sync(stream, NULL);
 	}
 	return rc;

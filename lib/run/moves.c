@@ -2,8 +2,9 @@
  *
  * A move is a sealed copy between two devices, on a thread that may block. It begins when the host
  * has seen the end of whatever made the segment, and what reads it on the other device is not
- * enqueued before the host has seen its end: so it waits for no stream, and none for it. Between
- * two devices one move is under way at a time, since it alone can fill the way.
+ * enqueued before the host has seen the move's end. So a move waits for no stream, and no stream
+ * for a move. Between two devices one move is under way at a time, since one alone uses the whole
+ * bandwidth.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@
 struct move {
 	struct sgpu_blocking task;
 	struct sgpu_note moved;
-	int next; /* behind it in its line, or -1 */
+	int next; /* the move behind it in its line, or -1 */
 	int code;
 	struct sgpu_error error;
 	char *text; /* why it failed */
@@ -28,7 +29,7 @@ struct move {
 /* The moves from one device to another. */
 struct line {
 	struct sgpu_peer *peer; /* NULL: there are none */
-	int first, last;	/* of those that wait, or -1 */
+	int first, last;	/* moves that wait, or -1 */
 	bool busy;
 };
 
@@ -96,7 +97,7 @@ static void move_blocking(struct sgpu_blocking *task)
 }
 
 /* ---- on the loop's thread ---- */
-/* Gives the first that waits to a thread; after a stop, none. */
+/* Gives the first move that waits to a thread. After a stop, none begins. */
 static void begin_next(struct sgpu_moves *moves, struct line *line)
 {
 	const int move = line->first;
@@ -137,7 +138,7 @@ void sgpu_moves_arrived(struct sgpu_moves *moves, int segment)
 	}
 }
 
-/* The written value of an INPUT_OUTPUT is read by nobody. */
+/* No operation reads the written value of an INPUT_OUTPUT, so it is not moved. */
 void sgpu_moves_ran(struct sgpu_moves *moves, int operation)
 {
 	const struct sgpu_manifest *manifest = moves->base->job->manifest;

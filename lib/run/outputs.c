@@ -3,11 +3,11 @@
  * Each output is a transfer of the engine. What is to be masked is sealed on the device first,
  * under a key of its own, so that host memory only ever sees ciphertext of it.
  *
- * A result of moderate size leaves a device that pins host memory straight to where it waits for
- * the response. Larger ones would pin more than a machine may have to spare: the engine copies them
- * on. Where the response goes to a file, and all of it can be laid out before it is known, results
- * go to their place in that file and wait nowhere. Nor do those wait for which there is a region or
- * a lease.
+ * A device that pins host memory copies a result of moderate size straight to where it waits for
+ * the response. Larger results would pin more than a machine may have to spare, so the engine
+ * copies them there in pieces. Where the response goes to a file, and all of it can be laid out
+ * before it is known, results go to their place in that file at once. Results that have a region or
+ * a lease do not wait either.
  */
 #include "base/io.h"
 #include "run/outputs.h"
@@ -80,8 +80,8 @@ static bool is_sealed(const struct output *output)
 }
 
 /* ---- memory ---- */
-/* Written once from end to end: with pages of 2 MiB if there are, since faults on small ones cost
- * as much as the copy. */
+/* Allocates memory that is written once from end to end: pages of 2 MiB if there are any, since
+ * faults on small pages cost as much as the copy. */
 static uint8_t *large_memory(uint64_t size)
 {
 	uint64_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -157,7 +157,7 @@ static int put_header(struct output *output, struct sgpu_error *error)
 			   output->end.place, error);
 }
 
-/* A key of its own, on its way to the device, and the header that goes with it. */
+/* Makes the output's key and its header, and starts to load the key onto the device. */
 static int make_key(struct output *output, struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = output->all->job;
@@ -195,7 +195,7 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 	sgpu_trace_step(output->all->base->trace, device_of(output), span, in_batch(output)->id);
 }
 
-/* May be a callback of the device. */
+/* May be called by a callback of the device. */
 static void note_done(void *argument, const struct sgpu_transfer_result *result)
 {
 	struct output *output = argument;
@@ -254,7 +254,8 @@ static bool goes_to_region(const struct output *output)
 	       !sgpu_segment_is_input(&output->all->job->manifest->segments[output->segment]);
 }
 
-/* Where it goes: to a region, to a lease, to its place in the file, else to memory. */
+/* Decides where the output goes: to a region, to a lease, to its place in the file, else to memory.
+ */
 static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 		     struct sgpu_error *error)
 {
@@ -331,7 +332,7 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 }
 
 /* ---- the outputs of an operation ---- */
-/* What the operation says may be less than the type's, never more. */
+/* Returns the bytes of an output. The operation may report less than its type has, never more. */
 static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call,
 		       uint64_t elements, uint64_t *actual, struct sgpu_error *error)
 {

@@ -16,34 +16,35 @@ struct sgpu_run_base;
 SGPU_MUST_CHECK int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner),
 					void *owner, struct sgpu_outputs **outputs,
 					struct sgpu_error *error);
-/* None is under way. Accepts a pointer to NULL. */
+/* No output may be under way. Accepts a pointer to NULL. */
 void sgpu_outputs_free(struct sgpu_outputs **outputs);
 
-/* On the loop's thread. Begins to bring the key that an output needs to the device; what cannot be
- * brought yet is tried again at its start. */
+/* On the loop's thread. Begins to load the key that an output needs onto the device. If that fails,
+ * it is tried again when the output starts. */
 void sgpu_output_prepare(struct sgpu_outputs *outputs, int segment, struct sgpu_stream *stream);
-/* Starts the outputs of an operation that has run; `elements` is how many it wrote, where only it
- * knows. What cannot be started has failed. */
+/* Starts the outputs of an operation that has run; `elements` is how many it wrote, where only the
+ * operation knows. An output that cannot be started has failed. */
 void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation,
 			const struct sgpu_op_call *call, uint64_t elements);
-/* Ends those that are under way soon. */
+/* Cancels the outputs that are under way. */
 void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code);
 
-/* Whether results may be in the file; and why not, or SGPU_OK: then no response can be. */
+/* Whether results may be in the response's file already. */
 bool sgpu_outputs_placed(const struct sgpu_outputs *outputs);
+/* Returns SGPU_OK, or why results could not be written there: then there can be no response. */
 int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error);
 
 /* The outcome of an output. */
 struct sgpu_output_end {
 	int code;
-	const char *text;		 /* why it failed */
-	bool whole;			 /* with SGPU_OK: else it was never started */
-	const uint8_t *data;		 /* as the response carries it; NULL: it is in the file */
-	uint64_t place;			 /* there */
-	uint64_t size, actual;		 /* bytes of the payload; of plaintext */
+	const char *text;      /* why it failed */
+	bool whole;	       /* all of it has left; false with SGPU_OK: it was never started */
+	const uint8_t *data;   /* as the response carries it; NULL: it is elsewhere */
+	uint64_t place;	       /* in the file, or 0 */
+	uint64_t size, actual; /* bytes of the payload; of plaintext */
 	uint8_t digest[SGPU_KT128_SIZE]; /* where it is not sealed */
 };
-/* When none is under way any more. */
+/* Returns the outcome of an output, when none is under way any more. */
 const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs, int segment);
 
 struct sgpu_moved {
@@ -57,14 +58,14 @@ SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_
 
 struct sgpu_graph;
 
-/* Where results go at once in the response's file: offsets by segment of the batch, from malloc; 0:
- * not there. They are right if all goes well, and sgpu_respond sees to it if not. *places is NULL
- * where that is not known or worth it: for a pipe or a file that cannot be read, a module that may
- * break a rule, a result of unknown size. */
+/* Plans where results go in the response's file at once. *places: offsets by segment of the batch,
+ * from malloc; 0: not there. They are right if no operation fails; else sgpu_respond moves results.
+ * *places is NULL where that cannot be known or is not worth it: for a pipe or a file that cannot
+ * be read, a module that may break a rule, a result of unknown size. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places,
 				      struct sgpu_error *error);
-/* Takes the space that the response will need in a file without a name, where the file system can
- * tell: a batch that is recorded runs once, and should not find the disk full. Errors:
+/* Reserves the space that the response will need in a file without a name, where the file system
+ * can tell: a batch that is recorded runs once, and should not find the disk full. Errors:
  * SGPU_ENOSPACE. */
 SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error);
 /* Writes what became of each output, with its payload. Returns 0; SGPU_ESEGMENTS when some failed;

@@ -8,10 +8,10 @@
  * together. What leaves the device keeps its buffer, since its way out is no operation of the
  * graph, and what arrives has its own from the start.
  *
- * A move is between the operation that made the segment, whose end the host has seen, and those
- * that read it on the other device, which are not enqueued before it has ended. So it reads its
- * buffer while the readers have not ended, and writes the other when everything before the maker
- * has ended: it may be one that the maker itself could have had.
+ * A move comes after the operation that made the segment, whose end the host has seen, and before
+ * those that read it on the other device, which are not enqueued before the move has ended. So the
+ * buffer that it reads is not given away before those readers have ended. The buffer that it writes
+ * may be any that the maker itself could have had, since all before the maker has ended by then.
  */
 #include "run/run.h"
 #include "run/plan.h"
@@ -26,16 +26,16 @@ struct tenant {
 	int writer; /* or -1 */
 };
 
-/* Buffers among which one is looked for where there are very many operations. */
+/* With very many operations, only so many of the last buffers are looked at. */
 enum { LOOK_BACK = 64 };
 
 struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
 	struct sgpu_spread spread;
-	uint64_t *ancestors;	/* bits, a row an operation; NULL: too many of them, */
-	size_t words;		/* (64-bit ones of a row) */
-	int *chain, *place;	/* which follow the one before in their chain */
+	uint64_t *ancestors;	/* bits, a row for each operation; NULL: there are too many */
+	size_t words;		/* 64-bit words of a row */
+	int *chain, *place;	/* by operation: the first of its chain, and its place there */
 	struct tenant *tenants; /* by buffer */
 };
 
@@ -114,7 +114,8 @@ static int find_ancestors(struct planner *p, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* True only where the graph says so; without a matrix that is not always found. */
+/* Whether the graph says that one operation comes before another. Without a matrix only operations
+ * of one chain are known to. */
 static bool comes_before(const struct planner *p, int earlier, int later)
 {
 	if (!p->ancestors) {
@@ -139,8 +140,8 @@ static bool tenant_ended(const struct planner *p, const struct tenant *tenant, i
 	return tenant->writer < 0 || comes_before(p, tenant->writer, operation);
 }
 
-/* Of buffers of the device whose tenant has ended the smallest that holds `size`, else the largest;
- * or -1. */
+/* Returns, among the device's buffers whose tenant has ended, the smallest that holds `size`, else
+ * the largest; or -1. */
 static int find_buffer(const struct planner *p, int device, int operation, uint64_t size)
 {
 	const int first = p->ancestors || p->plan->buffer_count < LOOK_BACK
@@ -171,7 +172,8 @@ static int add_buffer(struct planner *p, int device, uint64_t size, const struct
 	return buffer;
 }
 
-/* For what `operation` writes, or for what is moved elsewhere when it has ended. */
+/* Returns a buffer for what `operation` writes, or for a copy that is moved there when it has
+ * ended. */
 static int give_buffer(struct planner *p, int device, int operation, uint64_t size,
 		       const struct tenant *tenant)
 {
@@ -229,7 +231,7 @@ static int count_moves(const struct planner *p)
 	return count;
 }
 
-/* Once to each device that reads it. */
+/* Plans a move of the segment to each other device that reads it. */
 static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -346,7 +348,7 @@ static int plan_buffers(struct planner *p, struct sgpu_error *error)
 		rc = rc ? rc : plan_scratch(p, operation, error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < p->plan->buffer_count; i++) {
-		p->plan->bytes += p->plan->buffers[i].size; /* at most bytes_unshared */
+		p->plan->bytes += p->plan->buffers[i].size; /* fits: at most bytes_unshared */
 	}
 	return rc;
 }

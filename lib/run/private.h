@@ -9,7 +9,8 @@
  *   workers   of the engine: read files, copy
  *   streams   the device's threads, which run kernels and callbacks
  *
- * The others tell the loop by notes. What is set before the batch is admitted is everyone's.
+ * The other threads tell the loop by notes. All of them may read what is set before the batch is
+ * admitted.
  */
 #ifndef SGPU_RUN_PRIVATE_H
 #define SGPU_RUN_PRIVATE_H
@@ -28,7 +29,7 @@ struct sgpu_run_trace {
 	atomic_uint_fast64_t bytes_in, bytes_out;
 	bool keeps_spans;
 	int operations;	    /* rows of streams; those of the engines follow, then those of moves */
-	int devices, first; /* how many, and the number of the first of the plan */
+	int devices, first; /* how many, and the runner's number of the plan's first */
 	pthread_mutex_t mutex; /* the rest */
 	struct sgpu_span *spans;
 	size_t count, capacity;
@@ -38,7 +39,7 @@ struct sgpu_run_trace {
 
 void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
 void sgpu_trace_clear(struct sgpu_run_trace *trace);
-/* A span without a begin never ran, and is left out. */
+/* Adds a span. One without a begin never ran, and is left out. */
 void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
 		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 /* A step of a transfer, in a row of the engine of that device. */
@@ -47,7 +48,7 @@ void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
 /* The row of moves from one device to another. */
 int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to);
 void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
-/* In order of their begin, at the end. */
+/* Sorts the spans by their begin, when the run has ended. */
 void sgpu_trace_sort(struct sgpu_run_trace *trace);
 
 struct sgpu_loop;
@@ -57,7 +58,7 @@ struct sgpu_engine;
 struct sgpu_prepared_table;
 struct sgpu_links;
 
-/* The kind of its devices, and the limits of the runner. */
+/* The kind of the runner's devices, and its limits. */
 struct sgpu_run_traits {
 	bool opens_on_device;
 	bool pins;
@@ -90,20 +91,20 @@ struct sgpu_run_base {
 	struct sgpu_memory *memory; /* its buffers on the devices */
 	struct sgpu_leases *leases; /* files and regions that it names */
 	struct sgpu_lent *lent;	    /* its leases, or NULL */
-	uint64_t rank;		    /* of its transfers, beside those of other runs */
+	uint64_t rank;		    /* of its transfers, among those of other runs */
 	bool many;		    /* many segments, for several threads */
-	bool reserved;		    /* the response's file may be too long */
+	bool reserved;		    /* space was reserved, to be cut off behind the response */
 	uint64_t response_size;	    /* the least that the response needs in its file, or 0 */
-	int under_way;		    /* moves, outputs and loads of modules: the loop's */
+	int under_way; /* moves, outputs and loads of modules that have not ended: the loop's */
 	atomic_int done, failed, operations; /* how far its graph is */
 	int wake_fd;			     /* eventfd that wakes a reader of this run */
 	atomic_int stop;		     /* 0, or why all is to end */
 	atomic_uint_fast64_t stop_ns;	     /* when `stop` was set */
 };
 
-/* Ends everything soon; the first reason stays. */
+/* Stops the run: all ends soon. The first `code` stays. */
 void sgpu_run_stop(struct sgpu_run_base *base, int code);
-/* Text as of an error, from malloc; NULL when memory is out. */
+/* Formats a text like that of an error, from malloc; NULL when memory is out. */
 char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
 
 #endif

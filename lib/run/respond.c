@@ -36,14 +36,15 @@ struct writer {
 	struct sgpu_run_base *base;
 	const struct sgpu_job *job;
 	const struct sgpu_graph *graph;
-	struct sgpu_outputs *outputs; /* NULL: the response is only expected */
+	struct sgpu_outputs *outputs; /* NULL while nothing has run: the response is laid out as if
+					 all succeeds */
 	int fd;
 	const char *name;
 	bool placed; /* results may be in the file already */
 };
 
-/* Why an output is missing, by its operation or on its way out; SGPU_OK: it is there. *text is from
- * malloc. */
+/* Returns why an output is missing, because its operation or its transfer failed, or SGPU_OK. *text
+ * says why; it is from malloc. */
 static int failure(struct writer *w, int segment, char **text)
 {
 	const struct sgpu_manifest *m = w->job->manifest;
@@ -96,7 +97,7 @@ static int fill_failure(struct sgpu_batch_segment *to, int rc, char *text, struc
 	return text ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* An output as it will be if all goes well. */
+/* Fills in an output as it will be if all succeeds. */
 static void fill_expected(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
 			  struct sgpu_batch_segment *to)
 {
@@ -133,7 +134,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	return SGPU_OK;
 }
 
-/* While the response is only expected, times of the usual length. */
+/* Returns the timings or, while nothing has run, times that have the usual number of digits. */
 static json_t *timings(const struct writer *w)
 {
 	const json_int_t usual_ns = 10000000;
@@ -217,7 +218,7 @@ static int write_small(struct writer *w, const struct sgpu_batch *response, int 
 	return rc;
 }
 
-/* One that is in its place already is passed over. */
+/* Writes a payload, or seeks past one that is in its place already. */
 static int write_payload(struct writer *w, const struct sgpu_batch *response, int index,
 			 struct sgpu_error *error)
 {
@@ -245,7 +246,8 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 
 /* ---- results that are in the file before the response is known ---- */
 /* A response is a tar: its index and its manifest, then the payloads, each behind a header and
- * filled up to whole blocks. Their offsets by segment, if it begins at `begin`; 0: not there. */
+ * filled up to whole blocks. Finds the offsets of the payloads, by segment, if the response begins
+ * at `begin`; 0: not in it. */
 static int place_payloads(const struct sgpu_batch *response, uint64_t begin, uint64_t *places,
 			  struct sgpu_error *error)
 {
@@ -270,7 +272,8 @@ static int place_payloads(const struct sgpu_batch *response, uint64_t begin, uin
 	return SGPU_OK;
 }
 
-/* From the end that the other place does not overlap with. */
+/* Moves one payload. If it goes up, its end is moved first, so that nothing is overwritten unread.
+ */
 static int move_one(int fd, const char *name, const struct sgpu_moved *moved, uint8_t *buffer,
 		    struct sgpu_error *error)
 {
@@ -292,8 +295,8 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 	return rc;
 }
 
-/* Those that go up begin with the last, those that go down with the first: each then finds its new
- * place free. */
+/* Payloads that go up are moved from the last on, then those that go down from the first on, so
+ * that each finds its new place free. */
 int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int count,
 		    struct sgpu_error *error)
 {
@@ -321,7 +324,7 @@ int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int
 	return rc;
 }
 
-/* Moves results that went to the file too early to where they belong. */
+/* Moves results that are in the file already to where this response has them. */
 static int settle_places(struct writer *w, const struct sgpu_batch *response,
 			 struct sgpu_error *error)
 {
@@ -371,7 +374,7 @@ static int write_response(struct writer *w, const struct sgpu_batch *response,
 								 : rc;
 }
 
-/* The response is complete and lists failed segments; the code sums them up. */
+/* Sums up in one code the failed segments, which the response lists. */
 static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *response,
 		   struct sgpu_error *error)
 {
@@ -420,7 +423,7 @@ int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
 
 	if (rc == SGPU_OK) {
 		note_size(base, response);
-		sgpu_lent_offer(base->lent); /* whoever reads the response may ask at once */
+		sgpu_lent_offer(base->lent); /* whoever reads the response may take it at once */
 		rc = write_response(&w, response, error);
 	}
 	if (rc != SGPU_OK) {
@@ -462,7 +465,7 @@ static bool is_output(const struct sgpu_job *job, int in_batch)
 	return sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[in_batch]]);
 }
 
-/* Of all outputs together. */
+/* Returns the bytes of all outputs together. */
 static uint64_t largest_size(const struct sgpu_job *job)
 {
 	uint64_t bytes = 0;
@@ -476,7 +479,7 @@ static uint64_t largest_size(const struct sgpu_job *job)
 	return bytes;
 }
 
-/* By segment of the response to by segment of the batch. */
+/* Turns places by segment of the response into places by segment of the batch. */
 static void spread(const struct sgpu_job *job, const struct sgpu_batch *response, uint64_t *places)
 {
 	int from = response->segment_count;
@@ -486,9 +489,9 @@ static void spread(const struct sgpu_job *job, const struct sgpu_batch *response
 	}
 }
 
-/* Gives a file in memory all its pages, which are then written by themselves. Not one that others
- * see or hold, which stays as it is until something is written; pages that cannot be had are missed
- * then. */
+/* Allocates all pages of a file in memory at once, so that writing to it allocates none. A file
+ * that others see or hold is left alone until something is written. If pages cannot be had, that
+ * shows when they are written. */
 static void grow(const struct sgpu_run_base *base, int fd, const struct stat *status,
 		 const struct sgpu_batch *response, const uint64_t *places)
 {
@@ -504,8 +507,8 @@ static void grow(const struct sgpu_run_base *base, int fd, const struct stat *st
 	}
 }
 
-/* A memory file without a file system keeps nothing free, and who has sent no more than the head of
- * a batch would have its memory. */
+/* Whether the file is in memory without a limit, as of a memfd. Nothing is reserved in it: whoever
+ * has sent only the head of a batch would occupy that memory. */
 static bool has_no_limit(int fd)
 {
 	struct statfs about;
@@ -521,7 +524,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 	uint64_t most = INDEX_MOST + sgpu_tar_padded(job->batch->manifest_size);
 	struct stat status;
 
-	/* A file with a name may be somebody's, who does not want it cut. */
+	/* A file with a name may belong to somebody who does not want it cut. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
 	    status.st_nlink > 0 || has_no_limit(fd)) {
 		return SGPU_OK;
@@ -536,7 +539,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 		    ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
 		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) ||
 		     !sgpu_add_u64(most, size, &most))) {
-			return SGPU_OK; /* it fails for a better reason */
+			return SGPU_OK; /* the batch fails for a better reason */
 		}
 	}
 	if (most > INT64_MAX - (uint64_t)begin ||
@@ -549,7 +552,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, base->submission.out_name);
 	}
-	return SGPU_OK; /* it cannot be known */
+	return SGPU_OK; /* the file system cannot tell */
 }
 
 int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu_error *error)
@@ -563,7 +566,7 @@ int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu
 	int rc;
 
 	*places = NULL;
-	/* What has to be moved is read again. */
+	/* Results that have to be moved are read again, so the file must be readable. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
 	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR ||
 	    largest_size(base->job) < least || !is_foreseeable(base->job)) {

@@ -27,15 +27,16 @@
 
 enum {
 	PIPE_SIZE = 1 << 20,
-	FEW_SEGMENTS = 8, /* moved sooner than threads wake */
-	/* About a bus's. What would be through first alone goes first: no large batch waits for
-	 * ever. */
+	FEW_SEGMENTS = 8, /* so few are moved sooner than threads wake */
+	/* About a bus's. The batch that would end first if it were alone goes first, so no large
+	 * batch waits for ever. */
 	BYTES_PER_NS = 16,
 	STALL_MS = 2000, /* after the deadline, for the reader of the response */
 };
 
 /* ---- the end of a run ---- */
-/* The reason of a stopped run goes before what followed from it. */
+/* Returns why a run ended: the reason for which it was stopped, if it was, rather than what
+ * followed. */
 static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 {
 	int stop = atomic_load(&run->base.stop);
@@ -50,7 +51,7 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 	return rc;
 }
 
-/* The code of a run without a response, or SGPU_OK. */
+/* Returns why the run has no response, or SGPU_OK. */
 static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int stop = atomic_load(&run->base.stop);
@@ -77,7 +78,7 @@ static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Gives back what the run has, cleared. It says nothing more to the loop. */
+/* Gives back what the run has, cleared. The run posts no more notes to the loop. */
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy, true);
@@ -99,12 +100,12 @@ static void settle(struct sgpu_run *run)
 		sgpu_launches_settle(run->launches);
 	}
 	if (sgpu_presence_leave(&run->runner->presence, &run->inside)) {
-		sgpu_loop_wake(run->base.loop); /* one that was stopped may be alone by now */
+		sgpu_loop_wake(run->base.loop); /* a stopped run may be alone by now */
 	}
 	atomic_store(&run->busy, false);
 }
 
-/* From here on the run may be freed by whoever waits for it. */
+/* Ends the run. When `ended` is set, whoever waits for the run may free it. */
 static void end_run(struct sgpu_run *run)
 {
 	struct sgpu_runner *runner = run->runner;
@@ -161,7 +162,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 }
 
 /* ---- the loop's part ---- */
-/* Has all ended? Then the run is the finisher's. */
+/* Gives the run to the finisher if all has ended. */
 static void check_end(struct sgpu_run *run)
 {
 	if (run->begun && !run->finishing && run->have_read && sgpu_graph_ended(run->graph) &&
@@ -187,7 +188,7 @@ static void see_stop(struct sgpu_run *run)
 	sgpu_outputs_stop(run->outputs, rc);
 }
 
-/* While inputs of a small batch come, so do the keys of its results. */
+/* Loads the keys of a small batch's results while its inputs come. */
 static void prepare_outputs(struct sgpu_run *run)
 {
 	const struct sgpu_manifest *m = run->job.manifest;
@@ -302,7 +303,7 @@ static int ended_while_reading(void *argument)
 	return atomic_load(&run->base.stop);
 }
 
-/* Cancellations and deadlines. */
+/* Looks for a cancellation or a passed deadline. */
 uint64_t sgpu_run_look(struct sgpu_run *run)
 {
 	uint64_t when;
@@ -332,7 +333,7 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	rc = sgpu_moves_create(base, note_moved, run, &run->moves,
-			       error); /* the ways take memory, too */
+			       error); /* before the buffers, since the ways take memory, too */
 	rc = rc ? rc : sgpu_memory_create(base, error);
 	rc = rc ? rc : sgpu_graph_create(base, start_operation, run, &run->graph, error);
 	rc = rc ? rc : sgpu_modules_create(base, module_loaded, run, &run->modules, error);
@@ -450,7 +451,7 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 		free_run(r);
 		return rc;
 	}
-	/* Fewer turns with the writer of a pipe; one that stays small is slower. */
+	/* A large pipe takes fewer turns with its writer. If it stays small, it is only slower. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
 	r->done = done;
 	r->argument = argument;
@@ -463,7 +464,7 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	return SGPU_OK;
 }
 
-/* Does what no thread has begun; the end of something short is waited for without sleeping. */
+/* Reads the batch here if no thread has begun to. Waits for a short run without sleeping. */
 int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 {
 	if (!run->done && sgpu_threads_take_back(run->runner->threads, &run->reader)) {

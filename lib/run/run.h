@@ -44,7 +44,7 @@ struct sgpu_plan {
 	struct sgpu_plan_buffer *buffers;
 	int move_count;
 	struct sgpu_plan_move *moves;
-	int *first_move;	 /* by segment: of the value that is read; or -1 */
+	int *first_move;	 /* by segment: its first move, or -1 */
 	int *in_buffer;		 /* by segment: what arrives (INPUT, INPUT_OUTPUT), or -1 */
 	int *out_buffer;	 /* by segment: what an operation writes, or -1 */
 	int *scratch_buffer;	 /* by operation, or -1 */
@@ -53,18 +53,18 @@ struct sgpu_plan {
 };
 
 /* A buffer gets a second tenant only when the graph says that all that touch the first, its writer
- * and its readers, are ancestors of the second's writer. What leaves the device keeps its buffer.
- * With more than 4096 operations only what follows one another on one stream shares, so that
- * planning stays quick. An operation has a stream of its own, unless it is the first to follow
- * another, whose stream it continues, so that a chain needs no event; above SGPU_PLAN_STREAMS_MAX
- * they are used in turn. With several devices, an operation goes where it would end first
+ * and its readers, are ancestors of the second's writer. An output keeps its buffer. With more than
+ * 4096 operations, only those that follow one another on one stream share buffers, so that planning
+ * stays quick. An operation has a stream of its own, unless it is the first to follow another,
+ * whose stream it continues, so that a chain needs no event; above SGPU_PLAN_STREAMS_MAX streams
+ * are used in turn. With several devices, an operation goes where it would end first
  * (lib/run/plan.h), and an input arrives on the device that reads it first. Errors: SGPU_EUSAGE
  * (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 				     struct sgpu_plan **plan, struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
-/* Sizes that only the batch knows, of modules without data_type_info: before its manifest is
- * planned. */
+/* Fills in sizes that only the batch knows, those of modules without data_type_info. To be called
+ * before its manifest is planned. */
 void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
 /* ---- the runner ----
@@ -84,10 +84,10 @@ struct sgpu_runner_config {
 	unsigned jobs;	/* cores that copy for a device with copy engines; 0: sgpu_cpu_count() */
 	uint64_t pinned_max; /* bytes of pinned memory for inputs, and for results, of one batch; 0:
 				SGPU_RUNNER_PINNED_MAX */
-	bool many_runs;	     /* many at a time: where the device computes on these cores, what waits
-				sleeps at once */
-	bool shared_files;   /* other processes hold the descriptors of submissions, too; see
-				lib/transfer */
+	bool many_runs;	   /* many at a time: where the device computes on these cores, threads that
+			      wait sleep at once */
+	bool shared_files; /* other processes hold the descriptors of submissions, too; see
+			      lib/transfer */
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
 
@@ -95,7 +95,7 @@ struct sgpu_runner_config {
  * SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_runner_create(const struct sgpu_runner_config *config,
 				       struct sgpu_runner **runner, struct sgpu_error *error);
-/* Its runs have been freed. Accepts NULL; clears the caller's pointer. */
+/* Its runs must have been freed. Accepts NULL; clears the caller's pointer. */
 void sgpu_runner_free(struct sgpu_runner **runner);
 
 /* ---- a run ---- */
@@ -134,9 +134,10 @@ struct sgpu_run_options {
 				       before; or NULL */
 	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
 	bool spans;		    /* record them */
-	/* Whoever makes a batch names files in it and guesses their digests; which guess fits tells
-	 * what a file holds, byte by byte. So payloads in files are fetched from these directories
-	 * alone, for batches with a MAC alone; NULL: batches with any are refused (SGPU_EPOLICY).
+	/* Whoever makes a batch could name files in it and guess their digests: which guess fits
+	 * tells what a file holds, byte by byte. So payloads in files are fetched only from these
+	 * directories, and only for batches with a MAC; NULL: batches with such payloads are
+	 * refused (SGPU_EPOLICY).
 	 */
 	const struct sgpu_files *files;
 	const char *refuse_regions; /* why a batch that names a region is refused (SGPU_EPOLICY); or
@@ -214,21 +215,21 @@ struct sgpu_run_result {
 	bool replayed;	   /* the record of batches refused it: taken before, or too old to tell */
 	bool descriptor_failed; /* a fault of the files: its batch could not be read, or its
 				   response not be written */
-	bool response_full;	/* SGPU_ENOSPACE, of its response */
+	bool response_full;	/* its response ended with SGPU_ENOSPACE */
 	uint64_t response_size; /* bytes that it needs at least; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
 	const struct sgpu_span *spans; /* in order of their begin */
 	size_t span_count;
-	/* Of the trace: streams of operations, then of inputs, of outputs, and moves between
-	 * devices. */
+	/* Rows of the trace: streams of operations, then those of inputs, of outputs, and of moves.
+	 */
 	int rows;
 };
 void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result);
 /* What a row is: "stream", "copy in", "open", "seal", "copy out", "move to device"; opening and
  * sealing have own rows where copies overlap with them. *number counts within operations, inputs or
- * outputs of a device, or is the device that things move to. *device is the row's, or -1 where
- * there is one. */
+ * outputs of a device, or is the device that segments move to. *device is the row's, or -1 where
+ * there is only one. */
 const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device);
 
 #endif

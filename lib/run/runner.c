@@ -99,7 +99,8 @@ uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, 
 
 /* The device's traits, and what every object of a run may do. */
 
-/* Beside a GPU, and where the device computes on these cores; on a single core others need it. */
+/* How long a thread looks for work before it sleeps, beside a GPU, and where the device computes on
+ * these cores. On a single core it sleeps at once, since others need the core. */
 #define SPIN_NS ((uint64_t)500000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
@@ -195,7 +196,7 @@ void sgpu_runner_remove(struct sgpu_run *run)
 	sgpu_loop_expect(run->runner->loop, true);
 }
 
-/* Cancellations and deadlines. */
+/* Looks at all runs for cancellations and deadlines. Returns when to look again, or 0. */
 static uint64_t tick(void *argument)
 {
 	struct sgpu_runner *runner = argument;

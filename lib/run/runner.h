@@ -34,17 +34,18 @@ struct sgpu_presence {
 void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
 			int device_count);
 void sgpu_presence_clear(struct sgpu_presence *presence);
-/* `inside` is of the run, false at first, and changes under the mutex: whoever stops a run may be
- * late. */
-/* Before a run gives work to the device; waits while that is being stopped. Errors: *stop, once
- * set. */
+/* `inside` belongs to the run. It is false at first and changes under the mutex, since a run may
+ * leave while another thread stops it. */
+/* Enters a run, before it gives work to the devices. Waits while these are being stopped. Errors:
+ * *stop, once it is set. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
 					const atomic_int *stop, struct sgpu_error *error);
-/* When nothing of the run is pending there any more. Returns whether it was inside. */
+/* Leaves, when no work of the run is pending on the devices any more. Returns whether it was
+ * inside. */
 bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside);
-/* A run was stopped at that time. Inside, its kernels are ended: at once if it is alone on the
- * device, else after SGPU_RUN_GRACE_NS. Outside, it waits no longer. Returns when to ask again, or
- * 0. */
+/* To be called for a run that was stopped at `stopped_ns`. If the run has entered, ends its
+ * kernels: at once if it is alone, else SGPU_RUN_GRACE_NS after the stop. If it waits in
+ * sgpu_presence_enter, ends that wait. Returns when to call again, or 0. */
 uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside,
 			    uint64_t stopped_ns);
 
@@ -64,9 +65,9 @@ struct sgpu_runner {
 		begun[SGPU_RUN_DEVICES_MAX]; /* runs under way, by the device that is their first */
 };
 
-/* Chooses the first device of the run: the one that is the first of fewest. */
+/* Adds a run to the list. Its first device becomes the one that is the first of fewest runs. */
 void sgpu_runner_add(struct sgpu_run *run);
-/* The mutex is held. */
+/* Takes a run off the list. The mutex is held. */
 void sgpu_runner_remove(struct sgpu_run *run);
 /* On the loop's thread: sees whether the run is to be stopped; returns when to look again, or 0. */
 uint64_t sgpu_run_look(struct sgpu_run *run);
@@ -79,7 +80,7 @@ struct sgpu_outputs;
 struct sgpu_run {
 	struct sgpu_run_base base;
 	struct sgpu_runner *runner;
-	struct sgpu_run *next; /* of the runner's */
+	struct sgpu_run *next; /* in the runner's list */
 	int first;	       /* its first device */
 	sgpu_run_done_fn done;
 	void *argument;
@@ -99,7 +100,7 @@ struct sgpu_run {
 	struct sgpu_note admitted, read;
 	struct sgpu_io_guard guard;
 	atomic_bool cancel; /* sgpu_run_cancel was called */
-	bool inside;	    /* on the device: the presence's */
+	bool inside;	    /* it has entered: the presence's */
 	atomic_bool busy;   /* a call of the device may take long */
 	/* the loop's */
 	bool begun, have_read, stop_seen, finishing;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A list schedule: operation after operation, with the times at which devices and segments would be
- * ready. Sums stop at the largest number, so sizes that nobody could have are merely all alike.
+ * ready. Sums stop at the largest number: sizes too large for any machine just count as equal.
  */
 #include "run/plan.h"
 
@@ -14,7 +14,7 @@ struct spreader {
 	int devices;
 	const struct sgpu_spread_costs *costs;
 	struct sgpu_spread *spread;
-	uint64_t *there; /* by segment and device: when it is there; NEVER: it is not on its way */
+	uint64_t *there; /* by segment and device: when it is there; NEVER: it was not sent there */
 	uint64_t *ended; /* by operation */
 	uint64_t *idle;	 /* by device: when it has done what it was given, */
 	uint64_t *arrived; /* and when the inputs that it was given are there */
@@ -135,7 +135,7 @@ static struct choice choose_device(const struct spreader *s, int operation)
 	return best;
 }
 
-/* Moves its inputs to the device, where its outputs begin. */
+/* Enters a choice: the operation's inputs are on the device then, and its outputs begin there. */
 static void settle_operation(struct spreader *s, int operation, const struct choice *choice)
 {
 	const struct sgpu_operation *op = &s->manifest->operations[operation];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * As many threads as there were ever reservations at once, and a queue that is empty as long as
- * everybody keeps to theirs.
+ * There are as many threads as there were ever reservations at once. So no task waits in the queue
+ * as long as everybody gives only work that they reserved a thread for.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -86,7 +86,7 @@ int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to)
 	return trace->operations + trace->devices * SGPU_ENGINE_ROWS + from * trace->devices + to;
 }
 
-/* A device of the plan, as the runner numbers it. */
+/* Returns the runner's number of a device of the plan; -1: there is only one. */
 static int number_of(const struct sgpu_run_trace *trace, int device)
 {
 	return trace->devices > 1 ? (trace->first + device) % trace->devices : -1;
