@@ -28,7 +28,7 @@ struct operation {
 	atomic_bool bad;	 /* it failed: whatever depends on it may not run any more */
 	bool followed_elsewhere; /* by an operation on another stream */
 	struct launch *launch;
-	struct sgpu_event *event; /* after its kernel */
+	struct sgpu_event *event; /* recorded behind its kernel */
 };
 
 struct sgpu_launches {

@@ -56,13 +56,13 @@ SGPU_MUST_CHECK int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu
 					 struct sgpu_launches **launches, struct sgpu_error *error);
 /* Waits for the streams and gives them back. Twice does no harm. */
 void sgpu_launches_settle(struct sgpu_launches *launches);
-/* After settle. Accepts a pointer to NULL. */
+/* After sgpu_launches_settle. Accepts a pointer to NULL. */
 void sgpu_launches_free(struct sgpu_launches **launches);
 
 /* Returns the stream of an operation, which is taken from the runner when first needed. */
 SGPU_MUST_CHECK int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
-/* Enqueues an operation that nothing holds back. SGPU_GRAPH_LATER as sgpu_modules_ready. */
+/* Enqueues an operation that nothing holds back. SGPU_GRAPH_LATER: as from sgpu_modules_ready. */
 SGPU_MUST_CHECK int sgpu_launch_start(struct sgpu_launches *launches, int operation,
 				      struct sgpu_error *error);
 

@@ -27,7 +27,7 @@ struct sgpu_loop {
 	_Atomic uint32_t calls; /* notes and wakes so far */
 	atomic_int expected;	/* how many things that post notes have not ended */
 	atomic_bool sleeping, end;
-	pthread_mutex_t mutex; /* the rest */
+	pthread_mutex_t mutex; /* guards the members below */
 	struct sgpu_note *head, *tail;
 };
 

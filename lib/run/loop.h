@@ -30,7 +30,7 @@ SGPU_MUST_CHECK int sgpu_loop_create(uint64_t (*tick)(void *argument), void *arg
 				     struct sgpu_error *error);
 /* No note may be posted any more. Accepts a pointer to NULL. */
 void sgpu_loop_free(struct sgpu_loop **loop);
-/* From any thread, a device's callback included. */
+/* Posts a note, from any thread or a device's callback. */
 void sgpu_loop_post(struct sgpu_loop *loop, struct sgpu_note *note);
 /* Calls tick soon; async-signal-safe. */
 void sgpu_loop_wake(struct sgpu_loop *loop);
@@ -72,7 +72,7 @@ struct sgpu_run_streams;
 SGPU_MUST_CHECK int sgpu_streams_create(struct sgpu_device *device,
 					struct sgpu_run_streams **streams,
 					struct sgpu_error *error);
-/* All streams have been given back. Accepts a pointer to NULL. */
+/* All streams must have been given back. Accepts a pointer to NULL. */
 void sgpu_streams_free(struct sgpu_run_streams **streams);
 /* Any thread may call these. */
 SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,

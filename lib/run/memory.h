@@ -30,7 +30,7 @@ struct sgpu_memory {
 /* Allocates base->memory, all of it; small buffers of a GPU are one allocation. Errors:
  * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_error *error);
-/* Clears it and gives it back; no work on it may be pending. Accepts a zeroed one. */
+/* Clears the memory and gives it back; no work on it may be pending. Accepts a zeroed one. */
 void sgpu_memory_clear(struct sgpu_memory *memory);
 
 /* The ways between the devices of a runner: sealed copies, each pair with its own key. A way is
@@ -54,8 +54,8 @@ SGPU_MUST_CHECK int sgpu_moves_create(struct sgpu_run_base *base,
 /* No move may be under way. Accepts a pointer to NULL. */
 void sgpu_moves_free(struct sgpu_moves **moves);
 
-/* On the loop's thread. An input or an operation has ended well: starts the moves of what is read
- * elsewhere, one after the other between two devices. */
+/* On the loop's thread. Starts the moves of an input that has arrived, or of what an operation
+ * wrote, to the devices that read it; between two devices one after the other. */
 void sgpu_moves_arrived(struct sgpu_moves *moves, int segment);
 void sgpu_moves_ran(struct sgpu_moves *moves, int operation);
 /* Returns what became of a move, and starts the next one; to be called once for each. *text says

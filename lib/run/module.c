@@ -22,7 +22,7 @@ enum state { UNTRIED, LOADING, TRIED };
 
 struct module {
 	enum state state;
-	int code;			 /* of loading it */
+	int code;			 /* outcome of loading it */
 	struct sgpu_error error;	 /* why it failed */
 	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
 	struct sgpu_device_module *loaded;

@@ -3,8 +3,8 @@
  * A move is a sealed copy between two devices, on a thread that may block. It begins when the host
  * has seen the end of whatever made the segment, and what reads it on the other device is not
  * enqueued before the host has seen the move's end. So a move waits for no stream, and no stream
- * for a move. Between two devices one move is under way at a time, since one alone uses the whole
- * bandwidth.
+ * for a move. Between two devices one move is under way at a time, since one alone can use the
+ * whole bandwidth.
  */
 #include <stdlib.h>
 

@@ -29,7 +29,7 @@ struct output {
 	struct sgpu_note left;
 	struct sgpu_outputs *all;
 	int segment;
-	struct sgpu_transfer *transfer; /* the loop's */
+	struct sgpu_transfer *transfer; /* for the loop only */
 	struct sgpu_device_key *key;
 	uint8_t header[SGPU_SEALED_HEADER]; /* of that key */
 	uint8_t *data;

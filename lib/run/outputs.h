@@ -59,7 +59,7 @@ SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_
 struct sgpu_graph;
 
 /* Plans where results go in the response's file at once. *places: offsets by segment of the batch,
- * from malloc; 0: not there. They are right if no operation fails; else sgpu_respond moves results.
+ * from malloc; 0: not there. They are right if all goes well; else sgpu_respond moves the results.
  * *places is NULL where that cannot be known or is not worth it: for a pipe or a file that cannot
  * be read, a module that may break a rule, a result of unknown size. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places,

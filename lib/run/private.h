@@ -30,7 +30,7 @@ struct sgpu_run_trace {
 	bool keeps_spans;
 	int operations;	    /* rows of streams; those of the engines follow, then those of moves */
 	int devices, first; /* how many, and the runner's number of the plan's first */
-	pthread_mutex_t mutex; /* the rest */
+	pthread_mutex_t mutex; /* guards the members below */
 	struct sgpu_span *spans;
 	size_t count, capacity;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];

@@ -26,8 +26,8 @@
 #include "run/private.h"
 
 enum {
-	SMALL_MAX = 8 << 10,   /* bytes of a payload that is copied to write it with its header */
-	INDEX_MOST = 64 << 10, /* of the index of most responses, with headers */
+	SMALL_MAX = 8 << 10,   /* most bytes of a payload that is copied behind its header */
+	INDEX_MOST = 64 << 10, /* bytes that the index of most responses takes, with headers */
 	BUFFER = 1 << 20,
 };
 
@@ -85,7 +85,7 @@ static void fill_payload(struct writer *w, const struct sgpu_batch_segment *aske
 	memcpy(to->kt128, end->digest, sizeof(to->kt128));
 }
 
-/* text: from malloc, NULL when memory is out. */
+/* Fills in an output that failed. text: from malloc, NULL when memory is out. */
 static int fill_failure(struct sgpu_batch_segment *to, int rc, char *text, struct sgpu_error *error)
 {
 	to->status = rc;

@@ -31,7 +31,7 @@ enum {
 	/* About a bus's. The batch that would end first if it were alone goes first, so no large
 	 * batch waits for ever. */
 	BYTES_PER_NS = 16,
-	STALL_MS = 2000, /* after the deadline, for the reader of the response */
+	STALL_MS = 2000, /* so long a wait for the response's reader fails after the deadline */
 };
 
 /* ---- the end of a run ---- */

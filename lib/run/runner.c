@@ -39,7 +39,7 @@ void sgpu_presence_clear(struct sgpu_presence *presence)
 	pthread_mutex_destroy(&presence->mutex);
 }
 
-/* The mutex is held. */
+/* Tells all devices to cancel their work, or to go on. The mutex is held. */
 static void cancel_devices(struct sgpu_presence *presence, bool cancel)
 {
 	presence->cancelling = cancel;

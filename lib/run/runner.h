@@ -102,9 +102,9 @@ struct sgpu_run {
 	atomic_bool cancel; /* sgpu_run_cancel was called */
 	bool inside;	    /* it has entered: the presence's */
 	atomic_bool busy;   /* a call of the device may take long */
-	/* the loop's */
+	/* for the loop only */
 	bool begun, have_read, stop_seen, finishing;
-	/* the reader's, then the finisher's, then everybody's */
+	/* for the reader, then for the finisher, then for all to read */
 	int code;
 	struct sgpu_error error;
 	bool descriptor_failed; /* the batch's or the response's */

@@ -154,8 +154,8 @@ static void settle_operation(struct spreader *s, int operation, const struct cho
 	for (int i = 0; i < op->arg_count; i++) {
 		const int segment = op->args[i].segment;
 
-		/* An INPUT_OUTPUT segment is read as it arrives: what is written there is read by
-		 * nobody. */
+		/* An INPUT_OUTPUT segment is read as it arrives: no operation reads what is written
+		 * to it. */
 		if (op->args[i].output && segment >= 0 &&
 		    !sgpu_segment_is_input(&s->manifest->segments[segment])) {
 			s->spread->home[segment] = choice->device;

@@ -21,7 +21,7 @@ struct sgpu_threads {
 	bool end;
 };
 
-/* The mutex is held before and after. */
+/* Waits until there may be a task. The mutex is held before and after. */
 static void wait_for_task(struct sgpu_threads *threads)
 {
 	const uint32_t seen = atomic_load(&threads->calls);

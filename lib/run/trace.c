@@ -70,10 +70,10 @@ void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int 
 }
 
 /* ---- rows ---- */
-/* Of an engine's rows, those that bring in come first. */
+/* Of an engine's rows, those of inputs come first. */
 enum { INPUTS = 2, OUTPUTS = SGPU_ENGINE_ROWS - INPUTS };
 
-/* All that bring in come before all that bring out. */
+/* The rows of inputs of all devices come before those of outputs. */
 static int engine_row(const struct sgpu_run_trace *trace, int device, int row)
 {
 	return trace->operations +
