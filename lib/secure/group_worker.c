@@ -21,9 +21,9 @@ struct buffer {
 struct sgpu_group_worker {
 	struct sgpu_device *device;
 	struct sgpu_group_config config;
-	bool registered;     /* the area */
+	bool registered;     /* the area is registered with the device */
 	sgpu_devptr staging; /* area_size bytes, or 0 */
-	uint64_t used;	     /* bytes of buffers */
+	uint64_t used;	     /* bytes of device memory that count as the session's */
 	struct buffer buffers[SGPU_GROUP_BUFFERS];
 	struct sgpu_device_key *keys[SGPU_GROUP_OBJECTS];
 	struct {
@@ -36,7 +36,7 @@ struct sgpu_group_worker {
 	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
 	void *runs[SGPU_GROUP_ITEMS]; /* of jobs */
 	int settled;		      /* the opens among the items before this one have succeeded */
-	uint8_t opening;	      /* streams, by bit, that have opens behind it */
+	uint8_t opening;	      /* streams, by bit, with opens from item `settled` on */
 };
 
 /* Waits for all that the session has enqueued. */
@@ -114,7 +114,7 @@ static uint64_t memory_left(const struct sgpu_group_worker *w)
 	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
 }
 
-/* Device memory that counts as the session's, by the limit of the process as well. */
+/* Allocates device memory that counts as the session's, and against the limit of the process. */
 static int alloc(struct sgpu_group_worker *w, uint64_t size, sgpu_devptr *memory,
 		 struct sgpu_error *error)
 {

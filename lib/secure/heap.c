@@ -147,7 +147,7 @@ static int take_summary(void *argument, const struct sgpu_summary *summary,
 /* ---- unmapping ---- */
 struct unmapping {
 	struct sgpu_secure *context;
-	uint64_t next, end;  /* of the range that is not unmapped yet */
+	uint64_t next, end;  /* the range that is not unmapped yet */
 	uint64_t authorised; /* bytes from `next` on for which an authorisation went out */
 };
 
@@ -258,7 +258,7 @@ static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 }
 
 /* Maps memory for a block of `extent` bytes: whole big pages, and more than is needed now, or, when
- * memory runs out, just enough small ones.
+ * memory runs out, just enough.
  */
 static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
 {

@@ -21,8 +21,9 @@
 struct sgpu_secure;
 
 struct sgpu_secure_config {
-	/* Another context of the same device: contexts of one processor never reach each other.
-	 * NULL: the context makes a processor of its own, which takes all of the device's memory.
+	/* Another context of the same device, whose processor this one shares; the two never reach
+	 * each other. NULL: the context makes a processor of its own, which takes all of the
+	 * device's memory.
 	 */
 	struct sgpu_secure *sibling;
 	/* For tests: stands between the allocator and the processor. NULL: nobody does. */
