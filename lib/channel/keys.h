@@ -49,7 +49,7 @@ void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
 			  const struct sgpu_measurement *measurement,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 /* Masks or unmasks the digest: xor with KT128 of report key, serial and counter, unique to one
- * report. The MAC is over the masked one. */
+ * report. The MAC is over the masked digest. */
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 			   struct sgpu_measurement *measurement);
 

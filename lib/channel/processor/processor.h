@@ -20,8 +20,8 @@
 
 enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
 
-/* One for each frame; zero: free, contents unknown. `index`: of data, its entry in the table; of a
- * table, its number of entries. */
+/* An entry of the table of pages, one for each frame; zero: free, contents unknown. `index`: of
+ * data, its entry in the table; of a table, its number of entries. */
 struct sgpu_frame_entry {
 	uint64_t owner : 10;
 	uint64_t mapped : 1, locked : 1, big : 1;
