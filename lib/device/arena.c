@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bins of free blocks with a bit map of those that hold any, so that taking and releasing cost the
- * same whatever the number of blocks, but for the choice within one bin. Records of blocks are kept
- * for reuse.
+ * Bins of free blocks with a bit map of those that hold any, so that the cost of taking and
+ * releasing does not grow with the number of blocks, except for the choice within one bin. Records
+ * of blocks are kept for reuse.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -97,8 +97,8 @@ static int next_filled(const struct sgpu_arena *arena, int bin)
 	return -1;
 }
 
-/* The least of the first blocks of a bin that are large enough; in the bin of `extent` itself all
- * are looked at if need be. */
+/* Returns the smallest that fits among the first LOOKS blocks of a bin. If none of these fits, the
+ * first later one that does, or NULL. */
 static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint64_t extent)
 {
 	struct sgpu_block *best = NULL;
@@ -204,7 +204,8 @@ void sgpu_arena_clear(struct sgpu_arena *arena)
 }
 
 /* ---- blocks ---- */
-/* Cuts what is beyond `extent` off; without a record for it the block stays as large as it is. */
+/* Cuts off the part of the block beyond `extent`. Without memory for the part's record the block
+ * keeps its size. */
 static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t extent)
 {
 	struct sgpu_block *rest;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who has which bytes of memory that is kept: pages of a secure context, regions of a GPU's memory,
- * pinned host memory. It only keeps accounts: what it speaks of is never touched here. Blocks are
- * cut from regions, best fit, and neighbours that are free become one again. Not for several
- * threads at once.
+ * The account of who has which bytes of kept memory: pages of a secure context, regions of a GPU's
+ * memory, pinned host memory. The memory itself is never touched here. Blocks are cut from regions,
+ * best fit, and neighbours that are free become one again. Not for several threads at once.
  */
 #ifndef SGPU_DEVICE_ARENA_H
 #define SGPU_DEVICE_ARENA_H
@@ -74,12 +73,12 @@ static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 {
 	return (struct sgpu_block *)(void *)sgpu_ranges_find(&arena->used, address);
 }
-/* Not in use any more; it is not given out before sgpu_arena_release. */
+/* Marks a block as no longer in use. It is not given out again before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
 /* Puts an unused block behind those that are being cleared, as the last serial. */
 void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block);
-/* All clearings up to this serial are over. */
+/* Notes that all clearings up to this serial are over. */
 void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
 /* The next block whose clearing is over, to be released; or NULL. */
 struct sgpu_block *sgpu_arena_next_cleared(struct sgpu_arena *arena);

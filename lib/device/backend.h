@@ -31,10 +31,10 @@ struct sgpu_device_memory_calls {
 		     struct sgpu_task *task);
 };
 
-/* In this order: first what moves bytes as they are, last what reaches the host: as OPEN and SEAL,
- * but kernels read and write the host's memory, and no copy is needed. The host's bytes may change
- * while they are opened: each is read once. Only where sgpu_device_reaches says so, else
- * SGPU_EUSAGE at once. */
+/* The order matters: first the kinds that move bytes as they are, last OPEN_FROM and SEAL_TO. These
+ * do as OPEN and SEAL, but kernels read and write the host's memory, and no copy is needed. The
+ * host's bytes may change while they are opened, so each is read once. SGPU_EUSAGE at once where
+ * sgpu_device_reaches is false. */
 enum sgpu_work_kind {
 	SGPU_WORK_COPY_IN,
 	SGPU_WORK_COPY_OUT,
@@ -48,9 +48,9 @@ enum sgpu_work_kind {
 };
 
 /* What a stream does with memory of the device. For a DIGEST of more than 8 KiB a GPU leaves the
- * final node to the processor. So chaining values pass through host memory, and the state after the
- * first 8 KiB does, which tells the bytes that follow to whoever knows those before them: HIGH
- * memory is measured. */
+ * final node to the processor. So chaining values pass through host memory, and so does the state
+ * after the first 8 KiB, from which whoever knows most of these bytes can compute the rest. HIGH
+ * memory is therefore measured, not digested. */
 enum { SGPU_DIGEST_CUSTOM_MAX = 256 };
 struct sgpu_work {
 	enum sgpu_work_kind kind;
@@ -66,7 +66,7 @@ struct sgpu_work {
 };
 
 /* The ranges of device memory that this touches, at most two; returns how many. The second is valid
- * only if the first is allocated: no other size wraps. */
+ * only if the first is allocated: the size of any other range may make it wrap around. */
 int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
 /* What sgpu_copy_in and its like do. */
 SGPU_MUST_CHECK int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
@@ -142,7 +142,7 @@ struct sgpu_device_module_calls {
 		      const char *function, const struct sgpu_module_shape *shape,
 		      void *const *args, const size_t *arg_sizes, int arg_count,
 		      const struct sgpu_module_memory *memory, struct sgpu_task *task);
-	/* These two NULL: modules run on the device itself, and nobody watches them. */
+	/* The next two are NULL where modules run on the device itself, and nobody watches them. */
 	int (*confinement)(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
 			   struct sgpu_error *error);
 	bool (*broke_rules)(struct sgpu_device *device);
@@ -161,8 +161,8 @@ struct sgpu_device_backend {
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
 	void (*poll)(struct sgpu_device *device); /* or NULL: where streams are threads */
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* These four may be NULL: it has no operations of its own, rests on nothing, loads no
-	 * code, has no evidence. */
+	/* The next four are NULL where the backend has no operations of its own, needs no parts,
+	 * loads no code, or has no evidence. */
 	sgpu_op_fn (*op)(const char *name);
 	int (*parts)(struct sgpu_device_part
 			     *parts); /* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
@@ -192,7 +192,7 @@ struct sgpu_device_guard {
 };
 
 struct sgpu_device_guard_calls {
-	/* What the device says of itself becomes what is true of the context. */
+	/* Changes the device's own figures to those of the context. */
 	void (*info)(struct sgpu_device_guard *guard, struct sgpu_device_info *info);
 	int (*alloc)(struct sgpu_device_guard *guard, uint64_t size, sgpu_devptr *memory,
 		     struct sgpu_error *error);
@@ -230,18 +230,18 @@ SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
 				      const struct sgpu_device_range *ranges, int count,
 				      struct sgpu_task *task);
 
-/* Tell the task, which may be NULL, why nothing was enqueued: this code, which they return; or
- * SGPU_EUSAGE for a range outside one allocation. */
+/* Tell the task, which may be NULL, why nothing was enqueued, and return the code: `code`, or
+ * SGPU_EUSAGE for a range that is not in one allocation. */
 int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
 int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size);
 
 /* ---- elf.c: shared objects before the loader sees them ---- */
-/* Whether it begins as an ELF shared object does. */
+/* Whether the image begins as an ELF shared object does. */
 bool sgpu_elf_is_shared(const void *image, size_t size);
-/* For an ELF file. Whether it is for this machine: of any other the loader says that there is no
- * such file. */
+/* Whether an ELF file is for this machine. For any other the loader's error would be that there is
+ * no such file. */
 bool sgpu_elf_is_native(const void *image);
-/* For a native ELF file. Whether all that will be mapped is there: the loader does not check, and
+/* Whether a native ELF file holds all bytes that will be mapped: the loader does not check, and
  * would read past the end of a truncated file. */
 bool sgpu_elf_is_whole(const void *image, size_t size);
 

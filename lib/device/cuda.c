@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CUDA device as the program sees it: a shared object beside it, ../lib/sgpu/sgpu-cuda.so from
- * the program's folder, that is loaded when somebody asks for a GPU. What it opens brings its own
- * table of calls, so only the entries that need no device stand in this one.
+ * the program's folder, that is loaded when somebody asks for a GPU. A device that it opens has the
+ * object's own table of calls, so this table has only the entries that need no device.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -61,7 +61,8 @@ static int not_there(const char *path, struct sgpu_error *error)
 #endif
 }
 
-/* A sign of an interrupted installation; other faults of the file are for the loader to report. */
+/* Whether the file is truncated, a sign of an interrupted installation. The loader reports other
+ * faults of it. */
 static bool is_cut_short(const char *path)
 {
 	const void *image;
@@ -77,7 +78,8 @@ static bool is_cut_short(const char *path)
 	return cut;
 }
 
-/* Found in the program's own folder, it is trusted as the program is. */
+/* Loads the object from a path relative to the program's own, so it is trusted as the program is.
+ */
 static int load(struct sgpu_error *error)
 {
 	char path[PATH_MAX + 32];
@@ -148,7 +150,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	return rc == SGPU_OK ? loaded->open(selector, config, device, error) : rc;
 }
 
-/* Which operations it has can be told without a GPU. */
+/* Loads the object but needs no GPU: its operations are in a table. */
 static sgpu_op_fn op(const char *name)
 {
 	return plugin(NULL) == SGPU_OK ? loaded->op(name) : NULL;

@@ -17,7 +17,7 @@ static struct sgpu_device *under(struct sgpu_device *device)
 	return GUARD(device) ? GUARD(device)->device : device;
 }
 
-/* What `maker`, a device or a stream, has made, if it did, is guarded as that is. */
+/* Gives an object, if it was made, the guard of its maker, a device or a stream. */
 static int guarded(int rc, void *made, const void *maker)
 {
 	if (rc == SGPU_OK) {
@@ -26,7 +26,7 @@ static int guarded(int rc, void *made, const void *maker)
 	return rc;
 }
 
-/* Begins a request of a stream, if it has a guard; and ends it. */
+/* Begins a request of a stream, if the stream has a guard. leave ends it. */
 static int enter(const struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
 		 int count, struct sgpu_task *task)
 {

@@ -25,8 +25,8 @@ struct sgpu_op_call; /* ops/ops.h */
 struct sgpu_device_code {
 	char name[64]; /* "sgpu-cuda.so .nv_fatbin" */
 	uint64_t size;
-	uint8_t digest[32]; /* KT128, customisation SGPU_MEASURE_CUSTOM, of the bytes for the driver
-			     */
+	uint8_t digest[32]; /* KT128, customisation SGPU_MEASURE_CUSTOM, of the bytes that the
+			       driver gets */
 };
 enum { SGPU_DEVICE_CODE_MAX = 8 };
 
@@ -62,7 +62,7 @@ enum { SGPU_LAUNCH_COUNTERS = 64 };
 typedef int (*sgpu_op_fn)(struct sgpu_op_call *call, struct sgpu_launch *launch);
 typedef int (*sgpu_launch_fn)(struct sgpu_launch *launch, void *argument);
 
-/* Something that a kind of devices needs and that may be missing. */
+/* A part of the system, such as a driver, that a kind of devices needs and that may be missing. */
 struct sgpu_device_part {
 	char name[32]; /* "driver" */
 	bool found;
@@ -74,35 +74,35 @@ enum { SGPU_DEVICE_PARTS_MAX = 8 };
 /* ---- devices ---- */
 /* Kinds of devices, in order of preference: "cuda", "cpu"; NULL after the last. */
 const char *sgpu_device_kind(int index);
-/* What these need, found or missing, with a device or without: fills in SGPU_DEVICE_PARTS_MAX parts
- * at most and returns how many. */
+/* Lists the parts that these kinds need, found or missing; no device need be there. Fills in
+ * SGPU_DEVICE_PARTS_MAX parts at most and returns how many. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
-/* The implementation of an operation that devices of a kind have, with a device or without. NULL:
- * none; always for "cpu", whose implementations are in the table of operations. */
+/* Returns the implementation of an operation that devices of a kind have; no device need be there.
+ * NULL: none. Always NULL for "cpu", whose implementations are in the table of operations. */
 sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
 /* The same as sgpu_device_kind_op, for a device. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
-/* Calls, without waiting, the callbacks of work that has ended. They are called without this as
- * well, by a thread of the device's own; but a thread that looks for what a callback does need not
- * wait until that one has woken up. From no callback. */
+/* Calls, without waiting, the callbacks of work that has ended. A thread of the device calls them
+ * anyway; this saves a thread that needs a callback's effect the wait until that thread wakes up.
+ * Not to be called from a callback. */
 void sgpu_device_poll(struct sgpu_device *device);
-/* Until called with false: running kernels are asked to stop early, and later ones do not start.
- * Their tasks end with SGPU_ECANCELED. */
+/* With true, running kernels are asked to stop early, and later ones do not start, until this is
+ * called with false. Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
 
-/* The measure of device memory in place (sgpu_measure_pages). `key`, SGPU_KEY_SIZE bytes that are
- * copied at once, or NULL. `digest`, SGPU_KT128_SIZE bytes of host memory, is valid once `task` has
- * ended, which may not be NULL. A GPU computes the digests of the pages; nothing else leaves it. */
+/* Enqueues the measure of device memory in place (sgpu_measure_pages). `key`: SGPU_KEY_SIZE bytes,
+ * copied at once, or NULL. `digest`: SGPU_KT128_SIZE bytes of host memory, valid once `task`, which
+ * may not be NULL, has ended. A GPU computes the digests of the pages; nothing else leaves it. */
 SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory,
 					uint64_t size, const uint8_t *key, uint8_t *digest,
 					struct sgpu_task *task);
 
 /* How bytes got between host and device. */
 enum sgpu_transfer_path {
-	SGPU_PATH_REGISTERED, /* the device read or wrote the memory where they lie */
-	SGPU_PATH_PINNED,     /* copied by the processors into, or out of, memory that it reaches by
-				 itself */
-	SGPU_PATH_PAGEABLE,   /* through ordinary memory: all there is on the CPU device */
+	SGPU_PATH_REGISTERED, /* the device read or wrote the caller's memory directly */
+	SGPU_PATH_PINNED,     /* the processors copied them into or out of pinned memory, which the
+				 device reaches */
+	SGPU_PATH_PAGEABLE,   /* through ordinary memory; the CPU device has no other path */
 	SGPU_PATHS
 };
 
@@ -123,11 +123,11 @@ SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_ev
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 /* Waits until an event that was recorded has completed. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
-/* Whether it has, without waiting. */
+/* Tells without waiting whether the event has completed. */
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
-/* The same, naming the memory that the launch touches: a secure context (lib/secure) refuses ranges
- * outside itself. */
+/* Enqueues a launch, naming the memory that it touches: a secure context (lib/secure) refuses
+ * ranges outside itself. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,
 					  int count, struct sgpu_task *task);
@@ -135,8 +135,8 @@ SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launc
 /* ---- recordings: launches that are enqueued again and again with one call ---- */
 struct sgpu_recording;
 enum { SGPU_RECORDING_LAUNCHES_MAX = 64 };
-/* Enqueues launches on a stream that records them and carries out none: sgpu_device_launch_on
- * alone, whose tasks only tell at once what cannot be recorded. */
+/* Enqueues launches on `recorder`, which records them and carries out none. It may call nothing but
+ * sgpu_device_launch_on, whose tasks tell at once which launches cannot be recorded. */
 typedef int (*sgpu_record_fn)(struct sgpu_stream *recorder, void *argument,
 			      struct sgpu_error *error);
 /* Errors: SGPU_EUNAVAILABLE where the device records nothing, as the CPU device, or where a launch
@@ -145,11 +145,11 @@ typedef int (*sgpu_record_fn)(struct sgpu_stream *recorder, void *argument,
 SGPU_MUST_CHECK int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function,
 				       void *argument, struct sgpu_recording **recording,
 				       struct sgpu_error *error);
-/* Its work has ended. Accepts a pointer to NULL; clears it. */
+/* Frees a recording, whose work must have ended. Accepts a pointer to NULL; clears it. */
 void sgpu_recording_free(struct sgpu_recording **recording);
-/* Enqueues all launches, in their order; what they touch is checked again. One run of a recording
- * at a time: SGPU_ERETRY at once while the one before has not ended. The task's code is that of the
- * first launch that failed, whose number is the task's `actual`. */
+/* Enqueues all launches, in their order; the ranges that they touch are checked again. One run of a
+ * recording at a time: SGPU_ERETRY at once while the one before has not ended. The task's code is
+ * that of the first launch that failed, whose number is the task's `actual`. */
 SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
 					  struct sgpu_recording *recording, struct sgpu_task *task);
 
@@ -163,7 +163,7 @@ SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
 					 const struct sgpu_sealed_keys *keys,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
-/* Wipes it there, too; no work with it may be pending. */
+/* Frees the key and wipes it on the device, too. No work with it may be pending. */
 void sgpu_device_key_free(struct sgpu_device_key **key);
 /* As sgpu_open_chunks and sgpu_seal_chunks, in device memory, at any alignment. `in` and `out` may
  * not overlap. What a failed open wrote is cleared before anybody learns that it failed. So nothing
@@ -180,11 +180,11 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 
-/* ---- two devices of one process ----
- * Memory of `device` that `peer` reaches at the same address, and nothing else of it. It is not for
- * plaintext: what crosses between GPUs can be recorded. Free clears it; both devices are still open
- * then. Errors: SGPU_EUNAVAILABLE (devices of two kinds, a secure context, GPUs without a way
- * between them), SGPU_ENOMEM. */
+/* ---- two devices of one process ---- Allocates memory of `device` that `peer` reaches at the same
+ * address; `peer` reaches no other memory of it. It is not for plaintext: what crosses between GPUs
+ * can be recorded. sgpu_shared_free clears it; both devices must still be open then. Errors:
+ * SGPU_EUNAVAILABLE (devices of two kinds, a secure context, GPUs without a way between them),
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 				      uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
@@ -204,7 +204,7 @@ enum sgpu_peer_path {
 	SGPU_PEER_HOST,	  /* it is sealed into memory of the first, and moved through the host's */
 };
 
-/* 0 and NULL: what is best. */
+/* Members that are 0 or NULL stand for the best choice. */
 struct sgpu_peer_config {
 	enum sgpu_peer_path path;
 	uint64_t run;	     /* plaintext bytes of a chunk run, rounded down to whole chunks */
@@ -221,12 +221,13 @@ struct sgpu_peer_config {
 SGPU_MUST_CHECK int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to,
 				   const struct sgpu_peer_config *config, struct sgpu_peer **peer,
 				   struct sgpu_error *error);
-/* No copy is under way. Accepts a pointer to NULL; clears it. */
+/* Closes it; no copy may be under way. Accepts a pointer to NULL; clears it. */
 void sgpu_peer_close(struct sgpu_peer **peer);
-/* Returns when it is done; copies from several threads take turns. It does not wait for streams:
- * what writes `from` and what uses `to` must have ended. After any failure `to` is cleared, all of
- * it; a `to` that is not in one allocation of its device is not touched. Errors: SGPU_EAUTH when
- * something that passed between the devices was changed; SGPU_EUSAGE, SGPU_EDEVICE, SGPU_ENOMEM. */
+/* Copies, and returns when that is done; copies from several threads take turns. It does not wait
+ * for streams: what writes `from` and what uses `to` must have ended. After any failure `to` is
+ * cleared, all of it; a `to` that is not in one allocation of its device is not touched. Errors:
+ * SGPU_EAUTH when something that passed between the devices was changed; SGPU_EUSAGE, SGPU_EDEVICE,
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from,
 				   uint64_t size, struct sgpu_error *error);
 
@@ -241,13 +242,13 @@ bool sgpu_device_module_broke_rules(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device,
 					     struct sgpu_device_code *list,
 					     struct sgpu_error *error);
-/* The same of a file sgpu-cuda.so, which need not be loaded. Errors: SGPU_ESYSTEM; SGPU_EINVALID
- * when there is no code in it. */
+/* Makes the digest of the code in a file sgpu-cuda.so, which need not be loaded. Errors:
+ * SGPU_ESYSTEM; SGPU_EINVALID when there is no code in it. */
 SGPU_MUST_CHECK int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code,
 					     struct sgpu_error *error);
 /* The GPU's attestation report for a nonce, from NVML, not verified. Free it with
- * sgpu_device_evidence_clear. Errors: SGPU_EUNAVAILABLE when it has none: no confidential
- * computing. */
+ * sgpu_device_evidence_clear. Errors: SGPU_EUNAVAILABLE when the GPU has none, as without
+ * confidential computing. */
 SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
 					     struct sgpu_device_evidence *evidence,
 					     struct sgpu_error *error);
@@ -272,13 +273,14 @@ SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const u
  * device while the space can be reached. */
 SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 				    struct sgpu_error *error);
-/* Whether kernels and copies reach what is mapped, now and later; not at first. Taking it away
- * waits for all work of the device. */
+/* Sets whether kernels and copies reach the pages mapped now and later; at first they do not.
+ * Turning it off waits for all work of the device. */
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
 /* ---- the machine: under the limits of the control group that this process is in ---- */
-/* Bytes of memory that this process may ever have, and that it could have now without another being
- * killed for it. Either may be NULL; UINT64_MAX when it cannot be told. */
+/* Tells how many bytes of memory this process may have in all, and how many more it could take now
+ * without a process being killed for want of memory. Either pointer may be NULL; UINT64_MAX:
+ * unknown. */
 void sgpu_host_memory(uint64_t *total, uint64_t *available);
 
 /* The processor's name, "AMD EPYC 9B45": printable, cut to fit. */

@@ -27,7 +27,7 @@ bool sgpu_elf_is_shared(const void *image, size_t size)
 	return memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_DYN;
 }
 
-/* Of the program itself, by the linker. */
+/* The ELF header of this program, a symbol that the linker defines. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
 bool sgpu_elf_is_native(const void *image)
@@ -63,7 +63,7 @@ bool sgpu_elf_is_whole(const void *image, size_t size)
 	return true;
 }
 
-/* Header `index` of the sections; false when it does not lie in the file. */
+/* Reads section header `index`. False when it does not lie in the file. */
 static bool section_header(const void *image, size_t size, const ElfW(Ehdr) * header,
 			   uint64_t index, ElfW(Shdr) * section)
 {

@@ -88,7 +88,7 @@ static void apply_group(const char *folder, const struct group_files *files, uin
 	*available = min_u64(*available, limit - min_u64(limit, usage));
 }
 
-/* A group's limits and those of every group above it. */
+/* Applies the limits of a group and of every group above it. */
 static void apply_groups(const char *root, const char *group, const struct group_files *files,
 			 uint64_t *total, uint64_t *available)
 {
@@ -105,8 +105,8 @@ static void apply_groups(const char *root, const char *group, const struct group
 	apply_group(root, files, total, available);
 }
 
-/* Of the machine. Without /proc the kernel tells less: what caches could give back does not count.
- */
+/* Tells the machine's memory. Without /proc, sysinfo is used, and memory that caches could give
+ * back does not count. */
 static void whole_machine(uint64_t *total, uint64_t *available)
 {
 	struct sysinfo about;

@@ -3,12 +3,12 @@
  * Sealed copies between two devices. A copy is cut into chunk runs, and these go through a ring of
  * slots:
  *
- *   first device    seal run 0 | seal run 1 | seal run 2 | ...
- *   second device              | open run 0 | open run 1 | ...
+ * first device    seal run 0 | seal run 1 | seal run 2 | ...
+ * second device              | open run 0 | open run 1 | ...
  *
- * The host enqueues; an event of the first device holds the opening back on the second. A slot is
- * used again once its opening has ended and was looked at, so that a failure stops what would
- * follow.
+ * The host enqueues both steps at once; an event of the first device holds the opening back on the
+ * second. A slot is used again once its opening has ended and its outcome was checked, so that a
+ * failure stops the runs that would follow.
  *
  * No nonce is used twice with a key. A key is made from fresh random bytes for one struct
  * sgpu_peer, and is loaded into its two devices and nowhere else. One of them only seals with it
@@ -27,17 +27,16 @@
 #include "crypto/crypto.h"
 
 enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
-/* Chunks that a key seals unless it is said otherwise: 4 PiB, as many as the longest sealed segment
- * has. */
+/* The default for key_chunks: 4 PiB, as many chunks as the longest sealed segment has. */
 #define KEY_CHUNKS ((uint64_t)1 << 38)
 
 enum step { STEP_SEAL, STEP_LEAVE, STEP_ARRIVE, STEP_OPEN, STEPS };
 
 struct slot {
 	sgpu_devptr
-		leaving; /* ciphertext in the first device's memory, unless it is stored at once */
-	sgpu_devptr arriving;		   /* in the second's */
-	void *host;			   /* in the host's, for that path */
+		leaving; /* ciphertext in the first device's memory, unless the path is STORED */
+	sgpu_devptr arriving;		   /* ciphertext in the second device's memory */
+	void *host;			   /* ciphertext in host memory, for the path HOST */
 	struct sgpu_event *moved, *opened; /* of the run that is under way, or NULL */
 	struct sgpu_task tasks[STEPS];
 };
@@ -48,9 +47,9 @@ struct sgpu_peer {
 	uint64_t slot_size; /* sealed bytes */
 	struct sgpu_stream *seal[STREAMS], *open[STREAMS];
 	struct slot slots[SLOTS];
-	pthread_mutex_t lock; /* of one copy at a time, and of the following */
+	pthread_mutex_t lock; /* held by the one copy under way; guards the members below */
 	struct sgpu_device_key *seal_key, *open_key; /* the same key on both devices */
-	uint64_t next; /* the lowest chunk number that was not used with it */
+	uint64_t next; /* the lowest chunk number that the key was not used with */
 };
 
 /* A chunk run of a copy. */
@@ -60,8 +59,8 @@ struct run {
 };
 
 /* ---- opening ---- */
-/* Enough chunks to keep all multiprocessors busy with several warps each; on the CPU device its
- * usual run. */
+/* Chooses the run's size: enough chunks to keep all multiprocessors busy with several warps each,
+ * or the CPU device's usual run. */
 static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
@@ -188,7 +187,7 @@ void sgpu_peer_close(struct sgpu_peer **peer)
 }
 
 /* ---- a copy; the lock is held ---- */
-/* A fresh key; no work with the old one is under way. */
+/* Loads a fresh key into both devices. No work with the old one may be under way. */
 static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	static const char custom[] = "sgpu peer copy v1";
@@ -228,7 +227,7 @@ static int first_failure(const struct slot *slot, struct sgpu_error *error)
 			 : SGPU_OK;
 }
 
-/* Waits for the run that has the slot, if any, and tells what went wrong with it first. */
+/* Waits for the run that has the slot, if any, and returns its first failure. */
 static int end_run(struct slot *slot, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -262,7 +261,8 @@ static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct 
 	return rc == SGPU_OK ? sgpu_event_record(stream, slot->moved) : rc;
 }
 
-/* Where devices do not know each other's events, the host waits. */
+/* Makes the opening wait for the ciphertext. Where the devices cannot wait for each other's events,
+ * the host waits. */
 static int hold_back(struct sgpu_peer *peer, struct slot *slot, struct sgpu_stream *stream)
 {
 	int rc = peer->config.between ? SGPU_EUNAVAILABLE
@@ -335,8 +335,8 @@ static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
-/* All of both ranges, before any of it is copied: a range that is not the device's would not be
- * cleared. */
+/* Checks both ranges before anything is copied: a failed copy clears `to`, which it could not if
+ * that were not the device's. */
 static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 			struct sgpu_error *error)
 {
@@ -349,7 +349,7 @@ static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", task.error.text);
 }
 
-/* In order, up to the first failure. */
+/* Starts the runs in order, up to the first failure. */
 static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -375,7 +375,7 @@ static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, 
 	return rc;
 }
 
-/* Nothing of a copy that failed is left, not even what verified. */
+/* Clears all of `to` after a copy that failed, even the chunks that verified. */
 static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 {
 	struct sgpu_error ignored;
@@ -385,8 +385,7 @@ static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 		(void)!sgpu_stream_sync(peer->open[i], &ignored);
 	}
 	(void)!end_all(peer, &ignored);
-	/* A range that is not the device's is refused, and has nothing; what a faulted device had
-	 * goes with its context. */
+	/* The result does not matter: a faulted device's memory goes with its context. */
 	if (sgpu_device_clear(peer->open[0], to, size, NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(peer->open[0], &ignored);
 	}

@@ -29,8 +29,8 @@ void sgpu_frames_close(struct sgpu_frames *frames)
 	frames->small = frames->big = 0;
 }
 
-/* A page has one frame, or a power of two of them from a multiple of it: bits within one word, or
- * whole words. */
+/* Returns the bits of a page's frames in a word. A page has a power of two of frames and begins at
+ * a multiple of that, so these are bits within one word, or whole words. */
 static uint64_t mask(uint32_t first, uint32_t count)
 {
 	return count >= 64 ? UINT64_MAX : (((uint64_t)1 << count) - 1) << (first % 64);
@@ -109,7 +109,7 @@ static int misplaced(const char *what, uint64_t at, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EUSAGE, "%s %#llx of the space", what, (unsigned long long)at);
 }
 
-/* Whether pages fit there. */
+/* Checks that the pages fit in the space at `at`. */
 static int check_place(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
 		       uint64_t at, size_t count, uint64_t page_size, struct sgpu_error *error)
 {
@@ -224,7 +224,8 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 	}
 }
 
-/* The first entry at or after `entry` that is in use, or that is not, or `end`. */
+/* Returns the first entry from `entry` on that is in use (`used`) or free (not `used`), or `end`.
+ */
 static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
 		     uint64_t entry, uint64_t end, bool used)
 {

@@ -34,23 +34,24 @@ struct sgpu_space_table {
 };
 #define SGPU_ENTRY_BIG ((uint32_t)1 << 31)
 
-/* The lock is there before this and is destroyed after close, by the caller. `count` frames: a
- * multiple of big / small. */
+/* Opens the account. The caller makes the lock before this and destroys it after close. `count` is
+ * a multiple of big / small. */
 SGPU_MUST_CHECK int sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big,
 				     uint64_t count, struct sgpu_error *error);
 void sgpu_frames_close(struct sgpu_frames *frames);
 
-/* The size of a space, checked. */
+/* Checks the size of a space. */
 SGPU_MUST_CHECK int sgpu_space_check_size(const struct sgpu_frames *frames, uint64_t size,
 					  struct sgpu_error *error);
 /* Makes an empty table for addresses from `base`, and lists it. */
 SGPU_MUST_CHECK int sgpu_space_table_open(struct sgpu_frames *frames,
 					  struct sgpu_space_table *table, sgpu_devptr base,
 					  uint64_t size, struct sgpu_error *error);
-/* Removes it; its frames are free. */
+/* Removes the table; its frames are free again. */
 void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table);
 
-/* The same for a space whose pages are still mapped: its frames stay so, and nobody gets them. */
+/* Removes the table of a space whose pages could not be unmapped. Its frames stay taken for good.
+ */
 void sgpu_space_table_abandon(struct sgpu_frames *frames, struct sgpu_space_table *table);
 
 /* Enters pages after all checks; enters none when a check fails. Errors: SGPU_EUSAGE. */

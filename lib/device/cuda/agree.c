@@ -134,7 +134,7 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	return rc;
 }
 
-/* The session key's state, in the order of the internal stream. */
+/* Makes the session key's state on the device, in the order of the internal stream. */
 static int keep(struct agreement *a, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &a->device->keys.trust;
@@ -196,7 +196,7 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
  * read back from a device, so before the first key goes there each kernel that opens has to open
  * one chunk right, and to refuse it when one bit of it, or of its key, was changed. A device that
  * fails is not used any more. ---- */
-enum { COUNTER = 256 }; /* bytes, before the state */
+enum { COUNTER = 256 }; /* bytes of the counter in the room, in front of the state */
 
 struct test {
 	struct sgpu_device *device;
@@ -228,7 +228,7 @@ static void known_keys(struct sgpu_sealed_keys *keys)
 	}
 }
 
-/* The chunk, sealed by the host, whose tag must be the known one, too. */
+/* Makes the chunk, which the host seals. Its tag must be the known one, too. */
 static int make_chunk(struct test *t, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys;
@@ -252,7 +252,7 @@ static int make_chunk(struct test *t, struct sgpu_error *error)
 	return rc;
 }
 
-/* Brings the key to the device: sealed, or as it is. */
+/* Brings the key to the device, sealed or bare. */
 static int bring_key(struct test *t, bool sealed, bool change, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *all = &t->device->keys;
@@ -336,7 +336,8 @@ static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *v
 	return right;
 }
 
-/* Describes the fault of a kernel that opens, or returns NULL; *code: a step that failed. */
+/* Describes the fault of a kernel that opens, or returns NULL; *code: that of a step that failed.
+ */
 static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool sealed, int *code,
 			      struct sgpu_error *error)
 {
@@ -370,7 +371,7 @@ static const char *run_kernels(struct test *t, bool sealed, int *code, struct sg
 	return wrong ? wrong : run_kernel(t, SGPU_CUDA_SMALL, sealed, code, error);
 }
 
-/* With a key that is sealed under the session key, or one that crosses the bus. */
+/* Runs the known answer with a key that is sealed under the session key, or with a bare one. */
 static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_error *error)
 {
 	struct test t = { .device = device, .bytes = calloc(1, SGPU_SEALED_CHUNK + SGPU_CHUNK) };

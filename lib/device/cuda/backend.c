@@ -106,7 +106,8 @@ static int select_gpu(const char *selector, int *ordinal, struct sgpu_error *err
 }
 
 /* ---- opening and closing ---- */
-/* All devices of this process that are open: a context that is reset ends for all that use it. */
+/* All open devices of this process. A context is shared by those of one GPU, so it is not reset
+ * while another uses it. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_device *all_open;
 
@@ -188,7 +189,7 @@ static bool in_confidential_mode(const struct sgpu_device *device)
 	       strcmp(device->confidential, "devtools") == 0;
 }
 
-/* What NVML knows. */
+/* Fills in what NVML tells. */
 static void look_closer(struct sgpu_device *device)
 {
 	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
@@ -312,7 +313,7 @@ static void close_device(struct sgpu_device *device)
 	if (*place) {
 		*place = device->next_open;
 	}
-	/* Of a faulted device some may be under way for good, and CUDA may not return. */
+	/* On a faulted device some digests may never end, and CUDA might not return. */
 	if (atomic_load(&device->faulted) == 0) {
 		sgpu_cuda_digests_free(&device->digests);
 	}
@@ -406,7 +407,7 @@ static void cancel_all(struct sgpu_device *device, bool cancel)
 	}
 }
 
-/* ---- what it rests on, found or missing, for people ---- */
+/* ---- the parts that the device needs, found or missing ---- */
 static void driver(struct sgpu_device_part *part)
 {
 	struct sgpu_error error = { 0 };

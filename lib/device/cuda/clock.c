@@ -13,8 +13,8 @@
 /* The clocks drift apart by some 10 us a second, and a float counts from a base one second ago to
  * within 0.1 us. */
 #define BASE_NS ((uint64_t)1000000000)
-/* The time between host times around a base: as it should be, at most, and for the first, which
- * loads a kernel. */
+/* The time between the two host times around a base: good enough, the most, and the most for the
+ * first base, which loads a kernel. */
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
@@ -60,10 +60,9 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	}
 }
 
-/* ---- times by %globaltimer ----
- * Words of device memory in which kernels of one thread store them. They are in device memory,
- * because in confidential computing mode what a kernel writes to the host's has to be moved there
- * first, which would be counted in the next task. */
+/* ---- times by %globaltimer ---- Kernels of one thread store them in words of device memory. In
+ * host memory they would cost time in confidential computing mode, which moves the memory first,
+ * and the next task would be charged with it. */
 static int stamps_open(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_stamps *stamps = &device->stamps;
@@ -195,7 +194,7 @@ static struct sgpu_cuda_base *base_take(struct sgpu_device *device, uint64_t now
 	pthread_mutex_lock(&device->pool_lock);
 	base = device->base;
 	base->references++;
-	/* One thread tries, and once in this time. */
+	/* At most one thread in BASE_NS tries to make a new base. */
 	old_enough = now > device->base_tried_ns && now - device->base_tried_ns > BASE_NS;
 	device->base_tried_ns = old_enough ? now : device->base_tried_ns;
 	pthread_mutex_unlock(&device->pool_lock);

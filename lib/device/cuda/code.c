@@ -65,7 +65,7 @@ int sgpu_cuda_code(struct sgpu_device *device, struct sgpu_device_code *list)
 	place.address = place.base + section.address;
 	place.size = section.size;
 	if (dl_iterate_phdr(look, &place) == 0) {
-		return SGPU_EINVALID; /* another file lies there now */
+		return SGPU_EINVALID; /* the file was replaced since it was loaded */
 	}
 	sgpu_device_code_digest((const void *)place.address, place.size, list);
 	return 1;

@@ -18,7 +18,7 @@ static bool tried;
 static int outcome;
 static struct sgpu_error reason;
 
-/* A function of the library itself, before any other is known to exist. */
+/* These two come from the library on their own: they name errors while others may be missing. */
 static __typeof__(cuGetErrorName) *error_name;
 static __typeof__(cuGetErrorString) *error_string;
 

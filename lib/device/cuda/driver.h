@@ -33,7 +33,7 @@
 	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuModuleGetFunctionCount) \
 	F(cuModuleEnumerateFunctions) F(cuFuncLoad) F(cuFuncGetParamInfo) F(cuFuncSetAttribute) F(cuLaunchKernel)
 
-/* What pages are mapped with: NULL where the driver does not have it. */
+/* Functions that map pages. Each is NULL where the driver lacks it. */
 #define SGPU_CUDA_PAGE_FUNCTIONS(F) \
 	F(cuMemGetAllocationGranularity) F(cuMemAddressReserve) F(cuMemAddressFree) F(cuMemCreate) F(cuMemRelease) \
 	F(cuMemMap) F(cuMemUnmap) F(cuMemSetAccess)
@@ -58,10 +58,10 @@ SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 /* SGPU_ENOMEM, SGPU_EUNAVAILABLE or SGPU_EDEVICE for a result, with "what: CUDA_ERROR_... (its
  * text)". */
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);
-/* Its name, or its number; valid until the next call in this thread. */
+/* Returns a result's name, or its number; valid until the next call in this thread. */
 const char *sgpu_cuda_name(CUresult result);
 const char *sgpu_cuda_text(CUresult result);
-/* Whether the context is of no use after it. */
+/* Whether the context is of no use after this result. */
 bool sgpu_cuda_sticky(CUresult result);
 
 #endif

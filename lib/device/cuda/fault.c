@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes wrong: program errors, device errors, and those after which the context is of no use.
- * The last fault the device: whatever is pending ends with them, no more CUDA calls are made, and
- * host data are untouched. The driver gives a process that met such a fault no other context
- * either, on whatever GPU: it has to be started again.
+ * Errors of CUDA: program errors, device errors, and those after which the context is of no use.
+ * The last kind faults the device: whatever is pending ends with the error, no more CUDA calls are
+ * made, and host data are untouched. The driver gives a process that met such a fault no other
+ * context either, on whatever GPU: it has to be started again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 #include <device/cuda/gpu.h>
 
-/* A waiting thread looks without pause for as long as most pieces take, then in steps that are
- * short against the time that it has waited. */
+/* A waiting thread polls without pause for as long as most pieces of work take, then sleeps between
+ * polls, for times that are short against its wait so far. */
 #define SPIN_NS ((uint64_t)2000000)
 #define STEP_MIN_NS ((uint64_t)10000)
 #define STEP_MAX_NS ((uint64_t)100000)
@@ -73,7 +73,8 @@ void sgpu_cuda_fault(struct sgpu_device *device, int rc, bool hung, const char *
 	sgpu_cuda_completer_wake(device);
 }
 
-/* A thread that cannot enter ends what is pending, so the fault must hold for all threads. */
+/* A failure to enter faults the device for all threads: the thread that failed ends pending work.
+ */
 int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 {
 	int rc = sgpu_cuda_faulted(device, error);
@@ -109,7 +110,8 @@ int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *wha
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result)
 {
 	if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-		return; /* nobody to tell here; the faulted device tells everybody from now on */
+		return; /* no error to fill in here; if the device is faulted, later calls report it
+			 */
 	}
 }
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a GPU's pages: an allocation for each page, made when it is first mapped and kept. What
- * was used is cleared before it goes back to the driver, mapped for that at an address of its own.
+ * Memory of a GPU's pages: an allocation for each page, made when it is first mapped and kept.
+ * Memory that was used is cleared before it goes back to the driver; for that it is mapped at a
+ * separate address.
  */
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
 
-/* Left for the driver, libraries and memory outside pages. */
+/* Bytes left for the driver, libraries and memory outside pages. */
 #define SPARE ((uint64_t)256 << 20)
 
 enum { PER_BIG = SGPU_CUDA_PAGE_BIG / SGPU_CUDA_PAGE_SMALL };
 
-/* Of each frame. A big page stands at its first. */
+/* The state of a frame. A big page's is that of its first frame. */
 struct sgpu_cuda_frame {
 	CUmemGenericAllocationHandle handle;
 	bool made, big, raw;
@@ -129,7 +130,8 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 	return result == CUDA_SUCCESS ? unmapped : result;
 }
 
-/* Memory that cannot be cleared is never given out again, and stays counted. */
+/* Clears a page's memory and returns it to the driver. If it cannot be cleared, it is never given
+ * out again, and stays counted. */
 static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *frame)
 {
 	uint64_t size = frame->big ? SGPU_CUDA_PAGE_BIG : SGPU_CUDA_PAGE_SMALL;

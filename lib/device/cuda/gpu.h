@@ -28,7 +28,7 @@ enum {
 	SGPU_CUDA_PIECE = 16 << 20,  /* plaintext bytes that are best moved at once */
 	SGPU_CUDA_COUNTER_SETS = 64, /* launches between two clearings of a stream's counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
-	SGPU_CUDA_NATIVES = 64, /* idle ones that are kept */
+	SGPU_CUDA_NATIVES = 64, /* idle native streams that are kept */
 };
 /* How long cancelled work may run on before it is given up. */
 #define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
@@ -45,7 +45,7 @@ struct sgpu_cuda_status {
 /* A moment on both clocks. Device times count from a recent one, since event times are floats and
  * the clocks drift. */
 struct sgpu_cuda_base {
-	CUevent event;		    /* NULL: */
+	CUevent event;		    /* NULL when device_ns is used */
 	uint64_t device_ns;	    /* %globaltimer */
 	uint64_t host_ns, error_ns; /* the second: how far the first may be from it */
 	unsigned references;
@@ -54,7 +54,7 @@ struct sgpu_cuda_base {
 /* Words for times of %globaltimer. */
 struct sgpu_cuda_stamps {
 	CUdeviceptr memory;
-	uint32_t *idle; /* indexes, and how many of them */
+	uint32_t *idle; /* indexes of idle words, and how many */
 	uint32_t count;
 };
 
@@ -84,7 +84,7 @@ struct sgpu_cuda_record {
 	uint64_t serial;
 	uint64_t operation;	/* its number among all that were enqueued */
 	struct sgpu_task *task; /* or NULL */
-	int code;		/* known when it was enqueued: the text is in the task */
+	int code;		/* an error known at enqueueing; its text is in the task */
 	uint64_t enqueue_ns;
 	CUevent event; /* behind the work; NULL: none */
 	CUdeviceptr
@@ -93,7 +93,7 @@ struct sgpu_cuda_record {
 	struct sgpu_cuda_status
 		*status;	     /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
 	struct sgpu_device_key *key; /* OPEN, SEAL */
-	CUdeviceptr out;	     /* what to clear of them */
+	CUdeviceptr out;	     /* OPEN, SEAL: memory to clear after a failure */
 	uint64_t out_size;
 	uint64_t expected;		   /* OPEN, SEAL: chunks that must be done */
 	uint8_t *digest;		   /* where a digest goes from the status words, or NULL */
@@ -129,7 +129,7 @@ struct sgpu_stream {
 	pthread_cond_t progress;
 	struct sgpu_cuda_record *head, *tail, *spare;
 	uint64_t serial, done; /* of the last record appended, of the last one ended */
-	bool advancing;	       /* one thread ends records */
+	bool advancing;	       /* a thread is ending records */
 	uint64_t end_ns;       /* of the record ended last */
 	atomic_uint calls;     /* callbacks among the records */
 	unsigned references;   /* under the device's lock */
@@ -155,8 +155,9 @@ struct sgpu_cuda_cuts {
 };
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
-	struct sgpu_cuda_cuts blocks, own; /* given out; of the device's own: no copy reaches it */
-	void *shared;			   /* ranges that another device reaches, too (peer.c) */
+	struct sgpu_cuda_cuts blocks,
+		own;  /* blocks given out; blocks for the device itself, which no copy reaches */
+	void *shared; /* ranges that another device reaches, too (peer.c) */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
 };
@@ -172,23 +173,24 @@ SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devpt
 					  uint64_t size, struct sgpu_task *task);
 void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
-/* Device memory of our own: no copy reaches it. It may wait. Not cleared. */
+/* Allocates device memory for the device's own use, which no copy reaches. It is not cleared. May
+ * wait. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
 					    CUdeviceptr *memory, struct sgpu_error *error);
-/* Clears and frees, in the order of the internal stream; 0: nothing. */
+/* Clears and frees such memory, in the order of the internal stream. Accepts 0. */
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
 /* Waits until the internal stream has done what it was asked for. */
 SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
-/* Counts other memory against the limit. Errors: SGPU_ENOMEM. */
+/* Counts memory that was allocated elsewhere against the limit. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
 					   struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
 /* Gives the driver back what the pool keeps. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_trim(struct sgpu_device *device);
-/* Says why `size` bytes could not be had. */
+/* Fills in the error for an allocation of `size` bytes that failed. */
 int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
 			    struct sgpu_error *error);
-/* How much can be allocated if so much is left to others. */
+/* Returns how many bytes can be allocated if `spare` bytes are left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
 /* Clears and waits. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
@@ -208,14 +210,14 @@ extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
  * the device's context is current. */
 /* Counts the device's memory in frames, when that has not been done. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error);
-/* The memory of a page of this size, made if there is none; what its frames had of the other size,
- * which is not mapped, is cleared and given back first. */
+/* Gets the memory of a page of this size, and makes it if there is none. Unmapped memory that the
+ * frames have from pages of the other size is cleared and given back first. */
 SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
 					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
 					   struct sgpu_error *error);
 /* Whether a page's memory is new from the driver, with unknown contents. */
 bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame);
-/* It was cleared, and kernels can write to it from here on. */
+/* Notes that a page was cleared and that kernels can write to it from here on. */
 void sgpu_cuda_frame_used(struct sgpu_cuda_pages *pages, uint32_t frame);
 /* Clears and gives back everything; nothing is mapped. */
 void sgpu_cuda_frames_close(struct sgpu_device *device);
@@ -232,9 +234,9 @@ struct sgpu_cuda_host {
 	struct sgpu_cuda_step *steps;
 	struct sgpu_cuda_registered *registered;
 	uint64_t step; /* bytes of the next one */
-	bool pins;     /* all came from here */
+	bool pins;     /* all pinned memory came from here */
 	struct sgpu_cuda_status *idle;
-	struct sgpu_cuda_slab *slabs; /* what they are cut from */
+	struct sgpu_cuda_slab *slabs; /* memory that status lines are cut from */
 };
 bool sgpu_cuda_host_pins(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error);
@@ -273,7 +275,7 @@ struct sgpu_cuda_key_state {
 struct sgpu_cuda_trust {
 	pthread_mutex_t lock; /* held while it is established; before that of the keys */
 	atomic_bool ready;
-	struct sgpu_error error; /* why it cannot be, for good */
+	struct sgpu_error error; /* why the agreement failed; it stays so */
 	struct sgpu_device_agreement told;
 	CUdeviceptr session; /* the session key's state, when told.agreed */
 	struct sgpu_aead
@@ -282,7 +284,7 @@ struct sgpu_cuda_trust {
 };
 struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
-	bool bare; /* they cross the bus as they are */
+	bool bare; /* keys cross the bus unsealed */
 	struct sgpu_cuda_trust trust;
 	size_t size;			      /* of a state */
 	struct sgpu_cuda_key_state *idle;     /* states that are clear, */
@@ -290,7 +292,7 @@ struct sgpu_cuda_keys {
 	CUevent cleared;		      /* behind the clearing of all of these, */
 	bool marked;			      /* once it is recorded */
 	struct sgpu_device_key *setting_up,
-		*last_setting_up; /* whose material may not have been read yet, oldest first */
+		*last_setting_up; /* keys whose material may not have been read yet, oldest first */
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_keys_close(struct sgpu_device *device);
@@ -298,7 +300,7 @@ SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream,
 				       const struct sgpu_sealed_keys *keys,
 				       struct sgpu_device_key **key, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
-/* Its set-up and the work with it have ended. */
+/* Notes that the key's set-up and the work with it have ended. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 /* The state's address, once work of `stream` enqueued from here on finds it ready. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
@@ -373,7 +375,8 @@ struct sgpu_device {
 /* ---- fault.c ---- */
 /* Makes the device's context the thread's; fails when the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error);
-/* 0, or a code with its text; a result after which the context is of no use faults the device. */
+/* Returns 0, or an error's code with its text filled in. A result after which the context is of no
+ * use faults the device. */
 SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
 				    struct sgpu_error *error);
 /* The same without an error to fill in. */
@@ -395,8 +398,8 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 /* Enqueues the record's time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
-/* When the work before the mark ended, on the host's clock, between `from` and now. Returns whether
- * the device told it. */
+/* Tells when the work before the mark ended, on the host's clock, between `from` and now. Returns
+ * false if that is no time that the device told. */
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
 		       uint64_t from, uint64_t *time);
 
@@ -451,7 +454,8 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 extern const struct sgpu_device_module_calls sgpu_cuda_module_calls;
 
 /* ---- nvml.c: what NVIDIA's management library knows, where it is there ---- */
-/* Loads it in a thread, for the caller to join; false: what needs it loads it. */
+/* Loads the library in a thread that the caller joins. False: no thread; the first call that needs
+ * the library loads it. */
 bool sgpu_cuda_nvml_start(pthread_t *thread);
 /* "on", "off", "devtools" or "unknown"; the driver's version, "" when it is not known. */
 void sgpu_cuda_confidential(char *state, size_t size);

@@ -57,7 +57,7 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 	return heard->code;
 }
 
-/* What `function` enqueues, between the begin and the end of a capture. */
+/* Captures what `function` enqueues. */
 static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn function,
 		   void *argument, CUgraph *captured, struct sgpu_error *error)
 {
@@ -76,7 +76,7 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 	result = sgpu_cu.cuMemsetD8Async(g->counters, 0, bytes, native);
 	rc = sgpu_cuda_check(g->device, result, "cannot record a graph", error);
 	rc = rc == SGPU_OK ? function(&recorder, argument, error) : rc;
-	/* Also for work that cannot be recorded: the stream stays in the capture otherwise. */
+	/* The capture is ended even after a failure: else the stream would stay in it. */
 	ended = sgpu_cu.cuStreamEndCapture(native, captured);
 	return rc == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error)
 			     : rc;

@@ -18,7 +18,8 @@ extern "C" {
 enum {
 	SGPU_CUDA_MATERIAL = 48,     /* AES-256 key (32), base nonce (12), zeros: aligned to 16 */
 	SGPU_CUDA_DELIVERED = 44,    /* key and base nonce, where they are sealed */
-	SGPU_CUDA_SMALL_CHUNKS = 12, /* of a run whose chunks are spread over multiprocessors */
+	SGPU_CUDA_SMALL_CHUNKS = 12, /* most chunks of a run for the small kernel, which spreads
+					each over multiprocessors */
 };
 
 /* A key and its base nonce, sealed under the session key (delivery.cuh); goes to the kernel as it
@@ -54,7 +55,8 @@ size_t sgpu_cuda_key_size(void);
 int sgpu_cuda_aead_prepare(void);
 /* Makes `state` from `material`, which the kernel clears when it has read it. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);
-/* The same from a delivery. One that does not verify makes a state that opens and seals nothing. */
+/* Makes `state` from a delivery. One that does not verify makes a state that opens and seals
+ * nothing. */
 int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery, uint64_t state);
 /* As sgpu_open_chunks over device memory at any alignment, the end mark included: a run whose
  * length or end cannot be right is reported like a bad tag. `expected`: what `done` must be in the
@@ -82,7 +84,8 @@ struct sgpu_cuda_digests;
 
 /* NULL: no memory. */
 struct sgpu_cuda_digests *sgpu_cuda_digests_create(void);
-/* No digest may be pending, and the context is sound. Accepts a pointer to NULL; clears it. */
+/* Frees them; no digest may be pending, and the context must be sound. Accepts a pointer to NULL;
+ * clears it. */
 void sgpu_cuda_digests_free(struct sgpu_cuda_digests **digests);
 /* Work enqueued on the stream later finds the 32 bytes at `result`, pinned host memory that begins
  * at a multiple of 16 and that the device knows as `result_address`. `custom`, at most 256 bytes,
@@ -130,13 +133,13 @@ size_t sgpu_cuda_agree_room(unsigned sources);
 uint64_t sgpu_cuda_agree_counts(uint64_t room, unsigned sources);
 uint64_t sgpu_cuda_agree_material(uint64_t room, unsigned sources);
 
-/* Each source's digest and counts; its samples stay in the multiprocessor. record: where copies of
- * the samples go, for tests that throw the digests away; 0: nowhere. */
+/* Makes each source's digest and counts; its samples stay in the multiprocessor. record: where
+ * copies of the samples go, for tests that throw the digests away; 0: nowhere. */
 int sgpu_cuda_agree_gather(void *stream, uint64_t room, unsigned sources, uint64_t record);
-/* The private key from the digests, which are cleared; answers the public key. */
+/* Makes the private key from the digests, which are cleared. The answer is the public key. */
 int sgpu_cuda_agree_make(void *stream, uint64_t room, unsigned sources, const uint8_t random[32],
 			 uint64_t answer);
-/* The session key as material; the private key is cleared. Answers the proof. */
+/* Makes the session key as material; the private key is cleared. The answer is the proof. */
 int sgpu_cuda_agree_finish(void *stream, uint64_t room, unsigned sources,
 			   const uint8_t host_public[32], uint64_t answer);
 

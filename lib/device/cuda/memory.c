@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory: regions of a pool of our own that keeps what was freed, in the order of one
- * internal stream. Host threads wait for that stream before they are given a region, so that every
- * stream may use it. A large block is a region; small ones are cut from regions, without a call of
- * the driver. Memory is cleared as it is freed. Every block in use is known to the arena, so that
- * addresses can be checked and nothing is left behind.
+ * Device memory: regions of a pool that this device makes and that keeps freed memory, in the order
+ * of one internal stream. Host threads wait for that stream before they are given a region, so that
+ * every stream may use it. A large block is a region; small ones are cut from regions, without a
+ * call of the driver. Memory is cleared as it is freed. Every block in use is known to the arena,
+ * so that addresses can be checked and nothing is left behind.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/cuda/gpu.h>
 
-/* The largest small block; the size of regions they are cut from; the first region of memory of our
- * own. */
+/* The largest small block; the size of regions they are cut from; the first region of memory for
+ * the device's own use. */
 #define SMALL_MAX ((uint64_t)1 << 20)
 #define REGION ((uint64_t)32 << 20)
 #define FIRST_OWN ((uint64_t)2 << 20)
@@ -25,13 +25,14 @@ struct sgpu_cuda_region {
 	struct sgpu_cuda_region *next;
 };
 
-/* With the pages that it begins. */
+/* Rounds up to whole pages. */
 static uint64_t whole_pages(uint64_t size)
 {
 	return (size + SGPU_CUDA_PAGE - 1) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE;
 }
 
-/* The lock is held. False: there is no host memory, and the region is only kept to be freed. */
+/* Lists a region and adds it to the arena; the lock is held. False: host memory ran out, and the
+ * region is only listed to be freed. */
 static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *region)
 {
 	const uint64_t first = whole_pages(region->start), end = region->start + region->extent;
@@ -42,8 +43,8 @@ static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *r
 			      (end - first) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE) == SGPU_OK;
 }
 
-/* Now, while nothing runs: cuMemAlloc may wait for kernels. It takes a moment, the first memory of
- * a pool much longer. */
+/* Adds the first region of the device's own. It is allocated now, as nothing runs yet and
+ * cuMemAlloc may wait for kernels, and not from the pool, whose first memory takes much longer. */
 static CUresult add_first_own(struct sgpu_cuda_memory *memory)
 {
 	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
@@ -148,8 +149,9 @@ static uint64_t available(struct sgpu_device *device)
 	return free_bytes < left ? free_bytes : left;
 }
 
-/* Allocates once more after the pool gave back its fragments. A driver out of memory first takes
- * all there is, which other processes then lack: so for much memory it is asked what is free. */
+/* Allocates once more after the pool gave back its fragments. A driver that cannot serve a request
+ * first takes all free memory, which other processes then lack. So a large request is first
+ * compared with what is free. */
 static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
 {
 	CUmemoryPool pool = device->memory.pool;
@@ -178,7 +180,7 @@ int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_
 }
 
 /* ---- regions and blocks ---- */
-/* A block of what is known to be clear, or NULL; the lock is held. */
+/* Takes a block of memory that is known to be clear, or returns NULL; the lock is held. */
 static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 {
 	struct sgpu_block *block;
@@ -189,8 +191,8 @@ static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 	return sgpu_arena_take(&cuts->arena, size);
 }
 
-/* Memory of the pool that every stream may use: for a large block, or, clear, to cut small ones
- * from. The driver's may begin at any multiple of 512. */
+/* Gets memory of the pool that every stream may use: for a large block, or cleared to cut small
+ * ones from it. The driver's memory may begin at any multiple of 512. */
 static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
 			      struct sgpu_cuda_region *region)
 {
@@ -220,7 +222,7 @@ static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
 	return result;
 }
 
-/* A region, and the block from it. */
+/* Adds a region, and takes the block from it. */
 static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size,
 		      struct sgpu_block **block, struct sgpu_error *error)
 {
@@ -242,7 +244,7 @@ static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, u
 	return *block ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* A block that is clear, unless it is one of our own, and that every stream may use. */
+/* Gets a block that every stream may use. It is clear, unless it is one of the device's own. */
 static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size,
 	       struct sgpu_block **block, struct sgpu_error *error)
 {
@@ -262,8 +264,8 @@ static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t
 	return *block ? SGPU_OK : add_region(device, cuts, size, block, error);
 }
 
-/* Clears a block of a device that is not faulted, to be given out again when that is over. Memory
- * that cannot be cleared is not given to anybody. The lock is held. */
+/* Begins to clear a block, which can be given out again when that is over. The device is not
+ * faulted. Memory that cannot be cleared is not given to anybody. The lock is held. */
 static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts,
 		     struct sgpu_block *block)
 {
@@ -301,8 +303,8 @@ static struct sgpu_cuda_region *take_out(struct sgpu_cuda_cuts *cuts, struct sgp
 	return region;
 }
 
-/* Clears before it frees. Memory that cannot be cleared is not given to anybody. Of a faulted
- * device it goes with the context. */
+/* Clears and frees a region. Memory that cannot be cleared is not given to anybody. A faulted
+ * device's memory goes with the context. */
 static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -322,7 +324,7 @@ static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 }
 
 /* ---- the device's calls ---- */
-/* Counts so many bytes, unless that is more than there may be. The lock is held. */
+/* Counts the bytes as used, unless they would exceed the limit. The lock is held. */
 static bool admit(struct sgpu_cuda_memory *memory, uint64_t pages)
 {
 	bool fits = pages <= memory->total && pages <= memory->limit &&

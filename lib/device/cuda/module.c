@@ -24,7 +24,7 @@ struct sgpu_device_module {
  * is a module, everything is loaded.
  *
  * The linker leads the runtime's registration of each kernel here (--wrap, in the Makefile). */
-/* As compiled objects call it: crt/host_runtime.h. */
+/* Declared as compiled objects call it (crt/host_runtime.h). */
 void __real___cudaRegisterFunction(void **image, const char *kernel, char *function,
 				   const char *name, int limit, void *thread, void *block,
 				   void *block_size, void *grid_size, int *warp);
@@ -85,8 +85,8 @@ static int load_kernels(struct sgpu_device *device, struct sgpu_error *error)
 }
 
 /* ---- modules ---- */
-/* The driver reads PTX up to a zero byte, and a cubin as far as its headers say: both within a copy
- * that ends with zeros. */
+/* Loads a copy of the image that ends with zeros: the driver reads PTX up to a zero byte, and a
+ * cubin as far as its headers say. */
 static CUresult load(const void *image, size_t size, CUmodule *module, char log[LOG])
 {
 	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
@@ -103,7 +103,7 @@ static CUresult load(const void *image, size_t size, CUmodule *module, char log[
 	return result;
 }
 
-/* Loads its functions, too, before one of them runs. */
+/* Loads all functions of the module, before one of them runs. */
 static CUresult load_functions(CUmodule module)
 {
 	CUfunction *functions = NULL;
@@ -188,7 +188,8 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-/* The parameters must match the caller's: a kernel that reads past them reads what lies behind. */
+/* Checks that the kernel's parameters match the caller's arguments: a kernel that reads past them
+ * reads what lies behind. */
 static int check_args(CUfunction function, const char *name, const size_t *sizes, int count,
 		      struct sgpu_error *error)
 {

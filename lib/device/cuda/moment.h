@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device's time, on the host's clock: whether it can be.
+ * Converts a device's time to the host's clock, and tells whether it is possible.
  */
 #ifndef SGPU_DEVICE_CUDA_MOMENT_H
 #define SGPU_DEVICE_CUDA_MOMENT_H
@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What both clocks differ by at most, apart from the error of the base: they drift apart by some 10
- * us a second, of which twice as much is allowed. Events have steps of half a microsecond, and the
- * host's own clock is read between other things. */
+/* The most that both clocks may differ by, apart from the error of the base: they drift apart by
+ * some 10 us a second, of which twice as much is allowed. Events have steps of half a microsecond,
+ * and the host's own clock is read between other things. */
 #define SGPU_CUDA_STEP_NS ((uint64_t)20000)
 #define SGPU_CUDA_DRIFT 50000
 

@@ -11,9 +11,9 @@
 
 /* One piece of memory, which both devices have in their accounts. */
 struct shared {
-	struct sgpu_range
-		here; /* of the device that has the memory; first, so that it is found by it */
-	struct sgpu_range there; /* of the other */
+	struct sgpu_range here;	 /* in the account of the device that has the memory; the first
+				    member, so that the struct can be found by it */
+	struct sgpu_range there; /* in the account of the other device */
 	uint64_t extent;	 /* in whole pages */
 	CUmemGenericAllocationHandle handle;
 };
@@ -38,7 +38,7 @@ static CUresult map_for_both(const struct shared *new, int first, int second, sg
 	return result;
 }
 
-/* Memory, mapped and clear. */
+/* Makes memory that is mapped for both and clear. */
 static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new,
 		CUdeviceptr *address, struct sgpu_error *error)
 {
@@ -96,7 +96,7 @@ static struct sgpu_range *leave(struct sgpu_device *device, sgpu_devptr address)
 	return range;
 }
 
-/* Cleared, unless the device is faulted: then it goes with the context. */
+/* Clears and frees the memory. If the device is faulted, it goes with the context. */
 static void destroy(struct sgpu_device *device, struct shared *old, CUdeviceptr address)
 {
 	CUresult result;
@@ -173,8 +173,8 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 	}
 }
 
-/* No record: else whoever ends this stream's work would end another device's, with this one's
- * context current. */
+/* Makes the stream wait without a record of it: ending such a record would end the other device's
+ * work with this device's context current. */
 static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;

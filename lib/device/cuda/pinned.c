@@ -33,8 +33,8 @@ struct sgpu_cuda_slab {
 	struct sgpu_cuda_status lines[SLAB_LINES];
 };
 
-/* Pinned memory on the device's node: pages are placed while they are pinned, by the policy of this
- * thread. */
+/* Allocates pinned memory on the device's NUMA node: pages are placed while they are pinned, by the
+ * policy of this thread. */
 static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 {
 	CUresult result;
@@ -131,7 +131,7 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 }
 
 /* ---- the pool ---- */
-/* The lock is held. False: there is no such memory. */
+/* Adds a step to the pool; the lock is held. False: there is no such memory. */
 static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
 {
 	struct sgpu_cuda_host *host = &device->host;
@@ -165,7 +165,8 @@ static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
 	return false;
 }
 
-/* A step of pinned memory, or as much as is wanted, or other memory; the lock is held. */
+/* Adds a whole step of pinned memory, or else just `size` bytes of it, or else of ordinary memory;
+ * the lock is held. */
 static bool grow(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
@@ -232,7 +233,7 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 	pthread_mutex_unlock(&host->lock);
 }
 
-/* ---- what it is ---- */
+/* ---- what the memory is ---- */
 bool sgpu_cuda_host_pins(struct sgpu_device *device)
 {
 	bool pins;
@@ -270,7 +271,8 @@ struct sgpu_cuda_registered {
 	struct sgpu_cuda_registered *next;
 };
 
-/* Where this is not known, kernels do not reach the memory, but copies do. */
+/* Notes where kernels reach registered memory. If that fails, kernels do not reach it, but copies
+ * do. */
 static void remember(struct sgpu_device *device, const void *memory, uint64_t size, bool writable)
 {
 	struct sgpu_cuda_registered *new = calloc(1, sizeof(*new));
@@ -321,7 +323,7 @@ int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint
 		result = sgpu_cu.cuMemHostRegister(address, size, flags);
 		if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result) &&
 		    device->registers_read_only) {
-			/* A mapping that may only be read. */
+			/* The caller's mapping may be read-only, so try again for reading alone. */
 			writable = false;
 			result = sgpu_cu.cuMemHostRegister(address, size,
 							   flags | CU_MEMHOSTREGISTER_READ_ONLY);
@@ -359,7 +361,8 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 	const uintptr_t begin = (uintptr_t)memory;
 	CUdeviceptr address;
 
-	/* In confidential computing mode the driver moves such memory as it likes. */
+	/* In confidential computing mode the driver may move pinned memory, so kernels have no
+	 * address of it. */
 	if (!device->registers) {
 		return 0;
 	}
@@ -390,7 +393,7 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 		    : sgpu_fail(error, SGPU_ENOMEM, "no host memory can be pinned for the device");
 }
 
-/* A device that hangs may still write to it. */
+/* Frees it all. The memory of a device that hangs is kept, since kernels may still write to it. */
 void sgpu_cuda_host_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_host *host = &device->host;

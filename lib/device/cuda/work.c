@@ -36,7 +36,8 @@ static CUresult clear(struct sgpu_stream *stream, const struct sgpu_work *work,
 	return sgpu_cu.cuMemsetD8Async(work->out, 0, work->size, stream->native);
 }
 
-/* Words that are zero: the next set, all of them cleared at once when they are used up. */
+/* Gives the next set of words, which are zero. All sets are cleared at once when they are used up.
+ */
 static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 {
 	struct sgpu_cuda_native *kept = &stream->kept;
@@ -63,7 +64,7 @@ static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 }
 
 /* ---- sealed chunks ---- */
-/* Where the kernel tells what it did. */
+/* Prepares the words in which the kernel reports what it did. */
 static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 			   struct sgpu_cuda_report *report)
 {
@@ -81,7 +82,8 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	return result;
 }
 
-/* Where kernels reach the host's memory that a short run comes from or goes to, or 0. */
+/* Returns where kernels reach the host's memory that a short run is read from or written to, or 0.
+ */
 static CUdeviceptr reached(struct sgpu_device *device, const struct sgpu_work *work)
 {
 	const bool write = work->kind == SGPU_WORK_SEAL_TO;
@@ -96,7 +98,7 @@ static CUresult chunks(struct sgpu_stream *stream, const struct sgpu_work *work,
 		       struct sgpu_cuda_record *record)
 {
 	const bool opens = work->kind == SGPU_WORK_OPEN || work->kind == SGPU_WORK_OPEN_FROM;
-	const bool here = work->kind <= SGPU_WORK_SEAL; /* the host's memory takes no part */
+	const bool here = work->kind <= SGPU_WORK_SEAL; /* both sides are device memory */
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;
@@ -153,7 +155,8 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		result = counters(stream, &launch.counters);
 	}
 	if (result == CUDA_SUCCESS) {
-		/* The first of its kernels may run before the last is enqueued. */
+		/* Read before the call, since the first kernel may run before the last is enqueued.
+		 */
 		record.enqueue_ns = sgpu_now_ns();
 		record.code = function(&launch, argument);
 	}
@@ -190,7 +193,7 @@ static CUresult digest(struct sgpu_stream *stream, const struct sgpu_work *work,
 }
 
 /* ---- measures ---- */
-/* One that is under way. */
+/* A measure that is under way. */
 struct sgpu_cuda_measure {
 	struct sgpu_measure_custom custom;
 	uint64_t pages;
@@ -233,7 +236,8 @@ static struct sgpu_cuda_measure *create_measure(struct sgpu_device *device, uint
 	return new;
 }
 
-/* A stream has scratch memory of its own from its first measure on: its work runs in order. */
+/* Allocates the stream's scratch memory at its first measure. One is enough for a stream, whose
+ * work runs in order. */
 static CUresult measure(struct sgpu_stream *stream, const struct sgpu_work *work,
 			struct sgpu_cuda_record *record)
 {
