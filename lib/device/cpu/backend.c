@@ -27,7 +27,7 @@ static void close_device(struct sgpu_device *device)
 	free(device);
 }
 
-/* For a lock that is held for moments only: to look again is cheaper than to sleep. */
+/* Makes a lock that spins before it sleeps: it is held for moments only, so spinning is cheaper. */
 static void make_lock(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attributes;

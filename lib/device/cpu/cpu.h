@@ -35,9 +35,9 @@ struct sgpu_cpu_memory {
 	void *live;   /* blocks in use */
 	void *shared; /* ranges of other devices that this one reaches, too */
 	struct sgpu_cpu_block *idle[SGPU_CPU_CLASSES]; /* cleared */
-	uint64_t limit;				       /* ours; UINT64_MAX: none */
-	uint64_t budget;    /* what the machine could give when nothing was allocated */
-	uint64_t looked_ns; /* when that was read */
+	uint64_t limit;				       /* set by the user; UINT64_MAX: none */
+	uint64_t budget;    /* bytes that the machine had available when nothing was allocated */
+	uint64_t looked_ns; /* when `budget` was read */
 	uint64_t used;
 };
 
@@ -54,7 +54,7 @@ void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, ui
 /* Counts bytes as in use, for good. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size,
 					    struct sgpu_error *error);
-/* What can be given out in all. */
+/* Returns how many bytes can be given out in all. */
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
 
 /* Memory of `device` that `peer` reaches, too. */
@@ -66,17 +66,18 @@ void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, 
 /* ---- pages.c ---- */
 struct sgpu_cpu_pages {
 	struct sgpu_frames frames; /* its lock guards all of this */
-	int fd;			   /* physical memory; once the frames are opened */
+	int fd;			   /* the file of physical memory, once the frames are opened */
 	uint64_t *made;		   /* a bit a frame: it counts as memory in use */
 };
-/* Zeroes bytes with next to no page made for memory that was never written: it is zero. */
+/* Zeroes bytes, and makes hardly any page for memory that was never written, which is zero already.
+ */
 void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
 /* Frees everything; memory was cleared before it was unmapped. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
 /* ---- module_image.c: the program that modules run in (tools/module-host), an ELF file without
- * what debuggers read, which the library carries and starts: no file is ---- */
+ * debug information, which the library carries and starts from memory ---- */
 extern const unsigned char sgpu_module_host_image[] __attribute__((visibility("hidden"))),
 	sgpu_module_host_image_end[] __attribute__((visibility("hidden")));
 
@@ -94,16 +95,16 @@ struct sgpu_cpu_host {
 	int control;	      /* -1: it is not started */
 	pid_t pid;
 	struct sgpu_module_confinement confinement;
-	atomic_bool broke_rules; /* a module did what is refused */
+	atomic_bool broke_rules; /* a module made a system call that is refused */
 };
-/* Does nothing when it runs. */
+/* Starts the host, unless it runs. */
 SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cpu_host_stop(struct sgpu_device *device);
-/* Starts a worker that loads this image. Answers come over *channel, how it ended over *report; it
- * ends when that is closed. */
+/* Starts a worker that loads this image. Its answers come over *channel, and how it ended over
+ * *report. Closing *report ends it. */
 SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size,
 					 int *channel, int *report, struct sgpu_error *error);
-/* Closes what is not -1: the host then ends the worker, whatever it does. */
+/* Closes those that are not -1. The host then ends the worker, whatever that is doing. */
 void sgpu_cpu_host_release(int *channel, int *report);
 /* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
 int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer,
@@ -122,12 +123,12 @@ struct sgpu_cpu_item {
 	/* WORK: performs the item; its result becomes the task's code */
 	int (*work)(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		    struct sgpu_task *task);
-	bool moves;		/* it computes nothing */
+	bool moves;		/* it only copies or clears */
 	struct sgpu_task *task; /* or NULL */
 	void *to;
 	const void *from;
 	uint64_t size;		     /* bytes */
-	struct sgpu_device_key *key; /* open and seal: */
+	struct sgpu_device_key *key; /* open and seal: the key, */
 	uint64_t first;		     /* the first chunk's index, */
 	bool last;		     /* and whether the last chunk ends the segment */
 	sgpu_launch_fn launch;

@@ -81,7 +81,8 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t b
 	return sgpu_seal_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out);
 }
 
-/* The lowest chunk that fails is reported, in whatever order the workers find them. */
+/* Opens or seals some chunks of a run. The lowest chunk that fails is reported, in whatever order
+ * workers find failures. */
 static void work_grain(void *argument, uint64_t begin, uint64_t end)
 {
 	struct run *run = argument;
@@ -114,7 +115,7 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 	if (run->count > GRAIN_MIN) {
 		rc = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
 	} else {
-		work_grain(run, 0, run->count); /* an empty run is looked at, too */
+		work_grain(run, 0, run->count); /* also for an empty run, which may be an error */
 	}
 	pthread_mutex_destroy(&run->lock);
 	if (run->code != SGPU_OK) {

@@ -13,7 +13,7 @@
 
 #define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)
-/* From here on a request is compared with the memory that the machine has at this moment. */
+/* Requests from this size on are compared with the memory that the machine has at that moment. */
 #define LARGE_REQUEST ((uint64_t)64 << 20)
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
@@ -122,9 +122,10 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Memory is touched long after it was promised, when a kill for lack of it comes too late to tell
- * anyone. So all promises together are held against what the machine had before the first, and a
- * large request against what it has now, too. */
+/* Counts an allocation, unless memory would not suffice. The kernel promises memory freely, and if
+ * there is too little when it is touched, the process is killed. So all promises together are held
+ * against what the machine had before the first, and a large request against what it has now, too.
+ */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t available = UINT64_MAX, left, now = sgpu_now_ns();
@@ -210,7 +211,7 @@ static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_
 
 static void unmap_block(struct sgpu_cpu_block *block)
 {
-	/* The addresses may be somebody else's next. */
+	/* The addresses may next be mapped by other code, which must find them unpoisoned. */
 	UNPOISON(pointer(block->range.address), block->range.extent);
 	munmap(pointer(block->range.address), block->range.extent);
 	free(block);

@@ -22,7 +22,7 @@
 
 #include "base/io.h"
 
-/* Of kernels from 6.3 on, where memory files may else not be executable. */
+/* Known to kernels from 6.3 on, which may make memory files non-executable without it. */
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
 #endif
@@ -72,9 +72,9 @@ int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes, si
 	return rc;
 }
 
-/* In the child, which shares this process's memory, and stops this process, until it runs the
- * program. It gets a session of its own: a terminal's signals are for the runner, which ends the
- * host when it ends. */
+/* Runs in the child of vfork(), which shares this process's memory and holds up the caller until it
+ * runs the program. It gets a session of its own: a terminal's signals are for the runner, which
+ * ends the host when it ends. */
 static _Noreturn void become_host(const struct start *start)
 {
 	static char name[] = SGPU_HOST_PROGRAM;
@@ -99,8 +99,8 @@ static _Noreturn void become_host(const struct start *start)
 	_exit(1);
 }
 
-/* vfork(): fork() would copy the tables of all memory. Why the child ended, or 0; a sanitizer may
- * fork in its place, so it says that over a pipe. */
+/* Uses vfork(), as fork() would copy the page tables. The child reports over a pipe why it could
+ * not start, not in memory, since a sanitizer may turn vfork() into fork(). */
 static __attribute__((noinline)) pid_t make_child(const struct start *start)
 {
 	pid_t child = vfork();
@@ -121,7 +121,7 @@ static int run(struct start *start, pid_t *pid, struct sgpu_error *error)
 	}
 	start->report = fcntl(ends[1], F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
 	close(ends[1]);
-	/* No handler of this process runs in the child. */
+	/* Signals are blocked so that no handler of this process runs in the child. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	*pid = start->report < 0 ? -1 : make_child(start);
@@ -141,7 +141,8 @@ static int run(struct start *start, pid_t *pid, struct sgpu_error *error)
 			 : sgpu_fail_errno(error, "cannot start the process that modules run in");
 }
 
-/* By the machine's path, not a file that somebody laid there to read what modules print. */
+/* Opens /dev/null, and checks that it is a device, not a file that somebody put there to read what
+ * modules print. */
 static int open_nothing(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -156,8 +157,8 @@ static int open_nothing(void)
 	return fd;
 }
 
-/* `fd`, or another for it, out of the way of those that the child takes. Closes `fd` in any case.
- */
+/* Returns a duplicate of `fd` above the descriptors that the child is to take. Closes `fd` in any
+ * case. */
 static int above(int fd)
 {
 	int other = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
@@ -171,7 +172,8 @@ static int above(int fd)
 int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 {
 	struct start start = { .image = -1, .control = -1, .nothing = -1 };
-	/* A program that cannot be read cannot be traced either, from its first moment on. */
+	/* The file may be executed but not read, so that the program cannot be traced from its
+	 * first moment on. */
 	int rc = sgpu_cpu_code_file(SGPU_HOST_PROGRAM, "the process that modules run in",
 				    sgpu_module_host_image,
 				    (size_t)(sgpu_module_host_image_end - sgpu_module_host_image),
@@ -204,7 +206,7 @@ static void end_host(struct sgpu_cpu_host *host)
 {
 	int status;
 
-	close(host->control); /* what it waits for */
+	close(host->control); /* the host ends when this is closed */
 	host->control = -1;
 	while (waitpid(host->pid, &status, 0) < 0 && errno == EINTR) {
 	}
@@ -276,8 +278,8 @@ int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, i
 	pthread_mutex_lock(&host->lock);
 	first = sgpu_host_send(host->control, &request, sizeof(request), image) &&
 		sgpu_host_receive(host->control, &answer, sizeof(answer), channel);
-	/* Also when the first descriptor was dropped: else the next request would get this
-	 * answer. */
+	/* Receive the second answer even if the first failed: else the next request would get it.
+	 */
 	second = sgpu_host_receive(host->control, &answer, sizeof(answer), report);
 	pthread_mutex_unlock(&host->lock);
 	if (first && second && answer.kind == SGPU_HOST_STARTED && *channel >= 0 && *report >= 0) {

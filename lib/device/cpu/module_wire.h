@@ -4,13 +4,12 @@
  * modules run in. All of it are messages of fixed size over sockets that keep their boundaries, and
  * memory files.
  *
- *   control   the device asks for a worker and passes the image; the host answers twice, with
- *             that worker's channel and with its report. First of all, unasked, it says how it is
- *             confined.
- *   channel   one a worker. The device asks it to run a function, and passes the memory of that
- *             launch: a head, then the bytes that the function works on. The worker answers.
- *   report    one a worker, which does not have it: the host says how the worker ended. When the
- *             device closes it, the host ends the worker.
+ * control   the device asks for a worker and passes the image; the host answers twice, with that
+ * worker's channel and with its report. First of all, unasked, it says how it is confined. channel
+ * one a worker. The device asks it to run a function, and passes the memory of that launch: a head,
+ * then the bytes that the function works on. The worker answers. report    one for each worker,
+ * which has no end of it: the host says how the worker ended. When the device closes it, the host
+ * ends the worker.
  *
  * A worker runs code that nobody here wrote, so the device believes nothing that comes over a
  * channel: an answer ends the launch, no more, and of its memory the device reads the bytes alone
@@ -67,7 +66,7 @@ struct sgpu_host_answer {
 };
 
 /* ---- channel ---- */
-/* From the device: run what this memory says, whose descriptor comes along. */
+/* From the device: run the launch in this memory, whose descriptor comes along. */
 struct sgpu_host_call {
 	uint64_t size; /* of the memory */
 };
@@ -87,14 +86,14 @@ struct sgpu_host_launch {
 };
 
 /* ---- messages ---- */
-/* One message with at most one descriptor; -1: none. */
+/* Sends one message with at most one descriptor; -1: none. */
 static inline bool sgpu_host_send(int socket, const void *data, size_t size, int fd)
 {
 	return sgpu_send_descriptors(socket, data, size, &fd, fd >= 0, 0);
 }
 
-/* False: it has another size, or the other end is closed. `fd` may be NULL: descriptors that come
- * are dropped then. */
+/* Receives one message. False: it has another size, or the other end is closed. `fd` may be NULL:
+ * descriptors that come are dropped then. */
 static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fd)
 {
 	struct iovec part = { data, size };

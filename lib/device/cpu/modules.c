@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Modules of the CPU device: ELF shared objects, passed as sealed memory files to a process of
- * their own (module_wire.h). A launch copies what its function reads into memory that both share,
- * and what the function writes out of it.
+ * their own (module_wire.h). A launch copies the function's input into memory that both processes
+ * share, and the function's output back out of it.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ struct sgpu_device_module {
 	pthread_mutex_t lock; /* one launch at a time */
 	int image;	      /* sealed */
 	uint64_t size;
-	int channel, report; /* to its worker, and for its end; -1: no worker */
+	int channel, report; /* to its worker, and for how that ended; -1: no worker */
 };
 
 struct module_range {
@@ -51,7 +51,8 @@ static void close_channel(struct sgpu_device_module *module)
 	sgpu_cpu_host_release(&module->channel, &module->report);
 }
 
-/* Whether there is a message, not the end of them; after the end, a later look says why. */
+/* Whether a message is there, rather than the end of the connection. At the end, pauses for the
+ * host's report. */
 static bool peek(int socket)
 {
 	char byte;
@@ -63,8 +64,8 @@ static bool peek(int socket)
 	return false;
 }
 
-/* Waits for the worker's answer to what it was told; after anything else it has no process any
- * more. */
+/* Waits for the worker's answer to what it was told; after any other outcome the module has no
+ * process any more. */
 static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *answer,
 		    struct sgpu_error *error)
 {
@@ -130,7 +131,8 @@ static int check_image(const void *image, size_t size, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Whatever its threads did after the last function returned is known by now, or too late. */
+/* Looks whether the worker ended since its last answer, as when a thread that it left behind broke
+ * the rules. */
 static void look_back(struct sgpu_device_module *module)
 {
 	struct pollfd look = { .fd = module->report, .events = POLLIN };
@@ -211,10 +213,10 @@ static int run_in_process(struct module_launch *l, int fd, struct sgpu_error *er
 	int rc = SGPU_OK;
 
 	if (module->channel < 0) {
-		rc = load_in_process(module, error); /* the one before ended its process */
+		rc = load_in_process(module, error); /* an earlier launch ended the process */
 	}
 	if (rc == SGPU_OK) {
-		/* When that fails, the worker has ended, and why is there to be read. */
+		/* If this fails, the worker has ended, and wait_for learns why. */
 		(void)sgpu_host_send(module->channel, &call, sizeof(call), fd);
 		rc = wait_for(module, &answer, error);
 	}
@@ -291,8 +293,8 @@ static uint64_t aligned(uint64_t size)
 	return (size + SGPU_HOST_ALIGN - 1) / SGPU_HOST_ALIGN * SGPU_HOST_ALIGN;
 }
 
-/* What the launch shares: the head, then each range from a multiple of SGPU_HOST_ALIGN. False: too
- * much. */
+/* Lays out the shared memory: the head, then each range at a multiple of SGPU_HOST_ALIGN. False: it
+ * would be too large. */
 static bool place_ranges(struct module_launch *l, const struct sgpu_module_memory *memory)
 {
 	l->size = aligned(sizeof(l->head));

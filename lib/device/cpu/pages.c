@@ -34,7 +34,8 @@ static void *pointer(uint64_t address)
 }
 
 /* ---- the file ---- */
-/* As much as the device may ever give out, and no more than the limit of file sizes allows. */
+/* Returns the file's length: as much as the device may ever give out, within the limit on file
+ * sizes. */
 static uint64_t total_size(struct sgpu_device *device)
 {
 	uint64_t total = sgpu_cpu_memory_most(&device->memory), most = SGPU_FRAMES_MAX * SMALL;
@@ -99,7 +100,7 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 }
 
 /* ---- spaces ---- */
-/* Addresses that nothing else is mapped at, from a multiple of BIG. */
+/* Reserves addresses from a multiple of BIG, at which nothing else is mapped. */
 static void *reserve(uint64_t size)
 {
 	uint64_t start, head, extent = (size + BIG - 1) / BIG * BIG;
@@ -151,9 +152,9 @@ static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
 }
 
 /* Replaces a mapping by reserved addresses or, if the kernel has no mapping left for that, makes it
- * unreachable. The addresses are never given back: others' memory could come to lie there. False:
- * nothing has changed, since a mapping would have to be cut in two and there are too many; or the
- * space is faulted. */
+ * unreachable. The addresses are never given back: other mappings could then be placed there.
+ * False: nothing has changed, since a mapping would have to be cut in two and there are too many;
+ * or the space is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.range.address + at);
@@ -210,8 +211,8 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	return rc;
 }
 
-/* The lock is held. If the mappings cannot be removed, they stay, with their frames: nobody else
- * gets either. */
+/* Removes a space; the lock is held. If its mappings cannot be removed, they stay, and their frames
+ * stay taken. */
 static void remove_space(struct sgpu_space *space)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -241,7 +242,7 @@ static bool is_made(const struct sgpu_cpu_pages *pages, uint32_t frame)
 	return pages->made[frame / 64] >> (frame % 64) & 1;
 }
 
-/* A frame counts as memory in use from when it is first mapped. */
+/* Counts frames that are mapped for the first time as memory in use. */
 static int promise(struct sgpu_device *device, const uint32_t *list, size_t count, uint32_t each,
 		   struct sgpu_error *error)
 {
@@ -265,8 +266,8 @@ static int promise(struct sgpu_device *device, const uint32_t *list, size_t coun
 	return rc;
 }
 
-/* One mapping for frames that follow one another. *done: bytes that are mapped, on failure as well.
- */
+/* Maps the frames, consecutive ones with one call. *done: bytes that are mapped, on failure as
+ * well. */
 static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		      uint64_t page_size, uint64_t *done, struct sgpu_error *error)
 {
@@ -317,8 +318,8 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 		rc = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
 		if (rc == SGPU_OK) {
 			rc = map_frames(space, at, list, count, page_size, &done, error);
-			/* No mapping has to be cut for that. If it fails all the same, the frames
-			 * stay where they are. */
+			/* This cuts no mapping in two. If it fails all the same, the frames stay
+			 * mapped here. */
 			if (rc < 0 && done > 0 && !reserve_again(space, at, done)) {
 				rc = fault(space, error);
 			}
@@ -345,7 +346,7 @@ static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 	reachable = space->table.reachable;
 	pthread_mutex_unlock(&frames->lock);
 	if (reachable) {
-		sgpu_cpu_wait_idle(space->device); /* what runs may use it */
+		sgpu_cpu_wait_idle(space->device); /* work that runs may use the pages */
 	}
 	pthread_mutex_lock(&frames->lock);
 	rc = check_sound(space, error);
@@ -396,8 +397,8 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 
 /* ---- clearing ---- */
 /* Moves *at to the next bytes before `end` that may not be zero; *size: how many, all in one block.
- * Holes of the file are zeros; what is no page of a space may be anything. The end of data is not
- * asked for: to answer, the kernel would look through all that follow. */
+ * Holes of the file are zeros; memory outside spaces may hold anything. The end of the data is not
+ * asked for, since the kernel would have to search all of it. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
 	uint64_t place, skipped, rest;

@@ -48,8 +48,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 	return SGPU_OK;
 }
 
-/* After unlocking, since the woken thread takes the lock. A stream's memory stays until the device
- * is closed. */
+/* Signals after unlocking, since the woken thread takes the lock. That is safe, as a stream's
+ * memory stays until the device is closed. */
 static void unlock_and_wake(struct sgpu_stream *stream)
 {
 	pthread_mutex_unlock(&stream->device->lock);
@@ -366,7 +366,7 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return rc;
 }
 
-/* On the stream's thread, which holds no lock. */
+/* Waits for another device's event, on the stream's thread, which holds no lock. */
 static void await_elsewhere(void *argument)
 {
 	struct sgpu_event *event = argument;

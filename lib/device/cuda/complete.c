@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Callbacks, and the completer: a thread of the device that calls them, unless somebody else looks
- * for them sooner, ends what is pending when the device is faulted, and gives up on what goes on
- * after it was cancelled. As the device passes a callback it writes the callback's serial into a
- * word of host memory, so that looking costs no call of the driver; where it cannot, an event is
- * asked.
+ * Callbacks, and the completer, a thread of the device. It makes the callbacks, unless another
+ * thread polls sooner; it ends pending work when the device is faulted, and gives up on work that
+ * goes on after it was cancelled. As the device passes a callback it writes the callback's serial
+ * into a word of host memory, so that looking costs no call of the driver. Where the device cannot,
+ * an event is queried.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,17 +16,17 @@
 #include <device/cuda/gpu.h>
 #include <device/cuda/kernels.h>
 
-/* Looks without pause for about as long as a short kernel takes, then in steps that grow with the
- * time waited. */
+/* The completer polls without pause for about as long as a short kernel takes, then in steps that
+ * grow with the time waited. */
 #define SPIN_NS ((uint64_t)100000)
 #define STEP_MIN_NS ((uint64_t)5000)
 #define STEP_MAX_NS ((uint64_t)200000)
-/* How often it asks whether the device still lives, while it waits. */
+/* How often the completer asks whether the device still lives, while it waits. */
 #define PULSE_NS ((uint64_t)2000000)
 
 /* ---- the end of work: what the device left in its words becomes the task's outcome, in order, by
  * whoever learns first that the device has passed it ---- */
-/* A code that a kernel may have left: anything that is none of ours is the kernel's fault. */
+/* A value that is none of our codes counts as the kernel's fault, SGPU_EDEVICE. */
 int sgpu_cuda_code_from(int64_t word)
 {
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
@@ -96,8 +96,8 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 	}
 }
 
-/* Ends one record; nobody else has it. Not inlined: what is below calls itself, and so needs little
- * of the stack. */
+/* Ends one record, which no other thread has. Not inlined, so that sgpu_cuda_advance, which is
+ * recursive, needs little of the stack. */
 static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 					  struct sgpu_cuda_record *record)
 {
@@ -134,8 +134,8 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 	sgpu_cuda_unmark(device, record);
 }
 
-/* Everything in front of the record that is taken has ended, also work that has no record. The
- * queue's lock is held. */
+/* Takes the first record up to `serial`, or returns NULL. All work in front of it has ended, even
+ * that without a record. The queue's lock is held. */
 static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record = stream->head;
@@ -152,8 +152,8 @@ static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial
 }
 
 /* Threads that advance streams cannot wait for one another in a circle: a thread waits only for
- * what was enqueued before the record that it is at, and every record's end is signalled. For the
- * same reason it enters no stream twice, so the recursion is at most one level a stream. */
+ * work that was enqueued before the record that it is ending, and every record's end is signalled.
+ * For the same reason it enters no stream twice, so the recursion is at most one level a stream. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record;
@@ -187,7 +187,7 @@ void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 		stream->spare = record;
 	}
 	if (serial <= stream->serial && stream->done < serial) {
-		stream->done = serial; /* the last of them has no record */
+		stream->done = serial; /* the work with the last serials has no record */
 	}
 	stream->advancing = false;
 	pthread_cond_broadcast(&stream->progress);
@@ -208,7 +208,8 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 		return rc;
 	}
 	if (device->memory_operations) {
-		/* Only this thread appends: it holds `order`. */
+		/* serial + 1 will be this record's: only this thread appends, as it holds `order`.
+		 */
 		result = sgpu_cu.cuStreamWriteValue32(stream->native, stream->passed->device,
 						      (cuuint32_t)(stream->serial + 1),
 						      CU_STREAM_WRITE_VALUE_DEFAULT);
@@ -255,13 +256,13 @@ static uint64_t passed(struct sgpu_stream *stream)
 		}
 	}
 	pthread_mutex_unlock(&stream->queue);
-	/* What the device wrote before the word is read only after it. */
+	/* Data that the device wrote before the word must be read after it. */
 	atomic_thread_fence(memory_order_acquire);
 	return serial;
 }
 
 /* For each stream where look() returns something, calls act() with it, without the device's lock,
- * which is held before and after. Whether there was anything. */
+ * which is held before and after. Returns whether there was any. */
 static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_stream *),
 		  void (*act)(struct sgpu_stream *, uint64_t))
 {
@@ -307,8 +308,8 @@ static uint64_t every(struct sgpu_stream *stream)
 }
 
 /* ---- faults and kernels that do not end ---- */
-/* busy: the stream has work left. Work without an event may be the current one, unless the
- * cancellation refused it. */
+/* Whether work from before the cancellation has not ended. busy: the stream has work left, so work
+ * without an event may be what runs, unless the cancellation refused it. */
 static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before)
 {
 	struct sgpu_cuda_record *record;
@@ -322,8 +323,7 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 						(record->code != SGPU_OK && !record->status));
 	     record = record->next) {
 	}
-	/* A thread that looked just before the cancellation counts its time from a little after it.
-	 */
+	/* A thread that saw no cancellation may have enqueued its work a little after it. */
 	pending = record && record->enqueue_ns < before + SGPU_CUDA_GRACE_NS / 5;
 	pthread_mutex_unlock(&stream->queue);
 	return pending;
@@ -359,7 +359,7 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 struct mind {
 	uint64_t idle_ns;    /* since when there was nothing to do */
 	uint64_t pulse_ns;   /* when it last asked whether the device lives */
-	uint64_t watched_ns; /* the cancellation that has been seen through */
+	uint64_t watched_ns; /* the last cancellation whose work has all ended */
 };
 
 void sgpu_cuda_completer_wake(struct sgpu_device *device)
@@ -371,8 +371,8 @@ void sgpu_cuda_completer_wake(struct sgpu_device *device)
 	}
 }
 
-/* Sleeps until it is woken, or for so long unless 0; not when there are other calls or another
- * cancellation than the caller has seen. The lock is held. */
+/* Sleeps until woken, or for `ns` at most unless that is 0. Returns at once if the callbacks or the
+ * cancellation are no longer those that the caller saw. The lock is held. */
 static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls, uint64_t cancelled)
 {
 	struct timespec until;

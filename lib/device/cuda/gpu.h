@@ -155,9 +155,8 @@ struct sgpu_cuda_cuts {
 };
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
-	struct sgpu_cuda_cuts blocks,
-		own;  /* blocks given out; blocks for the device itself, which no copy reaches */
-	void *shared; /* ranges that another device reaches, too (peer.c) */
+	struct sgpu_cuda_cuts blocks, own; /* given out; for the device, out of reach of copies */
+	void *shared;			   /* ranges that another device reaches, too (peer.c) */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
 };
@@ -399,7 +398,7 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
 /* Tells when the work before the mark ended, on the host's clock, between `from` and now. Returns
- * false if that is no time that the device told. */
+ * whether the device's own time was possible and used. */
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
 		       uint64_t from, uint64_t *time);
 

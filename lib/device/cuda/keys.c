@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys of sealed segments on the GPU. They go there sealed under the session key (agree.c), as
- * parameters of the kernel that makes the key's state. Where they go bare, the key and the nonce go
- * into one line of pinned memory; the kernel reads them there once and clears them. So they are
- * nowhere else: not in the driver's command buffers, nor in a second place on the device. States
- * live where no copy reaches them, and are cleared when a key is freed.
+ * parameters of the kernel that makes the key's state. Where bare keys were asked for, the key and
+ * the nonce are put into one line of pinned memory; the kernel reads them there once and clears
+ * them. So they are nowhere else: not in the driver's command buffers, nor in a second place on the
+ * device. States live where no copy reaches them, and are cleared when a key is freed.
  *
- * Nothing of a key waits for more than its own set-up: the event is recorded right behind that,
- * since later work of the stream may be anybody's and may take for ever.
+ * Users of a key wait for its set-up alone: the event is recorded right behind that, since later
+ * work of the stream may never end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@ struct sgpu_device_key {
 	struct sgpu_device *device;
 	struct sgpu_cuda_key_state *state;
 	struct sgpu_stream *stream; /* where it is set up; a reference */
-	atomic_bool done;	    /* it is known to be */
+	atomic_bool done;	    /* the set-up is known to have ended */
 	/* While it is set up; under the lock of the keys. */
-	struct sgpu_cuda_status *material; /* where it goes bare */
+	struct sgpu_cuda_status *material; /* the line of a key that goes bare */
 	CUevent ready;			   /* behind the set-up */
-	struct sgpu_device_key *next;	   /* among those that go bare */
+	struct sgpu_device_key *next;	   /* next of those that go bare */
 };
 
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
@@ -33,7 +33,7 @@ int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 			       "cannot create an event", error);
 }
 
-/* The next set-up in this state waits for the clearing. The lock is held. */
+/* Begins to clear a state; the next set-up in it waits for that. The lock is held. */
 static CUresult clear_state(struct sgpu_device *device, struct sgpu_cuda_key_state *state)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -104,7 +104,7 @@ static CUresult wait_until_clear(struct sgpu_stream *stream)
 	return result;
 }
 
-/* A state that is clear before what the stream does next. The lock is held. */
+/* Takes a state that is clear by the time the stream's next work runs. The lock is held. */
 static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **state,
 		      struct sgpu_error *error)
 {
@@ -166,8 +166,8 @@ static void end_setup(struct sgpu_device_key *key)
 	key->ready = NULL;
 }
 
-/* The oldest are ready first, but for those of other streams: to ask about each would cost a driver
- * call. The lock is held. */
+/* Ends the set-ups that are over, from the oldest to the first that is not. Later ones on other
+ * streams may be over, too, but asking about each would cost a driver call. The lock is held. */
 static void reap(struct sgpu_device *device)
 {
 	while (device->keys.setting_up && is_set_up(device->keys.setting_up)) {
@@ -246,7 +246,8 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 	keys->clearing = state;
 }
 
-/* A failed set-up may have made the state all the same. The lock of the keys is held. */
+/* Retires the state of a failed set-up, which may have been made all the same. The lock of the keys
+ * is held. */
 static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
 		    struct sgpu_device_key *key)
 {
@@ -338,8 +339,8 @@ void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 	atomic_store(&key->done, true);
 }
 
-/* Waits until the key is set up; false when it will never be known to be. A fault ends the set-up,
- * too. */
+/* Waits until the key is set up. False when that cannot be known, as after a fault, which ends the
+ * set-up, too. */
 static bool ends_setup(struct sgpu_device_key *key)
 {
 	return (atomic_load(&key->done) || is_set_up(key) ||
@@ -354,8 +355,8 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	struct sgpu_cuda_keys *keys = &device->keys;
 	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
 
-	/* Without the lock, which others need meanwhile. A key that goes bare may be reaped by
-	 * them. */
+	/* Waits without the lock, which others need meanwhile. The set-up of a bare key is waited
+	 * for with the lock, since others could end it. */
 	if (usable && keys->trust.told.agreed) {
 		usable = ends_setup(key);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NVIDIA's management library says, if it is there. Its header is not in every toolkit, so
- * what is used of it is declared here. A GPU without confidential computing answers that it is not
+ * What NVIDIA's management library says, if it is there. Its header is not in every toolkit, so the
+ * parts used here are declared below. A GPU without confidential computing answers that it is not
  * supported: that is "off".
  */
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ enum {
 struct nvml_report {
 	unsigned cec_present;
 	unsigned size, cec_size;
-	uint8_t nonce[NVML_NONCE]; /* asked with */
+	uint8_t nonce[NVML_NONCE]; /* that of the request */
 	uint8_t report[NVML_REPORT];
 	uint8_t cec[NVML_CEC_REPORT];
 };
@@ -89,7 +89,8 @@ static void load(void)
 	usable = find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
 }
 
-/* Loads the library and asks for a handle of each GPU, which takes as long as all the rest. */
+/* Loads the library and asks for a handle of each GPU: asking takes as long as all the rest, so it
+ * is done here, too. */
 static void *load_beside(void *argument)
 {
 	unsigned count = 0, i;
@@ -164,8 +165,8 @@ void sgpu_cuda_vbios(const char *uuid, char *version, size_t size)
 	version[size - 1] = '\0';
 }
 
-/* Out of confidential computing mode some drivers say "not supported", others that they do not
- * know. */
+/* Fills in why there is no evidence. Outside confidential computing mode some drivers answer "not
+ * supported", others "unknown error". */
 static int refused(const struct sgpu_device *device, int result, const char *what,
 		   struct sgpu_error *error)
 {
@@ -185,7 +186,7 @@ static int refused(const struct sgpu_device *device, int result, const char *wha
 	return SGPU_EUNAVAILABLE;
 }
 
-/* malloc'd, or NULL. */
+/* Returns a malloc'd copy, or NULL. */
 static uint8_t *copy_of(const uint8_t *bytes, size_t size)
 {
 	uint8_t *copy = malloc(size ? size : 1);

@@ -118,8 +118,8 @@ static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame
 	return entry != 0;
 }
 
-/* Whether a new page stands there, whose memory is as the driver gave it, and how far it is to the
- * next. */
+/* Whether the page at an offset is new, with memory as the driver gave it. *step: bytes to the next
+ * page. */
 static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 {
 	uint32_t frame;
@@ -157,7 +157,7 @@ static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t 
 	return result;
 }
 
-/* The pages of a range can be reached, and those that were new are clear. */
+/* Notes that the pages of a range can be reached and that new ones are clear. */
 static void note_used(const struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	uint64_t end = at + size, step;
@@ -185,7 +185,7 @@ static CUresult open_run(const struct sgpu_space *space, uint64_t at, uint64_t s
 	return result;
 }
 
-/* Page by page: what cannot be unmapped stays in the table. */
+/* Unmaps page by page. A page that cannot be unmapped stays in the table. */
 static CUresult unmap_pages(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	CUresult result = CUDA_SUCCESS, last;
@@ -280,7 +280,7 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 	return rc;
 }
 
-/* What runs may be using it. */
+/* Waits for all work if the space is reachable, since that may use it. */
 static int wait_idle(struct sgpu_space *space, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -351,7 +351,8 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 		rc = sgpu_cuda_check(device, result, "cannot change the access to a space", error);
 		if (rc < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
 		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
-			/* Otherwise others could reach memory that is not theirs. */
+			/* If the space stayed reachable, others could read memory that is not
+			 * theirs. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
 					"the access to a space cannot be taken away");
 		}
@@ -361,7 +362,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	return rc;
 }
 
-/* The lock is held. Of a faulted device the addresses go with the context. */
+/* Unmaps and frees a space; the lock is held. A faulted device's addresses go with the context. */
 static void remove_space(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->device;
@@ -374,8 +375,8 @@ static void remove_space(struct sgpu_space *space)
 				       sgpu_cu.cuMemAddressFree(space->table.range.address,
 								span_of(space->table.size)));
 		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-			/* Its pages are free from here on, so others' could be reached through this
-			 * space. */
+			/* The frames are free from here on, so others' pages could be reached
+			 * through this space. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
 		}
 	}

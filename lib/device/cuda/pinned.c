@@ -393,7 +393,8 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 		    : sgpu_fail(error, SGPU_ENOMEM, "no host memory can be pinned for the device");
 }
 
-/* Frees it all. The memory of a device that hangs is kept, since kernels may still write to it. */
+/* Frees it all, except pinned memory of a faulted device: a kernel that hangs may still write to
+ * it. */
 void sgpu_cuda_host_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_host *host = &device->host;

@@ -9,7 +9,7 @@
 #include <device/cuda/gpu.h>
 #include <device/cuda/kernels.h>
 
-/* Somewhat longer than a short run of chunks takes. */
+/* How long hears_verdict polls: somewhat longer than a short run of chunks takes. */
 #define VERDICT_NS ((uint64_t)100000)
 
 /* ---- native streams, kept for reuse ---- */
@@ -33,7 +33,7 @@ static void destroy_native(struct sgpu_device *device, const struct sgpu_cuda_na
 	sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(kept->native));
 }
 
-/* Nothing is pending on it. */
+/* Keeps a native stream on which nothing is pending, or destroys it. */
 static void give_native(struct sgpu_device *device, const struct sgpu_cuda_native *kept)
 {
 	bool room;
@@ -158,7 +158,7 @@ void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream)
 	}
 }
 
-/* The stream behind one that was seen to be idle, held; or NULL. */
+/* Returns the stream behind `after`, which is known to be idle, with a reference; or NULL. */
 static struct sgpu_stream *next_busy(struct sgpu_device *device, struct sgpu_stream *after)
 {
 	struct sgpu_stream *next;
@@ -190,7 +190,8 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 		serial = stream->serial;
 		pthread_mutex_unlock(&stream->queue);
 		sgpu_cuda_wait_until_idle(stream);
-		/* What failed to open is cleared now, while its memory is still there. */
+		/* The output of a failed open is cleared now, while its memory is still allocated.
+		 */
 		sgpu_cuda_advance(stream, serial);
 		previous = stream;
 	}
@@ -201,8 +202,8 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
 }
 
-/* Whether the stream's last work opens or seals and will report success: that is known sooner than
- * an event behind it and spares its calls. What was enqueued before has ended as well. `order` is
+/* Whether the stream's last work opens or seals and will report success: polling for that is faster
+ * than an event and spares its calls. All work enqueued before has then ended as well. `order` is
  * held. */
 static bool hears_verdict(struct sgpu_stream *stream)
 {
@@ -223,8 +224,8 @@ static bool hears_verdict(struct sgpu_stream *stream)
 	    !stream->device->may_spin) {
 		return false;
 	}
-	/* The words are lent to others only once the record has ended: then there is nothing to
-	 * wait for either. */
+	/* The words go to other work only once the record has ended, and then there is nothing left
+	 * to wait for. */
 	while (verdict->done != expected && verdict->bad == UINT64_MAX && verdict->refused == 0) {
 		if (atomic_load(&stream->device->faulted) != 0 ||
 		    sgpu_now_ns() - begin > VERDICT_NS) {
@@ -248,7 +249,7 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 		sgpu_cuda_advance(stream, UINT64_MAX);
 		return rc;
 	}
-	/* An event behind all that was enqueued, unless an earlier wait saw it all. */
+	/* Record an event behind all enqueued work, unless an earlier wait has seen that end. */
 	pthread_mutex_lock(&stream->order);
 	pthread_mutex_lock(&stream->queue);
 	serial = stream->serial;
@@ -284,7 +285,7 @@ static void stream_free(struct sgpu_stream *stream)
 	struct sgpu_device *device = stream->device;
 
 	if (stream_sync(stream, NULL) != SGPU_OK) {
-		sgpu_cuda_advance(stream, UINT64_MAX); /* of a faulted device everything ends */
+		sgpu_cuda_advance(stream, UINT64_MAX); /* a fault ends all its work */
 	}
 	pthread_mutex_lock(&device->lock);
 	if (stream->previous) {
@@ -334,7 +335,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	} else {
 		record = malloc(sizeof(*record));
 	}
-	/* The number is used up in any case: the device may be about to pass a callback with it. */
+	/* The serial is used up even on failure: the device may be about to write it for a
+	 * callback. */
 	stream->serial++;
 	if (!record) {
 		pthread_mutex_unlock(&stream->queue);
@@ -356,8 +358,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	return SGPU_OK;
 }
 
-/* Releases what a record holds. Whoever hears that its work failed frees memory: so its enqueued
- * work has ended by then, and nothing that it opened is left. */
+/* Releases what a record holds. The caller may free memory on hearing of the failure, so this first
+ * waits for the enqueued work and clears what it opened. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
@@ -435,7 +437,7 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 	return SGPU_OK;
 }
 
-/* Waiting work still waits: the driver has noted what it waits for. */
+/* Frees an event. Work that waits for it still does: the driver keeps what that needs. */
 static void event_free(struct sgpu_event *event)
 {
 	if (event->stream) {
@@ -523,7 +525,8 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return rc;
 }
 
-/* The device has passed the event, or is faulted, or `code` says why that is not known. */
+/* Ends the records before the event if the device has passed it or is faulted. Otherwise `rc` is
+ * the error. */
 static int end_event(struct sgpu_event *event, int rc)
 {
 	if (rc == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {

@@ -7,8 +7,8 @@
  * shared memory. At the end each lane multiplies its sum once by the power of H that its place asks
  * for, and the warp adds up.
  *
- * What would leave many multiprocessors idle is split: several warps of a block share a chunk, each
- * with some of its rows. Runs of a few chunks go to aead_small.cu.
+ * Chunks too few to keep all multiprocessors busy are split: several warps of a block share a
+ * chunk, each with some of its rows. Runs of a few chunks go to aead_small.cu.
  */
 #include <cuda_runtime.h>
 
@@ -38,7 +38,7 @@ struct worker {
 	uint32_t lane;
 };
 
-/* One block of a row: deciphered or enciphered, and the ciphertext for GHASH. */
+/* Deciphers or enciphers one block of a row, and returns the ciphertext for GHASH. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ uint4 do_block(const worker &w, const sgpu_aes::start &s,
 						 const chunk &c, int index, uint4 data)
@@ -65,9 +65,9 @@ static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blo
 					 : load_part(c.in + 16 * index, c.size - 16 * index);
 }
 
-/* Rows [part * rows / split, (part + 1) * rows / split) of a chunk: the warp's share of GHASH,
- * without the length block. Rows count from the end, so the first may begin before the chunk; such
- * blocks are zero. */
+/* Does rows [part * rows / split, (part + 1) * rows / split) of a chunk, and returns the warp's
+ * share of GHASH, without the length block. Rows count from the end, so the first may begin before
+ * the chunk; such blocks are zero. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c,
 						unsigned part, unsigned split)
@@ -95,7 +95,7 @@ static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, c
 		product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
 }
 
-/* Compares or writes the tag: one lane. */
+/* Compares or writes the tag. One lane calls it. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const chunk &c,
 						 uint64_t index, uint4 tag)
@@ -110,8 +110,8 @@ static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const ch
 	atomicAdd(&r->done[0], 1);
 }
 
-/* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at
- * once, one a lane. */
+/* Does whole chunks, one a warp; a warp's next chunk is as many further as there are warps. The
+ * masks of the tags of up to 32 chunks are made at once, one a lane. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_whole(const worker &w, const job &j, rest *r)
 {
@@ -132,8 +132,8 @@ static __device__ __forceinline__ void do_whole(const worker &w, const job &j, r
 	}
 }
 
-/* The remaining chunks: `split` warps of a block share one. All threads of a block go through the
- * same passes. */
+/* Does the remaining chunks: `split` warps of a block share one. All threads of a block go through
+ * the same passes. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_split(const worker &w, const job &j, rest *r)
 {
@@ -152,7 +152,7 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 		__syncthreads();
 		if (index < j.count) {
 			sum = do_rows<OPEN, ALIGNED>(w, j, c, part, j.split);
-			/* With several warps, one does the first and another the second. */
+			/* With several warps, one adds the length block and another the mask. */
 			if (part == 0) {
 				sum = sum ^ length_part(j, c);
 			}
@@ -174,12 +174,14 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 	}
 }
 
-/* The last block to end tells the host how many chunks were done: one thread of each. */
+/* The last block to end tells the host how many chunks were done. One thread of each block calls
+ * it. */
 static __device__ __forceinline__ void report(const job &j, const rest *r)
 {
 	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
 
-	/* The word is an end mark also for data that went to the host or to another GPU. */
+	/* Data that went to the host or to another GPU must be there before the word that says so.
+	 */
 	__threadfence_system();
 	all = atomicAdd(j.counter, mine) + mine;
 	if (all >> DONE_BITS == gridDim.x) {
@@ -227,7 +229,7 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	w.ghash = make_hash(table, w.lane);
 	do_whole<OPEN, ALIGNED>(w, j, r);
 	do_split<OPEN, ALIGNED>(w, j, r);
-	/* The next kernel on this multiprocessor may be another user's. */
+	/* Wipe shared memory: the next kernel on this multiprocessor may be another user's. */
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		report(j, r);
@@ -277,8 +279,9 @@ extern "C" int sgpu_cuda_aead_prepare(void)
  */
 enum { ROW_WORK = 265, END_WORK = 225 };
 
-/* One pass of a multiprocessor over `together` chunks, each split over `split` warps: with few
- * warps, part of the time nothing can be issued; a fit to measurements. */
+/* Returns the cycles of one pass of a multiprocessor over `together` chunks, each split over
+ * `split` warps. The second term, fitted to measurements, is for cycles in which few warps have
+ * nothing to issue. */
 static uint64_t pass_time(uint64_t together, unsigned split)
 {
 	uint64_t warps = together * split, work = together * (ROWS * ROW_WORK + split * END_WORK);
@@ -286,8 +289,8 @@ static uint64_t pass_time(uint64_t together, unsigned split)
 	return work + work * 8 / warps;
 }
 
-/* How the chunks are shared out: as many as go evenly are done one a warp; what is left is split so
- * that all of it ends soonest. */
+/* Shares out the chunks. As many as go evenly are done one a warp; the others are split so that all
+ * of them end soonest. */
 static void share_out(job *j, int multiprocessors, unsigned *blocks)
 {
 	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS),

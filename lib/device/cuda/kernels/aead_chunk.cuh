@@ -96,8 +96,8 @@ static __device__ __forceinline__ void wipe_block(unsigned char *at)
 
 } // namespace sgpu_aead
 
-/* aead_small.cu: whether a run is small enough to be split over more multiprocessors than it has
- * chunks, and doing so, which reads each byte once. */
+/* aead_small.cu: tells whether a run is small enough to be split over more multiprocessors than it
+ * has chunks, and launches such a run, which reads each byte once. */
 bool sgpu_aead_is_small(const sgpu_aead::job *j, int multiprocessors);
 void sgpu_aead_small(const sgpu_aead::job *j, bool open, void *stream);
 int sgpu_aead_small_prepare(void);

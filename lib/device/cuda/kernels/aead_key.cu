@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A key on the device, by one block: what comes sealed is opened, then AES-256 key expansion,
- * powers of H and the tables of GHASH.
+ * Makes a key's state on the device, by one block: opens the key if it is sealed, expands it, and
+ * computes the powers of H and the tables of GHASH.
  */
 #include <cuda_runtime.h>
 
@@ -21,7 +21,7 @@ struct scratch {
 	 * lanes want the same bit of neighbouring positions. */
 	uint4 basis[128];
 	uint32_t material[SGPU_CUDA_MATERIAL / 4]; /* key, base nonce, whether they have verified */
-	/* Of a delivery. */
+	/* For opening a delivery. */
 	uint32_t session[sgpu_aes::ROUND_KEY_WORDS];
 	uint32_t stream[SGPU_DELIVERY_TERMS][4];
 	uint4 term[SGPU_DELIVERY_TERMS];
@@ -32,7 +32,7 @@ static __device__ uint4 product(uint4 a, uint4 b)
 	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
 }
 
-/* Doubling: from H^1 to H^n the next n follow by one product each. */
+/* Makes the powers of H by doubling: from H^1 to H^n the next n follow by one product each. */
 static __device__ void make_powers(scratch *s)
 {
 #pragma unroll 1
@@ -65,7 +65,8 @@ static __device__ void make_table(const scratch *s, uint4 *table)
 	}
 }
 
-/* Opens a delivery into the scratch. One warp has the key stream, another GHASH. All threads. */
+/* Opens a delivery into the scratch. One warp computes the key stream, another GHASH. All threads
+ * call it. */
 static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
 {
 	const key_state *session = (const key_state *)d.session;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM over a few chunks, for which the time to the end counts and not the work: the blocks
- * of a chunk are spread over several multiprocessors, one block of 16 bytes a thread, and each is
+ * AES-256-GCM over a few chunks, for which latency counts more than total work: the blocks of a
+ * chunk are spread over several multiprocessors, one block of 16 bytes a thread, and each is
  * multiplied by its own power of H, so that the tables of GHASH are not needed. The part of a chunk
- * that ends last has the tag.
+ * that ends last makes or checks the tag.
  *
- * What is opened may be in the host's memory, and change meanwhile: each byte is read once, and
- * what is opened is what GHASH has seen.
+ * The input of an open may be in the host's memory, and change meanwhile. So each byte is read
+ * once, and the bytes deciphered are those that GHASH has seen.
  */
 #include <cuda_runtime.h>
 
@@ -19,7 +19,8 @@ enum {
 		       mask */
 	THREADS = PART + 32,
 	PARTS = CHUNK / 16 / PART, /* of a full chunk */
-	WORDS = 5, /* a chunk's: its sum, and the parts that have ended; zero at first */
+	WORDS = 5, /* counter words of a chunk: its sum, and the parts that have ended; zero at
+		      first */
 };
 static_assert(2 + SGPU_CUDA_SMALL_CHUNKS * WORDS <= 64, "the counters of a launch are 64 words");
 
@@ -44,8 +45,8 @@ static __device__ __forceinline__ uint64_t join(uint64_t low, uint64_t high, uns
 	return shift == 0 ? low : low >> shift | high << (64 - shift);
 }
 
-/* The first `size` bytes of a block, the others zero. Over the bus a byte takes as long as a word,
- * so whole words are read; some bytes may lie beside the block, but in its page. */
+/* Loads the first `size` bytes of a block, and zeros for the others. Over the bus a byte takes as
+ * long as a word, so whole words are read; some bytes may lie beside the block, but in its page. */
 static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, int size)
 {
 	const uintptr_t base = (uintptr_t)from & ~(uintptr_t)7;
@@ -95,7 +96,7 @@ template <int MULTIPLE> static __device__ __forceinline__ void store(unsigned ch
 }
 
 /* ---- parts ---- */
-/* A thread's block: deciphered or enciphered; its part of GHASH. */
+/* Deciphers or enciphers a thread's block, and returns its part of GHASH. */
 template <bool OPEN, int MULTIPLE>
 static __device__ __forceinline__ uint4 do_block(const sgpu_aes::cipher &cipher, const job &j,
 						 const chunk &c, int index)
@@ -125,7 +126,8 @@ static __device__ __forceinline__ void add_to(uint32_t *sum, uint4 a)
 	atomicXor(&sum[3], a.w);
 }
 
-/* One thread of each part. The last of a chunk ends it, the last of all chunks tells the host. */
+/* One thread of each part calls it. The last part of a chunk ends the chunk, and the last of all
+ * chunks tells the host. */
 template <bool OPEN>
 static __device__ __forceinline__ void end_part(const job &j, const chunk &c, uint64_t index,
 						const uint32_t *part, unsigned parts)
@@ -195,7 +197,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 	cipher.lane = threadIdx.x % 32 * 4;
 	if (threadIdx.x >= PART) {
 		if (threadIdx.x == PART && blockIdx.x == 0) {
-			/* The parts and the tag that came add up to zero. */
+			/* With the received tag added, the sum must come to zero. */
 			sum = OPEN ? load_bytes(c.in + c.size, 16) : sum;
 			sum = sum ^ mask(cipher, c) ^ length_part(j, c);
 		}
@@ -211,7 +213,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 		end_part<OPEN>(j, c, index, r->sum, parts);
 	}
 	__syncthreads();
-	/* The next kernel on this multiprocessor may be another user's. */
+	/* Wipe shared memory: the next kernel on this multiprocessor may be another user's. */
 	if (threadIdx.x < sizeof(rest) / 16) {
 		wipe_block((unsigned char *)r + 16 * threadIdx.x);
 	}

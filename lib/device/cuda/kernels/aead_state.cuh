@@ -21,7 +21,7 @@ enum {
 	ROWS = CHUNK / 16 / ROW, /* of a full chunk */
 	POWERS = ROW * ROWS + 2, /* H^0 is not used; up to H^1025 */
 	HASH_BYTES = 16 * 256 * 16,
-	USABLE = 0x6b657921, /* in a state that was made; one that is cleared is not usable */
+	USABLE = 0x6b657921, /* marks a state that was made; a cleared state does not have it */
 };
 
 struct key_state {

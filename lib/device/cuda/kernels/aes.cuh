@@ -87,7 +87,7 @@ struct cipher {
 					   TABLE * 128);
 	}
 
-	/* T_ROW of byte ROW: its part in a column. */
+	/* Looks up byte ROW of the word in table T_ROW: its part in a column. */
 	template <int ROW> __device__ __forceinline__ uint32_t part(uint32_t word) const
 	{
 		uint32_t t = raw<ROW % 2, ROW>(word);
@@ -102,8 +102,8 @@ struct cipher {
 		       permute(raw<0, 2>(c) ^ raw<1, 3>(d), 0, 0x1032) ^ key;
 	}
 
-	/* The last round has no MixColumns: the bytes of the S-box, wherever the tables have them.
-	 */
+	/* The last round has no MixColumns: it takes the S-box's bytes from where the tables hold
+	 * them. */
 	__device__ __forceinline__ uint32_t last_column(uint32_t a, uint32_t b, uint32_t c,
 							uint32_t d) const
 	{
@@ -168,8 +168,8 @@ static __device__ __forceinline__ uint4 counter_block(const cipher &c, const sta
 		c.last_column(s2, s3, s0, s1) ^ key.z, c.last_column(s3, s0, s1, s2) ^ key.w);
 }
 
-/* Fills the tables; all THREADS threads of the block. A thread writes the copies for four lanes at
- * once. */
+/* Fills the tables; all THREADS threads of the block call it. A thread writes the copies for four
+ * lanes at once. */
 template <int THREADS> static __device__ __forceinline__ void fill_tables(unsigned char *tables)
 {
 #pragma unroll

@@ -12,7 +12,7 @@
 
 enum { SGPU_AES_ROUNDS = 14, SGPU_AES_WORDS = 4 * (SGPU_AES_ROUNDS + 1) };
 
-/* The S-box of each byte: the second byte of T0's entry. */
+/* Applies the S-box to each byte; it is the second byte of T0's entry. */
 SGPU_ON_DEVICE uint32_t sgpu_aes_substitute(const uint32_t *t0, uint32_t word)
 {
 	uint32_t r = 0;
@@ -38,7 +38,7 @@ SGPU_ON_DEVICE void sgpu_aes_expand(const uint32_t *t0, const uint32_t *key, uin
 		word = round_keys[i - 1];
 		if (i % 8 == 0) {
 			word = sgpu_aes_substitute(t0, word >> 8 | word << 24) ^ rcon;
-			rcon <<= 1; /* seven times: it never leaves the byte */
+			rcon <<= 1; /* shifted seven times at most, so it stays within the byte */
 		} else if (i % 8 == 4) {
 			word = sgpu_aes_substitute(t0, word);
 		}
@@ -46,7 +46,8 @@ SGPU_ON_DEVICE void sgpu_aes_expand(const uint32_t *t0, const uint32_t *key, uin
 	}
 }
 
-/* What byte `row` of a word adds to a column: T_row, T0 turned by as many bytes. */
+/* Returns what byte `row` of a word adds to a column: its entry in T_row, which is T0 rotated by
+ * `row` bytes. */
 SGPU_ON_DEVICE uint32_t sgpu_aes_turned(const uint32_t *t0, uint32_t word, int row)
 {
 	uint32_t t = t0[word >> 8 * row & 0xff];

@@ -6,8 +6,8 @@
  * places that depend on what they read there, and read back past the caches; how many clock cycles
  * that takes one thread is a sample, of which the lowest eight bits count. It depends on how the
  * requests of all multiprocessors meet in the crossbar, in the second level cache and in memory,
- * whose clocks are not those of the multiprocessors. The samples never leave shared memory: out go
- * their digest, which stays on the device, and the counts of the health tests.
+ * whose clocks are not those of the multiprocessors. The samples never leave shared memory. Their
+ * digest, which stays on the device, and the counts of the health tests do.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
@@ -58,7 +58,7 @@ struct source {
 	sgpu_entropy_counts counts;
 };
 
-/* All threads make traffic; the first one's times are the samples. */
+/* Takes the samples: all threads make traffic, and the times of the first are the samples. */
 static __device__ void sample(source *s, uint32_t *words)
 {
 	uint32_t at = threadIdx.x * 7 + blockIdx.x * 41;
@@ -72,7 +72,7 @@ static __device__ void sample(source *s, uint32_t *words)
 		was = atomicAdd(word, (uint32_t)begin | 1);
 		*sink = was;
 		is = *(volatile uint32_t *)(words + (was >> 5) % WORDS);
-		*sink = is; /* waits for the data */
+		*sink = is; /* forces a wait for the data */
 		end = clock64();
 		if (threadIdx.x == 0 && i >= 0) {
 			s->samples[i] = (uint8_t)(end - begin);
@@ -154,8 +154,8 @@ static __device__ void answer(sgpu_cuda_answer *to, const uint8_t *bytes, uint64
 	*(volatile uint64_t *)&to->done = done;
 }
 
-/* One block; its first thread works. The work lies in shared memory, the others only help to wipe
- * it. */
+/* Runs in one block, whose first thread does the work. The secrets lie in shared memory; the other
+ * threads only help to wipe them. */
 static __device__ void make(sgpu_agree_work *w, room *r, unsigned sources, const bytes32 &random,
 			    sgpu_cuda_answer *to)
 {

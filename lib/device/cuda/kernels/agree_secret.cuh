@@ -27,8 +27,8 @@ struct sgpu_agree_work {
 	uint8_t out[SGPU_AGREE_KEY + SGPU_AGREE_PROOF];
 };
 
-/* private = SHA-256 of the label, the host's random bytes and `count` digests of sources; and its
- * public key. */
+/* Makes the private key, the SHA-256 of the label, the host's random bytes and `count` digests of
+ * sources, and its public key. */
 SGPU_ON_DEVICE void sgpu_agree_make(struct sgpu_agree_work *w, const uint8_t host_random[32],
 				    const uint8_t *digests, uint32_t count, uint8_t private_key[32],
 				    uint8_t public_key[32])
@@ -46,7 +46,7 @@ SGPU_ON_DEVICE void sgpu_agree_make(struct sgpu_agree_work *w, const uint8_t hos
 	(void)sgpu_x25519_multiply(&w->x25519, public_key, private_key, w->shared);
 }
 
-/* Fills w->out. Whether the shared secret is one. */
+/* Fills w->out. Returns whether the shared secret is sound, that is, not zero. */
 SGPU_ON_DEVICE int sgpu_agree_derive(struct sgpu_agree_work *w, const uint8_t private_key[32],
 				     const uint8_t host_public[32], const uint8_t device_public[32])
 {

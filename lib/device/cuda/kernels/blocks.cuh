@@ -45,7 +45,7 @@ static __device__ __forceinline__ void store_block(unsigned char *to, uint4 b)
 	}
 }
 
-/* The first `size` bytes of a block, the others zero. */
+/* Loads the first `size` bytes of a block, and zeros for the others. */
 static __device__ __noinline__ uint4 load_part(const unsigned char *from, int size)
 {
 	uint32_t w[4] = { 0, 0, 0, 0 };

@@ -2,7 +2,7 @@
  *
  * A key on its way to the device: AES-256 key and base nonce, 44 bytes, sealed with AES-256-GCM
  * under the session key. The nonce is four zero bytes and a counter; there are no associated data.
- * What each thread of the kernel that opens it does.
+ * These functions are what each thread of the opening kernel does.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
@@ -22,7 +22,7 @@ SGPU_ON_DEVICE uint32_t sgpu_delivery_swapped(uint32_t word)
 	return word >> 24 | (word >> 8 & 0xff00) | (word << 8 & 0xff0000) | word << 24;
 }
 
-/* Counter block `number`, enciphered: 1 masks the tag, the next ones the blocks. */
+/* Enciphers counter block `number`: 1 masks the tag, the next ones the blocks. */
 SGPU_ON_DEVICE void sgpu_delivery_stream(const struct sgpu_cuda_delivery *d, const uint32_t *t0,
 					 const uint32_t *round_keys, uint32_t number,
 					 uint32_t out[4])

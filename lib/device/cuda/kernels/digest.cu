@@ -5,7 +5,8 @@
 #include <device/cuda/kernels/digest_state.cuh>
 #include <device/cuda/kernels/sponge_warp.cuh>
 
-/* The state of the final node, before the block that the marker is in is permuted. */
+/* Stores the state of the final node as it is before the permutation of the block with the marker.
+ */
 static __device__ __forceinline__ void put_head(const uint64_t (&a)[LANES],
 						struct sgpu_digest_mail *mail)
 {
@@ -28,7 +29,8 @@ static __device__ __forceinline__ void whole_chunk(const sgpu_digest_work &work,
 	}
 }
 
-/* A chunk that reaches past the message; there are one or two. All of a warp calls it. */
+/* Hashes a chunk that reaches past the message, of which there are one or two. All threads of a
+ * warp call it. */
 static __device__ __noinline__ void odd_chunk(const sgpu_digest_work &work, uint64_t index)
 {
 	const message m = { work.message, work.size, work.suffix, work.suffix_size };
@@ -53,7 +55,7 @@ static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS)
 {
 	uint64_t index = (uint64_t)blockIdx.x * SGPU_DIGEST_THREADS + threadIdx.x;
 
-	/* This kernel runs only after the one before it has ended. */
+	/* The slices before this one are hashed: this kernel runs only after theirs have ended. */
 	if (work.first > 0 && blockIdx.x == 0 && threadIdx.x == 0) {
 		__threadfence_system();
 		*(volatile uint64_t *)&work.mail->hashed = work.first / SGPU_DIGEST_SLICE;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A digest of device memory, slice by slice: while the GPU hashes the chunks of one, the processor
- * absorbs the chaining values of those before it, in functions that a stream beside the caller's
- * calls.
+ * absorbs the chaining values of those before it, in host functions called by a second stream
+ * beside the caller's.
  *
- * To be called takes a sleeping thread long. So there are few calls, marks: one at the first slice,
- * at every eighth, at the last. A call can rely on the slices up to its own; for a moment it also
- * waits for later ones, which the GPU counts in memory, and takes as many as come.
+ * A call is slow to wake the sleeping thread that serves it. So there are few calls: one at the
+ * first slice, at every eighth, at the last. A call can rely on the slices up to its own; for a
+ * moment it also waits for later ones, which the GPU counts in memory, and takes as many as come.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,14 +28,15 @@ struct job {
 	struct sgpu_cuda_digests *owner;
 	struct job *next; /* of all */
 	struct job *next_idle;
-	unsigned holders; /* who enqueues, and the processor's part; under the owner's lock */
+	unsigned holders; /* references: the enqueuer's and the processor's; under the owner's lock
+			   */
 	struct sgpu_digest_mail *mail;
 	cudaStream_t beside;
 	cudaEvent_t hashed, absorbed[MARKS];
 	struct sgpu_digest_work work;
 	uint64_t whole, slices;
 	uint8_t *result;
-	/* The processor's alone. */
+	/* Used by the processor's part alone. */
 	uint64_t calls, absorbed_slices;
 	bool finished;
 	struct sgpu_turboshake node;
@@ -166,7 +167,7 @@ static uint64_t slice_count(const struct job *job, uint64_t slice)
 
 static void end_node(struct job *job)
 {
-	/* Chunk 0 has no chaining value, even when it is an odd one. */
+	/* Skip chunk 0, which has no chaining value even when it is odd. */
 	for (unsigned i = job->whole == 0 ? 1 : 0; i < job->work.odd; i++) {
 		sgpu_turboshake_absorb(&job->node, job->mail->odd[i], SGPU_KT128_VALUE);
 	}
@@ -239,7 +240,7 @@ static cudaError_t launch_slice(struct job *job, cudaStream_t stream, uint64_t s
 	return sgpu_digest_launch(work, stream);
 }
 
-/* Enqueues the processor's call behind this slice. */
+/* Enqueues the processor's call behind the slice that was launched last. */
 static cudaError_t enqueue_call(struct job *job, cudaStream_t stream, uint64_t call)
 {
 	cudaError_t result;
@@ -266,7 +267,7 @@ static cudaError_t enqueue_slices(struct job *job, cudaStream_t stream)
 
 	for (slice = 0; slice < job->slices && result == cudaSuccess; slice++) {
 		if (slice >= SGPU_DIGEST_SLOTS) {
-			/* The first call after the slot's last user. */
+			/* Wait for the first call after the slot's last user. */
 			before = (slice - SGPU_DIGEST_SLOTS + MARK - 1) / MARK;
 			result = cudaStreamWaitEvent(stream, job->absorbed[before % MARKS], 0);
 		}
@@ -283,7 +284,7 @@ static cudaError_t enqueue_slices(struct job *job, cudaStream_t stream)
 	return result;
 }
 
-/* What stands behind the message: the customisation string and its length. */
+/* Sets the bytes that KT128 puts behind the message: the customisation string and its length. */
 static void set_suffix(struct sgpu_digest_work *work, const void *custom, size_t size)
 {
 	if (size > 0) {
@@ -315,7 +316,8 @@ static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests,
 	job->result = result;
 	code = enqueue_slices(job, stream);
 	if (code != cudaSuccess) {
-		/* Some of the work may be under way; the processor's part never ends. */
+		/* Wait for work that is under way. The processor's last call may be missing, so its
+		 * reference is dropped here. */
 		(void)cudaStreamSynchronize(stream);
 		(void)cudaStreamSynchronize(job->beside);
 		if (!job->finished) {

@@ -21,11 +21,11 @@ enum {
 
 /* Pinned host memory that the GPU writes. */
 struct sgpu_digest_mail {
-	uint64_t hashed; /* slices known to the processor without a call; the last one is not
-			    counted */
+	uint64_t hashed; /* slices hashed so far, which the processor can read without a call; the
+			    last one is not counted */
 	uint64_t head[SGPU_KECCAK_LANES];
-	alignas(16)
-		uint8_t odd[2][SGPU_KT128_VALUE]; /* of the chunks that reach past the message */
+	alignas(16) uint8_t odd[2][SGPU_KT128_VALUE]; /* chaining values of the chunks that reach
+							 past the message */
 	alignas(16) uint8_t values[SGPU_DIGEST_SLOTS][SGPU_DIGEST_SLICE * SGPU_KT128_VALUE];
 };
 
@@ -34,7 +34,7 @@ struct sgpu_digest_work {
 	const uint8_t *message;
 	uint64_t size;
 	uint64_t first, count;	       /* chunks that lie in the message whole */
-	uint8_t *values;	       /* of these */
+	uint8_t *values;	       /* chaining values of these */
 	struct sgpu_digest_mail *mail; /* NULL: the message is one node */
 	uint8_t *result;	       /* of a message that is one node */
 	unsigned odd; /* chunks that do not lie in the message whole, when they are to be hashed,

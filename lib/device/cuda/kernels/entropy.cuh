@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The counts of crypto/entropy.h on the device: what the threads of a block share out among them.
+ * Makes the counts of crypto/entropy.h on the device. The threads of a block share these functions
+ * out among them.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
@@ -9,7 +10,7 @@
 
 #include "crypto/entropy.h"
 
-/* One thread: runs and windows. */
+/* Counts runs and windows, by one thread. */
 SGPU_ON_DEVICE void sgpu_entropy_walk(const uint8_t *samples, uint32_t size, uint32_t *longest_run,
 				      uint32_t *most_in_window)
 {
@@ -27,7 +28,7 @@ SGPU_ON_DEVICE void sgpu_entropy_walk(const uint8_t *samples, uint32_t size, uin
 	*most_in_window = most;
 }
 
-/* How often a value is there. */
+/* Returns how often a value occurs. */
 SGPU_ON_DEVICE uint32_t sgpu_entropy_times(const uint8_t *samples, uint32_t size, uint32_t value)
 {
 	uint32_t times = 0;
@@ -39,8 +40,8 @@ SGPU_ON_DEVICE uint32_t sgpu_entropy_times(const uint8_t *samples, uint32_t size
 	return times;
 }
 
-/* Counts the samples that equal the sample `lag` before, among those that have a sample before by
- * every lag. */
+/* Counts the samples that equal the one `lag` earlier. The first SGPU_ENTROPY_LAGS are left out, so
+ * that every lag compares as many. */
 SGPU_ON_DEVICE uint32_t sgpu_entropy_again(const uint8_t *samples, uint32_t size, uint32_t lag)
 {
 	uint32_t again = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Multiplication in GHASH's field, GF(2^128) modulo x^128 + x^7 + x^2 + x + 1 (NIST SP 800-38D,
- * section 6.3), for the few products of two unknowns; the many by one constant go through tables
- * (aead.cu).
+ * section 6.3), for the few products of two variables. The many products by one constant go through
+ * tables (aead.cu).
  *
  * A block is held as SP 800-38D has it in memory, read as four little-endian words: the leftmost
  * bit of the first byte is the coefficient of x^0. struct gf holds the same with bit i of the
@@ -45,7 +45,7 @@ static __device__ __forceinline__ uint4 to_block(gf a)
 }
 
 /* The carry-less product of two words by integer products: with only every fourth bit set, at most
- * eight terms meet in a place, so that no carry reaches the next place that counts. Not inlined:
+ * eight terms add up at a bit, so that no carry reaches the next bit that is used. Not inlined:
  * products are rare, and their code would have to be fetched for each. */
 static __device__ __noinline__ uint64_t clmul32(uint32_t a, uint32_t b)
 {
@@ -88,7 +88,8 @@ static __device__ __noinline__ gf multiply(gf a, gf b)
 	uint64_t over;
 	gf r;
 
-	/* x^128 = x^7 + x^2 + x + 1; what that pushes past x^127 again is 7 bits at most. */
+	/* x^128 = x^7 + x^2 + x + 1; this brings at most 7 bits past x^127 again (`over`), which
+	 * are folded once more. */
 	over = c3 >> 63 ^ c3 >> 62 ^ c3 >> 57;
 	r.low = c0 ^ c2 ^ c2 << 1 ^ c2 << 2 ^ c2 << 7;
 	r.high = c1 ^ c3 ^ c3 << 1 ^ c3 << 2 ^ c3 << 7 ^ c2 >> 63 ^ c2 >> 62 ^ c2 >> 57;

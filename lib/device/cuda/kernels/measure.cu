@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KT128 of pages of memory on the GPU: a thread a chunk, or a warp where there are few; then a warp
- * a page, which makes the final node of the chunks' chaining values.
+ * KT128 of pages of memory on the GPU: each chunk by a thread, or by a warp where there are few;
+ * then each page by a warp, which makes the final node of the chunks' chaining values.
  */
 #include <string.h>
 
@@ -51,7 +51,7 @@ struct measure_step {
 };
 
 /* ---- chunks ---- */
-/* A state of chunk `index` of a page. */
+/* Stores the state of chunk `index` of a page. */
 static __device__ __forceinline__ void put_chunk(const uint64_t (&a)[LANES],
 						 struct scratch *scratch, unsigned page,
 						 unsigned index)
@@ -81,7 +81,7 @@ static __device__ __forceinline__ void whole_chunk(const struct measure_step &wo
 	}
 }
 
-/* Any chunk; all of a warp calls it. */
+/* Hashes any chunk; all threads of a warp call it. */
 static __device__ __noinline__ void warp_chunk(const struct measure_step &work, unsigned page,
 					       unsigned index)
 {
@@ -101,7 +101,7 @@ static __device__ __noinline__ void warp_chunk(const struct measure_step &work, 
 				work.suffix_value[lane];
 		}
 	} else if (lane < VALUE_WORDS) {
-		/* A chunk 0 that is no head is all of its page. */
+		/* If chunk 0 is no head, it is the whole page, and this is the page's digest. */
 		((uint64_t *)(index == 0 ? scratch->digests[page]
 					 : scratch->values[page][index - 1]))[lane] = a;
 	}
@@ -132,7 +132,7 @@ static __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* A warp for each chunk where there are few: otherwise all would wait for one thread. */
+/* Hashes few chunks with a warp for each, which takes less time than a thread would. */
 static __global__ void __launch_bounds__(WARP)
 	few_chunks(const __grid_constant__ struct measure_step work)
 {
@@ -143,8 +143,8 @@ static __global__ void __launch_bounds__(WARP)
 }
 
 /* ---- pages ---- */
-/* The end of a final node in one word: the count's length encoding, two bytes 0xff, the domain
- * separation byte. */
+/* Returns the end of a final node in one word: the count's length encoding, two bytes 0xff, the
+ * domain separation byte. */
 static __device__ __forceinline__ uint64_t end_word(unsigned count)
 {
 	uint64_t end = 0xffff | (uint64_t)SGPU_KT128_FINAL << 16;
@@ -153,7 +153,8 @@ static __device__ __forceinline__ uint64_t end_word(unsigned count)
 			   : count >> 8 | (count & 255) << 8 | 2 << 16 | end << 24;
 }
 
-/* A warp a page: its final node takes the chaining values, word by word, and the end word. */
+/* Makes each page's final node by a warp: absorbs the chaining values, word by word, and the end
+ * word. */
 static __global__ void __launch_bounds__(WARP)
 	pages(const __grid_constant__ struct measure_step work)
 {
@@ -211,7 +212,7 @@ static cudaError_t launch(const struct measure_step &work, unsigned multiprocess
 	return cudaGetLastError();
 }
 
-/* The bytes behind every page, and the chaining value of a chunk of these bytes alone. */
+/* Sets the bytes behind every page, and the chaining value of a chunk of these bytes alone. */
 static void set_suffix(struct measure_step *work, const struct sgpu_measure_custom *custom)
 {
 	struct sgpu_turboshake leaf = {};
@@ -225,7 +226,7 @@ static void set_suffix(struct measure_step *work, const struct sgpu_measure_cust
 	sgpu_wipe(&leaf, sizeof(leaf));
 }
 
-/* The next step of `left` bytes. */
+/* Sets the next step when `left` bytes remain. */
 static void set_step(struct measure_step *work, uint64_t left)
 {
 	const uint64_t most = (uint64_t)STEP_PAGES * SGPU_MEASURE_PAGE,
@@ -267,7 +268,8 @@ int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size,
 			digests += (size_t)work.pages * SGPU_KT128_SIZE;
 		}
 	}
-	/* A head tells the bytes that follow to whoever knows those before them. */
+	/* Clear the heads: whoever knows most of a page's first chunk could compute the rest from
+	 * one. */
 	if (result == cudaSuccess && size > 0) {
 		result = cudaMemsetAsync(work.scratch, 0, sizeof(*work.scratch), stream);
 	}

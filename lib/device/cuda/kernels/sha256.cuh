@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 (FIPS 180-4) and HMAC (RFC 2104) by one thread. What they work on is in the caller's
- * struct, to be wiped.
+ * SHA-256 (FIPS 180-4) and HMAC (RFC 2104) by one thread. All their data is in the caller's struct,
+ * so that the caller can wipe it.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_SHA256_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_SHA256_CUH
@@ -101,7 +101,7 @@ SGPU_ON_DEVICE void sgpu_sha_byte(struct sgpu_sha *s, uint32_t byte)
 	}
 }
 
-/* At most 2^29 bytes in all. */
+/* Takes at most 2^29 bytes in all. */
 SGPU_ON_DEVICE_CALLED void sgpu_sha_update(struct sgpu_sha *s, const void *data, uint32_t size)
 {
 	const uint8_t *bytes = (const uint8_t *)data;

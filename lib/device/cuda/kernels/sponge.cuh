@@ -47,10 +47,10 @@ static __device__ __forceinline__ void permute(uint64_t (&a)[LANES])
 	}
 }
 
-/* Words of a chunk that lies in the message whole, in order, wherever it starts. */
+/* Reads the words of a chunk that lies in the message whole, in order, at any alignment. */
 template <bool ALIGNED> struct reader {
 	const uint64_t *next;
-	unsigned shift; /* bits that the chunk is behind whole words */
+	unsigned shift; /* bits by which the chunk begins after a whole word */
 	uint64_t held;
 
 	__device__ __forceinline__ explicit reader(const uint8_t *chunk)
@@ -100,8 +100,9 @@ static __device__ __forceinline__ void put_value(const uint64_t *a, uint8_t *val
 	((ulonglong2 *)value)[1] = make_ulonglong2(a[2], a[3]);
 }
 
-/* The words of a chunk's last block: what is left, the domain separation byte, the end of the
- * padding. The block that chunk 0 ends in goes on behind the marker. */
+/* Makes the words of a chunk's last block: the rest of the chunk, the domain separation byte, the
+ * end of the padding. For chunk 0 (`head`), the marker follows the rest, and later data fill the
+ * block. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool head,
 						  uint64_t (&words)[RATE_WORDS])
@@ -116,9 +117,9 @@ static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool he
 	words[RATE_WORDS - 1] = head ? 0 : (uint64_t)0x80 << 56;
 }
 
-/* A whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state is that of
- * the final node before the block that the marker is in is permuted. Otherwise the state begins
- * with the chunk's chaining value. */
+/* Absorbs a whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state is
+ * that of the final node before the permutation of the block with the marker. Otherwise the state
+ * begins with the chunk's chaining value. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool head,
 						    uint64_t (&a)[LANES])

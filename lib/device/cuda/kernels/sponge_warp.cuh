@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chunks of KT128 messages on the GPU where there are few: a warp a chunk, a lane of the state in
- * each of its first 25 threads. That takes less time than a thread alone needs, but the work of
- * many. All threads of the warp call these functions; those behind the 25th repeat what the first
- * ones do.
+ * each of its first 25 threads. That takes less time than one thread does, but many threads' work.
+ * All threads of the warp call these functions; those behind the 25th repeat what the first ones
+ * do.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
@@ -85,10 +85,10 @@ struct message {
 	}
 };
 
-/* Chunk `index` of a message, whole or not, into a state of zeros. True: it is chunk 0 of several,
- * and the state is that of the final node before the block that the marker is in is permuted.
- * Otherwise the state begins with the chunk's chaining value, or with the digest of a message that
- * is one chunk. */
+/* Absorbs chunk `index` of a message, whole or not, into a state of zeros. True: it is chunk 0 of
+ * several, and the state is that of the final node before the permutation of the block with the
+ * marker. Otherwise the state begins with the chunk's chaining value, or with the digest of a
+ * message that is one chunk. */
 static __device__ __forceinline__ bool absorb_by_warp(const message &m, uint64_t index, uint64_t &a)
 {
 	const place p;

@@ -2,10 +2,10 @@
  *
  * X25519 (RFC 7748) by one thread, in constant time: no branch and no address depends on a secret.
  *
- * A number modulo p = 2^255 - 19 is ten limbs of 26 bits. They need not be reduced: what a product
- * gives has limbs of at most 2^26, sums and differences of two such go into products as they are.
- * All that is secret is in struct sgpu_x25519, which the caller has where it can be wiped: on a GPU
- * in shared memory, not on a thread's stack.
+ * A number modulo p = 2^255 - 19 is ten limbs of 26 bits. They need not be reduced: a product's
+ * limbs are at most 2^26, and sums and differences of two products can be multiplied as they are.
+ * All secrets are in struct sgpu_x25519, which the caller keeps where it can be wiped: on a GPU in
+ * shared memory, not on a thread's stack.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_X25519_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_X25519_CUH
@@ -33,7 +33,7 @@ struct sgpu_x25519 {
 	struct sgpu_fe a, b, c, d, e;
 };
 
-/* Adds what is above 2^260 at the bottom, times 608. */
+/* Carries, and adds the part above 2^260 at the bottom, times 608. */
 SGPU_ON_DEVICE void sgpu_fe_carry(struct sgpu_fe *r, uint64_t c[SGPU_FE_LIMBS])
 {
 	uint64_t carry = 0;
@@ -96,7 +96,7 @@ SGPU_ON_DEVICE void sgpu_fe_add(struct sgpu_fe *r, const struct sgpu_fe *a, cons
 	}
 }
 
-/* Plus 64 p, whose limbs are all larger than those of b. */
+/* r = a - b + 64 p: the limbs of 64 p are all larger than those of b, so none becomes negative. */
 SGPU_ON_DEVICE void sgpu_fe_subtract(struct sgpu_fe *r, const struct sgpu_fe *a,
 				     const struct sgpu_fe *b)
 {
@@ -146,8 +146,8 @@ SGPU_ON_DEVICE void sgpu_fe_from_bytes(struct sgpu_fe *r, const uint8_t bytes[32
 	r->at[SGPU_FE_LIMBS - 1] &= (1u << SGPU_FE_TOP) - 1;
 }
 
-/* Removes what is above 2^255, adds it at the bottom times 19, and `more`. Returns what was
- * above. */
+/* Carries, adding `more` at the bottom. Removes the part above 2^255 and returns it; the caller
+ * adds it again, times 19. */
 SGPU_ON_DEVICE uint32_t sgpu_fe_settle(struct sgpu_fe *r, uint32_t more)
 {
 	uint32_t carry = more, above;
@@ -162,7 +162,7 @@ SGPU_ON_DEVICE uint32_t sgpu_fe_settle(struct sgpu_fe *r, uint32_t more)
 	return above;
 }
 
-/* The one number below p. Changes a; t is scratch. */
+/* Stores a, reduced below p. Changes a; t is scratch. */
 SGPU_ON_DEVICE void sgpu_fe_to_bytes(uint8_t bytes[32], struct sgpu_fe *a, struct sgpu_fe *t)
 {
 	uint32_t above = sgpu_fe_settle(a, 0);
@@ -207,7 +207,7 @@ SGPU_ON_DEVICE void sgpu_x25519_step(struct sgpu_x25519 *w)
 	sgpu_fe_multiply(&w->z2, &w->z2, &w->e);
 }
 
-/* result = scalar * point. Whether it is anything but zero. The work is not wiped. */
+/* result = scalar * point. Returns whether it is not zero. *w is not wiped. */
 SGPU_ON_DEVICE_CALLED int sgpu_x25519_multiply(struct sgpu_x25519 *w, uint8_t result[32],
 					       const uint8_t scalar[32], const uint8_t point[32])
 {
