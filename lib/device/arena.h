@@ -62,10 +62,10 @@ struct sgpu_arena {
 				     known to be over */
 };
 
-/* A region that holds nothing. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM
+/* Adds a region, all of it free. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM
  * (host memory). */
 SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent);
-/* A block in use of `size` bytes, or NULL: none is free that has so many. */
+/* Takes a block of `size` bytes into use. NULL: no free block is large enough. */
 struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
 /* The block in use around an address, or NULL. */
 static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a backend fills in: the calls behind sgpu/device.h, which describes them. device.c clears
- * what a call returns before it comes here. Memory that is freed is cleared first.
+ * what a call returns before it comes here. Backends clear memory before they free it.
  */
 #ifndef SGPU_DEVICE_BACKEND_H
 #define SGPU_DEVICE_BACKEND_H
@@ -148,7 +148,7 @@ struct sgpu_device_module_calls {
 	bool (*broke_rules)(struct sgpu_device *device);
 };
 
-/* A backend is one of these in one file, listed in kinds.c. */
+/* Each backend defines one of these, and kinds.c lists them. */
 struct sgpu_device_backend {
 	const char *name; /* "cpu" */
 	/* Whether a device can be had; if not, *error says what is missing and how to get it. */
@@ -250,8 +250,8 @@ struct sgpu_elf_section {
 	uint64_t address; /* from where it is loaded */
 	uint64_t size;
 };
-/* A loaded section that lies in the file whole and is not empty. False if there is none of that
- * name. */
+/* Finds a loaded section that lies in the file whole and is not empty. False if there is none of
+ * that name. */
 bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 			   struct sgpu_elf_section *section);
 
@@ -260,7 +260,7 @@ bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 
 /* Fills in *code for these bytes. */
 void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_device_code *code);
-/* The bytes of a file, to be unmapped. */
+/* Maps the bytes of a file; the caller unmaps them. */
 SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, size_t *size,
 				       struct sgpu_error *error);
 void sgpu_code_file_unmap(const void *image, size_t size);

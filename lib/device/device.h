@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the other parts and the programs use of a device besides sgpu/device.h: launches, events,
- * recordings, keys, pages, and what crosses from one device to another.
+ * The calls of devices, beyond sgpu/device.h, for other parts of the library and the programs:
+ * launches, events, recordings, keys, pages, and what crosses from one device to another.
  */
 #ifndef SGPU_DEVICE_DEVICE_H
 #define SGPU_DEVICE_DEVICE_H
@@ -39,9 +39,9 @@ struct sgpu_device_evidence {
 
 /* What a launch gets. The CPU device calls the launch's function on the stream's thread, which
  * holds a token of `pool`; CUDA calls it at once, and it enqueues kernels on `native` (a CUstream).
- * A non-zero return becomes the task's code. CUDA may make the first use of a kernel wait for those
- * that run; if one of them may not end, set CUDA_MODULE_LOADING=EAGER before the device is opened.
- */
+ * A non-zero return becomes the task's code. CUDA may make the first use of a kernel wait for
+ * kernels that run. If one of these may never end, set CUDA_MODULE_LOADING=EAGER before the device
+ * is opened. */
 struct sgpu_launch {
 	struct sgpu_device *device;
 	struct sgpu_pool *pool;
@@ -54,8 +54,8 @@ struct sgpu_launch {
 	/* CUDA: scratch words in device memory that are zero at every launch, SGPU_LAUNCH_COUNTERS
 	 * of them. */
 	unsigned *counters;
-	bool recorded; /* it becomes part of a graph: what needs more than kernels returns
-			  SGPU_EUNAVAILABLE */
+	bool recorded; /* the launch is recorded into a graph: one that needs more than kernels
+			  returns SGPU_EUNAVAILABLE */
 };
 enum { SGPU_LAUNCH_COUNTERS = 64 };
 /* A device's implementation of an operation. */
@@ -114,12 +114,12 @@ SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream,
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);
-/* The event completes when all work that was enqueued on the stream before it has ended. An event
- * is recorded once, before anybody waits for it. */
+/* Records the event, which completes when all work enqueued on the stream before it has ended. An
+ * event is recorded once, before anybody waits for it. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
-/* Later work of the stream starts when the event has completed; the event may be freed before that.
- * Whoever waits for that later work has waited for the work before the event, too: its tasks have
- * ended and its callbacks were called. */
+/* Makes later work of the stream start only when the event has completed; the event may be freed
+ * before that. Whoever waits for that later work has waited for the work before the event, too: its
+ * tasks have ended and its callbacks were called. */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 /* Waits until an event that was recorded has completed. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
@@ -165,9 +165,9 @@ SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
 /* Frees the key and wipes it on the device, too. No work with it may be pending. */
 void sgpu_device_key_free(struct sgpu_device_key **key);
-/* As sgpu_open_chunks and sgpu_seal_chunks, in device memory, at any alignment. `in` and `out` may
- * not overlap. What a failed open wrote is cleared before anybody learns that it failed. So nothing
- * that reads `out` may be enqueued before the task has ended well. */
+/* Open and seal as sgpu_open_chunks and sgpu_seal_chunks do, in device memory, at any alignment.
+ * `in` and `out` may not overlap. What a failed open wrote is cleared before anybody learns that it
+ * failed. So nothing that reads `out` may be enqueued before the task has ended well. */
 SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
 					    uint64_t first, bool last, sgpu_devptr in,
 					    uint64_t size, sgpu_devptr out, struct sgpu_task *task);
@@ -180,7 +180,8 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 
-/* ---- two devices of one process ---- Allocates memory of `device` that `peer` reaches at the same
+/* ---- two devices of one process ---- */
+/* Allocates memory of `device` that `peer` reaches at the same
  * address; `peer` reaches no other memory of it. It is not for plaintext: what crosses between GPUs
  * can be recorded. sgpu_shared_free clears it; both devices must still be open then. Errors:
  * SGPU_EUNAVAILABLE (devices of two kinds, a secure context, GPUs without a way between them),
@@ -193,9 +194,9 @@ void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu
  * as above. */
 SGPU_MUST_CHECK int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event);
 
-/* Copies from one device to another, of which nothing but sealed data leaves either. The first
- * device seals chunk runs, the second opens each behind it. The key is made by the process and
- * known to the two devices alone. */
+/* Copies from one device to another. Only sealed data leave either: the first device seals chunk
+ * runs, and the second opens each once it is sealed. The key is made by the process and known to
+ * the two devices alone. */
 struct sgpu_peer;
 /* How ciphertext gets from the first device to the second. */
 enum sgpu_peer_path {
@@ -237,8 +238,8 @@ bool sgpu_device_module_broke_rules(struct sgpu_device *device);
 
 /* ---- code and evidence ---- */
 /* Digests of the device's code, into `list` of SGPU_DEVICE_CODE_MAX; returns how many, none for the
- * CPU device, whose operations are part of the program. They are of the bytes that the driver gets:
- * what runs cannot be read back. Errors: negative. */
+ * CPU device, whose operations are part of the program. The digests are of the bytes that the
+ * driver gets, since running code cannot be read back. Errors: negative. */
 SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device,
 					     struct sgpu_device_code *list,
 					     struct sgpu_error *error);

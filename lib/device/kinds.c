@@ -34,7 +34,7 @@ sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name)
 	return backends[i] && backends[i]->op ? backends[i]->op(name) : NULL;
 }
 
-/* An index, or a GPU's UUID or the beginning of one. */
+/* Whether a word is an index, or a GPU's UUID or the beginning of one. */
 static bool is_one(const char *word)
 {
 	if (strncmp(word, "GPU-", 4) == 0) {

@@ -57,7 +57,7 @@ SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint
 /* Returns how many bytes can be given out in all. */
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
 
-/* Memory of `device` that `peer` reaches, too. */
+/* Allocates memory of `device` that `peer` reaches, too. */
 SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 					  uint64_t size, sgpu_devptr *memory,
 					  struct sgpu_error *error);

@@ -36,7 +36,8 @@ static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *er
 	return SGPU_OK;
 }
 
-/* With several tasks of a job step on a node, each seeing all GPUs, this spreads them. */
+/* Chooses a GPU by the task's number on its node, which spreads the tasks of a job step that all
+ * see all GPUs. */
 static int by_task(void)
 {
 	const char *local = getenv("SLURM_LOCALID");
@@ -205,7 +206,7 @@ static void look_closer(struct sgpu_device *device)
 	}
 }
 
-/* The primary context, which takes the driver 100 ms: NVML is loaded meanwhile. */
+/* Gets the primary context, which takes the driver 100 ms. NVML is loaded meanwhile. */
 static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 {
 	pthread_t beside;
@@ -223,8 +224,9 @@ static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 		       : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
 }
 
-/* A sound context stays to the end of the process: libraries that computed in it keep handles of
- * it, and the next device need not wait for another. */
+/* Resets the context of a faulted device. A sound context stays to the end of the process:
+ * libraries that computed in it keep handles of it, and the next device need not wait for another.
+ */
 static void let_context_go(struct sgpu_device *device)
 {
 	struct sgpu_device *other;
@@ -242,7 +244,7 @@ static void let_context_go(struct sgpu_device *device)
 	}
 }
 
-/* In the order in which closing undoes them. */
+/* Sets up the device's parts, in the reverse of the order in which closing undoes them. */
 static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config,
 		  struct sgpu_error *error)
 {

@@ -60,7 +60,8 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	}
 }
 
-/* ---- times by %globaltimer ---- Kernels of one thread store them in words of device memory. In
+/* ---- times by %globaltimer ----
+ * Kernels of one thread store them in words of device memory. In
  * host memory they would cost time in confidential computing mode, which moves the memory first,
  * and the next task would be charged with it. */
 static int stamps_open(struct sgpu_device *device, struct sgpu_error *error)

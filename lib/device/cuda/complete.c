@@ -359,7 +359,7 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 struct mind {
 	uint64_t idle_ns;    /* since when there was nothing to do */
 	uint64_t pulse_ns;   /* when it last asked whether the device lives */
-	uint64_t watched_ns; /* the last cancellation whose work has all ended */
+	uint64_t watched_ns; /* the last cancellation whose grace time is over */
 };
 
 void sgpu_cuda_completer_wake(struct sgpu_device *device)

@@ -5,8 +5,8 @@
  * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome
  * somebody wants to know. A record ends when somebody learns that the device has passed it: a
  * thread that waits (stream_sync, event_sync, event_query, stream_free), or the completer, a thread
- * of the device that serves callbacks. Whoever it is fills in the tasks in order
- * (sgpu_cuda_advance), so no outcome is seen before the work that it tells of has been looked at.
+ * of the device that serves callbacks. That thread fills in the tasks in order (sgpu_cuda_advance),
+ * so no task shows an outcome before its work was checked.
  *
  * Locks, in the order in which they are taken: a stream's `order` (held while work is enqueued, so
  * that the queue has the order of the CUDA stream), an event's and the keys', the device's `lock`,
@@ -270,7 +270,7 @@ struct sgpu_cuda_key_state {
 	CUdeviceptr address; /* memory of the device's own */
 	struct sgpu_cuda_key_state *next;
 };
-/* The agreement between the host and the device, which comes before any key. */
+/* The agreement between the host and the device, which has to succeed before any key is loaded. */
 struct sgpu_cuda_trust {
 	pthread_mutex_t lock; /* held while it is established; before that of the keys */
 	atomic_bool ready;
@@ -301,7 +301,7 @@ SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream,
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
 /* Notes that the key's set-up and the work with it have ended. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
-/* The state's address, once work of `stream` enqueued from here on finds it ready. */
+/* Gets the state's address, and makes work of `stream` enqueued from here on find it ready. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
 			   CUdeviceptr *state);
 
@@ -433,7 +433,7 @@ SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct
 void sgpu_cuda_completer_stop(struct sgpu_device *device);
 void sgpu_cuda_completer_wake(struct sgpu_device *device);
 
-/* Makes the result when the device has passed it. */
+/* Makes the measure from the pages' digests, once the device has passed it. */
 void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure);
 /* Accepts a pointer to NULL; clears it. */
 void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure);

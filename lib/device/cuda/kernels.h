@@ -38,7 +38,7 @@ struct sgpu_cuda_verdict {
 	uint64_t done;	  /* chunks that were opened and did verify, or that were sealed */
 	uint64_t refused; /* 1: the key was changed on its way; nothing was done */
 };
-/* The part of it that a kernel is given. */
+/* Where a kernel leaves its verdict, and a counter for its use. */
 struct sgpu_cuda_report {
 	uint64_t verdict; /* device address of the struct */
 	uint64_t counter; /* device address of a 64-bit word that is zero */
@@ -69,11 +69,11 @@ int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint
 		   uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
 
-/* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
- * The GPU computes the leaves, one a thread, and the head: the state of the final node after the
- * message's first 8 KiB. The final node itself is one chain of permutations that nothing can share;
- * a GPU's thread is slow at that, so the processor takes the chaining values, 1/256 of the data, as
- * they come. That is what bounds the rate of large digests: 256 times what one core absorbs.
+/* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ---- The GPU computes the
+ * leaves, one a thread, and the head: the state of the final node after the message's first 8 KiB.
+ * The final node itself is one chain of permutations that threads cannot share, and a single GPU
+ * thread is slow at it, so the processor takes the chaining values, 1/256 of the data, as they
+ * come. That is what bounds the rate of large digests: 256 times what one core absorbs.
  *
  * What crosses the bus are chaining values and the head, never the message; but who knows all but
  * the last 128 of the first 8192 bytes can compute these from the head. A message of one node is
