@@ -8,9 +8,9 @@
 
 #include "device/device.h"
 
-/* Sets the limit of struct sgpu_device_config; memory above it stays. It counts allocations and
- * pages that were ever mapped, which the device keeps; not what a driver takes for itself and for
- * code. 0: none. Any thread, also through a secure context. */
+/* Sets the limit of struct sgpu_device_config; memory already above it stays. The limit covers
+ * allocations, and pages that were ever mapped, which the device keeps, but not what a driver takes
+ * for itself and for code. 0: none. Any thread, also through a secure context. */
 void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes);
 
 struct sgpu_device_memory_calls {

@@ -155,9 +155,9 @@ SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
 
 /* ---- keys of sealed segments ---- */
 /* Brings the key schedule of a segment to the device, with the tables that follow from it. `keys`
- * are copied at once. Every stream of the device may use the key as soon as this returns. To a GPU
- * it goes sealed under a session key (sgpu_device_agree), unless bare keys were asked for; if it
- * was changed on its way, the first task that uses it ends with SGPU_EAUTH. The first key of a
+ * are copied at once. Every stream of the device may use the key as soon as this returns. It goes
+ * to a GPU sealed under a session key (sgpu_device_agree), unless bare keys were asked for. If the
+ * key was changed on its way, the first task that uses it ends with SGPU_EAUTH. The first key of a
  * device waits for the agreement and for a known answer of the kernels: SGPU_EDEVICE when either
  * fails. */
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
@@ -232,8 +232,8 @@ void sgpu_peer_close(struct sgpu_peer **peer);
 SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from,
 				   uint64_t size, struct sgpu_error *error);
 
-/* Whether a module of this device was ended because it did something forbidden. It then ran other
- * code than its owner meant, and its results should not be given out. */
+/* Whether a module of this device was ended because it made a forbidden system call. It then ran
+ * other code than its owner meant, and its results should not be given out. */
 bool sgpu_device_module_broke_rules(struct sgpu_device *device);
 
 /* ---- code and evidence ---- */

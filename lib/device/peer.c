@@ -312,7 +312,7 @@ static int start_run(struct sgpu_peer *peer, struct slot *slot, const struct run
 	if (rc == SGPU_OK) {
 		rc = enqueue_open(peer, slot, run, first, to);
 	}
-	if (rc < 0) { /* what was enqueued still writes to the tasks */
+	if (rc < 0) { /* wait: enqueued work still writes to the tasks */
 		(void)!sgpu_stream_sync(peer->seal[run->number % STREAMS], NULL);
 		(void)!sgpu_stream_sync(peer->open[run->number % STREAMS], NULL);
 		failed = first_failure(slot, error);

@@ -4,13 +4,13 @@
  * modules run in. All of it are messages of fixed size over sockets that keep their boundaries, and
  * memory files.
  *
- * control   the device asks for a worker and passes the image; the host answers twice, with
- * that worker's channel and with its report. First of all, unasked, it says how it is
- * confined.
- * channel   one a worker. The device asks it to run a function, and passes the memory of that
- * launch: a head, then the bytes that the function works on. The worker answers.
- * report    one for each worker, which has no end of it: the host says how the worker ended. When
- * the device closes it, the host ends the worker.
+ *   control   the device asks for a worker and passes the image; the host answers twice, with
+ *             that worker's channel and with its report. First of all, unasked, it says how it is
+ *             confined.
+ *   channel   one a worker. The device asks it to run a function, and passes the memory of that
+ *             launch: a head, then the bytes that the function works on. The worker answers.
+ *   report    one a worker, which cannot reach it: the host says how the worker ended. When the
+ *             device closes it, the host ends the worker.
  *
  * A worker runs code that nobody here wrote, so the device believes nothing that comes over a
  * channel: an answer ends the launch and does nothing else, and the device reads only those bytes

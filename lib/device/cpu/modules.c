@@ -18,7 +18,7 @@
 
 #include "base/io.h"
 
-/* How long a launch waits between looks at whether it was told to stop. */
+/* How often a launch that waits checks whether it was cancelled. */
 enum { LOOK_MS = 50 };
 
 struct sgpu_device_module {

@@ -192,10 +192,10 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- a known answer of the kernels that set up keys and open: what was loaded as code cannot be
- * read back from a device, so before the first key goes there each kernel that opens has to open
- * one chunk right, and to refuse it when one bit of it, or of its key, was changed. A device that
- * fails is not used any more. ---- */
+/* ---- a known answer of the kernels that set up keys and open: code that was loaded cannot be read
+ * back from a device, so before the first key goes there each kernel that opens has to open one
+ * chunk right, and to refuse it when one bit of it, or of its key, was changed. A device that fails
+ * is not used any more. ---- */
 enum { COUNTER = 256 }; /* bytes of the counter in the room, in front of the state */
 
 struct test {

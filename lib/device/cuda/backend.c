@@ -16,7 +16,7 @@
 #include <ops/cuda/ops_cuda.h>
 
 /* ---- which GPU a selector means: indexes and UUIDs are those of the devices that the driver
- * shows, and CUDA_VISIBLE_DEVICES has been heeded by then ---- */
+ * shows, after CUDA_VISIBLE_DEVICES ---- */
 static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error)
 {
 	CUdevice handle;
@@ -244,7 +244,7 @@ static void let_context_go(struct sgpu_device *device)
 	}
 }
 
-/* Sets up the device's parts, in the reverse of the order in which closing undoes them. */
+/* Opens the device's parts; closing the device closes them. */
 static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config,
 		  struct sgpu_error *error)
 {

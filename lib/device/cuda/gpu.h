@@ -30,7 +30,7 @@ enum {
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
 	SGPU_CUDA_NATIVES = 64, /* idle native streams that are kept */
 };
-/* How long cancelled work may run on before it is given up. */
+/* How long cancelled work may go on before the device is given up. */
 #define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
@@ -42,8 +42,8 @@ struct sgpu_cuda_status {
 	struct sgpu_cuda_status *next;
 };
 
-/* A moment on both clocks. Device times count from a recent one, since event times are floats and
- * the clocks drift. */
+/* A moment on both clocks. Device times are measured from a recent base, since event times are
+ * floats and the clocks drift. */
 struct sgpu_cuda_base {
 	CUevent event;		    /* NULL when device_ns is used */
 	uint64_t device_ns;	    /* %globaltimer */
@@ -378,7 +378,7 @@ SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_erro
  * use faults the device. */
 SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
 				    struct sgpu_error *error);
-/* The same without an error to fill in. */
+/* Does as sgpu_cuda_check, without an error to fill in. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
 /* Ends everything that is pending, now and later. */
 void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text);
@@ -394,7 +394,7 @@ SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu
 void sgpu_cuda_clock_close(struct sgpu_device *device);
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
-/* Enqueues the record's time. */
+/* Enqueues what takes the time at which the work before it ended. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
 /* Tells when the work before the mark ended, on the host's clock, between `from` and now. Returns

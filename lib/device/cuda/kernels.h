@@ -51,7 +51,8 @@ enum sgpu_cuda_kernel { SGPU_CUDA_FASTEST, SGPU_CUDA_SMALL, SGPU_CUDA_LARGE };
 /* Bytes of device memory, aligned to 256, that a key takes: round keys, tables for GHASH, the
  * nonce. */
 size_t sgpu_cuda_key_size(void);
-/* Once a device, before any other call, with its context current: loads the kernels. */
+/* Loads the kernels. Called once for each device, before any other call, with its context current.
+ */
 int sgpu_cuda_aead_prepare(void);
 /* Makes `state` from `material`, which the kernel clears when it has read it. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);
@@ -69,11 +70,12 @@ int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint
 		   uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
 
-/* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ---- The GPU computes the
- * leaves, one a thread, and the head: the state of the final node after the message's first 8 KiB.
- * The final node itself is one chain of permutations that threads cannot share, and a single GPU
- * thread is slow at it, so the processor takes the chaining values, 1/256 of the data, as they
- * come. That is what bounds the rate of large digests: 256 times what one core absorbs.
+/* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
+ * The GPU computes the leaves, one a thread, and the head: the state of the final node after the
+ * message's first 8 KiB. The final node itself is one chain of permutations that threads cannot
+ * share, and a single GPU thread is slow at it, so the processor takes the chaining values, 1/256
+ * of the data, as they come. That is what bounds the rate of large digests: 256 times what one core
+ * absorbs.
  *
  * What crosses the bus are chaining values and the head, never the message; but who knows all but
  * the last 128 of the first 8192 bytes can compute these from the head. A message of one node is

@@ -135,7 +135,7 @@ static bool is_set_up(const struct sgpu_device_key *key)
 		return false;
 	}
 	sgpu_cuda_note(key->device,
-		       result); /* any failure is a fault, which ends the set-up, too */
+		       result); /* a failure faults the device, which ends the set-up, too */
 	return true;
 }
 

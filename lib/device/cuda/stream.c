@@ -410,7 +410,8 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	return rc;
 }
 
-/* ---- events: who learns that one has completed ends what stands before it in its stream ---- */
+/* ---- events: a thread that learns that one has completed ends the records before it in its stream
+ * ---- */
 static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 			struct sgpu_error *error)
 {

@@ -190,7 +190,7 @@ static void absorb_slice(struct job *job)
 	sgpu_turboshake_absorb(&job->node, values, count * SGPU_KT128_VALUE);
 }
 
-/* Whether the next slice, not the last one, is hashed or soon will be. */
+/* Waits a moment for the next slice, which is not the last. Returns whether it is hashed. */
 static bool comes(const struct job *job)
 {
 	uint64_t begin = sgpu_now_ns();
