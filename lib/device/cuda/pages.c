@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of a GPU: what is mapped where. A space is a reservation of addresses; a page is an
- * allocation of its own, since the driver maps those whole (frames.c makes and keeps them). The
- * driver takes about as long to give or take access for a page of 64 MiB as for one of 2 MiB, so
- * these are the two sizes.
+ * Pages of a GPU, and where they are mapped. A space is a reservation of addresses; a page is an
+ * allocation of its own, since the driver maps only whole allocations (frames.c makes and keeps
+ * them). The driver takes about as long to give or take access for a page of 64 MiB as for one of 2
+ * MiB, so these are the two sizes.
  */
 #include <stdlib.h>
 

@@ -24,8 +24,8 @@ struct sgpu_digest_mail {
 	uint64_t hashed; /* slices hashed so far, which the processor can read without a call; the
 			    last one is not counted */
 	uint64_t head[SGPU_KECCAK_LANES];
-	alignas(16) uint8_t odd[2][SGPU_KT128_VALUE]; /* chaining values of the chunks that reach
-							 past the message */
+	alignas(16)
+		uint8_t odd[2][SGPU_KT128_VALUE]; /* values of chunks that reach past the message */
 	alignas(16) uint8_t values[SGPU_DIGEST_SLOTS][SGPU_DIGEST_SLICE * SGPU_KT128_VALUE];
 };
 
