@@ -385,7 +385,7 @@ static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 		(void)!sgpu_stream_sync(peer->open[i], &ignored);
 	}
 	(void)!end_all(peer, &ignored);
-	/* The result does not matter: a faulted device's memory goes with its context. */
+	/* This may fail on a faulted device, whose memory goes with its context. */
 	if (sgpu_device_clear(peer->open[0], to, size, NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(peer->open[0], &ignored);
 	}

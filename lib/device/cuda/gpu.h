@@ -398,7 +398,7 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
 /* Tells when the work before the mark ended, on the host's clock, between `from` and now. Returns
- * whether the device's own time was possible and used. */
+ * whether the device told a time that is possible. */
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
 		       uint64_t from, uint64_t *time);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Converts a device's time to the host's clock, and tells whether it is possible.
+ * Converts a device's time to the host's clock, and tells whether that time is possible.
  */
 #ifndef SGPU_DEVICE_CUDA_MOMENT_H
 #define SGPU_DEVICE_CUDA_MOMENT_H
