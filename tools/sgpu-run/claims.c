@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See spool.h. The lock is made, and held, before the directory, and removed after it.
- */
+ * See spool.h. The lock file is made and locked before its directory is made, and removed after
+ * it. */
 #include "base/base.h"
 #include "crypto/crypto.h"
 #include "spool.h"
@@ -22,7 +22,7 @@
 enum { BOOT_SIZE = 8, HOST_MAX = 64, NAMES_TRIED = 100 };
 static const char lock_suffix[] = ".lock";
 
-/* Digits of the id that the kernel drew at its start, or "unknown", which fits no other. */
+/* Returns the first digits of the kernel's boot id, or "unknown", which equals no other. */
 static const char *boot_id(void)
 {
 	static char id[64];
@@ -38,7 +38,7 @@ static const char *boot_id(void)
 	return id;
 }
 
-/* The host's name, cut to what is valid in names everywhere. */
+/* Gets the host's name, with other characters than are valid in all file names replaced. */
 static void host_name(char host[HOST_MAX + 1])
 {
 	memset(host, 0, HOST_MAX + 1);
@@ -86,10 +86,10 @@ static bool is_of_this_boot(const char *name)
 	       boot[1 + strlen(boot_id())] == '.' && strcmp(boot_id(), "unknown") != 0;
 }
 
-/* Opens and locks; -1 with errno, EWOULDBLOCK when somebody holds it. */
+/* Opens and locks a lock file. -1 with errno; EWOULDBLOCK: another process holds it. */
 static int open_lock(int root, const char *lock, int flags)
 {
-	/* For writing, since the locks of NFS need that. */
+	/* Opened for writing, since locks on NFS need that. */
 	const int fd = openat(
 		root, lock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0600);
 	int saved;
@@ -103,7 +103,7 @@ static int open_lock(int root, const char *lock, int flags)
 	return -1;
 }
 
-/* ---- one's own ---- */
+/* ---- this worker's claims ---- */
 int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 {
 	char host[HOST_MAX + 1], lock[NAME_MAX + 1];
@@ -152,7 +152,7 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* ---- another's ---- */
+/* ---- other workers' claims ---- */
 bool claims_take(int root, const char *name, bool guess, struct claims *claims)
 {
 	char lock[NAME_MAX + 1];

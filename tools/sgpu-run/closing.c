@@ -14,21 +14,21 @@
 
 #include "base/base.h"
 
-/* CLOSE_RANGE: the same on all architectures; the headers that this is built with may be older. */
+/* CLOSE_RANGE: the call's number, the same on all architectures; the headers may be older. */
 enum { CLOSE_RANGE = 436, MANY = 256 };
 #define PAUSE_NS UINT64_C(100000000)
 
 static struct pollfd taken[CLOSING_ROOM];
 static unsigned count;
 static uint64_t due_ns;
-/* Of the supervisor and the thread that it has started, which frees it. */
+/* Shared by the supervisor and the thread that it has started; the thread frees it. */
 struct meeting {
 	sem_t ready, closed;
-	bool apart; /* the thread has a table of its own */
+	bool apart; /* the thread has a descriptor table of its own */
 };
 
-/* Connections that nothing has come on are closed first, and wait for none that blocks. The others
- * close with the thread. */
+/* Closes the connections taken, in a descriptor table of its own. Those on which nothing has come
+ * cannot block and are closed first. The others close as the thread ends. */
 static void *end_with_them(void *argument)
 {
 	struct meeting *meeting = argument;
@@ -40,7 +40,7 @@ static void *end_with_them(void *argument)
 	for (unsigned i = 0; apart && i < number; i++) {
 		own[i] = taken[i];
 		if ((unsigned)own[i].fd > from) {
-			(void)syscall(CLOSE_RANGE, from, own[i].fd - 1, 0); /* not ours to end */
+			(void)syscall(CLOSE_RANGE, from, own[i].fd - 1, 0); /* not needed here */
 		}
 		from = (unsigned)own[i].fd + 1;
 	}
@@ -49,7 +49,7 @@ static void *end_with_them(void *argument)
 	}
 	meeting->apart = apart;
 	sem_post(&meeting->ready);
-	while (sem_wait(&meeting->closed) != 0) { /* a signal */
+	while (sem_wait(&meeting->closed) != 0) { /* interrupted by a signal */
 	}
 	free(meeting);
 	if (apart && poll(own, number, 0) >= 0) {
@@ -93,7 +93,7 @@ bool closing_do(bool all)
 	if (count == 0 || (!all && now < due_ns && count < MANY)) {
 		return true;
 	}
-	due_ns = now + PAUSE_NS; /* if no thread can be started now */
+	due_ns = now + PAUSE_NS; /* the next try, if no thread can be started now */
 	qsort(taken, count, sizeof(*taken), compare);
 	meeting = calloc(1, sizeof(*meeting));
 	if (!meeting || sem_init(&meeting->ready, 0, 0) != 0 ||
@@ -102,7 +102,7 @@ bool closing_do(bool all)
 		free(meeting);
 		return false;
 	}
-	while (sem_wait(&meeting->ready) != 0) { /* a signal */
+	while (sem_wait(&meeting->ready) != 0) { /* interrupted by a signal */
 	}
 	while (meeting->apart && count > 0) {
 		close(taken[--count].fd);

@@ -14,7 +14,7 @@
 
 enum { NAMESPACES_SIZE = 96 };
 
-/* Confinements that modules lack; "": none. */
+/* Lists the kinds of namespaces that modules lack; "": none. */
 static const char *lacking(const struct sgpu_module_confinement *m, char list[NAMESPACES_SIZE])
 {
 	const struct {
@@ -41,7 +41,7 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 	int rc = sgpu_device_module_confinement(device, modules, error);
 
 	if (rc != SGPU_OK || !modules->process) {
-		return rc; /* on a GPU they run there */
+		return rc; /* a GPU's modules run on the GPU, not in a process */
 	}
 	if (*lacking(modules, list)) {
 		cli_warning("modules run without a namespace of their own of these kinds: %s",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See drain.h. The calling thread claims batches and submits them; the runner calls when one has
- * ended; a second thread, the closer, brings the responses that have come meanwhile to the disk
+ * See drain.h. The calling thread claims batches and submits them; the runner calls back when one
+ * has ended; a second thread, the closer, brings the responses that have come meanwhile to the disk
  * together, names them, and puts their batches away:
  *
  *   spool_next -> under way -> ended -> closed
@@ -31,13 +31,13 @@ enum {
 	UNCLOSED_MAX = 128,   /* batches that wait for the disk, beyond those under way */
 	ASIDE_MAX = 16,	      /* batches that wait because their responses found no space */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
-	LOOK_AGAIN_MS = 1000, /* at a directory that was empty, while batches are under way */
-	NEWS_MS = 2,	      /* until what has ended is seen, if too few have to wake anybody */
-	MEMORY_PART = 8,      /* of the device's free memory, for the files under way */
-	BIG_PART = 8,	      /* of that: a larger file is big; one of these at a time */
+	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
+	NEWS_MS = 2,	      /* until ended batches are seen that are too few to wake the caller */
+	MEMORY_PART = 8,      /* files under way get this part of the device's free memory */
+	BIG_PART = 8,	      /* a file above this part of that is big; one big file at a time */
 };
 static const uint64_t memory_least = 64 << 20;
-static const uint64_t long_ns = 10000000; /* a batch that takes longer is not waited for */
+static const uint64_t long_ns = 10000000; /* a batch that ran longer may take long */
 
 static int wake_fd = -1;
 static atomic_bool stopped;
@@ -76,7 +76,7 @@ static void hand_over(struct flight *flight)
 	}
 }
 
-/* On a thread of the runner. */
+/* Called on a thread of the runner. */
 static void run_ended(void *argument, struct sgpu_run *run, int rc)
 {
 	(void)run;
@@ -109,8 +109,8 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	lane->bytes += flight->size;
 	lane->big = lane->big || flight->big;
 	drain->alone = flight->alone;
-	/* Signatures do not cover payload locations, so it takes both: a listed owner's, and a file
-	 * of the user. */
+	/* Signatures do not cover payload locations. So only a batch of a listed owner may name
+	 * regions, and only if others cannot write its file. */
 	submission.options.refuse_regions =
 		drain->worker->owners.count == 0 ? "this worker has no --owners"
 		: batch->foreign		 ? "others can write the file of this batch"
@@ -125,7 +125,7 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	}
 }
 
-/* Forgets what was closed. False: the worker cannot go on. */
+/* Frees closed batches, or queues them to run again. False: the worker cannot go on. */
 static bool forget_closed(struct drain *drain)
 {
 	struct flight *flight, *next, **link;
@@ -203,7 +203,8 @@ static bool is_idler(const struct lane *one, const struct lane *other)
 	       (one->bytes_under_way == other->bytes_under_way && one->started < other->started);
 }
 
-/* Of the devices with room the one with the fewest bytes under way; NULL: none has room. */
+/* Returns, of the devices with room, the one with the fewest bytes under way; NULL: none has
+ * room. */
 static struct lane *choose_lane(struct drain *drain, const struct flight *flight)
 {
 	struct lane *best = NULL;
@@ -224,7 +225,7 @@ static struct lane *choose_lane(struct drain *drain, const struct flight *flight
 	return best;
 }
 
-/* Those that found no space come again, each alone. */
+/* Queues the batches whose responses found no space to run again, each alone. */
 static void call_back(struct drain *drain)
 {
 	for (struct flight *f = drain_take_all(&drain->aside), *next; f; f = next) {
@@ -284,9 +285,9 @@ static void print_progress(struct drain *drain)
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
-/* Threads are woken for many batches at once: when half of those that have not run long have ended.
- * The closer gets what has ended so far. Returns whether so many have. A device that does not let
- * go of a run ends the worker. */
+/* Sets how many batches must end to wake the caller: half of those that have not run long. Returns
+ * whether so many have ended already. Wakes the closer for those that have ended so far. Ends the
+ * worker if a device does not let go of a run. */
 static bool expect_news(struct drain *drain)
 {
 	const uint64_t now = sgpu_now_ns();

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the thread that drains a spool and its closer.
- */
+ * What the thread that drains a spool shares with its closer. */
 #ifndef SGPU_RUN_DRAIN_H
 #define SGPU_RUN_DRAIN_H
 
@@ -13,27 +12,27 @@
 /* Runs all batches of a spool, several at once. */
 
 struct drain_counts {
-	uint64_t answered, partly; /* with a response; of these with failed segments */
-	uint64_t failed;	   /* batches without one */
-	unsigned left, others;	   /* no batches; for others' keys */
+	uint64_t answered, partly; /* batches with a response; those of them with failed segments */
+	uint64_t failed;	   /* batches without a response */
+	unsigned left, others;	   /* files that are no batches; batches for others' keys */
 };
 
 /* Runs until nothing is left or drain_stop() was called. Returns the exit status: 0, or the gravest
- * of all batches (3, 4, 1, 5), or 3 after a message when the worker cannot go on; what it had is
- * given back then. */
+ * of all batches (3, 4, 1, 5), or 3 after a message when the worker cannot go on. Its batches are
+ * then given back. */
 int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	  struct drain_counts *counts);
-/* Takes no more batches: what is under way ends. Async-signal-safe. */
+/* Has drain() claim no more batches, and finish those under way. Async-signal-safe. */
 void drain_stop(void);
 
-/* A device, and what is on it. */
+/* A device, and the batches on it. */
 struct lane {
 	const struct worker_device *device;
-	/* the calling thread's */
-	unsigned flights; /* under way or not closed */
-	uint64_t bytes;	  /* of those */
-	bool big;	  /* a big one is among them */
-	uint64_t started; /* so far */
+	/* for the calling thread alone */
+	unsigned flights; /* batches under way or not closed yet */
+	uint64_t bytes;	  /* bytes of their files */
+	bool big;	  /* a big batch is among them */
+	uint64_t started; /* batches started so far */
 	/* under the mutex */
 	unsigned under_way;
 	uint64_t bytes_under_way;
@@ -44,19 +43,19 @@ struct lane {
 struct flight {
 	struct flight *next, *next_flying;
 	struct drain *drain;
-	struct lane *lane; /* once it was started */
+	struct lane *lane; /* the device, once the batch was started */
 	struct spool_batch *batch;
 	struct sgpu_run *run; /* NULL: nothing is run */
 	uint64_t size, begin_ns;
 	bool big;
-	bool alone;	 /* no other is under way */
+	bool alone;	 /* runs while no other is under way */
 	bool last;	 /* the last try, after others */
-	bool no_space;	 /* it had found none before */
-	uint64_t needs;	 /* bytes of a response that found none; 0: not known */
-	bool full;	 /* nor now: no matter of the machine's other disks */
-	bool ended;	 /* `run` is the closer's; under the mutex */
-	bool given_back; /* to the directory: its device failed */
-	enum { ONCE, AGAIN_ALONE, AGAIN_LAST } again; /* once more: alone; or after all others */
+	bool no_space;	 /* its response found no space in an earlier try */
+	uint64_t needs;	 /* bytes of a response that found no space; 0: not known */
+	bool full;	 /* in this try its response found no space on its own disk */
+	bool ended;	 /* the closer owns `run` now; under the mutex */
+	bool given_back; /* back in the directory, since its device failed */
+	enum { ONCE, AGAIN_ALONE, AGAIN_LAST } again; /* next try: alone; or after all others */
 	int code;
 	struct sgpu_error error;
 };
@@ -69,42 +68,42 @@ struct drain {
 	const struct worker *worker;
 	struct spool *spool;
 	uint64_t timeout_ns, begin_ns;
-	/* the calling thread's */
-	struct flight *flying;	   /* in no order */
-	struct flight *held;	   /* claimed, while there is no room for it */
-	struct queue again, aside; /* to run once more; those after others */
+	/* for the calling thread alone */
+	struct flight *flying;	   /* batches under way or not closed, in no order */
+	struct flight *held;	   /* a claimed batch that no device has room for */
+	struct queue again, aside; /* batches to run once more; those to run after all others */
 	unsigned aside_count;
 	struct lane lanes[WORKER_DEVICES_MAX];
 	int lane_count;
-	unsigned flights, most; /* not closed yet; most under way on a device */
-	uint64_t bytes_most;	/* of one device */
-	bool alone;		/* a big one is under way */
+	unsigned flights, most; /* batches not closed yet; most under way on a device */
+	uint64_t bytes_most;	/* most bytes of files on one device */
+	bool alone;		/* a batch that runs alone is under way */
 	int patience_ms;
-	bool dry, looked; /* none was left; and none under way then */
+	bool dry, looked; /* no batch was left at the last look; none was under way then */
 	/* under the mutex */
 	pthread_mutex_t mutex;
 	pthread_cond_t filled;
 	struct queue ended, closed;
-	unsigned news, enough; /* ended since the last look; how many wake the caller */
+	unsigned news, enough; /* batches ended since the last look; how many wake the caller */
 	bool finished;	       /* nothing more will end */
 	bool broken;	       /* the worker cannot go on: `error` */
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;
-	/* the closer's */
-	uint64_t largest; /* bytes, of the responses that were written */
+	/* for the closer alone */
+	uint64_t largest; /* bytes of the largest response written */
 };
 
 void drain_put(struct queue *queue, struct flight *flight);
 struct flight *drain_take_all(struct queue *queue);
 /* Wakes the calling thread; async-signal-safe. */
 void drain_wake(void);
-/* The worker cannot go on. The first reason stays. */
+/* Records that the worker cannot go on. The first reason stays. */
 void drain_break_off(struct drain *drain, const struct sgpu_error *error);
 
-/* The closer: a thread of struct drain. */
+/* The closer's thread; `drain` is a struct drain. */
 void *drain_close(void *drain);
-/* The graver of two batches' exit statuses. */
+/* Returns the graver of two batches' exit statuses. */
 int drain_graver(int one, int other);
 
 #endif

@@ -67,14 +67,14 @@ static bool has_response(const struct flight *flight)
 	return flight->code == SGPU_OK || flight->code == SGPU_ESEGMENTS;
 }
 
-/* The machine failed, not the batch, which another worker, or this one later, may run. */
+/* Whether the machine failed, not the batch: another worker, or this one later, may run it. */
 static bool is_of_machine(int rc)
 {
 	return rc == SGPU_ESYSTEM || rc == SGPU_EDEVICE || rc == SGPU_EUNAVAILABLE ||
 	       rc == SGPU_ECANCELED || rc == SGPU_ENOSPACE;
 }
 
-/* Files from the beginning, and the response gives its space back now. */
+/* Rewinds the batch's files, and empties the response so that its space is free now. */
 static bool rewind_files(const struct flight *flight)
 {
 	const struct spool_batch *batch = flight->batch;
@@ -93,8 +93,8 @@ static bool never_fits(const struct flight *flight)
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Whether and when it runs once more: what finds too little memory or space beside others runs
- * alone; a response that finds no space then, once more after others. */
+/* Decides whether and when a batch runs once more. One that found too little memory or disk space
+ * beside others runs alone. One whose response found no space even then runs after all others. */
 static int once_more(struct flight *flight)
 {
 	const bool no_space = flight->full;
@@ -115,9 +115,9 @@ static int once_more(struct flight *flight)
 	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
 }
 
-/* Whether the response of a batch that ran alone was too large for the disk, or the disk is full:
- * it was too large if the largest response written so far would fit now, or if there never was that
- * much space. */
+/* Whether the response itself was too large, rather than the disk full: the whole file system has
+ * less space than it needs, or the batch had its last try and the largest response written so far
+ * would fit now. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
 	if (never_fits(flight)) {
@@ -156,7 +156,8 @@ static bool is_to_be_named(const struct flight *flight)
 	return has_response(flight) && flight->batch->response.fd >= 0;
 }
 
-/* Syncs all at once, if the file system can; an error is then looked for in each. */
+/* Syncs the whole file system at once, if it can. If that fails, syncs each response, to find those
+ * with an error. */
 static void sync_responses(struct drain *drain, struct flight *first)
 {
 	size_t count = 0;
@@ -202,8 +203,8 @@ static void name_responses(struct drain *drain, struct flight *first)
 		any = any || rc == SGPU_OK;
 	}
 	if (any) {
-		(void)!fsync(
-			drain->spool->output); /* a file system that cannot is no reason to fail */
+		(void)!fsync(drain->spool->output); /* a file system that cannot sync a directory is
+						       no reason to fail */
 	}
 }
 
@@ -212,7 +213,7 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	struct sgpu_error shown, error, *reason = &flight->error;
 
 	if ((flight->batch->resumed || flight->no_space) && reason->code == SGPU_EPOLICY) {
-		/* It may have been recorded before. */
+		/* An earlier try may have recorded the batch as run. */
 		sgpu_fail(&shown, reason->code, "%s (%s)", reason->text,
 			  flight->no_space ? "its response had found no space"
 					   : "a worker that was killed had it");
@@ -239,8 +240,8 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	cli_error(&shown);
 }
 
-/* Whether the device alone failed, and others go on. The batch is in the directory again; of a
- * list, it has no response. */
+/* Whether only the batch's device failed, and others go on. The batch was given back: it is in the
+ * directory again or, if it is from a list, stays without a response. */
 static bool is_of_device(struct drain *drain, struct flight *flight)
 {
 	bool others = false, first;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * By the signal with which the C library changes the user id of all threads. It never lets a thread
- * block that one, as a library's own threads do with all others, and nothing here changes its user
- * id. The handler is set for this alone.
- */
+ * Calls a function in every thread, by the signal with which the C library changes the user id of
+ * all threads. Threads of libraries may block all signals but this one, which the C library lets no
+ * thread block. It is free for use, since nothing here changes the user id. The handler is set only
+ * meanwhile. */
 #include "harden.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ enum {
 };
 #define PATIENCE_NS ((uint64_t)10000000000)
 
-/* The kernel's, which is not the C library's. */
+/* The kernel's struct sigaction, which differs from the C library's. */
 struct kernel_action {
 	void (*handler)(int);
 	unsigned long flags;
@@ -48,12 +48,13 @@ __asm__(".text\n"
 	".size every_thread_return, . - every_thread_return\n");
 #endif
 
-/* Threads that were called, and 1 or -1 once they have done it. */
+/* Threads that were signalled. outcome: 0 until the thread has made the call, then 1, or -1 if it
+ * failed. */
 static struct called {
 	pid_t thread;
 	atomic_int outcome;
 } called[THREADS_MAX];
-static atomic_int called_count; /* goes up while handlers run, each of them behind its own thread */
+static atomic_int called_count; /* grows while handlers run, whose own entries are already there */
 static bool (*to_call)(void);
 
 static void on_call(int signal)
@@ -70,7 +71,9 @@ static void on_call(int signal)
 	errno = saved;
 }
 
-/* Most do it at once: looks again and again, then after moments that grow. */
+/* Waits until the thread has made the call. Most threads do so at once, so it first yields and
+ * looks again, then sleeps for times that grow. Returns whether the call succeeded or the thread
+ * has ended. */
 static bool wait_for(const struct called *one)
 {
 	struct timespec moment = { 0, MOMENT_MIN_NS };
@@ -82,7 +85,7 @@ static bool wait_for(const struct called *one)
 			continue;
 		}
 		if (syscall(SYS_tgkill, getpid(), one->thread, 0) != 0 && errno == ESRCH) {
-			return true; /* it has ended */
+			return true; /* the thread has ended */
 		}
 		nanosleep(&moment, NULL);
 		waited += (uint64_t)moment.tv_nsec;
@@ -92,8 +95,8 @@ static bool wait_for(const struct called *one)
 	return atomic_load(&one->outcome) > 0;
 }
 
-/* Calls all new ones and waits for them; *any: there were some. *failure: an errno, if they cannot
- * be listed. */
+/* Has all new threads make the call, and waits for them. *any: there were some. *failure: an errno
+ * if threads cannot be listed, else 0. */
 static bool call_new_ones(bool *any, int *failure)
 {
 	const pid_t self = (pid_t)syscall(SYS_gettid);
@@ -120,7 +123,7 @@ static bool call_new_ones(bool *any, int *failure)
 			atomic_store(&called[i].outcome, 0);
 			atomic_fetch_add(&called_count, 1);
 			if (syscall(SYS_tgkill, getpid(), thread, SETXID) != 0) {
-				/* One that has ended meanwhile needs nothing. */
+				/* A thread that has ended meanwhile needs no call. */
 				atomic_store(&called[i].outcome, errno == ESRCH ? 1 : -1);
 			}
 		}

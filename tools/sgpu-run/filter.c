@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The filter of system calls, through libseccomp. A call that no runner needs is trapped: the
- * handler says which one it was and ends the process. One that is merely not on a list of what is
- * allowed fails with ENOSYS, for which libraries have another way. Modules, which could take the
- * handler away, are not in this process.
+ * handler says which one it was and ends the process. A call that is merely not on the list
+ * of those allowed fails with ENOSYS, and libraries fall back to another. Modules, which could take
+ * the handler away, are not in this process.
  */
 #include "harden.h"
 
@@ -33,7 +33,8 @@
 /* Packed by hand: one call a line would take 300 lines. Calls that this architecture has not are
  * left out. */
 /* clang-format off */
-/* Files, memory, threads, itself, clocks, waiting, signals. */
+/* Calls that a CPU run needs: files, memory, threads, the process itself, clocks, waiting,
+ * signals. */
 static const char *const needed[] = {
 	"read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
 	"lseek", "close", "close_range", "openat", "openat2", "fstat", "newfstatat", "statx", "statfs", "fstatfs",
@@ -56,7 +57,7 @@ static const char *const needed[] = {
 	NULL,
 };
 
-/* Its socket, memory, clocks, and the files of the platform's reports. */
+/* What the signer needs: its socket, memory, clocks, and the files of the platform's reports. */
 static const char *const signer[] = {
 	"read", "write", "readv", "writev", "preadv2", "pwritev2", "pread64", "lseek", "close", "openat", "fstat",
 	"newfstatat", "statx", "faccessat", "faccessat2", "mkdirat", "unlinkat", "memfd_create", "ppoll", "recvmsg",
@@ -66,7 +67,8 @@ static const char *const signer[] = {
 	NULL,
 };
 
-/* Other programs and processes, other ways to files, the machine, the kernel's inside, other rights, its time and name. */
+/* What no runner needs: other programs and processes, other ways to files, the machine, the
+ * kernel's inside, other rights, the machine's time and name. */
 static const char *const refused[] = {
 	"execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
 	"process_mrelease", "kcmp", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "open_by_handle_at", "mount",
@@ -81,20 +83,20 @@ static const char *const refused[] = {
 };
 /* clang-format on */
 
-/* The kernel takes this argument as an int, whose low half alone counts, here too. */
+/* Compares an argument that the kernel takes as an int: only its low 32 bits count. */
 #define INT(index, value)                                                 \
 	{                                                                 \
 		index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) \
 	}
 
-/* Threads, but no processes; signals to itself only; thread names; questions about terminals, but
- * no typing into them; limits may be read; no signals to others through descriptors; no memory both
- * writable and executable. */
+/* Allows threads, but no processes; signals to itself only; thread names; questions about
+ * terminals, but no typing into them; reading limits. Forbids signals to others through
+ * descriptors, and memory that is both writable and executable. */
 static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 {
 	const struct seccomp_rule rules[] = {
-		/* Not trapped: the C library blocks signals around these, and the trap would kill
-		   without a word. */
+		/* Not trapped: the C library blocks signals around these, so the trap would kill
+		 * the process without a message. */
 		{ FORBID, "clone", BITS(0, CLONE_THREAD, 0) },
 		{ SCMP_ACT_ALLOW, "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
 		{ SCMP_ACT_ALLOW, "tgkill", EQUAL(0, getpid()) },
@@ -147,7 +149,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, needed);
 }
 
-/* No threads, no code but its own. */
+/* Allows no threads, and no code but its own. */
 static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 {
 	static const struct seccomp_rule rules[] = {
@@ -188,15 +190,16 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 }
 
-/* libseccomp's negative errno; 0: the filter is on. */
+/* Puts the filter on. Returns 0, or libseccomp's negative errno. */
 static int load(enum harden_kind kind)
 {
 	scmp_filter_ctx filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
 	int rc = filter ? 0 : -ENOMEM;
 
 	if (kind == HARDEN_GPU) {
-		/* Its flags lie in memory, where a filter cannot look; the C library falls back to
-		 * clone(). To the others it is unknown like the rest. */
+		/* The flags of clone3() lie in memory, where a filter cannot look. The C library
+		 * falls back to clone(). Under the other kinds of filter, clone3() is unknown
+		 * anyway. */
 		seccomp_add(filter, &rc, UNKNOWN, "clone3", 0, NULL);
 		add_gpu_calls(filter, &rc);
 	} else if (kind == HARDEN_SIGNER) {
@@ -212,7 +215,8 @@ static int load(enum harden_kind kind)
 }
 
 /* ---- what was refused ---- */
-/* The call was not made. The process ends: it is no longer this program. */
+/* The handler of a trapped call, which was not made. The process ends, since code that makes such a
+ * call is not this program's. */
 static void on_refused(int signal, siginfo_t *info, void *context)
 {
 	const int number = info->si_syscall;

@@ -23,16 +23,16 @@ enum harden_kind {
 	HARDEN_GPU,    /* on a GPU, whose driver's calls are not all known: a list of what no runner
 			  needs */
 	HARDEN_SIGNER, /* signs quotes with a key that it has: a short list of what is allowed */
-	HARDEN_TPM_SIGNER, /* with a key in a TPM: the first list, and Unix sockets, by which the
-			      TPM may be reached */
+	HARDEN_TPM_SIGNER, /* signs with a key in a TPM: the list of HARDEN_CPU, and Unix sockets,
+			      by which the TPM may be reached */
 };
 
-/* Once everything is open: all threads make only the system calls of that kind. Any other ends the
- * process with status 4 and a message. Errors: SGPU_EUNAVAILABLE (no filters here), SGPU_ESYSTEM,
- * SGPU_ENOMEM. */
+/* Call once everything is open: from then on all threads make only the system calls of that kind. A
+ * call that no runner needs ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE
+ * (no filters here), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
-/* Whether harden_filter() has an effect: what a quote may say before. */
+/* Whether harden_filter() has an effect, for a quote that is made before the call. */
 bool harden_filters(void);
 
 /* The protections of this build on this machine. */
@@ -45,9 +45,10 @@ enum { HARDEN_FINDINGS = 6 };
 /* Hardens this process as a runner, before any thread, and records the result. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
 
-/* Landlock confines single threads: calls `body` in each, in a signal handler of the others, and
- * last in the calling one, until none is left; those that they start are expected to inherit what
- * it does. Errors: SGPU_ESYSTEM: one said false, or did not come. */
+/* Calls `body` in every thread, since Landlock confines single threads: in a signal handler of the
+ * others until no new one appears, and last in the calling one. Threads started later are expected
+ * to inherit its effect. Errors: SGPU_ESYSTEM: `body` returned false, or a thread did not call
+ * it. */
 SGPU_MUST_CHECK int every_thread(bool (*body)(void), struct sgpu_error *error);
 
 /* What the runner, or the process that signs its quotes, may open once everything of its own is
@@ -57,7 +58,7 @@ enum { LANDLOCK_OUTPUTS_MAX = 2, LANDLOCK_REPORTS_MAX = 2 };
 
 struct landlock_needs {
 	const struct sgpu_files *files; /* to be read, or NULL */
-	/* open, to be named; or NULL */
+	/* open outputs that are yet to be named, or NULL */
 	const struct sgpu_output *outputs[LANDLOCK_OUTPUTS_MAX];
 	const char *state; /* folder to be read and written, or NULL */
 	/* Open directories, to be read and written; in the second, files are moved and directories
@@ -74,17 +75,18 @@ struct landlock_needs {
 /* The kernel's version of Landlock; 0: none, or not used here. */
 int landlock_version(void);
 
-/* The folder that a run may read and that holds `path`, where no key may lie; or NULL. state: a
- * folder of its own, or NULL. */
+/* Returns the folder above `path` that a run may read, in which no key may lie; or NULL. state: the
+ * run's own folder, or NULL. */
 const char *landlock_above(const char *path, const char *state);
 
-/* From then on no thread opens anything else. Errors: SGPU_EUNAVAILABLE, and nothing is confined:
- * no Landlock, or none that knows moves where they are needed; SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* Confines all threads: from then on they open nothing but `needs`. Errors: SGPU_EUNAVAILABLE, and
+ * nothing is confined: no Landlock, or moves are needed and it does not know them; SGPU_ESYSTEM,
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
 /* What confines the runner and its modules, for warnings and the quote. */
 
-/* Warns of what modules go without. Errors: SGPU_EUNAVAILABLE: they cannot be run. */
+/* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: modules cannot be run. */
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 					   struct sgpu_module_confinement *modules,
 					   struct sgpu_error *error);
@@ -93,7 +95,7 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 json_t *confinement_claim(bool filtered, bool confined,
 			  const struct sgpu_module_confinement *modules);
 
-/* The confinement of CPU modules on this machine, tried, in that claim's names. */
+/* Tries the confinement of CPU modules on this machine. Findings have the names of that claim. */
 enum { CONFINEMENT_FINDINGS = 6 };
 void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS]);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of the runner's own secrets: what they are, and that no descriptor of them stays.
- */
+ * The files of the runner's own secrets: notes which they are, and closes all descriptors of
+ * them. */
 #include "worker.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 #include "cli.h"
 #include "harden.h"
 
-/* -1: the key is named by a path. */
+/* Returns the descriptor that names a key; -1: the key is named by a path. */
 static int descriptor_of(const char *key)
 {
 	uint64_t number;
@@ -39,7 +39,7 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 	struct stat status;
 
 	if ((fd >= 0 ? fstat(fd, &status) : stat(key, &status)) != 0) {
-		return SGPU_OK; /* no file of a file system: its loader reports it */
+		return SGPU_OK; /* there is no such file: the key's loader reports it */
 	}
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
@@ -89,7 +89,7 @@ static void close_noted(const struct key_files *keys, int fd)
 		close(fd);
 		return;
 	}
-	/* The number must not become that of the next file. */
+	/* The next file that is opened must not get this number. */
 	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (nothing < 0 || dup2(nothing, fd) < 0) {
 		cli_warning("descriptor %d, which a key came by, stays open", fd);
@@ -118,7 +118,7 @@ void key_files_close(const struct key_files *keys, int kept)
 		closedir(open_ones);
 		return;
 	}
-	/* Without /proc all numbers are tried, up to the limit of today. */
+	/* Without /proc all numbers are tried, up to the current limit. */
 	end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur
 									      : 65536;
 	for (int i = 0; i < end; i++) {

@@ -27,7 +27,8 @@ enum { MOVES_VERSION = 2 };
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 #define MOVE (LANDLOCK_REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
-/* Files of a report come and go with a folder that is made; a test's are ordinary ones. */
+/* A report's files appear and vanish with a folder that is made for it; in tests they are ordinary
+ * files. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 /* The rights that apply to a file that is no folder. */
 #define OF_FILES \
@@ -38,7 +39,7 @@ struct rule {
 	uint64_t rights;
 };
 
-/* Of libraries, and what they read of the machine: a key there could be read. */
+/* Folders of libraries, and of what they read about the machine. A key there could be read. */
 static const struct rule folders[] = {
 	{ "/usr", RUN },
 	{ "/lib", RUN },
@@ -90,7 +91,7 @@ int landlock_version(void)
 	return version < 1 ? 0 : version;
 }
 
-/* ../lib/sgpu from the program's folder, where what it loads later is. */
+/* Returns ../lib/sgpu from the program's folder, which has the libraries that it loads later. */
 static const char *own_libraries(void)
 {
 	static char path[PATH_MAX + 32];
@@ -202,7 +203,7 @@ static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 	}
 }
 
-/* Made now, since a region may be staged while the run waits for its batch. */
+/* The directories are made now, since a region may be staged while the run waits for its batch. */
 static void allow_regions(struct ruleset *rules)
 {
 	char **regions = NULL;
@@ -245,8 +246,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
 	for (int i = 0; i < LANDLOCK_OUTPUTS_MAX && needs->outputs[i]; i++) {
-		/* Rights to give it its name, and to remove the folders that were made for it if it
-		 * fails. */
+		/* Rights to give the output its name, and to remove the folders that were made for
+		 * it if the run fails. */
 		const struct sgpu_output *output = needs->outputs[i];
 		int folder;
 
@@ -271,7 +272,7 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 
 static int ruleset_to_enter = -1;
 
-/* In a signal handler of each thread. */
+/* Runs in each thread, in a signal handler. */
 static bool enter(void)
 {
 	return syscall(LANDLOCK_RESTRICT, ruleset_to_enter, 0) == 0;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The same on all architectures. */
+/* The calls' numbers, the same on all architectures. */
 enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
 
 /* Rights of later versions, which the headers that this is built with may not have. */
@@ -26,11 +26,12 @@ static inline int landlock_kernel(void)
 	return (int)syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-/* A ruleset that refuses all that this version knows of files and TCP, and, if it is scoped,
- * signals and abstract sockets to processes outside. -1 with errno. */
+/* Makes a ruleset that refuses all that this version knows of files and TCP, and, if it is scoped,
+ * signals and abstract sockets to processes outside. *known: the rights to files that this version
+ * knows. -1 with errno. */
 static inline int landlock_ruleset(int version, bool scoped, uint64_t *known)
 {
-	/* As the structure was made; later versions add to its end. */
+	/* The kernel's structure, to which later versions add members at the end. */
 	struct {
 		uint64_t files, net, scoped;
 	} attributes = { .files = (1ULL << 13) - 1 };
@@ -48,7 +49,7 @@ static inline int landlock_ruleset(int version, bool scoped, uint64_t *known)
 			    0);
 }
 
-/* What is at `fd`, or beneath it, may be used so. False, with errno: it could not be added. */
+/* Allows `rights` to what is at `fd` or beneath it. False, with errno: the rule was not added. */
 static inline bool landlock_allow(int ruleset, int fd, uint64_t rights)
 {
 	const struct landlock_path_beneath_attr rule = { .allowed_access = rights,

@@ -32,7 +32,7 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
-	/* A library of the TPM's would write lines of its own where there is none. */
+	/* Where there is no TPM, its library would print lines of its own. */
 	setenv("TSS2_LOG", "all+NONE", 0);
 	return cli_main(&tool, argc, argv);
 }

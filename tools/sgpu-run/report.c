@@ -65,8 +65,8 @@ static const char *manifest_id(const struct sgpu_batch *batch)
 	return id ? json_string_value(id) : "";
 }
 
-/* Kept for the same device: to learn it takes several files of /proc a batch. How much memory was
- * free is not told of a run. */
+/* The description is kept while the device is the same, since asking reads several files of /proc.
+ * Free memory is left out of reports. */
 static void describe_device(struct sgpu_device *device, struct sgpu_device_info *about)
 {
 	static struct sgpu_device_info known;
@@ -140,7 +140,7 @@ void report_batch(const struct report *report, const char *file, int rc,
 						    text[4 * REPORT_NAME_MAX + SGPU_ERROR_TEXT_MAX];
 
 	if (cli_quiet || (!*report->batch_id && !by)) {
-		return; /* what is no batch has no id */
+		return; /* without an id it was no batch */
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &utc);
@@ -320,7 +320,7 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 			span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label,
 			span->bytes);
 	}
-	/* A last event that needs no comma behind it. */
+	/* A last event, which has no comma behind it. */
 	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"
 		     "index\":0}}\n]}\n");
 }
@@ -462,7 +462,7 @@ static void *wait_for_signal(void *argument)
 	return NULL;
 }
 
-/* Without them there is no progress to see, and the run goes on. */
+/* If the descriptor or the thread cannot be made, the run goes on without progress. */
 void report_progress_begin(const struct sgpu_run *run, const struct worker *worker)
 {
 	shown = run;

@@ -9,11 +9,12 @@
 #ifndef SGPU_RUN_REPORT_H
 #define SGPU_RUN_REPORT_H
 
-/* Chrome trace format, a row a stream. The commit is the caller's. */
+/* Writes the trace in Chrome's format, with a row for each stream. The caller commits the
+ * output. */
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 				 struct sgpu_error *error);
 
-/* What came of a run, without pointers: it may come from another process. */
+/* The outcome of a run. It has no pointers, since it may come from another process. */
 enum { REPORT_NAME_MAX = 256, REPORT_USER_MAX = 33 };
 struct report {
 	char batch_id[REPORT_NAME_MAX]; /* "": what came is no batch */
@@ -22,13 +23,12 @@ struct report {
 	struct sgpu_run_progress progress;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
-	struct sgpu_device_info device; /* the first */
+	struct sgpu_device_info device; /* the first device */
 	int devices;
 };
-/* Of a run that has ended, with the keys that it had. device: NULL: not asked for. One thread at a
- * time. */
-/* The key that a batch was opened with, or can be; "" without. */
+/* Returns the id of the key that a batch was opened with, or can be; "": there is none. */
 const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
+/* Collects the report of a run that has ended. device: NULL leaves it out. One thread at a time. */
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 		    const struct sgpu_key *keys, int count, struct report *report);
 

@@ -23,7 +23,7 @@ static bool leased; /* somebody has asked for a lease */
  * both sides. The worker's loop only ends them. */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* those that run */
+static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* sessions that run */
 static unsigned sessions, places = TENANT_SESSIONS_MAX; /* of one worker, and so of one user */
 
 static int serve(const struct request *request, const int fds[2], struct sgpu_error *error)
@@ -46,7 +46,7 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 		while (services[i]) {
 			i++;
 		}
-		services[i] = service; /* sessions_end reaches it meanwhile */
+		services[i] = service; /* so that sessions_end() finds it */
 		pthread_mutex_unlock(&lock);
 		/* A client's fault ends its session and concerns nobody else. */
 		(void)!sgpu_remote_service_run(service, NULL);
@@ -111,7 +111,7 @@ void sessions_end(uint64_t idle_ns)
 static void end(int connection, int rc, struct sgpu_error *error)
 {
 	if (rc < 0 && rc != SGPU_ECANCELED) {
-		error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
+		error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was sent */
 		wire_refuse(connection, error);
 	}
 	close(connection);
@@ -158,17 +158,17 @@ void requests_take(int connection, uint64_t uid)
 	}
 }
 
-/* Memory of a worker's tenant. The library counts what batches and sessions take, and holds the
- * limits. Of the host's, what the engines stage with is set aside, and the pool of leases gets at
- * most half of the rest, for results need some. */
+/* Memory of a worker's tenant. The library counts what batches and sessions take, and enforces the
+ * limits. Of host memory, a reserve for the engines' staging is set aside. The pool of leases gets
+ * at most half of the rest, since results need some. */
 
-/* Device memory above the limit, for staging and gaps between buffers: a quarter of it, and
- * this. */
+/* Staging and gaps between buffers get device memory above the limit: a quarter of it, and this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
 
 static uint64_t set_aside;
 
-/* The reserve is taken before there is a limit, and stays as long as there is one. */
+/* Sets the limit; 0: none. The reserve for staging is taken before there is a limit, and stays as
+ * long as there is one. */
 static void limit_host_memory(const struct worker *w, uint64_t bytes)
 {
 	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
@@ -219,8 +219,8 @@ bool serve_limits_take(void)
 
 /* The outcomes of a worker's batches, in the counters that the supervisor reads. */
 
-/* No fault of the machine: what is more than the user may have, or than is free, and what the
- * client's own files do not give or take. */
+/* Classifies an outcome. It is no fault of the machine if the user may not have so much, if there
+ * is not so much free, or if the client's own files fail to be read or written. */
 static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 {
 	struct sgpu_run_result result = { .owner = NULL };

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Filters of system calls by the names of calls, for the programs that confine themselves. In all
- * of this the first failure, a negative errno in *rc, stays.
- */
+ * Filters of system calls by the names of calls, for the programs that confine themselves. All
+ * functions keep the first failure, a negative errno, in *rc, and do nothing after it. */
 #ifndef SGPU_RUN_SECCOMP_FILTER_H
 #define SGPU_RUN_SECCOMP_FILTER_H
 
 #include <errno.h>
 #include <seccomp.h>
 
-/* A call, and what is done about it when one of its arguments is so. */
+/* A call, and the action for it when its argument compares as stated. */
 struct seccomp_rule {
 	uint32_t action;
 	const char *name;
@@ -29,21 +28,21 @@ struct seccomp_rule {
 		index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 \
 	}
 
-/* A call that this architecture has not is left out. */
+/* Adds a rule. A call that this architecture lacks is left out. */
 static inline void seccomp_add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
 			       unsigned count, const struct scmp_arg_cmp *arguments)
 {
 	const int number = seccomp_syscall_resolve_name(name);
 
 	if (*rc == 0 && number == __NR_SCMP_ERROR && action != SCMP_ACT_ALLOW) {
-		*rc = -ENOSYS; /* a libseccomp that cannot refuse it */
+		*rc = -ENOSYS; /* this libseccomp does not know the call and cannot refuse it */
 	}
 	if (*rc == 0 && number >= 0) {
 		*rc = seccomp_rule_add_array(filter, action, number, count, arguments);
 	}
 }
 
-/* `names` ends with NULL. */
+/* Adds a rule for each of `names`, which ends with NULL. */
 static inline void seccomp_add_all(scmp_filter_ctx filter, int *rc, uint32_t action,
 				   const char *const *names)
 {
@@ -60,12 +59,12 @@ static inline void seccomp_add_rules(scmp_filter_ctx filter, int *rc,
 	}
 }
 
-/* Puts the filter on; `foreign` becomes of calls by the numbers of other architectures. */
+/* Puts the filter on. foreign: the action for calls by the numbers of other architectures. */
 static inline int seccomp_put_on(scmp_filter_ctx filter, int rc, uint32_t foreign)
 {
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, foreign);
 	if (rc == 0) {
-		/* of libseccomp 2.5 on */
+		/* known to libseccomp 2.5 and later */
 		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 		rc = seccomp_load(filter);
 	}

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases of a worker process: its pool, and the requests for them. A lease is its client's while it
- * is filled or read, and that is while the connection is open.
- */
+ * Leases of a worker process: its pool, and the requests for them. A client holds a lease while it
+ * fills or reads it, at most as long as its connection is open. */
 #include <poll.h>
 #include <string.h>
 
@@ -12,14 +11,14 @@
 #include "base/base.h"
 #include "serve.h"
 
-#define HOLD_NS UINT64_C(600000000000) /* for a client to fill or read one */
+#define HOLD_NS UINT64_C(600000000000) /* the time for a client to fill or read a lease */
 enum { LOOK_MS = 250, POOL_PAGE = 2 << 20 };
 
 static struct {
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;
-	struct sgpu_device *device; /* with which it is registered, or NULL */
-	bool used;		    /* by a run */
+	struct sgpu_device *device; /* the device with which the pool is registered, or NULL */
+	bool used;		    /* a run has used the pool */
 } l;
 
 static void count_leases(void *argument, unsigned leases, uint64_t bytes)
@@ -75,8 +74,8 @@ void serve_lease_close(void)
 	sgpu_lease_pool_free(&l.pool);
 }
 
-/* Clients have the file of a pool for as long as they like, so one that is too large is replaced by
- * another. */
+/* Clients may keep the file of a pool open for as long as they like. So a pool that is too large is
+ * replaced, not shrunk. */
 void serve_lease_shrink(uint64_t most)
 {
 	const uint64_t size = most / POOL_PAGE * POOL_PAGE;
@@ -109,7 +108,7 @@ int serve_lease_options(bool results, struct sgpu_run_options *options, struct s
 	return SGPU_OK;
 }
 
-/* Until the client says that it is done; false: it has gone, or takes too long. */
+/* Waits until the client says that it is done; false: it has gone, or takes too long. */
 static bool wait_for_client(const struct request *request)
 {
 	struct pollfd client = { .fd = request->connection, .events = POLLIN };

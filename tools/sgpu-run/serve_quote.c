@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotes, see serve.h. A child of the worker has the attestation key, and nothing else of it.
- * Once, before the worker takes what clients send, it is told the claims; from then on it is told
- * nonces. So a worker that a batch has taken over gets no quote but of the key that it has anyway,
- * and no attestation key. The messages between both are those of wire.h, over a pair of sockets.
+ * Quotes, see serve.h. A child of the worker has the attestation key, and none of the worker's
+ * secrets. The worker tells it the claims once, before it takes anything from clients, and from
+ * then on only nonces. So a worker that a batch has taken over gets quotes only of the key that it
+ * has anyway, and never the attestation key. The two exchange messages of wire.h over a socket
+ * pair.
  *
  * The platform may take its time for a report. Requests ask the child one after the other, and only
  * a few may wait: whoever asks for many quotes is told to come again.
@@ -86,9 +87,9 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
 	return rc;
 }
 
-/* Leaves it its socket and the platform's reports; a key in a TPM needs files and libraries of the
- * system. What this machine lacks is in the quote and the worker's warning; all else is an error.
- */
+/* Confines the child to its socket and the platform's reports; a key in a TPM needs files and
+ * libraries of the system, too. A confinement that this machine lacks is no error: the quote and a
+ * warning of the worker tell of it. */
 static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 {
 	const bool tpm = sgpu_signer_in_tpm(ak);
@@ -144,7 +145,7 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 }
 
 /* ---- the worker ---- */
-/* An answer in place of `kind` is an error. */
+/* Waits for the child's message of that kind. A WIRE_ANSWER in its place carries an error. */
 static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
 {
 	enum wire_kind got = kind;
@@ -192,7 +193,7 @@ static void *watch_signer(void *unused)
 	}
 	cli_warning("the process that signs quotes has ended: another worker takes the place of "
 		    "this one");
-	(void)kill(getpid(), SIGTERM); /* it takes no more */
+	(void)kill(getpid(), SIGTERM); /* this worker takes no more work */
 	return NULL;
 }
 

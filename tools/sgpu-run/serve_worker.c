@@ -26,7 +26,7 @@
 #define MS UINT64_C(1000000)
 enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
 
-/* A connection: from the moment it is taken to the moment it is closed. */
+/* A submission, from the moment its connection is taken to the moment it is closed. */
 struct work {
 	int connection; /* -1: the client has hung up */
 	int in_fd, out_fd;
@@ -45,13 +45,14 @@ static struct tending {
 	struct pollfd fds[FIXED_FDS + SERVE_SUBMISSIONS_MAX];
 	unsigned count;
 	uint64_t looked_ns; /* when runs that do not end were last looked for */
-	bool draining;	    /* takes no more, and ends with the last */
-	uint64_t drain_ns;  /* since when */
-	bool left;	    /* the supervisor has closed: nothing is to go on */
+	bool draining;	    /* takes no more work, and ends with the last submission */
+	uint64_t drain_ns;  /* when draining began */
+	bool left;	    /* the supervisor has gone: no work is to go on */
 } t;
 
 /* ---- one submission ---- */
-/* If the supervisor's socket is full, it has not looked yet, and counts by itself. */
+/* Counts a closed connection and tells the supervisor. If its socket is full, it still has notes to
+ * read and will see the counter then. */
 static void count_end(void)
 {
 	atomic_fetch_add(&serving.counters->ended, 1);
@@ -76,7 +77,8 @@ static void run_ended(void *argument, struct sgpu_run *run, int rc)
 	(void)eventfd_write(serving.wake_fd, 1);
 }
 
-/* The response would replace a file that the batch reads, which its client cannot know. */
+/* Refuses a response that would replace a payload file of the batch: the client cannot know
+ * these. */
 static int spare_payloads(const struct work *work, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(work->run);
@@ -106,7 +108,7 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 	report_batch(report, NULL, error->code, &by);
 }
 
-/* The run has ended: says so, to the client and in the log. */
+/* Reports a run that has ended, to the client and in the log. */
 static void answer_work(struct work *work)
 {
 	const struct worker *w = &serving.server->worker;
@@ -156,7 +158,7 @@ static int start_run(struct work *work, struct sgpu_error *error)
 					   run_ended, work, &work->run, error);
 }
 
-/* Reads what the client has sent, which is there already, and begins. */
+/* Reads the client's message, which is there already, and starts the run. */
 static int begin_work(struct work *work, struct sgpu_error *error)
 {
 	struct wire_submit *request = &work->request;
@@ -208,7 +210,7 @@ static void take_batch(int connection, const struct wire_take *take)
 		t.work[t.count++] = work;
 		return;
 	}
-	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
+	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was sent */
 	if (rc != SGPU_ECANCELED) {
 		wire_refuse(connection, &error);
 	}
@@ -217,7 +219,7 @@ static void take_batch(int connection, const struct wire_take *take)
 	close_work(work);
 }
 
-/* Its client has gone. */
+/* Cancels the run of a client that has gone. */
 static void drop_work(struct work *work)
 {
 	sgpu_close(work->connection);
@@ -225,7 +227,8 @@ static void drop_work(struct work *work)
 	sgpu_run_cancel(work->run);
 }
 
-/* The client asks for progress; anything else ends it and its run. */
+/* Answers a client that asks for progress. Any other message, or a closed connection, ends the
+ * run. */
 static void hear_client(struct work *work)
 {
 	struct wire_progress answer;
@@ -244,8 +247,8 @@ static void hear_client(struct work *work)
 
 /* ---- the loop ---- */
 
-/* The supervisor hands over a connection, or wants an end. When it has gone the clients go too:
- * nobody would know of the worker any more. */
+/* Takes a message of the supervisor. When the supervisor has gone, the clients are dropped, too,
+ * since nobody would know of the worker any more. */
 static void hear_supervisor(void)
 {
 	static const struct sgpu_error ended = {
@@ -273,8 +276,8 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
 		   wire_hear(SERVE_CONTROL_FD, kind, NULL, NULL) == SGPU_OK) {
 		atomic_store(&serving.press_ns, sgpu_now_ns() + PRESS_MS * MS);
-		/* One that is to make room ends its sessions after that time, whatever goes on in
-		 * them. */
+		/* A worker that drains to make room ends all sessions after stall_ns, even busy
+		 * ones. */
 		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= serving.server->stall_ns
 				     ? 0
 			     : serving.server->stall_ns > 0 ? serving.server->stall_ns
@@ -283,13 +286,13 @@ static void hear_supervisor(void)
 		t.draining = t.left = true;
 		sessions_end(0);
 		for (unsigned i = 0; i < t.count; i++) {
-			wire_refuse(t.work[i]->connection, &ended); /* at once */
+			wire_refuse(t.work[i]->connection, &ended); /* before the run stops */
 			drop_work(t.work[i]);
 		}
 	}
 }
 
-/* What the device does not let go of ends with the process; so do the tenant's other runs. */
+/* Ends the process if the device does not let go of a run. The tenant's other runs end with it. */
 static void look_for_stuck(void)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -322,7 +325,8 @@ static void take_events(void)
 	}
 	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1);
 
-	look_for_stuck(); /* by the clock: a client that never stops asking keeps nobody from it */
+	look_for_stuck(); /* after every poll, so that a client that never stops asking cannot
+			     prevent it */
 	if (ready <= 0) {
 		return;
 	}
@@ -352,8 +356,8 @@ static void take_events(void)
 	}
 }
 
-/* Nobody else ends a worker that waits in a system call when its supervisor has gone: a client may
- * send a descriptor whose closing takes as long as it likes. */
+/* Ends the worker some time after its supervisor has gone, even if the loop hangs in a system call:
+ * a client may send a descriptor whose closing takes as long as the client likes. */
 static void *end_without_supervisor(void *unused)
 {
 	struct pollfd control = { .fd = SERVE_CONTROL_FD };
@@ -372,14 +376,14 @@ static int run_loop(struct sgpu_error *error)
 	struct server *server = serving.server;
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
-	int rc = serve_quote_begin(error); /* first: the signer has none of what follows */
+	int rc = serve_quote_begin(error); /* first: the signer inherits nothing */
 
 	t.signal_fd = worker_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (rc == SGPU_OK && (t.signal_fd < 0 || serving.wake_fd < 0)) {
 		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
-	/* Before anything is taken of the machine: the counters tell from now on what is. */
+	/* Set before any memory is taken, so that the counters show all of it. */
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
 	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
 	rc = rc ? rc : sgpu_thread_start(NULL, end_without_supervisor, NULL, error);
@@ -418,7 +422,7 @@ int serve_as_worker(struct server *server)
 	/* A terminal's signals are for the supervisor; SIGTERM is for this one. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGTTOU, SIG_IGN); /* it writes there, outside the terminal's group */
+	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from outside the terminal's group */
 	server->worker.shared_files = true;
 	status = worker_begin(&server->worker, NULL);
 	status = status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);

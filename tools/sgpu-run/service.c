@@ -21,7 +21,7 @@
 
 enum { BACKLOG = 256, MANAGED_FD = 3, LOCK_TRIES = 50, LOCK_PAUSE_US = 20000 };
 
-/* One that a service manager listens at for us. Returns 1 if there is one. */
+/* Takes the socket that a service manager listens at for us. Returns 1 if there is one, else 0. */
 static int adopt(struct service_socket *made, struct sgpu_error *error)
 {
 	const char *count = getenv("LISTEN_FDS"), *pid = getenv("LISTEN_PID");
@@ -58,8 +58,8 @@ static int adopt(struct service_socket *made, struct sgpu_error *error)
 	return 1;
 }
 
-/* The directory of the socket, locked: only root and this user may write to it, or remove what is
- * there. */
+/* Opens the socket's directory and locks it. Only root and this user may be able to write to it, or
+ * to remove what is there. */
 static int open_directory(const char *path, bool everybody, struct sgpu_error *error)
 {
 	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -197,7 +197,7 @@ void service_notify(const char *state)
 	}
 	memcpy(address.sun_path, path, length);
 	if (path[0] == '@') {
-		address.sun_path[0] = '\0'; /* a name that is no path */
+		address.sun_path[0] = '\0'; /* an abstract name, not a path */
 	}
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0) {

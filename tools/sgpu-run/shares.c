@@ -16,7 +16,8 @@ static bool is_busy(const struct share *share)
 	       (share->waiting > 0 || share->turns > 0 || share->held || share->lacks);
 }
 
-/* To the least pass of a busy one; with nobody busy, to the greatest. */
+/* Moves the clock on to the least pass of a busy tenant or, if none is busy, to the greatest
+ * pass. */
 static void set_clock(struct shares *s, bool high)
 {
 	uint64_t *clock = &s->clock[high], least = 0;
@@ -74,7 +75,7 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	}
 }
 
-/* One that has had nothing to do begins where the others are. */
+/* Has a tenant that had nothing to do begin where the others are. */
 static void catch_up(const struct shares *s, struct share *share)
 {
 	if (!is_busy(share) && is_earlier(share->pass, s->clock[share->high])) {

@@ -22,43 +22,43 @@
 enum { SHARES_MAX = 256, SHARE_WEIGHT_MAX = 1000, SHARE_PRIORITIES = 2 };
 
 struct share {
-	unsigned weight;	 /* from 1; 0: nobody's */
+	unsigned weight;	 /* from 1; 0: the entry is free */
 	bool high;		 /* its turns come before all that are not high */
 	bool barred;		 /* set by the caller: it gets no turn now, though it waits */
-	unsigned waiting, turns; /* batches that may have a turn; turns that it has */
+	unsigned waiting, turns; /* batches that wait for a turn; turns that it has */
 	bool held;		 /* it holds a worker others wait for, charged as a turn */
 	bool lacks;		 /* it waits for a worker */
-	uint64_t used_ns;	 /* by its turns, since it was added */
-	uint64_t pass;		 /* its virtual time; goes round */
-	uint64_t rest;		 /* of the division by the weight */
-	uint64_t granted;	 /* which of all turns its last one was */
+	uint64_t used_ns;	 /* time of its turns since it was added */
+	uint64_t pass;		 /* its virtual time; wraps around */
+	uint64_t rest;		 /* remainder of the division by the weight */
+	uint64_t granted;	 /* the number of its last turn among all turns */
 };
 
 struct shares {
 	struct share of[SHARES_MAX];
 	uint64_t now_ns;
-	uint64_t clock[SHARE_PRIORITIES]; /* no pass of one that has something to do is before it */
+	uint64_t clock[SHARE_PRIORITIES]; /* no busy tenant's `pass` is before it */
 	uint64_t granted;
 };
 
-/* A new tenant, or another weight or priority for one. */
+/* Adds a tenant, or changes the weight or priority of one. */
 void shares_add(struct shares *shares, unsigned i, unsigned weight, bool high);
 void shares_change(struct shares *shares, unsigned i, unsigned weight, bool high);
 
 /* Charges the turns for the time that has passed, before counts change. */
 void shares_advance(struct shares *shares, uint64_t now_ns);
 
-/* What tenant `i` has now. */
+/* Sets what tenant `i` has now. */
 void shares_set(struct shares *shares, unsigned i, unsigned waiting, unsigned turns);
 
-/* Whether it has a worker for something else than batches, while others wait for one; whether it
- * waits for one. */
+/* Sets whether tenant `i` holds a worker for something else than batches while others wait for one,
+ * and whether it lacks a worker itself. */
 void shares_hold(struct shares *shares, unsigned i, bool held, bool lacks);
 
-/* The tenant that gets the next turn; -1: nobody waits, or there are `running` turns. Those of high
- * priority do not wait for others' turns: they have as many of their own. */
+/* Returns the tenant that gets the next turn; -1: nobody waits, or `running` turns are taken. For
+ * tenants of high priority only turns of high priority count. */
 int shares_next(const struct shares *shares, unsigned running);
-/* It gets it. */
+/* Gives the turn to tenant `i`. */
 void shares_grant(struct shares *shares, unsigned i);
 
 /* Whether `a` is served before `b`, were there but one turn. */
@@ -67,12 +67,12 @@ bool share_is_before(const struct share *a, const struct share *b);
 enum {
 	SUPERVISOR_TENANTS_MAX = SHARES_MAX, /* the oldest is forgotten first, with its sums */
 	SUPERVISOR_CALLERS_MAX = 512,	     /* connections without a worker */
-	SUPERVISOR_SILENT_MAX = 64,	     /* of one user, which have said nothing */
-	SUPERVISOR_ACCEPT_AT_ONCE = 64,	     /* before others are heard */
-	SUPERVISOR_REQUESTS_MAX = 64,	     /* of one user at a time */
+	SUPERVISOR_SILENT_MAX = 64,	     /* connections of one user that have sent nothing */
+	SUPERVISOR_ACCEPT_AT_ONCE = 64,	     /* connections, before other events are handled */
+	SUPERVISOR_REQUESTS_MAX = 64,	     /* requests of one user at a time */
 };
 
-/* Its share of the turns has the same number in struct supervisor. */
+/* A tenant. Its share has the same index in `shares` of struct supervisor. */
 struct tenant {
 	bool used;
 	uid_t uid;
@@ -80,14 +80,14 @@ struct tenant {
 	struct tenant_rule rule;
 	uint64_t last_ns;	     /* when it last sent something */
 	uint64_t lacks_ns;	     /* since when it waits and has no worker, or 0 */
-	uint64_t start_ns;	     /* no worker before, since its last one died */
-	unsigned deaths;	     /* of its workers in a row, soon after their start */
+	uint64_t start_ns;	     /* no worker is given before, since the last one died */
+	unsigned deaths;	     /* workers in a row that died soon after they were given */
 	bool awaits;		     /* it waits for its own worker to go, or for start_ns */
-	uint64_t sums[SERVE_SUMS];   /* of buried workers, and of what was refused for a limit */
-	unsigned waiting, in_flight; /* as counted last, like what follows */
+	uint64_t sums[SERVE_SUMS];   /* sums of dead workers, and of what was refused for a limit */
+	unsigned waiting, in_flight; /* as counted last, as are the next four */
 	unsigned live;		     /* its workers, leaving ones too */
-	bool in_session;	     /* one of these is */
-	unsigned asking, requests;   /* requests that wait, and that workers have */
+	bool in_session;	     /* one of its workers has a session */
+	unsigned asking, requests;   /* requests that wait; those that workers have */
 	struct process *process;     /* its worker, or NULL */
 };
 
@@ -95,10 +95,10 @@ struct caller {
 	int fd; /* -1: free */
 	uid_t uid;
 	uint64_t since_ns;
-	uint64_t order;	       /* order of arrival of those that wait */
-	struct tenant *tenant; /* it waits for a turn; NULL: it has said nothing */
-	bool request;	       /* no batch: it needs a worker, but no turn */
-	bool queued;	       /* and was told so */
+	uint64_t order;	       /* place in the order of arrival, if it waits */
+	struct tenant *tenant; /* whose turn it waits for; NULL: it has sent nothing */
+	bool request;	       /* it has a request, not a batch: needs a worker, but no turn */
+	bool queued;	       /* it was told that it waits */
 };
 
 struct supervisor {
@@ -110,14 +110,14 @@ struct supervisor {
 	struct caller callers[SUPERVISOR_CALLERS_MAX];
 	struct tenant_rules rules;
 	struct shares shares;
-	uint64_t spoken;   /* how many callers ever have */
+	uint64_t spoken;   /* how many callers have ever sent something */
 	unsigned lacking;  /* tenants that wait and have no worker */
-	unsigned awaiting; /* those of them that await their own */
+	unsigned awaiting; /* tenants whose `awaits` is set */
 	uint64_t started_ns;
 	uid_t unmapped;	     /* may be any of several users */
-	unsigned generation; /* of those that get new work */
-	unsigned newest;     /* of those that start; differs while keys are read again */
-	unsigned last;	     /* that ever was */
+	unsigned generation; /* key generation of the workers that get new work */
+	unsigned newest;     /* that of the workers that start; differs while keys are read again */
+	unsigned last;	     /* the highest generation so far */
 	bool served;	     /* a worker was ready once */
 	bool stopping;
 	bool ending;	    /* no batch waits any more, and workers end */
@@ -125,16 +125,16 @@ struct supervisor {
 	unsigned failures;  /* starts of workers in a row that failed */
 	uint64_t start_ns;  /* no worker is started before */
 	uint64_t evict_ns;  /* no busy worker is taken from its tenant before */
-	uint64_t press_ns;  /* nor is one told again that others wait */
+	uint64_t press_ns;  /* workers are not told again before that others wait */
 	uint64_t accept_ns; /* no connection is taken before: descriptors ran out */
 	int status;	    /* not 0: its first worker did not start */
 };
 
 /* supervisor.c: what supervise() is made of. */
-/* An exit status. */
+/* Returns an exit status. */
 int supervisor_begin(struct supervisor *supervisor, const struct server *server,
 		     struct service_socket *socket);
-/* Waits for something to do, or for so long (-1: for ever), and does it; false: it has ended. */
+/* Waits at most most_ms (-1: for ever) for something to do, and does it. False: it has ended. */
 bool supervisor_step(struct supervisor *supervisor, int most_ms);
 
 /* Connections that no worker has yet. */
@@ -147,46 +147,46 @@ void callers_refuse(struct caller *caller, int code, const char *format, ...) SG
 bool callers_accept(struct supervisor *supervisor, struct caller **accepted);
 
 /* supervisor_workers.c. */
-/* Starts as many as are wanted now, or has one leave. */
+/* Starts as many workers as are wanted now, or has one leave. */
 void workers_keep(struct supervisor *supervisor);
-/* Gives ready spare ones to tenants that wait and have none. */
+/* Gives ready spare workers to tenants that wait and have none. */
 void workers_give(struct supervisor *supervisor);
-/* Starts some that read the keys again; they take over once one is ready. */
+/* Starts workers that read the keys again. They take over once one is ready. */
 void workers_reload(struct supervisor *supervisor);
-/* It gets no new work, and ends. */
+/* Gives a worker no new work, and has it end. */
 void workers_dismiss(struct supervisor *supervisor, struct process *process);
-/* It has sent something, or closed its end. */
+/* Handles what a worker has sent, or that it closed its end. */
 void workers_hear(struct supervisor *supervisor, struct process *process);
-/* Buries those that are dead. */
+/* Clears workers that are dead. */
 void workers_reap(struct supervisor *supervisor);
 
 /* supervisor_turns.c: whose batches and requests go to workers, and when. */
-/* The caller has a batch or a request: it waits for a turn or a worker, or is refused. */
+/* Queues a caller for a turn (it has a batch) or a worker (it has a request), or refuses it. */
 void turns_ask(struct supervisor *supervisor, struct caller *caller, bool request);
-/* Gives free turns; who gets none is told, or refused for a limit. */
+/* Gives free turns. Callers that get none are told so, or refused for a limit. */
 void turns_give(struct supervisor *supervisor);
-/* Has the rules hold for the tenants that are there. */
+/* Applies the rules to the tenants that are there. */
 void turns_apply_rules(struct supervisor *supervisor);
 
-/* supervisor_status.c: what the user may see, as JSON from malloc, or NULL. */
+/* supervisor_status.c: returns what the user may see, as JSON from malloc, or NULL. */
 char *supervisor_status(struct supervisor *supervisor, uid_t uid);
 
-/* Closes connections for the supervisor. A client can make the closing of descriptors that it sent,
- * and nobody received, block for as long as it likes, as by a socket that lingers. A thread that
- * ends does not block in it. So the last to have a connection is such a thread, with a table of
- * descriptors of its own. */
+/* Closes connections for the supervisor. Descriptors that a client sent and nobody received are
+ * closed with the connection. The client can make that block for as long as it likes, such as by a
+ * socket that lingers. A thread that ends does not block in it. So connections are closed last by
+ * the end of a thread that has a descriptor table of its own. */
 
 enum { CLOSING_ROOM = 1024 };
 
 /* Takes a descriptor for one of the next calls of closing_do. */
 void closing_take(int fd);
-/* Closes those that were taken, once the first has waited for CLOSING_WAIT_NS, many wait, or `all`
- * are to go; false: not now, the machine lacks threads or memory. */
+/* Closes the descriptors taken, once the first has waited for CLOSING_WAIT_NS, many wait, or `all`
+ * is set. False: they wait on, since the machine lacks threads or memory. */
 #define CLOSING_WAIT_NS UINT64_C(20000000)
 bool closing_do(bool all);
-/* When it is to be called next; 0: there is nothing to close. */
+/* When closing_do is to be called next; 0: there is nothing to close. */
 uint64_t closing_due_ns(void);
-/* How many more it can take. */
+/* How many more descriptors closing_take can take. */
 unsigned closing_room(void);
 
 #endif

@@ -20,22 +20,21 @@
 #include "wire.h"
 
 #define START_PAUSE_NS UINT64_C(100000000)
-#define SHORT_LIFE_NS UINT64_C(1000000000) /* one that ends sooner is not replaced at once */
-#define TENURE_NS \
-	UINT64_C(1000000000) /* a worker is its tenant's for so long, whoever waits for one */
+#define SHORT_LIFE_NS UINT64_C(1000000000) /* a worker that ends sooner is not replaced at once */
+#define TENURE_NS UINT64_C(1000000000)	   /* a busy worker stays its tenant's at least so long */
 #define PRESS_PAUSE_NS UINT64_C(250000000)
-#define QUOTE_KEPT_NS                                                               \
-	UINT64_C(60000000000) /* after a quote, the batch for its key is on its way \
-			       */
-#define QUOTE_YIELD_NS                                                                            \
-	UINT64_C(10000000000) /* but nobody waits longer than this for such a worker, or one with \
-				 leases */
+#define QUOTE_KEPT_NS \
+	UINT64_C(60000000000) /* so long an idle worker stays for the batch sealed to its quote */
+#define QUOTE_YIELD_NS                                                                       \
+	UINT64_C(10000000000) /* once a tenant has waited so long, quotes and leases keep no \
+				 worker */
 enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
 
-/* The same on all architectures; the headers that this is built with may be older. */
+/* The call's number, the same on all architectures; the headers may be older. */
 enum { CLOSE_RANGE = 436 };
 
-/* What a worker leaves to others where processors are short: a tenth or so of one is left to it. */
+/* Added to the nice value of workers without high priority, where some user has it. Where
+ * processors are short, such a worker still gets about a tenth of one. */
 enum { GIVE_WAY_NICE = 10, NICE_MAX = 19 };
 
 const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
@@ -43,7 +42,8 @@ const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
 	1000000000, 3000000000, 10000000000, 30000000000, 100000000000, UINT64_MAX,
 };
 
-/* In the child. All that is open but what it gets closes with exec. */
+/* In the child: becomes the worker, or returns on failure. Descriptors that the worker does not get
+ * are closed here or by exec. */
 static void become_worker(const struct server *server, int control, int counters)
 {
 	char **argv = calloc((size_t)server->argc + 4, sizeof(*argv));
@@ -58,7 +58,7 @@ static void become_worker(const struct server *server, int control, int counters
 		return;
 	}
 	(void)syscall(CLOSE_RANGE, SERVE_COUNTERS_FD + 1, ~0U,
-		      0); /* what a parent of ours left open */
+		      0); /* descriptors that this process inherited */
 	argv[count++] = (char *)(uintptr_t) "sgpu-run";
 	argv[count++] = (char *)(uintptr_t) "serve";
 	argv[count++] = (char *)(uintptr_t) "--as-worker";
@@ -76,7 +76,7 @@ int process_start(const struct server *server, struct process *process, struct s
 	void *memory;
 
 	*process = (struct process){ .control = -1, .started_ns = sgpu_now_ns() };
-	/* Its memory stays as large as it is, whatever the other side does. */
+	/* The file's size is sealed, so that the worker cannot shrink it beneath our mapping. */
 	rc = sgpu_memory_file_create("sgpu-run counters", sizeof(struct serve_counters), true,
 				     false, &counters, error);
 	if (rc < 0) {
@@ -94,7 +94,7 @@ int process_start(const struct server *server, struct process *process, struct s
 	}
 	process->pid = fork();
 	if (process->pid == 0) {
-		(void)setpgid(0, 0); /* so that all of its threads can be told apart from others */
+		(void)setpgid(0, 0); /* a group of its own, for setpriority() */
 		become_worker(server, ends[1], counters);
 		_exit(sgpu_exit_status(SGPU_ESYSTEM));
 	}
@@ -162,7 +162,7 @@ void process_drain(struct process *process, uint64_t deadline_ns)
 	process->draining = true;
 	process->deadline_ns = deadline_ns;
 	if (!wire_say(process->control, WIRE_DRAIN, -1)) {
-		process->deadline_ns = 0; /* it does not read what it is sent */
+		process->deadline_ns = 0; /* the worker does not read its messages */
 	}
 }
 
@@ -206,8 +206,8 @@ static bool is_idle(const struct process *p)
 	return process_in_flight(p) == 0 && process_requests(p) == 0;
 }
 
-/* What is sealed to the key of a quote no other worker opens. The counter is the worker's word: a
- * time to come is none. */
+/* No other worker can open a batch sealed to the key of this one's quote. The worker writes the
+ * counter and may lie: a time in the future counts as no quote. */
 static bool was_just_quoted(const struct process *p, uint64_t now)
 {
 	const uint64_t quoted = p->said.quoted_ns;
@@ -215,13 +215,13 @@ static bool was_just_quoted(const struct process *p, uint64_t now)
 	return quoted != 0 && now - quoted < QUOTE_KEPT_NS;
 }
 
-/* Of a tenant that has nothing to do; the one that has been still for longest. */
+/* Returns the idle worker whose tenant has sent nothing for longest, or NULL. */
 static struct process *find_idle(struct supervisor *s, uint64_t now)
 {
 	struct process *idle = NULL;
 	bool kept_too = false;
 
-	/* Quotes and leases keep a worker only until somebody has waited for long. */
+	/* Quotes and leases keep a worker only until another tenant has waited for long. */
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const uint64_t since = s->tenants[i].lacks_ns;
 
@@ -245,7 +245,7 @@ static const struct share *share_of(const struct supervisor *s, const struct ten
 	return &s->shares.of[tenant - s->tenants];
 }
 
-/* The first of those that wait and have no worker, or NULL. */
+/* Returns the tenant to be served first of those that wait and have no worker, or NULL. */
 static struct tenant *find_needy(struct supervisor *s)
 {
 	struct tenant *needy = NULL;
@@ -266,7 +266,7 @@ void workers_give(struct supervisor *s)
 
 	while ((t = find_needy(s)) && (spare = find_spare(s))) {
 		if (!process_limit(spare, &t->rule)) {
-			workers_dismiss(s, spare); /* it does not read what it is sent */
+			workers_dismiss(s, spare); /* the worker does not read its messages */
 			continue;
 		}
 		t->process = spare;
@@ -275,8 +275,8 @@ void workers_give(struct supervisor *s)
 		spare->tenant = t;
 		spare->given_ns = sgpu_now_ns();
 		if (s->rules.any_high && !t->rule.high) {
-			/* For its whole life, the kernel prefers other processes to it. Threads
-			 * that it starts later do so, too. */
+			/* The kernel prefers other processes to it for its whole life. Threads that
+			 * it starts later inherit this. */
 			const int nice = getpriority(PRIO_PROCESS, 0) + GIVE_WAY_NICE;
 
 			(void)setpriority(PRIO_PGRP, (id_t)spare->pid,
@@ -286,8 +286,8 @@ void workers_give(struct supervisor *s)
 	}
 }
 
-/* A worker of the tenant that has had most for its weight, if that is more than the waiting one has
- * had. */
+/* Returns a worker of the tenant that has had most for its weight, or NULL if the waiting tenant
+ * has had more. */
 static struct process *find_busy(struct supervisor *s, uint64_t now)
 {
 	const struct tenant *needy = find_needy(s);
@@ -304,7 +304,7 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	return busy;
 }
 
-/* Leases and sessions that have long had nothing to do end. */
+/* Tells workers to end leases and sessions that have long had nothing to do, if tenants wait. */
 static void press(struct supervisor *s, uint64_t now)
 {
 	if (now < s->press_ns) {
@@ -321,8 +321,9 @@ static void press(struct supervisor *s, uint64_t now)
 	}
 }
 
-/* For tenants that wait when there are as many workers as may be. A busy one ends what it has
- * begun, and its tenant's next batches wait as others do. `leaving`: workers that drain, idle. */
+/* Takes a worker from its tenant when others wait and no more workers may be started. A busy worker
+ * finishes what it has begun; its tenant's next batches wait as others do. leaving: how many idle
+ * workers already drain, and so make room. */
 static void make_room(struct supervisor *s, unsigned leaving)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -345,12 +346,12 @@ static void make_room(struct supervisor *s, unsigned leaving)
 	}
 }
 
-/* As many spare ones as the options say, and one for each tenant that waits without, within the
- * limit; one more while keys are read anew. */
+/* Starts as many spare workers as the options say, and one for each tenant that waits and has none,
+ * within the limit. While keys are read anew, one more may run. */
 void workers_keep(struct supervisor *s)
 {
 	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking;
-	unsigned all = 0, ready = 0, leaving = 0; /* ready: or coming, and nobody's */
+	unsigned all = 0, ready = 0, leaving = 0; /* ready: without a tenant, ready or starting */
 	struct sgpu_error error = { 0 };
 	struct process *p;
 
@@ -390,7 +391,7 @@ void workers_keep(struct supervisor *s)
 	}
 }
 
-/* All but those of one generation, however far they are. */
+/* Dismisses the workers of all other generations, also those that still start. */
 static void dismiss_others(struct supervisor *s, unsigned generation)
 {
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
@@ -402,7 +403,7 @@ static void dismiss_others(struct supervisor *s, unsigned generation)
 
 void workers_reload(struct supervisor *s)
 {
-	dismiss_others(s, s->generation); /* of a reload that is still under way */
+	dismiss_others(s, s->generation); /* those of a reload that is still under way */
 	s->newest = ++s->last;
 	s->start_ns = 0;
 	cli_note("keys and owners are read again by new workers");
@@ -413,7 +414,8 @@ static uint64_t pause_after(unsigned failures)
 	return START_PAUSE_NS << (failures < START_PAUSES_MAX ? failures : START_PAUSES_MAX);
 }
 
-/* Who waits gets another one; who loses them soon waits longer, and delays nobody else. */
+/* Takes a dead worker from its tenant, which gets another after a pause. A tenant whose workers die
+ * soon after they were given waits longer, and delays no other. */
 static void lose(struct process *p)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -426,7 +428,8 @@ static void lose(struct process *p)
 	}
 }
 
-/* A worker says that it can take work, and then what it has done; anything else is its end. */
+/* Reads a worker's messages: first that it is ready, then that its counters have changed. A worker
+ * that sends anything else, or hangs up, is killed. */
 void workers_hear(struct supervisor *s, struct process *p)
 {
 	const enum wire_kind kind = p->ready ? WIRE_NOTE : WIRE_READY;
@@ -440,7 +443,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 		return;
 	}
 	if (rc != SGPU_OK) {
-		kill(p->pid, SIGKILL); /* it is as good as dead; the kernel tells when */
+		kill(p->pid, SIGKILL); /* workers_reap() sees its end */
 		close(p->control);
 		p->control = -1;
 		lose(p);
@@ -462,7 +465,8 @@ void workers_hear(struct supervisor *s, struct process *p)
 	}
 }
 
-/* A spare worker that ended soon delays all starts: its failure is no tenant's. */
+/* Reports and clears a worker that has ended. A spare one that ended soon delays all starts, since
+ * no tenant caused that. */
 static void bury(struct supervisor *s, struct process *p, int status)
 {
 	struct tenant *tenant = p->tenant;
@@ -489,7 +493,7 @@ static void bury(struct supervisor *s, struct process *p, int status)
 		   (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
 		s->start_ns = sgpu_now_ns() + pause_after(s->failures++);
 		if (!s->served) {
-			/* It has said why. */
+			/* The worker has printed the reason. */
 			s->status = WIFEXITED(status) && WEXITSTATUS(status)
 					    ? WEXITSTATUS(status)
 					    : sgpu_exit_status(SGPU_ESYSTEM);
