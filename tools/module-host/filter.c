@@ -26,7 +26,8 @@
 
 /* Packed by hand: one call a line would fill a page. */
 /* clang-format off */
-/* Memory, threads, waiting, clocks, itself, signals of its own; reading and writing what is open. */
+/* Calls for memory, threads, waiting, clocks, the process itself and its own signals, and to read
+ * and write open files. */
 static const char *const computing[] = {
 	"read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "munmap", "mremap", "brk", "madvise", "futex",
 	"futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address", "exit", "exit_group",
@@ -39,8 +40,8 @@ static const char *const computing[] = {
 };
 /* clang-format on */
 
-/* By the loader, besides openat() for reading and mmap() of code, which is that of a file and of
- * nobody else's making: what is shared, or in no file, could be written by another name. */
+/* Calls of the loader. It also calls openat() for reading, and mmap() of code, which must be a
+ * private mapping of a file: other code could be written through another mapping. */
 static const char *const opening[] = { "open", "openat", NULL };
 static const char *const loading[] = { "readlink",  "readlinkat", "access",
 				       "faccessat", "faccessat2", "getcwd",
@@ -50,8 +51,8 @@ static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat"
 #define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
 #define CODE_FLAGS (MAP_TYPE | MAP_ANONYMOUS)
 
-/* Memory without code, threads but no processes, an end by abort(), its own signals, names of
- * threads, limits to be read, messages to those who wait for them. */
+/* Allows memory without code, threads but no processes, an end by abort(), signals of its own,
+ * names of threads, reading limits, and messages over the two sockets. */
 static void add_conditions(scmp_filter_ctx filter, int *rc, int channel, int handoff)
 {
 	const struct seccomp_rule rules[] = {
@@ -74,8 +75,8 @@ static void add_conditions(scmp_filter_ctx filter, int *rc, int channel, int han
 	seccomp_add_rules(filter, rc, rules, COUNT(rules));
 }
 
-/* Without a listener the filter itself must allow the loader's calls, the one that tightens it, and
- * what it takes from the device. */
+/* Without a listener the filter itself must allow the loader's calls, the call that tightens the
+ * filter, and those that receive from the device. */
 static void add_loader(scmp_filter_ctx filter, int *rc, int channel)
 {
 	const struct scmp_arg_cmp code[] = { BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC),
@@ -103,8 +104,8 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 	*listener = -1;
 	seccomp_add_all(filter, &rc, SCMP_ACT_ALLOW, computing);
 	add_conditions(filter, &rc, channel, handoff);
-	/* For the first, clone() serves, whose flags a filter can see; what is open here is no
-	 * terminal. */
+	/* In place of clone3() the C library takes clone(), whose flags a filter can see. No open
+	 * file is a terminal, so ioctl() may say so. */
 	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
 	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 	if (!listening) {
@@ -115,7 +116,7 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 		*listener = seccomp_notify_fd(filter);
 	}
 	if (filter && !listening) {
-		seccomp_release(filter); /* a release would close the listener */
+		seccomp_release(filter); /* a release would close a listener */
 	}
 	return good && (!listening || *listener >= 0);
 }

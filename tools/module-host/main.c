@@ -29,10 +29,11 @@ enum { WORKERS = SGPU_HOST_WORKERS, PLACES = 2 + 2 * WORKERS, DESCRIPTORS = 1024
 
 struct worker {
 	pid_t pid;	      /* 0: the place is free */
-	int report, listener; /* reports the end to the device; the filter's listener; or -1 */
+	int report, listener; /* socket that tells the device of its end; the filter's listener; or
+				 -1 */
 	bool loaded;
 	int call;    /* the refused call, or -1 */
-	int channel; /* the worker's number of it */
+	int channel; /* the worker's descriptor of its channel */
 	char path[HOST_IMAGE_PATH];
 };
 
@@ -50,7 +51,8 @@ static void forget_descriptor(int *fd)
 	*fd = -1;
 }
 
-/* In the child: nothing of the host's is left open but what the worker needs. */
+/* In the child: closes all descriptors of the host but those that the worker needs, and becomes the
+ * worker. */
 static _Noreturn void become_worker(const struct worker_start *start)
 {
 	sigset_t none;
@@ -66,7 +68,7 @@ static _Noreturn void become_worker(const struct worker_start *start)
 	worker_run(start);
 }
 
-/* Waits until the worker is confined, which takes no longer than it lives. */
+/* Starts a worker, and waits until it is confined or has ended. */
 static bool start_worker(struct worker *worker, int channel, int image,
 			 struct worker_confined *confined)
 {
@@ -134,14 +136,15 @@ static void reap(void)
 
 /* ---- refused calls ---- */
 #if SGPU_SECCOMP
-/* Kills a process at a forbidden call, which is never made, since the process waits in it. */
+/* Decides on a call, in which the process waits. At a forbidden call it kills the process, so the
+ * call is never made. */
 static void decide(struct worker *worker, const struct seccomp_notif *request,
 		   struct seccomp_notif_resp *response)
 {
 	enum host_verdict verdict = filter_verdict(
 		request->data.nr, (const uint64_t *)request->data.args, worker->channel);
-	/* A call that may go on is made later. So the thread that loads alone maps code and says
-	 * that all is loaded: its code is mapped by then. */
+	/* A call that may go on is made some time after this. So only the loading thread may map
+	 * code, and it alone says that all is loaded, when its code is mapped. */
 	const bool loader = request->pid == (uint32_t)worker->pid;
 	const bool now = worker->loaded ? verdict == HOST_SERVE
 			 : request->data.nr == SYS_mmap
@@ -155,7 +158,7 @@ static void decide(struct worker *worker, const struct seccomp_notif *request,
 		worker->path[0] = '\0';
 	} else if (now) {
 		response->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-	} else if (verdict == HOST_LOAD_SOFT) { /* and all is loaded */
+	} else if (verdict == HOST_LOAD_SOFT) { /* refused, since all is loaded */
 		response->error = -EPERM;
 	} else {
 		worker->call = worker->call >= 0 ? worker->call : request->data.nr;
@@ -227,7 +230,7 @@ static int make_worker(int image, int *channel, int *report)
 	return rc;
 }
 
-/* False: the device is gone. */
+/* Answers a request of the device. False: the device is gone. */
 static bool answer_request(void)
 {
 	struct sgpu_host_answer answer;
@@ -263,7 +266,8 @@ static void serve(void)
 		for (int i = 0; i < WORKERS; i++) {
 			bool there = workers[i].pid > 0;
 
-			/* Its other end was closed: the device no longer needs the worker. */
+			/* Notices that the other end was closed: the device no longer needs the
+			 * worker. */
 			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
 			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
 							  .events = POLLIN };
@@ -348,7 +352,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
-	prctl(PR_SET_DUMPABLE, 0); /* where it was not started so: root reads every file */
+	prctl(PR_SET_DUMPABLE, 0); /* root, who reads every file, starts it dumpable */
 	close_all_but_control();
 	root_enter(&confinement);
 	root_change(&confinement);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Namespaces, a root with libraries alone, no capabilities. What is refused is left out and told.
- */
+ * Enters namespaces, makes a root with libraries alone, and drops capabilities. Steps that the
+ * kernel refuses are left out and reported. */
 #include "host.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static bool write_text(const char *path, const char *text)
 	return good;
 }
 
-/* The user and the group are themselves in there, and nobody else is anybody. */
+/* Maps only the user and the group, each to itself. */
 static bool make_user_namespace(void)
 {
 	const unsigned user = geteuid(), group = getegid();
@@ -52,9 +52,9 @@ static bool make_user_namespace(void)
 	return true;
 }
 
-/* Only a process that others of the same user can look into writes the maps of its namespace. So
- * one that has nothing makes it and this one, which is closed to them from its first moment on,
- * enters. */
+/* A process can write the maps of its namespace only while others of the same user can look into
+ * it. This process never allows that. So a child that holds nothing secret makes the namespace, and
+ * this process enters it. */
 static bool enter_user_namespace(void)
 {
 	char byte = 0, path[32];
@@ -72,7 +72,7 @@ static bool enter_user_namespace(void)
 		prctl(PR_SET_DUMPABLE, 1);
 		byte = make_user_namespace();
 		(void)!write(ends[1], &byte, 1);
-		(void)!read(ends[1], &byte, 1); /* until it was entered */
+		(void)!read(ends[1], &byte, 1); /* until the namespace was entered */
 		_exit(0);
 	}
 	close(ends[1]);
@@ -90,7 +90,7 @@ static bool enter_user_namespace(void)
 	return good;
 }
 
-/* The process that was started only waits for the one that goes on. */
+/* Has the process that was started only wait for the one that goes on. */
 static _Noreturn void wait_for(pid_t child)
 {
 	int status = 0;
@@ -113,8 +113,8 @@ static void enter_pid_namespace(struct sgpu_module_confinement *confinement)
 	}
 	child = fork();
 	if (child < 0) {
-		_exit(1); /* children of this process can only be had in a namespace that has no
-			     first one */
+		_exit(1); /* without a first process in the namespace, this one can start no other
+			     children */
 	}
 	if (child > 0) {
 		close(ends[0]);
@@ -181,7 +181,8 @@ int root_landlock(const char *image)
 	return good ? version : 0;
 }
 
-/* A link as such, a folder by what is in it; the current folder is the new root. */
+/* Brings a path into the new root, which is the current folder. A link is copied; a folder or a
+ * file is bound. */
 static bool bring(const char *path)
 {
 	char here[256], target[256];
@@ -223,7 +224,7 @@ static bool build_root(void)
 			return false;
 		}
 	}
-	/* The old root lies on the new one for a moment, and is taken off. */
+	/* The old root is mounted on the new one for a moment, then unmounted. */
 	return bring("/etc/ld.so.cache") && syscall(SYS_pivot_root, ".", ".") == 0 &&
 	       umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
 }

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /* ---- confinement ---- */
-/* Confines as far as the kernel can. Without a filter it goes on: the host has reported that, and
- * the device decides. */
+/* Confines the worker as far as the kernel can. Without a filter it goes on: the host has reported
+ * that, and the device decides. */
 static struct worker_confined confine(const struct worker_start *start, int *listener)
 {
 	struct worker_confined confined = { 0, 0 };
@@ -46,8 +46,8 @@ static void say(int channel, uint32_t kind, int rc, const char *text)
 	}
 }
 
-/* A function of the module itself; the look-up would also find those of the libraries that it uses.
- */
+/* Finds a function of the module itself. dlsym() would also find those of the libraries that it
+ * uses. */
 static sgpu_module_fn find_function(void *handle, const char *name)
 {
 	void *address = dlsym(handle, name);
@@ -66,8 +66,8 @@ static sgpu_module_fn find_function(void *handle, const char *name)
 	return function;
 }
 
-/* The head is the device's; a module that runs beside may change it, and then meets what it has
- * made itself. */
+/* The device writes the head of `memory`. A module's thread may change it meanwhile, but harms only
+ * itself. */
 static void run_function(int channel, void *handle, char *memory)
 {
 	static struct sgpu_host_launch launch;
@@ -133,7 +133,7 @@ void worker_run(const struct worker_start *start)
 		_exit(0);
 	}
 	handle = dlopen(start->path, RTLD_NOW | RTLD_LOCAL);
-	/* Constructors that ran before were bounded by the loader's calls. */
+	/* Constructors, which have run by now, could make only the loader's calls besides. */
 	if (listener >= 0 ? prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0
 			  : confined.seccomp && !filter_tighten()) {
 		_exit(1);

@@ -33,7 +33,7 @@ static int make_directory(const struct spool *spool, const char *name, int *fd,
 		       : SGPU_OK;
 }
 
-/* No key may lie where the process reads from now on. */
+/* Refuses keys in directories that the process reads from now on. */
 static int check_keys(const struct spool *spool, struct sgpu_error *error)
 {
 	const char *const directories[] = { spool->options.path, spool->options.output };
@@ -138,8 +138,8 @@ void spool_need(const struct spool *spool, struct landlock_needs *needs)
 }
 
 /* ---- which is next ---- */
-/* EEXIST: one of this name is under way. Only this thread puts files there, so two calls do where
- * there is no such rename. */
+/* Moves a file to this worker's claims. EEXIST: a batch of this name is under way. Where the file
+ * system lacks this rename, two calls serve, since only this thread puts files there. */
 static int take_over(const struct spool *spool, int from, const char *name)
 {
 	if (renameat2(from, name, spool->own.directory, name, RENAME_NOREPLACE) == 0) {
@@ -155,7 +155,7 @@ static int take_over(const struct spool *spool, int from, const char *name)
 	return renameat(from, name, spool->own.directory, name);
 }
 
-/* Claims `name`. *batch stays NULL when somebody else was faster. */
+/* Claims `name`. *batch stays NULL if another worker was faster. */
 static int claim(struct spool *spool, int from, const char *name, struct spool_batch **batch,
 		 struct sgpu_error *error)
 {
@@ -197,9 +197,9 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Chooses what to look through next: the directory, until a look moved nothing; then the claims of
- * each dead worker, unless somebody else takes them. When all of this moved nothing, the round has
- * ended, and the next call begins anew. */
+/* Chooses what to look through next: the directory, until a look claimed nothing; then the claims
+ * of each dead worker, unless another worker takes them. When a whole round claimed nothing, *more
+ * is false, and the next call begins anew. */
 static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];
@@ -237,7 +237,7 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 	return *more ? next_look(spool, more, error) : SGPU_OK;
 }
 
-/* The next name, which is the caller's, or NULL at the end. */
+/* Gets the next name, which the caller frees, or NULL at the end. */
 static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 {
 	struct spool_names *names = &spool->names;
@@ -260,14 +260,14 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 		*next = NULL;
 		names->at++;
 	} else if (spool->directory < 0) {
-		names->count = names->kept; /* of a list, those that were too large come again */
+		names->count = names->kept; /* names in a list that were too large come again */
 		names->at = names->kept = 0;
 	}
 	return rc;
 }
 
-/* *batch stays NULL when it is none, too large now, or somebody else's; the next look finds it
- * again. */
+/* Takes the file `name`. *batch stays NULL if the file is no batch, is too large now, or was
+ * claimed by another worker; the next look finds it again. */
 static int take(struct spool *spool, const char *name, uint64_t size_max,
 		struct spool_batch **batch, struct sgpu_error *error)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One batch of a spool: it is opened with its response, and put where it belongs when that is
- * known.
- */
+ * One batch of a spool: opens it with its response, and puts it where it belongs when its outcome
+ * is known. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,8 +62,8 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Whether only the user can have written the file and can write it meanwhile: the kernel gives no
- * lease while anybody has it open for writing. */
+/* Whether only this user can have written the file, and nobody else can write it now: the kernel
+ * gives no lease while anybody has it open for writing. */
 static bool is_users_alone(int fd, const struct stat *status)
 {
 	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) &&
@@ -72,7 +71,8 @@ static bool is_users_alone(int fd, const struct stat *status)
 	       fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }
 
-/* Neither waits for a pipe nor affects a device, whatever the file is now. */
+/* Opens the batch's file. If it is a pipe or a device by now, this neither waits for nor affects
+ * it. */
 static int open_file(const struct spool *spool, int directory, struct spool_batch *b,
 		     struct sgpu_error *error)
 {
@@ -98,10 +98,10 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	return SGPU_OK;
 }
 
-/* The index of a batch or a response; NULL: it is none. Nothing in it is authenticated: at worst a
- * batch counts as answered by what lies in the place of its response, or waits for another worker.
- * The manifest is not looked at: that takes long, and what is for others comes again in each look.
- */
+/* Reads the index of a batch or a response; NULL: the file is none. Nothing in it is authenticated:
+ * at worst a batch counts as answered by a wrong file in the place of its response, or waits for
+ * another worker. The manifest is left out, since it takes long and batches for others are read in
+ * each look. */
 static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 {
 	const unsigned what = response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH;
@@ -126,7 +126,8 @@ bool spool_is_for_others(const struct spool_options *options, int fd, const char
 	return others;
 }
 
-/* Something has the response's name: the batch is answered if it is that. */
+/* Called when a file has the response's name: the batch is answered if that file is its
+ * response. */
 static void compare_response(const struct spool *spool, struct spool_batch *b)
 {
 	const int fd = spool_open_file(spool->output, b->response_name);
@@ -170,7 +171,7 @@ int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b,
 	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown,
 				      RESULT_MODE, true, error);
 	free(shown);
-	b->response.unsynced = true; /* many are brought to the disk at once */
+	b->response.unsynced = true; /* responses are synced later, many at once */
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
 		compare_response(spool, b);
 		rc = SGPU_OK;
@@ -183,13 +184,13 @@ int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *
 	int rc = sgpu_output_commit(&b->response, error);
 
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
-		compare_response(spool, b); /* of another worker that took this one for dead */
+		compare_response(spool, b); /* by another worker, which took this one for dead */
 		rc = SGPU_OK;
 	}
 	return rc;
 }
 
-/* ---- where it goes ---- */
+/* ---- where a batch goes ---- */
 int spool_move_new(int from, const char *name, int to, const char *new_name)
 {
 	struct stat here, there;
@@ -247,7 +248,7 @@ int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_erro
 	return rc;
 }
 
-/* Before the batch is there: a failed batch always has its reason. */
+/* Writes the reason before the batch is moved, so that a failed batch always has its reason. */
 static int write_reason(struct spool *spool, const char *name, const struct sgpu_error *reason,
 			struct sgpu_error *error)
 {
@@ -300,7 +301,7 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 	return rc;
 }
 
-/* If its name is taken by now it stays claimed, for the next worker. */
+/* If the batch's name is taken by now, the batch stays claimed, for the next worker. */
 void spool_give_back(struct spool *spool, struct spool_batch **batch)
 {
 	if (spool->directory >= 0) {

@@ -109,7 +109,8 @@ static bool ends_with(const char *name, size_t length, const char *suffix)
 	return length >= strlen(suffix) && strcmp(name + length - strlen(suffix), suffix) == 0;
 }
 
-/* Before it is claimed. A batch that names a key of the worker, in plain text, is not parsed. */
+/* Returns why a file is to be left alone, before it is claimed, or NULL. A batch whose first bytes
+ * name a key of the worker is not parsed. */
 static const char *look_inside(const struct spool_options *options, int directory, const char *name)
 {
 	const int fd = spool_open_file(directory, name);
@@ -169,7 +170,7 @@ void spool_reason_name(const char *name, char file[NAME_MAX + 1])
 
 /* What is left in a spool. Changes nothing. */
 
-/* NULL is no member. Takes the reference to `alive`. */
+/* Adds an object. Members that are NULL are left out. Takes over the reference to `alive`. */
 static int add(json_t *missing, const char *batch, const char *state, const char *worker,
 	       json_t *alive, const char *reason, struct sgpu_error *error)
 {
@@ -200,7 +201,7 @@ static int add_waiting(const struct spool_options *options, int directory, json_
 	return rc;
 }
 
-/* What is no directory is a lock. */
+/* Adds the batches that a worker has claimed. An entry that is no directory is a lock. */
 static int add_claimed(json_t *missing, int root, const char *worker, struct sgpu_error *error)
 {
 	const int claims = openat(root, worker, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -255,7 +256,7 @@ static int add_failed(json_t *missing, int directory, const char *name, struct s
 	return add(missing, name, "failed", NULL, NULL, text, error);
 }
 
-/* Of all names in a part of the directory. One that is not there is empty. */
+/* Calls add_one for all names in a part of the directory. A part that is not there is empty. */
 static int add_part(json_t *missing, int directory, const char *part,
 		    int (*add_one)(json_t *missing, int directory, const char *name,
 				   struct sgpu_error *error),
@@ -278,7 +279,7 @@ static int add_part(json_t *missing, int directory, const char *part,
 	return rc;
 }
 
-/* Those without a response. */
+/* Adds the batches of the list that have no response. */
 static int look_at_list(const struct spool_options *options, json_t *missing,
 			struct sgpu_error *error)
 {

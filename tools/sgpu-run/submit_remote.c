@@ -20,24 +20,24 @@
 
 enum { COPY_SIZE = 1 << 18, SHOW_MS = 100 };
 
-/* For the first word of a server, which may have to start a worker. */
+/* How long a server may take for its first message: it may have to start a worker. */
 static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
-/* For a word of the worker when the deadline has passed: it is asked again and again. */
+/* How long a worker may be silent after the deadline, and how often it is asked meanwhile. */
 static const uint64_t SILENCE_NS = UINT64_C(30000000000), ASK_NS = UINT64_C(1000000000);
 
 struct remote {
 	const struct submit *request;
 	int connection, signal_fd;
 	struct sgpu_output response;
-	int batch_fd,
-		memory_fd;    /* in memory, where a server does not take them as they are; or -1 */
-	uint64_t deadline_ns; /* 0: none */
-	bool queued, taken;   /* queued: it waits for a turn */
+	int batch_fd, memory_fd;     /* copies in memory, if the server does not take the files
+					themselves; or -1 */
+	uint64_t deadline_ns;	     /* 0: none */
+	bool queued, taken;	     /* queued: the batch waits for a turn */
 	uint64_t heard_ns, asked_ns; /* when the worker last spoke, and was last asked */
 	struct wire_answer answer;
 };
 
-/* ---- what a server does not take as it is: by way of memory ---- */
+/* ---- files that a server does not take, copied through memory ---- */
 static int make_memory(const char *name, int *fd, struct sgpu_error *error)
 {
 	*fd = memfd_create(name, MFD_CLOEXEC);
@@ -66,8 +66,8 @@ static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *err
 	return SGPU_OK;
 }
 
-/* Brings all of it, since a server waits for nobody's pipe; of what begins as no batch, only what
- * lets the server say what it is. */
+/* Copies the whole batch, since a server waits for nobody's pipe. If the input does not begin as a
+ * batch, copies only so much that the server can tell what it is. */
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
 	static const char first_name[] = "batch.json";
@@ -151,7 +151,8 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	}
 	snprintf(message->in_name, sizeof(message->in_name), "%s", r->in_name);
 	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
-	/* A server that refuses at once may have said so and closed. */
+	/* Sending may fail because the server has refused at once and closed; its answer is read
+	 * next. */
 	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 2);
 	free(message);
 	return SGPU_OK;
@@ -197,8 +198,8 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
-/* A worker ends what is late, which takes a while; one that is stopped or hangs has no word for us.
- */
+/* Fails if the deadline has passed and the worker is silent. A worker that lives ends a late run,
+ * which takes a while; one that is stopped or hangs does not answer. */
 static int check_late(struct remote *m, struct sgpu_error *error)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -250,7 +251,7 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 		if (rc < 0 ||
 		    poll(fds, 2, m->taken && !on_terminal && m->deadline_ns == 0 ? -1 : SHOW_MS) <
 			    0) {
-			continue; /* a signal */
+			continue; /* interrupted by a signal */
 		}
 		if (fds[1].revents && worker_take_signal(m->signal_fd)) {
 			asked = wanted = true;

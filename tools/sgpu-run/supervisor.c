@@ -22,13 +22,13 @@
 
 #define SECOND UINT64_C(1000000000)
 #define SPEAK_NS (10 * SECOND)	/* for a connection to say what it wants */
-#define WAIT_NS (60 * SECOND)	/* for a worker; not for a turn */
-#define GIVE_UP_NS (5 * SECOND) /* for a worker to wipe and end */
-#define PAUSE_NS (SECOND / 10)	/* when descriptors, threads or memory ran out */
+#define WAIT_NS (60 * SECOND)	/* for a caller to get a worker; not for a turn */
+#define GIVE_UP_NS (5 * SECOND) /* for a worker to wipe its keys and end */
+#define PAUSE_NS (SECOND / 10)	/* after descriptors, threads or memory ran out */
 enum { LONGEST_MS = 3600000 };
-#define LACK_LOOK_NS (SECOND / 4) /* how often is looked for a worker, while some have none */
+#define LACK_LOOK_NS (SECOND / 4) /* between looks for a free worker, while tenants have none */
 
-/* Lines of "first inside, first outside, count", which need not be in order. */
+/* The map has lines of "first inside, first outside, count", which need not be in order. */
 bool callers_are_mapped(const char *map)
 {
 	unsigned long long known = 0, before, first, count;
@@ -45,7 +45,8 @@ bool callers_are_mapped(const char *map)
 	return known >= UINT32_MAX;
 }
 
-/* The uid of all users whom this user namespace does not map; (uid_t)-1: there are none. */
+/* Returns the uid that stands for all users whom this user namespace does not map; (uid_t)-1: there
+ * are none. */
 static uid_t unmapped_uid(void)
 {
 	enum { MAP_SIZE = 1 << 14, USUAL = 65534 }; /* the kernel takes 340 lines */
@@ -85,8 +86,9 @@ void callers_refuse(struct caller *caller, int rc, const char *format, ...)
 	refuse_by(caller, &error);
 }
 
-/* The silent one that came first, since who speaks at once is heard earlier; else of those that
- * wait the last of the user who has most. */
+/* Returns the caller to give up for another: the silent one that came first, since callers that
+ * speak at once are not silent for long. If none is silent, the last to come of the user with most
+ * waiting callers; NULL if each has one. */
 static struct caller *find_dispensable(struct supervisor *s)
 {
 	unsigned of_tenant[SUPERVISOR_TENANTS_MAX] = { 0 }, most = 1;
@@ -115,7 +117,8 @@ static struct caller *find_dispensable(struct supervisor *s)
 	return found;
 }
 
-/* A place for a connection, if need be another's; NULL: there is none. */
+/* Returns a place for a connection, if need be that of another caller, who is refused; NULL: there
+ * is none. */
 static struct caller *make_place(struct supervisor *s)
 {
 	struct caller *caller;
@@ -188,7 +191,8 @@ bool callers_accept(struct supervisor *s, struct caller **accepted)
 	return true;
 }
 
-/* Not once the server stops: whoever has said nothing by then has been refused. */
+/* Reads what a caller wants. Not called once the server stops, since silent callers are refused
+ * then. */
 static void hear(struct supervisor *s, struct caller *caller)
 {
 	struct sgpu_error error = { 0 };
@@ -202,7 +206,8 @@ static void hear(struct supervisor *s, struct caller *caller)
 	if (rc == SGPU_OK && (kind == WIRE_SUBMIT || wire_is_request(kind))) {
 		turns_ask(s, caller, kind != WIRE_SUBMIT);
 	} else if (rc == SGPU_OK && kind == WIRE_STATUS) {
-		/* What was asked is not read: what came with it would be closed here. */
+		/* The message is not read, since descriptors that came with it would have to be
+		 * closed here. */
 		text = supervisor_status(s, caller->uid);
 		if (text && strlen(text) <= WIRE_TEXT_MAX) {
 			(void)!wire_say_text(caller->fd, WIRE_STATUS_IS, text, strlen(text), NULL);
@@ -240,7 +245,8 @@ static void end_workers(struct supervisor *s)
 	}
 }
 
-/* The first signal: runs may go on until the deadline, and waiting batches may still run. */
+/* At the first signal, lets runs go on and waiting batches run until the deadline. At the second,
+ * ends the workers. */
 static void stop(struct supervisor *s)
 {
 	const bool again = s->stopping;
@@ -259,7 +265,7 @@ static void stop(struct supervisor *s)
 	}
 }
 
-/* Without a worker that ever started, nothing is worth waiting for. */
+/* Whether batches still wait that may run. If the first worker did not start, none may. */
 static bool has_waiting_batch(const struct supervisor *s)
 {
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
@@ -285,7 +291,7 @@ static void take_signal(struct supervisor *s)
 			if (s->stopping) {
 				break;
 			}
-			/* A file that is wrong changes nothing. */
+			/* If the file is wrong, the rules stay as they were. */
 			if (path && tenant_rules_load(path, true, &s->rules, &error) == SGPU_OK) {
 				turns_apply_rules(s);
 				cli_note("what users get is read again from '%s'", path);
@@ -310,7 +316,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a == 0 ? b : b == 0 || a < b ? a : b;
 }
 
-/* What is late. Returns when to look again, or 0. */
+/* Refuses callers that are late, and ends workers that are. Returns when to look again, or 0. */
 static uint64_t check_deadlines(struct supervisor *s)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -352,10 +358,11 @@ static uint64_t check_deadlines(struct supervisor *s)
 	return next;
 }
 
-/* Slots of the poll set: workers and callers by their numbers, then these. */
+/* Places of events: workers and callers by their indices, then these. */
 enum { SIGNALS = SERVE_WORKERS_MAX + SUPERVISOR_CALLERS_MAX, LISTENER, PLACES };
 
-/* No more than there are: poll takes no more than this process may have descriptors. */
+/* Only descriptors that are open: poll() takes no more entries than this process may have
+ * descriptors. */
 struct waits {
 	struct pollfd fds[PLACES];
 	int places[PLACES];
@@ -380,7 +387,7 @@ static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, st
 		add(w, i, s->processes[i].pid ? s->processes[i].control : -1, POLLIN);
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		/* While it waits, only its end is noticed. */
+		/* While a caller waits, only its hang-up is noticed. */
 		add(w, SERVE_WORKERS_MAX + i, s->callers[i].fd, s->callers[i].tenant ? 0 : POLLIN);
 	}
 	add(w, SIGNALS, s->signal_fd, POLLIN);
@@ -410,7 +417,8 @@ static void serve_event(struct supervisor *s, int place)
 	} else if (place == SIGNALS) {
 		take_signal(s);
 	} else {
-		/* Most have said by then what they want, and need not wait. */
+		/* Most callers have sent their message by now, and need not wait for another
+		 * poll. */
 		for (int i = 0; i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 &&
 				callers_accept(s, &caller);
 		     i++) {

@@ -43,7 +43,8 @@ static json_t *describe_process(const struct process *p, uint64_t now)
 	return object;
 }
 
-/* How many took at most so long, for each bound; the last is null, for all. */
+/* Counts, for each bound, the batches that took at most so long. The last bound is null: all
+ * batches. */
 static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
 {
 	json_t *buckets = json_array();
@@ -63,13 +64,13 @@ static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
 			 (json_int_t)count, "buckets", buckets);
 }
 
-/* 0: none. */
+/* A limit of 0 is none, which is null. */
 static json_t *describe_bytes(uint64_t limit)
 {
 	return limit ? json_integer((json_int_t)limit) : json_null();
 }
 
-/* With all its workers, also those that drain. */
+/* Describes a tenant. Its sums include all its workers, also those that drain. */
 static json_t *describe_tenant(const struct supervisor *s, const struct tenant *t)
 {
 	const struct share *share = &s->shares.of[t - s->tenants];

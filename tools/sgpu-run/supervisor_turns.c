@@ -15,16 +15,16 @@
 #include "wire.h"
 
 /* ---- tenants ---- */
-/* Root, the server's user, and those in the file of tenants. Nobody has such users at will, as one
- * who may map a range of others has. */
+/* Whether a user is root, the server's own, or in the file of tenants. A user who may map a range
+ * of uids can act as many users, but not as these. */
 static bool is_known(const struct supervisor *s, uid_t uid)
 {
 	return uid == 0 || uid == geteuid() ||
 	       tenant_rules_find(&s->rules, uid) != &s->rules.others;
 }
 
-/* For a known user: of unknown tenants with nothing but waiting batches, which are refused, the
- * last; or NULL. */
+/* Frees a place for a known user: that of the unknown tenant, of those without workers, that came
+ * last. Its waiting callers are refused. NULL: there is none. */
 static struct tenant *displace_tenant(struct supervisor *s)
 {
 	struct tenant *last = NULL;
@@ -46,7 +46,7 @@ static struct tenant *displace_tenant(struct supervisor *s)
 	return last;
 }
 
-/* NULL: all have something under way. */
+/* Returns the user's tenant, a new one if need be. NULL: all places have something under way. */
 static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 {
 	struct tenant *oldest = NULL;
@@ -98,7 +98,8 @@ void turns_apply_rules(struct supervisor *s)
 }
 
 /* ---- what there is ---- */
-/* A tenant's batches that wait count only as far as its limit lets them begin. */
+/* Sets a tenant's share. Waiting batches count only as far as the tenant's limit lets them
+ * begin. */
 static void tell_shares(struct supervisor *s, const struct tenant *t)
 {
 	const unsigned room =
@@ -108,8 +109,8 @@ static void tell_shares(struct supervisor *s, const struct tenant *t)
 		   t->in_flight);
 }
 
-/* It has a worker that leaves, and limits that hold for all of its workers together; or its last
- * one died just now. */
+/* Whether a tenant has to wait for its own workers: one still leaves, and the tenant's limits hold
+ * for all of its workers together; or the last one died just now. */
 static bool awaits_end(const struct tenant *t, uint64_t now)
 {
 	const bool limited = t->rule.device_memory || t->rule.host_memory ||
@@ -158,8 +159,7 @@ static void count_all(struct supervisor *s)
 	}
 	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const struct tenant *t = &s->tenants[i];
-		/* It has a worker for something else than turns, which are charged by themselves.
-		 */
+		/* It has a worker without turns, which would be charged by themselves. */
 		const bool keeps =
 			t->used && (t->requests > 0 || t->in_session) && t->in_flight == 0;
 
@@ -168,7 +168,8 @@ static void count_all(struct supervisor *s)
 }
 
 /* ---- giving ---- */
-/* A tenant's batch that has waited for longest; or, of those that came just now, the last. */
+/* Returns the tenant's batch that has waited for longest; if `last`, the last of those that came
+ * just now; or NULL. */
 static struct caller *find_batch(struct supervisor *s, const struct tenant *tenant, bool last)
 {
 	struct caller *found = NULL;
@@ -182,7 +183,7 @@ static struct caller *find_batch(struct supervisor *s, const struct tenant *tena
 	return found;
 }
 
-/* From here on the supervisor has no part in the connection but to count it. */
+/* Hands a connection over to the tenant's worker. From then on the supervisor only counts it. */
 static bool hand_over(struct caller *caller)
 {
 	struct tenant *tenant = caller->tenant;
@@ -202,8 +203,8 @@ static bool hand_over(struct caller *caller)
 	return true;
 }
 
-/* Of those that came just now without a turn more than may wait are refused, and the others told.
- */
+/* Of the batches that came just now and got no turn, refuses those beyond the tenant's limit, and
+ * tells the others that they wait. */
 static void settle_new(struct supervisor *s)
 {
 	struct caller *newest;

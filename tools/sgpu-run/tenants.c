@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serve.h. Strict: what is not understood is an error, and not a limit that does not hold.
- */
+ * See serve.h. The parser is strict: text that it does not understand is an error, lest a limit be
+ * ignored. */
 #include "base/io.h"
 
 #include <errno.h>
@@ -45,8 +45,8 @@ static int SGPU_PRINTF(3, 4)
 	return sgpu_fail(error, SGPU_EINVALID, "'%s', line %d: %s", place->path, place->line, text);
 }
 
-/* A user who no longer exists does not spoil the rest of the file: *uid is NO_UID. Where that
- * cannot be known for certain, it is an error. */
+/* Reads a name or uid. When the file is read again, a user who certainly no longer exists is no
+ * error: *uid is NO_UID. */
 static int read_uid(const char *word, const struct place *place, uid_t *uid,
 		    struct sgpu_error *error)
 {
@@ -233,7 +233,7 @@ int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
 	if (rc == SGPU_OK) {
 		*rules = *read;
 	}
-	sgpu_free_wiped(&text, size); /* it may be a key that was given in its place */
+	sgpu_free_wiped(&text, size); /* the file may be a key, given by mistake */
 	free(read);
 	return rc;
 }

@@ -23,7 +23,7 @@ const struct cli_option info_options[] = { CLI_COMMON, CLI_END };
 enum { DEVICES_MAX = 66, SELECTOR = 24 };
 
 struct found {
-	char selector[SELECTOR];  /* as it was asked for */
+	char selector[SELECTOR];  /* as passed to sgpu_device_open */
 	bool available, standard; /* standard: the one that "cuda" means */
 	struct sgpu_device_info info;
 	struct sgpu_device_agreement agreement;
@@ -51,7 +51,8 @@ static void look(const char *selector, struct found *found)
 	sgpu_device_close(&device);
 }
 
-/* Every GPU by its index, the one that "cuda" means marked; what is missing when there is none. */
+/* Lists every GPU by its index, and marks the one that "cuda" means. If there is none, one entry
+ * says what is missing. */
 static void look_for_gpus(struct inventory *all)
 {
 	struct found standard, *next = all->devices;
@@ -274,7 +275,7 @@ int verb_info(int argc, char **argv)
 	look_for_gpus(&all);
 	look("cpu", &all.devices[all.device_count++]);
 	all.part_count = sgpu_device_parts(all.parts);
-	taken = &all.devices[all.device_count - 1]; /* by "auto" */
+	taken = &all.devices[all.device_count - 1]; /* the device that "auto" takes */
 	for (int i = 0; i < all.device_count; i++) {
 		taken = all.devices[i].standard ? &all.devices[i] : taken;
 	}

@@ -111,7 +111,7 @@ static int serve(struct server *server)
 
 	rc = sgpu_service_find(server->socket, &path, &error);
 	rc = rc ? rc : service_listen(&path, server->everybody, &socket, &error);
-	/* Owners would hear of it only when their batches are refused, or never. */
+	/* Warn now: owners would notice only when their batches are refused, or never. */
 	if (!keys && !server->attestation_key) {
 		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be "
 			    "refused");

@@ -63,7 +63,7 @@ int verb_session(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &v, &paths), fd = -1;
 
-	v.worker.sessions = true; /* this one, of whoever is at the other end */
+	v.worker.sessions = true; /* this process serves whoever is at the other end */
 	status = status ? status : attested_check(&v.attested, false);
 	if (status == 0 && v.attested.quote && !cli_output_apart(v.attested.quote)) {
 		status = 2;

@@ -42,7 +42,7 @@ static const json_t *status_find(const json_t *object, const char *path)
 	return status_find(json_object_get(object, name), dot + 1);
 }
 
-/* A column of a table with a row for each object. A limit stands behind a slash. */
+/* A column of a table with a row for each object. `limit` is printed after a slash. */
 struct column {
 	const char *title, *path, *limit;
 	enum { PLAIN, SECONDS, MIB } unit;
@@ -128,9 +128,9 @@ static int print_rows(const json_t *rows, const struct column *columns)
 /* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
  * row, after its HELP and TYPE; times are in seconds. */
 
-/* For each field, a sample of the server (label ""), of the sum over its workers, or of each
- * tenant. A field is a path, with the label's value behind a colon unless both are the same. Of a
- * text, its values are counted. */
+/* Each field gives a sample: of the server (`of` is ""), of the sum over its workers, or of each
+ * tenant. A field is a path, with the label's value behind a colon unless both are the same. If a
+ * field is text, its values are counted. */
 static const struct metric {
 	const char *name, *help, *type, *of, *label, *fields;
 } metrics[] = {
@@ -163,7 +163,7 @@ static const struct metric {
 static void put_label(char before, const char *name, const char *value)
 {
 	printf("%c%s=\"", before, name);
-	for (; value && *value; value++) { /* what a server says is foreign: no escape, no cursor */
+	for (; value && *value; value++) { /* the server's text is foreign: no escapes */
 		putchar(*value < ' ' || *value > '~' || strchr("\"\\", *value) ? '?' : *value);
 	}
 	putchar('"');
@@ -324,7 +324,7 @@ static int fetch_quote(const struct quote_question *v, struct sgpu_error *error)
 	memcpy(message.nonce, v->nonce.data, v->nonce.size);
 	rc = ask_server(v->socket, WIRE_QUOTE, &message, sizeof(message), WIRE_QUOTE_IS,
 			QUOTE_PATIENCE_S, &quote, &size, error);
-	/* Whether it proves anything is for the owner to say; but what is no quote at all is not
+	/* The owner judges whether the quote proves anything, but text that is no quote is not
 	 * passed on. */
 	rc = rc ? rc : sgpu_quote_parse(quote, size, &claims, records, &count, NULL, error);
 	if (rc == SGPU_OK) {

@@ -45,8 +45,8 @@ const struct cli_option submit_options[] = {
 	CLI_END,
 };
 
-/* An option about the runner, which is then this process, since a server has keys, rules and a
- * device of its own; or NULL. */
+/* Returns an option about the runner, or NULL. With one, this process runs the batch, since a
+ * server has keys, rules and a device of its own. */
 static const char *find_runner_option(const struct submit *r)
 {
 	const struct worker *w = &r->worker;
@@ -74,7 +74,7 @@ static const char *find_runner_option(const struct submit *r)
 	return NULL;
 }
 
-/* Whether a server is to run the batch. An exit status. */
+/* Decides whether a server runs the batch. Returns an exit status. */
 static int choose_runner(struct submit *r)
 {
 	const char *option = find_runner_option(r);
@@ -133,7 +133,7 @@ static int check_request(struct submit *r)
 	return attested_check(&r->attested, r->dry_run);
 }
 
-/* The batch names payload files, none of which may be replaced. */
+/* Refuses outputs that would replace a payload file of the batch. */
 static int spare_payloads(const struct submit *r, const struct sgpu_run *run,
 			  struct sgpu_error *error)
 {
@@ -157,7 +157,8 @@ static int spare_payloads(const struct submit *r, const struct sgpu_run *run,
 	return SGPU_OK;
 }
 
-/* Both appear, or none: the trace is written before the response is shown. */
+/* Shows the response and the trace, both or none: the trace is written before the response is
+ * shown. */
 static int show_outputs(const struct submit *r, const struct sgpu_run *run, struct outputs *outputs,
 			struct sgpu_error *error)
 {
@@ -243,7 +244,7 @@ static int run_batch(struct submit *r, struct outputs *outputs, struct sgpu_erro
 	return rc;
 }
 
-/* Opens the batch, which no output may replace: an exit status. */
+/* Opens the batch, which no output may replace. Returns an exit status. */
 static int open_batch(struct submit *r)
 {
 	const int status = cli_input(r->batch, &r->in_name, &r->in_fd);
@@ -254,7 +255,7 @@ static int open_batch(struct submit *r)
 	return cli_output_apart(r->output) && (!r->trace || cli_output_apart(r->trace)) ? 0 : 2;
 }
 
-/* With everything open: what runs from here on runs under the filter. */
+/* Runs the batch under the filter, once everything is open. */
 static int run_filtered(struct submit *r, struct outputs *outputs)
 {
 	struct landlock_needs needs = { .outputs = { &outputs->response, &outputs->trace } };

@@ -93,7 +93,7 @@ static int work(struct request *r)
 	int rc, status;
 
 	worker_raise_descriptors();
-	signal(SIGIO, SIG_IGN); /* somebody opens a file whose lease is being asked for */
+	signal(SIGIO, SIG_IGN); /* sent when somebody opens a file with a lease of ours */
 	rc = worker_open(&r->worker, NULL, &error);
 	if (rc == SGPU_OK) {
 		key_files_close(&r->worker.key_files, -1);

@@ -28,7 +28,7 @@ struct submit {
 	const char *in_name;
 	const char *trace, *output, *batch;
 	uint64_t timeout_ns;
-	bool stats, dry_run, lease; /* lease: results are to be left in one */
+	bool stats, dry_run, lease; /* lease: results are to be left in a lease */
 	const char *socket;
 	struct sgpu_service_path service;
 	bool local, remote; /* remote: a server runs the batch */
@@ -38,10 +38,11 @@ struct outputs {
 	struct sgpu_output response, trace;
 };
 
-/* A run ended without a response: if the batch was refused, the reader of `fd` gets a refusal. A
- * regular file that -o names gets none, so a file with the name of a response is one. */
+/* Call when a run ended without a response. If the batch was refused, sends the reader of `fd` a
+ * refusal. A regular file that -o names gets none, so that each file with a response's name is a
+ * response. */
 void submit_refuse(int fd, const struct report *report, const struct sgpu_error *why);
-/* On standard error, after all is written. */
+/* Reports on standard error, after all is written. */
 void submit_tell(const struct submit *r, const struct report *report, int code);
 
 /* Lets the server run the batch, which is open, and shows the response. An exit status. */

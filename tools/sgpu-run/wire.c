@@ -29,8 +29,8 @@ _Static_assert(offsetof(struct sgpu_refusal_of_session, error) ==
 		       offsetof(struct wire_answer, error),
 	       "what the library knows of an answer");
 
-/* All descriptors of a packet, however many control messages bring them; those beyond `most` are
- * closed. Returns their number. */
+/* Takes the descriptors of a packet, however many control messages bring them, and closes those
+ * beyond `most`. Returns their number. */
 static int take_descriptors(struct msghdr *packet, int *fds, int most)
 {
 	int count = 0;
@@ -215,9 +215,9 @@ void wire_clean(struct wire_answer *answer)
 }
 
 /* ---- descriptors of batches and responses ---- */
-/* Even fstat and fstatfs ask the server behind a FUSE file, so a file is first judged by what the
- * kernel itself knows. Without a device only tmpfs has seals; only root mounts what has a
- * device. */
+/* Even fstat() and fstatfs() ask the server behind a FUSE file, so a file is first judged by what
+ * the kernel itself knows. Of file systems without a device, only tmpfs has seals; those with a
+ * device only root can mount. */
 static bool is_memory_or_disk(int fd)
 {
 	struct statx status;
@@ -285,7 +285,8 @@ int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size
 
 	rc = rc ? rc : sgpu_service_connect(&path, connection, error);
 	if (rc == SGPU_OK) {
-		/* One that refuses at once may have said so and closed. */
+		/* Sending may fail because the server has refused at once and closed; its answer is
+		 * read next. */
 		(void)sgpu_wire_send(*connection, kind, message, size, NULL, 0);
 	}
 	return rc;
@@ -331,8 +332,8 @@ int ask_server(const char *socket, enum wire_kind kind, void *message, size_t me
 	rc = ask_wait(connection, patience_s, error);
 	rc = rc ? rc : wire_hear(connection, expected, &file, error);
 	close(connection);
-	/* Of any but a memory file, the file system may never answer; the kernel tells by itself
-	 * whether it has seals. */
+	/* Reading any but a memory file may never return. Whether a file has seals the kernel tells
+	 * without asking the file system. */
 	if (rc == SGPU_OK && fcntl(file, F_GET_SEALS) < 0) {
 		close(file);
 		rc = sgpu_fail(error, SGPU_EINVALID, "the server's answer is not in a memory file");

@@ -64,7 +64,7 @@ enum wire_kind {
 
 enum { WIRE_TEXT_MAX = 1 << 20 };
 
-/* Its descriptors: the batch, the response. */
+/* Comes with two descriptors: the batch, the response. */
 struct wire_submit {
 	struct sgpu_greeting header;
 	uint64_t timeout_ns;			  /* 0: none */
@@ -73,7 +73,8 @@ struct wire_submit {
 	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
 };
 
-/* id "": a lease of this size for the payloads of a batch. Else the one with its results. */
+/* id "": asks for a lease of this size for the payloads of a batch. Else: for the lease with its
+ * results. */
 struct wire_lease {
 	struct sgpu_greeting header;
 	uint64_t size;
@@ -81,7 +82,7 @@ struct wire_lease {
 	char id[SGPU_REGION_ID_TEXT + 8];
 };
 
-/* Its descriptor is the pool's. */
+/* Comes with the descriptor of the pool. */
 struct wire_lease_is {
 	struct sgpu_greeting header;
 	struct sgpu_lease lease;
@@ -112,14 +113,14 @@ struct wire_take {
 struct wire_limits {
 	struct sgpu_greeting header;
 	uint64_t device_memory, host_memory;
-	uint64_t sessions; /* how many programs may have; not 0 for no limit */
+	uint64_t sessions; /* most sessions; 0 allows none */
 };
 
-/* For the worker, and from there for the process that signs. */
+/* Sent to the worker, which passes it on to the process that signs. */
 struct wire_quote {
 	struct sgpu_greeting header;
 	uint32_t nonce_size; /* bytes of `nonce` */
-	uint32_t debugged;   /* of the worker: somebody can look into it */
+	uint32_t debugged;   /* set by the worker: 1 if others may look into its memory */
 	uint8_t nonce[64];
 };
 
@@ -140,8 +141,8 @@ SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct s
 /* Sends a text in a memory file. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
 				  struct sgpu_error *error);
-/* The text in such a file, at most `most` bytes, from malloc, with a NUL behind it. Closes the
- * file. One of another file system may never answer. */
+/* Reads the text in such a file, at most `most` bytes, into memory from malloc, with a NUL behind
+ * it. Closes the file. It must be a memory file: another file system may never answer. */
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
@@ -174,18 +175,18 @@ SGPU_MUST_CHECK int ask_server(const char *socket, enum wire_kind kind, void *me
 			       size_t message_size, enum wire_kind expected, unsigned patience_s,
 			       char **text, size_t *size, struct sgpu_error *error);
 
-/* Its parts, for who goes on with the connection: connects and sends, with *connection -1 on an
- * error; waits until the server has said something. An answer that is an error is the error that is
- * returned. */
+/* The parts of ask_server, for callers that go on with the connection. ask_open connects and sends;
+ * *connection is -1 on an error. ask_wait waits until the server has sent something; if that is an
+ * error, returns it. */
 SGPU_MUST_CHECK int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size,
 			     int *connection, struct sgpu_error *error);
 SGPU_MUST_CHECK int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error);
-/* Receives a WIRE_ANSWER, which has come: the error in it. */
+/* Receives a WIRE_ANSWER, which has come, and returns the error in it. */
 SGPU_MUST_CHECK int ask_error(int connection, struct sgpu_error *error);
 
 /* Leases of a server, as its clients have them; sgpu-seal has this, too. */
 
-/* This process's as long as it is open. */
+/* A lease, which this process holds as long as the connection is open. */
 struct lease_client {
 	int connection; /* -1: none */
 	int pool;	/* the pool's file */
@@ -203,9 +204,11 @@ SGPU_MUST_CHECK int lease_client_open(const char *socket,
 				      const uint8_t batch_id[SGPU_BATCH_ID_SIZE], const char *id,
 				      uint64_t size, struct lease_client *client,
 				      struct sgpu_error *error);
-/* It is filled, for its batch to take; or it has been read, and ends. Errors: SGPU_ESYSTEM. */
+/* Says that the lease is filled, for its batch to take, or has been read, and ends. Errors:
+ * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int lease_client_done(struct lease_client *client, struct sgpu_error *error);
-/* One that is not done ends if it was to be filled, and else stays for its time. */
+/* Gives the lease up. If it is not done, one to be filled ends, and one to be read stays for its
+ * time. */
 void lease_client_close(struct lease_client *client);
 
 #endif

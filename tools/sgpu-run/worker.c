@@ -271,7 +271,7 @@ static int open_devices(struct worker *w, struct sgpu_error *error)
 			return SGPU_OK; /* that was the last */
 		}
 	}
-	/* One GPU may be named in two ways. */
+	/* Refuses a GPU that is named in two ways. */
 	for (int i = 1; rc == SGPU_OK && i < w->device_count; i++) {
 		for (int k = 0; rc == SGPU_OK && k < i; k++) {
 			rc = sgpu_device_get_info(w->devices[i].device, &one, error);
@@ -296,7 +296,7 @@ int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *erro
 	if (rc == SGPU_OK && w->owners.count > 0) {
 		rc = sgpu_replay_create(w->state, window_us, &w->replay, error);
 	}
-	/* One that is not there would fail each sealed segment. */
+	/* Without an AEAD each sealed segment would fail. */
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
 	sgpu_aead_free(&aead);
 	if (rc == SGPU_OK) {
@@ -329,9 +329,9 @@ int worker_subject(struct worker *w, struct sgpu_key *recipient, struct sgpu_quo
 	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
 }
 
-/* From here on nothing else is opened or asked of the kernel. What the kernel or this build lacks
- * is a warning, unless it is strict: a quote may not say otherwise. Any other failure is an
- * error. */
+/* Confines the process: from here on it opens nothing else and makes no other system calls. If the
+ * kernel or this build lacks a confinement, warns. If `strict`, one that is there but cannot be
+ * used is an error, since a quote tells of it. Any other failure is an error. */
 static int confine(const struct worker *w, struct landlock_needs *needs, bool strict,
 		   struct sgpu_error *error)
 {
@@ -436,7 +436,7 @@ int worker_end(struct worker *w, int status)
 	return status;
 }
 
-/* What the device holds goes with the process. */
+/* Ends the process, and so the run that the device holds. */
 void worker_give_up(void)
 {
 	sigset_t all;

@@ -19,23 +19,23 @@
 #include "cli.h"
 #include "harden.h"
 
-/* Files of the runner's secrets, read once before the first batch. After that nothing gets at them.
- */
+/* Files of the runner's secrets. They are read once before the first batch, and out of reach after
+ * that. */
 
 enum { KEY_FILES_MAX = 72 };
 
 struct key_files {
 	struct {
 		struct stat status;
-		char *path; /* without links; NULL: it came by a descriptor */
+		char *path; /* resolved; NULL: the key came by a descriptor */
 	} list[KEY_FILES_MAX];
 	int count;
 };
 
 /* Notes the file of a key, as -k takes one, before it is read. No batch gets it from `files` (may
- * be NULL): one in there is refused (SGPU_EUSAGE), its other names are never fetched. One that the
- * confined run could read, as in `state` (may be NULL), is refused, too (SGPU_EPOLICY). What is no
- * file is left to whoever loads it. */
+ * be NULL): a key in there is refused (SGPU_EUSAGE), and its other names are never fetched. A key
+ * that the confined run could read, as in `state` (may be NULL), is refused, too (SGPU_EPOLICY). If
+ * there is no such file, the loader of the key reports it. */
 SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
 				   struct sgpu_files *files, const char *state,
 				   struct sgpu_error *error);
@@ -60,7 +60,7 @@ struct worker_device {
 
 /* What a verb does with several devices. */
 enum worker_spread {
-	WORKER_ONE,	/* it takes one */
+	WORKER_ONE,	/* the verb takes one device */
 	WORKER_BATCHES, /* each device has a runner, and batches of its own */
 	WORKER_GRAPHS,	/* one runner has them all, and spreads the operations of each batch */
 };
@@ -68,7 +68,7 @@ enum worker_spread {
 /* The first member of a verb's values. */
 struct worker {
 	struct cli_list key_paths;
-	struct sgpu_key *keys; /* secret memory, with room for one more */
+	struct sgpu_key *keys; /* in secret memory, with room for one more */
 	int key_count;
 	struct key_files key_files; /* of all these and the attestation key */
 	struct sgpu_owners owners;  /* none: anybody's batches are taken */
@@ -80,13 +80,13 @@ struct worker {
 	enum worker_spread spread;
 	struct sgpu_device_config config;
 	bool allow_modules;
-	bool sessions;					  /* anybody may open one */
-	bool shared_files;				  /* clients hold the descriptors, too */
-	struct sgpu_module_confinement modules;		  /* once the device is open */
-	json_t *confinement;				  /* once a quote is to tell of it */
+	bool sessions;				/* anybody may open one */
+	bool shared_files;			/* clients hold the descriptors, too */
+	struct sgpu_module_confinement modules; /* known once the device is open */
+	json_t *confinement;			/* the claim for a quote, if there will be one */
 	struct worker_device devices[WORKER_DEVICES_MAX]; /* of one kind */
-	int named, device_count;			  /* by the options; open */
-	bool all;					  /* every GPU */
+	int named, device_count; /* devices that the options name; devices open */
+	bool all;		 /* every GPU */
 	bool on_gpu;
 	int signal_fd;	/* tells of SIGUSR1 */
 	bool many_runs; /* as of struct sgpu_runner_config */
@@ -126,14 +126,15 @@ int worker_take_owners(void *values, const char *path);
 /* Checks options, and learns which devices they name: 0, or the exit status after a message. */
 int worker_check(struct worker *worker);
 
-/* Blocks a signal in this thread and its own; the descriptor tells of it; -1 with errno. */
+/* Blocks a signal in this thread and those that it starts. Returns a descriptor that tells of the
+ * signal; -1 with errno. */
 int worker_signal_fd(int number);
 /* Whether the signal has come; once for each. */
 bool worker_take_signal(int fd);
 /* Call before any thread and any secret exist: no core files, SIGUSR1 blocked, and `stop` at SIGINT
  * and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
 int worker_begin(struct worker *worker, void (*stop)(void));
-/* To the limit: each batch has several. */
+/* Raises the number of descriptors to the limit, since each batch has several. */
 void worker_raise_descriptors(void);
 /* Loads the keys, and opens the replay record and the device. extra_key: the file of another
  * secret, or NULL. */
@@ -147,12 +148,12 @@ SGPU_MUST_CHECK int worker_subject(struct worker *worker, struct sgpu_key *recip
  * the runner. strict: what cannot be confined is an error, not a warning. */
 SGPU_MUST_CHECK int worker_start(struct worker *worker, struct landlock_needs *needs, bool strict,
 				 struct sgpu_error *error);
-/* The device as what runs there sees it. */
+/* Returns the device as runs on it see it. */
 static inline struct sgpu_device *worker_secure_device(const struct worker_device *d)
 {
 	return d->context ? sgpu_secure_device(d->context) : d->device;
 }
-/* With the worker's keys, owners, replay record, files and modules. */
+/* Returns options with the worker's keys, owners, replay record, files and modules. */
 struct sgpu_run_options worker_run_options(const struct worker *worker);
 /* Frees the runner, the context and the device, once its runs have been freed. */
 void worker_stop(struct worker *worker);
