@@ -51,7 +51,7 @@ static void report_diagnostics(const struct document *document, FILE *records)
 					 &diagnostics->list[i]);
 		}
 	}
-	/* One write for all: standard error has no buffer of its own. */
+	/* All diagnostics go out in one write: standard error has no buffer of its own. */
 	if (file && fclose(file) == 0) {
 		fwrite(text, 1, size, messages);
 	}
@@ -71,7 +71,7 @@ static int check(struct document *document, unsigned options)
 					     &document->manifest, &document->diagnostics, &error);
 
 	rc = rc ? rc : sgpu_ops_check(document->manifest, &document->diagnostics, &error);
-	/* Text that is no JSON comes back as a diagnostic with its place. */
+	/* If the text is not JSON, that is a diagnostic, which names the place. */
 	if (rc && !(rc == SGPU_EINVALID && document->diagnostics.count)) {
 		return cli_error(&error);
 	}
@@ -183,7 +183,7 @@ int text_write(const char *path, const char *text, size_t size)
 	return cli_write_text(path, 0666, text, size, &error) ? cli_error(&error) : 0;
 }
 
-/* A number of a JSON text with a fraction or an exponent, in its shortest form. */
+/* Writes a number of a JSON text that has a fraction or an exponent in its shortest form. */
 static int put_number(FILE *out, const char *digits, size_t length)
 {
 	struct sgpu_error error = { 0 };
@@ -194,7 +194,7 @@ static int put_number(FILE *out, const char *digits, size_t length)
 
 	if (!rc) {
 		fwrite(text, 1, size, out);
-	} else if (rc != SGPU_ENOMEM) { /* an integer from 2^53 on, which has none */
+	} else if (rc != SGPU_ENOMEM) { /* an integer from 2^53 on has no canonical form */
 		fwrite(digits, 1, length, out);
 		rc = 0;
 	}
@@ -203,7 +203,7 @@ static int put_number(FILE *out, const char *digits, size_t length)
 	return rc;
 }
 
-/* Copies JSON text, whose strings pass as they are. */
+/* Copies JSON text with shortened numbers; strings stay as they are. */
 static int shorten(FILE *out, const char *text)
 {
 	int rc = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user of init says about a file, or the file's NIfTI-1 or IDX header: both state their
- * extents and their element type. Payloads in a manifest are little-endian and row-major, so what
- * is stored otherwise is refused rather than misread.
+ * What the user of init says about a file, or what its NIfTI-1 or IDX header says: both give
+ * extents and an element type. Payloads in a manifest are little-endian and row-major, so a file
+ * that is stored otherwise is refused rather than misread.
  */
 #include "base/io.h"
 #include "base/json.h"
@@ -24,7 +24,7 @@
 enum { TYPE_WORD_MAX = 16 };
 
 /* ---- headers ---- */
-/* The NIfTI-1 standard, as a machine reads it that is little-endian. */
+/* The header of the NIfTI-1 standard, as a little-endian machine reads it. */
 struct nifti {
 	uint32_t size;
 	char before_dim[36];
@@ -42,8 +42,8 @@ static const uint8_t nifti_types[] = {
 	[2] = SGPU_U8, [4] = SGPU_I16, [8] = SGPU_I32, [16] = SGPU_F32, [64] = SGPU_F64,
 };
 
-/* The first extent of NIfTI varies fastest, that of a manifest slowest. Extents of 1 at the end are
- * left off. */
+/* Takes the extents. NIfTI's first extent varies fastest, a manifest's slowest. Extents of 1 at the
+ * end are left off. */
 static int nifti_shape(const struct nifti *nifti, struct file_spec *spec, struct sgpu_error *error)
 {
 	int rank = nifti->dim[0];
@@ -136,8 +136,8 @@ static bool is_nifti(const struct nifti *nifti, size_t size)
 	       (memcmp(nifti->magic, "n+1", 4) == 0 || memcmp(nifti->magic, "ni1", 4) == 0);
 }
 
-/* Two zero bytes, a type and a rank are little to go by, so the size has to fit exactly. Otherwise
- * the type stays as it is. */
+/* Takes an IDX header. Two zero bytes, a type and a rank are little to go by, so the file's size
+ * has to fit exactly; otherwise spec->type stays as it is. */
 static int read_idx(const uint8_t *first, size_t size, uint64_t file_size, struct file_spec *spec,
 		    struct sgpu_error *error)
 {
@@ -173,8 +173,8 @@ static int read_idx(const uint8_t *first, size_t size, uint64_t file_size, struc
 	return SGPU_OK;
 }
 
-/* A header that promises what the file does not hold, or what no manifest can say, is an error; of
- * a file without one the type stays as it is. */
+/* Reads a NIfTI or IDX header. A header that promises more than the file holds, or a type that no
+ * manifest can have, is an error. Without a header spec->type stays as it is. */
 static int read_header(struct file_spec *spec, struct sgpu_error *error)
 {
 	union {
@@ -216,7 +216,7 @@ static int read_header(struct file_spec *spec, struct sgpu_error *error)
 }
 
 /* ---- what the user says ---- */
-/* The last ":DTYPE:" of the text, so that a path may hold colons. */
+/* Finds the last ":DTYPE:" of the text, so that a path may hold colons. */
 static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 {
 	const char *found = NULL;
@@ -235,7 +235,8 @@ static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 	return found;
 }
 
-/* "DTYPE:SHAPE[:OFFSET]" behind a path; a shape is "181,217,181", or nothing for a scalar. */
+/* Parses "DTYPE:SHAPE[:OFFSET]" behind a path; a shape is "181,217,181", or nothing for a
+ * scalar. */
 static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec *spec,
 		      struct sgpu_error *error)
 {
@@ -270,8 +271,8 @@ static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec 
 	return rc;
 }
 
-/* A path may hold '=', but "NAME=" before a file that is not there is the name of an argument,
- * misspelt. */
+/* Reports a misspelt argument. A path may hold '=', but if no file has that name, what stands
+ * before '=' was meant as an argument. */
 static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_error *error)
 {
 	size_t length = strcspn(path, "=/");
@@ -284,8 +285,8 @@ static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_er
 	return sgpu_hint(error, "'sgpu-manifest ops %s' shows the arguments", op->name);
 }
 
-/* The last ":WORD" of the text behind which nothing or ":SHAPE[:OFFSET]" stands: what was meant as
- * a type. */
+/* Finds what was meant as a type: the last ":WORD" that ends the text or stands before
+ * ":SHAPE[:OFFSET]". */
 static const char *find_word(const char *text, size_t *length)
 {
 	const char *found = NULL;
@@ -303,7 +304,7 @@ static const char *find_word(const char *text, size_t *length)
 	return found;
 }
 
-/* "FILE:uint8:16" is no file, and its type is none. */
+/* Reports an unknown type, as in "FILE:uint8:16", unless a file has that whole name. */
 static int check_type_name(const char *path, struct sgpu_error *error)
 {
 	char name[TYPE_WORD_MAX];
@@ -375,7 +376,8 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	return rc;
 }
 
-/* The real path of the folder, and the file's own name, which may be a link, behind it. */
+/* Returns the real path of the file's folder and, behind it, the file's own name, which may be a
+ * link. */
 static char *absolute(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-manifest, and what its files offer each other.
+ * The verbs of sgpu-manifest, and what its files share.
  */
 #ifndef SGPU_MANIFEST_TOOL_H
 #define SGPU_MANIFEST_TOOL_H
@@ -45,8 +45,8 @@ struct request {
 			CLI_TEXT(struct request, output)                      \
 	}
 
-/* document.c: a manifest from a file, checked, with its diagnostics reported; and writing to where
- * -o says. */
+/* document.c: a manifest that was read from a file, checked and reported on; and writing to the
+ * output of -o. */
 struct document {
 	const char *path; /* "-" is standard input */
 	const char *name; /* what messages call it */
@@ -56,45 +56,47 @@ struct document {
 	struct sgpu_diagnostics diagnostics;
 };
 
-/* Besides enum sgpu_manifest_options: with --json the diagnostics' records are the result, on
- * standard output. Elsewhere they are messages. */
+/* An option besides enum sgpu_manifest_options: with --json the diagnostics' records are the
+ * result, on standard output. Without it they are messages. */
 enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 
 /* Reads and checks with these options; prints every diagnostic. Returns an exit status. path NULL
  * is standard input. The document is to be freed in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
-/* The same of one in memory, as pretty_json writes it. */
+/* Does the same with a document in memory, in the text of pretty_json. */
 int document_check(const json_t *value, size_t indent, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
-/* A verb that takes --allow-outside and any number of manifests: calls one() for each, or for
- * standard input, with `options` and SGPU_MANIFEST_INSIDE unless they may lie outside. Returns the
+/* Runs a verb that takes --allow-outside and any number of manifests: calls one() for each, or for
+ * standard input, with `options` and, without --allow-outside, SGPU_MANIFEST_INSIDE. Returns the
  * highest exit status. */
 int document_each(int argc, char **argv, unsigned options,
 		  int (*one)(const char *path, unsigned options));
 
-/* The file appears only when it is whole; path NULL is standard output. Returns an exit status. */
+/* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
+ * exit status. */
 int text_write(const char *path, const char *text, size_t size);
-/* Indented by so many blanks, or on one line with 0. Numbers are the shortest that mean the same:
- * 0.58, and not all the digits of its f64. With `ascii`, other characters are escaped, as \u202e.
- * From malloc; NULL when out of memory. */
+/* Returns JSON text, indented by so many blanks, or on one line with 0. Numbers are the shortest
+ * that mean the same: 0.58, and not all the digits of its f64. With `ascii`, other characters are
+ * escaped, as \u202e. From malloc; NULL when out of memory. */
 char *pretty_json(const json_t *value, size_t indent, bool ascii);
-/* Writes that, in ASCII if path is NULL, and a line feed. Takes the reference; NULL: no memory. */
+/* Writes the text of pretty_json, in ASCII if path is NULL, and a line feed. Takes over the
+ * reference; a NULL value means out of memory. Returns an exit status. */
 int json_write(const char *path, json_t *value, size_t indent);
-/* The extents of a type. */
+/* Returns the extents of a type as a new array. */
 json_t *shape_json(const struct sgpu_type *type);
-/* The folder that a path is in, "." where it names none. From malloc; NULL when out of memory. */
+/* Returns the folder of a path, "." if it names none. From malloc; NULL when out of memory. */
 char *folder_of(const char *path);
 
 /* payload.c: the files behind the inputs of a manifest. */
-/* Where locations are relative to, and what the checks are to allow. */
+/* The folder that locations are relative to, and what the checks are to allow. */
 struct payload_folder {
 	char *path; /* the real path of the manifest's folder */
 	bool allow_outside;
-	bool standard_input;	/* taken by the manifest itself */
-	struct sgpu_pool *pool; /* cores that digest, once there is something for them, or NULL */
+	bool standard_input;	/* the manifest itself comes from there */
+	struct sgpu_pool *pool; /* threads that digest; made when first needed, or NULL */
 	uint64_t hashed;	/* bytes so far, for the progress */
-	int spool;		/* descriptor of what came from standard input, or -1 */
+	int spool;		/* descriptor of a copy of standard input, or -1 */
 };
 
 /* Sets path from that of the manifest ("-": the current folder). */
@@ -107,21 +109,21 @@ void payload_folder_close(struct payload_folder *folder);
  * folder, HIGH data that would have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Copies so many bytes from one file to another. */
+/* Copies `size` bytes from one file to another. */
 SGPU_MUST_CHECK int payload_copy(int from, const char *from_name, uint64_t size, int to,
 				 const char *to_name, struct sgpu_error *error);
 
-/* Compares each module_digest with the image's file, unless that is elsewhere, and prints every
+/* Compares each module_digest with the file of the image, unless that is not here, and prints every
  * difference. Returns an exit status. */
 int module_digests_compare(const struct document *document, const struct payload_folder *folder);
-/* The same, and fills in those that are absent: the document is then another one, checked with the
- * same options. An image that comes from standard input stays without, which a note says. */
+/* Does the same, and fills in the digests that are absent: the document is then replaced by a new
+ * one, checked with `options`. An image from standard input gets no digest, which a note says. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
 
 /* file_spec.c */
 struct file_spec {
-	int argument; /* index in the row, or -1 when it was not named */
+	int argument; /* index in the operation's row, or -1 when it was not named */
 	char *path;   /* as given */
 	struct sgpu_type type;
 	bool has_offset;
@@ -130,21 +132,22 @@ struct file_spec {
 	double gain, bias;
 };
 
-/* A type that is not stated is looked for in the file; to one that is stated no header's scaling
- * applies. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
+/* Parses what the user says of a file. A type that is not stated is taken from the file's header;
+ * if it is stated, the header's scaling does not apply. Errors: SGPU_EUSAGE, SGPU_EINVALID,
+ * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int file_spec_parse(const char *text, const struct sgpu_op *op,
 				    struct file_spec *spec, struct sgpu_error *error);
-/* The path as data_location_client of a manifest in `folder` (a real path): relative when it lies
- * below, else absolute. From malloc; NULL when out of memory. */
+/* Returns the path as data_location_client of a manifest in `folder` (a real path): relative when
+ * it lies below, else absolute. From malloc; NULL when out of memory. */
 char *file_spec_location(const char *path, const char *folder);
 
 /* verb_ops.c */
 enum { OP_TEXT_MAX = 160 };
-/* "f32 f64" */
+/* Lists a set of types: "f32 f64". */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
-/* The default, "none" or "required". */
+/* Describes the default, or is "none" or "required". */
 void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]);
-/* The default as a manifest would write it; NULL when it has none. */
+/* Returns the default as a manifest would write it; NULL when there is none. */
 json_t *op_default_json(const struct sgpu_op_param *param);
 
 #endif

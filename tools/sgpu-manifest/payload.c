@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding, measuring and hashing payloads. HIGH data are never read here, only their files are
- * looked at; but for the images of modules, whose digests the manifest names, and which are
- * compared and filled in.
+ * Finds, measures and hashes payloads. Of HIGH data only the file's properties are read here, not
+ * the content; the exception is a module's image, whose digest is compared with the manifest's or
+ * filled in.
  */
 #include "base/io.h"
 #include "crypto/crypto.h"
@@ -53,7 +53,8 @@ void payload_folder_close(struct payload_folder *folder)
 	folder->path = NULL;
 }
 
-/* "/" is above everything; else a slash must follow: /data is not above /database. */
+/* Whether a path is below a folder. "/" is above everything; else a slash must follow: /data is not
+ * above /database. */
 static bool is_below(const char *folder, const char *path)
 {
 	size_t length = strlen(folder);
@@ -62,7 +63,8 @@ static bool is_below(const char *folder, const char *path)
 	       (strncmp(folder, path, length) == 0 && path[length] == '/');
 }
 
-/* The real path behind a location, all symbolic links followed; it must stay below the folder. */
+/* Finds the real path behind a location, all symbolic links followed; it must stay below the
+ * folder. */
 static int resolve(const struct payload_folder *folder, const struct sgpu_segment *segment,
 		   char **path, struct sgpu_error *error)
 {
@@ -91,8 +93,8 @@ static int resolve(const struct payload_folder *folder, const struct sgpu_segmen
 	return SGPU_OK;
 }
 
-/* Without an offset the file is the payload and nothing else; with one the payload is a window of
- * it. */
+/* Checks a file's size. Without an offset the file is the payload and nothing else; with one the
+ * payload is a window of it. */
 static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -115,8 +117,8 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 }
 
 /* Opens the file of an input without following a link and without waiting for a pipe: the path was
- * resolved, so either is a surprise. *size: of the payload, which is looked up only where the file
- * alone tells it. No output may take the file's place: such a batch could never be sealed. */
+ * resolved, so either has come since. *size: of the payload, set here only if the file alone tells
+ * it. No output may replace the file: such a batch could never be sealed. */
 static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment,
 			char **path, int *fd, uint64_t *size, struct sgpu_error *error)
 {
@@ -155,7 +157,8 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	struct sgpu_kt128 *state = NULL;
 	int rc = sgpu_kt128_create(&state, error);
 
-	/* Threads, made for the first payload large enough. This one computes with them. */
+	/* The threads are made for the first payload that is large enough. This thread computes
+	 * with them. */
 	if (!rc && !folder->pool && entry->size >= SHARED_MIN) {
 		rc = sgpu_pool_create(0, &folder->pool, error);
 		if (!rc) {
@@ -191,7 +194,8 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	return code;
 }
 
-/* Reads at most one byte beyond the payload: enough to know that the input goes on. */
+/* Copies standard input to the spool, at most one byte beyond the payload: enough to know that the
+ * input goes on. */
 static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
 		      uint64_t wanted, struct sgpu_error *error)
 {
@@ -292,9 +296,9 @@ int payload_copy(int from, const char *from_name, uint64_t size, int to, const c
 }
 
 /* ---- digests of modules ---- */
-/* The measure, sgpu-quote(5), of the module's image that is the payload of this INPUT, which is
- * read for it whatever its sensitivity: what is to run is told by this digest alone. The segment
- * has a location other than "-". */
+/* Measures, as in sgpu-quote(5), the module's image that is the payload of this INPUT. It is read
+ * whatever its sensitivity, because only this digest tells what is to run. The segment has a
+ * location other than "-". */
 static int measure_image(const struct payload_folder *folder, const struct sgpu_segment *segment,
 			 uint8_t digest[32], struct sgpu_error *error)
 {
@@ -367,8 +371,8 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 			operation->id, stated, segment->location, image->digest);
 }
 
-/* With `added`, missing digests are added to the document's JSON and counted. Without, only given
- * digests are compared, and an unreadable image does not matter. */
+/* Goes through all modules. With `added`, missing digests are added to the document's JSON and
+ * counted. Without, only given digests are compared, and an unreadable image does not matter. */
 static int walk(const struct document *document, const struct payload_folder *folder, int *added)
 {
 	const struct sgpu_manifest *manifest = document->manifest;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest check, canon and hash: every diagnostic of manifests, their canonical form (RFC
- * 8785), byte for byte what is hashed, and what a batch names its manifest by.
+ * sgpu-manifest check, canon and hash: print every diagnostic of manifests; their canonical form
+ * (RFC 8785), the bytes that are hashed; and that hash, by which a batch names its manifest.
  */
 #include <unistd.h>
 
@@ -11,11 +11,11 @@
 
 const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct request), CLI_END };
 
-/* The last one is left to the end of the process: to free a large manifest piece by piece takes a
- * tenth of the time. */
+/* The last document is not freed but left to the end of the process, which takes a tenth of the
+ * time of freeing a large manifest piece by piece. */
 static struct document document;
 
-/* Compares the manifest's members with the files. */
+/* Compares the manifest's module digests with the files. */
 static int compare_modules(unsigned options)
 {
 	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),
@@ -69,7 +69,7 @@ int verb_canon(int argc, char **argv)
 		status = text_write(request.output, document.manifest->canonical,
 				    document.manifest->canonical_size);
 	}
-	/* The form has no newline; a prompt should still start on its own line. */
+	/* The canonical form ends without a newline, but a prompt should start on its own line. */
 	if (!status && !request.output && isatty(STDOUT_FILENO)) {
 		putchar('\n');
 	}

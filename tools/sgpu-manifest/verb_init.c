@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest init: a manifest for one operation and its files, to be edited from there; and
- * before the operation, what makes of a file what it takes.
+ * sgpu-manifest init: writes a manifest for one operation and its files, to be edited from there.
+ * Where the operation does not take a file as it is, operations that convert it come first.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -12,23 +12,23 @@
 
 #include "manifest_tool.h"
 
-enum { STEM_MAX = 160 }; /* bytes; with what stands behind it, a file's name has 255 at most */
+enum { STEM_MAX = 160 }; /* bytes; a file's name may have 255 with what is appended */
 
 struct draft {
 	const struct sgpu_op *op;
 	const char *id, *output;
-	json_t *params, *low; /* of the operation; names of what is to be LOW, as members */
+	json_t *params, *low; /* params: of the operation; low: names to be LOW, as members */
 	struct file_spec specs[SGPU_ARGUMENTS_MAX];
 	int spec_count;
 	/* The draft. */
 	json_t *segments, *arguments, *operations;
-	json_t *ids;		 /* those that are taken: true for the segments that have files */
+	json_t *ids;		 /* taken ids; true for segments that have files */
 	char stem[STEM_MAX + 1]; /* the first input's name, which outputs are named after */
 	bool used[SGPU_ARGUMENTS_MAX];
 	bool outside; /* a file lies outside the folder */
 };
 
-/* A number, true, false, or else a string. */
+/* Returns a parameter: a number, true, false, or else a string. */
 static json_t *param_value(const char *text)
 {
 	json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
@@ -84,7 +84,7 @@ const struct cli_option init_options[] = {
 	CLI_END
 };
 
-/* An id made of the text and, where it is taken, a number; `text` may be `id` itself. */
+/* Makes an id of the text and, if that is taken, a number; `text` may be `id` itself. */
 static void make_id(const struct draft *draft, const char *text, char id[SGPU_ID_MAX + 1])
 {
 	size_t used = strnlen(text, SGPU_ID_MAX - 8);
@@ -97,7 +97,8 @@ static void make_id(const struct draft *draft, const char *text, char id[SGPU_ID
 	}
 }
 
-/* A file's name without its folder and its ending, and not in the middle of a character. */
+/* Takes a file's name without its folder and its ending. A long one is not cut in the middle of a
+ * character. */
 static void stem_of_file(const char *path, char stem[STEM_MAX + 1])
 {
 	const char *slash = strrchr(path, '/');
@@ -112,8 +113,8 @@ static void stem_of_file(const char *path, char stem[STEM_MAX + 1])
 	snprintf(stem, STEM_MAX + 1, "%.*s", (int)length, name);
 }
 
-/* Ids are ASCII: other characters become their numbers, as JSON has them, so that two names are two
- * ids. */
+/* Makes an id of a name. Ids are ASCII: other characters become their numbers, as JSON escapes
+ * them, so that different names give different ids. */
 static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU_ID_MAX + 1])
 {
 	json_t *text = json_string(stem);
@@ -132,13 +133,13 @@ static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU
 	json_decref(text);
 }
 
-/* Whether the argument, or the segment, is one that the user made LOW. */
+/* Whether the user made the argument, or the segment, LOW. */
 static bool is_low(const struct draft *draft, const char *argument, const char *id)
 {
 	return json_object_get(draft->low, argument) || json_object_get(draft->low, id);
 }
 
-/* A new segment; takes the reference of the type, which may be NULL, as the location. */
+/* Adds a segment. Takes over the reference of the type, which may be NULL, as may the location. */
 static int add_segment(struct draft *draft, const char *id, const char *direction, bool low,
 		       const char *location, json_t *type)
 {
@@ -153,7 +154,7 @@ static int add_segment(struct draft *draft, const char *id, const char *directio
 		       : 0;
 }
 
-/* An operation, whose parameters may be none. Takes the references. */
+/* Adds an operation, whose parameters may be NULL. Takes over the references. */
 static int add_operation(struct draft *draft, const char *id, const char *kernel, json_t *arguments,
 			 json_t *params)
 {
@@ -176,7 +177,7 @@ static void id_of_op(const char *name, char id[SGPU_ID_MAX + 1])
 
 /* ---- from what a file holds to what an operation takes: the scaling that its header states, and a
  * cast ---- */
-/* Whether every value of the one type is one of the other. */
+/* Whether every value of `from` is one of `to`. */
 static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
 {
 	enum { F64 = SGPU_TYPE_BIT(SGPU_F64), FLOATS = SGPU_TYPE_BIT(SGPU_F32) | F64 };
@@ -191,7 +192,8 @@ static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
 	return holders[from] & SGPU_TYPE_BIT(to);
 }
 
-/* What a draft's files of f64 ask for, so that an operation on several need not take two types. */
+/* Whether a file has f64. Then f64 is preferred for all files, so that an operation on several need
+ * not take two types. */
 static bool is_wide(const struct draft *draft)
 {
 	bool wide = false;
@@ -202,8 +204,9 @@ static bool is_wide(const struct draft *draft)
 	return wide;
 }
 
-/* A type of the set that holds all values, f32 first where no file has f64; else a float, to which
- * values are rounded; else none: integers that are cut off or rounded would be other data. */
+/* Returns an allowed type that holds all values, f32 first if no file has f64; else a float, to
+ * which values are rounded; else none, since integers that are cut off or rounded would be other
+ * data. */
 static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype from,
 				   unsigned allowed)
 {
@@ -220,7 +223,7 @@ static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype fr
 						   : SGPU_NONE;
 }
 
-/* One operation of one input and one output behind the segment `id`, which becomes its output. */
+/* Adds an operation whose input is the segment `id`; `id` becomes the segment of its output. */
 static int add_step(struct draft *draft, const char *kernel, const char *suffix, bool low,
 		    json_t *params, char id[SGPU_ID_MAX + 1], char operation[SGPU_ID_MAX + 1])
 {
@@ -303,7 +306,7 @@ static json_t *type_json(const struct file_spec *spec)
 			 spec->has_offset ? json_integer((json_int_t)spec->offset) : NULL);
 }
 
-/* The row's argument for the next file without a name, or -1. */
+/* Returns the row's argument for the next file without a name, or -1. */
 static int next_input(const struct draft *draft)
 {
 	for (int i = 0; draft->op->args[i].name; i++) {
@@ -370,7 +373,7 @@ static int add_input(struct draft *draft, const struct file_spec *spec, const ch
 	return status;
 }
 
-/* The outputs that must be there; where all are optional, all. */
+/* Adds the outputs that are required; if all are optional, all. */
 static int add_outputs(struct draft *draft)
 {
 	bool needed = false;
@@ -393,7 +396,7 @@ static int add_outputs(struct draft *draft)
 	return status;
 }
 
-/* Parameters that must be given and were not: a value to start from. */
+/* Sets parameters that are required and were not given to a value to start from. */
 static void fill_params(struct draft *draft)
 {
 	for (int i = 0; draft->op->params && draft->op->params[i].name; i++) {
@@ -404,7 +407,7 @@ static void fill_params(struct draft *draft)
 			continue;
 		}
 		param.required = false;
-		/* A range from 0 to 0 holds nothing. */
+		/* A "max" of 0 would leave an empty range. */
 		param.standard =
 			param.standard == 0 && strcmp(param.name, "max") == 0 ? 1 : param.standard;
 		op_default_text(&param, text);
@@ -413,7 +416,7 @@ static void fill_params(struct draft *draft)
 	}
 }
 
-/* Every name that the user made LOW is that of an argument or of a file's segment. */
+/* Checks that every name that the user made LOW is that of an argument or of a file's segment. */
 static int check_low(const struct draft *draft)
 {
 	struct sgpu_error error = { 0 };
@@ -434,7 +437,7 @@ static int check_low(const struct draft *draft)
 	return 0;
 }
 
-/* When all files are there. */
+/* Builds the draft after all files are known. */
 static int build(struct draft *draft, const char *folder)
 {
 	char operation[SGPU_ID_MAX + 1];
@@ -455,8 +458,8 @@ static int build(struct draft *draft, const char *folder)
 			     json_object_size(draft->params) ? json_incref(draft->params) : NULL);
 }
 
-/* Outputs are called after the first input, the operation and their element type, which is known
- * now. */
+/* Names the files of outputs after the first input, the operation and the element type, which only
+ * the checked manifest tells. */
 static void name_outputs(struct draft *draft, const struct sgpu_manifest *checked)
 {
 	for (int i = 0; i < checked->segment_count; i++) {
@@ -475,8 +478,8 @@ static void name_outputs(struct draft *draft, const struct sgpu_manifest *checke
 	}
 }
 
-/* The manifest with the names of output files, which follow from the types; *manifest is the
- * caller's. */
+/* Makes the manifest, which is the caller's, and names its output files, which depend on the
+ * types. */
 static int finish(struct draft *draft, json_t **manifest)
 {
 	struct document document = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest merge: the responses of shards, looked at together. Each has a key of its own, so
- * their payloads stay in their containers; what can be merged is what they report, and a container
- * around them.
+ * sgpu-manifest merge: looks at the responses of shards together. Each has a key of its own, so
+ * its payloads stay in its container. Merged are their reports, and the responses become members
+ * of one container.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -63,7 +63,7 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	return 0;
 }
 
-/* Read to its end, so that one cut short is noticed. */
+/* Adds a response, which is read to its end so that one cut short is noticed. */
 static int add_response(struct merger *merger, const char *path)
 {
 	struct sgpu_tar_reader *reader = NULL;
@@ -135,7 +135,7 @@ static int print_table(const struct merger *merger)
 	return cli_table_print(&table);
 }
 
-/* One response as a member; it was read before and found to be whole. */
+/* Copies a response as a member; it was read before and found to be whole. */
 static int copy_response(const char *path, size_t number, const char *output, int out,
 			 struct sgpu_error *error)
 {
@@ -181,7 +181,7 @@ static int write_archive(const char *path, char **responses)
 	return rc ? cli_error(&error) : 0;
 }
 
-/* An archive on standard output leaves no room for a table. */
+/* Prints the report to standard output, unless the archive goes there. */
 static int report(const struct merger *merger, bool to_standard_output)
 {
 	int status = 0, missing = (int)json_array_size(merger->missing);

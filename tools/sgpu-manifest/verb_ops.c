@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest ops and schema: what a manifest can ask for. Rows of the table of operations as
- * text and as JSON, for init, too.
+ * sgpu-manifest ops and schema: what a manifest can ask for. Prints rows of the table of
+ * operations as text and as JSON; init uses them, too.
  */
 #include <math.h>
 
@@ -77,7 +77,7 @@ void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 	}
 }
 
-/* An integer where it is one; NULL for a bound that is none. */
+/* Returns a number as an integer if it is one; NULL if it stands for no bound. */
 static json_t *number_json(double number)
 {
 	if (!isfinite(number) || fabs(number) >= unbounded) {
@@ -241,8 +241,9 @@ int verb_ops(int argc, char **argv)
 	return json_write(NULL, list, 2);
 }
 
-/* ---- the JSON Schema 2020-12, from schema.json and the table. It tells what an editor can tell
- * while somebody types; references, the graph and the flow of information are for check ---- */
+/* ---- the JSON Schema 2020-12, from schema.json and the table. It covers what an editor can check
+ * while somebody types; references, the graph and the flow of information are for the verb check
+ * ---- */
 /* The part that does not depend on the operations, as bytes of the program.
  * tests/unit/test_schema.c compares its limits. */
 extern const char schema_text[] __attribute__((visibility("hidden")));
@@ -291,7 +292,7 @@ static json_t *arguments_schema(const struct sgpu_op *op)
 			 "additionalProperties", false);
 }
 
-/* if the kernel is this one, then these arguments and parameters */
+/* Returns a rule: if the kernel is this operation, then it has these arguments and parameters. */
 static json_t *op_rule(const struct sgpu_op *op)
 {
 	json_t *params = json_object(), *needed = json_array(), *required = json_array();
@@ -312,7 +313,7 @@ static json_t *op_rule(const struct sgpu_op *op)
 			 required);
 }
 
-/* The operations that a kernel can be, and what each of them takes. */
+/* Returns the schema, with the operations that a kernel can be and what each of them takes. */
 static json_t *manifest_schema(void)
 {
 	json_t *schema = json_loadb(schema_text, (size_t)(schema_end - schema_text), 0, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest pack: a batch whose payloads are references to the files. Everything is checked
- * before a byte is written.
+ * sgpu-manifest pack: writes a batch whose payloads are references to the files. Everything is
+ * checked before a byte is written.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static int find_payloads(const struct sgpu_manifest *manifest, struct payload_fo
 	return status;
 }
 
-/* Bytes that have to be read and hashed. */
+/* Returns the bytes that have to be read and hashed. */
 static uint64_t open_bytes(const struct sgpu_manifest *manifest)
 {
 	uint64_t total = 0, bytes;
@@ -97,7 +97,7 @@ static int pack(struct document *document, const char *output, bool outside)
 		status = find_payloads(document->manifest, &folder, batch);
 		cli_progress_end();
 	}
-	/* The files of the payloads are known now. */
+	/* The payloads' files, which the output may not replace, are known only now. */
 	status = status ? status : cli_output_apart(output) ? 0 : 2;
 	status = status ? status : write_batch(&folder, batch, output ? output : "-");
 	sgpu_batch_free(&batch);

@@ -79,7 +79,8 @@ static void arguments_text(const struct sgpu_manifest *manifest,
 	}
 }
 
-/* Parameters as JSON, how a module is started, and what else there is to say. */
+/* Describes an operation: its parameters as JSON, how its module is started, and its other
+ * properties. */
 static void options_text(const struct sgpu_operation *operation, char *text, size_t size)
 {
 	char *params = operation->params ? pretty_json(operation->params, 0, false) : NULL;
@@ -130,8 +131,8 @@ static int print_operations(const struct sgpu_manifest *manifest)
 	return cli_table_print(&table);
 }
 
-/* By the longest chain of operations up to and with each: one line a step, whose operations can run
- * at the same time. */
+/* Prints the operations, one line for each step; those of a step can run at the same time. An
+ * operation's step is the length of the longest chain that ends with it. */
 static int print_graph(const struct sgpu_manifest *manifest)
 {
 	const size_t count = (size_t)manifest->operation_count + 1;
@@ -150,7 +151,8 @@ static int print_graph(const struct sgpu_manifest *manifest)
 		}
 		last = *own > last ? *own : last;
 	}
-	/* A list for each level, of numbers from 1 on. */
+	/* Makes a list of the operations of each level. Their numbers count from 1 on; 0 ends a
+	 * list. */
 	for (int i = manifest->operation_count; enough && i > 0; i--) {
 		next[i - 1] = first[level[i - 1]];
 		first[level[i - 1]] = i;
@@ -183,8 +185,8 @@ static int print_text(const struct sgpu_manifest *manifest)
 }
 
 /* ---- for Graphviz, and as JSON ---- */
-/* Whether `later` reads something that `earlier` writes: then the edge is drawn through the
- * segment. */
+/* Whether `later` reads something that `earlier` writes. Then the segment between them shows the
+ * edge. */
 static bool has_data_edge(const struct sgpu_manifest *manifest, int earlier, int later)
 {
 	const struct sgpu_operation *operation = &manifest->operations[later];
@@ -211,7 +213,8 @@ static void dot_segment(const struct sgpu_segment *segment)
 	       segment->direction == SGPU_INTERMEDIATE ? ", color=gray" : "");
 }
 
-/* The segment that holds an operation's module, unless an argument drew that line already. */
+/* Returns the segment of an operation's module; -1 if there is none, or if it is an argument, whose
+ * edge is drawn already. */
 static int module_of(const struct sgpu_operation *operation)
 {
 	for (int k = 0; operation->module && k < operation->arg_count; k++) {
@@ -222,9 +225,9 @@ static int module_of(const struct sgpu_operation *operation)
 	return operation->module ? operation->module->segment : -1;
 }
 
-/* Graphviz: segments as ellipses, HIGH ones filled, operations as boxes, order without data dashed.
- * Quotes and backslashes cannot be in ids, nor in kernels: they are those of the table, or ids and
- * an identifier. */
+/* Prints the graph for Graphviz: segments as ellipses, HIGH ones filled, operations as boxes, order
+ * without data dashed. Neither ids nor kernels hold quotes or backslashes: a kernel is a name of
+ * the table, or ids and an identifier. */
 static void show_dot(const struct sgpu_manifest *manifest)
 {
 	printf("digraph manifest {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest split: manifests of the independent parts of one, each to be packed and run by
- * itself.
+ * sgpu-manifest split: writes a manifest's independent parts as manifests that are packed and run
+ * by themselves.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,7 +34,7 @@ const struct cli_option split_options[] = {
 struct components {
 	int *shard; /* per operation: its shard */
 	int shard_count;
-	int part_count;	 /* independent parts that there are */
+	int part_count;	 /* independent parts of the manifest */
 	uint64_t *bytes; /* per shard: of all its segments */
 };
 
@@ -110,8 +110,8 @@ static int by_size(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Each segment counts once for every part that it is in. `last` remembers the last segment counted
- * for a part. */
+/* Adds up the bytes of the parts. Each segment counts once for every part that it is in. `last`
+ * remembers the last segment counted for a part. */
 static void weigh(const struct sgpu_manifest *manifest, const int *part_of, struct part *parts,
 		  int *last)
 {
@@ -133,8 +133,8 @@ static void weigh(const struct sgpu_manifest *manifest, const int *part_of, stru
 	}
 }
 
-/* Shards and parts are at most 65536 each; a linear search for the lightest would be their product,
- * so a heap. */
+/* Moves the heap's first shard down, so that the lightest is first. A heap, because a linear search
+ * would take shards times parts steps, and both may be 65536. */
 static void sift_down(int *heap, int count, const uint64_t *bytes)
 {
 	int i = 0;
@@ -174,7 +174,7 @@ static void share(struct part *parts, int part_count, int *shard_of, int *heap,
 	}
 	qsort(parts, (size_t)part_count, sizeof(*parts), by_size);
 	for (int i = 0; i < part_count; i++) {
-		/* Counts one byte more than they have, so that empty parts still take turns. */
+		/* A part counts one byte more than it has, so that empty parts still take turns. */
 		shard_of[parts[i].number] = heap[0];
 		components->bytes[heap[0]] += parts[i].bytes + 1;
 		sift_down(heap, components->shard_count, components->bytes);
@@ -184,9 +184,10 @@ static void share(struct part *parts, int part_count, int *shard_of, int *heap,
 	}
 }
 
-/* Parts are joined by every edge, and by what cannot be in two places: an INPUT_OUTPUT, standard
- * input, a segment that client variables are named for. `wanted`: shards, 0 for one a part; there
- * are never more than parts. False when out of memory. */
+/* Finds the independent parts and distributes them to shards. Operations are of one part if an edge
+ * joins them, or something that cannot be in two places: an INPUT_OUTPUT, standard input, a segment
+ * that names client variables. `wanted`: shards, 0 for one for each part; there are never more than
+ * parts. Returns false when out of memory. */
 static bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
 			    struct components *components)
 {
@@ -243,7 +244,8 @@ struct splitter {
 	bool outside;
 };
 
-/* Only ids that are in the shard: a dependency on what is elsewhere never held anything back. */
+/* Keeps only ids that are in the shard: a dependency on what is elsewhere never held anything
+ * back. */
 static void filter_dependencies(json_t *entry, const json_t *ids)
 {
 	json_t *kept = json_array(), *item;
@@ -262,7 +264,8 @@ static void filter_dependencies(json_t *entry, const json_t *ids)
 	json_decref(kept);
 }
 
-/* Locations of inputs are relative to the manifest's folder, which is another one now. */
+/* Rewrites an input's location, which is relative to the manifest's folder, if the shards are in
+ * another one. */
 static int move_location(struct splitter *splitter, const struct sgpu_segment *segment,
 			 json_t *entry)
 {
@@ -379,7 +382,7 @@ static int make_shards(struct splitter *splitter)
 	return status;
 }
 
-/* Errors would be this program's own, but no shard is written before all are known to be good. */
+/* Checks all shards before one is written. An error would be a fault of this program. */
 static int check_shards(const struct splitter *splitter)
 {
 	json_t *shard;
@@ -501,7 +504,7 @@ int verb_split(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	/* Before the manifest is read, so that a folder that cannot be made is reported at once. */
+	/* The folder is made before the manifest is read, so that a failure is reported at once. */
 	if (request.directory &&
 	    sgpu_output_directory_open(&folder, request.directory, 0777, &error)) {
 		return cli_error(&error);

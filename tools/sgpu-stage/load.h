@@ -17,13 +17,13 @@
 struct load_slice {
 	bool staged;		   /* it has a place in the region */
 	uint64_t offset, size;	   /* of that place */
-	struct sgpu_location from; /* where the payload was; kind NONE: an output's place */
+	struct sgpu_location from; /* where the payload was; kind NONE: an output */
 };
 
 struct load {
 	struct sgpu_region_options options;
 	unsigned jobs;
-	struct sgpu_files *files;   /* folders that batches may name files of; NULL: none */
+	struct sgpu_files *files;   /* folders whose files batches may name; NULL: none */
 	struct sgpu_leases *leases; /* by which these are opened */
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
@@ -39,7 +39,7 @@ struct load {
 	uint64_t done;			      /* bytes, for the progress line */
 };
 
-/* load_fill.c: the payloads into the region; reads the batch to its end. */
+/* load_fill.c: copies the payloads into the region; reads the batch to its end. */
 SGPU_MUST_CHECK int load_fill(struct load *load, struct sgpu_error *error);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payloads into the region. Memory is asked for piece by piece, as data arrive: a batch that only
- * claims to be large gets none. What is LOW is held against its digest in the region itself, in the
- * very bytes that a runner will read.
+ * Copies payloads into the region. Memory is asked for piece by piece, as data arrive: a batch
+ * that only claims to be large gets none. LOW payloads are compared with their digests in the
+ * region itself, in the very bytes that a runner will read.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -70,7 +70,7 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	pthread_mutex_unlock(&copy->lock);
 }
 
-/* From a regular file, anywhere in it, by as many threads as there are. */
+/* Copies a payload from a regular file, at any place in it, by all threads of the pool. */
 static int fill_positioned(struct load *load, const struct load_slice *slice, int fd,
 			   const char *name, uint64_t offset, struct sgpu_error *error)
 {
@@ -208,7 +208,8 @@ int load_fill(struct load *load, struct sgpu_error *error)
 			rc = rc ? rc : check_digest(load, i, error);
 		} else if (load->slices[i].staged &&
 			   load->slices[i].from.kind == SGPU_LOCATION_NONE) {
-			/* Now, so that a runner never finds the memory gone. */
+			/* The memory is allocated now, so that it cannot be lacking when a runner
+			 * needs it. */
 			rc = sgpu_region_back(&load->region, load->slices[i].offset,
 					      load->slices[i].size, error);
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-stage info: what this machine offers for staging, what would be used, and why. It is
- * gathered as the object that --json prints, and the text is made from that. Of GPUs only what
- * sysfs says: nothing of NVIDIA is needed.
+ * gathered as the object that --json prints, and the text is made from that. GPUs are looked up in
+ * sysfs alone, so nothing of NVIDIA is needed.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 
 const struct cli_option info_options[] = { CLI_COMMON, CLI_END };
 
-/* A file below a PCI device; "" when it is not there. */
+/* Reads a line of a file below a PCI device; "" when it is not there. */
 static void pci_word(const char *address, const char *file, char *word, size_t size)
 {
 	char path[512];
@@ -29,7 +29,7 @@ static void pci_word(const char *address, const char *file, char *word, size_t s
 	sgpu_peek_line(path, word, size);
 }
 
-/* Vendor NVIDIA, class 3D controller or VGA. */
+/* Whether a PCI device is a GPU: vendor NVIDIA, class 3D controller or VGA. */
 static int is_gpu(const struct dirent *entry)
 {
 	char vendor[16], class[16];
@@ -112,7 +112,8 @@ static json_t *nodes_json(struct sgpu_error *error)
 	return array;
 }
 
-/* The mounts of hugetlbfs; and the pages that a large region would get, and why. */
+/* Returns the mounts of hugetlbfs; adds the kind of pages that a large region would get, and why,
+ * to `choice`. */
 static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
 			   struct sgpu_error *error)
 {
@@ -166,7 +167,8 @@ static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
 	return array;
 }
 
-/* The node nearest to the GPUs, or null when there is nothing to choose; and why. */
+/* Adds the node nearest to the GPUs, or null when there is nothing to choose, and why, to
+ * `choice`. */
 static void choose_node(json_t *choice, const json_t *nodes, const json_t *gpus)
 {
 	const json_t *node = NULL, *gpu;
@@ -200,7 +202,7 @@ static json_t *bytes_json(uint64_t bytes)
 	return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
 }
 
-/* NULL: an error, or out of memory. */
+/* Gathers the object; NULL: an error, or out of memory. */
 static json_t *look(struct sgpu_error *error)
 {
 	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(error);

@@ -62,7 +62,7 @@ const struct cli_option load_options[] = {
 	CLI_END,
 };
 
-/* The output may not take the place of a file that a payload is in. */
+/* Checks that the output does not replace a file that a payload is in. */
 static int check_payloads(const struct task *task, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = task->load.batch;
@@ -134,8 +134,8 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 		load->left++;
 		return SGPU_OK;
 	}
-	/* The batch's author chose the file, and the outcome tells them whether a guess at its
-	 * content was right. */
+	/* A file needs the user's consent: the batch's author chose it, and the outcome tells them
+	 * whether a guess at its content was right. */
 	if (s->location.kind == SGPU_LOCATION_FILE && sgpu_files_count(load->files) == 0) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "segment '%s' is in a file, and no directory is open to batches", s->id);
@@ -195,7 +195,7 @@ static void relocate(struct load *load)
 		if (!load->slices[i].staged) {
 			continue;
 		}
-		/* The path of a FILE stays with the slice, which frees it. */
+		/* The slice keeps the path of a FILE, and frees it. */
 		location = &load->batch->segments[i].location;
 		*location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION,
 						    .offset = load->slices[i].offset };
@@ -203,7 +203,8 @@ static void relocate(struct load *load)
 	}
 }
 
-/* Which requested kinds of memory were unavailable; none of that is a failure. */
+/* Says where the region is, and which requested kinds of memory were unavailable, which is no
+ * failure. */
 static void tell_region(const struct load *load)
 {
 	const struct sgpu_region *region = &load->region;
@@ -348,7 +349,7 @@ static void clear(struct task *task)
 
 	sgpu_output_close(&task->out);
 	for (i = 0; load->slices && load->batch && i < load->batch->segment_count; i++) {
-		/* Before relocation the batch still holds the path. */
+		/* Before relocation the batch holds the same path, and frees it. */
 		if (load->batch->segments[i].location.file != load->slices[i].from.file) {
 			free(load->slices[i].from.file);
 		}

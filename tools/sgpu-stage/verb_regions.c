@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage list and release: the regions of this user, and their overwriting and removal.
+ * sgpu-stage list and release: list the regions of this user, or overwrite and remove them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
 
-/* "3d", "59m", "12s"; "-" once it is over. */
+/* Describes the time that is left: "3d", "59m", "12s"; "-" once it is over. */
 static void span(int64_t seconds, char text[24])
 {
 	static const struct {
@@ -121,7 +121,7 @@ const struct cli_option release_options[] = {
 	CLI_END,
 };
 
-/* Goes on after a failure; the first one decides the status. */
+/* Releases a region; the caller goes on after a failure, and the first one decides the status. */
 static int release(const char *id, int *released)
 {
 	struct sgpu_error error = { 0 };
