@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What several verbs do with moments, files, and results.
+ * Functions of several verbs for times, files and results.
  */
 #include <limits.h>
 #include <stdlib.h>

@@ -26,30 +26,31 @@ CLI_VERB(extend);
 CLI_VERB(info);
 CLI_VERB(memory);
 
-/* How long anything is valid or may be old: whole seconds, as an option in nanoseconds. */
+/* The longest time, in days, that anything is valid or may be old; and a second in nanoseconds, the
+ * unit of an option. */
 enum { MEASURE_DAYS_MAX = 36500 };
 #define MEASURE_SECOND UINT64_C(1000000000)
 
-/* "2026-11-21T15:01:25Z", or the number when no calendar has it. */
+/* Writes a time as "2026-11-21T15:01:25Z", or as the number when no calendar has it. */
 enum { MEASURE_TIME_MAX = 32 };
 const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
 
 /* ---- files ---- */
-/* The public half of an X25519 key file, private or public. Errors: as sgpu_key_load, SGPU_EINVALID
- * for another kind. */
+/* Loads the public half of an X25519 key file, private or public. Errors: as sgpu_key_load,
+ * SGPU_EINVALID for another kind. */
 SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
 					struct sgpu_error *error);
-/* At most SGPU_QUOTE_MAX bytes from a file or standard input, which should be `what`; *text from
- * malloc. Returns an exit status. */
+/* Reads at most SGPU_QUOTE_MAX bytes from a file or standard input. what: the expected content, for
+ * messages. *text from malloc. Returns an exit status. */
 int measure_read_input(const char *path, const char *what, char **text, size_t *size);
-/* Reports why that is no quote, by the file's name, or the findings of sgpu_quote_verify. Returns
+/* Reports why a text is no quote, by the file's name, or the findings of sgpu_quote_verify. Returns
  * an exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
-/* The sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
+/* Finds the sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
 
 /* ---- reports ---- */
-/* Bytes as hexadecimal, as a new JSON string. */
+/* Returns bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 
 /* ---- verb_verify.c, for appraise, too ---- */
@@ -84,8 +85,8 @@ struct measure_checks {
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 		       struct sgpu_error *error);
 void measure_checks_clear(struct measure_checks *checks);
-/* What was checked, one line each on standard output; or as a new object {"signature": "verified",
- * ...}. */
+/* Prints what was checked, one line each on standard output; or returns it as a new object
+ * {"signature": "verified", ...}. */
 void measure_print_checks(const struct measure_checks *checks);
 json_t *measure_checks_json(const struct measure_checks *checks);
 

@@ -68,7 +68,7 @@ static int judge(struct task *task, struct sgpu_error *error)
 	int rc = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,
 			       error);
 
-	/* Written whatever the answer. */
+	/* The result is written whatever the policy's answer. */
 	if (!rc && task->ear_path) {
 		rc = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear), error);
 	}
@@ -85,7 +85,7 @@ static bool data_on_stdout(const struct task *task)
 	       (task->recipient_path && cli_is_standard(task->recipient_path));
 }
 
-/* Every reason; the exit status. */
+/* Prints every reason; returns the exit status. */
 static int refuse(const struct task *task)
 {
 	const json_t *reason = NULL;
@@ -130,7 +130,8 @@ static int check_paths(const struct task *task)
 	if (task->no_nonce && task->checks.nonce.size) {
 		return cli_usage("--nonce and --no-nonce exclude each other");
 	}
-	/* A kept quote's key is that of a process that has ended, or of another owner. */
+	/* Without a nonce the quote may be an old one, whose key is that of a process that has
+	 * ended, or of another owner. */
 	if (task->recipient_path && !task->checks.nonce.size && !task->no_nonce) {
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
 				 "new; --no-nonce does without");
@@ -147,7 +148,7 @@ static int check_paths(const struct task *task)
 }
 
 /* ---- what an earlier run left ---- */
-/* A pipe or a device keeps nothing. Returns an exit status. */
+/* Removes an earlier run's output; a pipe or a device keeps none. Returns an exit status. */
 static int remove_older(const char *path)
 {
 	struct sgpu_output output;
@@ -168,8 +169,8 @@ static int remove_older(const char *path)
 	return rc ? cli_error(&error) : 0;
 }
 
-/* The key and the result of another quote: whoever does not look at the exit status would take them
- * for those of this one. So they go before anything is read or judged, whatever comes of it. */
+/* Removes the key and the result of another quote before anything is read or judged: whoever does
+ * not look at the exit status would take them for those of this one. */
 static int remove_both(const struct task *task)
 {
 	const int first = remove_older(task->recipient_path), second = remove_older(task->ear_path);
@@ -201,7 +202,8 @@ int verb_appraise(int argc, char **argv)
 {
 	struct task task = { 0 };
 	char **paths;
-	/* All options, even when one is wrong: an earlier run's outputs go in any case. */
+	/* Reads all options, even when one is wrong: an earlier run's outputs are removed in any
+	 * case. */
 	int status = cli_read(argc, argv, &task, &paths);
 
 	task.quote_path = *paths;

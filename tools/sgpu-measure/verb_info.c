@@ -68,7 +68,7 @@ static void look(struct found *found, const char *device)
 	struct sgpu_signer *signer = NULL;
 
 	sgpu_platform_detect(&found->platform);
-	/* A key is made in it and forgotten: nothing tells better whether that works. */
+	/* The TPM makes a key, which is forgotten: nothing tells better whether that works. */
 	found->tpm = sgpu_signer_generate(true, &signer, &found->tpm_missing) == SGPU_OK;
 	sgpu_signer_free(&signer);
 	look_at_device(found, device);

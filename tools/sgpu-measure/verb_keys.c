@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure keygen and certify: a new private key, and what goes to others with it, a request
- * for a certificate or an authority's own certificate; and the answer to a request. An authority
- * certifies the endorsement key of a machine, and that the attestation keys of the machine.
+ * sgpu-measure keygen and certify: keygen makes a private key and what goes to others with it, a
+ * request for a certificate or an authority's own certificate; certify answers a request. An
+ * authority certifies the endorsement key of a machine, and that key the attestation keys of the
+ * machine.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static int check_options(const struct task *task)
 	return cli_secret_output(task->path) && cli_output_apart(public_path) ? 0 : 2;
 }
 
-/* The key, and then what goes with it: both, or neither. */
+/* Writes the key, and then what goes to others with it: both, or neither. */
 static int write_both(const struct task *task, const char *public_path, const char *text,
 		      size_t size, struct sgpu_error *error)
 {
@@ -98,7 +99,8 @@ static int run(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
+/* Reports what is not secret about a new key: a record with --json, else a detail. Returns an exit
+ * status. */
 static int report_key(const struct sgpu_signer *signer, const char *path, const char *public_path)
 {
 	uint8_t hash[SGPU_SHA256_SIZE];

@@ -40,8 +40,8 @@ struct task {
 /* Data on their way into the context. */
 struct payload {
 	const char *name;
-	uint64_t size;	  /* of the input; load makes it the plaintext's */
-	const char *data; /* NULL: it is in */
+	uint64_t size;	  /* of the input; load() makes it that of the plaintext */
+	const char *data; /* NULL: it comes from `fd` or `tar` */
 	int fd;		  /* read from `offset` on; or the current member of an archive */
 	uint64_t offset;
 	struct sgpu_tar_reader *tar;
@@ -98,7 +98,7 @@ static int read_payload(void *context, uint64_t position, void *data, size_t siz
 					     payload->name);
 }
 
-/* The header stands before the chunks. */
+/* Makes the device's key from the header, which stands before the chunks. */
 static int load_key(void *argument, struct sgpu_stream *stream,
 		    struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
@@ -165,7 +165,7 @@ static int copy_pieces(struct task *task, struct payload *payload, uint64_t size
 	return rc;
 }
 
-/* The payload into fresh memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
+/* Brings the payload into fresh memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
 static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 		struct sgpu_error *error)
 {
@@ -223,7 +223,7 @@ static bool wanted(const struct task *task, int i)
 	       (!task->segment || !strcmp(task->segment, s->id));
 }
 
-/* Nothing of the index is believed before its MAC has verified. */
+/* Verifies the MAC. Nothing of the index is believed before. */
 static int authenticate(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_key *keys = NULL;
@@ -276,7 +276,7 @@ static int measure_segment(struct task *task, int i, struct payload *payload,
 	return rc;
 }
 
-/* First those whose payload lies elsewhere. */
+/* Measures the wanted segments, first those whose payload is not in the archive. */
 static int measure_all(struct task *task, struct sgpu_error *error)
 {
 	int segment = 0, rc = 0;
@@ -319,7 +319,7 @@ static int check_segment(const struct task *task, struct sgpu_error *error)
 	return 0;
 }
 
-/* The segments of a batch or a response, one after the other. */
+/* Measures the segments of a batch or a response, one after the other. */
 static int measure_batch(struct task *task, int in, const char *name, struct sgpu_error *error)
 {
 	int rc = sgpu_tar_open(in, name, &task->reader, error);
@@ -404,7 +404,7 @@ static int report(const struct task *task)
 	return 0;
 }
 
-/* There is one result then. */
+/* Compares the only result that there is with --expect. */
 static int compare(const struct task *task)
 {
 	const json_t *result = json_array_get(task->results, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure policy: a policy, or bare reference values, from a quote that is trusted or from the
- * files of a build.
+ * sgpu-measure policy: writes a policy, or bare reference values, from a quote that is trusted or
+ * from the files of a build.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -39,17 +39,18 @@ const struct cli_option policy_options[] = {
 	CLI_END,
 };
 
-/* On these the host reads the runner's memory, so a GPU that it also reads makes it no worse. */
+/* Whether the host reads the runner's memory on this platform: then a GPU whose memory it also
+ * reads makes nothing worse. */
 static bool is_open(const struct task *task)
 {
 	return task->at_least &&
 	       (!strcmp(task->at_least, "plain") || !strcmp(task->at_least, "gramine-direct"));
 }
 
-/* ---- claims as a quote of that build should have them: digests from files, and what gives these
- * their worth: the quote is of the process that holds the key, which nobody looks into and which
- * runs no other code ---- */
-/* NULL: anybody's, or out of memory. */
+/* ---- claims as a quote of that build should have them: digests from files, and the conditions
+ * under which the digests mean something: the quote is of the process that holds the key, which
+ * nobody looks into and which runs no other code ---- */
+/* Returns the owners' ids; NULL: any owner, or out of memory. */
 static json_t *owner_claims(const struct task *task)
 {
 	json_t *list = task->owners.count ? json_array() : NULL;
@@ -84,7 +85,8 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 	return rc || *runner ? rc : sgpu_fail_nomem(error);
 }
 
-/* A build without the CUDA device has no code for one, and quotes with any are to be refused. */
+/* Makes the claims of the device. A build without the CUDA device has no code for a GPU, so quotes
+ * with a device are to be refused. */
 static int build_device(const struct task *task, const char *folder, json_t **device,
 			struct sgpu_error *error)
 {
@@ -105,7 +107,7 @@ static int build_device(const struct task *task, const char *folder, json_t **de
 	cli_remember_input(path);
 	const int rc = sgpu_device_code_of_file(path, &found, error);
 	if (!rc) {
-		/* Nothing keeps the work of others from a GPU. */
+		/* Nothing keeps other programs' work off a GPU. */
 		*device =
 			json_pack("{s:{s:[{s:s, s:I, s:o}], s:b, s:s*}}", SGPU_EAT_PROFILE, "code",
 				  "name", found.name, "size", (json_int_t)found.size, "digest",
@@ -227,7 +229,8 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	return status;
 }
 
-/* Members of a hardware report are neither in a quote's claims nor in a build. */
+/* Whether the policy lacks members of a hardware report: neither a quote's claims nor a build has
+ * them. */
 static bool guest_missing(const struct task *task)
 {
 	const char *kind = json_string_value(json_object_get(

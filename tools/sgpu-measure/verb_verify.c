@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure verify: whether a quote is what it claims to be, and what was checked of it. What it
- * says is judged by appraise, which verifies as this does.
+ * sgpu-measure verify: says whether a quote is what it claims to be, and what was checked. Its
+ * content is judged by appraise, which verifies as this does.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,7 +15,8 @@
 
 enum { ROOTS_MAX = 1 << 20 };
 
-/* Whoever can change a root can have any quote accepted. */
+/* Loads trusted roots. Whoever can change a root can have any quote accepted, so only a trusted
+ * file is read. */
 static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
 {
 	char *text = NULL;
@@ -46,7 +47,7 @@ static int load(struct measure_checks *checks, struct sgpu_error *error)
 	return rc;
 }
 
-/* Whoever names roots for the hardware's report wants one that leads there. */
+/* Fails if roots for the hardware's report were named and no report was verified by them. */
 static int demand_report(const struct measure_checks *checks, struct sgpu_error *error)
 {
 	if (!checks->tee_roots_path || checks->result.tee_verified) {
@@ -129,7 +130,7 @@ void measure_checks_clear(struct measure_checks *checks)
 }
 
 /* ---- what was checked, one by one ---- */
-/* The finding on a record: `state` is "verified", "not checked" or "absent". */
+/* Sets the finding on a record: `state` is "verified", "not checked" or "absent". */
 static void SGPU_PRINTF(4, 5)
 	set(json_t *list, const char *name, const char *state, const char *format, ...)
 {
@@ -143,7 +144,8 @@ static void SGPU_PRINTF(4, 5)
 			    json_pack("{s:s, s:o*}", "state", state, "text", cli_json_text(text)));
 }
 
-/* A record that the claims name, or why it is absent, as they say. */
+/* Sets the finding on an unchecked record: whether the claims name it, or why they say that it is
+ * absent. */
 static void set_record(const struct measure_checks *checks, json_t *list, const char *name,
 		       const char *label, const char *unchecked)
 {
@@ -220,7 +222,7 @@ void measure_print_checks(const struct measure_checks *checks)
 	json_decref(list);
 }
 
-/* A verified hardware report in a policy's terms; NULL when none was verified. */
+/* Returns a verified hardware report in a policy's terms; NULL when none was verified. */
 static json_t *tee_json(const struct sgpu_quote_result *result)
 {
 	const struct sgpu_tee_report *tee = &result->tee;

@@ -10,18 +10,18 @@
 #include "wire.h"
 
 /* Leases of a server of this machine that the response names. */
-enum { OPEN_LEASES_MAX = 8 }; /* that a response may name: a server names one */
+enum { OPEN_LEASES_MAX = 8 }; /* a response may name so many; a server names one */
 struct open_leases {
 	const char *socket;
 	struct lease_client list[OPEN_LEASES_MAX];
 	int count;
-	bool read_all; /* no output is left in them that was not wanted */
+	bool read_all; /* all their outputs are wanted */
 };
 
 /* One output of the response. */
 struct opening_target {
 	bool wanted;
-	char *path;   /* below the folder, without dots; NULL for the one that goes to out_path */
+	char *path;   /* below the folder, without dots; NULL: the output goes to out_path */
 	bool written; /* verified and in `output`, which waits to be committed */
 	struct sgpu_output output;
 };
@@ -41,7 +41,7 @@ struct opening {
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct opening_target *targets;	    /* by segment */
 	struct sgpu_output out;		    /* at out_path, until its target takes it */
-	struct sgpu_output_directory below; /* of -C */
+	struct sgpu_output_directory below; /* the folder of -C */
 	struct open_leases leases;	    /* where outputs are */
 	int pending_max;		    /* how many outputs may wait to be committed */
 	int spool; /* where a LOW output for a pipe is until it has verified, or -1 */
@@ -50,7 +50,7 @@ struct opening {
 	int opened, failed;
 };
 
-/* opening_write.c: opens all that is wanted, reads the archive to its end, and only then lets the
+/* opening_write.c: opens all wanted outputs, reads the archive to its end, and only then lets the
  * outputs appear. */
 SGPU_MUST_CHECK int opening_write(struct opening *opening, struct sgpu_error *error);
 

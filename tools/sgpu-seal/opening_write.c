@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open: the outputs, opened or verified, and shown only when all of them are good.
+ * sgpu-seal open: opens or verifies the outputs, which appear only when all of them are good.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static int get_leases(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* The source of an output in a lease, whose descriptor stays the lease's. */
+/* Makes the source of an output in a lease. Its descriptor stays the lease's. */
 static void lease_source(const struct open_leases *leases, const struct sgpu_batch *response,
 			 int segment, struct sgpu_source *source)
 {
@@ -88,7 +88,7 @@ static void lease_source(const struct open_leases *leases, const struct sgpu_bat
 	snprintf(source->name, sizeof(source->name), "lease %s", client->lease.id);
 }
 
-/* All wanted outputs have been read: leases that nobody wants end. */
+/* Gives the leases back after all wanted outputs were read, unless they hold others. */
 static void release_leases(struct open_leases *leases)
 {
 	struct sgpu_error error = { 0 };
@@ -96,13 +96,13 @@ static void release_leases(struct open_leases *leases)
 	for (int i = 0; leases->read_all && i < leases->count; i++) {
 		if (lease_client_done(&leases->list[i], &error)) {
 			cli_detail("a lease was not given back: %s",
-				   error.text); /* its time will be over */
+				   error.text); /* the lease expires by itself */
 		}
 	}
 }
 
 /* ---- places ---- */
-/* An output at a target's path below the folder, to which no link on the way leads. */
+/* Opens an output at a target's path below the folder, without following links on the way. */
 static int open_below(const struct opening *opening, int i, mode_t mode, struct sgpu_output *output,
 		      struct sgpu_error *error)
 {
@@ -137,7 +137,7 @@ static int open_target(struct opening *opening, int i, struct sgpu_error *error)
 	return rc;
 }
 
-/* From the file in which it has verified. */
+/* Copies an output from the temporary file in which it was verified. */
 static int copy_verified(const struct opening *opening, uint64_t size,
 			 const struct sgpu_output *output, struct sgpu_error *error)
 {
@@ -158,7 +158,7 @@ static int copy_verified(const struct opening *opening, uint64_t size,
 	return rc;
 }
 
-/* Where a redirected file ends now, if what is written to it goes behind its end; else -1. */
+/* Returns where a redirected file ends, if what is written to it is appended; else -1. */
 static off_t end_of_redirection(const struct sgpu_output *output)
 {
 	struct stat status;
@@ -185,8 +185,8 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 	return 0;
 }
 
-/* Many go to the disk by one sync of the file system, and their names by another: one of each would
- * take longer than all the rest. */
+/* Commits the outputs. Many go to the disk by one sync of the file system, and their names by
+ * another: a sync for each would take longer than all the rest. */
 static int commit(struct opening *opening, struct sgpu_error *error)
 {
 	struct stat root, status;
@@ -209,12 +209,12 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 		}
 	}
 	if (at_once) {
-		(void)!syncfs(opening->below.fd); /* what cannot be is no reason to fail */
+		(void)!syncfs(opening->below.fd); /* a failure is ignored: the outputs are there */
 	}
 	return rc;
 }
 
-/* Inline payloads that nobody wants are passed over. */
+/* Finds the payload of segment i in the archive. Payloads that are not wanted are passed over. */
 static int find_in_archive(struct opening *opening, int i, struct sgpu_error *error)
 {
 	int segment = -1, rc;
@@ -228,8 +228,8 @@ static int find_in_archive(struct opening *opening, int i, struct sgpu_error *er
 	return rc;
 }
 
-/* The part's sink. Bytes written elsewhere than to a new file stay even if a later chunk fails:
- * then they must be a prefix, without gaps. */
+/* Sets the part's sink. Bytes that are not written to a new file stay even if a later chunk fails,
+ * so they must be a prefix, without gaps. */
 static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 			struct sgpu_host_part *part, struct sgpu_error *error)
 {
@@ -238,7 +238,8 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 	uint64_t size = 0;
 
 	if (part->action == SGPU_HOST_COPY && !output->regular) {
-		/* It is bound by its digest, which is known to match only at its end. */
+		/* A copied output is verified by its digest, at its end. Until then it waits in a
+		 * file. */
 		const int rc = cli_temporary_file(&opening->spool, error);
 		if (rc) {
 			return rc;
@@ -293,7 +294,7 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	return rc;
 }
 
-/* Adds the outputs from *next on that are wanted, as many as may wait. */
+/* Adds the wanted outputs from *next on, as many as may wait to be committed. */
 static int add_outputs(struct opening *opening, struct seal_moves *moves, int *next,
 		       struct sgpu_error *error)
 {
@@ -310,7 +311,7 @@ static int add_outputs(struct opening *opening, struct seal_moves *moves, int *n
 		}
 		if (!is_inline && s->location.kind != SGPU_LOCATION_REGION &&
 		    s->location.kind != SGPU_LOCATION_LEASE) {
-			/* Whoever made the response could have named one of the owner's. */
+			/* Whoever made the response could have named a file of the owner's. */
 			return sgpu_fail(
 				error, SGPU_EINVALID,
 				"'%s': output '%s' is in a file, which no response may refer to",
@@ -333,7 +334,7 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	int rc = seal_moves_run(moves, &opening->meter, &failed, error);
 
 	if (rc == SGPU_EKEY && failed) {
-		/* Key and context follow from an index that has verified. */
+		/* The index has verified, and the key and the context follow from it. */
 		rc = sgpu_fail(error, SGPU_EAUTH,
 			       "output '%s' was altered, or is not of this response",
 			       opening->response->segments[failed->segment].id);
@@ -351,8 +352,8 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	return rc;
 }
 
-/* A file of an earlier response, in the place of an output that has failed, must not pass for a
- * result of this one. */
+/* Removes the file of an earlier response in the place of an output that has failed: it must not
+ * pass for a result of this one. */
 static int remove_older(struct opening *opening, int i, struct sgpu_error *error)
 {
 	struct sgpu_output below = SGPU_OUTPUT_INIT,
@@ -410,7 +411,7 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	}
 	seal_moves_clear(&moves);
 	if (rc) {
-		/* Truncates what a failure leaves in such a file. */
+		/* Cuts off what a failure leaves behind the end of a redirected file. */
 		if (end >= 0) {
 			(void)!ftruncate(place, end);
 		}

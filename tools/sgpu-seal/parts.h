@@ -28,23 +28,24 @@ CLI_VERB(rewrap);
 struct seal_keys {
 	struct sgpu_key list[SGPU_RECIPIENTS_MAX];
 	int count;
-	/* Those of the owner that can sign; for SEAL_OPENER also public halves. */
+	/* The owner's keys that can sign; for SEAL_OPENER also public halves. */
 	struct sgpu_signing_key signers[SGPU_SIGNATURES_MAX];
 	int signer_count;
-	bool standard_input; /* one of them was read from there */
+	bool standard_input; /* a key was read from there */
 };
 /* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and verify; to
  * open and sign. */
 enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_OPENER, SEAL_CHANGER };
-/* For the row of an option: returns 0, or the exit status after a message. */
+/* Takes a key file, for the row of an option. Returns 0, or the exit status after a message. */
 int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
-/* -j, for a struct with a meter. */
+/* The option -j, for a struct with a meter. */
 #define SEAL_JOBS(type)                                                                  \
 	{                                                                                \
 		"jobs", 'j', "N", "threads; as many as there are processors by default", \
 			CLI_NUMBER(type, meter.jobs, 1, SGPU_POOL_JOBS_MAX)              \
 	}
-/* As cli_input, and refuses to read both a key and the input from standard input. */
+/* Opens an input as cli_input does; refuses to read both a key and the input from standard
+ * input. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
 /* Describes the keys of a file, at most one that encrypts and one that signs, as a new array; and
@@ -72,9 +73,9 @@ struct seal_secret {
 
 /* One payload of many that move together. */
 struct seal_payload {
-	struct sgpu_descriptor in;  /* first, since its part's source has it as context */
-	struct sgpu_descriptor out; /* where each goes to a file of its own */
-	struct sgpu_source region;  /* fd -1: in the archive */
+	struct sgpu_descriptor in;  /* the first member: it is the context of its part's source */
+	struct sgpu_descriptor out; /* if each payload goes to a file of its own */
+	struct sgpu_source region;  /* where the payload is; fd -1: in the archive */
 	struct seal_secret secret;
 	struct seal_moves *moves;
 	int segment;
@@ -85,11 +86,11 @@ struct seal_moves {
 	size_t count;
 	struct seal_payload *payloads;
 	int payload_count;
-	uint8_t (*blocks)[2 * SGPU_TAR_BLOCK]; /* what stands before each payload of an archive that
-						  is written */
-	struct sgpu_tar_reader *reader;	       /* where payloads come from that are in an archive */
+	uint8_t (*blocks)[2 * SGPU_TAR_BLOCK]; /* padding and header before each payload of an
+						  archive that is written */
+	struct sgpu_tar_reader *reader;	       /* the archive that payloads are read from */
 	void *owner;
-	struct sgpu_descriptor out; /* where all go to one archive */
+	struct sgpu_descriptor out; /* if all payloads go to one archive */
 	uint64_t at;		    /* its size so far */
 };
 #define SEAL_MOVES_INIT                        \
@@ -99,22 +100,24 @@ struct seal_moves {
 SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
 				      struct sgpu_error *error);
 void seal_moves_clear(struct seal_moves *moves);
-/* `prepare` gets the payload, gives it its source, and its sink unless seal_moves_place did. */
+/* Adds a payload. prepare() gets it, and sets its source, and its sink unless seal_moves_place
+ * did. */
 void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
 		    uint64_t size, const char *name,
 		    int (*prepare)(void *payload, struct sgpu_host_part *part,
 				   struct sgpu_error *error));
-/* Before a payload is added: the padding of the one before in `out`, and its header. */
+/* To be called before a payload is added: adds the padding of the one before in `out`, and the
+ * header of this one. */
 SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
 				      int segment, struct sgpu_error *error);
-/* The payload that was added last goes to `out`, where it will have `size` bytes. */
+/* Places the payload that was added last in `out`, where it will have `size` bytes. */
 void seal_moves_place(struct seal_moves *moves, uint64_t size);
-/* The current member of the archive, or what is at a location, as the source of a payload. */
+/* Make the current member of the archive, or what is at a location, the source of a payload. */
 void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_part *part);
 SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 				      const struct sgpu_location *location,
 				      struct sgpu_error *error);
-/* payload->region, which is open, as the source. */
+/* Makes payload->region, which is open, the source. */
 void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part);
 /* Moves all that was added. The position of `out` ends behind the last payload. *failed: the
  * payload of an error. */
@@ -131,7 +134,7 @@ void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *mete
 /* --json: adds the rate and prints a line on standard error. Takes the reference, or NULL. */
 void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
 		 const struct seal_meter *meter);
-/* The kids of the recipients as a new array. */
+/* Returns the kids of the recipients as a new array. */
 json_t *seal_recipient_kids(const struct sgpu_batch *batch);
 
 #endif

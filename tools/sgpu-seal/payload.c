@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payloads on their way: sealed, opened or copied, many at once.
+ * Moves payloads: sealed, opened or copied, many at once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ void seal_moves_place(struct seal_moves *moves, uint64_t size)
 static void read_from(struct seal_payload *payload, struct sgpu_host_part *part)
 {
 	part->source = sgpu_source_from_descriptor(&payload->in);
-	part->source.close = end_payload; /* `in` comes first */
+	part->source.close = end_payload; /* the context is `in`, the payload's first member */
 }
 
 void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_part *part)
@@ -97,7 +97,7 @@ void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_pa
 
 	sgpu_descriptor_from_fd(sgpu_tar_fd(reader), part->name, &payload->in);
 	read_from(payload, part);
-	/* Nobody reads from the archive otherwise before the payload has been read. */
+	/* The payload is read before anybody else reads from the archive. */
 	sgpu_tar_consumed(reader, part->size);
 }
 
@@ -132,8 +132,8 @@ static void progress(void *argument, uint64_t bytes)
 	cli_progress(NULL, meter->done + bytes);
 }
 
-/* A stream that ends inside a payload was cut, whatever the seal says of what is there: behind a
- * payload there is always more of an archive. */
+/* Returns rc, or an error if the stream was cut inside the payload, whatever the seal says of what
+ * is there: behind a payload there is always more of an archive. */
 static int blame_archive(const struct seal_payload *payload, const char *name, int rc,
 			 struct sgpu_error *error)
 {

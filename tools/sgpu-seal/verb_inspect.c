@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal inspect: says what a batch, a response, a bare sealed file or a key is, and of others
- * that they are none. Nothing secret is in the answer, which is gathered as the object that --json
- * prints; the text is made from that.
+ * sgpu-seal inspect: says whether an input is a batch, a response, a bare sealed file, a key or
+ * none of them, and describes it. Nothing secret is in the answer, which is gathered as the object
+ * that --json prints; the text is made from that.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct task {
 	struct seal_keys keys;
 	struct cli_bytes context;
 	const char *in_name;
-	uint8_t first[SGPU_TAR_BLOCK]; /* may be of a key */
+	uint8_t first[SGPU_TAR_BLOCK]; /* may hold a part of a key */
 	size_t first_size;
 	const char *kid; /* of the key that is a recipient, or NULL */
 	json_t *json;	 /* what --json prints */
@@ -68,7 +68,8 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ma
 			 "error", failed);
 }
 
-/* A signature needs no key to be verified, and does not tell whether its key is trusted. */
+/* Lists the signatures. Verifying one needs no key of ours, and does not tell whether its key is
+ * trusted. */
 static json_t *signatures_json(const struct sgpu_batch *batch)
 {
 	json_t *list = json_array();
@@ -219,7 +220,7 @@ static int authenticate(struct task *task, const struct sgpu_batch *batch, const
 	return rc;
 }
 
-/* The whole archive is read first, so that the answer is about a whole one. */
+/* Inspects an archive. It is read to its end first, so that the answer is about a whole one. */
 static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *reader = NULL;
@@ -254,7 +255,7 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 }
 
 /* ---- a bare sealed file ---- */
-/* Bytes to the end of the input; those in `first` count. */
+/* Counts the bytes of the input, with those in `first`, to its end. */
 static int whole_size(const struct task *task, int in, uint64_t *size, struct sgpu_error *error)
 {
 	struct stat status;
@@ -275,7 +276,7 @@ static int whole_size(const struct task *task, int in, uint64_t *size, struct sg
 	return rc;
 }
 
-/* Whether one of the keys fits, which only the key of a bare sealed file can. */
+/* Tries whether a key fits. Only an oct key, the key of a bare sealed file, can. */
 static int try_keys(const struct task *task, bool *fits, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys;
@@ -295,8 +296,8 @@ static int try_keys(const struct task *task, bool *fits, struct sgpu_error *erro
 	return rc;
 }
 
-/* Sealed data have no mark: without a key that fits, only what is nothing else is taken for some.
- */
+/* Describes sealed data. They have no mark: without a key that fits, an input is taken for sealed
+ * data only if it is nothing else. */
 static int inspect_sealed(struct task *task, int in, enum sgpu_sniffed kind,
 			  struct sgpu_error *error)
 {
@@ -321,7 +322,7 @@ static int inspect_sealed(struct task *task, int in, enum sgpu_sniffed kind,
 	sgpu_hex_encode(task->first + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
 	const uint64_t chunks = size / SGPU_CHUNK + 1;
 	if (cli_json) {
-		/* a key that does not fit is an error */
+		/* null: no key was given; one that does not fit is an error */
 		task->json =
 			json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed",
 				  "sealed_size", (json_int_t)sealed_size, "size", (json_int_t)size,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal keygen, pubkey and keyinfo: a new secret key, for its owner's eyes only; the halves of
- * a key file that may be given away; and which keys a file holds, with nothing secret in the
- * answer.
+ * sgpu-seal keygen, pubkey and keyinfo: make a secret key, for its owner's eyes only; write the
+ * halves of a key file that may be given away; and say which keys a file holds, but nothing
+ * secret.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ const struct cli_option keygen_options[] = {
 	CLI_END,
 };
 
-/* What may be said about the keys: their ids, on standard error. */
+/* Reports what is not secret about the keys, their ids, on standard error. */
 static int report(const struct sgpu_key_set *keys, const char *path)
 {
 	const char *kind = keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519";
@@ -83,7 +83,7 @@ int verb_keygen(int argc, char **argv)
 	return status;
 }
 
-/* The keys at a path, of which no output takes the place. Returns an exit status. */
+/* Reads the keys at a path, which the output may not replace. Returns an exit status. */
 static int read_keys(const char *path, const char *output, struct sgpu_key_set *keys)
 {
 	struct sgpu_error error = { 0 };
@@ -189,7 +189,8 @@ static int print(const struct sgpu_key_set *keys, bool owner, FILE *to)
 	return 0;
 }
 
-/* A file of owners decides whose work is taken: whatever the umask, nobody else may write to it. */
+/* Writes the description. A file of owners decides whose work is taken: whatever the umask, nobody
+ * else may write to it. */
 static int write_info(const struct sgpu_key_set *keys, const char *path,
 		      const struct inquiry *request)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open: verifies a response and opens its outputs. Is the response ours, which of its
- * outputs are wanted, and where do they go.
+ * sgpu-seal open: verifies a response and opens its outputs. This file finds out whether the
+ * response is ours, which of its outputs are wanted, and where they go.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,7 +53,8 @@ int seal_refuse_name(const char *place, struct sgpu_error *error)
 			 "choose another place, or accept that with --allow-named-temporary");
 }
 
-/* With a key secrets are expected, so it is reported before the response has come. */
+/* Whether a file system where every file has a name is refused. With a key secrets are expected, so
+ * it is refused before the response has come. */
 static bool minds_names(const struct opening *opening)
 {
 	return opening->keys.count && !opening->named;
@@ -97,7 +98,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
 	}
-	/* Without a key to verify it, it is believed. */
+	/* Without a key to verify it, the batch is believed, so its file must be trusted. */
 	int rc = opening->keys.signer_count
 			 ? 0
 			 : sgpu_check_trusted(fd, opening->batch_path,
@@ -109,7 +110,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 	return rc;
 }
 
-/* One of the keys that sign has signed the batch. */
+/* Checks that one of the keys that sign has signed the batch. */
 static int check_signature(const struct opening *opening, const struct sgpu_batch *batch,
 			   struct sgpu_error *error)
 {
@@ -129,8 +130,9 @@ static int check_signature(const struct opening *opening, const struct sgpu_batc
 	return rc;
 }
 
-/* An X25519 key proves nothing about who wrapped the batch key, and an old response verifies too:
- * only the batch itself says which response belongs to it. */
+/* Compares the response with the batch. An X25519 key proves nothing about who wrapped the batch
+ * key, and an old response verifies too: only the batch itself says which response belongs to
+ * it. */
 static int compare_batch(const struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -197,7 +199,7 @@ static void list_names(const struct sgpu_batch *response, char text[NAMES_SHOWN]
 	}
 }
 
-/* --only, or all. */
+/* Marks the outputs of --only, or all, as wanted. */
 static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -224,7 +226,8 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	return 0;
 }
 
-/* Before there is an output: it is no file that is read, and exists only if it may be replaced. */
+/* Checks the place of an output before it is opened: it is no file that is read, and exists only if
+ * it may be replaced. */
 static int check_below(const struct opening *opening, const char *path, struct sgpu_error *error)
 {
 	struct stat status;
@@ -246,7 +249,8 @@ static int check_below(const struct opening *opening, const char *path, struct s
 	return rc;
 }
 
-/* The check of the manifest found that no two are the same, and that none leads out. */
+/* Takes the outputs' paths from the manifest. Its check found that no two are the same, and that
+ * none leads out of the folder. */
 static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest,
 		      struct sgpu_error *error)
 {
@@ -275,7 +279,8 @@ static int take_paths(struct opening *opening, const struct sgpu_manifest *manif
 	return 0;
 }
 
-/* As many outputs as there can be wait for the whole response to verify; each takes descriptors. */
+/* Raises the limit of descriptors: each output takes some, and as many outputs as possible wait for
+ * the whole response to verify. */
 static void raise_limits(struct opening *opening)
 {
 	struct rlimit limit = { 0 };
@@ -318,7 +323,7 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 }
 
 /* ---- the verb ---- */
-/* 0, or the exit status after a message. */
+/* Returns 0, or the exit status after a message. */
 static int read_options(struct opening *opening, int argc, char **argv, char ***paths)
 {
 	const int status = cli_read(argc, argv, opening, paths);
@@ -335,7 +340,7 @@ static int read_options(struct opening *opening, int argc, char **argv, char ***
 	return 0;
 }
 
-/* A refusal says why there is no response; its author is unknown. */
+/* Fails with what a refusal says, which comes in place of a response; its author is unknown. */
 static int fail_refused(struct opening *opening, struct sgpu_error *error)
 {
 	struct sgpu_batch_refusal refusal;
@@ -354,8 +359,8 @@ static int fail_refused(struct opening *opening, struct sgpu_error *error)
 			 sgpu_error_name(refusal.code), refusal.text);
 }
 
-/* The writer of the response has done its part: our end is no fault of theirs. The rest is left for
- * the next reader. */
+/* Reads a pipe to its end after an error, so that the writer of the response, which has done its
+ * part, does not fail as well. The rest of a file is left for the next reader. */
 static void drain(int in, const char *name)
 {
 	static char buffer[1 << 16];
@@ -368,8 +373,8 @@ static void drain(int in, const char *name)
 
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
-	/* First the places of the outputs: one that cannot be is known before the response comes.
-	 */
+	/* The places of the outputs come first: one that cannot be used is known before the
+	 * response comes. */
 	int rc = opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
 	rc = rc ? rc : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
 	rc = rc ? rc
@@ -391,7 +396,7 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 	return rc;
 }
 
-/* One line a failed output; exit status 5 when there is one. */
+/* Prints a line for each failed output; returns exit status 5 when there is one. */
 static int report(const struct opening *opening)
 {
 	json_t *failures = json_array();
@@ -419,7 +424,8 @@ static int report(const struct opening *opening)
 
 static void clear(struct opening *opening)
 {
-	/* The last one first, so that a folder is empty when its maker is closed. */
+	/* The last output first, so that a folder is empty when the output that made it is
+	 * closed. */
 	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
 		sgpu_output_close(&opening->targets[i].output);
 		free(opening->targets[i].path);
@@ -457,7 +463,7 @@ int verb_open(int argc, char **argv)
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
 	const bool has_begun = opening.reader != NULL;
-	clear(&opening); /* keys and temporary files first: a pipe may have no end */
+	clear(&opening); /* before drain(), which may not end: wipes keys and temporary files */
 	if (has_begun && status) {
 		drain(in, opening.in_name);
 	}

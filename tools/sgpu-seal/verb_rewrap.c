@@ -13,7 +13,7 @@
 struct task {
 	struct seal_keys keys, added;
 	struct cli_list removed;		 /* key ids */
-	bool signed_before[SGPU_SIGNATURES_MAX]; /* of keys.signers */
+	bool signed_before[SGPU_SIGNATURES_MAX]; /* which of keys.signers had signed */
 	bool only;
 	const char *out_path, *in_name;
 	struct sgpu_tar_reader *reader;
@@ -60,8 +60,8 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
 }
 
-/* The old signatures were over other recipients: signers among our keys sign anew; the others are
- * named. */
+/* Replaces the signatures, which were over other recipients: signers among our keys sign anew; the
+ * others are named. */
 static int sign_again(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
@@ -93,9 +93,9 @@ static int change(struct task *task, struct sgpu_error *error)
 	int rc =
 		sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	rc = rc ? rc : sgpu_batch_verify(batch, task->batch_key, error);
-	/* Which of the signing keys have signed the batch as it was read. Anybody with the batch
-	 * key, as recipients have, can make another batch and its MAC: so a MAC that verifies says
-	 * nothing about who wrote what is signed anew. */
+	/* Finds out which of the signing keys have signed the batch as it was read. Anybody with
+	 * the batch key, as recipients have, can make another batch and its MAC: so a MAC that
+	 * verifies says nothing about who wrote what is signed anew. */
 	for (int i = 0; !rc && !batch->response && i < task->keys.signer_count; i++) {
 		rc = sgpu_batch_signed_by(batch, task->keys.signers[i].kid, &task->signed_before[i],
 					  error);
@@ -187,7 +187,7 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	return 0;
 }
 
-/* 0, or the exit status after a message. */
+/* Returns 0, or the exit status after a message. */
 static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
 	const int status = cli_read(argc, argv, task, paths);

@@ -86,8 +86,8 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
 	return s->input && s->masking == SGPU_MASKING_AES_GCM;
 }
 
-/* A payload's source must exist before the first byte is written: afterwards only a broken output
- * can tell. */
+/* Checks that a payload's source exists before the first byte is written: later only an output that
+ * breaks off could tell. */
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_source source;
@@ -103,7 +103,7 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 	return rc;
 }
 
-/* A place for a payload of `size` bytes. */
+/* Finds a place for a payload of `size` bytes. */
 static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_location *location,
 			  struct sgpu_error *error)
 {
@@ -117,7 +117,7 @@ static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_l
 	return 0;
 }
 
-/* Makes of a packed segment the one to be written, and keeps where its payload is now. */
+/* Turns a packed segment into the one to be written, and keeps where its payload is now. */
 static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_batch_segment *s = &task->batch->segments[i];
@@ -153,7 +153,8 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	return check_source(task, i, error);
 }
 
-/* A manifest in which HIGH was forgotten sends all that it names as plaintext. */
+/* Warns, or fails with --require-high, if nothing is HIGH: a manifest in which HIGH was forgotten
+ * sends all that it names as plaintext. */
 static int check_high(const struct task *task, struct sgpu_error *error)
 {
 	for (int i = 0; i < task->batch->segment_count; i++) {
@@ -208,8 +209,8 @@ static int plan(struct task *task, struct sgpu_error *error)
 	return rc ? rc : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
-/* The next payload of the incoming archive, which is the one of segment i or the archive is at
- * fault. The reader goes by the locations that the batch had when it came. */
+/* Finds the next payload of the incoming archive, which must be that of segment i. The archive
+ * follows the locations that the batch had when it came, not those of now. */
 static int find_in_archive(struct task *task, int i, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &task->batch->segments[i];
@@ -322,7 +323,8 @@ static int check_end(struct task *task, struct sgpu_error *error)
 					 task->in_name, member);
 }
 
-/* A batch that names a lease appears only when the lease is filled: nobody can be early. */
+/* Writes the batch. If it names a lease, it appears only when that is filled, so that nobody reads
+ * too early. */
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	const bool leased = task->lease.wanted;
@@ -398,7 +400,7 @@ static void clear(struct task *task)
 	sgpu_wipe(&task->keys, sizeof(task->keys));
 }
 
-/* 0, or the exit status after a message. */
+/* Returns 0, or the exit status after a message. */
 static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
 	const int status = cli_read(argc, argv, task, paths);

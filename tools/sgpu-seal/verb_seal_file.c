@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal seal-file and open-file: one file, one symmetric key, the bare format of
- * sgpu-sealed(5).
+ * sgpu-seal seal-file and open-file: seal or open one file with one symmetric key, in the bare
+ * format of sgpu-sealed(5).
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -138,7 +138,8 @@ static int open_output(struct task *task)
 	return 0;
 }
 
-/* Whoever shares a redirected descriptor goes on where we stopped. */
+/* Moves the positions of redirected descriptors to where we stopped, so that whoever shares them
+ * goes on there. */
 static void move_positions(const struct task *task)
 {
 	if (task->job.in.positioned) {

@@ -24,7 +24,7 @@ struct load {
 	struct sgpu_region_options options;
 	unsigned jobs;
 	struct sgpu_files *files;   /* folders whose files batches may name; NULL: none */
-	struct sgpu_leases *leases; /* by which these are opened */
+	struct sgpu_leases *leases; /* opens the payloads' sources, with `files` */
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;

@@ -14,7 +14,7 @@
 
 const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
 
-/* Describes the time that is left: "3d", "59m", "12s"; "-" once it is over. */
+/* Describes a span of time: "3d", "59m", "12s"; "-" once it is over. */
 static void span(int64_t seconds, char text[24])
 {
 	static const struct {
