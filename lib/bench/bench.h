@@ -21,11 +21,11 @@
 /* ---- statistics ---- */
 struct sgpu_bench_statistics {
 	uint64_t n;
-	double min, median, p95; /* p95: the smallest that at least 95 % do not exceed */
+	double min, median, p95; /* p95: the smallest sample that at least 95 % do not exceed */
 	double mad;		 /* median of the distances from the median */
 	double spread;		 /* (p95 - min) / median */
 	double p99;
-	double low, high; /* interval that holds the median with 95 %; below 6 samples: all */
+	double low, high; /* interval that holds the true median with 95 %; below 6 samples: all */
 };
 
 /* ---- cases ---- */
@@ -48,8 +48,9 @@ extern const char *const sgpu_bench_requirements[]; /* by bit; NULL ends them */
 
 struct sgpu_bench;
 
-/* A case is waived if run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM, for the reason in the error,
- * and has failed after any other error. What run makes is kept by sgpu_bench_keep and the like. */
+/* A case is waived if run() returns SGPU_EUNAVAILABLE or SGPU_ENOMEM, for the reason in the
+ * error; any other error means that it failed. What run() makes is kept by sgpu_bench_keep and
+ * the like. */
 struct sgpu_bench_case {
 	const char *name;	   /* "secure-copy"; NULL ends a table */
 	const char *help;	   /* one line, lower case, no full stop */
@@ -73,8 +74,8 @@ struct sgpu_bench_point {
 		parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
 	uint64_t bytes;				       /* payload of one sample; 0: none */
 	uint64_t operations;			       /* operations of one sample; 0 counts as 1 */
-	/* What `bytes` counts, by the parameters and operations: "2 * size_bytes, both directions".
-	 * NULL: "size_bytes", which must then be a parameter with that value. */
+	/* How `bytes` follows from the parameters and operations: "2 * size_bytes, both
+	 * directions". NULL: "size_bytes", which must then be a parameter with that value. */
 	const char *bytes_formula;
 };
 
@@ -83,22 +84,23 @@ struct sgpu_bench_variant {
 	const char *name; /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-	/* Does the work once, to its end. The host's clock around the call counts, or what the call
-	 * gives to sgpu_bench_give_ns. */
+	/* Does the work once, to its end. The sample is the time of the call by the host's clock,
+	 * or what the call gives to sgpu_bench_give_ns. */
 	int (*work)(void *argument, struct sgpu_error *error);
-	/* After the sample, untimed: SGPU_EDIFFERS with the difference. Above 64 MiB only after the
-	 * warm-up and the last sample. Or NULL. */
+	/* After the sample, untimed: returns SGPU_EDIFFERS and names the difference. Points above
+	 * 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
 	/* A published ratio of a similar comparison, or 0, and its source. */
 	double reference_ratio;
 	const char *reference;
-	/* Why it is not to be had here: left out, and waived once for all points. Or NULL. */
+	/* Why the variant cannot run here: it is left out, and waived once for all points. Or
+	 * NULL. */
 	const char *why;
 };
 
-/* Samples the variants and records each; ratios are to the first that is to be had. Errors: those
- * of the variants; SGPU_ECANCELED. */
+/* Samples the variants and records each; ratios are to the first that can run. Errors: those of the
+ * variants; SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 				       const struct sgpu_bench_point *point,
 				       const struct sgpu_bench_variant *variants, int count,
@@ -107,20 +109,20 @@ SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		      const char *variant, const char *format, ...) SGPU_PRINTF(4, 5);
 
-/* The sizes of a sweep, powers of four times 4 KiB in [min, max] that --size allows; their number.
- */
+/* Stores the sizes of a sweep, powers of four times 4 KiB in [min, max] that --size allows, and
+ * returns their number. */
 enum { SGPU_BENCH_SIZES_MAX = 16 };
 int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 		     uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
 /* Whether --size allows a size, for cases with sizes of their own. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
-/* SGPU_ENOMEM and the reason unless the host and the device have this much memory: the kernel would
- * kill the process rather than refuse it. */
+/* Returns SGPU_ENOMEM and the reason unless the host and the device have this much memory. Without
+ * this check the kernel would kill the process rather than refuse the memory. */
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
-/* Of a variant's work: how long it took; 0: what the host's clock says. How long single operations
- * of this sample took. */
+/* For work() of a variant to call: give_ns() says how long the sample took (0: the host's clock
+ * counts), give_latency() how long single operations of the sample took. */
 struct sgpu_bench_latency {
 	double p50_ns, p99_ns;
 };
@@ -134,17 +136,17 @@ SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
 				    void (*end)(struct sgpu_bench *bench, uintptr_t what,
 						uint64_t size),
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
-/* Waits for the device, and ends what was kept since a mark, for a part of a case. */
+/* For a part of a case: release() waits for the device, and ends what was kept since mark(). */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
-/* Memory that is zero, or NULL: SGPU_ENOMEM. `end`, unless it is NULL, ends what the memory holds;
- * then it is freed. */
+/* Returns memory that is zero, or NULL: SGPU_ENOMEM. At the end of the case `end`, unless it is
+ * NULL, ends what the memory holds; then the memory is freed. */
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size,
 		     void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
 		     struct sgpu_error *error);
-/* A stream of any device; memory of bench->device, and of its pool on the host; a registration of
- * the caller's memory, which must live longer. All are kept. Errors: as those of sgpu/device.h;
- * SGPU_ENOMEM. */
+/* Make a stream of any device; memory of bench->device; memory of its pool on the host; a
+ * registration of the caller's memory, which must outlive it. All are kept. Errors: as those of
+ * sgpu/device.h; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
 					  struct sgpu_stream **stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size,
@@ -155,24 +157,24 @@ SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, 
 					struct sgpu_error *error);
 
 /* ---- patterns ---- */
-/* Fill memory by the seed and the position; return the first byte that differs, or `size`. */
+/* Fill memory with what the seed and the position determine; return the offset of the first byte
+ * that differs, or `size`. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
 /* ---- what an exit costs ---- */
 struct sgpu_bench_exit {
 	uint64_t cycles_per_second; /* of the time-stamp counter */
-	uint64_t guest_exit_cycles; /* CPUID leaves a virtual machine and comes back; 0: it is none
-				     */
+	uint64_t guest_exit_cycles; /* of a CPUID, which exits a virtual machine; 0: this is none */
 };
 /* Measures once a process, for some milliseconds. false: there is no counter, and all is 0. */
 bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
 
 /* ---- work on streams ---- */
 /* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
- * enqueues work with these tasks, which are zero, then waits for its end. If the gate opens too
- * early, that is done again behind a longer copy. The time from the begin of the first task to the
- * end of the last counts. */
+ * enqueues work with these tasks, which are zero; then waits for the work's end. If the gate opens
+ * too early, the work is enqueued again behind a longer copy. The sample's time is from the begin
+ * of the first task to the end of the last. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
@@ -190,7 +192,8 @@ SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stre
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
 extern const char *const sgpu_bench_statuses[]; /* "passed" and so on, NULL */
 
-/* Why sampling ended: the medians were known well enough, the time was over, enough samples. */
+/* Why sampling ended: the medians were known well enough, the time was over, or there were enough
+ * samples. */
 enum sgpu_bench_stop {
 	SGPU_BENCH_STOP_UNKNOWN,
 	SGPU_BENCH_STOP_DEVIATION,
@@ -216,9 +219,10 @@ struct sgpu_bench_record {
 	uint64_t bytes, operations; /* of one sample */
 	char bytes_formula[SGPU_BENCH_NAME_MAX * 2];
 	struct sgpu_bench_statistics ns; /* one sample */
-	const double *samples_ns;	 /* all ns.n of them as they were taken; NULL when read */
+	const double
+		*samples_ns; /* all ns.n samples in the order taken; NULL when read from a file */
 	enum sgpu_bench_stop stopped;
-	double cycles; /* of the time-stamp counter, an operation; 0: not known */
+	double cycles; /* of the time-stamp counter, per operation; 0: not known */
 	double cpu_ns; /* median of the process's processor time for a sample */
 	struct sgpu_bench_latency latency;  /* medians over the samples; 0: not measured */
 	char ratio_to[SGPU_BENCH_NAME_MAX]; /* the variant that `ratio` compares with, or "" */
@@ -230,8 +234,8 @@ struct sgpu_bench_record {
 /* ---- a run ---- */
 struct sgpu_bench_options {
 	bool quick; /* fewer sizes, less time */
-	/* Of each variant; 0: until a reason to stop, but at least 5, or 3 with `quick` or if the
-	 * time is over by far. */
+	/* Samples of each variant. 0: until there is a reason to stop, but at least 5; at least 3
+	 * with `quick` or if the time is exceeded by far. */
 	uint64_t samples;
 	uint64_t time_ns;	      /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
 	uint64_t size_min, size_max;  /* bytes; size_max 0: no limit */
@@ -244,10 +248,11 @@ struct sgpu_bench {
 	struct sgpu_device *device;	   /* NULL if the case requires none */
 	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
-	struct sgpu_bench_private *state;  /* of the frame */
+	struct sgpu_bench_private *state;  /* private to lib/bench */
 };
 
-/* SGPU_OK, or SGPU_EUNAVAILABLE and the reason. info: of the device, or NULL. */
+/* Returns SGPU_OK if a case can run, or SGPU_EUNAVAILABLE and the reason. info: of the device, or
+ * NULL. */
 SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row,
 				       const struct sgpu_device_info *info,
 				       struct sgpu_error *error);
@@ -259,7 +264,8 @@ SGPU_MUST_CHECK int sgpu_bench_run(
 	void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
 	enum sgpu_bench_status *status, struct sgpu_error *error);
 
-/* How far runs of one build lie apart, as a fraction: a smaller difference says nothing. */
+/* How far runs of one build lie apart, as a fraction: a smaller difference between runs is
+ * noise. */
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
 struct sgpu_bench_noise {
 	char key[SGPU_BENCH_KEY_MAX]; /* of the measurement, sgpu_bench_key() */
@@ -272,18 +278,18 @@ struct sgpu_bench_results {
 	json_t *environment, *end; /* objects, or NULL */
 	struct sgpu_bench_record *records;
 	size_t count;
-	struct sgpu_bench_noise *noise; /* of runs of one build beside each other */
+	struct sgpu_bench_noise *noise; /* how far runs of one build lie apart */
 	size_t noise_count;
-	char *text; /* of the file, where the reader's caller keeps it */
+	char *text; /* the text of the file if the reader's caller keeps it here */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* All that return JSON make a new object, or NULL if memory runs out. The machine, the build and a
- * device (NULL: none). */
+/* All functions that return JSON make a new object, or return NULL if memory runs out. This one
+ * describes the machine, the build and a device (NULL: none). */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
-/* The last object: how long it took since `begin`, the share of the processors' time that the
- * hypervisor took away meanwhile, and the load at the end. */
+/* The object that ends the results: how long the run took since `begin`, the share of the
+ * processors' time that the hypervisor took away meanwhile, and the load at the end. */
 struct sgpu_bench_moment {
 	uint64_t ns, stolen, all; /* of sgpu_now_ns(), and in clock ticks */
 };
@@ -301,9 +307,10 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
-/* SAME: the change is inside the noise. FASTER, SLOWER: it exceeds it, and there is a gap between
- * the intervals of the medians, or between the samples if the noise was not measured. AMBIGUOUS: it
- * exceeds it without a gap. Up to this one, the measurement passed in both runs. */
+/* SAME: the change is inside the noise. FASTER, SLOWER: the change exceeds the noise, and there is
+ * a gap between the intervals of the medians, or between the samples if the noise was not measured.
+ * AMBIGUOUS: the change exceeds the noise without such a gap. With these four, the measurement
+ * passed in both runs. */
 enum sgpu_bench_verdict {
 	SGPU_BENCH_SAME,
 	SGPU_BENCH_FASTER,
@@ -319,10 +326,10 @@ struct sgpu_bench_difference {
 	enum sgpu_bench_verdict verdict; /* NOT_MEASURED: it did not pass in one run or both */
 	double change;			 /* of the median time: 0.1 is a tenth slower */
 	double noise;	     /* |log(1 + change)| must exceed this to be more than noise */
-	bool noise_measured; /* by several runs of one build, not guessed from these samples */
+	bool noise_measured; /* from several runs of one build, not estimated from these samples */
 };
 /* Pairs the measurements of two runs by their keys, in the order of the first. noise: may be NULL.
- * ratios: compares those, not times. The array comes from malloc. */
+ * ratios: compares the ratios, not the times. The array comes from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
 				       const struct sgpu_bench_results *second,
 				       const struct sgpu_bench_results *noise, bool ratios,
@@ -335,7 +342,8 @@ enum { SGPU_BENCH_RUNS_MAX = 64 };
 SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
 					     struct sgpu_bench_results *noise,
 					     struct sgpu_error *error);
-/* The first member by which two environments are of another machine or build, or NULL. */
+/* Returns the first member that shows that two environments are of different machines or builds, or
+ * NULL. */
 const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
 
 #endif

@@ -8,8 +8,9 @@
 
 #include "bench/private.h"
 
-/* Standard deviations by which two runs may differ, which are further apart than the samples of
- * one; and what makes one of a median distance under a normal distribution. */
+/* Two runs lie further apart than the samples of one run, so they may differ by this many standard
+ * deviations of the samples. The second constant turns a median distance into a standard deviation,
+ * under a normal distribution. */
 static const double deviations = 2, deviation_of_mad = 1.4826;
 /* Code and data lie elsewhere in each process, which alone changes times by about so much. */
 static const double least_noise = 0.02;
@@ -24,8 +25,9 @@ static double relative(const struct sgpu_bench_statistics *s)
 	return deviation_of_mad * s->mad / s->median;
 }
 
-/* Whether the interval of the median of `a` is below that of `b`; without measured noise, or in
- * files of earlier versions, which have no intervals, whether nearly all of its samples are. */
+/* Whether the interval of the median of `a` is below that of `b`. Without measured noise, or in
+ * files of earlier versions, which have no intervals: whether nearly all samples of `a` are below
+ * all of `b`. */
 static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b,
 		     bool noise_measured)
 {
@@ -52,7 +54,7 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	if (!d->noise_measured) {
 		d->noise = fmax(least_noise, deviations * hypot(relative(a), relative(b)));
 	}
-	if (fabs(log1p(d->change)) <= d->noise) { /* as much up as down */
+	if (fabs(log1p(d->change)) <= d->noise) { /* a factor and its inverse count alike */
 		d->verdict = SGPU_BENCH_SAME;
 	} else if (is_below(a, b, d->noise_measured)) {
 		d->verdict = SGPU_BENCH_SLOWER;
@@ -62,7 +64,7 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	}
 }
 
-/* The position that the index has for a key, which is `next` from now on if there was none. */
+/* Returns the position of a key in the index. A key that is not there yet is added at `next`. */
 static size_t place(json_t *index, const char *key, size_t next)
 {
 	const json_t *at = json_object_get(index, key);
@@ -134,7 +136,8 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first,
 	for (size_t i = 0; rc == SGPU_OK && i < all; i++) {
 		const struct sgpu_bench_record *record = d[i].first ? d[i].first : d[i].second;
 
-		/* With `ratios` those without one are passed over, unless they did not pass. */
+		/* With `ratios`, measurements without a ratio are left out, unless they did not
+		 * pass. */
 		if (!ratios || record->ratio_to[0] || record->status != SGPU_BENCH_PASSED) {
 			judge(&d[i], ratios);
 			d[(*count)++] = d[i];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a measurement was taken, without which it says nothing to anybody else: machine and build,
- * what of the machine moves its figures, and what else it did meanwhile. What a machine does not
- * tell is null.
+ * Describes where a measurement was taken, so that others can judge it: the machine, the build,
+ * the settings that influence its figures, and the machine's other load meanwhile. What the
+ * machine does not tell is null.
  */
 #include <glob.h>
 #include <math.h>
@@ -32,7 +32,8 @@
 
 enum { LINE = 256 };
 
-/* With an asterisk: an object with a member for each file. */
+/* Members and the files that hold their values. A path with an asterisk gives an object with a
+ * member for each matching file. */
 static const struct {
 	const char *key, *path;
 } files[] = {
@@ -79,7 +80,7 @@ static json_t *load_json(void)
 	return getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100) : json_null();
 }
 
-/* A number, a text, or null. */
+/* Returns the line of a file as a number or a text; null if it is empty or begins with '('. */
 static json_t *line_json(const char *path)
 {
 	char line[LINE], *end;
@@ -92,7 +93,7 @@ static json_t *line_json(const char *path)
 				      : json_string(line);
 }
 
-/* By what the asterisk stands for. */
+/* Returns the lines of the matching files, keyed by what the asterisk stands for. */
 static json_t *lines_json(const char *pattern)
 {
 	const size_t before = strcspn(pattern, "*"), after = strlen(pattern) - before - 1;
@@ -113,7 +114,8 @@ static json_t *lines_json(const char *pattern)
 	return lines;
 }
 
-/* How many files list their own processor, of a core or a socket, as the first. */
+/* Counts cores or sockets. The file of each processor lists all processors of its core or socket,
+ * so each core or socket has one file whose list begins with its own processor. */
 static json_t *count_groups(const char *pattern)
 {
 	json_t *lines = lines_json(pattern), *line;
@@ -121,7 +123,7 @@ static json_t *count_groups(const char *pattern)
 	uint64_t count = 0;
 
 	json_object_foreach (lines, key, line) {
-		/* A list of one processor is a number. */
+		/* line_json() returns a list of only one processor as a number. */
 		count += strtoll(key, NULL, 10) ==
 			 (json_is_string(line) ? strtoll(json_string_value(line), NULL, 10)
 					       : json_integer_value(line));
@@ -130,7 +132,8 @@ static json_t *count_groups(const char *pattern)
 	return number_or_null(count > 0, count);
 }
 
-/* The name that a hypervisor gives itself by CPUID, up to what is not printable. */
+/* Returns the name that a hypervisor gives itself by CPUID, up to the first byte that is not
+ * printable. */
 static json_t *hypervisor_json(void)
 {
 	unsigned name[4] = { 0 };
@@ -239,7 +242,7 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 	return object;
 }
 
-/* ---- what else it did ---- */
+/* ---- what else the machine did ---- */
 void sgpu_bench_begin(struct sgpu_bench_moment *begin)
 {
 	char text[LINE] = "", *at = text + strlen("cpu");

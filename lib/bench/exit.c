@@ -13,7 +13,8 @@
 
 enum { EXITS = 1001, RATE_NS = 5000000 };
 
-/* A hypervisor has to answer CPUID; the bit says whether there is one. */
+/* Returns the median cycles of a CPUID, which a hypervisor has to answer; 0 if its hypervisor bit
+ * is clear. */
 static uint64_t measure_guest_exit(void)
 {
 	double cycles[EXITS];

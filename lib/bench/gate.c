@@ -2,9 +2,9 @@
  *
  * The gate: streams that wait while work is put on them.
  *
- * It is a copy on a stream of its own, whose end the others wait for. A host function that blocks
- * would do the same on some devices and is forbidden on others; a copy always ends by itself, so
- * that nothing can hang.
+ * The gate is a copy on a stream of its own, and the other streams wait for its end. A host
+ * function that blocks would do the same on some devices and is forbidden on others; a copy always
+ * ends by itself, so nothing can hang.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	bench->state->gate.capacity = 0;
 }
 
-/* A gate of the next one's size. What is kept ends last first: the gate goes after its parts. */
+/* Makes a gate of gate->size bytes. What is kept ends in reverse order, so end_gate(), which is
+ * kept first, runs after the gate's parts are freed. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
@@ -39,7 +40,8 @@ static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* Puts the gate before what comes on the streams now. passed: one a stream. */
+/* Makes the streams wait for the gate before they do what is enqueued from now on. passed: one task
+ * for each stream. */
 static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {
@@ -51,8 +53,8 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		passed[i] = (struct sgpu_task){ 0 };
 		rc = sgpu_stream_wait(streams[i], event);
-		/* Clears nothing: for a device that only knows when tasks end, this end is the
-		 * begin of the first one behind the gate. */
+		/* Clears 0 bytes. A device that only knows when tasks end takes the end of this one
+		 * as the begin of the first task behind the gate. */
 		rc = rc ? rc : sgpu_device_clear(streams[i], gate->device_memory, 0, &passed[i]);
 	}
 	return rc == SGPU_OK
@@ -60,7 +62,7 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 		       : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
 }
 
-/* rc, or the first failure of a stream before its work ended. */
+/* Waits for a stream. Returns rc if that is an error, else what the wait returned. */
 static int wait_for(struct sgpu_stream *stream, int rc, struct sgpu_error *error)
 {
 	const int waited = sgpu_stream_sync(stream, rc == SGPU_OK ? error : NULL);

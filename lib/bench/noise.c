@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far runs of one build lie apart. The samples of one run do not tell: memory lies elsewhere in
- * the next one, and the machine has another moment.
+ * How far runs of one build lie apart. The samples of one run do not tell, because memory lies
+ * elsewhere in the next run and the state of the machine has changed.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "bench/private.h"
 
-/* Quantiles of Student's t for the difference of two more runs over their deviation, by the number
- * of runs; the last for more. Normal runs exceed them in 1 of 100 measurements, runs with heavy
- * tails in at most 1 of 20. */
+/* Two-sided 99 % quantiles of Student's t, by the number of runs; the last one serves for more
+ * runs. Two further runs differ by more than the quantile times the deviation of their difference
+ * in 1 of 100 measurements if runs are normally distributed, and in at most 1 of 20 if they have
+ * heavy tails. */
 static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25 };
 
 static double noise_floor(const double *values, size_t n)
@@ -23,17 +24,21 @@ static double noise_floor(const double *values, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < i; k++) {
 			pairs[count] = fabs(log(values[i] / values[k]));
-			variance += pairs[count] * pairs[count] /
-				    (double)(n * (n - 1)); /* in distances from the mean */
+			variance +=
+				pairs[count] * pairs[count] /
+				(double)(n *
+					 (n -
+					  1)); /* the sum over all pairs is the sample variance */
 			count++;
 		}
 	}
-	/* An outlier among many runs is in more pairs than the expected ones. */
+	/* The 95th percentile covers outliers: one among fewer than 40 runs is in more than 5 % of
+	 * the pairs. */
 	sgpu_bench_summarise(pairs, count, &of_pairs);
 	return fmax(of_pairs.p95, quantiles[row] * sqrt(2 * variance));
 }
 
-/* pairs: the measurement in the first run, and in each of all runs. */
+/* Adds the noise of a measurement. pairs[i][at]: the measurement in the first run and in run i. */
 static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at, size_t count,
 		     struct sgpu_bench_results *noise, struct sgpu_error *error)
 {

@@ -19,7 +19,7 @@ static inline uint64_t word_at(uint64_t index, uint64_t seed)
 	return z ^ (z >> 32);
 }
 
-/* Fills memory, or returns the first place where it is not filled so, or its size. */
+/* Fills memory, or checks it: returns the offset of the first byte that differs, or `size`. */
 static uint64_t go_through(uint8_t *memory, uint64_t size, uint64_t seed, bool fills)
 {
 	uint64_t block[BLOCK];

@@ -27,7 +27,7 @@ double sgpu_bench_value(const struct sgpu_bench_record *record)
 	}
 }
 
-/* Rounded to `digits` behind the point, and an integer where nothing is left behind it. */
+/* Returns a number rounded to `digits` decimal places; an integer if no fraction is left. */
 static json_t *number(double value, int digits)
 {
 	double scale = pow(10, digits), rounded = round(value * scale) / scale;
@@ -90,7 +90,7 @@ const struct sgpu_bench_member sgpu_bench_members[] = {
 	{ .key = NULL },
 };
 
-/* The member as JSON, or NULL if it is empty, 0 or less. */
+/* Returns the member as JSON, or NULL if it is an empty text or not above 0. */
 static json_t *member_json(const void *at, const struct sgpu_bench_member *m)
 {
 	json_t *text;
@@ -107,7 +107,7 @@ static json_t *member_json(const void *at, const struct sgpu_bench_member *m)
 	default:
 		break;
 	}
-	/* A message may quote anything: what is not UTF-8 has no place in JSON. */
+	/* A message may quote bytes that are not UTF-8, which JSON cannot hold. */
 	text = *(const char *)at ? json_string(at) : NULL;
 	return text || !*(const char *)at ? text : json_string("not to be told in UTF-8");
 }
@@ -199,7 +199,7 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 	}
 }
 
-/* An array is full when it has a power of two, or nothing. */
+/* The capacity is not stored: an array is full when its count is 0 or a power of two. */
 int sgpu_bench_append(void **array, size_t *count, const void *item, size_t size,
 		      struct sgpu_error *error)
 {

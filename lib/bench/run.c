@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A case from its setup to its end, and the records that say what became of it.
+ * Runs a case from its setup to its end, and makes the records of its outcome.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "bench/private.h"
 
-/* Each size is a bit. */
+/* Sizes are powers of two, so a set of sizes is a bit mask. */
 static const uint64_t size_first = 4096, sizes_quick = 64 << 10 | 4 << 20 | 64 << 20;
 
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
@@ -38,7 +38,7 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 		to->is_number = !from->text;
 		to->number = from->text ? 0 : from->number;
 		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
-		/* Other bytes without a formula are refused by the schema. */
+		/* The schema refuses another number of bytes without a formula. */
 		if (!formula && strcmp(to->key, "size_bytes") == 0 && to->number == point->bytes) {
 			formula = "size_bytes";
 		}
@@ -111,7 +111,7 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 	sgpu_host_memory(NULL, &available);
 	if (bench->device && sgpu_device_get_info(bench->device, &info, NULL) == SGPU_OK &&
 	    !info.opens_on_device) {
-		host_bytes += device_bytes; /* its memory is a part of the host's */
+		host_bytes += device_bytes; /* such a device uses the host's memory */
 	}
 	if (host_bytes > available - available / 8) {
 		return sgpu_fail(error, SGPU_ENOMEM,

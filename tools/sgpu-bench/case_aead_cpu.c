@@ -15,7 +15,7 @@ static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 enum work { SEAL, OPEN };
 static const char *const work_names[] = { "seal", "open" };
 
-/* The same chunk again and again. */
+/* One core's work: every call seals or opens the same chunk. */
 struct core {
 	struct sgpu_aead *aead;
 	enum work work;
@@ -54,7 +54,8 @@ static int prepare_core(void *argument, struct sgpu_error *error)
 	return run_core(c, SEAL, 1, error);
 }
 
-/* What was opened, or what was sealed when it is opened, is what it was made from. */
+/* Opens what was sealed, unless the sample opened it already, and compares the result with the
+ * pattern. */
 static int verify_core(void *argument, struct sgpu_error *error)
 {
 	struct core *c = argument;
@@ -63,7 +64,7 @@ static int verify_core(void *argument, struct sgpu_error *error)
 	return rc ? rc : bench_verify(c->opened, sizeof(c->opened), SEED, error);
 }
 
-/* The providers against each other; OpenSSL's first, which is what most programs have. */
+/* Compares the providers. OpenSSL's comes first, since most programs use it. */
 int bench_aead_cpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const char *const *names = sgpu_aead_providers();

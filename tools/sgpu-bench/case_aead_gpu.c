@@ -11,7 +11,7 @@
 enum { CALLS_MAX = 32, SEED = 4 };
 #define SIZE_LEAST ((uint64_t)SGPU_CHUNK)
 #define SIZE_LARGEST ((uint64_t)1 << 30)
-/* A sample of large calls works on about as much as this. */
+/* Bytes that a sample of large calls works on, about. */
 #define SAMPLE ((uint64_t)256 << 20)
 
 struct aead {
@@ -49,7 +49,7 @@ static int run_calls(void *argument, struct sgpu_error *error)
 	return sgpu_bench_enqueue(a->bench, &a->stream, 1, enqueue, a, a->tasks, a->calls, error);
 }
 
-/* The bytes that the host's own functions give. */
+/* Compares the sealed bytes with those that the host's own functions give. */
 static int verify_seal(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alloc: what it takes to get memory and to give it back: of the device, and of its pool on the
+ * alloc: the time to get memory and to give it back, both the device's memory and its pool on the
  * host.
  */
 #include "cases.h"

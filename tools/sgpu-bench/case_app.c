@@ -10,11 +10,11 @@
 #include "job.h"
 
 /* ---- what is measured of each application ---- */
-/* A way to have a device and to bring payloads. Graviton compares with and without all protection;
- * next to bare calls, also several batches at once. */
+/* A way to open the device and to bring payloads. Graviton compares with and without all
+ * protection; the comparison with bare calls also runs several batches at once. */
 struct way {
 	bool opens, staged;
-	int at_once; /* batches; 0: not next to bare calls */
+	int at_once; /* batches at once; 0: not compared with bare calls */
 };
 enum { WAYS = 6 };
 static const struct way ways[WAYS] = { { false, false, 0 },
@@ -27,7 +27,7 @@ static const struct way ways[WAYS] = { { false, false, 0 },
 enum { BARE, UNSEALED, SEALED, SIDES };
 static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed" };
 
-/* side: what all sides have in common. */
+/* side: the members that all sides have in common. */
 static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch_bytes,
 		       const struct job_side *side, struct sgpu_error *error)
 {
@@ -79,7 +79,7 @@ static double normal(double x)
 	return 0.5 * erfc(-x * M_SQRT1_2);
 }
 
-/* The price of a call, by the formula as the books have it. */
+/* Returns the price of a call by the textbook formula. */
 static double call_price(double price, double strike, double years)
 {
 	double deviation = volatility * sqrt(years);
@@ -89,7 +89,7 @@ static double call_price(double price, double strike, double years)
 	return price * normal(d1) - strike * exp(-rate * years) * normal(d1 - deviation);
 }
 
-/* Some of the calls by the formula, and all puts by the parity of calls and puts. */
+/* Checks some calls by the formula, and all puts by put-call parity. */
 static int check_prices(const struct job_side *side, const void *results, uint64_t size,
 			struct sgpu_error *error)
 {
@@ -113,7 +113,8 @@ static int check_prices(const struct job_side *side, const void *results, uint64
 	return SGPU_OK;
 }
 
-/* As the sample of NVIDIA's toolkit has them: price 5 to 30, strike 1 to 100, 0.25 to 10 years. */
+/* Fills in options in the ranges of the NVIDIA toolkit's sample: price 5 to 30, strike 1 to 100,
+ * 0.25 to 10 years. */
 static void fill_options(float *price, uint64_t count)
 {
 	float *strike = price + count, *years = strike + count;
@@ -189,7 +190,7 @@ enum {
 	ASKED = 2000,
 	PIXELS = 784,
 	CLASSES = 10,
-	QUICK = 4 /* divisor of both */
+	QUICK = 4 /* divides KNOWN and ASKED */
 };
 
 struct pictures {

@@ -13,17 +13,17 @@
 enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* of the host */ };
 #define SIZE_LEAST ((uint64_t)4 << 10)
 #define SIZE_LARGEST ((uint64_t)1 << 30)
-/* A sample of large copies moves about as much as this. */
+/* Bytes that a sample of large copies moves, about. */
 #define SAMPLE ((uint64_t)256 << 20)
 
-/* A direction has ways: a stream each. */
+/* A direction copies in one way or in both, each on a stream of its own. */
 enum way { H2D, D2H, WAYS };
 static const struct direction {
 	const char *name;
 	enum way first, end;
 } directions[] = { { "h2d", H2D, D2H }, { "d2h", D2H, WAYS }, { "both", H2D, WAYS } };
 
-/* Two memories of the host, one for each way, or why there are none. */
+/* Two buffers of the host, one for each way, or the reason why there are none. */
 struct memories {
 	void *in, *out;
 	struct sgpu_error lack;
@@ -38,12 +38,12 @@ struct bandwidth {
 	int copies;
 };
 
-/* A kind of memory and what is done with it. */
+/* A variant: a kind of memory, and the direction of the copies. */
 struct variant {
 	struct bandwidth *b;
 	const struct memories *memories;
 	const struct direction *direction;
-	struct sgpu_task tasks[2 * WAYS]; /* of the first copy of each way, and of the last */
+	struct sgpu_task tasks[2 * WAYS]; /* of each way's first copy, and of its last */
 };
 
 static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task,
@@ -60,8 +60,8 @@ static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_ta
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
 
-/* The ways in turns, so that both are busy from the start. To time the copies between takes time.
- */
+/* Enqueues copies of the ways in turns, so that both are busy from the start. Timing a copy costs
+ * time, so only the first and the last of each way are timed. */
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct variant *v = argument;
@@ -89,7 +89,7 @@ static int copy_enqueued(void *argument, struct sgpu_error *error)
 				  v->b->copies > 1 ? 2 * ways : ways, error);
 }
 
-/* Waits for each copy. With pageable memory that is what happens anyway. */
+/* Waits for each copy before the next. Copies of pageable memory do so anyway. */
 static int copy_one_by_one(void *argument, struct sgpu_error *error)
 {
 	const struct variant *v = argument;
@@ -181,7 +181,7 @@ static int make_memories(struct bandwidth *b, enum bench_way way, struct memorie
 	return rc;
 }
 
-/* As many copies as are enough to tell the rate, or one where there is no memory for them. */
+/* Takes as many copies as show the rate, or one if there is no memory for more. */
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch: what it saves to put small segments into one batch, and independent chains of operations
- * on several streams.
+ * batch: what is saved by putting small segments into one batch, and by running independent chains
+ * of operations on several streams.
  */
 #include <stdio.h>
 
@@ -33,7 +33,7 @@ static void add_copies(struct job *job, const struct job_side *side)
 	}
 }
 
-/* Copies in batches of their own, and in one batch. */
+/* Compares copies in a batch each with copies in one batch. */
 static int measure_segments(struct sgpu_bench *bench, const struct job_place *place, int n,
 			    bool opens, struct sgpu_error *error)
 {
@@ -64,7 +64,8 @@ static int measure_segments(struct sgpu_bench *bench, const struct job_place *pl
 	return job_measure(bench, &point, sides, 2, error);
 }
 
-/* The data: the sum, what is added to, and what is added. */
+/* Adds the chains. side->data holds three vectors: the expected sum, the vector that is added to,
+ * and the vector that is added. */
 static void add_chains(struct job *job, const struct job_side *side)
 {
 	const struct job_type type = { "f32", { EDGE, EDGE } };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channel: the commands of secure channels, beside what plain memory of the same size costs. The
- * allocator gives them to the processor, as it does for a context; a point is about one kind, and
- * the others in a sample do not count.
+ * channel: what the commands of secure channels cost, beside the cost of plain memory of the same
+ * size. The allocator sends the commands to the processor, as it does for a context. A point times
+ * one kind of command; the other commands of a sample do not count.
  */
 #include <string.h>
 
@@ -61,14 +61,16 @@ int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench
 }
 
 /* ---- rows ---- */
-/* Big pages: an unprotected one, those mapped, and one for small pages, directories and tables. */
+/* Big pages of a channel: one that is unprotected, those that are mapped, and one for small pages,
+ * directories and tables. */
 enum { PAGES = 8, BIG_PAGES = 1 + PAGES + 1 };
 
 struct row {
-	const char *command, *pages; /* pages: of a point with a variant that only maps */
+	const char *command,
+		*pages; /* pages: set if the point also has the variant that only maps */
 	enum sgpu_channel_op op;
 	unsigned big, small; /* pages that a channel maps and unmaps */
-	bool ends;	     /* what counts is not how they come, but how they go */
+	bool ends;	     /* the end counts (unmapping, destroying), not the begin */
 };
 
 static const struct row rows[] = {
@@ -84,10 +86,10 @@ static const struct row rows[] = {
 
 struct scene {
 	struct sgpu_bench *bench;
-	struct bench_channel *channel; /* one that stands all the time */
-	struct sgpu_key
-		owner; /* of those that come and go with pages, so that they share no tables */
-	struct sgpu_space *space; /* of nobody's: for pages that are mapped without a channel */
+	struct bench_channel *channel; /* stays open for the whole case */
+	struct sgpu_key owner; /* owner of the channels that come and go with pages: another one, so
+				  that they share no tables */
+	struct sgpu_space *space; /* owned by no channel: for pages that are mapped without one */
 	sgpu_devptr base;
 	struct sgpu_stream *stream;
 	const struct row *row;
@@ -95,7 +97,7 @@ struct scene {
 	struct sgpu_summary summary; /* of the last CH_PTE of the standing channel */
 };
 
-/* A channel from CH_CREATE to CH_DESTROY. */
+/* Takes a channel from CH_CREATE to CH_DESTROY; the time of the row's command counts. */
 static int run_life(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
@@ -167,14 +169,15 @@ static int run_pages(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* What the device does for it, without a channel, to pages that no channel has now. */
+/* Maps and unmaps pages that no channel has now, as the device does for CH_PTE, but without a
+ * channel. */
 static int run_mapping(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
 	const struct sgpu_pages_info *info = &s->channel->pages;
 	const uint64_t page = s->row->big ? info->big : info->small;
-	const uint64_t first =
-		s->row->big ? 1 : BIG_PAGES - 1; /* so that no page is of both sizes in turn */
+	const uint64_t first = s->row->big ? 1 : BIG_PAGES - 1; /* big and small pages lie apart, so
+								   that no page changes its size */
 	struct sgpu_task task = { 0 };
 	uint64_t begin, between;
 	uint32_t pages[PAGES];
@@ -216,7 +219,7 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 		BENCH_VARIANT("channel", NULL, row->pages ? run_pages : run_life, NULL, s),
 		BENCH_VARIANT("mapping alone", NULL, run_mapping, NULL, s),
 	};
-	/* Nothing is like the other commands without a channel. */
+	/* Without a channel, nothing corresponds to the other commands. */
 	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY;
 	const int first = has_plain ? 0 : 1, count = (row->pages ? 3 : 2) - first;
 	const uint64_t big = row->big * info->big, small = row->small * info->small;
@@ -232,7 +235,7 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 	return sgpu_bench_measure(s->bench, &point, variants + first, count, error);
 }
 
-/* ---- CH_MEASURE: the measure of a channel's memory beside that of plain memory ---- */
+/* ---- CH_MEASURE: measuring a channel's memory beside plain memory ---- */
 enum { SEED = 11, SPARE_PAGES = 4 };
 
 struct digested {
@@ -255,7 +258,7 @@ static int measure_plain(void *argument, struct sgpu_error *error)
 	return bench_finish(d->stream, rc, &task, 1, "measure", error);
 }
 
-/* The owner's part is not timed: what travels is masked. */
+/* Only CH_MEASURE is timed, not the owner's part, which unmasks the digest. */
 static int run_channel(void *argument, struct sgpu_error *error)
 {
 	struct digested *d = argument;

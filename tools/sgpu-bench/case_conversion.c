@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conversion: pages between private and shared, by the hardware and by a model, never in one
- * figure; and what that does to streaming. The model is the published flows over terms that are
- * measured anew in every sample.
+ * conversion: the time to convert pages between private and shared, by the hardware and by a model
+ * (no figure mixes the two), and what conversions cost a stream. The model computes the published
+ * flows from terms that every sample measures anew.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,22 +25,22 @@ struct call {
 };
 
 /* ---- the flows ---- */
-/* The terms: an exit and the entry after it; the change of the call's page-table entries, with the
- * TLB shootdown; the fault for one page; clearing one page. */
+/* The terms, in nanoseconds: an exit with the entry after it; the change of the call's page-table
+ * entries, with the TLB shootdown; the fault for one page; clearing one page. */
 struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-/* The terms of a time, as a set, and the flows. The host maps each page anew; the TDX module clears
- * an accepted one. */
+/* The terms that a time consists of, as a set, and the flows as such sets. In both flows the host
+ * maps each page anew; the TDX module also clears each page that is accepted. */
 enum terms {
 	FLIP = 1,
-	FAULT = 2, /* this and the next three: for each page */
+	FAULT = 2, /* this and the next two or three: once for each page */
 	CLEAR = 4,
-	ACCEPT = 8, /* clearing on the way to private alone */
+	ACCEPT = 8, /* clearing, only for a call to private */
 	EXIT = 16,
-	SNP_EXITS = 32, /* for each 64 entries */
-	TDX_EXITS = 64, /* two for a call */
+	SNP_EXITS = 32, /* one for each 64 entries */
+	TDX_EXITS = 64, /* two for each call */
 	SNP_PAPER = FLIP,
 	SNP = FLIP | SNP_EXITS | FAULT,
 	TDX = FLIP | TDX_EXITS | FAULT | ACCEPT,
@@ -50,7 +50,7 @@ enum terms {
  * of a TDX guest to its hypervisor passes the TDX module on both ways. */
 enum { SNP_ENTRIES = 64, TDX_EXITS_A_CALL = 2 };
 
-/* How often a call leaves the guest. */
+/* Returns how often a call leaves the guest. */
 static uint64_t exits_of(unsigned terms, const struct call *call)
 {
 	return terms & SNP_EXITS   ? (call->pages + SNP_ENTRIES - 1) / SNP_ENTRIES
@@ -59,8 +59,8 @@ static uint64_t exits_of(unsigned terms, const struct call *call)
 				   : 0;
 }
 
-/* The time of a call without what only the hardware can time: PVALIDATE and RMPUPDATE of SNP, and
- * of TDG.MEM.PAGE.ACCEPT all but the clearing. */
+/* Returns the time of a call, without what only the hardware can time: PVALIDATE and RMPUPDATE of
+ * SNP, and all of TDG.MEM.PAGE.ACCEPT but the clearing. */
 static double model(unsigned terms, const struct call *call, const struct costs *costs)
 {
 	const bool clears = terms & CLEAR || (terms & ACCEPT && call->to_private);
@@ -74,25 +74,27 @@ static double model(unsigned terms, const struct call *call, const struct costs 
 /* ---- what is timed ---- */
 struct conversion {
 	struct sgpu_bench *bench;
-	bool has_exits;	    /* this is a virtual machine, which an instruction leaves */
+	bool has_exits;	    /* this is a virtual machine, so exits can be timed */
 	int heaps[2];	    /* shared; ordinary, or -1 */
-	void *huge, *small; /* a huge page, and as much in small ones */
+	void *huge, *small; /* a huge page, and as much memory in small pages */
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
 	void *pool, *private; /* pinned where the device can; ordinary */
 	uint64_t room;	      /* bytes of the three above */
 	/* of the point */
 	struct call call;
-	uint64_t copied; /* bytes of a buffer that is copied to the device, too */
+	uint64_t copied; /* bytes that a sample also copies to the device; 0: none */
 };
 
 /* A variant: a way to convert. */
 struct way {
 	const char *name;
-	/* Makes one call. Its time does not include what has to come before. NULL: none is made. */
+	/* Makes one call and returns its time, without that of the preparations. NULL: the way
+	 * makes no call. */
 	int (*convert)(struct conversion *c, int detail, const struct call *call, double *ns,
 		       struct sgpu_error *error);
-	int detail; /* for convert; without it: the copy begins with another, to the pool */
+	int detail; /* for convert(); if that is NULL, 1 means that the data are first copied to the
+		       pool */
 };
 
 struct timed {
@@ -100,8 +102,9 @@ struct timed {
 	struct conversion *c;
 };
 
-/* By a TDX or SNP guest: the heap of shared dma-bufs converts the pages of a buffer when it is
- * allocated, and back when it is freed. The ordinary heap does everything else alike. */
+/* Converts as a TDX or SNP guest does: the heap of shared dma-bufs converts a buffer's pages
+ * when it is allocated, and back when it is freed. The ordinary heap does the same without
+ * converting. */
 static int by_heap(struct conversion *c, int heap, const struct call *call, double *ns,
 		   struct sgpu_error *error)
 {
@@ -122,7 +125,8 @@ static int by_heap(struct conversion *c, int heap, const struct call *call, doub
 
 enum { EXITS = 16, FAULTS = 64, FLIPS = 512 };
 
-/* Entries of small pages stand for those of any size. */
+/* Times the change of page-table entries. The cost of small pages' entries stands for that of any
+ * size. */
 static double time_flip(struct conversion *c, uint64_t pages)
 {
 	const uint64_t entries = pages < FLIPS ? pages : FLIPS, size = entries * SMALL;
@@ -173,7 +177,8 @@ static int by_model(struct conversion *c, int terms, const struct call *call, do
 	return SGPU_OK;
 }
 
-/* A call; or, for a buffer, a copy, a call to make it shared, and one to make it private again. */
+/* Makes a call; or, if there are bytes to copy, a copy, a call that makes the buffer shared, and
+ * one that makes it private again. */
 static int run_way(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = ((const struct timed *)argument)->way;
@@ -215,7 +220,7 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-/* All ways make the same call; with bytes to copy, after the copy. */
+/* Measures ways that all make the same call, after a copy if there are bytes to copy. */
 static int measure(struct conversion *c, struct sgpu_bench_point point, struct call call,
 		   const struct way *ways, int count, struct sgpu_error *error)
 {
@@ -251,7 +256,8 @@ static int measure_call(struct conversion *c, const char *what, const char *sour
 	return measure(c, point, call, ways, count, error);
 }
 
-/* Through a pool that stays shared, and with two calls that convert each buffer. */
+/* Compares copies through a pool that stays shared with copies that convert each buffer by two
+ * calls. */
 static int measure_stream(struct conversion *c, const char *source, uint64_t page_bytes,
 			  const struct way *ways, int count, struct sgpu_error *error)
 {
@@ -305,7 +311,8 @@ static int measure_heap(struct conversion *c, struct sgpu_error *error)
 	return rc;
 }
 
-/* The terms by themselves, both directions of all batches, and streaming. Exits come last. */
+/* Measures the terms by themselves, all batches in both directions, and streaming. What needs exits
+ * comes last. */
 static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_error *error)
 {
 	static const struct way terms[] = { { "flip", by_model, FLIP },

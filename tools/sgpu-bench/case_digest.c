@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * digest, measure: KangarooTwelve of device memory where it lies, in one tree or in one a page, and
- * on a GPU next to it the CPU's.
+ * digest, measure: KangarooTwelve of device memory where it lies, as one tree (digest) or a tree
+ * per page (measure); on a GPU also the CPU's digest beside it.
  */
 #include <string.h>
 
@@ -19,10 +19,10 @@ struct digest {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
 	struct sgpu_pool *pool; /* of the CPU */
-	void *pattern;		/* on the host, and in the device's memory */
+	void *pattern;		/* its contents, on the host */
 	sgpu_devptr memory;
 	uint64_t size;
-	bool pages; /* the measure */
+	bool pages; /* measures pages; else one digest */
 	struct sgpu_task task;
 	uint8_t digest[SGPU_KT128_SIZE], expected[SGPU_KT128_SIZE];
 };
@@ -50,7 +50,7 @@ static int digest_on_device(void *argument, struct sgpu_error *error)
 	return sgpu_bench_enqueue(d->bench, &d->stream, 1, enqueue, d, &d->task, 1, error);
 }
 
-/* It ends on the processor, after the task's time on the device. */
+/* Times a measure by the host's clock, since it ends on the processor after the device's task. */
 static int measure_on_device(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
