@@ -26,8 +26,7 @@ static double relative(const struct sgpu_bench_statistics *s)
 }
 
 /* Whether the interval of the median of `a` is below that of `b`. Without measured noise, or in
- * files of earlier versions, which have no intervals: whether nearly all samples of `a` are below
- * all of `b`. */
+ * files of earlier versions, which have no intervals: whether nearly all samples of `a` are. */
 static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b,
 		     bool noise_measured)
 {

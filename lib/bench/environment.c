@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Describes where a measurement was taken, so that others can judge it: the machine, the build,
- * the settings that influence its figures, and the machine's other load meanwhile. What the
- * machine does not tell is null.
+ * the settings that move its figures, and its other load. What the machine does not tell is null.
  */
 #include <glob.h>
 #include <math.h>

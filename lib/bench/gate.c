@@ -21,8 +21,8 @@ static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	bench->state->gate.capacity = 0;
 }
 
-/* Makes a gate of gate->size bytes. What is kept ends in reverse order, so end_gate(), which is
- * kept first, runs after the gate's parts are freed. */
+/* Makes a gate of gate->size bytes. What is kept ends in reverse order, so end_gate(), kept first,
+ * runs after its parts are freed. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
@@ -40,8 +40,8 @@ static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes the streams wait for the gate before they do what is enqueued from now on. passed: one task
- * for each stream. */
+/* Makes what is enqueued on the streams from now on wait for the gate. passed: one task for each
+ * stream. */
 static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {

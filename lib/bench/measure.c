@@ -122,8 +122,8 @@ static struct sgpu_bench_statistics summarise(struct measurement *m, int variant
 	return statistics;
 }
 
-/* Whether all medians are known well enough. It looks less often as the samples grow, since each
- * look sorts them. */
+/* Whether all medians are known well enough. Looks less often as the samples grow, since it sorts
+ * them. */
 static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 {
 	if (m->rounds < SAMPLES_SETTLED || m->rounds < m->next_look || elapsed_ns < time_settled) {

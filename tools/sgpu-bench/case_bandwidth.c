@@ -16,7 +16,7 @@ enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* of the host */ };
 /* Bytes that a sample of large copies moves, about. */
 #define SAMPLE ((uint64_t)256 << 20)
 
-/* A direction copies in one way or in both, each on a stream of its own. */
+/* A direction copies in one way or in both; each way has a stream of its own. */
 enum way { H2D, D2H, WAYS };
 static const struct direction {
 	const char *name;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * conversion: the time to convert pages between private and shared, by the hardware and by a model
- * (no figure mixes the two), and what conversions cost a stream. The model computes the published
+ * (no figure mixes the two), and what conversions cost streaming. The model computes the published
  * flows from terms that every sample measures anew.
  */
 #include <errno.h>
@@ -31,7 +31,7 @@ struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-/* The terms that a time consists of, as a set, and the flows as such sets. In both flows the host
+/* The terms that a time consists of, as a set, and the flows as such sets. In SNP and TDX the host
  * maps each page anew; the TDX module also clears each page that is accepted. */
 enum terms {
 	FLIP = 1,
