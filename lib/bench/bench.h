@@ -84,8 +84,8 @@ struct sgpu_bench_variant {
 	const char *name; /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-	/* Does the work once, to its end. The sample is the time of the call by the host's clock,
-	 * or what the call gives to sgpu_bench_give_ns. */
+	/* Does the work once, to its end. Its time is that of the call by the host's clock, or what
+	 * it gives to sgpu_bench_give_ns. */
 	int (*work)(void *argument, struct sgpu_error *error);
 	/* After the sample, untimed: returns SGPU_EDIFFERS and names the difference. Points above
 	 * 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
@@ -116,8 +116,8 @@ int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 		     uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
 /* Whether --size allows a size, for cases with sizes of their own. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
-/* Returns SGPU_ENOMEM and the reason unless the host and the device have this much memory. Without
- * this check the kernel would kill the process rather than refuse the memory. */
+/* Returns SGPU_ENOMEM and the reason unless the host and the device have this much memory: the
+ * kernel would kill the process rather than refuse the memory. */
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
@@ -130,8 +130,8 @@ void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
 /* ---- what a case makes, and keeps until its end ---- */
-/* Has end(bench, what, size) called when the case is over, also after an error, last first; at once
- * after SGPU_ENOMEM. */
+/* Has end(bench, what, size) called when the case is over, also after an error, in reverse order;
+ * if this function fails, at once. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
 				    void (*end)(struct sgpu_bench *bench, uintptr_t what,
 						uint64_t size),
@@ -157,8 +157,8 @@ SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, 
 					struct sgpu_error *error);
 
 /* ---- patterns ---- */
-/* Fill memory with what the seed and the position determine; return the offset of the first byte
- * that differs, or `size`. */
+/* Fill memory by the seed and the position; return the offset of the first byte that differs, or
+ * `size`. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
@@ -172,9 +172,9 @@ bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
 
 /* ---- work on streams ---- */
 /* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
- * enqueues work with these tasks, which are zero; then waits for the work's end. If the gate opens
- * too early, the work is enqueued again behind a longer copy. The sample's time is from the begin
- * of the first task to the end of the last. */
+ * enqueues work with these tasks, which are zero; then waits for its end. If the gate opens too
+ * early, the work is enqueued again behind a longer copy. The time from the begin of the first task
+ * to the end of the last counts. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
@@ -280,12 +280,12 @@ struct sgpu_bench_results {
 	size_t count;
 	struct sgpu_bench_noise *noise; /* how far runs of one build lie apart */
 	size_t noise_count;
-	char *text; /* the text of the file if the reader's caller keeps it here */
+	char *text; /* of the file, if the reader's caller keeps it here */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* All functions that return JSON make a new object, or return NULL if memory runs out. This one
- * describes the machine, the build and a device (NULL: none). */
+/* Functions that return JSON make a new object; NULL: no memory. This one describes the machine,
+ * the build and a device (NULL: none). */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
 /* The object that ends the results: how long the run took since `begin`, the share of the
@@ -342,7 +342,7 @@ enum { SGPU_BENCH_RUNS_MAX = 64 };
 SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
 					     struct sgpu_bench_results *noise,
 					     struct sgpu_error *error);
-/* Returns the first member that shows that two environments are of different machines or builds, or
+/* Returns the first member by which two environments are of different machines or builds, or
  * NULL. */
 const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
 

@@ -8,9 +8,9 @@
 
 #include "bench/private.h"
 
-/* Two runs lie further apart than the samples of one run, so they may differ by this many standard
- * deviations of the samples. The second constant turns a median distance into a standard deviation,
- * under a normal distribution. */
+/* Two runs may differ by so many standard deviations of the samples, as runs lie further apart than
+ * samples. The second constant turns a median distance into a standard deviation of a normal
+ * distribution. */
 static const double deviations = 2, deviation_of_mad = 1.4826;
 /* Code and data lie elsewhere in each process, which alone changes times by about so much. */
 static const double least_noise = 0.02;

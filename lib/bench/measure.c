@@ -14,7 +14,7 @@ enum {
 	SAMPLES_MAX = 100000,
 	SAMPLES_ENOUGH = 1000,
 	SAMPLES_MIN = 5,
-	SAMPLES_MIN_LONG = 3 /* also with `quick` */
+	SAMPLES_MIN_LONG = 3 /* for long samples, and with `quick` */
 };
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
 /* The medians are known well enough when their intervals reach at most this share of the median to
@@ -83,7 +83,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	rc = rc ? rc : variant->work(variant->argument, error);
 	state->ns = state->ns ? state->ns : sgpu_now_ns() - begin;
 	series_of(m, v, CPU_NS)[m->rounds] = (double)(cpu_now_ns() - cpu_begin);
-	/* 0 ns is less than the clock can measure; ratios divide by it, so 1 is stored. */
+	/* Less than the clock can measure counts as 1, since ratios divide by it. */
 	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
 	series_of(m, v, P50_NS)[m->rounds] = state->latency.p50_ns;
 	series_of(m, v, P99_NS)[m->rounds] = state->latency.p99_ns;
@@ -162,8 +162,7 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 						: SGPU_BENCH_STOP_UNKNOWN;
 }
 
-/* Takes rounds until a reason to stop. The last one is always verified, so each round is checked
- * for being the last before it is taken. */
+/* Takes rounds. The last one is always verified, so it is known before it is taken. */
 static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
 {
 	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;

@@ -8,10 +8,9 @@
 
 #include "bench/private.h"
 
-/* Two-sided 99 % quantiles of Student's t, by the number of runs; the last one serves for more
- * runs. Two further runs differ by more than the quantile times the deviation of their difference
- * in 1 of 100 measurements if runs are normally distributed, and in at most 1 of 20 if they have
- * heavy tails. */
+/* Two-sided 99 % quantiles of Student's t by the number of runs, the last for more. Two further
+ * runs differ by more than the quantile times the deviation of their difference in 1 of 100
+ * measurements if runs are normal, in at most 1 of 20 with heavy tails. */
 static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25 };
 
 static double noise_floor(const double *values, size_t n)

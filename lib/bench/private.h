@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the files of lib/bench share.
+ * What the files of lib/bench share.
  */
 #ifndef SGPU_BENCH_PRIVATE_H
 #define SGPU_BENCH_PRIVATE_H

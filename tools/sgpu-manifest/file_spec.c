@@ -88,7 +88,7 @@ static int nifti_scaling(float slope, float inter, struct file_spec *spec, struc
 	}
 	sgpu_fail(error, SGPU_EINVALID, "'%s' has the scaling %g * value + %g, which is no number",
 		  spec->path, (double)slope, (double)inter);
-	sgpu_type_text(&spec->type, type); /* u8[3,4]: here u8:3,4 */
+	sgpu_type_text(&spec->type, type); /* u8[3,4] is written u8:3,4 here */
 	name = strcspn(type, "[");
 	return sgpu_hint(error, "'%s:%.*s:%.*s:%" PRIu64 "' takes the stored values without it",
 			 spec->path, (int)name, type, (int)strcspn(type + name + 1, "]"),
@@ -324,7 +324,7 @@ static int check_type_name(const char *path, struct sgpu_error *error)
 			"FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, and nothing for one element");
 	}
 	if (!near && !word[length]) {
-		return SGPU_OK; /* the end of a name with a colon */
+		return SGPU_OK; /* the word ends a file's name with a colon */
 	}
 	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not one of the types f32, f64, i32, u8, i16, f16",
 		  name);
@@ -402,7 +402,7 @@ char *file_spec_location(const char *path, const char *folder)
 		return strdup(path);
 	}
 	full = absolute(path);
-	if (!full) { /* a folder that is not there yet */
+	if (!full) { /* the folder does not exist yet */
 		return strdup(path);
 	}
 	if (strncmp(full, folder, length) != 0 || full[length] != '/') {

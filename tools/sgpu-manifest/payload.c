@@ -21,7 +21,7 @@
 enum {
 	BUFFER_SIZE = 1 << 20,
 	SHARED_MIN = 4 << 20, /* payloads from here on are worth starting threads for */
-	WINDOW = 32 << 20,    /* between two looks at the progress */
+	WINDOW = 32 << 20,    /* bytes between two updates of the progress */
 };
 
 int payload_folder_open(const char *manifest_path, struct payload_folder *folder,

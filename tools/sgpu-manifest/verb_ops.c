@@ -39,7 +39,8 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 	}
 }
 
-/* "0 to 5", "at least 0", "none|relu", "true|false"; empty when anything goes */
+/* Describes a range: "0 to 5", "at least 0", "none|relu", "true|false"; empty when anything
+ * goes. */
 static void range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 {
 	bool low = param->min > -unbounded, high = param->max < unbounded;
@@ -244,7 +245,7 @@ int verb_ops(int argc, char **argv)
 /* ---- the JSON Schema 2020-12, from schema.json and the table. It covers what an editor can check
  * while somebody types; references, the graph and the flow of information are for the verb check
  * ---- */
-/* The part that does not depend on the operations, as bytes of the program.
+/* The part of the schema that does not depend on the operations, embedded in the program.
  * tests/unit/test_schema.c compares its limits. */
 extern const char schema_text[] __attribute__((visibility("hidden")));
 extern const char schema_end[] __attribute__((visibility("hidden")));

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "manifest_tool.h"
 
-enum { AFTER_MAX = 4 }; /* names in a cell */
+enum { AFTER_MAX = 4 }; /* most names in a cell */
 
 struct show_request {
 	bool dot, outside;
@@ -23,7 +23,7 @@ const struct cli_option show_options[] = { CLI_COMMON,
 					   OPTION_OUTSIDE(struct show_request),
 					   CLI_END };
 
-/* A module without data_type_info is "u8[file]". */
+/* Describes a segment's type; that of a module without data_type_info is "u8[file]". */
 static void show_type(const struct sgpu_segment *segment, char text[SGPU_TYPE_TEXT_MAX])
 {
 	if (segment->size_of_file) {
@@ -65,7 +65,7 @@ static int print_segments(const struct sgpu_manifest *manifest)
 	return cli_table_print(&table);
 }
 
-/* "input=scan output=smoothed" */
+/* Lists an operation's arguments: "input=scan output=smoothed". */
 static void arguments_text(const struct sgpu_manifest *manifest,
 			   const struct sgpu_operation *operation, char *text, size_t size)
 {

@@ -47,7 +47,8 @@ static int find(int *parent, int i)
 	return i;
 }
 
-/* The smaller index is the root: parts are numbered in the order of their first operation. */
+/* Joins two parts. The smaller index is the root: parts are numbered in the order of their first
+ * operation. */
 static void join(int *parent, int a, int b)
 {
 	a = find(parent, a);
@@ -240,7 +241,7 @@ struct splitter {
 	const char *directory; /* as given, or own */
 	char *own;	       /* the manifest's folder as its path has it */
 	char *from, *to;       /* real paths of the manifest's folder and of the directory */
-	json_t *shards;	       /* the manifests */
+	json_t *shards;	       /* the manifests of the shards */
 	bool outside;
 };
 

@@ -80,8 +80,8 @@ struct measure_checks {
 	size_t quote_size;
 	struct sgpu_quote_result result;
 };
-/* Loads what the options name, reads the quote, and verifies it. Returns an exit status; everything
- * was printed. */
+/* Loads what the options name, reads the quote, and verifies it. Returns an exit status, after
+ * messages. */
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 		       struct sgpu_error *error);
 void measure_checks_clear(struct measure_checks *checks);

@@ -32,11 +32,11 @@ struct load {
 	struct load_slice *slices; /* by segment of the batch */
 	uint64_t total;		   /* bytes of the region */
 	uint64_t payload;	   /* bytes to copy */
-	int staged, outputs, left; /* segments */
+	int staged, outputs, left; /* numbers of segments */
 	struct sgpu_region region;
 	struct sgpu_pool *pool;
-	struct sgpu_dsa_reader *files_reader; /* of payloads in files */
-	uint64_t done;			      /* bytes, for the progress line */
+	struct sgpu_dsa_reader *files_reader; /* reads payloads in files */
+	uint64_t done;			      /* bytes copied, for the progress line */
 };
 
 /* load_fill.c: copies the payloads into the region; reads the batch to its end. */

@@ -16,7 +16,7 @@
 #include "load.h"
 #include "verbs.h"
 
-enum { PIECE = 1 << 20, LARGE = 64 << 20 }; /* LARGE: worth opening an accelerator */
+enum { PIECE = 1 << 20, LARGE = 64 << 20 }; /* LARGE: bytes worth opening an accelerator for */
 
 /* One payload that is read from a file, on several threads. */
 struct copy {
