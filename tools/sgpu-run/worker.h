@@ -162,7 +162,7 @@ int worker_end(struct worker *worker, int status);
 /* How long a device may hold a run that was stopped: three times what a GPU takes to give up on a
  * kernel. */
 #define WORKER_STUCK_NS UINT64_C(15000000000)
-/* For a device that holds a run: wipes the keys and ends the process with status 3.
+/* Called when a device holds a run: wipes the keys and ends the process with status 3.
  * Async-signal-unsafe. */
 void worker_give_up(void);
 
