@@ -82,7 +82,8 @@ static bool has(int fd, uint64_t end)
 	       end <= (uint64_t)status.st_size;
 }
 
-/* SGPU_ESYSTEM when the file has changed: read(2) then tells how. */
+/* Reads through a mapping. SGPU_ESYSTEM if the file cannot be mapped or was cut short: the caller
+ * then uses read(2), which tells why. */
 static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset,
 		     struct sgpu_error *error)
 {

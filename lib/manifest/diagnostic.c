@@ -38,7 +38,7 @@ static void diagnostic_clear(struct sgpu_diagnostic *diagnostic)
 	memset(diagnostic, 0, sizeof(*diagnostic));
 }
 
-/* A hint may name what the document does. */
+/* A hint may quote the document, which is not trusted, so it is escaped. */
 static char *copy_escaped(const char *text)
 {
 	const size_t room = 4 * strlen(text) + 1;

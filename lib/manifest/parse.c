@@ -11,7 +11,7 @@
 
 #include "manifest/reader.h"
 
-/* The number of searches for near names in one parse: about 10 ms. */
+/* Most comparisons of names for hints in one parse: about 10 ms. */
 enum { COMPARISONS_MAX = 65536 };
 
 enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };

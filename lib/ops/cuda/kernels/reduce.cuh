@@ -75,9 +75,10 @@ template <> struct sgpu_reduce_sum<double> : sgpu_reduce_float_sum<double> {
 template <> struct sgpu_reduce_sum<sgpu_half> : sgpu_reduce_float_sum<sgpu_half> {
 };
 
-/* ---- the least, or the greatest as the least of what is turned around: any order gives the same
- * ---- Keys of floats are their bits as integers of the same order, -0 below +0, and NaN below all.
- */
+/* ---- the least and the greatest ----
+ * The greatest is the least of inverted keys. The key of a float is its bits, as an integer that
+ * sorts as the float does: -0 below +0, and NaN below all, so that it wins both. Any order of the
+ * reduction gives the same. */
 template <typename K, typename T> struct sgpu_reduce_least {
 	static constexpr bool in_order = false;
 	static constexpr K low = (K)((K)1 << (sizeof(K) * 8 - 2)) * -2;
@@ -104,7 +105,7 @@ template <typename T> struct sgpu_reduce_extreme : sgpu_reduce_least<int, T> {
 	}
 };
 
-/* Bits to the order of integers and back. */
+/* Maps a float's bits to an integer that sorts as the float does. It is its own inverse. */
 template <typename K> SGPU_DEVICE K sgpu_reduce_fold_bits(K bits)
 {
 	return bits < 0 ? (K)(bits ^ ~sgpu_reduce_least<K, float>::low) : bits;
