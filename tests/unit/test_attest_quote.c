@@ -388,7 +388,7 @@ UNIT_TEST(a_quote_belongs_to_its_owner_and_has_its_measurements)
 {
 	struct sgpu_quote_subject s = subject();
 	struct sgpu_quote_checks c = checks();
-	uint8_t digest[32] = { 4 };
+	uint8_t digest[32] = { 4 }, right[SGPU_SHA256_SIZE];
 	json_t *measurements = json_pack("[{s:s, s:I, s:I, s:o}]", "label", "kernel", "va",
 					 (json_int_t)4096, "size", (json_int_t)100, "digest",
 					 sgpu_json_from_bytes(digest, sizeof(digest)));
@@ -401,7 +401,14 @@ UNIT_TEST(a_quote_belongs_to_its_owner_and_has_its_measurements)
 	REQUIRE(!sgpu_quote_verify(quote, size, &c, &result, NULL));
 	json_t *own = json_object_get(result.claims, SGPU_EAT_PROFILE);
 	CHECK(json_equal(json_object_get(own, "measurements"), measurements));
+	REQUIRE(!sgpu_json_bytes(own, "own", "owner_key_hash", right, sizeof(right), NULL));
 	json_object_set_new(own, "owner_key_hash", sgpu_json_from_bytes(digest, sizeof(digest)));
+	other = resign(result.claims, w.ak, &w.chain, "eat+jwt");
+	CHECK(verify(other, &c, NULL) == SGPU_EBINDING);
+	free(other);
+	/* All of the hash counts. */
+	right[sizeof(right) - 1] ^= 1;
+	json_object_set_new(own, "owner_key_hash", sgpu_json_from_bytes(right, sizeof(right)));
 	other = resign(result.claims, w.ak, &w.chain, "eat+jwt");
 	CHECK(verify(other, &c, NULL) == SGPU_EBINDING);
 	free(other);
@@ -422,6 +429,7 @@ UNIT_TEST(claims_are_quoted_again_for_another_nonce)
 	struct sgpu_quote_checks c = checks();
 	struct sgpu_quote_result result;
 	struct sgpu_signer *other = NULL;
+	uint8_t right[SGPU_SHA256_SIZE], alike[SGPU_SHA256_SIZE];
 	json_t *claims = NULL, *before;
 	struct sgpu_key key;
 	char *quote = NULL;
@@ -453,8 +461,14 @@ UNIT_TEST(claims_are_quoted_again_for_another_nonce)
 		      SGPU_EUSAGE &&
 	      !quote);
 	renewal.nonce_size = sizeof(later);
-	REQUIRE(!sgpu_signer_generate(false, &other, NULL));
+	/* Another key is refused, also one whose fingerprint begins as the right one does. */
 	CHECK(!sgpu_quote_check_key(w.ak, &w.chain, NULL));
+	REQUIRE(!sgpu_signer_fingerprint(w.ak, right, NULL));
+	do {
+		sgpu_signer_free(&other);
+		REQUIRE(!sgpu_signer_generate(false, &other, NULL) &&
+			!sgpu_signer_fingerprint(other, alike, NULL));
+	} while (alike[0] != right[0]);
 	CHECK(sgpu_quote_check_key(other, &w.chain, NULL) == SGPU_EKEY);
 	CHECK(sgpu_quote_renew(claims, &renewal, other, &w.chain, NOW, &quote, &size, NULL) ==
 		      SGPU_EKEY &&

@@ -296,7 +296,19 @@ UNIT_TEST(only_intels_quoting_enclave_counts)
 
 UNIT_TEST(the_enclave_vouches_for_its_own_key)
 {
+	uint8_t bound[32];
+
 	start(&quote, 4);
+	quote.keep_binding = true;
+	finish(&quote);
+	CHECK(verify() == SGPU_EBINDING);
+	/* All of it counts. */
+	start(&quote, 4);
+	finish(&quote);
+	memcpy(bound, quote.qe + 320, sizeof(bound));
+	start(&quote, 4);
+	memcpy(quote.qe + 320, bound, sizeof(bound));
+	quote.qe[351] ^= 1;
 	quote.keep_binding = true;
 	finish(&quote);
 	CHECK(verify() == SGPU_EBINDING);
