@@ -300,7 +300,7 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	}
 	if (rc < 0) {
 		(void)unlinkat(replay->directory, new_name,
-			       0); /* it has the permissions that others need */
+			       0); /* a file cut short only takes space */
 		close(fd);
 		return rc;
 	}

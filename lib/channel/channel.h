@@ -143,7 +143,7 @@ struct sgpu_summary {
 	uint64_t counter; /* number among this channel's reports, from 1: the owner refuses old ones
 			   */
 	uint64_t va, size;		 /* bytes that the command covered */
-	uint32_t protected_pages, pages; /* pages that it mapped: protected (n), and in all (k) */
+	uint32_t protected_pages, pages; /* pages that it mapped: protected ones, and all */
 	/* KT128 of the frame numbers of the protected ones, 32-bit little endian. */
 	uint8_t hash[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];

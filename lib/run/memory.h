@@ -45,9 +45,9 @@ struct sgpu_links {
 struct sgpu_moves;
 struct sgpu_note;
 
-/* Opens the ways that the plan needs. moved: handles the note of a move that has ended; its index
- * is the move.
- */
+/* Opens the sealed paths (struct sgpu_peer) between the devices that the plan moves segments
+ * between. `moved` handles the note of a move that has ended; note->index is the move's number in
+ * the plan. */
 SGPU_MUST_CHECK int sgpu_moves_create(struct sgpu_run_base *base,
 				      void (*moved)(struct sgpu_note *note), void *owner,
 				      struct sgpu_moves **moves, struct sgpu_error *error);

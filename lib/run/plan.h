@@ -25,7 +25,7 @@ struct sgpu_spread {
 struct sgpu_spread_costs {
 	uint64_t travel; /* for each byte that comes to a device, from the host or from another
 			    device */
-	uint64_t move;	 /* of each segment that moves, besides its bytes */
+	uint64_t move;	 /* for each segment that moves, besides its bytes */
 };
 /* A GPU's orders of magnitude: how many times faster its memory is than its bus, and the bytes its
  * memory moves in the time that a transfer takes to begin. */

@@ -25,7 +25,8 @@ enum {
 
 struct host_digest;
 
-/* A part on its way. Set when it begins, in the claim; `ended` is under the move's lock. */
+/* A part that is being moved. The worker that holds the claim sets its members when the part
+ * begins, and `next`; `ended` is under the move's lock. */
 struct host_part {
 	struct sgpu_host_part *part;
 	bool begun; /* in the claim */

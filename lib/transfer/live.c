@@ -176,7 +176,8 @@ int sgpu_live_encrypt(struct sgpu_live *live, unsigned thread, uint64_t begin, u
 			    sgpu_live_plain(live, begin, count), sealed);
 }
 
-/* One chunk after the other into the worker's own cache, and on from there once it has verified. */
+/* Opens one chunk after the other into `scratch`, which stays in the worker's cache, and stores
+ * each when it has verified. */
 int sgpu_live_open(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
 		   uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {

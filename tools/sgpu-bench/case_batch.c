@@ -33,7 +33,7 @@ static void add_copies(struct job *job, const struct job_side *side)
 	}
 }
 
-/* Compares copies in a batch each with copies in one batch. */
+/* Compares copies, each in a batch of its own, with as many copies in one batch. */
 static int measure_segments(struct sgpu_bench *bench, const struct job_place *place, int n,
 			    bool opens, struct sgpu_error *error)
 {

@@ -266,7 +266,8 @@ int job_finish(struct job *job, struct sgpu_error *error)
 }
 
 /* ---- the response ---- */
-/* Those that travel inline have the order of the index. */
+/* Inline payloads are in the archive in the order of the index, so the next one is the one
+ * wanted. */
 static int read_payload(struct sgpu_tar_reader *tar, const struct sgpu_batch *response, int index,
 			uint8_t *payload, uint64_t size, struct sgpu_error *error)
 {

@@ -95,7 +95,8 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 json_t *confinement_claim(bool filtered, bool confined,
 			  const struct sgpu_module_confinement *modules);
 
-/* Tries the confinement of CPU modules on this machine. Findings have the names of that claim. */
+/* Tries the confinement of CPU modules on this machine. The findings have the names of the members
+ * of "modules" in the claim `confinement`. */
 enum { CONFINEMENT_FINDINGS = 6 };
 void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS]);
 

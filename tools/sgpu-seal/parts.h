@@ -74,7 +74,7 @@ struct seal_secret {
 /* One payload of many that move together. */
 struct seal_payload {
 	struct sgpu_descriptor in;  /* the first member: it is the context of its part's source */
-	struct sgpu_descriptor out; /* if each payload goes to a file of its own */
+	struct sgpu_descriptor out; /* when opening: the file, or temporary file, of this payload */
 	struct sgpu_source region;  /* where the payload is; fd -1: in the archive */
 	struct seal_secret secret;
 	struct seal_moves *moves;

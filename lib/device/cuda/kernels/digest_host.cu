@@ -36,7 +36,7 @@ struct job {
 	struct sgpu_digest_work work;
 	uint64_t whole, slices;
 	uint8_t *result;
-	/* Used by the processor's part alone. */
+	/* Used only by absorb(), which the CPU runs. */
 	uint64_t calls, absorbed_slices;
 	bool finished;
 	struct sgpu_turboshake node;

@@ -14,7 +14,7 @@
 #include <device/cuda/kernels.h>
 
 enum {
-	STEP_PAGES = 512, /* pages between two launches, at most */
+	STEP_PAGES = 512,				    /* most pages of one step */
 	PAGE_CHUNKS = SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK, /* without the suffix */
 	SUFFIX_MAX = sizeof(((struct sgpu_measure_custom *)0)->bytes) + SGPU_KT128_LENGTH_MAX,
 	THREADS = 64, /* of a block that computes chunks */
