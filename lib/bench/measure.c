@@ -14,19 +14,19 @@ enum {
 	SAMPLES_MAX = 100000,
 	SAMPLES_ENOUGH = 1000,
 	SAMPLES_MIN = 5,
-	SAMPLES_MIN_LONG = 3 /* for long samples, and with `quick` */
+	SAMPLES_MIN_LONG = 3 /* also with `quick` */
 };
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
-/* The medians are known well enough when their intervals reach at most this share of the median to
- * either side, after this many samples and this much time. */
+/* The medians are known well enough: their intervals reach so far to either side, by so many
+ * samples, over so much time. */
 enum { SAMPLES_SETTLED = 30 };
 static const uint64_t time_settled = 100000000;
 static const double half_width_settled = 0.005;
-/* Up to this size memory is verified after every sample; verifying more would take longer than
+/* Up to this size memory is verified after every sample; checking more takes longer than
  * measuring. */
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
-/* Series of a variant, each with one value per round. */
+/* The samples of a variant, by round. */
 enum series { NS, CPU_NS, RATIO, P50_NS, P99_NS, SERIES };
 
 struct measurement {
@@ -83,7 +83,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	rc = rc ? rc : variant->work(variant->argument, error);
 	state->ns = state->ns ? state->ns : sgpu_now_ns() - begin;
 	series_of(m, v, CPU_NS)[m->rounds] = (double)(cpu_now_ns() - cpu_begin);
-	/* Less than the clock can measure counts as 1, since ratios divide by it. */
+	/* Or below what the clock can tell. */
 	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
 	series_of(m, v, P50_NS)[m->rounds] = state->latency.p50_ns;
 	series_of(m, v, P99_NS)[m->rounds] = state->latency.p99_ns;
@@ -93,8 +93,8 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	return rc;
 }
 
-/* Takes one sample of each variant, in reverse order every other round. *failed: the variant that
- * returned the error. */
+/* One sample of each variant; in the reverse order every other round. *failed: whose the error is.
+ */
 static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -110,7 +110,7 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 	return rc;
 }
 
-/* Returns the statistics of a series, whose order is kept. */
+/* The statistics of a series, which keeps its order. */
 static struct sgpu_bench_statistics summarise(struct measurement *m, int variant,
 					      enum series series)
 {
@@ -122,8 +122,7 @@ static struct sgpu_bench_statistics summarise(struct measurement *m, int variant
 	return statistics;
 }
 
-/* Whether all medians are known well enough. Looks less often as the samples grow, since it sorts
- * them. */
+/* Looks less often as the samples grow, since it sorts them. */
 static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 {
 	if (m->rounds < SAMPLES_SETTLED || m->rounds < m->next_look || elapsed_ns < time_settled) {
@@ -140,7 +139,7 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 	return true;
 }
 
-/* Returns why the next round is the last one, or SGPU_BENCH_STOP_UNKNOWN if it is not. */
+/* Why the next round is the last one. */
 static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
 {
 	const struct sgpu_bench_options *o = &m->bench->options;
@@ -152,7 +151,7 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 	if (m->rounds + 1 >= m->limit) {
 		return SGPU_BENCH_STOP_COUNT;
 	}
-	/* If long samples exceed the time by far, fewer suffice. */
+	/* Long samples may exceed the time by far: then fewer suffice. */
 	least = o->quick || elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : SAMPLES_MIN;
 	if (o->samples || m->rounds + 1 < least) {
 		return SGPU_BENCH_STOP_UNKNOWN;
@@ -162,7 +161,7 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 						: SGPU_BENCH_STOP_UNKNOWN;
 }
 
-/* Takes rounds. The last one is always verified, so it is known before it is taken. */
+/* The last round is verified, so it must be known before it is taken. */
 static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
 {
 	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;
@@ -208,7 +207,7 @@ static void give_results(struct measurement *m)
 	}
 }
 
-/* Notes that a variant is waived; returns whether this is the first time. */
+/* Whether a variant is waived for the first time. */
 static bool note_lack(struct sgpu_bench_private *state, const char *name)
 {
 	for (int i = 0; i < state->lack_count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads results from JSON Lines. They are not trusted: every member that is used is checked,
- * unknown members are ignored, and strings that could move a terminal's cursor, or turn or hide
+ * Results from JSON Lines. They come from anywhere: every member that is used is checked, those
+ * that are not known are left out, and strings that could move a terminal's cursor, or turn or hide
  * text, are refused.
  */
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "bench/private.h"
 
-/* The limits of a line leave room for 100000 samples. */
+/* A line may have 100000 samples. */
 enum {
 	RECORDS_MAX = 100000,
 	LINE_MAX_BYTES = 4 << 20,
@@ -50,7 +50,7 @@ static bool is_clean(const char *text)
 	return !left;
 }
 
-/* Whether all texts in a value are clean. The parser has limited its depth. */
+/* The same for all texts in a value. The parser has limited its depth. */
 static bool is_all_clean(json_t *value)
 {
 	const char *key;
@@ -70,7 +70,7 @@ static bool is_all_clean(json_t *value)
 	return !json_is_string(value) || is_clean(json_string_value(value));
 }
 
-/* Stores a member's value after checking its type and range. */
+/* Stores a value, which must be one that the member can have. */
 static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 		      const json_t *value, void *at)
 {
@@ -90,7 +90,7 @@ static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 			       : fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
 	case SGPU_BENCH_IS_NUMBER:
 		*(double *)at = number;
-		/* The range holds times in nanoseconds and relative figures of any machine. */
+		/* In nanoseconds or relative, of any machine. */
 		return number == 0 || (number >= 1e-9 && number <= 1e18)
 			       ? SGPU_OK
 			       : fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", m->key);
@@ -182,7 +182,7 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		rc = fault(r, "a median outside of its interval");
 	}
 	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
-	/* The samples are for other programs: they are checked, but not kept. */
+	/* They are for other programs. */
 	if (rc == SGPU_OK && samples &&
 	    (!json_is_array(samples) || json_array_size(samples) != record->ns.n)) {
 		rc = fault(r, "'samples_ns' is not an array of 'n' numbers");
@@ -206,7 +206,7 @@ static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_
 				      sizeof(noise), r->error);
 }
 
-/* Takes the environment or the end. The members that name a run may not be lists or objects. */
+/* The environment, or the end. A run's name is no list or object. */
 static int take_frame(const struct reader *r, json_t *object, bool is_end,
 		      struct sgpu_bench_results *results)
 {

@@ -8,7 +8,7 @@
 
 #include "bench/private.h"
 
-/* Probability that the true median lies beyond one end of its interval. */
+/* What may lie beyond either end of the interval of the median. */
 static const double tail = 0.025;
 
 static int by_value(const void *a, const void *b)
@@ -23,9 +23,9 @@ static double middle(const double *sorted, uint64_t n)
 	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Returns the largest number of samples that can be cut from each side so that the rest encloses
- * the true median with 95 %. Whatever the distribution, a sample lies below the median with
- * probability 1/2, so the number of samples below it is binomial. */
+/* The largest number of samples that can be cut from each side so that the rest encloses the true
+ * median with 95 %. Each sample lies below it with probability 1/2 whatever the distribution: a
+ * binomial count. */
 static uint64_t outside_of_interval(uint64_t n)
 {
 	double log_share = -(double)n * log(2), below = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a policy that accepts equal claims, as a start for the owner to read and change. It has no
- * members for claims that are missing, and so refuses what these members could permit.
+ * A policy from claims: it accepts equal claims, as a start for the owner to read and change. It
+ * does not name what the claims lack, and so refuses what a missing member would permit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "attest/appraise/appraise.h"
 
-/* Converts base64url of 32 bytes to hexadecimal; returns NULL for anything else. */
+/* base64url of 32 bytes to hexadecimal; NULL when it is none. */
 static json_t *hex_of(const json_t *text)
 {
 	char hex[SGPU_HEX_SIZE];
@@ -24,7 +24,7 @@ static bool put(json_t *object, const char *key, json_t *value)
 	return !value || json_object_set_new(object, key, value) == 0;
 }
 
-/* Finds "580.159.04" in "driver 580.159.04, CUDA 13.0". */
+/* "580.159.04" from "driver 580.159.04, CUDA 13.0". */
 static json_t *first_version(const char *text)
 {
 	size_t skip = text ? strcspn(text, "0123456789") : 0;
@@ -47,8 +47,8 @@ static bool all_true(const json_t *object)
 	return json_object_size(object) > 0;
 }
 
-/* Adds whose work the runner takes, and whether it is confined. Claims that have "files" mean
- * something by what they leave out: no "owners" is anybody, no "confinement" is none. */
+/* What the claims of a runner say even by leaving it out: whose work it takes, and its
+ * confinement. */
 static bool add_limits(json_t *made, const json_t *own)
 {
 	const json_t *files = json_object_get(own, "files"),
@@ -120,8 +120,7 @@ static bool add_device(json_t *policy, const json_t *claims)
 		json_decref(made);
 		return true;
 	}
-	/* For the CPU device, neither mode nor agreement is added if not stated; a GPU that states
-	 * no mode counts as not confidential. */
+	/* Neither is demanded of the CPU device; a GPU may leave out a mode that it lacks. */
 	return put(policy, "device", made) && made &&
 	       put(made, "code", code_digests(json_object_get(own, "code"))) &&
 	       put(made, "driver",
@@ -164,7 +163,7 @@ int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
 		return sgpu_fail_nomem(error);
 	}
 	strcat(whole, "\n");
-	/* Claims that nobody verified may hold values that are not allowed in a policy. */
+	/* Unverified claims may hold values that no policy can. */
 	int rc = sgpu_policy_parse(whole, strlen(whole), "policy", &check, error);
 	sgpu_policy_free(&check);
 	if (rc) {

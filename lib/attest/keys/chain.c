@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads certificates from PEM, and verifies that they lead to a trusted root.
+ * Certificates from PEM, and whether they lead to a root that is trusted.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -19,9 +19,9 @@
 
 enum {
 	PEM_MAX = 1 << 18,
-	AUTH_LEVEL = 2, /* libcrypto's: at least 112 bits of security in every certificate */
+	AUTH_LEVEL = 2, /* of libcrypto: 112 bits at least in every certificate */
 	LOOSE_DEPTH = 4,
-	CLOCKS = 60, /* seconds of tolerance: openssl(1) reads the clock twice for the two dates */
+	CLOCKS = 60, /* seconds: openssl(1) reads the clock for each end of a certificate */
 };
 
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size)
@@ -61,8 +61,8 @@ void sgpu_chain_clear(struct sgpu_chain *chain)
 	memset(chain, 0, sizeof(*chain));
 }
 
-/* Adds one block of a PEM text. Anything but a certificate is refused, so that a private key in the
- * file does not go unseen. */
+/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file
+ * does not go unseen. */
 static int add_block(const char *type, const uint8_t *data, size_t size, const char *name,
 		     struct sgpu_chain *chain, struct sgpu_error *error)
 {
@@ -103,7 +103,8 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 		OPENSSL_free(header);
 		OPENSSL_clear_free(data, (size_t)length);
 	}
-	/* At the end of the text, OpenSSL reports the error that no start line follows. */
+	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block.
+	 */
 	if (!rc && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d",
 			       name, chain->count);
@@ -132,7 +133,7 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 }
 
 /* ---- verification ---- */
-/* Makes a stack that borrows its certificates; NULL when memory is out. */
+/* A stack that borrows its certificates; NULL: no memory. */
 static STACK_OF(X509) * stack_of(X509 *const *list, int count, bool only_authorities)
 {
 	STACK_OF(X509) *stack = sk_X509_new_null();
@@ -159,7 +160,7 @@ static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct s
 			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
 }
 
-/* Checks that a certificate is one that may sign evidence. */
+/* Who may sign evidence. */
 static int check_leaf(X509 *leaf, struct sgpu_error *error)
 {
 	EVP_PKEY *key = X509_get0_pubkey(leaf);
@@ -175,8 +176,7 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_ECHAIN,
 				 "certificate 1 of the chain is not one for signatures");
 	}
-	/* An authority may also certify servers and people. Their certificates name a purpose, and
-	 * may not sign evidence. */
+	/* An authority may also certify servers and people, which may not sign evidence. */
 	if (flags & EXFLAG_XKUSAGE && !(X509_get_extended_key_usage(leaf) & XKU_ANYEKU)) {
 		return sgpu_fail(error, SGPU_ECHAIN,
 				 "certificate 1 of the chain is for certain purposes, and evidence "
@@ -220,8 +220,8 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
 	STACK_OF(X509) *untrusted = stack_of(others, other_count, false);
-	/* Only authorities in the file of roots are trusted. Other certificates there vouch for
-	 * nothing, not even for themselves. */
+	/* Certificates beside the roots in their file vouch for nothing, not even for
+	 * themselves. */
 	STACK_OF(X509) *trusted = roots ? stack_of(roots->list, roots->count, true) : NULL;
 	int rc = 0;
 

@@ -24,13 +24,13 @@
 /* ---- keys in a TPM 2.0, by OpenSSL's provider "tpm2" (the package tpm2-openssl), which is loaded
  * only if such a key is used. This library cannot suppress the messages of the provider's own
  * library on standard error; TSS2_LOG=all+NONE in the environment silences it ---- */
-/* Signing with a key in a TPM must name the provider. Otherwise OpenSSL uses its default provider,
- * which lacks the private half. */
+/* Signing needs it named: without, OpenSSL takes the signature of the default provider, which has
+ * no private half. */
 static const char tpm_properties[] = "?provider=tpm2";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static OSSL_PROVIDER *standard, *loaded;
 
-/* Fails with a message of our own, since the texts of the provider's errors may be missing. */
+/* The provider's error numbers and texts are its own, and may be missing: the message is ours. */
 static int unavailable(struct sgpu_error *error, const char *what)
 {
 	unsigned long reason = ERR_peek_error();
@@ -77,8 +77,8 @@ bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 		ERR_clear_error();
 		return false;
 	}
-	/* A curve with explicit parameters may differ from the named one. For a key in a TPM, which
-	 * lacks this parameter, the call fails. */
+	/* A curve with explicit parameters may differ from the named one. A key in a TPM has no
+	 * such parameter. */
 	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS,
 				   &is_explicit) != 1) {
 		ERR_clear_error();
@@ -98,8 +98,8 @@ int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct s
 {
 	unsigned char *der = NULL;
 
-	/* The point is encoded uncompressed, so that a key has one fingerprint even if it was read
-	 * from a compressed point. A TPM's key has no other form, and this call may fail for it. */
+	/* One key, one name, even if it was read from a compressed point. A TPM's key has no other
+	 * form. */
 	(void)EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT,
 					     "uncompressed");
 	ERR_clear_error();
@@ -121,8 +121,7 @@ int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_erro
 	}
 	(*signer)->in_tpm = tpm;
 	int rc = tpm ? load_provider(error) : SGPU_OK;
-	/* A key in memory must not be made by the TPM's provider, which may have been loaded
-	 * before. */
+	/* In memory even where the TPM's provider was loaded before. */
 	EVP_PKEY_CTX *context = rc ? NULL
 				   : EVP_PKEY_CTX_new_from_name(
 					     NULL, "EC", tpm ? "provider=tpm2" : "provider!=tpm2");
@@ -208,7 +207,7 @@ int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t 
 	EVP_MD_CTX *context = sgpu_signer_context(signer);
 	uint8_t der[256];
 	size_t der_size = sizeof(der);
-	/* the form of RFC 7518, section 3.4 */
+	/* RFC 7518, section 3.4 */
 	bool done = context && EVP_DigestSign(context, der, &der_size, data, size) == 1 &&
 		    sgpu_ecdsa_raw(der, der_size, signature, SGPU_ES384_SIZE / 2);
 
@@ -265,7 +264,7 @@ static int decode(const char *name, const char *text, size_t size, struct sgpu_s
 	return 0;
 }
 
-/* Checks that a key in memory has both halves, and that they belong together. */
+/* Whether both halves are there and belong together. */
 static int check_pair(const char *name, const struct sgpu_signer *signer, struct sgpu_error *error)
 {
 	EVP_PKEY_CTX *context =
