@@ -348,8 +348,8 @@ struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move);
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
 /* Ends a move that was not enqueued, or that has been written, with a failure or SGPU_OK. */
 void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error);
-/* Ends a move when both streams have done their part of it. `code`: SGPU_OK, or why only a part was
- * enqueued. */
+/* Ends a move, or queues it to be written, when its streams (NULL: none) have done their part.
+ * `code`: SGPU_OK, or why it was not enqueued whole, which fails the transfer at once. */
 void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
 			  struct sgpu_stream *second, int code, const struct sgpu_error *error);
 void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
