@@ -19,6 +19,11 @@
 
 #include "base/json.h"
 
+static inline uint64_t sgpu_min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static inline bool sgpu_all_zero(const void *data, size_t size)
 {
 	const uint8_t *bytes = data;

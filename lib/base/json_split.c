@@ -12,8 +12,8 @@
 enum { LISTS_MAX = 4 };
 
 struct cut {
-	size_t frame_at,
-		removed; /* bytes that the document has after frame_at and that the frame lacks */
+	/* bytes that the document has after frame_at and that the frame lacks */
+	size_t frame_at, removed;
 };
 
 /* One pass over the document. With `frame` NULL it only counts. */

@@ -299,8 +299,8 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	if (rc < 0) {
-		(void)unlinkat(replay->directory, new_name,
-			       0); /* a file cut short only takes space */
+		/* a file cut short only takes space */
+		(void)unlinkat(replay->directory, new_name, 0);
 		close(fd);
 		return rc;
 	}

@@ -70,10 +70,10 @@ struct sgpu_bench_parameter {
 };
 
 struct sgpu_bench_point {
-	struct sgpu_bench_parameter
-		parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
-	uint64_t bytes;				       /* payload of one sample; 0: none */
-	uint64_t operations;			       /* operations of one sample; 0 counts as 1 */
+	/* up to a NULL key; identify the point */
+	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
+	uint64_t bytes;	     /* payload of one sample; 0: none */
+	uint64_t operations; /* operations of one sample; 0 counts as 1 */
 	/* How `bytes` follows from the parameters and operations: "2 * size_bytes, both
 	 * directions". NULL: "size_bytes", which must then be a parameter with that value. */
 	const char *bytes_formula;
@@ -219,8 +219,8 @@ struct sgpu_bench_record {
 	uint64_t bytes, operations; /* of one sample */
 	char bytes_formula[SGPU_BENCH_NAME_MAX * 2];
 	struct sgpu_bench_statistics ns; /* one sample */
-	const double
-		*samples_ns; /* all ns.n samples in the order taken; NULL when read from a file */
+	/* all ns.n samples in the order taken; NULL when read from a file */
+	const double *samples_ns;
 	enum sgpu_bench_stop stopped;
 	double cycles; /* of the time-stamp counter, per operation; 0: not known */
 	double cpu_ns; /* median of the process's processor time for a sample */

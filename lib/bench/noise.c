@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far runs of one build lie apart. The samples of one run do not tell, because memory lies
- * elsewhere in the next run and the state of the machine has changed.
+ * How far runs of one build lie apart. The samples of one run do not tell: in the next run memory
+ * lies elsewhere.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,11 +23,8 @@ static double noise_floor(const double *values, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < i; k++) {
 			pairs[count] = fabs(log(values[i] / values[k]));
-			variance +=
-				pairs[count] * pairs[count] /
-				(double)(n *
-					 (n -
-					  1)); /* the sum over all pairs is the sample variance */
+			/* the sum over all pairs is the sample variance */
+			variance += pairs[count] * pairs[count] / (double)(n * (n - 1));
 			count++;
 		}
 	}

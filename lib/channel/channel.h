@@ -169,8 +169,8 @@ struct sgpu_reply {
 	union {
 		struct sgpu_grant grant;     /* CH_CREATE with a key */
 		struct sgpu_summary summary; /* CH_PTE of a channel with a key */
-		struct sgpu_measurement
-			measurement; /* CH_MEASURE; of a channel without key: no MAC, not keyed */
+		/* CH_MEASURE; of a channel without key: no MAC, not keyed */
+		struct sgpu_measurement measurement;
 	};
 };
 

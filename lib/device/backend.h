@@ -164,8 +164,8 @@ struct sgpu_device_backend {
 	/* The next four are NULL where the backend has no operations of its own, needs no parts,
 	 * loads no code, or has no evidence. */
 	sgpu_op_fn (*op)(const char *name);
-	int (*parts)(struct sgpu_device_part
-			     *parts); /* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
+	/* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
+	int (*parts)(struct sgpu_device_part *parts);
 	int (*code)(struct sgpu_device *device,
 		    struct sgpu_device_code *list); /* returns how many */
 	int (*evidence)(struct sgpu_device *device, const uint8_t nonce[32],

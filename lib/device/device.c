@@ -298,11 +298,11 @@ int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t
 	return task ? sgpu_device_enqueue(stream, &work, task) : SGPU_EUSAGE;
 }
 
-int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			    struct sgpu_task *task)
+static int enqueue_chunks(struct sgpu_stream *stream, enum sgpu_work_kind kind,
+			  struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
+			  uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	const struct sgpu_work work = { .kind = SGPU_WORK_OPEN,
+	const struct sgpu_work work = { .kind = kind,
 					.in = in,
 					.out = out,
 					.size = size,
@@ -313,19 +313,18 @@ int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *
 	return sgpu_device_enqueue(stream, &work, task);
 }
 
+int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			    struct sgpu_task *task)
+{
+	return enqueue_chunks(stream, SGPU_WORK_OPEN, key, first, last, in, size, out, task);
+}
+
 int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 			    struct sgpu_task *task)
 {
-	const struct sgpu_work work = { .kind = SGPU_WORK_SEAL,
-					.in = in,
-					.out = out,
-					.size = size,
-					.key = key,
-					.first = first,
-					.last = last };
-
-	return sgpu_device_enqueue(stream, &work, task);
+	return enqueue_chunks(stream, SGPU_WORK_SEAL, key, first, last, in, size, out, task);
 }
 
 int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,

@@ -11,12 +11,8 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
-#include <device/device.h>
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
+#include "base/base.h"
+#include "device/device.h"
 
 /* The number behind `label` in a file of lines "label [:] number", or `fallback`. */
 static uint64_t labelled(const char *path, const char *label, uint64_t fallback)
@@ -83,9 +79,9 @@ static void apply_group(const char *folder, const struct group_files *files, uin
 	usage = number(path, 0);
 	snprintf(path, sizeof(path), "%s/memory.stat", folder);
 	cache = labelled(path, files->inactive, 0) + labelled(path, files->active, 0);
-	usage -= min_u64(usage, cache);
-	*total = min_u64(*total, limit);
-	*available = min_u64(*available, limit - min_u64(limit, usage));
+	usage -= sgpu_min_u64(usage, cache);
+	*total = sgpu_min_u64(*total, limit);
+	*available = sgpu_min_u64(*available, limit - sgpu_min_u64(limit, usage));
 }
 
 /* Applies the limits of a group and of every group above it. */

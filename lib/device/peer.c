@@ -33,8 +33,8 @@ enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
 enum step { STEP_SEAL, STEP_LEAVE, STEP_ARRIVE, STEP_OPEN, STEPS };
 
 struct slot {
-	sgpu_devptr
-		leaving; /* ciphertext in the first device's memory, unless the path is STORED */
+	/* ciphertext in the first device's memory, unless the path is STORED */
+	sgpu_devptr leaving;
 	sgpu_devptr arriving;		   /* ciphertext in the second device's memory */
 	void *host;			   /* ciphertext in host memory, for the path HOST */
 	struct sgpu_event *moved, *opened; /* of the run that is under way, or NULL */

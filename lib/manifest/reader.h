@@ -33,8 +33,8 @@ struct sgpu_reader {
 	char where[SGPU_WHERE_MAX];	/* pointer of what is being read */
 	bool standard_input;		/* "-" was seen among the inputs */
 	uint8_t *unsure; /* a segment's enum sgpu_unsure: diagnostics that were already reported */
-	unsigned
-		comparisons; /* left for hints on references, so that many diagnostics stay quick */
+	/* left for hints on references, so that many diagnostics stay quick */
+	unsigned comparisons;
 	bool no_memory;
 };
 

@@ -64,8 +64,8 @@ struct sgpu_op_value {
 /* One call of an operation. Arguments and parameters have the same indexes as in the row. */
 struct sgpu_op_call {
 	const struct sgpu_op *op;
-	struct sgpu_type
-		type[SGPU_ARGUMENTS_MAX]; /* dtype SGPU_NONE: optional argument that is absent */
+	/* dtype SGPU_NONE: optional argument that is absent */
+	struct sgpu_type type[SGPU_ARGUMENTS_MAX];
 	bool present[SGPU_ARGUMENTS_MAX]; /* the manifest gives this argument, with or without a
 					     type */
 	void *data[SGPU_ARGUMENTS_MAX]; /* device addresses, aligned to 64 bytes; NULL if absent. No

@@ -84,8 +84,8 @@ SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *
 /* A frame without its bytes. */
 struct sgpu_remote_frame {
 	uint32_t kind; /* SGPU_FRAME_PUT, SGPU_FRAME_GET, or 0: a message */
-	uint64_t offset,
-		size; /* size 0 of a message: the other side has ended between two frames */
+	/* size 0 of a message: the other side has ended between two frames */
+	uint64_t offset, size;
 };
 
 /* Reads a frame, and the bytes of a message; those of a put follow. Errors: SGPU_EINVALID (no

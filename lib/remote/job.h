@@ -19,8 +19,8 @@ extern const struct sgpu_group_jobs sgpu_remote_jobs;
 /* ---- for job.c and job_run.c ---- */
 struct step {
 	struct sgpu_op_call call; /* without data */
-	sgpu_op_fn
-		on_device; /* the device's own implementation, or NULL: the table's for the CPU */
+	/* the device's own implementation, or NULL: the table's for the CPU */
+	sgpu_op_fn on_device;
 	const char *id;
 	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the row; -1: absent */
 	bool written[SGPU_ARGUMENTS_MAX];

@@ -26,10 +26,10 @@ enum {
 /* What one side writes, each word on a pair of lines of its own: processors fetch
  * lines in pairs. */
 struct sgpu_ring_side {
-	_Alignas(128) _Atomic uint64_t
-		head; /* entries that it has taken out of the queue that it reads */
-	_Alignas(128) _Atomic uint32_t
-		sleeping; /* enum sgpu_sleep; the other side clears it when it wakes this one */
+	/* entries that it has taken out of the queue that it reads */
+	_Alignas(128) _Atomic uint64_t head;
+	/* enum sgpu_sleep; the other side clears it when it wakes this one */
+	_Alignas(128) _Atomic uint32_t sleeping;
 };
 
 struct sgpu_ring_header {
@@ -44,8 +44,8 @@ struct sgpu_ring_memory {
 	struct sgpu_ring_header *header; /* the begin of the mapping */
 	uint64_t size;
 	_Atomic uint64_t *submissions, *completions;
-	uint32_t submission_count,
-		completion_count; /* copies: those in the header are not looked at again */
+	/* copies: those in the header are not looked at again */
+	uint32_t submission_count, completion_count;
 };
 
 /* Checks and maps. Errors: as sgpu_ring_client_open. */

@@ -356,8 +356,8 @@ static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *
 
 int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 {
-	static pthread_mutex_t mutex =
-		PTHREAD_MUTEX_INITIALIZER; /* several runs may share one record */
+	/* several runs may share one record */
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	struct timespec now = { 0 };
 	uint8_t identity[SGPU_SHA256_SIZE];
 	uint64_t now_us;

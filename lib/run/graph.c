@@ -37,8 +37,8 @@ struct sgpu_graph {
 	int (*start)(void *argument, int operation, struct sgpu_error *error);
 	void *argument;
 	struct operation *operations;
-	int *follower_start,
-		*followers; /* those of operation i: followers[follower_start[i]] ... */
+	/* those of operation i: followers[follower_start[i]] ... */
+	int *follower_start, *followers;
 	int *work; /* operations to look at: each is added when nothing holds it back any more, when
 		      it is to be tried again, and when it has failed */
 	int work_head, work_tail;

@@ -17,8 +17,8 @@
 struct launch {
 	struct sgpu_launches *all;
 	int operation;
-	sgpu_op_fn
-		on_device; /* the device's own implementation, or NULL: the table's for the CPU */
+	/* the device's own implementation, or NULL: the table's for the CPU */
+	sgpu_op_fn on_device;
 	struct sgpu_launch_end end;
 	struct sgpu_task *clears; /* of a module's outputs, by argument; or NULL */
 };

@@ -332,8 +332,8 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	run->trace.first = run->first;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
-	rc = sgpu_moves_create(base, note_moved, run, &run->moves,
-			       error); /* before the buffers, since the ways take memory, too */
+	/* before the buffers, since the ways take memory, too */
+	rc = sgpu_moves_create(base, note_moved, run, &run->moves, error);
 	rc = rc ? rc : sgpu_memory_create(base, error);
 	rc = rc ? rc : sgpu_graph_create(base, start_operation, run, &run->graph, error);
 	rc = rc ? rc : sgpu_modules_create(base, module_loaded, run, &run->modules, error);

@@ -61,8 +61,8 @@ struct sgpu_runner {
 	pthread_mutex_t mutex; /* the list, and whether a run has ended */
 	pthread_cond_t ended;
 	struct sgpu_run *runs;
-	unsigned
-		begun[SGPU_RUN_DEVICES_MAX]; /* runs under way, by the device that is their first */
+	/* runs under way, by the device that is their first */
+	unsigned begun[SGPU_RUN_DEVICES_MAX];
 };
 
 /* Adds a run to the list. Its first device becomes the one that is the first of fewest runs. */

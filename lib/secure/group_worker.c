@@ -352,8 +352,8 @@ static int load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 				  left < most ? left : most, &w->jobs[item->object].job, &bytes,
 				  error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes,
-				     error); /* others may have taken some meanwhile */
+		/* others may have taken some meanwhile */
+		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes, error);
 		if (rc < 0) {
 			w->config.jobs->free(&w->jobs[item->object].job);
 			return rc;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "channel/channel.h"
 #include "secure/context.h"
 
@@ -69,11 +70,6 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	*available = *total - (taken < *total ? taken : *total);
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* The device counts as taken all pages that this context ever mapped. Those that no allocation uses
  * now are free to it.
  */
@@ -85,10 +81,10 @@ void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *
 	pthread_mutex_lock(&context->arena_lock);
 	count_memory(context, &total, &available);
 	most = context->mapped_most;
-	info->memory_free += most - min_u64(context->arena.used_bytes, most);
+	info->memory_free += most - sgpu_min_u64(context->arena.used_bytes, most);
 	pthread_mutex_unlock(&context->arena_lock);
-	info->memory_total = min_u64(total, info->memory_total);
-	info->memory_free = min_u64(available, info->memory_free);
+	info->memory_total = sgpu_min_u64(total, info->memory_total);
+	info->memory_free = sgpu_min_u64(available, info->memory_free);
 	info->secure = true;
 }
 

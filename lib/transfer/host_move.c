@@ -140,8 +140,8 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 	}
 	pthread_mutex_unlock(&move->lock);
 	do { /* a part may turn out to be ordered when it begins: then it waits */
-		part = host_next_part(
-			move); /* first: once all have been claimed, a signal changes nothing */
+		/* first: once all have been claimed, a signal changes nothing */
+		part = host_next_part(move);
 		if (!part || sgpu_io_interrupted()) {
 			return false;
 		}

@@ -2,17 +2,13 @@
  *
  * What a transfer moves: from where to where, through which staging buffers, in which chunk runs.
  */
+#include "base/base.h"
 #include "transfer/engine.h"
 
 #include <limits.h>
 
 /* ---- chunk runs: small ones stand where the other stages would have to wait, at the begin and at
  * the end ---- */
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
@@ -24,15 +20,15 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 	uint64_t rest = plan->total - first, left;
 
 	if (plan->at_begin) {
-		run.count = min_u64(run.count,
-				    max_u64(first, plan->at_begin)); /* as much as all before */
+		run.count = sgpu_min_u64(
+			run.count, max_u64(first, plan->at_begin)); /* as much as all before */
 	}
 	if (plan->at_end) {
 		/* Most of the rest: a device opens more than three times as fast as the bus brings
 		 * it. */
-		run.count = min_u64(run.count, max_u64(rest / 4 * 3, plan->at_end));
+		run.count = sgpu_min_u64(run.count, max_u64(rest / 4 * 3, plan->at_end));
 	}
-	run.count = min_u64(run.count, rest);
+	run.count = sgpu_min_u64(run.count, rest);
 	/* A little rest goes with it. One chunk never goes alone: when it is empty its address is
 	 * past the end. */
 	left = rest - run.count;

@@ -31,8 +31,8 @@ static struct {
 /* For the signal handler. */
 static struct {
 	_Atomic(const char *) label; /* NULL while none of the verb's long steps runs */
-	atomic_uint_least64_t done, total, begin_ns, start_ns,
-		end_ns; /* end_ns: the end as last estimated */
+	/* end_ns: the end as last estimated */
+	atomic_uint_least64_t done, total, begin_ns, start_ns, end_ns;
 } state;
 
 /* Locks the terminal while this process draws on it, so that of several processes that share one,

@@ -138,9 +138,8 @@ bool filter_tighten(void)
 	seccomp_add_all(filter, &rc, SCMP_ACT_ERRNO(EPERM), in_passing);
 	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
 	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
-	rc = rc ? rc
-		: seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC,
-				   1); /* threads that a constructor started, too */
+	/* threads that a constructor started, too */
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	return seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS) == 0;
 }
 

@@ -109,8 +109,8 @@ static void tell_end(struct worker *worker, int status)
 		filter_name(worker->call, answer.text, sizeof(answer.text));
 	}
 	if (worker->report >= 0) {
-		(void)sgpu_host_send(worker->report, &answer, sizeof(answer),
-				     -1); /* the only message over it */
+		/* the only message over it */
+		(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
 	}
 	root_remove(&confinement, worker->path);
 	forget_descriptor(&worker->report);
@@ -258,8 +258,8 @@ static void serve(void)
 	struct pollfd fds[PLACES];
 
 	for (;;) {
-		nfds_t count =
-			2; /* poll takes no more places than this process may have descriptors */
+		/* poll takes no more places than this process may have descriptors */
+		nfds_t count = 2;
 
 		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = ended_fd, .events = POLLIN };

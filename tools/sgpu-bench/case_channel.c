@@ -66,8 +66,8 @@ int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench
 enum { PAGES = 8, BIG_PAGES = 1 + PAGES + 1 };
 
 struct row {
-	const char *command,
-		*pages; /* pages: set if the point also has the variant that only maps */
+	/* pages: set if the point also has the variant that only maps */
+	const char *command, *pages;
 	enum sgpu_channel_op op;
 	unsigned big, small; /* pages that a channel maps and unmaps */
 	bool ends;	     /* the end counts (unmapping, destroying), not the begin */

@@ -39,12 +39,12 @@ struct doctor_check {
 	const char *name, *serves; /* what it is for, a clause for people */
 	void (*look)(const struct doctor_check *check, struct doctor_finding *finding);
 	const char *fix; /* a sentence without its full stop */
-	const char
-		*path; /* files, a pattern of glob(7); they must be there, and one must serve, or */
-	bool every;    /* ...all of them. To serve, */
-	bool access;   /* ...this process may read and write it; or */
-	const char *
-		wanted; /* ...its first line is one of these words, or has what is behind "*"; or */
+	/* files, a pattern of glob(7); they must be there, and one must serve, or */
+	const char *path;
+	bool every;  /* ...all of them. To serve, */
+	bool access; /* ...this process may read and write it; or */
+	/* ...its first line is one of these words, or has what is behind "*"; or */
+	const char *wanted;
 	uint64_t least, most; /* ...that is a number, at least this and, unless 0, at most that */
 };
 

@@ -88,8 +88,8 @@ extern struct serving {
 	atomic_uint requests;	   /* requests that have not ended */
 	_Atomic uint64_t press_ns; /* until then other users wait for a worker, so threads that wait
 				      for a client give up soon */
-	const struct sgpu_key
-		*quote_key; /* the key that its quotes name and sessions are bound to, or NULL */
+	/* the key that its quotes name and sessions are bound to, or NULL */
+	const struct sgpu_key *quote_key;
 } serving;
 
 /* requests.c: counts a batch that has ended. since_ns: when its client connected. run: NULL if it

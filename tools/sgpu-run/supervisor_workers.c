@@ -57,8 +57,8 @@ static void become_worker(const struct server *server, int control, int counters
 	    dup2(ends[2], STDIN_FILENO) < 0) {
 		return;
 	}
-	(void)syscall(CLOSE_RANGE, SERVE_COUNTERS_FD + 1, ~0U,
-		      0); /* descriptors that this process inherited */
+	/* descriptors that this process inherited */
+	(void)syscall(CLOSE_RANGE, SERVE_COUNTERS_FD + 1, ~0U, 0);
 	argv[count++] = (char *)(uintptr_t) "sgpu-run";
 	argv[count++] = (char *)(uintptr_t) "serve";
 	argv[count++] = (char *)(uintptr_t) "--as-worker";

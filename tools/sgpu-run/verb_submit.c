@@ -182,8 +182,8 @@ void submit_refuse(int fd, const struct report *report, const struct sgpu_error 
 		snprintf(refusal.batch_id, sizeof(refusal.batch_id), "%.*s", SGPU_BATCH_ID_TEXT,
 			 report->batch_id);
 		snprintf(refusal.text, sizeof(refusal.text), "%s", why->text);
-		(void)!sgpu_batch_refusal_write(fd, "the response", &refusal,
-						NULL); /* the status says the same */
+		/* the status says the same */
+		(void)!sgpu_batch_refusal_write(fd, "the response", &refusal, NULL);
 	}
 }
 

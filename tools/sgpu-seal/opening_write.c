@@ -95,8 +95,8 @@ static void release_leases(struct open_leases *leases)
 
 	for (int i = 0; leases->read_all && i < leases->count; i++) {
 		if (lease_client_done(&leases->list[i], &error)) {
-			cli_detail("a lease was not given back: %s",
-				   error.text); /* the lease expires by itself */
+			/* the lease expires by itself */
+			cli_detail("a lease was not given back: %s", error.text);
 		}
 	}
 }

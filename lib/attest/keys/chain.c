@@ -236,8 +236,8 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 	if (!rc) {
 		X509_VERIFY_PARAM *parameters = X509_STORE_CTX_get0_param(context);
 
-		X509_STORE_CTX_set0_trusted_stack(context,
-						  trusted); /* the system's roots are not asked */
+		/* the system's roots are not asked */
+		X509_STORE_CTX_set0_trusted_stack(context, trusted);
 		X509_VERIFY_PARAM_set_time(parameters, (time_t)now);
 		X509_VERIFY_PARAM_set_flags(parameters,
 					    X509_V_FLAG_CHECK_SS_SIGNATURE |

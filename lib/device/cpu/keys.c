@@ -9,6 +9,7 @@
 
 #include <device/cpu/cpu.h>
 
+#include "base/base.h"
 #include "crypto/crypto.h"
 
 struct sgpu_device_key {
@@ -56,11 +57,6 @@ struct run {
 	uint64_t bad_chunk;
 };
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Chunks [begin, end) of the run. */
 static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
 		       uint64_t *bad_chunk)
@@ -68,7 +64,7 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t b
 	const struct sgpu_cpu_item *item = run->item;
 	uint64_t in_chunk = run->open ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
 	uint64_t out_chunk = run->open ? SGPU_CHUNK : SGPU_SEALED_CHUNK;
-	uint64_t from = begin * in_chunk, size = min_u64(end * in_chunk, item->size) - from;
+	uint64_t from = begin * in_chunk, size = sgpu_min_u64(end * in_chunk, item->size) - from;
 	const uint8_t *in = (const uint8_t *)item->from + from;
 	uint8_t *out = (uint8_t *)item->to + begin * out_chunk;
 	bool last = item->last && end == run->count;
@@ -110,7 +106,7 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 	if (sgpu_pool_cancelled(device->pool)) {
 		return SGPU_ECANCELED;
 	}
-	grain = grain < GRAIN_MIN ? GRAIN_MIN : min_u64(grain, GRAIN_MAX);
+	grain = grain < GRAIN_MIN ? GRAIN_MIN : sgpu_min_u64(grain, GRAIN_MAX);
 	pthread_mutex_init(&run->lock, NULL);
 	if (run->count > GRAIN_MIN) {
 		rc = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);

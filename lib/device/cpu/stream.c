@@ -339,8 +339,8 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 	pthread_mutex_lock(&stream->device->lock);
 	if (!event->recorded && stream->enqueued == stream->ended) {
-		event->done = event->recorded =
-			true; /* nothing is before it: no thread need wake */
+		/* nothing is before it: no thread need wake */
+		event->done = event->recorded = true;
 		pthread_mutex_unlock(&stream->device->lock);
 		return SGPU_OK;
 	}

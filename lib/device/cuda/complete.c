@@ -344,8 +344,8 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 		sgpu_cuda_note(device, result);
 	}
 	if (result == CUDA_SUCCESS) {
-		sgpu_cuda_advance(stream,
-				  serial); /* so that ended work does not look as if it continued */
+		/* so that ended work does not look as if it continued */
+		sgpu_cuda_advance(stream, serial);
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
 	    pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {

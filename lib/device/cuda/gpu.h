@@ -87,8 +87,8 @@ struct sgpu_cuda_record {
 	int code;		/* an error known at enqueueing; its text is in the task */
 	uint64_t enqueue_ns;
 	CUevent event; /* behind the work; NULL: none */
-	CUdeviceptr
-		stamp; /* where the time behind the work is stored, in place of an event; or 0 */
+	/* where the time behind the work is stored, in place of an event; or 0 */
+	CUdeviceptr stamp;
 	struct sgpu_cuda_base *base; /* of the event or the stamp */
 	struct sgpu_cuda_status
 		*status;	     /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
@@ -117,14 +117,14 @@ struct sgpu_cuda_native {
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	struct sgpu_recording
-		*recording; /* NULL: it executes; else it records, and only has `native` */
-	CUstream native;    /* of `kept` */
+	/* NULL: it executes; else it records, and only has `native` */
+	struct sgpu_recording *recording;
+	CUstream native; /* of `kept` */
 	struct sgpu_cuda_native kept;
 	pthread_mutex_t order;
 	uint64_t operations, seen; /* enqueued, and of these known to be over; under `order` */
-	struct sgpu_cuda_status
-		*passed; /* the device writes the serials of callbacks here as it passes them */
+	/* the device writes the serials of callbacks here as it passes them */
+	struct sgpu_cuda_status *passed;
 	pthread_mutex_t queue; /* everything below */
 	pthread_cond_t progress;
 	struct sgpu_cuda_record *head, *tail, *spare;
@@ -277,8 +277,8 @@ struct sgpu_cuda_trust {
 	struct sgpu_error error; /* why the agreement failed; it stays so */
 	struct sgpu_device_agreement told;
 	CUdeviceptr session; /* the session key's state, when told.agreed */
-	struct sgpu_aead
-		*aead; /* the same on the host; this and the counter: under the lock of the keys */
+	/* the same on the host; this and the counter: under the lock of the keys */
+	struct sgpu_aead *aead;
 	uint64_t counter;
 };
 struct sgpu_cuda_keys {
@@ -290,8 +290,8 @@ struct sgpu_cuda_keys {
 	struct sgpu_cuda_key_state *clearing; /* and those not known to be clear */
 	CUevent cleared;		      /* behind the clearing of all of these, */
 	bool marked;			      /* once it is recorded */
-	struct sgpu_device_key *setting_up,
-		*last_setting_up; /* keys whose material may not have been read yet, oldest first */
+	/* keys whose material may not have been read yet, oldest first */
+	struct sgpu_device_key *setting_up, *last_setting_up;
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_keys_close(struct sgpu_device *device);

@@ -134,8 +134,8 @@ static bool is_set_up(const struct sgpu_device_key *key)
 	if (result == CUDA_ERROR_NOT_READY) {
 		return false;
 	}
-	sgpu_cuda_note(key->device,
-		       result); /* a failure faults the device, which ends the set-up, too */
+	/* a failure faults the device, which ends the set-up, too */
+	sgpu_cuda_note(key->device, result);
 	return true;
 }
 

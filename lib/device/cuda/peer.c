@@ -11,8 +11,8 @@
 
 /* One piece of memory, which both devices have in their accounts. */
 struct shared {
-	struct sgpu_range
-		here; /* in the owner's account; first, so that a cast from it gives the struct */
+	/* in the owner's account; first, so that a cast from it gives the struct */
+	struct sgpu_range here;
 	struct sgpu_range there; /* in the account of the other device */
 	uint64_t extent;	 /* in whole pages */
 	CUmemGenericAllocationHandle handle;

@@ -34,8 +34,8 @@ SGPU_INLINE double sgpu_math_from_bits(uint64_t bits)
  * NaN. */
 SGPU_INLINE double sgpu_math_exp(double x)
 {
-	const double shift =
-		0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
+	/* adding it rounds to an integer, which then stands in the low bits */
+	const double shift = 0x1.8p52;
 	double bounded = x < -708.0 ? -708.0 : x > 709.0 ? 709.0 : x;
 	double rounded = bounded * 0x1.71547652b82fep0 + shift;
 	double n = rounded - shift;
@@ -63,8 +63,8 @@ SGPU_INLINE double sgpu_math_exp(double x)
 /* Natural logarithm of a normal, positive, finite number, within 2 units in the last place. */
 SGPU_INLINE double sgpu_math_log(double x)
 {
-	const uint64_t half_root =
-		0x3fe6a09e667f3bcdu; /* sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2)) */
+	/* sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2)) */
+	const uint64_t half_root = 0x3fe6a09e667f3bcdu;
 	uint64_t bits = sgpu_math_bits(x);
 	uint64_t biased = (bits - half_root + ((uint64_t)1024 << 52)) >> 52; /* exponent + 1024 */
 	double e = sgpu_math_from_bits(0x4330000000000000u + biased) - (0x1p52 + 1024.0);

@@ -21,8 +21,8 @@ struct job {
 	const float *input, *weights, *bias;
 	float *output;
 	enum sgpu_activation activation;
-	divisor plane, line, window,
-		window_line; /* elements of an output image, its row, a kernel, its row */
+	/* elements of an output image, its row, a kernel, its row */
+	divisor plane, line, window, window_line;
 };
 
 /* The column of the matrix that this thread copies: the same for all its elements. */

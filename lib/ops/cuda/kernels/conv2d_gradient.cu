@@ -21,8 +21,8 @@ struct job {
 	const float *input, *weights, *gradient;
 	float *output_input, *output_weights, *output_bias, *parts;
 	uint64_t part_images, part_count, columns;
-	divisor plane, line, window,
-		window_line; /* elements of an output image, its row, a kernel, its row */
+	/* elements of an output image, its row, a kernel, its row */
+	divisor plane, line, window, window_line;
 };
 
 /* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the

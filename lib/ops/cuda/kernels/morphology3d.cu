@@ -41,8 +41,8 @@ SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t
 
 #pragma unroll
 		for (int i = 0; i < 3; i++) {
-			uint64_t at = x + (uint64_t)(i * 32) -
-				      32; /* wraps around before the first word */
+			/* wraps around before the first word */
+			uint64_t at = x + (uint64_t)(i * 32) - 32;
 
 			bits[i] = __ballot_sync(0xffffffffu,
 						at < width ? (in[row + at] == 0) == erode : erode);

@@ -18,8 +18,8 @@ template <typename T> SGPU_DEVICE double exponential(double x)
 
 template <> __device__ __forceinline__ double exponential<float>(double x)
 {
-	const double shift =
-		0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
+	/* adding it rounds to an integer, which then stands in the low bits */
+	const double shift = 0x1.8p52;
 	double bounded = x < -708.0 ? -708.0 : x,
 	       rounded = fma(bounded, 0x1.71547652b82fep0, shift);
 	double r = fma(shift - rounded, 0x1.62e42fefa39efp-1, bounded), p = 1.0 / 5040.0;
