@@ -109,12 +109,7 @@ SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		      const char *variant, const char *format, ...) SGPU_PRINTF(4, 5);
 
-/* Stores the sizes of a sweep, powers of four times 4 KiB in [min, max] that --size allows, and
- * returns their number. */
-enum { SGPU_BENCH_SIZES_MAX = 16 };
-int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
-		     uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
-/* Whether --size allows a size, for cases with sizes of their own. */
+/* Whether --size allows a size. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 /* Returns SGPU_ENOMEM and the reason unless the host and the device have this much memory: the
  * kernel would kill the process rather than refuse the memory. */

@@ -10,9 +10,6 @@
 
 #include "bench/private.h"
 
-/* Sizes are powers of two, so a set of sizes is a bit mask. */
-static const uint64_t size_first = 4096, sizes_quick = 64 << 10 | 4 << 20 | 64 << 20;
-
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
 const char *const sgpu_bench_requirements[] = {
 	"device", "GPU", "pinned memory", "registration", "opening on the device", NULL
@@ -86,20 +83,6 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size)
 	const struct sgpu_bench_options *o = &bench->options;
 
 	return size >= o->size_min && (o->size_max == 0 || size <= o->size_max);
-}
-
-int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
-		     uint64_t sizes[SGPU_BENCH_SIZES_MAX])
-{
-	const uint64_t taken = bench->options.quick ? sizes_quick : UINT64_MAX;
-	int count = 0;
-
-	for (uint64_t size = size_first; size <= max && count < SGPU_BENCH_SIZES_MAX; size *= 4) {
-		if ((size & taken) && size >= min && sgpu_bench_wants(bench, size)) {
-			sizes[count++] = size;
-		}
-	}
-	return count;
 }
 
 int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes,

@@ -391,20 +391,14 @@ UNIT_TEST(a_case_without_its_device_is_waived)
 	sgpu_device_close(&device);
 }
 
-UNIT_TEST(sizes_of_a_sweep)
+UNIT_TEST(sizes_that_are_wanted_and_that_fit)
 {
-	struct sgpu_bench bench = { .device = NULL };
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+	struct sgpu_bench bench = { .options = { .size_min = 65536, .size_max = 4 << 20 } };
 
-	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 10);
-	CHECK(sizes[0] == 4096 && sizes[5] == (uint64_t)4 << 20 && sizes[9] == (uint64_t)1 << 30);
-	bench.options.size_min = 65536;
-	bench.options.size_max = (uint64_t)4 << 20;
-	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 4 && sizes[0] == 65536);
-	CHECK(!sgpu_bench_wants(&bench, 65535) && sgpu_bench_wants(&bench, (uint64_t)4 << 20));
-	bench.options = (struct sgpu_bench_options){ .quick = true };
-	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 3 &&
-	      sizes[2] == (uint64_t)64 << 20);
+	CHECK(!sgpu_bench_wants(&bench, 65535) && sgpu_bench_wants(&bench, 65536));
+	CHECK(sgpu_bench_wants(&bench, 4 << 20) && !sgpu_bench_wants(&bench, (4 << 20) + 1));
+	bench.options.size_max = 0;
+	CHECK(sgpu_bench_wants(&bench, UINT64_MAX));
 	CHECK(sgpu_bench_fits(&bench, 1, 0, &error) == SGPU_OK);
 	CHECK(sgpu_bench_fits(&bench, (uint64_t)1 << 60, 0, &error) == SGPU_ENOMEM &&
 	      strstr(error.text, "MiB"));
@@ -580,7 +574,7 @@ int main(void)
 	UNIT_RUN(what_is_lacking_waives_and_what_breaks_fails);
 	UNIT_RUN(an_interruption_ends_the_run);
 	UNIT_RUN(a_case_without_its_device_is_waived);
-	UNIT_RUN(sizes_of_a_sweep);
+	UNIT_RUN(sizes_that_are_wanted_and_that_fit);
 	UNIT_RUN(streams_wait_behind_the_gate);
 	UNIT_RUN(operations_are_launched_as_the_runner_does);
 	return unit_done();

@@ -9,8 +9,7 @@
 #include "setup.h"
 
 enum { CALLS_MAX = 32, SEED = 4 };
-#define SIZE_LEAST ((uint64_t)SGPU_CHUNK)
-#define SIZE_LARGEST ((uint64_t)1 << 30)
+static const struct bench_sizes sizes = { BENCH_SWEEP(SGPU_CHUNK, 1 << 30), 4, 4, 0 };
 /* Bytes that a sample of large calls works on, about. */
 #define SAMPLE ((uint64_t)256 << 20)
 
@@ -100,7 +99,5 @@ int bench_aead_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct aead a = { .bench = bench };
 	const int rc = sgpu_bench_new_stream(bench, bench->device, &a.stream, error);
 
-	return rc ? rc
-		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0, 0 },
-				measure, &a, error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure, &a, error);
 }

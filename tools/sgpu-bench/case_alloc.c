@@ -6,7 +6,7 @@
 #include "cases.h"
 #include "setup.h"
 
-enum { PAGE = 4096 };
+static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 1 << 30), 1, 1, 0 };
 
 struct memory {
 	struct sgpu_bench *bench;
@@ -48,6 +48,5 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 
 int bench_alloc(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0, 0 },
-			   measure, bench, error);
+	return bench_each_size(bench, &sizes, measure, bench, error);
 }

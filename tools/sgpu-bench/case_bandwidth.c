@@ -11,8 +11,7 @@
 #include "setup.h"
 
 enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* of the host */ };
-#define SIZE_LEAST ((uint64_t)4 << 10)
-#define SIZE_LARGEST ((uint64_t)1 << 30)
+static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 1 << 30), MEMORIES, 2, 0 };
 /* Bytes that a sample of large copies moves, about. */
 #define SAMPLE ((uint64_t)256 << 20)
 
@@ -213,7 +212,5 @@ int bench_bandwidth(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = sgpu_bench_new_stream(bench, bench->device, &b.streams[H2D], error);
 
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b.streams[D2H], error);
-	return rc ? rc
-		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST,
-				(struct bench_need){ MEMORIES, 2, 0, 0 }, measure_size, &b, error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure_size, &b, error);
 }

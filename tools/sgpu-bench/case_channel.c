@@ -328,7 +328,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 
 int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const struct bench_need need = { .host = 1, .device = 2 };
+	static const struct bench_sizes sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 2, 0 };
 	const size_t mark = sgpu_bench_mark(bench);
 	struct digested d = { .bench = bench };
 	struct scene s = { .bench = bench };
@@ -346,7 +346,5 @@ int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 	sgpu_space_free(&s.space);
 	sgpu_key_clear(&s.owner);
 	sgpu_bench_release(bench, mark);
-	return rc ? rc
-		  : bench_sweep(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, need, measure_size,
-				&d, error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure_size, &d, error);
 }

@@ -11,8 +11,7 @@
 #include "setup.h"
 
 enum { SEED = 7 };
-#define SIZE_LEAST ((uint64_t)64 << 10)
-#define SIZE_LARGEST ((uint64_t)1 << 30)
+static const struct bench_sizes sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 1, 0 };
 static const char custom[] = "sgpu bench";
 
 struct digest {
@@ -115,9 +114,7 @@ static int run_sizes(struct sgpu_bench *bench, bool pages, struct sgpu_error *er
 	int rc = sgpu_bench_new_stream(bench, bench->device, &d.stream, error);
 
 	rc = rc ? rc : bench_new_pool(bench, &d.pool, error);
-	return rc ? rc
-		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 1, 1, 0, 0 },
-				measure_size, &d, error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure_size, &d, error);
 }
 
 int bench_digest(struct sgpu_bench *bench, struct sgpu_error *error)

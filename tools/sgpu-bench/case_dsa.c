@@ -116,18 +116,15 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 
 int bench_dsa(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const uint64_t sizes[] = { 64,	    1 << 10,   4 << 10, 16 << 10,
-					  64 << 10, 256 << 10, 1 << 20 };
+	static const struct bench_sizes sizes = { 64 | 1 << 10 | 4 << 10 | 16 << 10 | 64 << 10 |
+							  256 << 10 | 1 << 20,
+						  64 | 4 << 10 | 64 << 10 | 1 << 20,
+						  2 * SGPU_DSA_DEPTH_MAX, 0, 2 * WORK };
 	static struct sgpu_dsa_job jobs[JOBS_MAX];
-	const struct bench_need need = { .host = 2 * SGPU_DSA_DEPTH_MAX,
-					 .more = 2 * WORK,
-					 .quick = 64 | 4 << 10 | 64 << 10 | 1 << 20 };
 	struct work w = { .bench = bench, .jobs = jobs };
 	int rc = sgpu_dsa_open(&w.dsa, error);
 
-	rc = rc ? rc
-		: bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), need, measure_size, &w,
-				  error);
+	rc = rc ? rc : bench_each_size(bench, &sizes, measure_size, &w, error);
 	sgpu_dsa_close(&w.dsa);
 	return rc;
 }

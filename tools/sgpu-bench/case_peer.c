@@ -12,7 +12,8 @@
 enum { SEED = 11, PATHS = 2 };
 #define MIB ((uint64_t)1 << 20)
 #define SIZE_LARGEST (1024 * MIB)
-static const uint64_t sizes[] = { 4 * MIB, 64 * MIB, SIZE_LARGEST };
+static const struct bench_sizes sizes = { 4 * MIB | 64 * MIB | SIZE_LARGEST, 4 * MIB, 2, 2,
+					  768 * MIB };
 static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_HOST };
 /* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
 static const unsigned depths[] = { 4, 8, 16, 32 };
@@ -214,10 +215,7 @@ static int open_all(struct state *s, struct sgpu_error *error)
 int bench_peer(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct state s = { .bench = bench };
-	const struct bench_need need = { 2, 2, 768 * MIB, 4 * MIB };
 	const int rc = open_all(&s, error);
 
-	return rc ? rc
-		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), need, measure_size, &s,
-				    error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure_size, &s, error);
 }

@@ -13,7 +13,9 @@
 
 enum { SEED = 5 };
 #define MIB ((uint64_t)1 << 20)
-static const uint64_t sizes[] = { 4096, 65536, 262144, 4 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB };
+static const struct bench_sizes sizes = { 4 << 10 | 64 << 10 | 256 << 10 | 4 * MIB | 64 * MIB |
+						  256 * MIB | 1024 * MIB,
+					  4 * MIB | 64 * MIB, 6, 2, 0 };
 
 static const char nvidia_cc[] = "NVIDIA CC mode, H100 and TDX, 64 MiB, against CC off";
 
@@ -229,7 +231,6 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_engine_config config = { .workers = bench->options.jobs };
-	const struct bench_need need = { .host = 6, .device = 2, .quick = 4 * MIB | 64 * MIB };
 	const uint8_t secret[SGPU_KEY_SIZE] = { 8 };
 	struct sgpu_sealed_keys keys;
 	struct copy c = { .bench = bench };
@@ -240,7 +241,5 @@ int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
 	rc = rc ? rc : sgpu_live_key_load(c.engine, &keys, &c.live, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_live_key, (uintptr_t)c.live, 0, error);
-	return rc ? rc
-		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), need, measure, &c,
-				    error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure, &c, error);
 }

@@ -196,21 +196,26 @@ static int get_memory(void *argument, struct sgpu_error *error)
 	return bench_time_memory(s->bench, s->device, s->size, s->gives_back, error);
 }
 
-static int measure_memory(struct side sides[2], uint64_t size, bool gives_back,
-			  struct sgpu_error *error)
+static int measure_memory(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = {
-		.parameters = { { "what", gives_back ? "free" : "alloc", 0 },
-				{ "size_bytes", NULL, size } },
-	};
+	struct side *sides = argument;
 	const struct sgpu_bench_variant variants[] = {
 		BENCH_VARIANT("plain", settle, get_memory, NULL, &sides[0]),
 		BENCH_VARIANT("secure pool", settle, get_memory, NULL, &sides[1]),
 	};
+	int rc = SGPU_OK;
 
-	sides[0].size = sides[1].size = size;
-	sides[0].gives_back = sides[1].gives_back = gives_back;
-	return sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
+	for (int ends = 0; rc == SGPU_OK && ends < 2; ends++) {
+		const struct sgpu_bench_point point = {
+			.parameters = { { "what", ends ? "free" : "alloc", 0 },
+					{ "size_bytes", NULL, size } },
+		};
+
+		sides[0].size = sides[1].size = size;
+		sides[0].gives_back = sides[1].gives_back = ends;
+		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
+	}
+	return rc;
 }
 
 /* The smallest module there is: what is timed is not its translation. */
@@ -481,8 +486,7 @@ BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
 
 int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	const int count = sgpu_bench_sizes(bench, 4096, (uint64_t)64 << 20, sizes);
+	static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 64 << 20), 0, 0, 0 };
 	struct side sides[2] = { { .bench = bench, .device = bench->device }, { .bench = bench } };
 	int rc = measure_openings(bench, error);
 
@@ -494,8 +498,5 @@ int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 		sides[1].device = sgpu_secure_device(sides[1].context);
 		rc = measure_module(sides, error);
 	}
-	for (int i = 0; rc == SGPU_OK && i < 2 * count; i++) {
-		rc = measure_memory(sides, sizes[i / 2], i % 2, error);
-	}
-	return rc;
+	return rc ? rc : bench_each_size(bench, &sizes, measure_memory, sides, error);
 }

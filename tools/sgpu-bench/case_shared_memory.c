@@ -10,7 +10,7 @@
 #include "setup.h"
 
 enum { PAGE = 4096, THREADS = 512 };
-static const uint64_t sizes[] = { 4 << 10, 64 << 10, 2 << 20 };
+static const struct bench_sizes sizes = { 4 << 10 | 64 << 10 | 2 << 20, UINT64_MAX, 2, 1, 0 };
 
 /* One block, in which every thread reads pages of its own, all of them at once. */
 static const char kernel[] =
@@ -122,7 +122,5 @@ int bench_shared_memory(struct sgpu_bench *bench, struct sgpu_error *error)
 
 	rc = rc ? rc : bench_new_module(bench, kernel, &s.module, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sizeof(uint64_t), &s.result, error);
-	return rc ? rc
-		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),
-				    (struct bench_need){ 2, 1, 0, 0 }, measure, &s, error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure, &s, error);
 }

@@ -23,7 +23,7 @@ enum {
 	FIRST_REGISTERED = 4
 }; /* of the same pages */
 #define SIZE_LARGEST ((uint64_t)64 << 20)
-static const uint64_t sizes[] = { (uint64_t)4 << 20, SIZE_LARGEST };
+static const struct bench_sizes sizes = { 4 << 20 | SIZE_LARGEST, UINT64_MAX, WAYS + 1, 1, 0 };
 
 static const struct kind {
 	const char *name;
@@ -242,10 +242,7 @@ int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
 	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
 		rc = sgpu_bench_new_stream(bench, bench->device, &s.streams[i], error);
 	}
-	rc = rc ? rc
-		: bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),
-				  (struct bench_need){ WAYS + 1, 1, 0, 0 }, measure_size, &s,
-				  error);
+	rc = rc ? rc : bench_each_size(bench, &sizes, measure_size, &s, error);
 	if (s.size > 0 && s.far < 0) {
 		sgpu_bench_waive(bench, &far, NULL, "no second NUMA node is known here");
 	}

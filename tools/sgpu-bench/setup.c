@@ -11,40 +11,30 @@
 #include "stage/stage.h"
 #include "setup.h"
 
-int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count,
-		    struct bench_need need, bench_size_fn measure, void *argument,
-		    struct sgpu_error *error)
+int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
+		    bench_size_fn measure, void *argument, struct sgpu_error *error)
 {
+	const uint64_t taken = bench->options.quick ? sizes->all & sizes->quick : sizes->all;
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL,
-									  sizes[i] } } };
+	for (uint64_t size = 1; rc == SGPU_OK && size; size *= 2) {
+		const struct sgpu_bench_point point = { .parameters = {
+								{ "size_bytes", NULL, size } } };
 		const size_t mark = sgpu_bench_mark(bench);
 		struct sgpu_error lack;
 
-		if (!sgpu_bench_wants(bench, sizes[i]) ||
-		    (bench->options.quick && need.quick && !(sizes[i] & need.quick))) {
+		if (!(size & taken) || !sgpu_bench_wants(bench, size)) {
 			continue;
 		}
-		if (sgpu_bench_fits(bench, need.host * sizes[i] + need.more,
-				    need.device * sizes[i] + need.more, &lack) != SGPU_OK) {
+		if (sgpu_bench_fits(bench, sizes->host * size + sizes->more,
+				    sizes->device * size + sizes->more, &lack) != SGPU_OK) {
 			sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
 			continue;
 		}
-		rc = measure(argument, sizes[i], error);
+		rc = measure(argument, size, error);
 		sgpu_bench_release(bench, mark);
 	}
 	return rc;
-}
-
-int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max, struct bench_need need,
-		bench_size_fn measure, void *argument, struct sgpu_error *error)
-{
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	const int count = sgpu_bench_sizes(bench, min, max, sizes);
-
-	return bench_each_size(bench, sizes, count, need, measure, argument, error);
 }
 
 /* ---- things ---- */

@@ -25,22 +25,22 @@
 		.argument = (with)                                                      \
 	}
 
-/* Memory that a size needs: so many times the size, and some more of each. quick: a set of sizes,
- * each a power of two, that are taken with --quick; 0: all. */
-struct bench_need {
+/* Sizes are powers of two, so a set of them is a bit mask. quick: those that are taken with
+ * --quick. host, device: memory that a size needs, so many times the size, and `more` of each. */
+struct bench_sizes {
+	uint64_t all, quick;
 	unsigned host, device;
-	uint64_t more, quick;
+	uint64_t more;
 };
+/* The first two members: powers of four times 4 KiB, from one of them to another. */
+#define BENCH_SWEEP(min, max) \
+	(2 * (uint64_t)(max) - (uint64_t)(min)) & 0x5555555555555000, 64 << 10 | 4 << 20 | 64 << 20
 typedef int (*bench_size_fn)(void *argument, uint64_t size, struct sgpu_error *error);
 /* Calls measure() for each size that --size allows; waives those for which memory is lacking. What
  * measure() makes ends with each size. */
-SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count,
-				    struct bench_need need, bench_size_fn measure, void *argument,
+SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
+				    bench_size_fn measure, void *argument,
 				    struct sgpu_error *error);
-/* The same for the sizes of sgpu_bench_sizes. */
-SGPU_MUST_CHECK int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max,
-				struct bench_need need, bench_size_fn measure, void *argument,
-				struct sgpu_error *error);
 
 /* A device besides bench->device, whose memory ends with it. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
