@@ -243,6 +243,7 @@ struct sgpu_bench {
 	struct sgpu_device *device;	   /* NULL if the case requires none */
 	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
+	int variant;			   /* whose sample is taken, by its place in the point's */
 	struct sgpu_bench_private *state;  /* private to lib/bench */
 };
 

@@ -32,8 +32,8 @@ enum series { NS, CPU_NS, RATIO, P50_NS, P99_NS, SERIES };
 struct measurement {
 	struct sgpu_bench *bench;
 	const struct sgpu_bench_point *point;
-	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
-	int count;
+	const struct sgpu_bench_variant *variants; /* of the caller */
+	int taken[SGPU_BENCH_VARIANTS_MAX], count; /* those that can run */
 	uint64_t rounds, limit;
 	uint64_t next_look; /* rounds after which the medians are looked at again */
 	enum sgpu_bench_stop stopped;
@@ -65,7 +65,7 @@ void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency
 
 static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant *variant = &m->variants[v];
+	const struct sgpu_bench_variant *variant = &m->variants[m->taken[v]];
 	struct sgpu_bench_private *state = m->bench->state;
 	uint64_t begin, cpu_begin;
 	int rc = SGPU_OK;
@@ -73,6 +73,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	if (sgpu_io_interrupted()) {
 		return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 	}
+	m->bench->variant = m->taken[v];
 	if (variant->prepare) {
 		rc = variant->prepare(variant->argument, error);
 	}
@@ -181,7 +182,7 @@ static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *er
 static void give_results(struct measurement *m)
 {
 	for (int v = 0; v < m->count; v++) {
-		const struct sgpu_bench_variant *variant = &m->variants[v];
+		const struct sgpu_bench_variant *variant = &m->variants[m->taken[v]];
 		struct sgpu_bench_record record;
 
 		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
@@ -197,7 +198,7 @@ static void give_results(struct measurement *m)
 		}
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s",
-				 m->variants[0].name);
+				 m->variants[m->taken[0]].name);
 			record.ratio = summarise(m, v, RATIO);
 		}
 		record.reference_ratio = variant->reference_ratio;
@@ -228,6 +229,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 	const uint64_t limit = bench->options.samples ? bench->options.samples : SAMPLES_ENOUGH;
 	struct measurement m = { .bench = bench,
 				 .point = point,
+				 .variants = variants,
 				 .limit = limit < SAMPLES_MAX ? limit : SAMPLES_MAX };
 	struct sgpu_error local = { 0 };
 	int failed = 0, rc;
@@ -239,7 +241,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 	}
 	for (int i = 0; i < count; i++) {
 		if (!variants[i].why) {
-			m.variants[m.count++] = variants[i];
+			m.taken[m.count++] = i;
 		} else if (note_lack(bench->state, variants[i].name)) {
 			sgpu_bench_waive(bench, NULL, variants[i].name, "%s", variants[i].why);
 		}
@@ -260,7 +262,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 	} else if (rc != SGPU_ECANCELED) {
 		error->code = rc;
 		bench->state->told = true;
-		sgpu_bench_give_error(bench, point, m.variants[failed].name, error);
+		sgpu_bench_give_error(bench, point, variants[m.taken[failed]].name, error);
 	}
 	free(m.samples);
 	return rc;

@@ -35,26 +35,26 @@ struct bandwidth {
 	struct memories pinned, pageable;
 	uint64_t size, room; /* bytes of a copy, and of each memory: all copies of a sample */
 	int copies;
+	const struct direction *direction; /* of the point */
+	struct sgpu_task tasks[2 * WAYS];  /* of each way's first copy, and of its last */
 };
 
-/* A variant: a kind of memory, and the direction of the copies. */
-struct variant {
-	struct bandwidth *b;
-	const struct memories *memories;
-	const struct direction *direction;
-	struct sgpu_task tasks[2 * WAYS]; /* of each way's first copy, and of its last */
-};
+enum { PINNED, ONE_BY_ONE, PAGEABLE, VARIANTS };
 
-static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task,
+static const struct memories *memories_of(const struct bandwidth *b)
+{
+	return b->bench->variant == PAGEABLE ? &b->pageable : &b->pinned;
+}
+
+static int copy_one(const struct bandwidth *b, enum way way, int i, struct sgpu_task *task,
 		    struct sgpu_error *error)
 {
-	const struct bandwidth *b = v->b;
 	const uint64_t at = (uint64_t)i * b->size;
-	const int rc = way == H2D
-			       ? sgpu_copy_in(b->streams[H2D], b->to + at,
-					      (const uint8_t *)v->memories->in + at, b->size, task)
-			       : sgpu_copy_out(b->streams[D2H], (uint8_t *)v->memories->out + at,
-					       b->from + at, b->size, task);
+	const int rc =
+		way == H2D ? sgpu_copy_in(b->streams[H2D], b->to + at,
+					  (const uint8_t *)memories_of(b)->in + at, b->size, task)
+			   : sgpu_copy_out(b->streams[D2H], (uint8_t *)memories_of(b)->out + at,
+					   b->from + at, b->size, task);
 
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
@@ -63,16 +63,16 @@ static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_ta
  * time, so only the first and the last of each way are timed. */
 static int enqueue(void *argument, struct sgpu_error *error)
 {
-	struct variant *v = argument;
-	struct sgpu_task *task = v->tasks;
+	struct bandwidth *b = argument;
+	const struct direction *d = b->direction;
+	struct sgpu_task *task = b->tasks;
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < v->b->copies; i++) {
-		const bool timed = i == 0 || i + 1 == v->b->copies;
+	for (int i = 0; rc == SGPU_OK && i < b->copies; i++) {
+		const bool timed = i == 0 || i + 1 == b->copies;
 
-		for (enum way way = v->direction->first; rc == SGPU_OK && way < v->direction->end;
-		     way++) {
-			rc = copy_one(v, way, i, timed ? task++ : NULL, error);
+		for (enum way way = d->first; rc == SGPU_OK && way < d->end; way++) {
+			rc = copy_one(b, way, i, timed ? task++ : NULL, error);
 		}
 	}
 	return rc;
@@ -80,27 +80,26 @@ static int enqueue(void *argument, struct sgpu_error *error)
 
 static int copy_enqueued(void *argument, struct sgpu_error *error)
 {
-	struct variant *v = argument;
-	const struct direction *d = v->direction;
-	const int ways = (int)(d->end - d->first);
+	struct bandwidth *b = argument;
+	const int ways = (int)(b->direction->end - b->direction->first);
 
-	return sgpu_bench_enqueue(v->b->bench, &v->b->streams[d->first], ways, enqueue, v, v->tasks,
-				  v->b->copies > 1 ? 2 * ways : ways, error);
+	return sgpu_bench_enqueue(b->bench, &b->streams[b->direction->first], ways, enqueue, b,
+				  b->tasks, b->copies > 1 ? 2 * ways : ways, error);
 }
 
 /* Waits for each copy before the next. Copies of pageable memory do so anyway. */
 static int copy_one_by_one(void *argument, struct sgpu_error *error)
 {
-	const struct variant *v = argument;
-	const struct direction *d = v->direction;
+	const struct bandwidth *b = argument;
+	const struct direction *d = b->direction;
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < v->b->copies; i++) {
+	for (int i = 0; rc == SGPU_OK && i < b->copies; i++) {
 		for (enum way way = d->first; rc == SGPU_OK && way < d->end; way++) {
-			rc = copy_one(v, way, i, NULL, error);
+			rc = copy_one(b, way, i, NULL, error);
 		}
 		for (enum way way = d->first; rc == SGPU_OK && way < d->end; way++) {
-			rc = sgpu_stream_sync(v->b->streams[way], error);
+			rc = sgpu_stream_sync(b->streams[way], error);
 		}
 	}
 	return rc;
@@ -108,26 +107,24 @@ static int copy_one_by_one(void *argument, struct sgpu_error *error)
 
 static int prepare(void *argument, struct sgpu_error *error)
 {
-	const struct variant *v = argument;
-	const struct bandwidth *b = v->b;
+	const struct bandwidth *b = argument;
 
-	if (v->direction->end == WAYS) {
-		bench_spoil(v->memories->out, b->room);
+	if (b->direction->end == WAYS) {
+		bench_spoil(memories_of(b)->out, b->room);
 	}
-	return v->direction->first == H2D ? bench_clear(b->streams[H2D], b->to, b->room, error)
+	return b->direction->first == H2D ? bench_clear(b->streams[H2D], b->to, b->room, error)
 					  : SGPU_OK;
 }
 
 static int verify(void *argument, struct sgpu_error *error)
 {
-	const struct variant *v = argument;
-	const struct bandwidth *b = v->b;
+	const struct bandwidth *b = argument;
 	int rc = SGPU_OK;
 
-	if (v->direction->end == WAYS) {
-		rc = bench_verify(v->memories->out, b->room, SEED, error);
+	if (b->direction->end == WAYS) {
+		rc = bench_verify(memories_of(b)->out, b->room, SEED, error);
 	}
-	if (rc == SGPU_OK && v->direction->first == H2D) {
+	if (rc == SGPU_OK && b->direction->first == H2D) {
 		rc = bench_verify_target(&(struct bench_target){ b->streams[D2H], b->to, b->room,
 								 SEED, b->pageable.out },
 					 error);
@@ -149,17 +146,15 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 		.bytes_formula = both ? "operations * size_bytes, both directions"
 				      : "operations * size_bytes",
 	};
-	struct variant pinned = { .b = b, .memories = &b->pinned, .direction = direction },
-		       pageable = pinned;
-	struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("pinned", prepare, copy_enqueued, verify, &pinned),
-		BENCH_VARIANT("pinned, one by one", prepare, copy_one_by_one, verify, &pinned),
-		BENCH_VARIANT("pageable", prepare, copy_one_by_one, verify, &pageable),
+	struct sgpu_bench_variant variants[VARIANTS] = {
+		BENCH_VARIANT("pinned", prepare, copy_enqueued, verify, b),
+		BENCH_VARIANT("pinned, one by one", prepare, copy_one_by_one, verify, b),
+		BENCH_VARIANT("pageable", prepare, copy_one_by_one, verify, b),
 	};
 
-	pageable.memories = &b->pageable;
+	b->direction = direction;
 	variants[0].why = variants[1].why = b->pinned.lack.code ? b->pinned.lack.text : NULL;
-	return sgpu_bench_measure(b->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return sgpu_bench_measure(b->bench, &point, variants, VARIANTS, error);
 }
 
 static int make_memories(struct bandwidth *b, enum bench_way way, struct memories *memories,

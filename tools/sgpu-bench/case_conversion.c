@@ -82,6 +82,7 @@ struct conversion {
 	void *pool, *private; /* pinned where the device can; ordinary */
 	uint64_t room;	      /* bytes of the three above */
 	/* of the point */
+	const struct way *ways;
 	struct call call;
 	uint64_t copied; /* bytes that a sample also copies to the device; 0: none */
 };
@@ -95,11 +96,6 @@ struct way {
 		       struct sgpu_error *error);
 	int detail; /* for convert(); if that is NULL, 1 means that the data are first copied to the
 		       pool */
-};
-
-struct timed {
-	const struct way *way;
-	struct conversion *c;
 };
 
 /* Converts as a TDX or SNP guest does: the heap of shared dma-bufs converts a buffer's pages
@@ -181,8 +177,8 @@ static int by_model(struct conversion *c, int terms, const struct call *call, do
  * one that makes it private again. */
 static int run_way(void *argument, struct sgpu_error *error)
 {
-	const struct way *way = ((const struct timed *)argument)->way;
-	struct conversion *c = ((const struct timed *)argument)->c;
+	struct conversion *c = argument;
+	const struct way *way = &c->ways[c->bench->variant];
 	const uint64_t begin = sgpu_now_ns();
 	struct call call = c->call;
 	double total = 0, part = 0;
@@ -206,14 +202,14 @@ static int run_way(void *argument, struct sgpu_error *error)
 
 static int spoil_copy(void *argument, struct sgpu_error *error)
 {
-	const struct conversion *c = ((const struct timed *)argument)->c;
+	const struct conversion *c = argument;
 
 	return bench_clear(c->stream, c->device_memory, c->copied, error);
 }
 
 static int verify_copy(void *argument, struct sgpu_error *error)
 {
-	const struct conversion *c = ((const struct timed *)argument)->c;
+	const struct conversion *c = argument;
 	int rc = bench_from_device(c->stream, c->pool, c->device_memory, c->copied, error);
 
 	return rc ? rc : bench_verify(c->pool, c->copied, SEED, error);
@@ -225,16 +221,15 @@ static int measure(struct conversion *c, struct sgpu_bench_point point, struct c
 		   const struct way *ways, int count, struct sgpu_error *error)
 {
 	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
-	struct timed timed[SGPU_BENCH_VARIANTS_MAX];
 	const bool copies = point.bytes > 0;
 
+	c->ways = ways;
 	c->call = call;
 	c->copied = point.bytes;
 	for (int i = 0; i < count; i++) {
-		timed[i] = (struct timed){ &ways[i], c };
 		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
 			ways[i].name, copies ? spoil_copy : NULL, run_way,
-			copies ? verify_copy : NULL, &timed[i]);
+			copies ? verify_copy : NULL, c);
 	}
 	return sgpu_bench_measure(c->bench, &point, variants, count, error);
 }

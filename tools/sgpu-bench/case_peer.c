@@ -28,7 +28,7 @@ struct state {
 	sgpu_devptr sealed, arrived; /* ciphertext in each */
 	struct sgpu_device_key *seal_key, *open_key;
 	uint64_t size, sealed_size;
-	struct sgpu_peer *peers[PATHS], *peer; /* by path; the one that is measured */
+	struct sgpu_peer *peers[PATHS]; /* by path: of the second variant, of the third */
 };
 
 BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
@@ -63,7 +63,8 @@ static int copy_sealed(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = argument;
 
-	return sgpu_peer_copy(s->peer, s->to.memory, s->from, s->size, error);
+	return sgpu_peer_copy(s->peers[s->bench->variant - 1], s->to.memory, s->from, s->size,
+			      error);
 }
 
 static int seal_alone(void *argument, struct sgpu_error *error)
@@ -91,19 +92,15 @@ static int measure(struct state *s, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
 						.bytes = s->size };
-	struct state stored = *s, host = *s;
 	const struct sgpu_bench_variant variants[] = {
 		BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target, s),
-		BENCH_VARIANT("stored", bench_clear_target, copy_sealed, bench_verify_target,
-			      &stored),
-		BENCH_VARIANT("host", bench_clear_target, copy_sealed, bench_verify_target, &host),
+		BENCH_VARIANT("stored", bench_clear_target, copy_sealed, bench_verify_target, s),
+		BENCH_VARIANT("host", bench_clear_target, copy_sealed, bench_verify_target, s),
 		BENCH_VARIANT("seal alone", NULL, seal_alone, NULL, s),
 		BENCH_VARIANT("open alone", bench_clear_target, open_alone, bench_verify_target, s),
 	};
 	int rc = seal_alone(s, error);
 
-	stored.peer = s->peers[0];
-	host.peer = s->peers[1];
 	/* What opening alone opens. */
 	rc = rc ? rc : copy(s, s->arrived, s->sealed, s->sealed_size, error);
 	return rc ? rc
@@ -112,13 +109,12 @@ static int measure(struct state *s, struct sgpu_error *error)
 }
 
 /* run: 0 for the library's choice. */
-static int open_peer(struct state *s, enum sgpu_peer_path path, uint64_t run,
-		     struct sgpu_error *error)
+static int open_peer(struct state *s, int i, uint64_t run, struct sgpu_error *error)
 {
-	const struct sgpu_peer_config config = { .path = path, .run = run };
-	const int rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peer, error);
+	const struct sgpu_peer_config config = { .path = paths[i], .run = run };
+	const int rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peers[i], error);
 
-	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peer, 0, error);
+	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
 }
 
 /* Chunk runs of other lengths, next to the plain copy. */
@@ -133,16 +129,16 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 					{ "run_bytes", NULL, run } },
 			.bytes = s->size,
 		};
-		struct state stored = *s;
+		struct state of_run = *s;
 		const struct sgpu_bench_variant variants[] = {
 			BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target,
-				      s),
+				      &of_run),
 			BENCH_VARIANT("stored", bench_clear_target, copy_sealed,
-				      bench_verify_target, &stored),
+				      bench_verify_target, &of_run),
 		};
 		const size_t mark = sgpu_bench_mark(s->bench);
 
-		rc = open_peer(&stored, SGPU_PEER_STORED, run, error);
+		rc = open_peer(&of_run, 0, run, error);
 		rc = rc ? rc
 			: sgpu_bench_measure(s->bench, &point, variants,
 					     SGPU_ARRAY_LENGTH(variants), error);
@@ -206,8 +202,7 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	rc = rc ? rc : bench_new_device_key(s->bench, s->out, &keys, &s->seal_key, error);
 	rc = rc ? rc : bench_new_device_key(s->bench, s->in, &keys, &s->open_key, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
-		rc = open_peer(s, paths[i], 0, error);
-		s->peers[i] = s->peer;
+		rc = open_peer(s, i, 0, error);
 	}
 	return rc;
 }

@@ -21,7 +21,7 @@
 /* ---- opening: in a process of its own, and in this one, whose device is open already ---- */
 struct opening {
 	struct sgpu_bench *bench;
-	bool secure, ends; /* ends: the time of closing counts */
+	bool ends; /* the time of closing counts */
 };
 
 int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
@@ -54,7 +54,8 @@ static int open_here(void *argument, struct sgpu_error *error)
 	const struct opening *o = argument;
 	struct sgpu_bench *bench = o->bench;
 	uint64_t both[2];
-	int rc = bench_open(bench->info.selector, bench->options.jobs, o->secure, both, error);
+	int rc = bench_open(bench->info.selector, bench->options.jobs, bench->variant == 1, both,
+			    error);
 
 	sgpu_bench_give_ns(bench, both[o->ends]);
 	return rc;
@@ -69,7 +70,8 @@ static int open_in_process(void *argument, struct sgpu_error *error)
 	int ends[2];
 	char text[64];
 	size_t got = 0;
-	int rc = bench_start_pipe(o->bench, o->secure ? "--secure" : NULL, NULL, ends, error);
+	int rc = bench_start_pipe(o->bench, o->bench->variant == 1 ? "--secure" : NULL, NULL, ends,
+				  error);
 
 	rc = rc ? rc : sgpu_read(ends[0], "sgpu-bench open", text, sizeof(text) - 1, &got, error);
 	sgpu_bench_release(o->bench, mark);
@@ -94,11 +96,10 @@ static int measure_openings(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	for (size_t p = 0; rc == SGPU_OK && p < SGPU_ARRAY_LENGTH(points); p++) {
-		struct opening plain = { bench, false, points[p].ends },
-			       secure = { bench, true, points[p].ends };
+		struct opening opening = { bench, points[p].ends };
 		const struct sgpu_bench_variant variants[] = {
-			BENCH_VARIANT("plain", NULL, points[p].work, NULL, &plain),
-			BENCH_VARIANT("secure", NULL, points[p].work, NULL, &secure),
+			BENCH_VARIANT("plain", NULL, points[p].work, NULL, &opening),
+			BENCH_VARIANT("secure", NULL, points[p].work, NULL, &opening),
 		};
 		const struct sgpu_bench_point point = { .parameters = {
 								{ "what", points[p].what, 0 } } };
@@ -174,34 +175,35 @@ static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 }
 
 /* ---- memory and modules ---- */
-/* One side: the plain device, or the context over it. */
-struct side {
+/* The first variant is of the plain device, the second one of the context over it. */
+struct pair {
 	struct sgpu_bench *bench;
-	struct sgpu_device *device;
-	struct sgpu_secure *context; /* NULL: the plain side */
-	uint64_t size;		     /* of the point */
-	bool gives_back;	     /* what counts of memory */
+	struct sgpu_secure *context;
+	uint64_t size;	 /* of the point */
+	bool gives_back; /* what counts of memory */
 };
 
 /* What was freed before is cleared by now, so that there is no waiting for that. */
 static int settle(void *argument, struct sgpu_error *error)
 {
-	return sgpu_device_synchronize(((struct side *)argument)->bench->device, error);
+	return sgpu_device_synchronize(((struct pair *)argument)->bench->device, error);
 }
 
 static int get_memory(void *argument, struct sgpu_error *error)
 {
-	const struct side *s = argument;
+	const struct pair *p = argument;
+	struct sgpu_device *device =
+		p->bench->variant == 0 ? p->bench->device : sgpu_secure_device(p->context);
 
-	return bench_time_memory(s->bench, s->device, s->size, s->gives_back, error);
+	return bench_time_memory(p->bench, device, p->size, p->gives_back, error);
 }
 
 static int measure_memory(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	struct side *sides = argument;
+	struct pair *p = argument;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", settle, get_memory, NULL, &sides[0]),
-		BENCH_VARIANT("secure pool", settle, get_memory, NULL, &sides[1]),
+		BENCH_VARIANT("plain", settle, get_memory, NULL, p),
+		BENCH_VARIANT("secure pool", settle, get_memory, NULL, p),
 	};
 	int rc = SGPU_OK;
 
@@ -211,9 +213,9 @@ static int measure_memory(void *argument, uint64_t size, struct sgpu_error *erro
 					{ "size_bytes", NULL, size } },
 		};
 
-		sides[0].size = sides[1].size = size;
-		sides[0].gives_back = sides[1].gives_back = ends;
-		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
+		p->size = size;
+		p->gives_back = ends;
+		rc = sgpu_bench_measure(p->bench, &point, variants, 2, error);
 	}
 	return rc;
 }
@@ -225,7 +227,7 @@ static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 /* Into a context it is brought to protected memory, and measured there first. */
 static int load_module(void *argument, struct sgpu_error *error)
 {
-	const struct side *s = argument;
+	const struct pair *p = argument;
 	struct sgpu_device_module *module = NULL;
 	uint8_t digest[SGPU_KT128_SIZE];
 	uint64_t begin;
@@ -233,29 +235,29 @@ static int load_module(void *argument, struct sgpu_error *error)
 
 	sgpu_measure_pages(image, sizeof(image), NULL, digest);
 	begin = sgpu_now_ns();
-	rc = s->context ? sgpu_secure_module_load(s->context, image, sizeof(image), digest, &module,
-						  error)
-			: sgpu_device_module_load(s->device, image, sizeof(image), &module, error);
-	sgpu_bench_give_ns(s->bench, sgpu_now_ns() - begin);
+	rc = p->bench->variant == 0 ? sgpu_device_module_load(p->bench->device, image,
+							      sizeof(image), &module, error)
+				    : sgpu_secure_module_load(p->context, image, sizeof(image),
+							      digest, &module, error);
+	sgpu_bench_give_ns(p->bench, sgpu_now_ns() - begin);
 	sgpu_device_module_free(&module);
 	return rc;
 }
 
-static int measure_module(struct side sides[2], struct sgpu_error *error)
+static int measure_module(struct pair *p, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", NULL, load_module, NULL, &sides[0]),
-		BENCH_VARIANT("secure", NULL, load_module, NULL, &sides[1]),
+		BENCH_VARIANT("plain", NULL, load_module, NULL, p),
+		BENCH_VARIANT("secure", NULL, load_module, NULL, p),
 	};
-	struct sgpu_bench *bench = sides[0].bench;
 
-	if (strcmp(bench->info.selector, "cpu") == 0) {
-		sgpu_bench_waive(bench, &point, NULL,
+	if (strcmp(p->bench->info.selector, "cpu") == 0) {
+		sgpu_bench_waive(p->bench, &point, NULL,
 				 "no GPU: a module of the CPU device is a shared object");
 		return SGPU_OK;
 	}
-	return sgpu_bench_measure(bench, &point, variants, 2, error);
+	return sgpu_bench_measure(p->bench, &point, variants, 2, error);
 }
 
 /* ---- sessions of programs (sgpu/session.h) over a pipe and a ring, beside bare calls here ----
@@ -487,16 +489,13 @@ BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
 int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 64 << 20), 0, 0, 0 };
-	struct side sides[2] = { { .bench = bench, .device = bench->device }, { .bench = bench } };
+	struct pair pair = { .bench = bench };
 	int rc = measure_openings(bench, error);
 
 	rc = rc ? rc : measure_groups(bench, error);
-	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &sides[1].context, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)sides[1].context, 0, error);
+	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &pair.context, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)pair.context, 0, error);
 	rc = rc ? rc : measure_programs(bench, error);
-	if (rc == SGPU_OK) {
-		sides[1].device = sgpu_secure_device(sides[1].context);
-		rc = measure_module(sides, error);
-	}
-	return rc ? rc : bench_each_size(bench, &sizes, measure_memory, sides, error);
+	rc = rc ? rc : measure_module(&pair, error);
+	return rc ? rc : bench_each_size(bench, &sizes, measure_memory, &pair, error);
 }

@@ -36,25 +36,27 @@ struct shared {
 	uint64_t size, seed;
 };
 
-struct variant {
-	struct shared *s;
-	void **memory; /* of the host, that is read */
-	bool copied;
-};
+enum { COPIED, IN_PLACE, FAULTS, VARIANTS };
+
+/* The host's memory that is read. */
+static void *memory_of(const struct shared *s)
+{
+	return s->bench->variant == FAULTS ? s->pageable : s->pinned;
+}
 
 static int read_pages(void *argument, struct sgpu_error *error)
 {
 	static const struct sgpu_module_shape shape = { { 1, 1, 1 }, { THREADS, 1, 1 }, 0 };
 	static const size_t arg_sizes[] = { 8, 8, 8 };
-	const struct variant *v = argument;
-	struct shared *s = v->s;
-	uint64_t memory = v->copied ? s->copy : (uintptr_t)*v->memory, pages = s->size / PAGE;
+	struct shared *s = argument;
+	const bool copied = s->bench->variant == COPIED;
+	uint64_t memory = copied ? s->copy : (uintptr_t)memory_of(s), pages = s->size / PAGE;
 	void *const args[] = { &memory, &pages, &s->result };
 	struct sgpu_task tasks[2] = { { .untimed = true }, { .untimed = true } };
 	int rc = SGPU_OK;
 
-	if (v->copied) {
-		rc = sgpu_copy_in(s->stream, s->copy, *v->memory, s->size, &tasks[0]);
+	if (copied) {
+		rc = sgpu_copy_in(s->stream, s->copy, memory_of(s), s->size, &tasks[0]);
 	}
 	rc = rc ? rc
 		: sgpu_device_module_launch_on(s->stream, s->module, "touch", &shape, args,
@@ -65,22 +67,22 @@ static int read_pages(void *argument, struct sgpu_error *error)
 /* The processor writes all pages, so that those that went to the device come back. */
 static int prepare(void *argument, struct sgpu_error *error)
 {
-	struct variant *v = argument;
+	struct shared *s = argument;
 
-	sgpu_bench_fill(*v->memory, v->s->size, ++v->s->seed);
-	return bench_clear(v->s->stream, v->s->result, sizeof(uint64_t), error);
+	sgpu_bench_fill(memory_of(s), s->size, ++s->seed);
+	return bench_clear(s->stream, s->result, sizeof(uint64_t), error);
 }
 
 static int verify(void *argument, struct sgpu_error *error)
 {
-	const struct variant *v = argument;
+	const struct shared *s = argument;
 	uint64_t expected = 0, sum = 0;
-	int rc = bench_from_device(v->s->stream, &sum, v->s->result, sizeof(sum), error);
+	int rc = bench_from_device(s->stream, &sum, s->result, sizeof(sum), error);
 
-	for (uint64_t at = 0; at < v->s->size; at += PAGE) {
+	for (uint64_t at = 0; at < s->size; at += PAGE) {
 		uint64_t word;
 
-		memcpy(&word, (const uint8_t *)*v->memory + at, sizeof(word));
+		memcpy(&word, (const uint8_t *)memory_of(s) + at, sizeof(word));
 		expected += word;
 	}
 	return rc == SGPU_OK && sum != expected
@@ -94,12 +96,10 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	/* No bytes: a rate would say that pages were read of which one word was. */
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.operations = size / PAGE };
-	struct variant copied = { s, &s->pinned, true }, in_place = { s, &s->pinned, false },
-		       faults = { s, &s->pageable, false };
-	struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("pinned, copied", prepare, read_pages, verify, &copied),
-		BENCH_VARIANT("pinned, in place", prepare, read_pages, verify, &in_place),
-		BENCH_VARIANT("page faults", prepare, read_pages, verify, &faults),
+	struct sgpu_bench_variant variants[VARIANTS] = {
+		BENCH_VARIANT("pinned, copied", prepare, read_pages, verify, s),
+		BENCH_VARIANT("pinned, in place", prepare, read_pages, verify, s),
+		BENCH_VARIANT("page faults", prepare, read_pages, verify, s),
 	};
 	struct sgpu_bench *bench = s->bench;
 	int rc = sgpu_bench_new_device_memory(bench, size, &s->copy, error);
@@ -108,11 +108,11 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->pinned, error);
 	rc = rc ? rc : bench_new_pages(bench, size, BENCH_PAGES_SMALL, -1, &s->pageable, error);
 	if (!bench->info.reads_pageable) {
-		variants[2].why = "the GPU does not read ordinary memory by itself (neither HMM "
-				  "nor ATS)";
+		variants[FAULTS].why =
+			"the GPU does not read ordinary memory by itself (neither HMM "
+			"nor ATS)";
 	}
-	return rc ? rc
-		  : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return rc ? rc : sgpu_bench_measure(bench, &point, variants, VARIANTS, error);
 }
 
 int bench_shared_memory(struct sgpu_bench *bench, struct sgpu_error *error)

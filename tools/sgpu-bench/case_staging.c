@@ -39,26 +39,23 @@ static const struct kind {
 	{ "registered, hugetlb", BENCH_REGISTERED, BENCH_PAGES_HUGE },
 };
 
-struct staging;
-/* Memory of a kind, and the failure of its shares. */
+/* Memory of a kind. */
 struct source {
-	struct bench_target to;
-	struct staging *s;
 	void *memory;
-	bool unregisters; /* what is timed of its registration: the end */
-	int failed;
 	struct sgpu_error lack; /* why it is unavailable, if that has a code */
 };
 
 struct staging {
+	struct bench_target to;
 	struct sgpu_bench *bench;
 	struct sgpu_pool *pool;
 	struct sgpu_stream **streams; /* one a thread */
-	struct bench_target to;
 	uint64_t size;
 	unsigned threads;
+	int failed; /* a thread's copy */
 	struct source sources[WAYS];
-	int near, far; /* nodes; -1: there is none */
+	void *registered; /* by the point, of the pageable ones */
+	int near, far;	  /* nodes; -1: there is none */
 };
 
 /* ---- copies ---- */
@@ -69,32 +66,30 @@ static uint64_t share_at(const struct staging *s, uint64_t i)
 
 static void copy_shares(void *argument, uint64_t begin, uint64_t end)
 {
-	struct source *source = argument;
-	struct staging *s = source->s;
+	struct staging *s = argument;
+	const uint8_t *memory = s->sources[s->bench->variant].memory;
 
 	for (uint64_t i = begin; i < end; i++) {
 		const uint64_t at = share_at(s, i);
-		int rc = sgpu_copy_in(s->streams[i], s->to.memory + at,
-				      (const uint8_t *)source->memory + at, share_at(s, i + 1) - at,
-				      NULL);
+		int rc = sgpu_copy_in(s->streams[i], s->to.memory + at, memory + at,
+				      share_at(s, i + 1) - at, NULL);
 
 		rc = rc == SGPU_OK ? sgpu_stream_sync(s->streams[i], NULL) : rc;
 		if (rc != SGPU_OK) {
-			__atomic_store_n(&source->failed, rc, __ATOMIC_RELAXED);
+			__atomic_store_n(&s->failed, rc, __ATOMIC_RELAXED);
 		}
 	}
 }
 
 static int copy_all(void *argument, struct sgpu_error *error)
 {
-	struct source *source = argument;
-	struct staging *s = source->s;
+	struct staging *s = argument;
 	int rc;
 
 	sgpu_pool_enter(s->pool);
-	rc = sgpu_pool_for(s->pool, s->threads, 1, copy_shares, source);
+	rc = sgpu_pool_for(s->pool, s->threads, 1, copy_shares, s);
 	sgpu_pool_leave(s->pool);
-	rc = rc == SGPU_OK ? source->failed : rc;
+	rc = rc == SGPU_OK ? s->failed : rc;
 	return rc == SGPU_OK
 		       ? rc
 		       : sgpu_fail(error, rc, "cannot copy to the device: %s", sgpu_strerror(rc));
@@ -103,16 +98,15 @@ static int copy_all(void *argument, struct sgpu_error *error)
 /* ---- registering ---- */
 static int time_registration(void *argument, struct sgpu_error *error)
 {
-	const struct source *source = argument;
-	struct sgpu_device *device = source->s->bench->device;
+	const struct staging *s = argument;
 	const uint64_t begin = sgpu_now_ns();
-	const int rc = sgpu_host_register(device, source->memory, source->s->size, error);
+	const int rc = sgpu_host_register(s->bench->device, s->registered, s->size, error);
 	const uint64_t between = sgpu_now_ns();
 
 	if (rc == SGPU_OK) {
-		sgpu_host_unregister(device, source->memory);
+		sgpu_host_unregister(s->bench->device, s->registered);
 	}
-	bench_give_part(source->s->bench, begin, between, source->unregisters);
+	bench_give_part(s->bench, begin, between, s->bench->variant == 1);
 	return rc;
 }
 
@@ -129,33 +123,28 @@ static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
 	struct sgpu_bench_variant variants[WAYS];
 
 	for (int i = 0; i < WAYS; i++) {
-		struct source *source = &s->sources[i];
-
 		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			kinds[i].name, bench_clear_target, copy_all, bench_verify_target, source);
-		variants[i].why = source->lack.code ? source->lack.text : NULL;
+			kinds[i].name, bench_clear_target, copy_all, bench_verify_target, s);
+		variants[i].why = s->sources[i].lack.code ? s->sources[i].lack.text : NULL;
 	}
 	return sgpu_bench_measure(s->bench, &point, variants, WAYS, error);
 }
 
 /* Of memory that is not registered, as the kind has it that is. */
-static int measure_registration(struct source *memory, const struct kind *kind,
+static int measure_registration(struct staging *s, void *memory, const struct kind *kind,
 				struct sgpu_error *error)
 {
-	struct source first = *memory, last = *memory;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("register", NULL, time_registration, NULL, &first),
-		BENCH_VARIANT("unregister", NULL, time_registration, NULL, &last),
+		BENCH_VARIANT("register", NULL, time_registration, NULL, s),
+		BENCH_VARIANT("unregister", NULL, time_registration, NULL, s),
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "size_bytes", NULL, memory->s->size },
-				{ "memory", kind->name, 0 } },
-		.operations = memory->s->size / PAGE,
+		.parameters = { { "size_bytes", NULL, s->size }, { "memory", kind->name, 0 } },
+		.operations = s->size / PAGE,
 	};
 
-	last.unregisters = true;
-	return sgpu_bench_measure(memory->s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants),
-				  error);
+	s->registered = memory;
+	return sgpu_bench_measure(s->bench, &point, variants, 2, error);
 }
 
 static int measure_node(struct staging *s, int node, struct sgpu_error *error)
@@ -167,7 +156,7 @@ static int measure_node(struct staging *s, int node, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
 		struct source *source = &s->sources[i];
 
-		*source = (struct source){ .to = s->to, .s = s };
+		*source = (struct source){ .memory = NULL };
 		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, node, s->size, SEED,
 				      &source->memory, error);
 		if (rc == SGPU_EUNAVAILABLE) {
@@ -183,7 +172,7 @@ static int measure_node(struct staging *s, int node, struct sgpu_error *error)
 		struct source *memory = &s->sources[i - FIRST_REGISTERED + FIRST_PAGEABLE];
 
 		if (!s->sources[i].lack.code && !memory->lack.code) {
-			rc = measure_registration(memory, &kinds[i], error);
+			rc = measure_registration(s, memory->memory, &kinds[i], error);
 		}
 	}
 	sgpu_bench_release(s->bench, mark);
