@@ -2,11 +2,9 @@
  *
  * channel: what the commands of secure channels cost, beside the cost of plain memory of the same
  * size. The allocator sends the commands to the processor, as it does for a context. A point times
- * one kind of command; the other commands of a sample do not count.
+ * one kind of command; the other commands of a sample do not count. CH_MEASURE is in
+ * case_digest.c.
  */
-#include <string.h>
-
-#include "crypto/crypto.h"
 #include "cases.h"
 #include "setup.h"
 
@@ -235,102 +233,9 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 	return sgpu_bench_measure(s->bench, &point, variants + first, count, error);
 }
 
-/* ---- CH_MEASURE: measuring a channel's memory beside plain memory ---- */
-enum { SEED = 11, SPARE_PAGES = 4 };
-
-struct digested {
-	struct sgpu_bench *bench;
-	struct bench_channel *channel;
-	struct sgpu_stream *stream;
-	sgpu_devptr plain;
-	uint64_t size, va;
-	uint8_t expected[SGPU_KT128_SIZE], digest[SGPU_KT128_SIZE];
-};
-
-static int measure_plain(void *argument, struct sgpu_error *error)
-{
-	struct digested *d = argument;
-	struct sgpu_task task = { 0 };
-	int rc;
-
-	memset(d->digest, 0, sizeof(d->digest));
-	rc = sgpu_device_measure(d->stream, d->plain, d->size, NULL, d->digest, &task);
-	return bench_finish(d->stream, rc, &task, 1, "measure", error);
-}
-
-/* Only CH_MEASURE is timed, not the owner's part, which unmasks the digest. */
-static int run_channel(void *argument, struct sgpu_error *error)
-{
-	struct digested *d = argument;
-	struct bench_channel *channel = d->channel;
-	struct sgpu_measurement measured = { 0 };
-	int rc;
-
-	channel->spent_ns[SGPU_CH_MEASURE] = 0;
-	rc = sgpu_allocator_measure(channel->allocator, channel->number, d->va, d->size, false,
-				    &measured, error);
-	rc = rc ? rc : sgpu_session_measurement(channel->session, &measured, error);
-	memcpy(d->digest, measured.digest, sizeof(d->digest));
-	sgpu_bench_give_ns(d->bench, channel->spent_ns[SGPU_CH_MEASURE]);
-	return rc;
-}
-
-static int verify(void *argument, struct sgpu_error *error)
-{
-	const struct digested *d = argument;
-
-	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the bytes");
-}
-
-static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
-{
-	struct digested *d = argument;
-	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", NULL, measure_plain, verify, d),
-		BENCH_VARIANT("channel", NULL, run_channel, verify, d),
-	};
-	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_MEASURE", 0 },
-								{ "size_bytes", NULL, size } },
-						.bytes = size };
-	struct sgpu_pages_info pages;
-	sgpu_devptr base = 0;
-	uint64_t mapped, space;
-	void *pattern;
-	int rc = sgpu_device_pages(d->bench->device, &pages, error);
-
-	d->size = size;
-	rc = rc ? rc
-		: bench_new_channel(d->bench, size / pages.big + SPARE_PAGES + 1, &d->channel,
-				    error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_map(d->channel->allocator, d->channel->number, size, &d->va,
-					&mapped, NULL, NULL, error);
-	}
-	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->plain, error);
-	rc = rc ? rc : sgpu_bench_new_stream(d->bench, d->bench->device, &d->stream, error);
-	rc = rc ? rc : sgpu_bench_new_pinned(d->bench, size, &pattern, error);
-	rc = rc ? rc
-		: sgpu_processor_space(d->channel->processor, d->channel->number, &base, &space,
-				       error);
-	rc = rc ? rc
-		: sgpu_processor_enter(d->channel->processor, d->channel->number, NULL, 0, error);
-	if (rc == SGPU_OK) {
-		sgpu_processor_leave(d->channel->processor);
-		sgpu_bench_fill(pattern, size, SEED);
-		sgpu_measure_pages(pattern, size, NULL, d->expected);
-		rc = bench_to_device(d->stream, d->plain, pattern, size, error);
-	}
-	rc = rc ? rc : bench_to_device(d->stream, base + d->va, pattern, size, error);
-	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, 2, error);
-}
-
 int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const struct bench_sizes sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 2, 0 };
 	const size_t mark = sgpu_bench_mark(bench);
-	struct digested d = { .bench = bench };
 	struct scene s = { .bench = bench };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &s.owner, error);
 
@@ -346,5 +251,5 @@ int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 	sgpu_space_free(&s.space);
 	sgpu_key_clear(&s.owner);
 	sgpu_bench_release(bench, mark);
-	return rc ? rc : bench_each_size(bench, &sizes, measure_size, &d, error);
+	return rc ? rc : bench_channel_measures(bench, error);
 }

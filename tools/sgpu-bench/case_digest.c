@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * digest, measure: KangarooTwelve of device memory where it lies, as one tree (digest) or a tree
- * per page (measure); on a GPU also the CPU's digest beside it.
+ * per page (measure); on a GPU also the CPU's digest beside it. Also what the case channel has of
+ * CH_MEASURE.
  */
 #include <string.h>
 
@@ -10,8 +11,9 @@
 #include "cases.h"
 #include "setup.h"
 
-enum { SEED = 7 };
-static const struct bench_sizes sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 1, 0 };
+enum { SEED = 7, SPARE_PAGES = 4 };
+static const struct bench_sizes plain_sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 1, 0 },
+				channel_sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 2, 0 };
 static const char custom[] = "sgpu bench";
 
 struct digest {
@@ -22,6 +24,8 @@ struct digest {
 	sgpu_devptr memory;
 	uint64_t size;
 	bool pages; /* measures pages; else one digest */
+	struct bench_channel *channel;
+	uint64_t va; /* of its memory */
 	struct sgpu_task task;
 	uint8_t digest[SGPU_KT128_SIZE], expected[SGPU_KT128_SIZE];
 };
@@ -84,6 +88,22 @@ static int verify(void *argument, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
 }
 
+/* Makes what is digested, on both sides. */
+static int make(struct digest *d, uint64_t size, struct sgpu_error *error)
+{
+	int rc = sgpu_bench_new_pinned(d->bench, size, &d->pattern, error);
+
+	d->size = size;
+	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->memory, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(d->pattern, size, SEED);
+		rc = bench_to_device(d->stream, d->memory, d->pattern, size, error);
+	}
+	rc = rc ? rc : digest_on_cpu(d, error);
+	memcpy(d->expected, d->digest, sizeof(d->expected));
+	return rc;
+}
+
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct digest *d = argument;
@@ -95,34 +115,85 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.bytes = size };
 	const bool is_cpu = strcmp(d->bench->info.selector, "cpu") == 0;
-	int rc = sgpu_bench_new_pinned(d->bench, size, &d->pattern, error);
+	const int rc = make(d, size, error);
 
-	d->size = size;
-	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->memory, error);
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(d->pattern, size, SEED);
-		rc = bench_to_device(d->stream, d->memory, d->pattern, size, error);
-	}
-	rc = rc ? rc : digest_on_cpu(d, error);
-	memcpy(d->expected, d->digest, sizeof(d->expected));
 	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, is_cpu ? 1 : 2, error);
 }
 
-static int run_sizes(struct sgpu_bench *bench, bool pages, struct sgpu_error *error)
+/* ---- CH_MEASURE: memory of a channel ---- */
+/* Only CH_MEASURE is timed, not the owner's part, which unmasks the digest. */
+static int measure_in_channel(void *argument, struct sgpu_error *error)
+{
+	struct digest *d = argument;
+	struct bench_channel *channel = d->channel;
+	struct sgpu_measurement measured = { 0 };
+	int rc;
+
+	channel->spent_ns[SGPU_CH_MEASURE] = 0;
+	rc = sgpu_allocator_measure(channel->allocator, channel->number, d->va, d->size, false,
+				    &measured, error);
+	rc = rc ? rc : sgpu_session_measurement(channel->session, &measured, error);
+	memcpy(d->digest, measured.digest, sizeof(d->digest));
+	sgpu_bench_give_ns(d->bench, channel->spent_ns[SGPU_CH_MEASURE]);
+	return rc;
+}
+
+static int measure_channel_size(void *argument, uint64_t size, struct sgpu_error *error)
+{
+	struct digest *d = argument;
+	const struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("plain", NULL, measure_on_device, verify, d),
+		BENCH_VARIANT("channel", NULL, measure_in_channel, verify, d),
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_MEASURE", 0 },
+								{ "size_bytes", NULL, size } },
+						.bytes = size };
+	struct sgpu_pages_info pages;
+	struct bench_channel *c;
+	sgpu_devptr base = 0;
+	uint64_t ignored;
+	int rc = sgpu_device_pages(d->bench->device, &pages, error);
+
+	rc = rc ? rc : make(d, size, error);
+	rc = rc ? rc
+		: bench_new_channel(d->bench, size / pages.big + SPARE_PAGES + 1, &d->channel,
+				    error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	c = d->channel;
+	rc = sgpu_allocator_map(c->allocator, c->number, size, &d->va, &ignored, NULL, NULL, error);
+	rc = rc ? rc : sgpu_processor_space(c->processor, c->number, &base, &ignored, error);
+	rc = rc ? rc : sgpu_processor_enter(c->processor, c->number, NULL, 0, error);
+	if (rc == SGPU_OK) {
+		sgpu_processor_leave(c->processor);
+		rc = bench_to_device(d->stream, base + d->va, d->pattern, size, error);
+	}
+	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, 2, error);
+}
+
+/* ---- the cases ---- */
+static int run_sizes(struct sgpu_bench *bench, bool pages, const struct bench_sizes *sizes,
+		     bench_size_fn measure, struct sgpu_error *error)
 {
 	struct digest d = { .bench = bench, .pages = pages };
 	int rc = sgpu_bench_new_stream(bench, bench->device, &d.stream, error);
 
 	rc = rc ? rc : bench_new_pool(bench, &d.pool, error);
-	return rc ? rc : bench_each_size(bench, &sizes, measure_size, &d, error);
+	return rc ? rc : bench_each_size(bench, sizes, measure, &d, error);
 }
 
 int bench_digest(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	return run_sizes(bench, false, error);
+	return run_sizes(bench, false, &plain_sizes, measure_size, error);
 }
 
 int bench_measure(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	return run_sizes(bench, true, error);
+	return run_sizes(bench, true, &plain_sizes, measure_size, error);
+}
+
+int bench_channel_measures(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	return run_sizes(bench, true, &channel_sizes, measure_channel_size, error);
 }

@@ -33,6 +33,8 @@ struct bench_channel {
 /* Of the big pages the first is not protected, and a part of the last is hidden. */
 SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages,
 				      struct bench_channel **channel, struct sgpu_error *error);
+/* The points of CH_MEASURE: measuring a channel's memory beside plain memory. */
+SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu_error *error);
 /* Executes CPUID, for which a virtual machine is left. */
 void bench_leave_guest(void);
 
