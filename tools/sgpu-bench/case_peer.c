@@ -88,26 +88,6 @@ static int open_alone(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-static int measure(struct state *s, struct sgpu_error *error)
-{
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
-						.bytes = s->size };
-	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target, s),
-		BENCH_VARIANT("stored", bench_clear_target, copy_sealed, bench_verify_target, s),
-		BENCH_VARIANT("host", bench_clear_target, copy_sealed, bench_verify_target, s),
-		BENCH_VARIANT("seal alone", NULL, seal_alone, NULL, s),
-		BENCH_VARIANT("open alone", bench_clear_target, open_alone, bench_verify_target, s),
-	};
-	int rc = seal_alone(s, error);
-
-	/* What opening alone opens. */
-	rc = rc ? rc : copy(s, s->arrived, s->sealed, s->sealed_size, error);
-	return rc ? rc
-		  : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants),
-				       error);
-}
-
 /* run: 0 for the library's choice. */
 static int open_peer(struct state *s, int i, uint64_t run, struct sgpu_error *error)
 {
@@ -117,32 +97,37 @@ static int open_peer(struct state *s, int i, uint64_t run, struct sgpu_error *er
 	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
 }
 
-/* Chunk runs of other lengths, next to the plain copy. */
-static int measure_runs(struct state *s, struct sgpu_error *error)
+/* run: 0 for all variants; else the plain copy and that by stored ciphertext alone. */
+static int measure(struct state *s, uint64_t run, struct sgpu_error *error)
 {
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size },
+								{ run ? "run_bytes" : NULL, NULL,
+								  run } },
+						.bytes = s->size };
+	const struct sgpu_bench_variant variants[] = {
+		BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target, s),
+		BENCH_VARIANT("stored", bench_clear_target, copy_sealed, bench_verify_target, s),
+		BENCH_VARIANT("host", bench_clear_target, copy_sealed, bench_verify_target, s),
+		BENCH_VARIANT("seal alone", NULL, seal_alone, NULL, s),
+		BENCH_VARIANT("open alone", bench_clear_target, open_alone, bench_verify_target, s),
+	};
+
+	return sgpu_bench_measure(s->bench, &point, variants, run ? 2 : 5, error);
+}
+
+/* Chunk runs of other lengths. */
+static int measure_runs(const struct state *all, struct sgpu_error *error)
+{
+	struct state s = *all;
 	int rc = SGPU_OK;
 
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(depths); i++) {
-		const uint64_t run = (uint64_t)s->info.compute_units * depths[i] * SGPU_CHUNK;
-		const struct sgpu_bench_point point = {
-			.parameters = { { "size_bytes", NULL, s->size },
-					{ "run_bytes", NULL, run } },
-			.bytes = s->size,
-		};
-		struct state of_run = *s;
-		const struct sgpu_bench_variant variants[] = {
-			BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target,
-				      &of_run),
-			BENCH_VARIANT("stored", bench_clear_target, copy_sealed,
-				      bench_verify_target, &of_run),
-		};
-		const size_t mark = sgpu_bench_mark(s->bench);
+		const uint64_t run = (uint64_t)s.info.compute_units * depths[i] * SGPU_CHUNK;
+		const size_t mark = sgpu_bench_mark(s.bench);
 
-		rc = open_peer(&of_run, 0, run, error);
-		rc = rc ? rc
-			: sgpu_bench_measure(s->bench, &point, variants,
-					     SGPU_ARRAY_LENGTH(variants), error);
-		sgpu_bench_release(s->bench, mark);
+		rc = open_peer(&s, 0, run, error);
+		rc = rc ? rc : measure(&s, run, error);
+		sgpu_bench_release(s.bench, mark);
 	}
 	return rc;
 }
@@ -173,7 +158,10 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 		sgpu_bench_fill(s->to.scratch, size, SEED);
 		rc = bench_to_device(s->out, s->from, s->to.scratch, size, error);
 	}
-	rc = rc ? rc : measure(s, error);
+	rc = rc ? rc : seal_alone(s, error);
+	/* What opening alone opens. */
+	rc = rc ? rc : copy(s, s->arrived, s->sealed, s->sealed_size, error);
+	rc = rc ? rc : measure(s, 0, error);
 	return rc == SGPU_OK && size == SIZE_LARGEST && s->info.opens_on_device
 		       ? measure_runs(s, error)
 		       : rc;
