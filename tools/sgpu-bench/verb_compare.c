@@ -64,47 +64,42 @@ static const char *side_text(const struct sgpu_bench_record *record, bool ratios
 	return value_text(record, text);
 }
 
-static void print_difference(const struct sgpu_bench_difference *d, bool ratios, bool beyond)
+static int print_difference(const struct sgpu_bench_difference *d, bool ratios, bool beyond)
 {
+	const bool compared = d->verdict <= SGPU_BENCH_AMBIGUOUS;
 	char key[SGPU_BENCH_KEY_MAX], first[TEXT_MAX], second[TEXT_MAX],
 		change[TEXT_MAX] = "", noise[TEXT_MAX] = "", verdict[TEXT_MAX];
-	const char *const cells[] = { key,
-				      side_text(d->first, ratios, first),
-				      side_text(d->second, ratios, second),
-				      change,
-				      noise,
-				      verdict };
-
-	sgpu_bench_key(d->first ? d->first : d->second, key);
-	if (d->verdict <= SGPU_BENCH_AMBIGUOUS) {
-		snprintf(change, sizeof(change), "%+.1f %%", 100 * d->change);
-		snprintf(noise, sizeof(noise), "%.1f %%%s", 100 * d->noise,
-			 d->noise_measured ? "" : ", guessed");
-	}
-	snprintf(verdict, sizeof(verdict), "%s%s", sgpu_bench_verdicts[d->verdict],
-		 beyond ? ", beyond the threshold" : "");
-	print_row(stdout, difference_columns, cells);
-}
-
-static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool beyond)
-{
-	char key[SGPU_BENCH_KEY_MAX];
 	json_t *object;
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
-	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict",
-			   sgpu_bench_verdicts[d->verdict], "beyond_threshold", beyond);
-	if (d->verdict <= SGPU_BENCH_AMBIGUOUS) {
-		json_object_update_new(
-			object, json_pack("{s:f, s:f, s:f, s:f, s:b}",
+	if (cli_json) {
+		object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict",
+				   sgpu_bench_verdicts[d->verdict], "beyond_threshold", beyond);
+		if (compared) {
+			json_object_update_new(
+				object,
+				json_pack("{s:f, s:f, s:f, s:f, s:b}",
 					  ratios ? "first_ratio" : "first_median_ns",
 					  ratios ? d->first->ratio.median : d->first->ns.median,
 					  ratios ? "second_ratio" : "second_median_ns",
 					  ratios ? d->second->ratio.median : d->second->ns.median,
 					  "change", d->change, "noise", d->noise, "noise_measured",
 					  d->noise_measured));
+		}
+		return cli_print_json(object, stdout, JSON_COMPACT);
 	}
-	return cli_print_json(object, stdout, JSON_COMPACT);
+	if (compared) {
+		snprintf(change, sizeof(change), "%+.1f %%", 100 * d->change);
+		snprintf(noise, sizeof(noise), "%.1f %%%s", 100 * d->noise,
+			 d->noise_measured ? "" : ", guessed");
+	}
+	snprintf(verdict, sizeof(verdict), "%s%s", sgpu_bench_verdicts[d->verdict],
+		 beyond ? ", beyond the threshold" : "");
+	print_row(stdout, difference_columns,
+		  (const char *const[]){ key, side_text(d->first, ratios, first),
+					 side_text(d->second, ratios, second), change, noise,
+					 verdict });
+	return 0;
 }
 
 static int report(const struct sgpu_bench_difference *differences, size_t count,
@@ -124,11 +119,7 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 		verdicts[d->verdict]++;
 		compared += d->verdict <= SGPU_BENCH_AMBIGUOUS;
 		worse_count += worse;
-		if (cli_json) {
-			status = print_json(d, request->ratios, beyond);
-		} else {
-			print_difference(d, request->ratios, beyond);
-		}
+		status = print_difference(d, request->ratios, beyond);
 	}
 	if (status == 0 && compared == 0 && worse_count == 0) {
 		return cli_fail(SGPU_EDIFFERS, "the two runs have no measurement in common");
@@ -246,16 +237,7 @@ int verb_aa(int argc, char **argv)
 }
 
 /* ---- papers ---- */
-extern const char published[] __attribute__((visibility("hidden")));
-__asm__(".pushsection .rodata\n"
-	".globl published\n"
-	".hidden published\n"
-	".type published, %object\n"
-	"published:\n"
-	".incbin \"tools/sgpu-bench/published.json\"\n"
-	".byte 0\n"
-	".size published, . - published\n"
-	".popsection\n");
+BENCH_EMBED(published, "tools/sgpu-bench/published.json");
 
 static const char *devices_differ(const json_t *a, const json_t *b)
 {

@@ -21,22 +21,8 @@ const struct cli_option report_options[] = {
 };
 
 /* What stands before the data, which are one JSON value, and after them. */
-extern const char page_head[] __attribute__((visibility("hidden"))),
-	page_tail[] __attribute__((visibility("hidden")));
-__asm__(".pushsection .rodata\n"
-	".globl page_head, page_tail\n"
-	".hidden page_head, page_tail\n"
-	".type page_head, %object\n"
-	".type page_tail, %object\n"
-	"page_head:\n"
-	".incbin \"head.html\"\n"
-	".byte 0\n"
-	".size page_head, . - page_head\n"
-	"page_tail:\n"
-	".incbin \"tail.html\"\n"
-	".byte 0\n"
-	".size page_tail, . - page_tail\n"
-	".popsection\n");
+BENCH_EMBED(page_head, "head.html");
+BENCH_EMBED(page_tail, "tail.html");
 
 /* The run that has noise of the machine and build of another one, or -1. */
 static int find_noise(const struct sgpu_bench_results *runs, int count, const json_t *environment)

@@ -29,6 +29,14 @@ int read_runs(char *const *paths, const char *(*differ)(const json_t *a, const j
 	      struct sgpu_bench_results **runs, size_t *count);
 void clear_runs(struct sgpu_bench_results *runs, size_t count);
 
+/* Defines a text that has the bytes of a file. */
+#define BENCH_EMBED(name, file)                                                         \
+	extern const char name[] __attribute__((visibility("hidden")));                 \
+	__asm__(".pushsection .rodata\n"                                                \
+		".globl " #name "\n.hidden " #name "\n.type " #name ", %object\n" #name \
+		":\n.incbin \"" file "\"\n.byte 0\n"                                    \
+		".size " #name ", . - " #name "\n.popsection\n")
+
 /* ---- numbers for people ---- */
 enum { TEXT_MAX = 64, LABEL_MAX = 384 };
 /* Ties go away from 0, as in decimals, and not by what binary fractions make of them: others can
