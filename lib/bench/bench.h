@@ -70,7 +70,7 @@ struct sgpu_bench_parameter {
 };
 
 struct sgpu_bench_point {
-	/* up to a NULL key; identify the point */
+	/* identify the point; those without a key are left out */
 	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
 	uint64_t bytes;	     /* payload of one sample; 0: none */
 	uint64_t operations; /* operations of one sample; 0 counts as 1 */
@@ -125,19 +125,26 @@ void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
 /* ---- what a case makes, and keeps until its end ---- */
+typedef void sgpu_bench_end_fn(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
 /* Has end(bench, what, size) called when the case is over, also after an error, in reverse order;
  * if this function fails, at once. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
-				    void (*end)(struct sgpu_bench *bench, uintptr_t what,
-						uint64_t size),
+SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end,
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
+/* Defines such a function by one that takes a pointer to the thing's pointer. */
+#define SGPU_BENCH_ENDING(name, type, function)                                   \
+	static void name(struct sgpu_bench *bench, uintptr_t what, uint64_t size) \
+	{                                                                         \
+		type *made = (type *)what;                                        \
+                                                                                  \
+		(void)bench, (void)size;                                          \
+		function(&made);                                                  \
+	}
 /* For a part of a case: release() waits for the device, and ends what was kept since mark(). */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
 /* Returns memory that is zero, or NULL: SGPU_ENOMEM. At the end of the case `end`, unless it is
  * NULL, ends what the memory holds; then the memory is freed. */
-void *sgpu_bench_new(struct sgpu_bench *bench, size_t size,
-		     void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
+void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error);
 /* Make a stream of any device; memory of bench->device; memory of its pool on the host; a
  * registration of the caller's memory, which must outlive it. All are kept. Errors: as those of
@@ -162,6 +169,8 @@ struct sgpu_bench_exit {
 	uint64_t cycles_per_second; /* of the time-stamp counter */
 	uint64_t guest_exit_cycles; /* of a CPUID, which exits a virtual machine; 0: this is none */
 };
+/* Executes CPUID, for which a virtual machine is left. */
+void sgpu_bench_leave_guest(void);
 /* Measures once a process, for some milliseconds. false: there is no counter, and all is 0. */
 bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
 

@@ -7,9 +7,8 @@
 
 #include "bench/private.h"
 
-int sgpu_bench_keep(struct sgpu_bench *bench,
-		    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
-		    uintptr_t what, uint64_t size, struct sgpu_error *error)
+int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end, uintptr_t what, uint64_t size,
+		    struct sgpu_error *error)
 {
 	const struct sgpu_bench_kept kept = { end, what, size, false };
 	const int rc = sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count,
@@ -47,13 +46,7 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark)
 }
 
 /* ---- what most cases make ---- */
-static void end_stream(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
-{
-	struct sgpu_stream *stream = (struct sgpu_stream *)what;
-
-	(void)bench, (void)size;
-	sgpu_stream_free(&stream);
-}
+SGPU_BENCH_ENDING(end_stream, struct sgpu_stream, sgpu_stream_free)
 
 static void end_device_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
@@ -75,8 +68,7 @@ static void end_registration(struct sgpu_bench *bench, uintptr_t what, uint64_t 
 	sgpu_host_unregister(bench->device, (void *)what);
 }
 
-void *sgpu_bench_new(struct sgpu_bench *bench, size_t size,
-		     void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
+void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error)
 {
 	void *memory = calloc(1, size);

@@ -231,10 +231,8 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 				 .point = point,
 				 .variants = variants,
 				 .limit = limit < SAMPLES_MAX ? limit : SAMPLES_MAX };
-	struct sgpu_error local = { 0 };
 	int failed = 0, rc;
 
-	error = error ? error : &local;
 	if (count < 1 || count > SGPU_BENCH_VARIANTS_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "%d variants of a point: there may be 1 to %d",
 				 count, SGPU_BENCH_VARIANTS_MAX);

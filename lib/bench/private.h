@@ -18,7 +18,7 @@ struct sgpu_bench_gate {
 
 /* A thing that a case has made, and how it is ended. */
 struct sgpu_bench_kept {
-	void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
+	sgpu_bench_end_fn *end;
 	uintptr_t what;
 	uint64_t size;
 	bool is_memory; /* `what` is memory that is freed after end() */

@@ -181,7 +181,6 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		     is_around(record->ratio.low, record->ratio.median, record->ratio.high))) {
 		rc = fault(r, "a median outside of its interval");
 	}
-	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
 	/* They are for other programs. */
 	if (rc == SGPU_OK && samples &&
 	    (!json_is_array(samples) || json_array_size(samples) != record->ns.n)) {

@@ -26,11 +26,15 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 	snprintf(record->name, sizeof(record->name), "%s", bench->state->row->name);
 	snprintf(record->variant, sizeof(record->variant), "%s", variant ? variant : "");
 	record->unit = bench->state->row->unit;
-	for (int i = 0; point && i < SGPU_BENCH_PARAMETERS_MAX && point->parameters[i].key; i++) {
+	for (int i = 0; point && i < SGPU_BENCH_PARAMETERS_MAX; i++) {
 		const struct sgpu_bench_parameter *from = &point->parameters[i];
 		struct sgpu_bench_record_parameter *to =
-			&record->parameters[record->parameter_count++];
+			&record->parameters[record->parameter_count];
 
+		if (!from->key) {
+			continue;
+		}
+		record->parameter_count++;
 		snprintf(to->key, sizeof(to->key), "%s", from->key);
 		to->is_number = !from->text;
 		to->number = from->text ? 0 : from->number;

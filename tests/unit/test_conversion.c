@@ -8,10 +8,6 @@
 
 #include "unit.h"
 
-void bench_leave_guest(void)
-{
-}
-
 static const struct costs costs = { .exit_ns = 1000,
 				    .flip_ns = 500,
 				    .fault_ns = 10,

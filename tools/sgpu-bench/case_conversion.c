@@ -165,7 +165,7 @@ static int by_model(struct conversion *c, int terms, const struct call *call, do
 
 	(void)error;
 	for (int i = 0; c->has_exits && i < EXITS; i++) {
-		bench_leave_guest();
+		sgpu_bench_leave_guest();
 	}
 	costs.exit_ns = c->has_exits ? (double)(sgpu_now_ns() - begin) / EXITS : 0;
 	time_pages(c, call->page_bytes, &costs);

@@ -169,24 +169,20 @@ static int verify_clients(void *argument, struct sgpu_error *error)
 static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work,
 		   struct parameters_load load, struct sgpu_error *error)
 {
-	const struct sgpu_bench_parameter all[] = {
-		{ "what", what, 0 },
-		{ "items", NULL, load.items },
-		{ "client_threads", NULL, load.threads },
-		{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
-		{ "processors", NULL, sgpu_cpu_count() },
-		{ "requests_per_second", NULL, (uint64_t)load.rate },
+	/* A load's absent quantities are no parameters of its point. */
+	const struct sgpu_bench_point point = {
+		.parameters = { { "what", what, 0 },
+				{ load.items ? "items" : NULL, NULL, load.items },
+				{ load.threads ? "client_threads" : NULL, NULL, load.threads },
+				{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
+				{ "processors", NULL, sgpu_cpu_count() },
+				{ load.rate > 0 ? "requests_per_second" : NULL, NULL,
+				  (uint64_t)load.rate } },
+		.operations = load.requests,
 	};
-	struct sgpu_bench_point point = { .operations = load.requests };
 	struct sgpu_bench_variant variants[WAYS];
 	int count = 0;
 
-	/* A load's absent quantities are no parameters of its point. */
-	for (size_t i = 0, n = 0; i < SGPU_ARRAY_LENGTH(all); i++) {
-		if (all[i].text || all[i].number > 0) {
-			point.parameters[n++] = all[i];
-		}
-	}
 	for (struct way *way = ways; way < ways + WAYS; way++) {
 		if (way->lacks) {
 			sgpu_bench_waive(way->bench, &point, way->name, "%s", way->lacks);

@@ -31,7 +31,7 @@ struct state {
 	struct sgpu_peer *peers[PATHS]; /* by path: of the second variant, of the third */
 };
 
-BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
+SGPU_BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
 
 static void end_shared(struct sgpu_bench *bench, uintptr_t memory, uint64_t second)
 {

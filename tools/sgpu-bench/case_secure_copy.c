@@ -34,8 +34,8 @@ struct copy {
 	enum sgpu_transfer_stage last; /* of a live copy up */
 };
 
-BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
-BENCH_ENDING(end_live_key, struct sgpu_live_key, sgpu_live_key_free)
+SGPU_BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
+SGPU_BENCH_ENDING(end_live_key, struct sgpu_live_key, sgpu_live_key_free)
 
 static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgpu_error *error)
 {

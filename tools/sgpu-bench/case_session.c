@@ -433,7 +433,7 @@ static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct pro
 }
 
 /* ---- the sides ---- */
-BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
+SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 
 /* A session that was just opened. */
 static int prepare_session(struct sgpu_bench *bench, struct program *p, struct sgpu_error *error)
@@ -484,7 +484,7 @@ static int measure_programs(struct sgpu_bench *bench, struct sgpu_error *error)
 }
 
 /* ---- the case ---- */
-BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
+SGPU_BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
 
 int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 {

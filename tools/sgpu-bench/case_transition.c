@@ -21,10 +21,6 @@
 #include "cases.h"
 #include "setup.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 /* Crosses and comes back `count` times, and verifies that it did, if that takes no time. */
 typedef int cross_fn(void *argument, uint64_t count, struct sgpu_error *error);
 
@@ -79,15 +75,6 @@ static __attribute__((noinline)) void callee(void)
 
 static struct sgpu_platform platform;
 
-void bench_leave_guest(void)
-{
-#if defined(__x86_64__)
-	unsigned a, b, c, d;
-
-	__cpuid(0, a, b, c, d);
-#endif
-}
-
 /* A function that does the work `count` times. */
 #define LOOP(name, work)                                                          \
 	static int name(void *argument, uint64_t count, struct sgpu_error *error) \
@@ -103,7 +90,7 @@ void bench_leave_guest(void)
 LOOP(do_nothing, )
 LOOP(call_function, callee())
 LOOP(call_kernel, (void)syscall(SYS_getppid))
-LOOP(leave_guest, bench_leave_guest())
+LOOP(leave_guest, sgpu_bench_leave_guest())
 LOOP(leave_enclave, sched_yield())
 
 static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)

@@ -35,8 +35,6 @@ SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pag
 				      struct bench_channel **channel, struct sgpu_error *error);
 /* The points of CH_MEASURE: measuring a channel's memory beside plain memory. */
 SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu_error *error);
-/* Executes CPUID, for which a virtual machine is left. */
-void bench_leave_guest(void);
 
 /* Opens a device up to a stream, and closes it: plain, or in a secure context. ns: of both. */
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],

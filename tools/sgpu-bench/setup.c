@@ -38,11 +38,11 @@ int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 }
 
 /* ---- things ---- */
-BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
-BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
-BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
-BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
-BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
+SGPU_BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
+SGPU_BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
+SGPU_BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
+SGPU_BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
+SGPU_BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 
 int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 		     struct sgpu_error *error)

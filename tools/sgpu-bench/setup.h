@@ -9,16 +9,6 @@
 #include <sgpu/keys.h>
 #include <sgpu/seal.h>
 
-/* Defines a function for sgpu_bench_keep by one that takes a pointer to the thing's pointer. */
-#define BENCH_ENDING(name, type, function)                                        \
-	static void name(struct sgpu_bench *bench, uintptr_t what, uint64_t size) \
-	{                                                                         \
-		type *made = (type *)what;                                        \
-                                                                                  \
-		(void)bench, (void)size;                                          \
-		function(&made);                                                  \
-	}
-
 #define BENCH_VARIANT(called, first, does, last, with)                                  \
 	{                                                                               \
 		.name = (called), .prepare = (first), .work = (does), .verify = (last), \
