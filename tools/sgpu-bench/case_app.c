@@ -163,13 +163,11 @@ static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struc
 	return rc;
 }
 
-static int measure_black_scholes(struct sgpu_bench *bench, const struct job_place *place,
-				 struct sgpu_error *error)
+static int measure_black_scholes(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const bool quick = bench->options.quick;
 	const uint64_t count = quick ? OPTIONS_QUICK : OPTIONS, size = count * sizeof(float);
-	struct job_side side = { .place = place,
-				 .batches = quick ? BATCHES_QUICK : BATCHES,
+	struct job_side side = { .batches = quick ? BATCHES_QUICK : BATCHES,
 				 .add = add_options,
 				 .new_bare = new_bare,
 				 .check = check_prices,
@@ -242,12 +240,9 @@ static void add_pictures(struct job *job, const struct job_side *side)
 		      json_pack("{s:i}", "k", 5), NULL);
 }
 
-static int measure_fashion_knn(struct sgpu_bench *bench, const struct job_place *place,
-			       struct sgpu_error *error)
+static int measure_fashion_knn(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct job_side side = {
-		.place = place, .batches = 1, .add = add_pictures, .check = check_classes
-	};
+	struct job_side side = { .batches = 1, .add = add_pictures, .check = check_classes };
 	struct pictures *pictures = sgpu_bench_new(bench, sizeof(*pictures), NULL, error);
 
 	if (!pictures) {
@@ -271,9 +266,7 @@ static int measure_fashion_knn(struct sgpu_bench *bench, const struct job_place 
 
 int bench_app(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct job_place *place = NULL;
-	int rc = job_new_place(bench, bench->device, true, &place, error);
+	const int rc = measure_black_scholes(bench, error);
 
-	rc = rc ? rc : measure_black_scholes(bench, place, error);
-	return rc ? rc : measure_fashion_knn(bench, place, error);
+	return rc ? rc : measure_fashion_knn(bench, error);
 }

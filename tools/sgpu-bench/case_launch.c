@@ -70,12 +70,11 @@ static void add_chain(struct job *job, const struct job_side *side)
 		   b->host[B], false);
 }
 
-static int measure_chain(struct sgpu_bench *bench, const struct job_place *place, struct bare *b,
-			 int count, struct sgpu_error *error)
+static int measure_chain(struct sgpu_bench *bench, struct bare *b, int count,
+			 struct sgpu_error *error)
 {
 	float sum[ELEMENTS];
 	const struct job_side runner = { .name = "runner",
-					 .place = place,
 					 .add = add_chain,
 					 .count = count,
 					 .check = job_check_same,
@@ -101,20 +100,18 @@ static int measure_chain(struct sgpu_bench *bench, const struct job_place *place
 
 int bench_launch(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct job_place *place = NULL;
 	struct bare *b = NULL;
 	int rc;
 
 	if (!sgpu_bench_wants(bench, BYTES)) {
 		return SGPU_OK;
 	}
-	rc = job_new_place(bench, bench->device, true, &place, error);
-	rc = rc ? rc : bare_new(bench, "vector_add", BYTES, &b, error);
+	rc = bare_new(bench, "vector_add", BYTES, &b, error);
 	for (int i = 0; rc == SGPU_OK && i < ELEMENTS; i++) {
 		b->host[A][i] = (float)i;
 		b->host[B][i] = (float)(i % 7);
 	}
 	rc = rc ? rc : measure_plain(bench, b, error);
-	rc = rc ? rc : measure_chain(bench, place, b, 1, error);
-	return rc ? rc : measure_chain(bench, place, b, LAUNCHES, error);
+	rc = rc ? rc : measure_chain(bench, b, 1, error);
+	return rc ? rc : measure_chain(bench, b, LAUNCHES, error);
 }

@@ -160,8 +160,7 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, const char **o
 }
 
 /* As many pictures a step as Graviton took; fewer on the CPU, where a step would take seconds. */
-static int train(struct sgpu_bench *bench, const char *name, const struct job_place *place,
-		 struct sgpu_error *error)
+static int train(struct sgpu_bench *bench, const char *name, struct sgpu_error *error)
 {
 	const struct network *network = network_find(name);
 	const bool quick = bench->options.quick, gpu = bench->info.opens_on_device;
@@ -172,7 +171,7 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 						   : 10,
 				    .tested = quick ? 32 : network->tested } };
 	const struct job_side side = {
-		.name = "unsealed", .place = place, .add = add, .check = check_training, .state = &d
+		.name = "unsealed", .add = add, .check = check_training, .state = &d
 	};
 	struct job_side sides[] = { side, side };
 	struct sgpu_bench_point point = {
@@ -196,9 +195,7 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 
 int bench_training(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct job_place *place = NULL;
-	int rc = job_new_place(bench, bench->device, true, &place, error);
+	const int rc = train(bench, "cnn", error);
 
-	rc = rc ? rc : train(bench, "cnn", place, error);
-	return rc ? rc : train(bench, "autoencoder", place, error);
+	return rc ? rc : train(bench, "autoencoder", error);
 }

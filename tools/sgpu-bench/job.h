@@ -9,7 +9,6 @@
 #include <bench/bench.h>
 #include "ops/ops.h"
 #include "run/run.h"
-#include "secure/secure.h"
 
 struct job {
 	bool sealed; /* segments are HIGH; else LOW */
@@ -47,15 +46,6 @@ void job_chains(struct job *job, int chains, int length, struct job_type type, c
 /* Makes the batch: sealed or with digests, signed. */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
-/* Where jobs run: those that are sealed in a secure context over the device, as in sgpu-run. */
-struct job_place {
-	struct sgpu_secure *context; /* NULL when the device maps no pages: all run in `plain` */
-	struct sgpu_runner *plain, *sealed;
-};
-/* Over a device, until the case ends. */
-SGPU_MUST_CHECK int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device,
-				  bool with_context, struct job_place **place,
-				  struct sgpu_error *error);
 /* After each run, once: the plaintext of all outputs, authenticated, in the manifest's order:
  * result_size bytes. Errors: SGPU_EDIFFERS for another size; those of reading and opening. */
 SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
@@ -94,11 +84,10 @@ SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
 /* ---- variants that run jobs, or the bare calls that they come down to ---- */
 enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
-	const char *name;	       /* of the variant */
-	const struct job_place *place; /* on a device that stays open */
-	bool opens;		       /* the device anew for every batch, which counts */
-	bool sealed, staged;	       /* as in struct job */
-	int batches, at_once;	       /* of a sample; of them under way at once. 0 counts as 1 */
+	const char *name;     /* of the variant */
+	bool opens;	      /* the device anew for every batch, which counts */
+	bool sealed, staged;  /* as in struct job */
+	int batches, at_once; /* of a sample; of them under way at once. 0 counts as 1 */
 	/* What is run: jobs, to which `add` adds segments and operations; or bare calls, which
 	 * `new_bare` makes, or which are set. */
 	void (*add)(struct job *job, const struct job_side *side);

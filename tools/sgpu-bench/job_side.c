@@ -6,25 +6,37 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "secure/secure.h"
+
 #include "job.h"
 #include "setup.h"
 
 /* ---- places ---- */
+/* Where jobs run: those that are sealed in a secure context over the device, as in sgpu-run. */
+struct place {
+	struct sgpu_secure *context; /* NULL when the device maps no pages: all run in `plain` */
+	struct sgpu_runner *plain, *sealed;
+};
+
+/* That of the case's jobs, on the device that stays open. */
+static struct place *standing;
+
 static void end_place(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
-	struct job_place *place = (struct job_place *)what;
+	struct place *place = (struct place *)what;
 
+	standing = place == standing ? NULL : standing;
 	(void)bench, (void)size;
 	sgpu_runner_free(&place->sealed);
 	sgpu_secure_destroy(&place->context);
 	sgpu_runner_free(&place->plain);
 }
 
-int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool with_context,
-		  struct job_place **place, struct sgpu_error *error)
+static int new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool with_context,
+		     struct place **place, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = { .device = device };
-	struct job_place *new = *place = sgpu_bench_new(bench, sizeof(*new), end_place, error);
+	struct place *new = *place = sgpu_bench_new(bench, sizeof(*new), end_place, error);
 	int rc = new ? sgpu_runner_create(&config, &new->plain, error) : SGPU_ENOMEM;
 
 	if (rc != SGPU_OK || !with_context) {
@@ -40,7 +52,7 @@ int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool wit
 
 /* ---- runs ---- */
 /* The response's file keeps its memory: fresh pages would cost more than some jobs. */
-static int submit(struct job *job, const struct job_place *place, struct sgpu_run **run,
+static int submit(struct job *job, const struct place *place, struct sgpu_run **run,
 		  struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
@@ -81,14 +93,14 @@ static int prepare(void *argument, struct sgpu_error *error)
 /* On a device of its own. */
 static int run_opened(const struct job_side *side, struct sgpu_error *error)
 {
-	const bool with_context = side->sealed && side->place->sealed;
+	const bool with_context = side->sealed && standing->sealed;
 	const size_t mark = sgpu_bench_mark(side->bench);
 	struct sgpu_device *device = NULL;
-	struct job_place *place = NULL;
+	struct place *place = NULL;
 	struct sgpu_run *run = NULL;
 	int rc = bench_new_device(side->bench, side->bench->info.selector, &device, error);
 
-	rc = rc ? rc : job_new_place(side->bench, device, with_context, &place, error);
+	rc = rc ? rc : new_place(side->bench, device, with_context, &place, error);
 	rc = rc ? rc : submit(side->jobs[0], place, &run, error);
 	rc = rc ? rc : wait_for(&run, error);
 	sgpu_bench_release(side->bench, mark);
@@ -113,7 +125,7 @@ static int work(void *argument, struct sgpu_error *error)
 		}
 		if (rc == SGPU_OK && i < side->batches) {
 			rc = side->bare[k] ? bare_begin(side->bare[k], error)
-					   : submit(side->jobs[k], side->place, &runs[k], error);
+					   : submit(side->jobs[k], standing, &runs[k], error);
 		}
 	}
 	for (int k = 0; k < JOB_AT_ONCE_MAX; k++) {
@@ -163,9 +175,9 @@ static int make(struct job_side *side, int k, struct sgpu_error *error)
 int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		struct job_side *sides, int count, struct sgpu_error *error)
 {
-	const size_t mark = sgpu_bench_mark(bench);
 	struct sgpu_bench_variant variants[JOB_SIDES_MAX];
-	int rc = SGPU_OK;
+	int rc = standing ? SGPU_OK : new_place(bench, bench->device, true, &standing, error);
+	const size_t mark = sgpu_bench_mark(bench);
 
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		struct job_side *s = &sides[i];
