@@ -38,8 +38,8 @@ static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu
 			"'%s' is not an argument of '%s'", name, op->name);
 }
 
-/* Finds the segment of each argument of the row: -1 absent, -2 present but wrong. Returns false if
- * there is no output, which has been reported as a diagnostic. */
+/* Finds the segment of each argument of the operation: -1 when the argument is absent, -2 when it
+ * is wrong. Returns false, and reports a diagnostic, if there is no output. */
 static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			    int segment[SGPU_ARGUMENTS_MAX])
 {
@@ -69,7 +69,7 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		if (segment[i] != -1 || op->args[i].optional) {
 			continue;
 		}
-		/* The parser has already reported what it could not take. */
+		/* The parser has already reported an argument whose segment it could not find. */
 		segment[i] = -2;
 		if (operation->arguments_given && (!output || any_output)) {
 			snprintf(hint, sizeof(hint), "%s: %s", op->args[i].name, op->args[i].help);
@@ -117,7 +117,7 @@ static bool check_input_type(struct sgpu_ops_checker *checker, const struct sgpu
 	return true;
 }
 
-/* Fills the types of the inputs; false when one that is needed is not known. */
+/* Fills the types of the inputs; returns false when the type of a required input is not known. */
 static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			const int segment[SGPU_ARGUMENTS_MAX])
 {
@@ -144,7 +144,7 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 	return ready;
 }
 
-/* An input that infer may have filled. */
+/* Takes over an input's type, which infer may have filled. */
 static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
 		       int segment)
 {
@@ -181,7 +181,8 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
 		s->at_most = true;
-		/* The value of an INPUT_OUTPUT that arrives is the one that is read. */
+		/* A segment that is also an input may have readers: they read the value that
+		 * arrived. */
 		if (s->reader_count && !sgpu_segment_is_input(s)) {
 			sgpu_ops_report(checker, "arguments", call->op->args[arg].name, NULL,
 					"no operation can read '%s', whose size is only known "
@@ -239,7 +240,7 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	}
 }
 
-/* The types of inputs are known where the manifest states them. */
+/* At first, the types that are known are those that the manifest states for inputs. */
 static void start_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;
@@ -254,8 +255,8 @@ static void start_types(struct sgpu_ops_checker *checker)
 	}
 }
 
-/* Inputs whose type nobody states and nothing fixes; outputs that were left over without any other
- * diagnostic. */
+/* Reports inputs whose type is neither stated nor inferred, and, if there is no other diagnostic,
+ * outputs whose type is not known. */
 static void end_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;

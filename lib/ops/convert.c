@@ -6,8 +6,8 @@
 #include "half.h"
 #include "ops_private.h"
 
-/* Nearest integer, ties to even, in [low, high], both below 2^51 in size: adding 1.5 * 2^52 leaves
- * no fraction. */
+/* Nearest integer, ties to even, in [low, high], whose absolute values are below 2^51: adding 1.5 *
+ * 2^52 rounds to an integer. */
 SGPU_INLINE double round_within(double value, double low, double high)
 {
 	double bounded = value < low ? low : value;

@@ -9,7 +9,7 @@
 
 #include "ops_private.h"
 
-/* "/list/index/member/name", the name escaped after RFC 6901; NULL when out of memory. */
+/* "/list/index/member/name", with the name escaped as RFC 6901 says; NULL when out of memory. */
 static char *pointer_make(const char *list, int index, const char *member, const char *name)
 {
 	size_t size =
@@ -75,7 +75,7 @@ const char *sgpu_ops_near(const char *name, const char *const *names,
 	const char *type = types ? sgpu_dtype_near(name) : NULL,
 		   *near = types ? NULL : sgpu_nearest_name(name, names);
 
-	/* The nearest type counts only if the operation takes it. */
+	/* The nearest type is a hint only if the operation takes it. */
 	for (int i = 0; type && names[i] && !near; i++) {
 		near = strcmp(names[i], type) == 0 ? names[i] : NULL;
 	}

@@ -14,12 +14,11 @@
 #include "ops_private.h"
 
 enum {
-	GEMM_PIECE_ROWS = 96,	  /* a multiple of the kernel's 6 */
-	GEMM_PIECE_COLUMNS = 512, /* a multiple of the vectors */
+	GEMM_PIECE_ROWS = 96,	  /* a multiple of the kernel's 6 rows */
+	GEMM_PIECE_COLUMNS = 512, /* a multiple of the vector's length */
 	BLAS_PIECE_ROWS = 256,
 	BLAS_PIECE_COLUMNS = 1024,
-	BLAS_WORK_MIN =
-		1 << 26, /* multiplications, 1 ms: fewer do not pay for loading the library, 5 ms */
+	BLAS_WORK_MIN = 1 << 26, /* multiplications, about 1 ms; loading the library takes 5 ms */
 	CBLAS_ROW_MAJOR = 101,
 	CBLAS_NO_TRANSPOSE = 111,
 	CBLAS_TRANSPOSE = 112,
@@ -30,7 +29,7 @@ struct piece {
 	uint64_t batch, row, rows, column, columns;
 };
 
-/* ---- a BLAS, found at run time: it is used one thread a call, as the pool decides who computes
+/* ---- a BLAS, found at run time. It uses one thread a call, as the pool provides the threads
  * ---- */
 static struct {
 	void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
@@ -44,7 +43,7 @@ static struct {
 #if SGPU_BLAS
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Copies a function's address out of what dlsym returns; C has no cast between the two. */
+/* Copies a function's address from what dlsym returned; C has no cast between the two. */
 static void take_symbol(void *library, const char *name, void *function_pointer)
 {
 	void *symbol = dlsym(library, name);
@@ -73,7 +72,7 @@ static void find_blas(void)
 	if (wanted && strcmp(wanted, "0") == 0) {
 		return;
 	}
-	/* Threads that the library starts may not take the program's signals. */
+	/* Keeps threads that the library starts from receiving the program's signals. */
 	sgpu_signals_block(&before);
 	library = open_library();
 	if (library) {

@@ -11,7 +11,7 @@
 #define GEMM_ROWS 6
 #define GEMM_LANES (64 / sizeof(GEMM_T))
 #define GEMM_KC (1024 / sizeof(GEMM_T))
-/* Alignment of one element: rows of c start anywhere. */
+/* `loose` is aligned as one element is: rows of c start anywhere. */
 typedef GEMM_T GEMM_NAME(vector) __attribute__((vector_size(64)));
 typedef GEMM_T GEMM_NAME(loose)
 	__attribute__((vector_size(64), aligned(sizeof(GEMM_T)), may_alias));
@@ -21,8 +21,7 @@ struct GEMM_NAME(panels) {
 	GEMM_T b[GEMM_LANES * GEMM_KC] __attribute__((aligned(64)));
 };
 
-/* Rows of op(a) in groups of GEMM_ROWS, a column of a group after the other; rows that are not
- * there are 0. */
+/* Packs rows of op(a) in groups of GEMM_ROWS, column by column; rows that do not exist are 0. */
 SGPU_INLINE void GEMM_NAME(pack_a)(const struct sgpu_gemm *gemm, const GEMM_T *a, uint64_t row,
 				   uint64_t rows, uint64_t inner, uint64_t depth, GEMM_T *panel)
 {
@@ -41,7 +40,7 @@ SGPU_INLINE void GEMM_NAME(pack_a)(const struct sgpu_gemm *gemm, const GEMM_T *a
 	}
 }
 
-/* One vector of columns of op(b), a row after the other; columns that are not there are 0. */
+/* Packs one vector of columns of op(b), row by row; columns that do not exist are 0. */
 SGPU_INLINE void GEMM_NAME(pack_b)(const struct sgpu_gemm *gemm, const GEMM_T *b, uint64_t column,
 				   uint64_t columns, uint64_t inner, uint64_t depth, GEMM_T *panel)
 {
@@ -64,8 +63,7 @@ SGPU_INLINE void GEMM_NAME(pack_b)(const struct sgpu_gemm *gemm, const GEMM_T *b
 	}
 }
 
-/* alpha times the sum, plus the value in c (times beta in the first step, where beta 0 reads
- * nothing). */
+/* Stores alpha times the sum, plus beta times c; beta 0 does not read c. */
 SGPU_INLINE void GEMM_NAME(put)(const GEMM_NAME(vector) * sum, GEMM_T alpha, GEMM_T beta,
 				uint64_t columns, GEMM_T *c)
 {
@@ -150,7 +148,7 @@ static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&panels, sizeof(panels));
 }
 
-/* The same by a BLAS. */
+/* Computes a piece with a BLAS. */
 static void GEMM_NAME(body_blas)(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;

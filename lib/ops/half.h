@@ -29,8 +29,7 @@ SGPU_INLINE float sgpu_float_from_bits(uint32_t bits)
 SGPU_INLINE float sgpu_half_to_float(uint16_t half)
 {
 	uint32_t magnitude = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
-	/* The multiplication by 2^112 moves the exponent's bias, and normalises subnormals on the
-	 * way. */
+	/* The multiplication by 2^112 adjusts the exponent's bias and normalises subnormals. */
 	uint32_t finite = sgpu_float_bits(sgpu_float_from_bits(magnitude << 13) * 0x1p112f);
 	uint32_t special = magnitude << 13 | 0x7f800000u;
 
@@ -51,8 +50,8 @@ SGPU_INLINE uint16_t sgpu_half_from_float(float value)
 	return (uint16_t)(sign | result);
 }
 
-/* Narrows to float by rounding to odd first, so that the second rounding sees what the first cut
- * off. */
+/* Narrows to float by rounding to odd first, so that the second rounding knows that digits were
+ * lost. */
 SGPU_INLINE uint16_t sgpu_half_from_double(double value)
 {
 	float narrow = (float)value;

@@ -14,7 +14,7 @@ const struct sgpu_op sgpu_op_module = {
 	.args = no_arguments,
 };
 
-/* Without data_type_info a module is as large as its file, so it must have one. */
+/* Without data_type_info, the module's size is that of its file, so it must have one. */
 static void check_image(struct sgpu_ops_checker *checker, int index)
 {
 	struct sgpu_segment *segment = &checker->manifest->segments[index];

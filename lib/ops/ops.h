@@ -30,7 +30,7 @@ enum { SGPU_PARAMS_MAX = 12 };
 	 SGPU_TYPE_BIT(SGPU_I16) | SGPU_TYPE_BIT(SGPU_F16))
 
 struct sgpu_op_argument {
-	const char *name; /* "input", "a", "b", "output", ...; written if it starts with "output" */
+	const char *name; /* "input", "a", "b", ...; an output's starts with "output" */
 	bool optional;
 	unsigned dtypes; /* set of SGPU_TYPE_BIT */
 	int min_rank, max_rank;
@@ -54,17 +54,18 @@ struct sgpu_op_param {
 	const char *help;
 };
 
-/* A parameter's value: NUMBER as it is; INTEGER exact below 2^53; BOOLEAN 0 or 1; CHOICE an index.
- */
+/* A parameter's value. NUMBER: as given. INTEGER: exact below 2^53. BOOLEAN: 0 or 1. CHOICE: an
+ * index. */
 struct sgpu_op_value {
 	bool given;
 	double number;
 };
 
-/* One call of an operation. Arguments and parameters have the same indexes as in the row. */
+/* One call of an operation. Arguments and parameters have the indexes that they have in the
+ * operation. */
 struct sgpu_op_call {
 	const struct sgpu_op *op;
-	/* dtype SGPU_NONE: optional argument that is absent */
+	/* dtype SGPU_NONE: the optional argument is absent */
 	struct sgpu_type type[SGPU_ARGUMENTS_MAX];
 	bool present[SGPU_ARGUMENTS_MAX]; /* the manifest gives this argument, with or without a
 					     type */
@@ -72,11 +73,11 @@ struct sgpu_op_call {
 				   output overlaps an input or the scratch memory. */
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
 	void *scratch;	 /* device memory of op->scratch() bytes, aligned to 4096 */
-	uint64_t actual; /* set by an at_most operation: elements of its output */
+	uint64_t actual; /* elements of the output, set by an at_most operation */
 };
 
-/* Receives the diagnostics of infer: on an argument (by its name), on a parameter, or on the
- * operation (NULL). */
+/* Receives the diagnostics of infer: about the argument or the parameter that is named, or about
+ * the operation if both names are NULL. */
 struct sgpu_op_report {
 	void (*diagnostic)(struct sgpu_op_report *report, const char *argument, const char *param,
 			   const char *text);
@@ -90,13 +91,13 @@ struct sgpu_op {
 	const char *name;		     /* "gaussian3d" */
 	const char *help;		     /* one line */
 	const struct sgpu_op_argument *args; /* ends with a NULL name; inputs first */
-	const struct sgpu_op_param *params;  /* ends with a NULL name; NULL: none */
+	const struct sgpu_op_param *params;  /* ends with a NULL name; NULL: there are none */
 	/* Called when the types of all required inputs are known, and the dtypes and ranks of all
 	 * inputs are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports
 	 * diagnostics. May fill the type of an optional input that is present without a type. Must
 	 * not touch data. */
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
-	/* Bytes of scratch memory for a call whose types are known; NULL: none. */
+	/* Bytes of scratch memory for a call whose types are known. NULL: none are needed. */
 	uint64_t (*scratch)(const struct sgpu_op_call *call);
 	/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not
 	 * depend on the number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
@@ -105,32 +106,32 @@ struct sgpu_op {
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
 };
 
-/* Returns all operations, NULL-terminated, sorted by name. Static. */
+/* All operations, sorted by name; the array is static and ends with NULL. */
 const struct sgpu_op *const *sgpu_ops(void);
 const struct sgpu_op *sgpu_op_find(const char *name);
-/* Return the index of an argument or a parameter in the row, or -1. */
+/* Return the index of an argument or a parameter in the operation, or -1. */
 int sgpu_op_arg(const struct sgpu_op *op, const char *name);
 int sgpu_op_param(const struct sgpu_op *op, const char *name);
 
 /* Checks a parsed manifest against the table and infers every type that it leaves open, in graph
- * order. Records all diagnostics, and skips parts that a structural error made unusable. Returns 0
- * or SGPU_ENOMEM. */
+ * order. Records all diagnostics, and skips what the parser found to be wrong. Returns 0 or
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest,
 				   struct sgpu_diagnostics *diagnostics, struct sgpu_error *error);
 
-/* Parses and checks a manifest, and locates its diagnostics. Errors: SGPU_EINVALID if there are
- * errors: *diagnostics has them all, *error the first, and *manifest is NULL. */
+/* Parses and checks a manifest, and locates its diagnostics. Returns SGPU_EINVALID if the manifest
+ * has errors: *diagnostics has all of them, *error the first, and *manifest is NULL. */
 SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 					   struct sgpu_manifest **manifest,
 					   struct sgpu_diagnostics *diagnostics,
 					   struct sgpu_error *error);
 
-/* The row of operations whose kernel a segment brings. It has no arguments, parameters or code, and
- * is not in the table. */
+/* The operation of a kernel that a segment brings. It has no arguments, parameters or code, and is
+ * not in the table. */
 extern const struct sgpu_op sgpu_op_module;
 
-/* Fills in the call of an operation of a checked manifest: types and parameters, no data. For a
- * module, the row is sgpu_op_module, and the arguments have the order of the manifest. */
+/* Fills in the types and parameters of a call, but no data, for an operation of a checked manifest.
+ * For a module, call->op is sgpu_op_module, and the arguments have the order of the manifest. */
 SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation,
 				     struct sgpu_op_call *call, struct sgpu_error *error);
 

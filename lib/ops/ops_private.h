@@ -22,9 +22,9 @@
 extern "C" {
 #endif
 
-/* On a function with a hot loop: compiled for several levels of x86-64, chosen when the program
- * starts. What it calls in the loop must be inlined (SGPU_INLINE) to profit. Sanitizers would
- * instrument what chooses, which runs before they are ready. */
+/* Compiles a function with a hot loop for several levels of x86-64; one is chosen when the program
+ * starts. What the loop calls must be SGPU_INLINE. Sanitizers would instrument the chooser, which
+ * runs before they are ready. */
 #if SGPU_CLONES && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SGPU_CLONES_ATTR \
@@ -32,14 +32,14 @@ extern "C" {
 #else
 #define SGPU_CLONES_ATTR
 #endif
-#ifdef __CUDACC__ /* the same text serves kernels */
+#ifdef __CUDACC__ /* kernels use these functions, too */
 #define SGPU_INLINE static __host__ __device__ __forceinline__
 #else
 #define SGPU_INLINE static inline __attribute__((always_inline))
 #endif
 
-/* The operations, sorted by name: X(name) for each. A row is sgpu_op_NAME, in a file of cpu/; what
- * runs it on a CUDA device is sgpu_NAME_cuda. */
+/* X(name) for each operation, sorted by name. sgpu_op_NAME, in a file of cpu/, describes it, and
+ * sgpu_NAME_cuda runs it on a CUDA device. */
 /* clang-format off */
 #define SGPU_OPS(X) \
 	X(activation_gradient) X(argmax) X(black_scholes) X(cast) X(conv2d) X(conv2d_gradient) X(copy) \
@@ -61,7 +61,7 @@ SGPU_OPS(SGPU_OP_ROW)
 /* ---- for infer ----
  * A required input always has a type here. An optional input is SGPU_NONE when it is absent, and
  * also when the manifest gives it without a type (call->present tells): infer may fill the latter.
- * All return false after they reported a diagnostic. */
+ * All these functions return false after they reported a diagnostic. */
 /* Same element type and same shape. */
 bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			int second);
@@ -69,13 +69,12 @@ bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *
 bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			 int second);
 
-/* The infer functions of operations whose output, after one input or two of one type, has the type
- * of those. */
+/* The infer functions of operations whose output has the type of the one input, or of both. */
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report);
 void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report);
 
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape);
-/* Elements of a type that was checked before (its product fits). */
+/* The number of elements of a type that was checked before, so the product does not overflow. */
 uint64_t sgpu_ops_count(const struct sgpu_type *type);
 /* Product of shape[from] ... shape[to - 1]. */
 uint64_t sgpu_ops_extent(const struct sgpu_type *type, int from, int to);
@@ -84,21 +83,21 @@ SGPU_INLINE uint64_t sgpu_ops_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
-/* How many parts of a size hold so many items. */
+/* The number of parts of `size` that hold so many items. */
 SGPU_INLINE uint64_t sgpu_ops_ceil(uint64_t items, uint64_t size)
 {
 	return items / size + (items % size != 0);
 }
 
-/* Operations along the last axis cut rows that are longer than this into parts of it, whose results
- * stand in the scratch memory and are combined in order. */
+/* Operations along the last axis cut longer rows into parts of this size. The results of the parts
+ * are kept in the scratch memory and combined in order. */
 enum { SGPU_ROW_PART = 1 << 16 };
 SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 {
 	return sgpu_ops_ceil(width, SGPU_ROW_PART);
 }
 
-/* ---- conversions of `count` elements that start at element `begin` of data of a type ----
+/* ---- conversions of `count` elements that start at element `begin` of `data` ----
  * Loading is exact for every type. Storing rounds to nearest, ties to even, once; integers
  * saturate, and NaN becomes 0. */
 void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count,
@@ -115,13 +114,13 @@ struct sgpu_gemm {
 	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */
 	uint64_t lda, ldb, ldc;
 	double alpha, beta;
-	/* Several products, each this many elements after the one before; batch 0 is 1. */
+	/* Several products, with the distance in elements from one to the next; batch 0 is 1. */
 	uint64_t batch, stride_a, stride_b, stride_c;
 };
 SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a,
 			      const void *b, void *c, struct sgpu_pool *pool,
 			      struct sgpu_error *error);
-/* What a call of gemm, or of dense, asks for. */
+/* The matrix product that a call of gemm, or of dense, computes. */
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
 
@@ -129,13 +128,13 @@ struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count);
 
-/* How many items of so much work each make a piece of at least `enough`. */
+/* How many items, each of so much work, make a piece of at least `enough` work. */
 SGPU_INLINE uint64_t sgpu_ops_grain(uint64_t work, uint64_t enough)
 {
 	return work < enough ? enough / (work + 1) + 1 : 1;
 }
 
-/* sgpu_pool_for that also fills in the error; and copying by it. */
+/* sgpu_pool_for and a copy, with an error text. */
 SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 				 void (*body)(void *argument, uint64_t begin, uint64_t end),
 				 void *argument, struct sgpu_error *error);
@@ -153,24 +152,24 @@ enum {
 	SGPU_GAUSSIAN_RADIUS_MAX = SGPU_GAUSSIAN_SIGMA_MAX * SGPU_GAUSSIAN_TRUNCATE_MAX,
 };
 
-/* The weights at distance 0 to the radius, which is returned. The centre and twice the others sum
- * to 1. */
+/* Computes the weights at distances from 0 to the radius, and returns the radius. The centre plus
+ * twice the others is 1. */
 int sgpu_ops_gaussian_weights(double sigma, double truncate,
 			      double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
 
-/* ---- nearest: how it divides its work on a device with many threads ---- */
+/* ---- nearest: how a device with many threads divides its work ---- */
 enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
 
-/* A block of queries meets a tile of rows at a time. Every query has `parts` lists of candidates,
- * each of its own part of the tile's rows: the fewer queries, the more. */
+/* A block of queries is compared with one tile of rows at a time. Every query has `parts` lists of
+ * candidates, one for each part of the tile's rows; with fewer queries there are more parts. */
 struct sgpu_nearest_plan {
 	uint64_t queries, rows, parts;
-	uint64_t keep; /* candidates in a list: k and a reserve */
+	uint64_t keep; /* candidates in a list: k, and some in reserve */
 };
 struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call);
 
-/* ---- reduce: how it sees its input, and where it cuts it: the same on every device, since sums of
- * floats depend on it ---- */
+/* ---- reduce: the view of its input, and the pieces into which it is cut. They are the same on
+ * every device, since sums of floats depend on them ---- */
 enum {
 	SGPU_REDUCE_SUM,
 	SGPU_REDUCE_MIN,
@@ -178,18 +177,17 @@ enum {
 	SGPU_REDUCE_MEAN
 }; /* the parameter `operation` */
 enum {
-	SGPU_REDUCE_PIECE = 65536, /* elements of the axis in a piece when they are adjacent */
-	SGPU_REDUCE_PIECE_STRIDED = 4096, /* rows of the axis in a piece when they are not */
-	SGPU_REDUCE_LANES =
-		8, /* a piece of adjacent elements is added in; element i goes to lane i % 8 */
+	SGPU_REDUCE_PIECE = 65536,	  /* elements in a piece when they are adjacent */
+	SGPU_REDUCE_PIECE_STRIDED = 4096, /* rows in a piece when they are not adjacent */
+	SGPU_REDUCE_LANES = 8, /* lanes that add adjacent elements; element i goes to lane i % 8 */
 };
 
-/* The input as [outer, length, inner]; `length` goes away. */
+/* The input as [outer, length, inner]; `length` is the extent that is reduced. */
 struct sgpu_reduce_view {
 	uint64_t outer, length, inner, pieces, piece;
 };
 
-/* axis -1: all is the axis. */
+/* axis -1 reduces all elements. */
 static inline struct sgpu_reduce_view sgpu_reduce_view(const struct sgpu_type *type, int axis)
 {
 	struct sgpu_reduce_view v = { 1, sgpu_ops_count(type), 1, 0, SGPU_REDUCE_PIECE };
@@ -214,14 +212,14 @@ uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3]);
 
 /* ---- checking a manifest against the table ---- */
 struct sgpu_ops_checker {
-	struct sgpu_op_report report; /* first: infer functions get its address */
+	struct sgpu_op_report report; /* is first: infer functions get its address */
 	struct sgpu_manifest *manifest;
 	struct sgpu_diagnostics *diagnostics; /* NULL: diagnostics only set `failed` */
 	const struct sgpu_operation *operation;
 	int index;     /* of the operation */
-	bool failed;   /* the operation at hand has a diagnostic */
-	bool *known;   /* by segment: its type is established */
-	bool *missing; /* by segment: a type was needed and not stated */
+	bool failed;   /* the current operation has a diagnostic */
+	bool *known;   /* by segment: its type is known */
+	bool *missing; /* by segment: its type was needed but not stated */
 };
 
 /* Records a diagnostic at /operations/<index>/<member>/<name>; member and name may be NULL. */
@@ -230,14 +228,14 @@ void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const
 /* Records a diagnostic at /segments/<segment>/<member>; member may be NULL. */
 void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
 			     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
-/* "did you mean 'x'?" for the nearest of the names, or NULL when none is near. */
+/* Returns the hint "did you mean 'x'?" for the nearest of the names, or NULL when none is near. */
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX]);
 
-/* The types of a module's arguments and of the segment that holds it. */
+/* Checks the types of a module's arguments and of the segment that holds the module. */
 void sgpu_ops_check_module(struct sgpu_ops_checker *checker);
 
-/* Reads the operation's parameters into the call, whose op is set. */
+/* Reads the operation's parameters into the call, in which `op` is set. */
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);
 
 #ifdef __cplusplus

@@ -95,7 +95,7 @@ static bool check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_
 		return false;
 	}
 	*number = json_number_value(json);
-	/* 3.0 is the integer 3: the canonical form writes it so. */
+	/* 3.0 is an integer, too: the canonical form writes it as 3. */
 	if (integer && *number != floor(*number)) {
 		sgpu_ops_report(checker, "params", param->name, NULL,
 				"is %.15g, must be an integer", *number);

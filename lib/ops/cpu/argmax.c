@@ -76,7 +76,8 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-/* For devices that divide a long row: the largest element of each part, and its position. */
+/* Scratch memory for devices that divide a long row: each part's largest element and its
+ * position. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *type = &call->type[INPUT];

@@ -3,8 +3,8 @@
  * black_scholes: prices of European call and put options (F. Black and M. Scholes, 1973), computed
  * in f64 and rounded once to f32.
  */
-/* Nothing here looks at the exception flags or errno; to keep them would keep gcc from using
- * vectors. */
+/* gcc does not vectorise code that must keep exception flags and errno, which nothing here
+ * reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math", "no-math-errno")
 #endif
@@ -45,7 +45,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[PUT] = call->type[PRICE];
 }
 
-/* One block, in the form of arrays so that each loop vectorises. */
+/* The values of one block of options. They are in arrays, so that each loop vectorises. */
 struct block {
 	double price[BLOCK], strike[BLOCK], years[BLOCK], deviation[BLOCK], call[BLOCK], put[BLOCK];
 };
@@ -68,7 +68,7 @@ SGPU_CLONES_ATTR static void evaluate(struct block *b, double rate)
 	}
 }
 
-/* A price is never below 0, even after rounding; meaningless inputs give NaN. */
+/* A price that rounding made negative becomes 0. Meaningless inputs give NaN. */
 SGPU_CLONES_ATTR static void finish(struct block *b)
 {
 	for (int i = 0; i < BLOCK; i++) {

@@ -14,9 +14,9 @@ enum { SLAB = 16, GRAIN_ROWS = 512 };
 struct runs {
 	uint8_t *mask;
 	uint64_t planes, height, width;
-	uint32_t *first;	 /* of each row, and one beyond: index of its first run */
-	uint32_t *begin, *end;	 /* of each run: the voxels [begin, end) of its row */
-	uint32_t *parent, *size; /* of each run; size, in voxels, of roots */
+	uint32_t *first;	 /* a row's first run; one more entry marks the end */
+	uint32_t *begin, *end;	 /* a run has the voxels [begin, end) of its row */
+	uint32_t *parent, *size; /* of each run; only a root's size counts, in voxels */
 	uint32_t best;		 /* root of the component to keep */
 };
 
@@ -143,7 +143,7 @@ static void join_seams(struct runs *runs)
 	}
 }
 
-/* Counts become indexes. */
+/* Turns each row's number of runs into the index of its first run. */
 static void place_runs(struct runs *runs)
 {
 	uint64_t rows = runs->planes * runs->height;

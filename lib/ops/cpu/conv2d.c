@@ -27,7 +27,7 @@ enum {
 	GRAIN_WORK = 1 << 18,
 };
 
-/* Stays in registers where the CPU has such vectors, and becomes several smaller ones where not. */
+/* gcc keeps this vector in registers if the CPU has vectors so large, and splits it otherwise. */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 #define F32 SGPU_TYPE_BIT(SGPU_F32)
@@ -72,8 +72,8 @@ static uint64_t extent(const struct sgpu_op_call *call, int dimension)
 	return padded > reach ? (padded - reach - 1) / stride + 1 : 0;
 }
 
-/* Checks weights against input, and gives the shape of what conv2d makes of them; false after a
- * diagnostic. */
+/* Checks weights against input, and gives the shape of conv2d's output; returns false after it
+ * reported a diagnostic. */
 static bool infer_shape(const struct sgpu_op_call *call, struct sgpu_op_report *report,
 			struct sgpu_type *output)
 {
@@ -104,7 +104,7 @@ struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
 {
 	static const uint64_t smallest[4] = { 1, 1, 1, 1 };
 	const uint64_t *in = call->type[INPUT].shape;
-	/* Where there are no weights, no memory bounds a kernel's extents, whose product may be 0
+	/* If there are no weights, memory does not bound a kernel's extents, whose product may be 0
 	 * modulo 2^64. */
 	const uint64_t *kernel =
 		sgpu_ops_count(&call->type[WEIGHTS]) ? call->type[WEIGHTS].shape : smallest;
@@ -148,9 +148,10 @@ struct job {
 	const float *input, *weights, *bias, *gradient;
 	float *output, *output_input, *output_weights, *output_bias, *parts;
 	int activation;
-	/* Makes a product's columns from `first` on for an image or a part of them. */
+	/* Computes columns of the result, from `first` on, for an image or for a part of the
+	 * images. */
 	void (*tile)(const struct job *job, uint64_t image, uint64_t first, struct panel *panel);
-	uint64_t tiles; /* of each */
+	uint64_t tiles; /* for each image or part */
 };
 
 /* ---- the product ---- */
@@ -158,8 +159,8 @@ struct panel {
 	float row[DEPTH][LANES] __attribute__((aligned(64)));
 };
 
-/* Up to ROWS rows of the left factor, whose elements along k are adjacent, and the same rows of the
- * result. */
+/* Up to ROWS rows of the left factor, in which the elements along k are adjacent, and the same rows
+ * of the result. */
 struct strip {
 	const float *left;
 	float *to;
@@ -176,14 +177,14 @@ SGPU_INLINE void copy_lanes(void *to, const void *from, uint64_t count)
 	}
 }
 
-/* Adds to a strip of at most `rows` rows, which is constant. */
+/* Adds the products with a panel to at most `rows` rows of the result; `rows` is a constant. */
 SGPU_INLINE void add_rows(const struct strip *s, const struct panel *panel, const uint64_t rows)
 {
 	lanes sums[ROWS] = { { 0 } };
 	const float *left[ROWS];
 
 	for (uint64_t r = 0; r < rows; r++) {
-		/* A row beyond the last is read from another row. */
+		/* A row that does not exist is read from the first one. */
 		left[r] = s->left + (r < s->rows ? r : 0) * s->left_row;
 		if (r < s->rows) {
 			copy_lanes(&sums[r], s->to + r * s->to_row, s->count);
@@ -210,7 +211,7 @@ SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct pa
 	}
 }
 
-/* All `rows` rows, in strips. */
+/* Adds the products with a panel to all `rows` rows, strip by strip. */
 static void add_panel(struct strip all, uint64_t rows, const struct panel *panel)
 {
 	for (uint64_t r = 0; r < rows; r += ROWS) {
@@ -228,8 +229,8 @@ static void clear_rows(float *to, uint64_t row, uint64_t rows, uint64_t count)
 	}
 }
 
-/* The places of a panel's lanes: pixels of an image, or weights of a kernel with the plane of their
- * channel. */
+/* What each lane of a panel is for: a pixel of an image, or a weight of a kernel, with the plane of
+ * its channel. */
 struct stand {
 	int64_t y[LANES], x[LANES];
 	const float *plane[LANES];
@@ -237,7 +238,7 @@ struct stand {
 
 /* ---- conv2d: rows are output channels, columns are pixels of the output, k is (channel, row,
  * column of the kernel) ---- */
-/* The element of a plane of the input, or 0. */
+/* The element at y, x of a plane of the input; 0 in the padding. */
 SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
 {
 	return y >= 0 && x >= 0 && y < (int64_t)c->height && x < (int64_t)c->width
@@ -246,8 +247,8 @@ SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int6
 }
 
 /* Gathers the elements of an image under `depth` weights of a kernel, from `weight` on, for some
- * pixels. Neighbours in one row are copied at once: with few output channels this takes longer than
- * the products. */
+ * pixels. Neighbours in one row are copied at once: with few output channels, gathering takes
+ * longer than the products. */
 SGPU_CLONES_ATTR static void gather_pixels(const struct sgpu_conv2d *c, const float *image,
 					   const struct stand *pixels, uint64_t weight,
 					   uint64_t depth, struct panel *panel)
@@ -319,7 +320,7 @@ static void output_tile(const struct job *job, uint64_t image, uint64_t first, s
 	}
 }
 
-/* Items are (image or part, tile). */
+/* An item is one tile of one image or part. */
 static void tile_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
@@ -401,7 +402,7 @@ static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *rep
 	call->type[OUTPUT_BIAS] = sgpu_ops_type(SGPU_F32, 1, call->type[WEIGHTS].shape);
 }
 
-/* A matrix for each part. What does not fit into a number does not fit into memory either. */
+/* A matrix for each part. If the size overflows, so would memory. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[GRADIENT]);
@@ -419,7 +420,8 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 
 /* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the
  * kernel) ---- */
-/* The element of a plane of the gradient whose window, less the padding, begins at y, x; or 0. */
+/* The element of a plane of the gradient whose window begins at y, x of the padded input; 0 if
+ * there is none. */
 SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
 {
 	if (y < 0 || x < 0) {
@@ -437,8 +439,8 @@ SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int
 		       : 0.0f;
 }
 
-/* The `depth` weights of a kernel from `weight` on, and the elements of the gradient that they
- * connect to pixels. */
+/* Gathers `depth` weights of a kernel, from `weight` on, and the elements of the gradient that they
+ * multiply for each pixel. */
 static void gather_windows(const struct sgpu_conv2d *c, const float *plane,
 			   const struct stand *pixels, uint64_t weight, uint64_t depth,
 			   struct panel *panel)
@@ -489,7 +491,8 @@ static void input_tile(const struct job *job, uint64_t image, uint64_t first, st
 
 /* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the
  * output) ---- */
-/* Columns from `first` on in planes of the input; the last one, that of the bias, has no plane. */
+/* Finds the planes of the input for columns from `first` on. The last column, for the bias, has
+ * none. */
 static struct stand find_columns(const struct job *job, uint64_t first)
 {
 	const struct sgpu_conv2d *c = &job->c;
@@ -507,8 +510,8 @@ static struct stand find_columns(const struct job *job, uint64_t first)
 	return at;
 }
 
-/* The factors of the columns at `depth` elements of the output from `element` on. skip: elements
- * from the first image on. */
+/* Gathers the factors of the columns for `depth` elements of the output, from `element` on. skip:
+ * the number of elements before the part's first image. */
 static void gather_images(const struct sgpu_conv2d *c, const struct stand *columns, uint64_t skip,
 			  uint64_t element, uint64_t depth, struct panel *panel)
 {
@@ -553,7 +556,7 @@ static void weights_tile(const struct job *job, uint64_t part, uint64_t first, s
 	}
 }
 
-/* Adds the parts, in f64. Items are elements of the matrix. */
+/* Adds the parts' matrices, in f64. An item is an element of the matrix. */
 static void finish_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;

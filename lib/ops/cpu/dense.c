@@ -3,7 +3,7 @@
  * dense: activation(input weights + bias), a fully connected layer. The activation is computed in
  * f64.
  */
-/* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
+/* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -98,7 +98,7 @@ void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 	}
 }
 
-/* Bias and activation of rows. */
+/* Adds the bias to rows and applies the activation. */
 static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;

@@ -11,8 +11,8 @@ enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
 enum {
 	RADIUS_MAX = SGPU_GAUSSIAN_RADIUS_MAX,
-	TILE = 512,	 /* voxels of a row that are worked on at a time */
-	GRAIN = 1 << 15, /* voxels of a piece, about */
+	TILE = 512,	 /* voxels of a row that are computed at a time */
+	GRAIN = 1 << 15, /* voxels in a piece of work, about */
 };
 
 static const struct sgpu_op_argument args[] = {
@@ -29,7 +29,7 @@ static const struct sgpu_op_param params[] = {
 	{ .name = NULL },
 };
 
-/* One volume, for the data between the passes. */
+/* Scratch memory for one volume: the data between two passes. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	return sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
@@ -37,7 +37,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 
 struct job {
 	uint64_t shape[3];
-	uint64_t along, step; /* of the axis: voxels, and elements from one to the next */
+	uint64_t along, step; /* axis: its length in voxels, and elements between neighbours */
 	const void *in;
 	void *out;
 	int radius;
@@ -68,7 +68,7 @@ static void make_weights(struct job *job, double sigma, double truncate)
 	}
 }
 
-/* The passes for one element type. */
+/* gaussian3d_passes.h is included once for each element type. */
 #define REAL float
 #define NAME(name) name##_f32
 #define WEIGHT(job) (job)->weight_f32

@@ -18,8 +18,8 @@ SGPU_INLINE void NAME(add_pair)(REAL *restrict out, const REAL *left, const REAL
 	}
 }
 
-/* Along the rows themselves: a piece of a row with its neighbourhood is copied, borders repeated,
- * then summed. */
+/* Smooths along the rows: copies a tile with its neighbourhood, repeating the voxels at the
+ * borders, and sums. */
 SGPU_CLONES_ATTR static void NAME(row_tile)(const struct job *job, const REAL *row, uint64_t begin,
 					    uint64_t count, REAL *padded, REAL *out)
 {
@@ -55,7 +55,7 @@ static void NAME(along_rows)(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(padded, sizeof(padded));
 }
 
-/* Along another axis: whole rows are added. `at` is the row's place on that axis. */
+/* Smooths along another axis by adding whole rows. `at`: the row's position on that axis. */
 SGPU_CLONES_ATTR static void NAME(across_tile)(const struct job *job, const REAL *in, uint64_t at,
 					       uint64_t count, REAL *out)
 {

@@ -6,7 +6,7 @@
  * / bins) in f64 and edge(bins) = max, which the last bin includes. Values outside, and NaN, are
  * not counted.
  */
-/* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
+/* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -19,7 +19,7 @@ enum { BINS, MIN, MAX };
 enum {
 	BINS_MAX = 65536,
 	BLOCK = 1024,
-	PIECES_MAX = 64, /* each has its own counts */
+	PIECES_MAX = 64, /* each piece has its own counts */
 	PIECE_MIN = 1 << 16,
 	GRAIN_BINS = 4096,
 };
@@ -74,10 +74,11 @@ struct job {
 	uint64_t count, piece;
 	int bins;
 	double min, max, width;
-	uint32_t *counts; /* [pieces][bins + 1]; the last is for values outside */
+	uint32_t *counts; /* [pieces][bins + 1]; the last counts values outside the range */
 };
 
-/* The bin of each value: the quotient may be off by one, the edges decide. */
+/* The bin of each value. The quotient may give a neighbour of the right bin: the bins' edges
+ * decide. */
 SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values, uint64_t count,
 				    int32_t *bins)
 {

@@ -45,8 +45,8 @@ SGPU_INLINE uint64_t sgpu_conv2d_columns(const struct sgpu_conv2d *c)
 	return c->channels * c->kernel_height * c->kernel_width + 1;
 }
 
-/* An output's data, or NULL if it is absent or empty. Where it is empty, the extents of the others
- * are not bounded by memory: there would be work without end for no bytes. */
+/* An output's data, or NULL if the output is absent or empty. Memory does not bound the other
+ * extents of an empty one, so the loops over them would take forever to write nothing. */
 static inline float *sgpu_conv2d_output(const struct sgpu_op_call *call, int output)
 {
 	return sgpu_ops_count(&call->type[output]) ? (float *)call->data[output] : NULL;
@@ -59,7 +59,7 @@ struct sgpu_pool2d {
 	uint64_t size, stride, padding;
 };
 
-/* The place of a window's largest element in its plane: the first of equals; a NaN is the largest.
+/* Where in the plane a window's largest element is: the first of equal ones; a NaN is the largest.
  * Padding is below size, so no window is empty. */
 SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float *plane,
 				       uint64_t out_y, uint64_t out_x)
@@ -83,8 +83,8 @@ SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float 
 	return place;
 }
 
-/* The extents of a call of either operation, whose input and parameters are the first ones: size,
- * stride, padding. */
+/* The extents of a call of either operation, whose first argument is the input and whose first
+ * parameters are: size, stride, padding. */
 struct sgpu_pool2d sgpu_pool2d_describe(const struct sgpu_op_call *call);
 
 #ifdef __cplusplus

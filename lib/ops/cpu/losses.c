@@ -49,7 +49,7 @@ static int64_t label_of(const struct sgpu_op_call *call, uint64_t row)
 						   : ((const int32_t *)call->data[LABELS])[row];
 }
 
-/* The comparison passes over a NaN, which shows in the sum. */
+/* The search for the largest element ignores a NaN; the sum then becomes NaN. */
 #define ROWS(name, T)                                                                            \
 	SGPU_CLONES_ATTR static void name##_row(const struct sgpu_op_call *call, uint64_t row,   \
 						int64_t label)                                   \

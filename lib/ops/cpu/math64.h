@@ -34,7 +34,7 @@ SGPU_INLINE double sgpu_math_from_bits(uint64_t bits)
  * NaN. */
 SGPU_INLINE double sgpu_math_exp(double x)
 {
-	/* adding it rounds to an integer, which then stands in the low bits */
+	/* adding this constant rounds to an integer, which then stands in the low bits */
 	const double shift = 0x1.8p52;
 	double bounded = x < -708.0 ? -708.0 : x > 709.0 ? 709.0 : x;
 	double rounded = bounded * 0x1.71547652b82fep0 + shift;
@@ -84,7 +84,8 @@ SGPU_INLINE double sgpu_math_log(double x)
 	p = p * z + 2.0 / 7.0;
 	p = p * z + 2.0 / 5.0;
 	p = p * z + 2.0 / 3.0;
-	/* log(1 + f) = f - s (f - z p), which keeps what 2 s would round away */
+	/* log(1 + f) = f - s (f - z p); this form keeps the digits that 2 s would lose in
+	 * rounding */
 	return e * 0x1.62e42fefa3800p-1 + (f - (s * (f - z * p) - e * 0x1.ef35793c76730p-45));
 }
 
@@ -113,7 +114,7 @@ SGPU_INLINE double sgpu_math_normal_tail(double x)
 }
 
 /* ---- black_scholes ---- */
-/* The bound of 40 standard deviations, where the tail is 0 for certain. */
+/* Bounds d to 40 standard deviations, beyond which the tail is 0 in f64. */
 SGPU_INLINE double sgpu_math_bounded(double d)
 {
 	return d > 40.0 ? 40.0 : d < -40.0 ? -40.0 : d;
@@ -123,9 +124,9 @@ struct sgpu_option {
 	double call, put;
 };
 
-/* Prices, which rounding may have moved below 0; `deviation` is that of the whole time. Without it
- * (no time left, or no volatility) only the sign of the forward value counts, which the bound
- * gives. */
+/* The prices, which rounding may make negative. `deviation` is the standard deviation over all
+ * `years`. If it is 0 (no time left, or no volatility), only the sign of the forward value
+ * counts. */
 SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, double years,
 						double deviation, double rate)
 {
@@ -150,7 +151,7 @@ SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, dou
 }
 
 /* ---- the activations of dense and conv2d ---- */
-/* In the order of the parameter's choices. */
+/* The values are in the order of the parameter's choices. */
 enum sgpu_activation {
 	SGPU_ACTIVATION_NONE,
 	SGPU_ACTIVATION_RELU,
@@ -169,7 +170,8 @@ SGPU_INLINE double sgpu_sigmoid(double x)
 	return 1 / (1 + sgpu_math_exp(-x));
 }
 
-/* Near 0 the quotient would lose the leading digits: the series instead, and for NaN. */
+/* tanh. Near 0 the quotient would lose the leading digits, so a series is used there, and for
+ * NaN. */
 SGPU_INLINE double sgpu_tangent(double x)
 {
 	double e = sgpu_math_exp(x < 0 ? 2 * x : -2 * x), z = x * x;
@@ -180,8 +182,8 @@ SGPU_INLINE double sgpu_tangent(double x)
 	return z >= 4e-4 ? signed_far : near;
 }
 
-/* x P(X <= x) for a normal X. Below `end` the type has nothing but 0; rounding to it would be slow.
- */
+/* x P(X <= x) for a normal X. Below `end` the result rounds to 0, and rounding subnormals would be
+ * slow. */
 SGPU_INLINE double sgpu_gelu(double x, double end)
 {
 	double bounded = x < end ? end : x, size = bounded < 0 ? -bounded : bounded;

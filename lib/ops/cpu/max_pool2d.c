@@ -28,7 +28,7 @@ static const struct sgpu_op_param params[] = {
 	{ .name = NULL },
 };
 
-/* The type of what the input is pooled to; false after a diagnostic. */
+/* The type of the pooled output; returns false after it reported a diagnostic. */
 static bool infer_pooled(const struct sgpu_op_call *call, struct sgpu_op_report *report,
 			 struct sgpu_type *output)
 {
@@ -80,7 +80,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	infer_pooled(call, report, &call->type[OUTPUT]);
 }
 
-/* Items are rows of the output. */
+/* An item is a row of the output. */
 static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;
@@ -102,7 +102,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
 	if (p.planes == 0) {
-		return 0; /* then the other extents may be anything, and their product 0 */
+		return 0; /* no plane: the other extents are not bounded */
 	}
 	return sgpu_ops_for(pool, p.planes * p.out_height,
 			    GRAIN_WORK / (p.out_width * p.size * p.size) + 1, body, call, error);
@@ -142,7 +142,7 @@ static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *rep
 	call->type[OUTPUT_INPUT] = call->type[INPUT];
 }
 
-/* Items are planes. Windows are taken in the order of memory, so that an element adds its gradients
+/* An item is a plane. The windows come in the order of memory, so each element adds its gradients
  * in that order. */
 static void gradient_body(void *argument, uint64_t begin, uint64_t end)
 {
@@ -170,7 +170,7 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
 	if (p.planes == 0) {
-		return 0; /* then the other extents may be anything, and their product 0 */
+		return 0; /* no plane: the other extents are not bounded */
 	}
 	return sgpu_ops_for(pool, p.planes,
 			    GRAIN_WORK / (p.out_height * p.out_width * p.size * p.size) + 1,

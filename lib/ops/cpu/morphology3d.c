@@ -15,9 +15,9 @@ enum { INPUT, OUTPUT };
 enum { ERODE, LARGEST, DILATE };
 enum {
 	RADIUS_MAX = 16,
-	FAR = 1 << 10, /* above any squared distance that matters, and 2 * FAR fits an int16_t */
+	FAR = 1 << 10, /* above any squared distance that matters; 2 * FAR fits an int16_t */
 	TILE = 1024,
-	GRAIN = 1 << 16, /* voxels of a piece, about */
+	GRAIN = 1 << 16, /* voxels in a piece of work, about */
 };
 
 static const struct sgpu_op_argument args[] = {
@@ -47,7 +47,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = call->type[INPUT];
 }
 
-/* Two volumes of distances, or what the components need. */
+/* Scratch memory: two volumes of distances, or for components. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	uint64_t balls = 2 * sizeof(int16_t) * sgpu_ops_count(&call->type[INPUT]);
@@ -62,8 +62,8 @@ struct job {
 	uint8_t *mask;
 	int16_t *first, *second; /* squared distances within the row; within the plane */
 	int radius;
-	bool erode;	      /* distances to the outside of the mask, else to its inside */
-	uint64_t along, step; /* of the axis: voxels, and elements from one to the next */
+	bool erode;	      /* measure distances to voxels outside, else to those inside */
+	uint64_t along, step; /* axis: its length in voxels, and elements between neighbours */
 };
 
 static void normalise_body(void *argument, uint64_t begin, uint64_t end)
@@ -75,8 +75,7 @@ static void normalise_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Squared distances along x. Voxels beyond the ends are outside: they are targets only of the
- * erosion. */
+/* Squared distances along x. Voxels beyond the ends count as outside the mask. */
 static void row_distances(const struct job *job, const uint8_t *in, int16_t *out)
 {
 	uint64_t width = job->shape[2];
@@ -120,8 +119,8 @@ SGPU_INLINE void at_most(int16_t *least, int bound, uint64_t count)
 	}
 }
 
-/* Squared distances along another axis, from those along the axes before; `at` is the row's place
- * on it. */
+/* Squared distances along another axis, from the distances along the axes before. `at`: the row's
+ * position on that axis. */
 SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, uint64_t at,
 				    uint64_t count, int16_t *restrict least)
 {

@@ -19,7 +19,7 @@ enum {
 	RESERVE = SGPU_NEAREST_RESERVE, /* candidates beyond k, since f32 cannot tell close rows
 					   apart */
 	CANDIDATES_MAX = K_MAX + RESERVE,
-	QUERIES = 512, /* rows of a and of b in a tile of products */
+	QUERIES = 512, /* rows of a, and rows of b, in a tile of products */
 	ROWS = 2048,
 	GRAIN_QUERIES = 8,
 	LANES = 8,
@@ -81,7 +81,7 @@ struct job {
 	float *products;	      /* [QUERIES][ROWS]: ab */
 	struct candidate *candidates; /* [QUERIES][keep]: nearest first */
 	uint32_t *found;	      /* [QUERIES]: candidates so far */
-	uint64_t query, row, rows;    /* the tile */
+	uint64_t query, row, rows;    /* what the tile covers */
 };
 
 static uint64_t keep(const struct sgpu_op_call *call)
@@ -96,8 +96,8 @@ static uint64_t tile_queries(const struct sgpu_op_call *call)
 	return sgpu_ops_min(call->type[A].shape[0], QUERIES);
 }
 
-/* Products of a tile on a device with many threads: 4 MiB of them, or 16 MiB where the whole takes
- * long. */
+/* How a device with many threads divides the work. A tile has 2^20 products (4 MiB), or 2^22 if
+ * there are many. */
 struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
 {
 	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape;
@@ -126,7 +126,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 	return (here > device ? here : device) + m * sizeof(float);
 }
 
-/* The sum of the squares of a, or of the differences of a and b, in lanes. */
+/* The sum of the squares of a, or of the squared differences of a and b; kept in lanes. */
 SGPU_INLINE double sum_squares(const float *a, const float *b, uint64_t d)
 {
 	double lanes[LANES] = { 0 };
@@ -174,7 +174,7 @@ SGPU_INLINE double ordered(double value)
 	return value != value ? (double)INFINITY : value;
 }
 
-/* Inserts a candidate after those that are as near; a full list loses its last one. */
+/* Inserts a candidate behind those that are as near. A full list drops its last candidate. */
 static void insert(struct candidate *list, uint32_t *found, uint64_t most, struct candidate one)
 {
 	uint64_t at = *found < most ? (*found)++ : most - 1;
@@ -237,7 +237,7 @@ static int32_t label(const struct job *job, uint64_t row)
 							: ((const int32_t *)labels)[row];
 }
 
-/* The label that most rows have; of equals, that of the nearest row. */
+/* The most frequent label; among equally frequent ones, that of the nearest row. */
 static int32_t majority(const struct job *job, const struct candidate *list)
 {
 	int32_t labels[K_MAX], best = 0;
@@ -282,7 +282,7 @@ static void decide_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(list, sizeof(list));
 }
 
-/* One block of queries against all rows. */
+/* Finds the candidates for one block of queries among all rows. */
 static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
 		  struct sgpu_error *error)
 {

@@ -20,7 +20,7 @@ enum {
 	MEAN = SGPU_REDUCE_MEAN
 };
 enum {
-	GRAIN_WORK = 65536, /* elements that make it worth to hand a piece of work out */
+	GRAIN_WORK = 65536, /* elements that make a piece of work worth a thread */
 	LANES = SGPU_REDUCE_LANES,
 	BLOCK = 1024, /* elements converted at a time */
 };
@@ -82,7 +82,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 }
 
-/* A partial result for every piece, unless each is the whole. */
+/* Scratch memory for the partial result of every piece, unless each output has one piece. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	struct sgpu_reduce_view v = view(call);
@@ -90,8 +90,8 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 	return v.pieces > 1 ? v.outer * v.pieces * v.inner * sizeof(double) : 0;
 }
 
-/* ---- the least, in an order that is total: -NaN and NaN first, then -0 before +0 ----
- * The greatest is the least of the negated values, negated. */
+/* ---- minimum, in a total order: -NaN and NaN first, then -0 before +0 ----
+ * The maximum is the minimum of the negated values, negated. */
 SGPU_INLINE int64_t key(double value)
 {
 	int64_t bits;
@@ -125,7 +125,7 @@ SGPU_CLONES_ATTR static void negate(double *values, uint64_t count)
 	}
 }
 
-/* ---- adjacent elements: a whole block into lanes ---- */
+/* ---- adjacent elements: a whole block is added to the lanes ---- */
 SGPU_CLONES_ATTR static void add_lanes(const double *values, double lanes[LANES])
 {
 	for (int i = 0; i < BLOCK; i += LANES) {
@@ -146,7 +146,7 @@ SGPU_CLONES_ATTR static void least_lanes(const double *values, int64_t lanes[LAN
 	}
 }
 
-/* ---- elements apart: a row into another ---- */
+/* ---- elements that are not adjacent: a row is added to another ---- */
 SGPU_CLONES_ATTR static void add_row(double *into, const double *row, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
@@ -166,7 +166,7 @@ struct job {
 	struct sgpu_reduce_view v;
 	int operation;
 	uint64_t tiles;	 /* of the inner extent */
-	double *partial; /* [outer][pieces][inner]; NULL: pieces are the results */
+	double *partial; /* [outer][pieces][inner]; NULL: a piece is a result */
 };
 
 static void load(const struct job *job, uint64_t at, uint64_t count, double *to)
@@ -177,7 +177,7 @@ static void load(const struct job *job, uint64_t at, uint64_t count, double *to)
 	}
 }
 
-/* Results of `count` outputs from `at` on; changes them. */
+/* Stores `count` results from output `at` on; changes `values`. */
 static void store(const struct job *job, uint64_t at, uint64_t count, double *values)
 {
 	if (job->operation == MAX) {
@@ -188,7 +188,7 @@ static void store(const struct job *job, uint64_t at, uint64_t count, double *va
 	}
 	for (uint64_t i = 0; i < count; i++) {
 		values[i] = values[i] != values[i] ? (double)NAN
-						   : values[i]; /* one NaN, on every device */
+						   : values[i]; /* the same NaN on every device */
 	}
 	sgpu_ops_store_f64(job->call->type[OUTPUT].dtype, job->call->data[OUTPUT], at, count,
 			   values);
@@ -233,7 +233,7 @@ static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end
 	return unkey(lanes[0]);
 }
 
-/* Items are (outer, piece). */
+/* An item is one piece of one outer index. */
 static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
@@ -257,7 +257,7 @@ static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-/* ---- elements apart: rows of the inner extent are combined ---- */
+/* ---- elements that are not adjacent: rows of the inner extent are combined ---- */
 static void combine(const struct job *job, double *into, const double *row, uint64_t count)
 {
 	if (job->operation == SUM || job->operation == MEAN) {
@@ -267,7 +267,7 @@ static void combine(const struct job *job, double *into, const double *row, uint
 	}
 }
 
-/* Items are (outer, piece, tile). */
+/* An item is one tile of one piece of one outer index. */
 static void strided_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
@@ -297,7 +297,7 @@ static void strided_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-/* ---- pieces to results ---- */
+/* ---- combining the pieces ---- */
 static void finish_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
@@ -305,7 +305,7 @@ static void finish_body(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t i = begin; i < end; i++) {
 		uint64_t first = i / v->inner * v->pieces * v->inner + i % v->inner;
-		double value = v->pieces ? job->partial[first] : 0.0; /* the sum of nothing */
+		double value = v->pieces ? job->partial[first] : 0.0; /* an empty sum is 0 */
 
 		for (uint64_t piece = 1; piece < v->pieces; piece++) {
 			combine(job, &value, job->partial + first + piece * v->inner, 1);

@@ -4,14 +4,15 @@
  * rows are shared out among the workers; a long row is cut into parts, whose maxima and sums are
  * combined in order.
  */
-/* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
+/* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
 #include "math64.h"
 #include "ops/ops_private.h"
 
-/* Sums and maxima keep LANES partial results, element i in lane i % LANES, combined in order. */
+/* Sums and maxima have LANES partial results: element i is in lane i % LANES. They are combined in
+ * order. */
 enum { INPUT, OUTPUT, GRAIN = 1 << 14, LANES = 8 };
 
 static const struct sgpu_op_argument args[] = {
@@ -20,7 +21,7 @@ static const struct sgpu_op_argument args[] = {
 	{ .name = NULL },
 };
 
-/* The largest element of at least one; NaN is passed over here and shows in the sum. */
+/* The largest element; a NaN is ignored here and makes the sum NaN. `count` is at least 1. */
 #define TOP(name, type)                                                                    \
 	SGPU_CLONES_ATTR static double name(const type *input, uint64_t count)             \
 	{                                                                                  \
@@ -45,8 +46,8 @@ static const struct sgpu_op_argument args[] = {
 		return (double)top;                                                        \
 	}
 
-/* Writes exp(input - top) and returns its sum. Below `end` the type has nothing but 0; rounding to
- * it is slow. */
+/* Writes exp(input - top) and returns the sum. Below `end` the result rounds to 0, and rounding
+ * subnormals would be slow. */
 #define EXPONENTIALS(name, type, end)                                                        \
 	SGPU_CLONES_ATTR static double name(const type *input, type *output, uint64_t count, \
 					    double top)                                      \
@@ -129,7 +130,7 @@ static void short_rows(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* One long row; the scratch memory holds a number for each part. */
+/* One row that is divided; the scratch memory has a number for each part. */
 struct long_row {
 	const struct sgpu_op_call *call;
 	uint64_t first, count;
@@ -175,8 +176,8 @@ static int run_long_row(struct long_row *row, struct sgpu_pool *pool, struct sgp
 	return rc ? rc : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
 }
 
-/* A number for each part of a row. Devices that compute all rows at once need two for each part of
- * every row, and two more a row. */
+/* Scratch memory: a number for each part of a row. A device that computes all rows at once needs
+ * two for each part of every row, and two for each row. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *type = &call->type[INPUT];

@@ -59,8 +59,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &count);
 }
 
-/* The number of elements inside of each piece, for the mode `indices`: pieces are GRAIN here, TILE
- * on a GPU. */
+/* Scratch memory for the mode `indices`: for each piece, the number of its elements in the range. A
+ * piece has GRAIN elements here, TILE on a GPU. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	return is_indices(call) ? (sgpu_ops_count(&call->type[INPUT]) / TILE + 1) * sizeof(uint64_t)
@@ -70,7 +70,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 struct job {
 	struct sgpu_op_call *call;
 	double low, high;
-	uint64_t *counts; /* a piece: elements inside, then the index of the first of them */
+	uint64_t *counts; /* by piece: its elements in the range; later, the index of the first */
 };
 
 SGPU_CLONES_ATTR static void inside(const double *in, uint64_t count, double low, double high,
@@ -81,7 +81,7 @@ SGPU_CLONES_ATTR static void inside(const double *in, uint64_t count, double low
 	}
 }
 
-/* The mask of `count` elements from `begin`; blocks bound the use of the stack. */
+/* Computes the mask of `count` elements from `begin` on, block by block, to bound the stack. */
 static void mask(const struct job *job, uint64_t begin, uint64_t count, uint8_t *out)
 {
 	const struct sgpu_op_call *call = job->call;
@@ -142,7 +142,7 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 
 		mask(job, at, size, flags);
 		for (uint64_t i = 0; i < size;
-		     i++) { /* without a branch, which noise would make costly */
+		     i++) { /* no branch: noisy data would make it costly */
 			list[found] = (int32_t)(at + i);
 			found += flags[i];
 		}
@@ -153,7 +153,8 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(list, sizeof(list));
 }
 
-/* Counts a piece at a time, then gives each piece its place, then writes. */
+/* Counts each piece's elements in the range, finds where its output begins, and writes the
+ * indices. */
 static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
 		   struct sgpu_error *error)
 {

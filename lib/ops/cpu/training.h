@@ -9,10 +9,10 @@
 
 #include "ops/cpu/math64.h"
 
-/* In the order of the parameter's choices. */
+/* The values are in the order of the parameter's choices. */
 enum sgpu_slope { SGPU_SLOPE_RELU, SGPU_SLOPE_SIGMOID, SGPU_SLOPE_TANH };
 
-/* The gradient before an activation whose value is `activated`. A NaN stays one. */
+/* The gradient at the input of an activation whose output is `activated`. A NaN remains NaN. */
 SGPU_INLINE double sgpu_slope(enum sgpu_slope kind, double activated, double gradient)
 {
 	if (kind == SGPU_SLOPE_RELU) {
@@ -24,7 +24,7 @@ SGPU_INLINE double sgpu_slope(enum sgpu_slope kind, double activated, double gra
 
 enum { SGPU_LANES = 32 };
 
-/* The tree that a warp of a GPU makes: neighbours first. */
+/* Sums as a warp of a GPU does: a tree that adds neighbours first. */
 SGPU_INLINE double sgpu_lanes_sum(double lanes[SGPU_LANES])
 {
 	for (int step = 1; step < SGPU_LANES; step *= 2) {
@@ -35,8 +35,7 @@ SGPU_INLINE double sgpu_lanes_sum(double lanes[SGPU_LANES])
 	return lanes[0];
 }
 
-/* A row's loss from the sum of exp(x - top) and from the x of its label. sgpu_math_log takes no
- * NaN. */
+/* A row's loss `sum`, of exp(x - top), and `x`, the label's element. sgpu_math_log takes no NaN. */
 SGPU_INLINE double sgpu_entropy(double sum, double x, double top)
 {
 	return sum == sum ? sgpu_math_log(sum) - (x - top) : sum;
@@ -50,7 +49,7 @@ SGPU_INLINE double sgpu_entropy_gradient(double x, double top, double sum, bool 
 	return (sgpu_math_exp(x - top) / sum - (labelled ? 1.0 : 0.0)) / rows;
 }
 
-/* Whether a number names one of `classes`. */
+/* Whether `label` is one of `classes`. */
 SGPU_INLINE bool sgpu_label_fits(int64_t label, uint64_t classes)
 {
 	return label >= 0 && (uint64_t)label < classes;

@@ -19,16 +19,16 @@
 enum {
 	DEVICES_MAX = 64,
 	WORKSPACE = 8 << 20,
-	/* Of the library's enumerations: */
+	/* Values of cuBLAS's enumerations. */
 	OP_N = 0,
 	OP_T = 1,
 	ATOMICS_NOT_ALLOWED = 0,
 	PEDANTIC_MATH = 2,
 };
 
-/* Multiplications that a product must have: loading the library takes longer than a hundred smaller
- * ones. Where k is long and the output small, the library shares out k, which the kernel of gemm.cu
- * does not. */
+/* Multiplications from which a product goes to cuBLAS: loading the library takes longer than a
+ * hundred smaller products. A long k and a small output need fewer, since cuBLAS divides k and the
+ * kernel of gemm.cu does not. */
 static const double work_min = 0x1p30, long_work_min = 0x1p26;
 enum { LONG_K = 1 << 14, LONG_OUTPUT_MAX = 1 << 17 };
 
@@ -36,7 +36,7 @@ typedef void *handle_type;
 
 static struct {
 	char found[192];   /* "13.1.0, libcublas.so.13" */
-	char missing[192]; /* or why there is none */
+	char missing[192]; /* why there is none */
 	int (*create)(handle_type *handle);
 	int (*destroy)(handle_type handle);
 	int (*set_stream)(handle_type handle, cudaStream_t stream);
@@ -59,8 +59,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `devices` and their handles */
 static struct {
 	handle_type handle;
-	cudaMemPool_t pool; /* keeps the workspaces that are not in use, so that a call need not
-			       wait for the driver */
+	cudaMemPool_t pool; /* keeps unused workspaces: no call waits for the driver */
 } devices[DEVICES_MAX];
 
 static bool take_symbol(void *from, const char *name, void *function_pointer)
@@ -75,7 +74,7 @@ static bool take_symbol(void *from, const char *name, void *function_pointer)
 	return symbol != NULL;
 }
 
-/* The library by its name, then in the folders where toolkits put it. */
+/* Looks for the library by its name, then in the folders where toolkits install it. */
 static void *open_library(char name[128])
 {
 	static const char *const versions[] = { "libcublas.so.13", "libcublas.so.12" };
@@ -125,7 +124,7 @@ static void find(void)
 		snprintf(library.missing, sizeof(library.missing), "not used: SGPU_BLAS is 0");
 		return;
 	}
-	/* Threads that the library starts may not take the program's signals. */
+	/* Keeps threads that the library starts from receiving the program's signals. */
 	sgpu_signals_block(&before);
 	opened = open_library(name);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -189,7 +188,7 @@ int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what, cudaEr
 				   cudaGetErrorName(code));
 }
 
-/* ---- a device's handle and memory; under the lock ---- */
+/* ---- a device's handle and memory; the lock is held ---- */
 static int make_pool(struct sgpu_launch *launch, const char *what, int device)
 {
 	struct cudaMemPoolProps properties;
@@ -256,7 +255,7 @@ static int get_device(struct sgpu_launch *launch, const char *what, int *device)
 }
 
 /* ---- the product ---- */
-/* The library has columns where we have rows: op(b)^T op(a)^T is the transposed product. */
+/* cuBLAS stores columns, we store rows: op(b)^T op(a)^T is the transposed product. */
 static int enqueue(struct sgpu_launch *launch, const char *what, handle_type handle,
 		   enum sgpu_dtype dtype, const struct sgpu_gemm *g, const void *a, const void *b,
 		   void *output)

@@ -25,8 +25,9 @@ struct sgpu_gemm; /* ops_private.h */
 /* The implementation of an operation, or NULL when there is no such operation. */
 sgpu_op_fn sgpu_cuda_op(const char *name);
 
-/* Whether cuBLAS was found, which computes large products: true, with "13.1.0, libcublas.so.13" in
- * `text`, or false, with what is missing (below 160 characters). Looks for it at the first call. */
+/* Whether cuBLAS, which computes large products, was found. `text` becomes "13.1.0,
+ * libcublas.so.13", or what is missing (below 160 characters). The first call looks for the
+ * library. */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
 
 /* 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
@@ -35,13 +36,11 @@ SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const ch
 					    cudaError_t code);
 
 /* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
-/* Whether cuBLAS is there and the product (batch at least 1, k 0 when nothing is multiplied) is
- * large enough for it: a question of sizes and installation alone. Looks for the library when a
- * product is large enough. */
+/* Whether cuBLAS is there and the product (batch at least 1; k is 0 when nothing is multiplied) is
+ * large enough for it. The first product that is large enough makes it look for the library. */
 bool sgpu_cublas_fits(const struct sgpu_gemm *gemm);
 
-/* As sgpu_cuda_gemm. Enqueues; the memory that the library works in is cleared before it is given
- * back. */
+/* As sgpu_cuda_gemm. Enqueues the product; cuBLAS's workspace is cleared before it is freed. */
 SGPU_MUST_CHECK int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what,
 				     enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
 				     const void *a, const void *b, const void *c, void *output);

@@ -13,7 +13,7 @@ struct best {
 	uint64_t at;
 };
 
-/* Whether a is to be taken before b: NaN first, then the larger, then the first. */
+/* Whether a is better than b: a NaN is best, then the larger value, then the first position. */
 SGPU_DEVICE bool wins(const best &a, const best &b)
 {
 	bool strange_a = a.value != a.value, strange_b = b.value != b.value;
@@ -41,7 +41,7 @@ template <int LANES> SGPU_DEVICE best warp_best(best mine)
 	return mine;
 }
 
-/* `shared` holds one for each warp; a __syncthreads() must come before it is used again. */
+/* `shared` has an entry for each warp; call __syncthreads() before it is used again. */
 SGPU_DEVICE best block_best(best mine, best *shared)
 {
 	mine = warp_best<SGPU_CUDA_WARP>(mine);
@@ -56,7 +56,7 @@ SGPU_DEVICE best block_best(best mine, best *shared)
 	return mine;
 }
 
-/* The best of elements begin + first, + step, ... below `end`. */
+/* The best of elements begin + first, begin + first + step, ... below `end`. */
 template <typename T>
 SGPU_DEVICE best scan(const T *row, uint64_t begin, uint64_t end, unsigned first, unsigned step)
 {
@@ -89,8 +89,8 @@ SGPU_KERNEL short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *o
 	}
 }
 
-/* Item: one of `parts` parts of a row. With one part a row, the answer; with more, what to compare
- * in `results`. */
+/* An item is one of a row's `parts` parts. Writes the answer if a row has one part, else the part's
+ * best to `results`. */
 template <typename T>
 SGPU_KERNEL parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input,
 			  best *results, int32_t *output)

@@ -19,7 +19,7 @@ struct option {
 	float call, put;
 };
 
-/* ---- in f64, for what is out of the ordinary ---- */
+/* ---- in f64, for values that f32 cannot compute precisely enough ---- */
 static __device__ __noinline__ struct option evaluate(float price, float strike, float years,
 						      double rate, double volatility)
 {
@@ -57,8 +57,8 @@ SGPU_DEVICE float exp_2(float x)
 	return y;
 }
 
-/* e^x for |x| <= 0.5 or so, times a factor: what is added to the factor is small, and so is its
- * error. */
+/* e^x times a factor, for |x| up to about 0.5. Only a small term is added to the factor, so the
+ * error is small. */
 SGPU_DEVICE float times_exp(float factor, float x)
 {
 	float p = 2.4801587e-5f;
@@ -80,7 +80,7 @@ SGPU_DEVICE float normal_tail(float x)
 {
 	float y = fmaf(0.45f, x, 1.0f), t = inverse(y), p = -0.094884462f;
 
-	t = fmaf(t, fmaf(-y, t, 1.0f), t); /* Newton's step: what is left is rounding */
+	t = fmaf(t, fmaf(-y, t, 1.0f), t); /* Newton's step leaves only the rounding error */
 	p = fmaf(p, t, 0.545053548f);
 	p = fmaf(p, t, -1.188236084f);
 	p = fmaf(p, t, 0.986698562f);
@@ -90,7 +90,7 @@ SGPU_DEVICE float normal_tail(float x)
 	return p * t * (0.39894228f * exp_2(x * x * -0.72134752f));
 }
 
-/* Where f32 stays within half of the tolerance; false for NaN. */
+/* Whether f32 stays within half of the tolerance; false for NaN. */
 SGPU_DEVICE bool ordinary(float price, float strike, float interest, float deviation)
 {
 	return price >= 1e-30f && price <= 1e30f && strike >= 1e-30f && strike <= 1e30f &&

@@ -15,8 +15,7 @@ template <typename I, typename O> struct conversion {
 	}
 };
 
-/* These have an instruction of their own, which rounds once; but not for a NaN, whose bits it would
- * not keep. */
+/* The instructions for f32 and f16 round once, but would not keep the bits of a NaN. */
 template <> struct conversion<float, sgpu_half> {
 	__device__ sgpu_half operator()(float value) const
 	{
@@ -48,7 +47,8 @@ extern "C" int sgpu_cast_cuda(struct sgpu_op_call *call, struct sgpu_launch *lau
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 
-	/* Same type: no conversion, which would change the bits of a signalling NaN. */
+	/* For the same type there is no conversion: it would change the bits of a signalling
+	 * NaN. */
 	if (call->type[INPUT].dtype == call->type[OUTPUT].dtype) {
 		return sgpu_copy_cuda(call, launch);
 	}

@@ -30,7 +30,7 @@
 
 enum { SGPU_CUDA_BLOCK = 256, SGPU_CUDA_WARP = 32 };
 
-/* A function of the device, and a kernel for sgpu_cuda_run. */
+/* Marks a function of the device, and a kernel for sgpu_cuda_run. */
 #define SGPU_DEVICE static __device__ __forceinline__
 #define SGPU_KERNEL static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 
@@ -60,12 +60,12 @@ static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *what,
 	if (rc) {
 		return rc;
 	}
-	(void)cudaGetLastError(); /* what somebody else left there */
+	(void)cudaGetLastError(); /* clears an error of an earlier call */
 	kernel<<<grid, block, shared, sgpu_cuda_stream(launch)>>>(static_cast<P>(arguments)...);
 	return sgpu_cuda_runtime_check(launch, what, cudaGetLastError());
 }
 
-/* The same in blocks of SGPU_CUDA_BLOCK threads, without shared memory of a size chosen here. */
+/* Starts a kernel in blocks of SGPU_CUDA_BLOCK threads, without dynamic shared memory. */
 template <typename... P, typename... A>
 static inline int sgpu_cuda_run(struct sgpu_launch *launch, const char *what, void (*kernel)(P...),
 				unsigned grid, A... arguments)
@@ -85,8 +85,8 @@ static inline unsigned sgpu_cuda_multiprocessors()
 	return (unsigned)count;
 }
 
-/* Blocks for a grid-stride loop over `items`, `per_block` of them at a time: at least 1, at most 16
- * times the multiprocessors. */
+/* Blocks for a grid-stride loop over `items`, each block taking `per_block` at a time: at least 1,
+ * at most 16 for each multiprocessor. */
 static inline unsigned sgpu_cuda_grid(uint64_t items, uint64_t per_block)
 {
 	uint64_t blocks = sgpu_ops_ceil(items, per_block),
@@ -95,8 +95,8 @@ static inline unsigned sgpu_cuda_grid(uint64_t items, uint64_t per_block)
 	return blocks < 1 ? 1 : (unsigned)sgpu_ops_min(blocks, most);
 }
 
-/* One of several: for kernels whose blocks each take an item (and the item + gridDim.x, and so on).
- */
+/* Blocks for a kernel in which each block takes one item, then the item gridDim.x later, and so
+ * on. */
 static inline unsigned sgpu_cuda_blocks(uint64_t items)
 {
 	return items < 1 ? 1 : items < 0x7fffffffu ? (unsigned)items : 0x7fffffffu;
@@ -147,7 +147,7 @@ struct sgpu_half { /* binary16: a type of its own, apart from integers */
 		}                                                           \
 	}()
 
-/* As sgpu_ops_load_f64: exact. */
+/* The element as f64, which is exact for every type. */
 template <typename T> SGPU_DEVICE double sgpu_cuda_f64(T value)
 {
 	return (double)value;

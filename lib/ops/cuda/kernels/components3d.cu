@@ -8,17 +8,17 @@
  */
 #include "ops/cuda/kernels/volume.cuh"
 
-enum { CHUNK = 16 }; /* words of a warp whose sizes are added up before they go to memory */
+enum { CHUNK = 16 }; /* words whose sizes a warp adds up before it writes them to memory */
 
 struct volume {
 	uint8_t *mask;
-	uint64_t planes, height, width, words; /* words of a row */
+	uint64_t planes, height, width, words; /* words: in a row */
 	uint32_t *parent;		       /* of each voxel inside */
 	uint32_t *size;			       /* of roots, in voxels */
 	unsigned long long *best;	       /* size of the largest << 32 | ~root */
 };
 
-/* The word of a warp: this lane's voxel, and the bits of those inside. */
+/* The 32 voxels of a warp: this lane's voxel, and a bit for each voxel that is in the mask. */
 struct word {
 	uint64_t row, x, at;
 	bool exists, inside;
@@ -49,7 +49,7 @@ SGPU_DEVICE uint64_t item_step()
 	return (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
 }
 
-/* Where the run that a lane is in begins, within its word. */
+/* Where in its word the run of a lane begins. */
 SGPU_DEVICE unsigned run_start(unsigned bits, unsigned lane)
 {
 	unsigned gaps = ~bits & ((1u << lane) - 1);
@@ -57,7 +57,7 @@ SGPU_DEVICE unsigned run_start(unsigned bits, unsigned lane)
 	return 32 - (unsigned)__clz((int)gaps);
 }
 
-/* Others may change what is read here, but only to a node that is nearer to the root. */
+/* Other threads may change a parent while it is read, but only to a node nearer to the root. */
 SGPU_DEVICE uint32_t find_root(uint32_t *parent, uint32_t node)
 {
 	volatile uint32_t *p = parent;
@@ -75,8 +75,8 @@ SGPU_DEVICE uint32_t find_root(uint32_t *parent, uint32_t node)
 	return node;
 }
 
-/* The root after all sets are joined. No path is shortened: the path of a voxel that another thread
- * has just pointed at its root would become longer. */
+/* Finds the root once all sets are joined. It shortens no path, since it could lengthen that of a
+ * voxel that another thread has just pointed at its root. */
 SGPU_DEVICE uint32_t final_root(const uint32_t *parent, uint32_t node)
 {
 	uint32_t next;
@@ -103,7 +103,7 @@ SGPU_DEVICE void join(uint32_t *parent, uint32_t a, uint32_t b)
 		if (old == high) {
 			return;
 		}
-		/* it was no root any more; its parent belongs to the same set */
+		/* `high` was no root any more; `old` is in the same set */
 		a = old;
 		b = low;
 	}
@@ -125,8 +125,8 @@ SGPU_KERNEL make_runs(struct volume v)
 	}
 }
 
-/* Joins the runs of this word that touch those `back` voxels before; the first voxel of each
- * overlap does. */
+/* Joins the runs of this word with those that they touch `back` voxels before. The first lane of
+ * each overlap does so. */
 SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint64_t back)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
@@ -138,7 +138,7 @@ SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint6
 	__syncwarp();
 }
 
-/* Rows with the row before, along y, */
+/* Joins rows with the row before, along y. */
 SGPU_KERNEL join_rows(struct volume v)
 {
 	uint64_t faces = v.height - 1;
@@ -151,7 +151,7 @@ SGPU_KERNEL join_rows(struct volume v)
 	}
 }
 
-/* planes with the plane before, */
+/* Joins planes with the plane before. */
 SGPU_KERNEL join_planes(struct volume v)
 {
 	uint64_t faces = v.planes - 1;
@@ -164,7 +164,7 @@ SGPU_KERNEL join_planes(struct volume v)
 	}
 }
 
-/* and the first voxels of words with the voxel before. */
+/* Joins the first voxel of each word with the voxel before. */
 SGPU_KERNEL join_columns(struct volume v)
 {
 	uint64_t faces = v.words - 1, step = sgpu_cuda_step();
@@ -179,7 +179,7 @@ SGPU_KERNEL join_columns(struct volume v)
 	}
 }
 
-/* The size of one set that a warp has met, not yet in memory. */
+/* The voxels of one set that a warp has counted and not yet added in memory. */
 struct tally {
 	uint32_t root, count;
 };
@@ -191,7 +191,7 @@ SGPU_DEVICE void flush(const struct volume &v, const struct tally &tally)
 	}
 }
 
-/* Adds the runs of a word: lanes that begin one have its root and its length. */
+/* Adds the runs of a word. A lane at which a run begins has the run's root and length. */
 SGPU_DEVICE void add_runs(const struct volume &v, struct tally &tally, bool begins, uint32_t root,
 			  unsigned length)
 {
@@ -212,7 +212,7 @@ SGPU_DEVICE void add_runs(const struct volume &v, struct tally &tally, bool begi
 	}
 }
 
-/* Points every voxel at its root, and adds up sizes. */
+/* Points every voxel at its root, and adds up the sizes of the sets. */
 SGPU_KERNEL measure_sets(struct volume v)
 {
 	uint64_t items = v.planes * v.height * v.words;
@@ -237,7 +237,7 @@ SGPU_KERNEL measure_sets(struct volume v)
 			if (w.inside) {
 				v.parent[w.at] = root;
 			}
-			beyond = ~(w.bits >> lane); /* its lowest bit is where the run ends */
+			beyond = ~(w.bits >> lane); /* the lowest bit is where the run ends */
 			add_runs(v, tally, w.inside && lane == start, root,
 				 beyond ? (unsigned)__ffs((int)beyond) - 1 : SGPU_CUDA_WARP);
 		}
@@ -245,7 +245,7 @@ SGPU_KERNEL measure_sets(struct volume v)
 	}
 }
 
-/* Of sets of one size the one with the lowest root. */
+/* Finds the largest set; among equally large ones, that with the lowest root. */
 SGPU_KERNEL find_largest(struct volume v)
 {
 	__shared__ unsigned long long shared[SGPU_CUDA_WARP];
@@ -306,7 +306,7 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 
 	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(steps); i++) {
 		if (steps[i].items == 0) {
-			continue; /* one row, plane or word along this axis */
+			continue; /* there is only one row, plane or word along this axis */
 		}
 		rc = sgpu_cuda_run(launch, "morphology3d", steps[i].kernel,
 				   sgpu_cuda_grid(steps[i].items, steps[i].per_block), v);

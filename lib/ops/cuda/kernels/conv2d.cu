@@ -21,19 +21,20 @@ struct job {
 	const float *input, *weights, *bias;
 	float *output;
 	enum sgpu_activation activation;
-	/* elements of an output image, its row, a kernel, its row */
+	/* elements of an output image, of its row, of a kernel, of the kernel's row */
 	divisor plane, line, window, window_line;
 };
 
-/* The column of the matrix that this thread copies: the same for all its elements. */
+/* The column of the matrix that this thread copies. It is the same for all elements of the
+ * thread. */
 struct window {
 	static constexpr bool along_k = false;
 	const job &j;
 	const float *image; /* NULL: no such column */
-	int64_t top, left;  /* where the kernel begins in it */
+	int64_t top, left;  /* where the kernel begins in the image */
 	uint64_t depth;
 
-	/* Padding may be anywhere. */
+	/* false: any element may be in the padding. */
 	__device__ __forceinline__ bool inside(int) const
 	{
 		return false;

@@ -13,7 +13,7 @@ enum { INPUT, WEIGHTS, GRADIENT, OUTPUT_INPUT, OUTPUT_WEIGHTS, OUTPUT_BIAS };
 using tile = sgpu_tile<float, 32, 128, 8, 4, 4>;
 static_assert(tile::THREADS % tile::COLUMNS == 0, "a thread reads one column");
 
-/* The bias column's factor. */
+/* The factor of the bias. */
 static __device__ const float one[1] = { 1.0f };
 
 struct job {
@@ -21,7 +21,7 @@ struct job {
 	const float *input, *weights, *gradient;
 	float *output_input, *output_weights, *output_bias, *parts;
 	uint64_t part_images, part_count, columns;
-	/* elements of an output image, its row, a kernel, its row */
+	/* elements of an output image, of its row, of a kernel, of the kernel's row */
 	divisor plane, line, window, window_line;
 };
 
@@ -49,12 +49,12 @@ struct kernels {
 	}
 };
 
-/* The column that this thread copies: the weights that reach a pixel. */
+/* The column that this thread copies: the weights that are multiplied for one pixel. */
 struct windows {
 	static constexpr bool along_k = false;
 	const job &j;
 	const float *gradient; /* of the image; NULL: no such column */
-	int64_t y, x;	       /* of the pixel, behind the padding */
+	int64_t y, x;	       /* of the pixel, in the padded image */
 	uint64_t depth;
 
 	__device__ __forceinline__ bool inside(int) const
@@ -151,12 +151,12 @@ struct outputs {
 	}
 };
 
-/* The column that this thread copies: the factors of a weight or the bias. */
+/* The column that this thread copies: the factors for a weight or for the bias. */
 struct images {
 	static constexpr bool along_k = false;
 	const job &j;
 	const float *input; /* the channel in the part's first image; NULL: no such column */
-	int64_t y, x;	    /* of the weight, less the padding */
+	int64_t y, x;	    /* of the weight, minus the padding */
 	uint64_t depth;
 	bool bias;
 
@@ -233,7 +233,7 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_weigh
 	}
 }
 
-/* Adds the parts, in f64. */
+/* Adds the parts' matrices, in f64. */
 SGPU_KERNEL finish(job j)
 {
 	uint64_t elements = j.c.outputs * j.columns;

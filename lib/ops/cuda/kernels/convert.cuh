@@ -9,11 +9,11 @@
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
 
-/* Elements of two types in one access: 16 bytes of the wider one. */
+/* The number of elements that are converted in one access: 16 bytes of the wider type. */
 template <typename A, typename B>
 constexpr int sgpu_cuda_together = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));
 
-/* The NaN that a CPU makes of one: quiet, with the same sign and payload. */
+/* Makes a NaN quiet as a CPU does: its sign and payload stay. */
 SGPU_DEVICE double sgpu_cuda_quiet(double nan)
 {
 	return __longlong_as_double(__double_as_longlong(nan) | 0x0008000000000000ll);
@@ -26,7 +26,7 @@ SGPU_DEVICE double sgpu_cuda_widen_nan(uint32_t bits)
 						(uint64_t)(bits & 0x007fffffu) << 29));
 }
 
-/* As sgpu_cuda_f64, and the bits of a NaN are those of a CPU. */
+/* As sgpu_cuda_f64, but a NaN has the bits that a CPU gives it. */
 template <typename T> SGPU_DEVICE double sgpu_cuda_widen(T value)
 {
 	return (double)value;
@@ -40,8 +40,8 @@ template <> __device__ __forceinline__ double sgpu_cuda_widen<sgpu_half>(sgpu_ha
 	return sgpu_cuda_widen(sgpu_half_to_float(value.bits));
 }
 
-/* Nearest integer, ties to even, in [low, high]; NaN becomes 0. Adding 1.5 * 2^52 leaves no
- * fraction. */
+/* Nearest integer, ties to even, in [low, high]; NaN becomes 0. Adding 1.5 * 2^52 rounds to an
+ * integer. */
 SGPU_DEVICE double sgpu_cuda_round_within(double value, double low, double high)
 {
 	double bounded = value < low ? low : value;
@@ -51,7 +51,7 @@ SGPU_DEVICE double sgpu_cuda_round_within(double value, double low, double high)
 	return __dadd_rn(__dadd_rn(bounded, 0x1.8p52), -0x1.8p52);
 }
 
-/* As sgpu_ops_store_f64 for one element. */
+/* As sgpu_ops_store_f64, for one element. */
 template <typename T> SGPU_DEVICE T sgpu_cuda_narrow(double value);
 template <> __device__ __forceinline__ double sgpu_cuda_narrow<double>(double value)
 {

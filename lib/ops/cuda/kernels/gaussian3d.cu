@@ -10,9 +10,9 @@
 enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
 enum {
-	EACH = 8,	  /* voxels of a thread, neighbours along the axis */
-	SMALL_RADIUS = 8, /* up to here all that a thread reads fits its registers */
-	ROW_TILE = EACH * SGPU_CUDA_WARP, /* voxels of a warp along x */
+	EACH = 8,	  /* voxels that a thread computes, neighbours along the axis */
+	SMALL_RADIUS = 8, /* up to this radius, a thread's input fits its registers */
+	ROW_TILE = EACH * SGPU_CUDA_WARP, /* voxels that a warp computes along x */
 	SHARED_MOST = 48 * 1024,
 };
 
@@ -21,8 +21,8 @@ template <typename REAL> struct weights {
 	REAL at[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 };
 
-/* The sums of neighbours 0 to EACH - 1; at(d) is the voxel at distance d from the first of them. It
- * is asked from 0 upwards and from -1 downwards. */
+/* Computes the sums of neighbours 0 to EACH - 1. at(d) is the voxel at distance d from the first;
+ * it is called for d = 0, 1, ... and for d = -1, -2, ... */
 template <typename REAL, typename At>
 SGPU_DEVICE void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
 {
@@ -52,7 +52,7 @@ SGPU_DEVICE void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
 	}
 }
 
-/* The same for any radius: two windows that move away from the centre. */
+/* Computes the sums for any radius, with two windows that move away from the centre. */
 template <typename REAL, typename At>
 SGPU_DEVICE void smooth_any(const weights<REAL> &w, At at, REAL sum[EACH])
 {
@@ -89,20 +89,20 @@ SGPU_DEVICE void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
 	}
 }
 
-/* One unused place after as many as there are banks: threads that are EACH places apart meet
- * different banks. */
+/* Leaves a word unused after each row of banks, so that threads whose voxels are EACH places apart
+ * use different banks. */
 template <typename REAL> static __host__ __device__ __forceinline__ unsigned place(unsigned i)
 {
 	return i + i / (unsigned)(128 / sizeof(REAL));
 }
 
-/* For a tile of a row with its neighbourhood, and for what the last thread reads beyond. */
+/* Places for a tile with its neighbourhood, and for what the last thread reads beyond them. */
 template <typename REAL> static __host__ __device__ __forceinline__ unsigned row_places(int radius)
 {
 	return place<REAL>(ROW_TILE + 2 * (unsigned)radius + EACH) + 1;
 }
 
-/* A warp takes a tile of a row with its neighbourhood, borders repeated. */
+/* A warp smooths a tile of a row. Beyond the borders, the voxel at the border is repeated. */
 template <typename REAL, bool SMALL>
 SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 		       const __grid_constant__ weights<REAL> w)
@@ -134,8 +134,7 @@ SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 					return padded[place<REAL>(lane * EACH + radius +
 								  (unsigned)d)];
 				},
-				sum); /* what it reads beyond the end goes into sums that nobody
-					 wants */
+				sum); /* the sums of voxels beyond the end are not used */
 		}
 		__syncwarp();
 #pragma unroll
@@ -152,12 +151,12 @@ SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 	}
 }
 
-/* Voxels along an axis: goes up from the first and down from it, and stays at the last and at voxel
- * 0. */
+/* The voxels along an axis, up and down from the first one. Beyond the ends, the last voxel and
+ * voxel 0 are repeated. */
 template <typename REAL> struct walk {
 	const REAL *up, *down;
 	uint64_t step;
-	int top, bottom; /* distances up to which there are more */
+	int top, bottom; /* the distances at which the ends are */
 
 	__device__ __forceinline__ walk(const REAL *first, uint64_t at, uint64_t along,
 					uint64_t one)

@@ -8,8 +8,7 @@
 
 enum { A, B, C, OUTPUT };
 
-/* A large tile reads less, smaller ones keep more multiprocessors busy where there are few of them.
- */
+/* A large tile reads less; small ones occupy more multiprocessors when there are few tiles. */
 template <typename T> struct tiles;
 template <> struct tiles<float> {
 	using large = sgpu_tile<float, 128, 128, 8, 8, 8>;
@@ -24,9 +23,9 @@ template <> struct tiles<double> {
 
 enum {
 	GROUP = 8
-}; /* rows of tiles that are walked together, so that the columns they share stay in the cache */
+}; /* rows of tiles that are computed together, so that their columns stay in the cache */
 
-/* Tile `index` of one product that has `down` x `across`. */
+/* Finds the row and column of tile `index` in a product of `down` x `across` tiles. */
 static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across, uint64_t *row,
 				  uint64_t *column)
 {
@@ -127,7 +126,7 @@ static int start_built_in(struct sgpu_launch *launch, const char *what,
 	return start_tiles<small>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
 }
 
-/* Without products, only beta c is left. */
+/* If there is nothing to multiply, only beta c is left. */
 static struct sgpu_gemm effective(const struct sgpu_gemm *gemm)
 {
 	struct sgpu_gemm result = *gemm;

@@ -13,7 +13,7 @@ int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype
 		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
 		   void *output);
 
-/* The same by the kernel of this library, whatever the size. */
+/* Uses the kernel of this library whatever the size. */
 int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
 			    const struct sgpu_gemm *gemm, const void *a, const void *b,
 			    const void *c, void *output);

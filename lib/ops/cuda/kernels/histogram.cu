@@ -11,19 +11,19 @@
 enum { INPUT, OUTPUT };
 enum { BINS, MIN, MAX };
 enum {
-	COPIED_WORDS = 8192,	  /* words of shared memory that copies may fill */
-	SMALL_BLOCK_BINS = 12288, /* fit the shared memory of any device, in several blocks */
-	WIDE_BLOCK = 1024,	  /* threads of a block that has a multiprocessor to itself */
+	COPIED_WORDS = 8192,	  /* words of shared memory for several copies of the table */
+	SMALL_BLOCK_BINS = 12288, /* bins whose table fits several times into shared memory */
+	WIDE_BLOCK = 1024,	  /* threads of a block that uses a multiprocessor alone */
 	VALUES_U8 = 256,
-	BLOCKS_EACH = 6, /* a multiprocessor */
+	BLOCKS_EACH = 6, /* blocks for each multiprocessor */
 };
 
 struct bins {
 	int count;
 	double min, max, width, inverse;
-	bool quick; /* the inverse gives the exact quotient */
-	/* For elements that f32 holds: bounds with the same members, and how far, in bins, a
-	 * quotient in f32 may be off; 1: too far to use. */
+	bool quick; /* multiplying by `inverse` gives the exact quotient */
+	/* For elements that f32 holds: the same bounds in f32, and the error of a quotient in f32,
+	 * in bins; 1: too large to use f32. */
 	float min_f32, low_f32, high_f32, inverse_f32, error_f32;
 };
 
@@ -42,7 +42,7 @@ SGPU_DEVICE double quotient(const struct bins &bins, double value)
 	return __fma_rn(__fma_rn(-bins.width, near, distance), bins.inverse, near);
 }
 
-/* The bin, or -1 for what lies outside. */
+/* The bin of a value, or -1 if it is outside the range. */
 SGPU_DEVICE int locate(const struct bins &bins, double value)
 {
 	double last = (double)(bins.count - 1), q, edge, next;
@@ -60,8 +60,8 @@ SGPU_DEVICE int locate(const struct bins &bins, double value)
 	return bin;
 }
 
-/* The bin of an element of any type. Most values that f32 holds lie so far from the edges that f32
- * finds their bin. */
+/* The bin of an element of any type. Most values that f32 holds lie so far from the bins' edges
+ * that f32 finds the bin. */
 template <typename T> SGPU_DEVICE int locate_element(const struct bins &bins, T element)
 {
 	return locate(bins, sgpu_cuda_f64(element));
@@ -94,7 +94,7 @@ __device__ __forceinline__ int locate_element<sgpu_half>(const struct bins &bins
 	return locate_f32(bins, sgpu_half_to_float(element.bits));
 }
 
-/* Calls f(element) for all elements of the grid's share, several in one access. */
+/* Calls f(element) for all elements of this thread's share, loading several at once. */
 template <typename T, typename F> SGPU_DEVICE void for_each(const T *in, uint64_t count, F f)
 {
 	constexpr int N = 16 / sizeof(T);
@@ -113,7 +113,8 @@ template <typename T, typename F> SGPU_DEVICE void for_each(const T *in, uint64_
 	}
 }
 
-/* The sum of a slot's copies; threads start at different ones, which lie in different banks. */
+/* Adds up a slot's copies. Each thread starts at another copy, so that threads use different
+ * banks. */
 SGPU_DEVICE unsigned slot_sum(const unsigned *table, unsigned slot, unsigned copies)
 {
 	unsigned sum = 0;
@@ -132,7 +133,7 @@ SGPU_DEVICE void clear(unsigned *table, unsigned words)
 	__syncthreads();
 }
 
-/* copies: a power of 2, or 0: no table in shared memory. */
+/* copies: of the table in shared memory, a power of 2, or 0. */
 template <typename T>
 static __global__ void __launch_bounds__(WIDE_BLOCK)
 	count_any(const T *in, uint64_t count, struct bins bins, unsigned copies, int32_t *out)
@@ -168,7 +169,7 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	}
 }
 
-/* For bytes: counts each of the 256 values, then adds each count to its bin. */
+/* For bytes: counts how often each of the 256 values occurs, then adds each count to its bin. */
 SGPU_KERNEL count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
 {
 	__shared__ unsigned table[VALUES_U8 * SGPU_CUDA_WARP];
@@ -188,7 +189,7 @@ SGPU_KERNEL count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_
 	}
 }
 
-/* Shared memory that a block may have here. */
+/* The most shared memory that a block may have on this device. */
 static size_t shared_most()
 {
 	int device = 0, most = 0;
@@ -218,7 +219,7 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 		copies = words * sizeof(unsigned) <= shared_most() ? 1 : 0;
 		block = WIDE_BLOCK;
 	}
-	/* no more blocks than pay for adding their tables */
+	/* more blocks would spend more time on adding up their tables than they save */
 	blocks = count / ((words + block) * 16) + 1;
 	blocks = sgpu_ops_min(blocks, most);
 	return sgpu_cuda_start(launch, "histogram", count_any<T>, (unsigned)blocks, block,
@@ -238,7 +239,7 @@ int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64
 			     (int32_t *)call->data[OUTPUT]);
 }
 
-/* The nearest f32 that is not below, and not above. */
+/* The least f32 that is not below a value, and the greatest that is not above it. */
 static float round_up(double value)
 {
 	float near = (float)value;
@@ -263,8 +264,7 @@ static struct bins make_bins(int count, double min, double max)
 	bins.low_f32 = round_up(min);
 	bins.high_f32 = round_down(max);
 	bins.inverse_f32 = (float)bins.inverse;
-	/* three roundings of the quotient, and one of the lower bound, with as much again to be
-	 * safe */
+	/* the quotient is rounded three times and the lower bound once; twice that, to be safe */
 	error = count * 0x1p-21 + size / bins.width * 0x1p-23;
 	bins.error_f32 = size < 0x1p120 && bins.width > 0x1p-100 && error < 0.25 ? (float)error : 1;
 	return bins;

@@ -34,7 +34,7 @@ extern "C" int sgpu_max_pool2d_cuda(struct sgpu_op_call *call, struct sgpu_launc
 }
 
 /* ---- max_pool2d_gradient ---- */
-/* The first window along one dimension that has an element. */
+/* The first window along one dimension that contains an element. */
 SGPU_DEVICE uint64_t first_window(const struct sgpu_pool2d &p, uint64_t at)
 {
 	uint64_t end = at + p.padding + 1;

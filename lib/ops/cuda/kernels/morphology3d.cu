@@ -9,10 +9,10 @@
 enum { INPUT, OUTPUT };
 enum { ERODE, LARGEST, DILATE };
 enum {
-	RADIUS_MAX = 16, /* below the bits of a word, and its square is below 2^15 */
+	RADIUS_MAX = 16, /* below the bits of a word; its square is below 2^15 */
 	SMALL_RADIUS = 8,
 	FAR = 1 << 10, /* above any squared distance that matters */
-	EACH = 8,      /* voxels of a thread, neighbours along the axis */
+	EACH = 8,      /* voxels that a thread computes, neighbours along the axis */
 };
 
 struct is_inside {
@@ -22,8 +22,8 @@ struct is_inside {
 	}
 };
 
-/* Squared distances along x to the nearest target: what is outside for the erosion, beyond the
- * ends, too; else what is inside. */
+/* Squared distances along x to the nearest target. For erosion, targets are the voxels outside the
+ * mask, those beyond the ends too; for dilation, the voxels in the mask. */
 SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int radius,
 		       bool erode)
 {
@@ -41,7 +41,7 @@ SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t
 
 #pragma unroll
 		for (int i = 0; i < 3; i++) {
-			/* wraps around before the first word */
+			/* is negative, and wraps around, before the first word */
 			uint64_t at = x + (uint64_t)(i * 32) - 32;
 
 			bits[i] = __ballot_sync(0xffffffffu,
@@ -59,8 +59,8 @@ SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t
 	}
 }
 
-/* Squared distances along another axis, from those along the axes before; the last axis writes the
- * mask. */
+/* Squared distances along another axis, from the distances along the axes before. The last axis
+ * writes the mask. */
 template <int RADIUS, typename OUT>
 SGPU_KERNEL across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis,
 			uint64_t tiles, int radius, bool erode)
@@ -76,7 +76,7 @@ SGPU_KERNEL across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axi
 		}
 		low = -(int)min(first, (uint64_t)radius);
 		high = (int)min(axis.along - first, (uint64_t)(EACH + radius));
-		at = start - RADIUS * axis.inner; /* wraps around where it is not used */
+		at = start - RADIUS * axis.inner; /* may wrap around; it is not used then */
 #pragma unroll
 		for (int d = -RADIUS; d < EACH + RADIUS; d++) {
 			near[d + RADIUS] = d >= low && d < high ? (int)in[at] : beyond;

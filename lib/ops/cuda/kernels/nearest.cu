@@ -23,8 +23,8 @@ struct job {
 	struct sgpu_nearest_plan plan;
 	const float *a, *b;
 	float *norms, *products;	    /* [m], [queries][rows of the tile] */
-	unsigned long long *lists;	    /* [queries][parts][keep], ascending; all ones: none */
-	uint64_t query, queries, row, rows; /* the tile */
+	unsigned long long *lists;	    /* [queries][parts][keep], ascending; all ones: empty */
+	uint64_t query, queries, row, rows; /* what the tile covers */
 };
 
 /* ---- sums in lanes: lane i has elements i, i + 8, ... ---- */
@@ -58,7 +58,7 @@ SGPU_KERNEL compute_norms(job j)
 }
 
 /* ---- candidates ---- */
-/* NaN counts as infinite, and -0 as 0. */
+/* Sorts by distance, then by index; NaN counts as infinite, and -0 as 0. */
 SGPU_DEVICE unsigned long long make_key(float near, uint64_t index)
 {
 	uint32_t bits = __float_as_uint(near != near ? INFINITY : near == 0.0f ? 0.0f : near);
@@ -67,7 +67,7 @@ SGPU_DEVICE unsigned long long make_key(float near, uint64_t index)
 	return (unsigned long long)bits << 32 | index;
 }
 
-/* Inserts a key into a warp's ascending list, which drops its last key, a greater one. */
+/* Inserts a key into a warp's ascending list, and drops the last key, which is greater. */
 static __device__ void insert(unsigned long long *list, unsigned keep, unsigned long long key,
 			      unsigned lane)
 {
@@ -102,7 +102,7 @@ static __device__ void insert(unsigned long long *list, unsigned keep, unsigned 
 	__syncwarp();
 }
 
-/* Takes the keys of all lanes but those that are too large; returns whether it took any. */
+/* Inserts the keys of all lanes that are small enough; returns whether there were any. */
 SGPU_DEVICE bool offer(unsigned long long *list, unsigned keep, unsigned long long key,
 		       unsigned lane)
 {
@@ -120,7 +120,7 @@ SGPU_DEVICE bool offer(unsigned long long *list, unsigned keep, unsigned long lo
 	return some != 0;
 }
 
-/* Item: a part of the tile's rows for a query, one warp's work. */
+/* An item is a part of the tile's rows, for one query; a warp takes it. */
 SGPU_KERNEL select_candidates(job j)
 {
 	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
@@ -187,7 +187,8 @@ SGPU_KERNEL merge_parts(job j)
 		for (uint64_t part = 1; part < j.plan.parts; part++) {
 			bool any = true;
 
-			/* the list is ascending: all after a row that was not taken are farther */
+			/* the list is ascending: if a row was not taken, all later ones are
+			 * farther */
 			for (unsigned base = 0; base < keep && any; base += SGPU_CUDA_WARP) {
 				unsigned i = base + lane;
 
@@ -208,7 +209,7 @@ struct decision {
 	double distance[KEEP_MAX];
 	uint32_t index[KEEP_MAX], sorted[KEEP_MAX];
 	int32_t labels[SGPU_NEAREST_K_MAX];
-	unsigned winner; /* votes above, then the nearest place */
+	unsigned winner; /* votes in the upper bits, then the nearest place */
 };
 
 static __device__ void compute_distances(const job &j, uint64_t query, decision *shared)
@@ -236,7 +237,7 @@ static __device__ void compute_distances(const job &j, uint64_t query, decision 
 	__syncthreads();
 }
 
-/* Every candidate's place is the number of those before it. */
+/* A candidate's place is the number of candidates before it. */
 static __device__ void sort_candidates(const job &j, decision *shared)
 {
 	for (unsigned i = threadIdx.x; i < j.plan.keep; i += SGPU_CUDA_BLOCK) {
@@ -254,7 +255,7 @@ static __device__ void sort_candidates(const job &j, decision *shared)
 	__syncthreads();
 }
 
-/* The label that most rows have; of equals, that of the nearest row. */
+/* The most frequent label; among equally frequent ones, that of the nearest row. */
 template <typename T>
 static __device__ int32_t vote(const job &j, const T *labels, decision *shared)
 {
@@ -279,7 +280,7 @@ static __device__ int32_t vote(const job &j, const T *labels, decision *shared)
 	return shared->labels[0xffffu - (shared->winner & 0xffffu)];
 }
 
-/* T: of the labels, which may be NULL. */
+/* T: the type of the labels, which may be NULL. */
 template <typename T> SGPU_KERNEL decide(job j, const T *labels, int32_t *output)
 {
 	__shared__ decision shared;
@@ -304,7 +305,7 @@ template <typename T> SGPU_KERNEL decide(job j, const T *labels, int32_t *output
 	}
 }
 
-/* One block of queries against all rows. */
+/* Finds the candidates for one block of queries among all rows. */
 static int find_candidates(struct sgpu_launch *launch, job *j)
 {
 	struct sgpu_gemm gemm = {};

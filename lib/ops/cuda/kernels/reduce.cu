@@ -11,17 +11,17 @@ enum { INPUT, OUTPUT };
 enum { OPERATION, AXIS };
 enum {
 	LANES = SGPU_REDUCE_LANES,
-	UNROLL = 32, /* loads of a thread that are under way */
+	UNROLL = 32, /* loads that a thread has in flight */
 	UNROLL_ROWS = 32,
-	LONG = 4096, /* pieces that are worth a block */
+	LONG = 4096, /* a piece of more elements is worth a block */
 };
 
-/* What a kernel works on. */
+/* What a kernel reads and writes. */
 template <typename T, typename O> struct job {
 	const T *in;
 	O *out;
 	struct sgpu_reduce_view v;
-	double *partial; /* [outer][pieces][inner]; NULL: pieces are the results */
+	double *partial; /* [outer][pieces][inner]; NULL: a piece is a result */
 	double divisor;
 	bool greatest;
 };
@@ -36,7 +36,7 @@ SGPU_DEVICE void put(const struct job<T, O> &job, uint64_t item, double value)
 	}
 }
 
-/* The elements of an item, which is a piece. */
+/* The elements of one piece. */
 template <typename T> struct piece {
 	const T *in;
 	unsigned count;
@@ -51,8 +51,8 @@ SGPU_DEVICE struct piece<T> piece_at(const struct job<T, O> &job, uint64_t item)
 	return { job.in + outer * job.v.length + from, (unsigned)sgpu_ops_min(left, job.v.piece) };
 }
 
-/* ---- adjacent elements, in the CPU's order: a lane of a piece is a thread ----
- * A block is one warp, which leaves each thread the registers that its loads need. */
+/* ---- adjacent elements, in the CPU's order: a thread adds one lane of a piece ----
+ * A block is one warp, so that each thread has enough registers for its loads. */
 template <typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T, O> job)
 {
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 	uint64_t step = sgpu_cuda_step() / LANES;
 	unsigned lane = threadIdx.x % LANES;
 
-	/* a warp stays together, for the exchange at the end */
+	/* all lanes stay in the loop, for the exchange at the end */
 	for (uint64_t first = self / SGPU_CUDA_WARP * (SGPU_CUDA_WARP / LANES); first < items;
 	     first += step) {
 		uint64_t item = first + threadIdx.x % SGPU_CUDA_WARP / LANES;
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 			for (int j = 0; j < UNROLL; j++) {
 				values[j] = in[j * LANES];
 			}
-			asm volatile("" ::: "memory"); /* all loads come first */
+			asm volatile("" ::: "memory"); /* makes all loads come first */
 #pragma unroll
 			for (int j = 0; j < UNROLL; j++) {
 				sum += sgpu_cuda_f64(values[j]);
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 	}
 }
 
-/* ---- adjacent elements, in any order: a warp for a piece ---- */
+/* ---- adjacent elements, in any order: a warp takes a piece ---- */
 template <typename F, typename T, typename O> SGPU_KERNEL fold_warps(struct job<T, O> job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces, self = sgpu_cuda_self();
@@ -121,7 +121,7 @@ template <typename F, typename T, typename O> SGPU_KERNEL fold_warps(struct job<
 	}
 }
 
-/* A block for each piece, several elements in one access where they lie well. */
+/* A block takes a piece, and loads several elements at once where they are aligned. */
 template <typename F, typename T, typename O> SGPU_KERNEL fold_blocks(struct job<T, O> job, F f)
 {
 	constexpr int N = 16 / sizeof(T);
@@ -154,8 +154,7 @@ template <typename F, typename T, typename O> SGPU_KERNEL fold_blocks(struct job
 	}
 }
 
-/* ---- elements apart: a thread goes down the rows of a piece; a block is one warp, as above ----
- */
+/* ---- elements that are not adjacent: a thread adds up a column of a piece ---- */
 template <typename F, typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T, O> job, F f)
 {
@@ -178,7 +177,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 			for (int j = 0; j < UNROLL_ROWS; j++) {
 				values[j] = from_row[j * inner];
 			}
-			asm volatile("" ::: "memory"); /* all loads come first */
+			asm volatile("" ::: "memory"); /* makes all loads come first */
 #pragma unroll
 			for (int j = 0; j < UNROLL_ROWS; j++) {
 				folded = f(folded, f.key(values[j]));
@@ -191,7 +190,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 	}
 }
 
-/* ---- pieces to results: a warp for each; lanes load, and all add one after the other ---- */
+/* ---- combining the pieces: a warp takes a result; each lane adds all values in order ---- */
 template <typename F, typename O>
 SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor, F f)
 {
@@ -202,7 +201,7 @@ SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, dou
 	     i += step / SGPU_CUDA_WARP) {
 		uint64_t column, outer = sgpu_cuda_split(i, v.inner, &column);
 		const double *first = partial + outer * v.pieces * v.inner + column;
-		auto folded = f.key(v.pieces ? first[0] : 0.0); /* the sum of nothing */
+		auto folded = f.key(v.pieces ? first[0] : 0.0); /* an empty sum is 0 */
 		double next = 1 + lane < v.pieces ? first[(1 + lane) * v.inner] : 0.0;
 
 		for (uint64_t piece = 1; piece < v.pieces; piece += SGPU_CUDA_WARP) {
@@ -238,7 +237,8 @@ static int fold_adjacent(struct sgpu_launch *launch, const struct job<T, O> &job
 			       block, 0, job, f);
 }
 
-/* The pieces; floats that are added take their own way. */
+/* Reduces each piece. Sums of floats must keep the CPU's order, so they have a kernel of their
+ * own. */
 template <typename T, typename O, typename F>
 static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, F f)
 {
@@ -261,7 +261,7 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 	}
 }
 
-/* f folds elements, last folds the pieces' results. */
+/* f combines elements, `last` the results of the pieces. */
 template <typename T, typename O, typename F, typename L>
 static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, F f, L last)
 {

@@ -22,7 +22,7 @@ template <> struct sgpu_reduce_types<sgpu_half> {
 	typedef float sum, extreme;
 };
 
-/* Divided and rounded; of a NaN always the same one. */
+/* Divides and rounds; every NaN becomes the same one. */
 template <typename O> SGPU_DEVICE O sgpu_reduce_result(double value, double divisor)
 {
 	value = __ddiv_rn(value, divisor);
@@ -30,7 +30,7 @@ template <typename O> SGPU_DEVICE O sgpu_reduce_result(double value, double divi
 						  : __longlong_as_double(0x7ff8000000000000ll));
 }
 
-/* ---- sums: of integers exact within a piece, in integers ---- */
+/* ---- sums: those of integers are exact within a piece, in integers ---- */
 template <typename T> struct sgpu_reduce_sum {
 	static constexpr bool in_order = false;
 

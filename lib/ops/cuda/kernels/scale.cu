@@ -6,7 +6,8 @@
 
 enum { INPUT, CALIBRATION, OUTPUT, GAIN = 0, BIAS = 1 };
 
-/* A CPU's NaN result: the first operand that is one, made quiet, or else the default NaN. */
+/* The NaN that a CPU gives: the first operand that is a NaN, made quiet, or else the default
+ * NaN. */
 static __device__ double nan_of(double value, double gain, double bias)
 {
 	const double own = __longlong_as_double((long long)0xfff8000000000000u);
@@ -22,7 +23,7 @@ static __device__ double nan_of(double value, double gain, double bias)
 
 template <typename I, typename O> struct affine {
 	double gain, bias;
-	const float *calibration; /* NULL: the two above */
+	const float *calibration; /* NULL: `gain` and `bias` count */
 
 	__device__ O operator()(I in) const
 	{

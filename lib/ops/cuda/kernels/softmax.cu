@@ -9,8 +9,7 @@
 
 enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
 
-/* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the
- * result. */
+/* e^x for x <= 0 or NaN. f32 needs fewer terms: the rest is below 1e-8 of the result. */
 template <typename T> SGPU_DEVICE double exponential(double x)
 {
 	return sgpu_math_exp(x);
@@ -18,7 +17,7 @@ template <typename T> SGPU_DEVICE double exponential(double x)
 
 template <> __device__ __forceinline__ double exponential<float>(double x)
 {
-	/* adding it rounds to an integer, which then stands in the low bits */
+	/* adding this constant rounds to an integer, which then stands in the low bits */
 	const double shift = 0x1.8p52;
 	double bounded = x < -708.0 ? -708.0 : x,
 	       rounded = fma(bounded, 0x1.71547652b82fep0, shift);
@@ -34,7 +33,7 @@ template <> __device__ __forceinline__ double exponential<float>(double x)
 	return p * sgpu_math_from_bits((sgpu_math_bits(rounded) + 1023) << 52);
 }
 
-/* NaN is passed over here and shows in the sum. */
+/* The largest element; a NaN is ignored here and makes the sum NaN. */
 template <typename T>
 SGPU_DEVICE double scan_top(const T *row, uint64_t count, unsigned first, unsigned step)
 {
@@ -46,8 +45,8 @@ SGPU_DEVICE double scan_top(const T *row, uint64_t count, unsigned first, unsign
 	return (double)top;
 }
 
-/* Writes the exponentials of elements first, + step, ... and returns their sum; below `end` the
- * type has nothing but 0. */
+/* Writes the exponentials of elements first, first + step, ... and returns their sum. Below `end`
+ * the result rounds to 0. */
 template <typename T>
 SGPU_DEVICE double scan_exponentials(const T *row, T *output, uint64_t count, double top,
 				     unsigned first, unsigned step)
@@ -74,8 +73,8 @@ SGPU_DEVICE void scan_divide(T *output, uint64_t count, double total, unsigned f
 	}
 }
 
-/* LANES threads for each row. All lanes of a warp take part in its reductions, those without a row,
- * too. */
+/* LANES threads take a row. All lanes of a warp take part in the reductions, even those without a
+ * row. */
 template <int LANES, typename T>
 SGPU_KERNEL warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
@@ -98,7 +97,7 @@ SGPU_KERNEL warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 template <typename T>
 SGPU_KERNEL block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
-	/* Two, since each is read until the other is written. */
+	/* Two arrays, since each is still being read while the other is written. */
 	__shared__ double shared_top[32], shared_sum[32];
 
 	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -173,7 +172,7 @@ template <typename T> SGPU_KERNEL part_divide(long_rows job, T *output)
 	}
 }
 
-/* One value for each row from those of its parts. */
+/* Combines the values of each row's parts into one. */
 template <typename F>
 SGPU_KERNEL combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
 			  double *results)

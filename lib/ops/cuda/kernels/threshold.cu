@@ -18,8 +18,8 @@ enum {
 	TILE = SGPU_CUDA_BLOCK * ROUNDS, /* cpu/threshold.c reserves a word for each */
 };
 
-/* The kind of a tile's published number, in the upper half of its word; the lower half is its
- * number of elements inside. */
+/* What a tile has published, in the upper half of its word: nothing, its own count of elements in
+ * the range, or the count up to its end. The lower half is the count. */
 enum { NOTHING, OWN, UP_TO_HERE };
 
 template <typename T> struct band {
@@ -38,7 +38,7 @@ SGPU_DEVICE void publish(unsigned long long *tile, unsigned state, unsigned valu
 	atomicExch(tile, (unsigned long long)state << 32 | value);
 }
 
-/* The number of elements inside of all tiles before `tile`, found by a whole warp, 32 tiles at a
+/* The number of elements in the range in all tiles before `tile`. A whole warp reads 32 tiles at a
  * time. */
 static __device__ unsigned look_back(unsigned long long *tiles, unsigned tile)
 {
@@ -47,7 +47,7 @@ static __device__ unsigned look_back(unsigned long long *tiles, unsigned tile)
 	for (int64_t last = (int64_t)tile - 1; last >= 0; last -= SGPU_CUDA_WARP) {
 		int64_t at = last - lane;
 		unsigned long long word = (unsigned long long)UP_TO_HERE
-					  << 32; /* before the first tile: 0 */
+					  << 32; /* there are 0 before the first tile */
 		unsigned known, nearest;
 
 		while (at >= 0 &&

@@ -20,9 +20,9 @@ struct sgpu_tile {
 	static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, DOWN = DOWN_,
 			     ACROSS = ACROSS_;
 	static constexpr int THREADS = (ROWS / DOWN) * (COLUMNS / ACROSS), STAGES = 4;
-	/* Blocks on a multiprocessor, which bounds the registers of a thread. */
+	/* Blocks on a multiprocessor; this bounds the registers of a thread. */
 	static constexpr int RESIDENT = DOWN * ACROSS * sizeof(T) >= 128 ? 2 : 3;
-	/* Keeps vectors aligned and neighbouring steps in other banks. */
+	/* Keeps vectors aligned, and puts neighbouring rows into different banks. */
 	static constexpr int PAD = 16 / (int)sizeof(T);
 	/* A thread's elements come in groups of at most 4 side by side, so that a warp reads shared
 	 * memory densely. */
@@ -38,7 +38,7 @@ struct sgpu_tile {
 	static_assert(ROWS * DEPTH % THREADS == 0 && COLUMNS * DEPTH % THREADS == 0,
 		      "every thread reads as much");
 
-	/* Where element i of a thread's DOWN, or ACROSS, stands in the tile. */
+	/* Where element i of a thread's DOWN rows, or ACROSS columns, is in the tile. */
 	SGPU_DEVICE int row(int i)
 	{
 		int self = (int)threadIdx.x / (COLUMNS / ACROSS);
@@ -55,9 +55,9 @@ struct sgpu_tile {
 	}
 };
 
-/* Starts to copy a thread's share of EXTENT x DEPTH values of a source from step k on. Neighbouring
- * threads go along k where SOURCE::along_k says that its memory does. WHOLE: nothing of it is
- * outside. */
+/* Starts to copy this thread's share of EXTENT x DEPTH values of a source, from step k on. If
+ * SOURCE::along_k, values with neighbouring k are adjacent in memory, and neighbouring threads copy
+ * them. WHOLE: no value is outside. */
 template <typename TILE, int EXTENT, bool WHOLE, typename SOURCE>
 SGPU_DEVICE void sgpu_tile_copy(const SOURCE &source, uint64_t k,
 				typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD])
@@ -77,7 +77,7 @@ SGPU_DEVICE void sgpu_tile_copy(const SOURCE &source, uint64_t k,
 	}
 }
 
-/* The copies of one step, which may be behind the last, as one group. */
+/* Starts the copies of one step as one group. A step beyond the last copies nothing. */
 template <typename TILE, typename A, typename B>
 SGPU_DEVICE void sgpu_tile_begin(const A &a, const B &b, uint64_t k, uint64_t depth,
 				 typename TILE::buffers &shared, int stage)
@@ -97,7 +97,7 @@ SGPU_DEVICE void sgpu_tile_begin(const A &a, const B &b, uint64_t k, uint64_t de
 	__pipeline_commit();
 }
 
-/* Adds the products of one k. STEP: how a product is added, T STEP::add(T sum, T a, T b). */
+/* Adds the products for one k. T STEP::add(T sum, T a, T b) adds one. */
 template <typename TILE, typename STEP>
 SGPU_DEVICE void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::PAD],
 				const typename TILE::T (&b)[TILE::COLUMNS + TILE::PAD],
@@ -127,24 +127,22 @@ SGPU_DEVICE void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::P
 	}
 }
 
-/* Adds the products of all k below `depth`. Sources: inside(EXTENT), whether all of a tile's rows
- * or columns exist, and where<WHOLE>(row or column of the tile, k), the address of an element, or
- * NULL for a 0; if WHOLE, never NULL. All threads of the block call it; the buffers may hold
- * anything. */
+/* Adds the products of all k below `depth`. A source has inside(EXTENT), whether all of a tile's
+ * rows or columns exist, and where<WHOLE>(row or column of the tile, k), an element's address, or
+ * NULL for 0; never NULL if WHOLE. All threads of the block must call this function. */
 template <typename TILE, typename STEP, typename A, typename B>
 SGPU_DEVICE void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
 				   typename TILE::buffers &shared, typename TILE::sums &sums)
 {
 	int now = 0, next = TILE::STAGES - 1;
 
-	__syncthreads(); /* the buffers may still be read for the tile before */
+	__syncthreads(); /* threads may still be reading the buffers of the previous tile */
 	for (int stage = 0; stage < TILE::STAGES - 1; stage++) {
 		sgpu_tile_begin<TILE>(a, b, (uint64_t)stage * TILE::DEPTH, depth, shared, stage);
 	}
 	for (uint64_t k = 0; k < depth; k += TILE::DEPTH) {
 		__pipeline_wait_prior(TILE::STAGES - 2);
-		__syncthreads(); /* all threads see this step, and none reads the step before any
-				    more */
+		__syncthreads(); /* this step's data are there; the last step's are not needed */
 		sgpu_tile_begin<TILE>(a, b, k + (TILE::STAGES - 1) * TILE::DEPTH, depth, shared,
 				      next);
 		if (depth - k >= TILE::DEPTH) {
@@ -154,7 +152,7 @@ SGPU_DEVICE void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
 							   sums);
 			}
 		} else {
-			/* no product beyond k: adding 0 would turn -0 into 0 */
+			/* leave out k >= depth: adding 0 would turn -0 into 0 */
 			for (int p = 0; p < (int)(depth - k); p++) {
 				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p],
 							   sums);
@@ -166,7 +164,7 @@ SGPU_DEVICE void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
 	__pipeline_wait_prior(0);
 }
 
-/* A stored matrix: `extent` rows that stand `ld` elements apart, of which k walks along. */
+/* A matrix whose elements along k are adjacent: `extent` rows, `ld` elements apart. */
 template <typename T_> struct sgpu_along_k {
 	using T = T_;
 	static constexpr bool along_k = true;
@@ -185,7 +183,7 @@ template <typename T_> struct sgpu_along_k {
 	}
 };
 
-/* The same, stored transposed: k walks from row to row. */
+/* A matrix that is stored transposed: the elements along k are `ld` apart. */
 template <typename T_> struct sgpu_across_k {
 	using T = T_;
 	static constexpr bool along_k = false;
@@ -205,7 +203,7 @@ template <typename T_> struct sgpu_across_k {
 	}
 };
 
-/* One rounding for a product and its addition. */
+/* Multiplies and adds with one rounding. */
 struct sgpu_step_fused {
 	SGPU_DEVICE float add(float sum, float a, float b)
 	{
@@ -217,7 +215,7 @@ struct sgpu_step_fused {
 	}
 };
 
-/* Two roundings, as the CPU does it. */
+/* Multiplies and adds with two roundings, as the CPU does. */
 struct sgpu_step_plain {
 	SGPU_DEVICE float add(float sum, float a, float b)
 	{

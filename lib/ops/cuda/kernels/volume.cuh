@@ -8,7 +8,7 @@
 
 #include "ops/cuda/kernels/common.cuh"
 
-/* number / by, and the rest; most numbers are short, and short divisions are quicker. */
+/* Returns number / by, and the remainder in *rest. 32 bits are enough for most, and quicker. */
 SGPU_DEVICE uint64_t sgpu_cuda_split(uint64_t number, uint64_t by, uint64_t *rest)
 {
 	uint64_t quotient = (number | by) >> 32 ? number / by : (uint32_t)number / (uint32_t)by;
@@ -17,7 +17,7 @@ SGPU_DEVICE uint64_t sgpu_cuda_split(uint64_t number, uint64_t by, uint64_t *res
 	return quotient;
 }
 
-/* Division by one number again and again: n / by = n * factor >> shift, exact for n and `by` below
+/* Repeated division by one number: n / by = n * factor >> shift, exact for n and `by` below
  * 2^31. */
 struct divisor {
 	uint64_t by;
@@ -49,9 +49,9 @@ SGPU_DEVICE uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
 	return quotient;
 }
 
-/* A volume as [outer, along, inner], for work along its middle axis. A thread has `each` neighbours
- * along it; a block has `lanes` threads side by side in the inner extent, and enough groups behind
- * one another to be full. So what they share is in the cache of one multiprocessor. */
+/* A volume as [outer, along, inner], for work along its middle axis. A thread computes `each`
+ * neighbours on that axis. A block has `lanes` adjacent threads in the inner extent, and fills up
+ * with groups along the axis: they share the cache of one multiprocessor. */
 struct sgpu_cuda_axis {
 	uint64_t outer, along, inner;
 	uint64_t groups, group_tiles, inner_tiles;
@@ -79,7 +79,7 @@ static inline uint64_t sgpu_cuda_axis_tiles(const struct sgpu_cuda_axis *axis)
 	return axis->outer * axis->group_tiles * axis->inner_tiles;
 }
 
-/* Where a thread begins in a tile, or false when it has nothing to do there. */
+/* Finds where a thread begins in a tile; returns false if the thread has nothing to do there. */
 SGPU_DEVICE bool sgpu_cuda_axis_at(const struct sgpu_cuda_axis &axis, uint64_t tile,
 				   uint64_t *first, uint64_t *start)
 {
@@ -94,7 +94,7 @@ SGPU_DEVICE bool sgpu_cuda_axis_at(const struct sgpu_cuda_axis &axis, uint64_t t
 	return group < axis.groups && x < axis.inner;
 }
 
-/* As sgpu_ops_keep_largest, which says how much scratch memory it takes. */
+/* As sgpu_ops_keep_largest, with the same scratch memory. */
 int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
 			   struct sgpu_launch *launch);
 
