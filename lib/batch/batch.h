@@ -10,29 +10,29 @@
 enum { SGPU_TAR_BLOCK = 512 };
 
 /* ---- tar ---- */
-/* The same after the first block has been read from fd, to recognise the file. */
+/* As sgpu_tar_open, after the caller has read the first block from fd to recognise the file. */
 SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name,
 					const uint8_t first[SGPU_TAR_BLOCK],
 					struct sgpu_tar_reader **reader, struct sgpu_error *error);
-/* Moves to the next member and skips the rest of the one before. *member is NULL at the end of the
+/* Skips the rest of the current member and moves to the next. *member is NULL at the end of the
  * archive, after its two zero blocks and at most 1 MiB of further zeros. The name lives until the
  * next call. Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member,
 				  uint64_t *size, struct sgpu_error *error);
-/* For bulk work: the caller reads the current member's payload, exactly, from the returned
+/* For bulk reads: the caller reads the current member's payload, exactly, from the returned
  * descriptor, then calls sgpu_tar_consumed. */
 int sgpu_tar_fd(struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
-/* To write a member: the header, then exactly `size` bytes of payload by the caller to the same fd,
- * then the padding. */
+/* A member is written as its header, then exactly `size` bytes of payload that the caller writes to
+ * fd, then the padding. */
 SGPU_MUST_CHECK int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
 				    struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 				     struct sgpu_error *error);
 
 /* ---- batches ---- */
-/* The same for a batch whose manifest may have been parsed before. `find` returns the manifest
- * whose canonical text has this hash, which stays until the batch is freed, or NULL. */
+/* As sgpu_batch_read, for a batch whose manifest may have been parsed before: `find` returns the
+ * manifest whose canonical text has this hash, or NULL. That manifest must outlive the batch. */
 typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(
 	void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
 SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader,
@@ -45,20 +45,20 @@ SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, const struct
 SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
 					     const struct sgpu_batch *batch, int segment,
 					     struct sgpu_error *error);
-/* What sgpu_batch_payload_begin writes. */
+/* Gives the header that sgpu_batch_payload_begin writes. */
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 					      uint8_t block[SGPU_TAR_BLOCK],
 					      struct sgpu_error *error);
-/* Gives what a sealed batch is told by from any other: the SHA-256 of the canonical index without
- * `mac`, `signatures`, `recipients` and each segment's `location`. Neither a rewrap nor another
- * signer changes it. */
+/* Computes the identity of a sealed batch: the SHA-256 of the canonical index without `mac`,
+ * `signatures`, `recipients` and each segment's `location`. Neither a rewrap nor another signer
+ * changes it. */
 SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch,
 					uint8_t identity[SGPU_SHA256_SIZE],
 					struct sgpu_error *error);
 /* Demands that one of the owners, thumbprints of keys, has signed the batch, and that each
- * signature by any of them verifies. kid receives the key of the first of these signatures. If the
- * batch names no owner's key, nothing is computed over it. Errors: SGPU_EPOLICY if no owner has
- * signed, SGPU_EAUTH if an owner's signature does not verify. */
+ * signature by any of them verifies. kid receives the key of the first of these signatures. If no
+ * signature names an owner's key, nothing is hashed. Errors: SGPU_EPOLICY if no owner has signed,
+ * SGPU_EAUTH if an owner's signature does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners,
 				     int owner_count, char kid[SGPU_KID_SIZE + 1],
 				     struct sgpu_error *error);
@@ -67,27 +67,27 @@ SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char 
  * It is in memory, or in a directory that several processes can share and that outlives them. */
 enum {
 	SGPU_REPLAY_WINDOW_DAYS =
-		7, /* the default age up to which batches are taken and remembered */
+		7, /* the default age up to which batches are taken and their records kept */
 	SGPU_REPLAY_AHEAD_SECONDS = 5 * 60, /* how far a batch's clock may be ahead */
 };
 
 struct sgpu_replay;
 
-/* directory NULL: in memory. Otherwise a directory of this user without rights for others, which is
- * made (0700) if missing. window_us: microseconds. A record of the version before is taken over: it
- * named batches in other ways, so all that were sealed until now are refused as too old. Errors:
- * SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM. */
+/* directory NULL: the record is in memory. Otherwise the directory must belong to this user alone;
+ * it is made (0700) if missing. A record of the previous version is converted: it named batches in
+ * another way, so batches that were sealed before now are refused as too old. Errors: SGPU_EPOLICY
+ * for another user's directory, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_replay_create(const char *directory, uint64_t window_us,
 				       struct sgpu_replay **replay, struct sgpu_error *error);
 void sgpu_replay_free(struct sgpu_replay **replay);
 
 /* Takes a batch, by sgpu_batch_identity(). Its signature and MAC must have verified: otherwise an
  * attacker could mark an owner's batch as taken. counter and now_us: microseconds since 1970. When
- * this returns 0, it is on the disk, so no crash lets a batch run twice. After an error it is not
- * recorded, and can come again. If this process dies or the machine loses power in here, the batch
- * may be recorded and not have run. Errors: SGPU_EPOLICY if the batch was taken before, is older
- * than the window or comes from the future; SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded.
- */
+ * this returns 0, the record is on the disk, so no crash lets a batch run twice. After an error the
+ * batch is not recorded and can be sent again. If the process or the machine fails during this
+ * call, the batch may be recorded without having run. Errors: SGPU_EPOLICY if the batch was taken
+ * before, is older than the window or comes from the future; SGPU_ENOSPACE, SGPU_ESYSTEM if it
+ * cannot be recorded. */
 SGPU_MUST_CHECK int sgpu_replay_take(struct sgpu_replay *replay,
 				     const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,
 				     uint64_t now_us, struct sgpu_error *error);

@@ -17,8 +17,8 @@ static const char *index_name(bool response)
 	return response ? "response.json" : "batch.json";
 }
 
-/* The rest of the current member, in memory that grows as the bytes arrive: what the header claims
- * is worth nothing. */
+/* Reads the rest of the current member into memory that grows as bytes arrive: the size in the
+ * header is not trusted. */
 static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text,
 		     struct sgpu_error *error)
 {
@@ -85,8 +85,8 @@ static bool belongs(const struct sgpu_segment *wanted, bool response)
 	return response ? sgpu_segment_is_output(wanted) : wanted->direction != SGPU_INTERMEDIATE;
 }
 
-/* Rules that need the manifest: whether a payload comes with the segment, and how it must be
- * masked. */
+/* Checks the rules that need the manifest: which segments come with a payload, and their
+ * masking. */
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
 			 const struct sgpu_segment *wanted, struct sgpu_error *error)
 {
@@ -176,7 +176,7 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *
 	return check_segments(batch, manifest, error);
 }
 
-/* find: NULL, or where manifests are that were parsed before. */
+/* find: finds manifests that were parsed before; NULL: none. */
 static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void *argument,
 		      struct sgpu_error *error)
 {
@@ -215,7 +215,7 @@ static bool is_staged(const struct sgpu_batch *batch)
 	return false;
 }
 
-/* The archive is a response where a batch was wanted or the reverse, or neither. */
+/* Fails with a text that says what the archive is instead of the wanted batch or response. */
 static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_response,
 		      uint64_t size, const char *wanted, struct sgpu_error *error)
 {
@@ -292,7 +292,7 @@ static size_t member_size(size_t size)
 	return SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(size);
 }
 
-/* Puts a member into memory that was cleared, and moves *at behind it. */
+/* Writes a member to *at, in memory that was cleared, and moves *at behind it. */
 static int put_member(uint8_t **at, const char *member, const char *text, size_t size,
 		      struct sgpu_error *error)
 {
@@ -304,7 +304,7 @@ static int put_member(uint8_t **at, const char *member, const char *text, size_t
 	return rc;
 }
 
-/* Both members in one write. */
+/* Writes both members with one call of write. */
 int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
 			  struct sgpu_error *error)
 {

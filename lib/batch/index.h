@@ -20,22 +20,21 @@ enum {
 
 /* The member of a location that tells its kind: "inline", "file", "region", "lease". */
 extern const char *const sgpu_location_words[SGPU_LOCATION_LEASE + 1];
-/* A new reference; null for SGPU_LOCATION_NONE. */
+/* Returns a new reference; JSON null for SGPU_LOCATION_NONE. */
 json_t *sgpu_location_json(const struct sgpu_location *location);
 
 /* Fails with "segment 'ID'" and `what`, which begins with a blank or a colon. Returns the code. */
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
 		      struct sgpu_error *error);
 
-/* The rules that a struct can break: run on everything that is read and on everything that is
- * written. */
+/* Checks the rules that a struct can break, for each index that is read or written. */
 SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);
 /* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated.
  */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
 				    struct sgpu_error *error);
-/* Writes the canonical text, from malloc: all of it; for the MAC without `mac` and the locations;
- * for signatures without the signatures, too; for the identity without the recipients, too. */
+/* Writes the canonical text, from malloc: the whole; for the MAC, without `mac` and the locations;
+ * for signatures, also without the signatures; for the identity, also without the recipients. */
 enum sgpu_index_part {
 	SGPU_INDEX_WHOLE,
 	SGPU_INDEX_FOR_MAC,
@@ -45,12 +44,12 @@ enum sgpu_index_part {
 SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part,
 					 char **text, size_t *size, struct sgpu_error *error);
 
-/* Whether the text is that of the batch, which was read from it: an index has one text. Errors:
- * SGPU_EINVALID. */
+/* Checks that the batch, which was read from this text, has no other: each index has one text.
+ * Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text,
 					  size_t size, struct sgpu_error *error);
 
-/* Convert between an index and its text. manifest_text is left alone. */
+/* Convert between an index and its text; manifest_text is not used. */
 SGPU_MUST_CHECK int sgpu_batch_parse(const char *text, size_t size, bool response,
 				     struct sgpu_batch **batch, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,

@@ -55,7 +55,7 @@ static int check_location(const struct sgpu_batch_segment *s, uint64_t size,
 	return 0;
 }
 
-/* The members that a sealed payload, a plain one and one still to be sealed may have. */
+/* Checks the members of a payload that is sealed, plain, or not sealed yet. */
 static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 			 struct sgpu_error *error)
 {
@@ -226,7 +226,7 @@ static int check_recipients(const json_t *recipients, const char *where, struct 
 	return rc;
 }
 
-/* Only the form of the array; signature.c verifies signatures. */
+/* Checks only the form of the array; signature.c verifies signatures. */
 static int check_signatures(const json_t *signatures, struct sgpu_error *error)
 {
 	const size_t count = json_array_size(signatures);

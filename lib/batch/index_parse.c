@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "index.h"
 
-/* Left to sgpu_batch_check: how long it may be. */
+/* Copies a string; sgpu_batch_check limits its length. */
 static int copy_string(const json_t *object, const char *where, const char *key, char **copy,
 		       struct sgpu_error *error)
 {
@@ -24,7 +24,7 @@ static int copy_string(const json_t *object, const char *where, const char *key,
 	return rc || *copy ? rc : sgpu_fail_nomem(error);
 }
 
-/* A string that must be one of two. */
+/* Reads a string that must be `no` or `yes`. */
 static int choose(const json_t *object, const char *where, const char *key, const char *no,
 		  const char *yes, bool *chosen, struct sgpu_error *error)
 {
@@ -93,8 +93,7 @@ static int parse_failure(const json_t *segment, const char *where, struct sgpu_b
 	}
 	s->status = sgpu_error_by_name(name);
 	if (s->status == SGPU_OK ||
-	    strcmp(name,
-		   sgpu_error_name(s->status))) { /* unknown names have the code of EINVALID */
+	    strcmp(name, sgpu_error_name(s->status))) { /* unknown names give EINVALID */
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s/code: '%.40s' is not the name of an error", place, name);
 	}
@@ -149,7 +148,8 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 	return rc;
 }
 
-/* One segment at a time: the tree of all would take ten times the memory of their text. */
+/* Parses one segment at a time: the JSON tree of all segments would take ten times the memory of
+ * their text. */
 static int parse_part(const struct sgpu_json_part *part, const char *where, size_t i, bool response,
 		      struct sgpu_batch_segment *segment, struct sgpu_error *error)
 {
@@ -212,7 +212,7 @@ static int parse_constants(const json_t *index, const char *where, struct sgpu_e
 static int parse_authentication(const json_t *index, const char *where, struct sgpu_batch *batch,
 				struct sgpu_error *error)
 {
-	/* Left to sgpu_batch_check: their form, and that they come together. */
+	/* sgpu_batch_check checks their form, and that there are both or neither. */
 	batch->recipients = json_incref(json_object_get(index, "recipients"));
 	batch->signatures = json_incref(json_object_get(index, "signatures"));
 	if (!json_object_get(index, "mac")) {
@@ -222,7 +222,7 @@ static int parse_authentication(const json_t *index, const char *where, struct s
 	return sgpu_json_bytes(index, where, "mac", batch->mac, sizeof(batch->mac), error);
 }
 
-/* The members that only one of the two kinds has. */
+/* Parses the members that only a batch, or only a response, has. */
 static int parse_kind(const json_t *index, const char *where, struct sgpu_batch *batch,
 		      struct sgpu_error *error)
 {

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "index.h"
 
-/* Steals value; NULL, of either, is out of memory. */
+/* Steals `value`. If value or the result is NULL, memory ran out. */
 static bool put(json_t *object, const char *key, json_t *value)
 {
 	return json_object_set_new(object, key, value) == 0;
@@ -66,7 +66,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 	return json;
 }
 
-/* The segments are made one at a time, while they are written. */
+/* The segments' JSON is made one at a time, while it is written. */
 struct segments {
 	const struct sgpu_batch *batch;
 	enum sgpu_index_part part, failed;
@@ -133,8 +133,8 @@ static int write_index(const struct sgpu_batch *batch, enum sgpu_index_part part
 			      : sgpu_json_canonical_items(index, &list, 1, text, size, error);
 	}
 	if (segments.failed) {
-		/* jansson also says so of text that is not UTF-8, which only paths and error texts
-		 * could bring. */
+		/* jansson also fails if a text is not UTF-8, which only paths and error texts can
+		 * cause. */
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "cannot write the index: out of memory, or text that is not UTF-8");
 	}

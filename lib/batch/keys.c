@@ -35,7 +35,7 @@ static const json_t *find_recipient(const struct sgpu_batch *batch, const char *
 	return NULL;
 }
 
-/* A new reference, or NULL; enc: NULL for A256KW. */
+/* Returns a new reference, or NULL. enc is NULL for A256KW. */
 static json_t *recipient_json(const struct sgpu_key *key, const uint8_t *enc, const uint8_t *ct)
 {
 	if (!enc) {
@@ -51,7 +51,7 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 		    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
 	if (find_recipient(batch, recipient->kid)) {
-		return 0; /* the same batch key for the same reader again */
+		return 0; /* this recipient already has the same batch key */
 	}
 	if (json_array_size(batch->recipients) >= SGPU_RECIPIENTS_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d recipients",
@@ -75,7 +75,8 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 		       : 0;
 }
 
-/* The form was checked when the batch was read; checked again, as a caller may have made it. */
+/* Checks the form again: it was checked if the batch was read, but a caller may have made the
+ * batch. */
 static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient,
 		       const struct sgpu_key *key, uint8_t *batch_key, struct sgpu_error *error)
 {
@@ -196,7 +197,7 @@ int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SG
 		rc = sgpu_fail(error, SGPU_EAUTH, "the mac of %s does not verify: it was altered",
 			       batch->response ? "response.json" : "batch.json");
 	}
-	/* The correct MAC of a text that somebody else chose is worth a wipe. */
+	/* The correct MAC of a text that somebody else chose is worth wiping. */
 	sgpu_wipe(mac, sizeof(mac));
 	return rc;
 }

@@ -11,7 +11,7 @@
 #include "base/io.h"
 #include "tar.h"
 
-enum { JSON_MAX = 4 << 10 }; /* bytes of refusal.json, with all of its text escaped */
+enum { JSON_MAX = 4 << 10 }; /* bytes of refusal.json, all characters of its text escaped */
 
 static int make_text(const struct sgpu_batch_refusal *refusal, char **text, size_t *size,
 		     struct sgpu_error *error)

@@ -37,14 +37,14 @@ enum {
 	DROPPED_MIN = 1024,
 	LOOKS_A_WINDOW = 64, /* how often old records are counted */
 	RECORDS_MIN = 64,
-	TORN_BEFORE = 2, /* records of one batch in the version before */
+	TORN_BEFORE = 2, /* records of one batch in the previous version */
 };
 static const char magic[8] = "sgpu rp2", magic_before[sizeof(magic)] = "sgpu rp1";
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
 
 /* A record as stored in the file. */
 struct record {
-	uint8_t key[KEY_SIZE]; /* of the batch's identity */
+	uint8_t key[KEY_SIZE]; /* the first bytes of the batch's identity */
 	uint64_t counter;
 	uint8_t check[CHECK_SIZE];
 };
@@ -58,16 +58,16 @@ struct table {
 	struct header header;
 	struct record *records;
 	size_t count, capacity;
-	size_t *index;	   /* open addressing: the record's number plus one */
+	size_t *index;	   /* hash table: the record's number plus one */
 	size_t index_size; /* a power of two, at least twice `count` */
-	uint64_t factor;   /* random and odd: whoever chooses batch ids cannot choose their slots */
-	uint64_t count_old_us; /* when to count the old ones again */
-	uint64_t end; /* bytes of the file up to the last whole record; 0: nothing of it is known */
+	uint64_t factor;   /* random and odd, so that nobody can choose identities that collide */
+	uint64_t count_old_us; /* when to count the old records again */
+	uint64_t end;	       /* end of the last record that was read, in bytes; 0: none was */
 };
 
 struct sgpu_replay {
 	uint64_t window_us;
-	int directory, lock;	/* -1: in memory */
+	int directory, lock;	/* -1: the record is in memory */
 	char *name, *data_path; /* for messages */
 	struct table table;
 };
@@ -96,7 +96,7 @@ static void forget_all(struct table *table)
 	*table = (struct table){ .records = NULL };
 }
 
-/* Where the index has the key, or where it belongs. */
+/* Where the hash table has the key, or where it must be put. */
 static size_t *find_place(const struct table *table, const uint8_t key[KEY_SIZE])
 {
 	const size_t mask = table->index_size - 1;
@@ -121,7 +121,7 @@ static void fill_index(struct table *table)
 	}
 }
 
-/* Makes room for one more. */
+/* Makes room for one more record. */
 static int reserve(struct table *table, struct sgpu_error *error)
 {
 	const size_t capacity = table->capacity ? 2 * table->capacity : RECORDS_MIN;
@@ -156,7 +156,7 @@ static int reserve(struct table *table, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* There is room. */
+/* There must be room. */
 static void append(struct table *table, const struct record *record)
 {
 	table->records[table->count++] = *record;
@@ -171,8 +171,8 @@ static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 	return sgpu_hint(error, "remove it when no batch of before can come again");
 }
 
-/* Adds the records in `size` bytes. An incomplete last record may be of a batch that never ran: it
- * is left out, and the next one is written over it. Anything else incomplete is damage. */
+/* Adds the records in `size` bytes. An incomplete last record may belong to a batch that never ran:
+ * it is ignored, and the next record overwrites it. Any other incomplete record is damage. */
 static int add_records(const struct sgpu_replay *replay, struct table *table,
 		       const struct record *records, size_t size, struct sgpu_error *error)
 {
@@ -194,7 +194,7 @@ static int add_records(const struct sgpu_replay *replay, struct table *table,
 	return rc;
 }
 
-/* Whether this is the file that is known, to which at most something was appended. */
+/* Whether the file is still the one that was read, with at most records appended. */
 static int is_known(const struct sgpu_replay *replay, const struct table *table, int fd,
 		    const struct header *header, uint64_t size, bool *known,
 		    struct sgpu_error *error)
@@ -214,7 +214,7 @@ static int is_known(const struct sgpu_replay *replay, const struct table *table,
 	return rc;
 }
 
-/* The table has what the file has; after an error nothing. */
+/* Updates the table from the file. After an error the table is empty. */
 static int read_table(const struct sgpu_replay *replay, int fd, struct table *table,
 		      struct sgpu_error *error)
 {
@@ -232,13 +232,13 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	}
 	rc = sgpu_pread(fd, replay->data_path, &header, sizeof(header), 0, &got, error);
 	if (rc == SGPU_OK && got < sizeof(header)) {
-		rc = damaged(replay, error); /* it appears whole, by a rename */
+		rc = damaged(replay, error); /* the file appears whole, by a rename */
 	}
 	rc = rc ? rc
 		: is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
 	if (rc == SGPU_OK && !known && fsync(replay->directory) != 0) {
-		/* Whoever named the file may not have synced the name: after a crash the old one
-		 * would be there. */
+		/* The process that renamed the file may not have synced the directory: after a
+		 * crash the old file would be back. */
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	if (rc == SGPU_OK && !known) {
@@ -299,7 +299,7 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	if (rc < 0) {
-		/* a file cut short only takes space */
+		/* leave no incomplete file, which would only take space */
 		(void)unlinkat(replay->directory, new_name, 0);
 		close(fd);
 		return rc;
@@ -308,7 +308,7 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	return SGPU_OK;
 }
 
-/* Whatever was sealed until now, or has a record, is too old from now on. */
+/* Makes all batches too old that were sealed before now or have a record. */
 static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file,
 		     struct sgpu_error *error)
 {
@@ -323,7 +323,8 @@ static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file,
 	return write_table(replay, table, file, error);
 }
 
-/* The table has what the file has; *file -1: there is none yet. After an error nothing. */
+/* Updates the table from the file. *file is -1 if there is no file. After an error the table is
+ * empty. */
 static int open_table(struct sgpu_replay *replay, uint64_t now_us, int *file,
 		      struct sgpu_error *error)
 {
@@ -352,7 +353,7 @@ static int open_table(struct sgpu_replay *replay, uint64_t now_us, int *file,
 	return rc;
 }
 
-/* On the disk; after an error it is not in the file. */
+/* Appends the record to the file and syncs it. After an error, the record is cut off again. */
 static int append_to_file(const struct sgpu_replay *replay, int fd, const struct table *table,
 			  const struct record *record, struct sgpu_error *error)
 {
@@ -396,9 +397,9 @@ static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_
 	return 0;
 }
 
-/* Drops records that are too old, if there are many; returns whether it dropped any. From now on
- * all batches of that age are refused by their age. Counting takes as long as there are records, so
- * it is done a few times a window. */
+/* Drops records that are too old, if there are many; returns whether it dropped any. Batches of
+ * that age are then refused for their age. Counting visits every record, so it is done a limited
+ * number of times in a window. */
 static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 {
 	const uint64_t floor = now_us > window_us ? now_us - window_us : 0,
@@ -406,7 +407,7 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 	size_t old = 0, kept = 0;
 
 	if (now_us < table->count_old_us && table->count_old_us - now_us <= pause_us) {
-		return false; /* a clock that was set back does not put it off for long */
+		return false; /* a clock that was set back delays it by a pause at most */
 	}
 	table->count_old_us = now_us + pause_us;
 	for (size_t i = 0; i < table->count; i++) {
@@ -426,7 +427,7 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 	return true;
 }
 
-/* Applies the rules to the table. */
+/* Checks the batch's time, and that the table does not have it. */
 static int check_batch(const struct sgpu_replay *replay, const struct record *record,
 		       uint64_t now_us, struct sgpu_error *error)
 {
@@ -468,7 +469,7 @@ static int take(struct sgpu_replay *replay, const struct record *record, uint64_
 		append(table, record);
 		table->end += sizeof(*record);
 	} else if (in_file) {
-		forget_all(table); /* what the file has now is to be read */
+		forget_all(table); /* the next call reads the file again */
 	}
 out:
 	sgpu_close(fd);
@@ -505,8 +506,8 @@ int sgpu_replay_take(struct sgpu_replay *replay, const uint8_t identity[SGPU_SHA
 }
 
 /* ---- opening ---- */
-/* By the rules of outputs: through another user's link or directory that user would have it
- * forgotten. */
+/* Opens the directory as outputs are opened: another user's link or directory would let that user
+ * delete the record. */
 static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 {
 	struct sgpu_output_directory opened;
@@ -515,7 +516,7 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 	if (rc) {
 		return rc;
 	}
-	if (opened.made_count > 1) { /* with a volume unmounted, the records are elsewhere */
+	if (opened.made_count > 1) { /* the path was missing, as when its volume is not mounted */
 		sgpu_output_directory_close(&opened, false);
 		errno = ENOENT;
 		return sgpu_fail_errno(error, "cannot make directory '%s'", replay->name);
@@ -540,7 +541,8 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 		       : 0;
 }
 
-/* Before the first batch: what is sealed from now on is not too old. */
+/* Opens the record before the first batch, so that the conversion of an old record does not refuse
+ * batches sealed after this. */
 static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
 {
 	struct timespec now = { 0 };

@@ -8,14 +8,14 @@
 
 #include "crypto/crypto.h"
 
-static const char label[] = "c2sp.org/chunked-encryption@v1+AEAD_AES_256_GCM"; /* and its NUL */
+static const char label[] = "c2sp.org/chunked-encryption@v1+AEAD_AES_256_GCM"; /* with its NUL */
 
 enum {
 	DERIVED_SIZE = SGPU_KEY_SIZE + SGPU_NONCE_SIZE + SGPU_COMMITMENT_SIZE,
 	INFO_MAX = sizeof(label) + SGPU_SALT_SIZE + SGPU_CONTEXT_MAX,
 };
 
-/* Fills the rest of *keys from the salt in it. */
+/* Derives the rest of *keys from their salt. */
 static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
 		  struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {
@@ -175,7 +175,7 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 		rc = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out,
 				    in + size - SGPU_TAG_SIZE);
 	} else if (!rc && (last || size)) {
-		/* The end mark is missing, or a short chunk lies inside. */
+		/* The last chunk is missing, or a short one is not the last. */
 		rc = SGPU_EAUTH;
 	}
 	if (rc && bad_chunk) {

@@ -12,7 +12,7 @@
 #include "crypto/crypto.h"
 #include "index.h"
 
-/* Signed is all that carriers may not change: SGPU_INDEX_FOR_SIGNATURES. */
+/* The digest that is signed covers all that carriers may not change: SGPU_INDEX_FOR_SIGNATURES. */
 static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
 		     uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
@@ -35,7 +35,7 @@ static const char *token_at(const struct sgpu_batch *batch, size_t index)
 	return json_string_value(json_array_get(batch->signatures, index));
 }
 
-/* The key that a signature names; nothing is verified yet. */
+/* Gets the key that a signature names; verifies nothing. */
 static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_signing_key *key,
 		     struct sgpu_error *error)
 {

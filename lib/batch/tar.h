@@ -41,26 +41,25 @@ struct sgpu_tar_reader {
 	char *name; /* of the archive, for messages */
 	char member[sizeof(((struct sgpu_tar_raw *)0)->name) + 1];
 	bool seekable;
-	uint64_t position, file_size; /* seekable only: where reading goes on, and the size when it
-					 was opened */
+	uint64_t position, file_size; /* seekable: where reading continues; size at opening */
 	uint8_t *ahead;		      /* seekable only: bytes from ahead_at on, or NULL */
 	uint64_t ahead_at;
 	size_t ahead_size;
-	uint64_t remaining;	 /* payload bytes of the member that were not read */
-	unsigned padding;	 /* bytes after them */
-	bool begun, ended, lost; /* lost: the position could not be moved */
-	bool has_first;		 /* a first block that the caller has read */
+	uint64_t remaining;	 /* unread payload bytes of the current member */
+	unsigned padding;	 /* bytes after the payload */
+	bool begun, ended, lost; /* lost: the descriptor could not be moved */
+	bool has_first;		 /* the caller has read the first block */
 	struct sgpu_tar_raw first;
 	int cursor; /* of sgpu_batch_next_payload: the segment to look at next */
 };
 
-/* Bytes that a payload takes, with its padding. */
+/* The size of a payload with its padding. */
 static inline uint64_t sgpu_tar_padded(uint64_t size)
 {
 	return (size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
 }
 
-/* The checksum of a header: the sum of its bytes, the field itself counted as blanks. */
+/* The sum of a header's bytes, with the checksum field counted as blanks. */
 unsigned sgpu_tar_checksum(const struct sgpu_tar_raw *header);
 /* The header of a member, as sgpu_tar_header writes it. */
 SGPU_MUST_CHECK int sgpu_tar_make_header(const char *member, uint64_t size,

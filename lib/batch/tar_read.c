@@ -15,9 +15,7 @@
 #include "base/io.h"
 #include "tar.h"
 
-enum {
-	AHEAD_MAX = 32 << 10
-}; /* bytes that are read at once from a file: a small batch is one read */
+enum { AHEAD_MAX = 32 << 10 }; /* bytes that a file is read ahead: one read takes a small batch */
 
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
@@ -76,7 +74,7 @@ void sgpu_tar_close(struct sgpu_tar_reader **reader)
 	}
 }
 
-/* Takes what was read ahead, as far as it reaches. */
+/* Copies the part of the wanted bytes that was read ahead; returns its size. */
 static size_t take_ahead(const struct sgpu_tar_reader *reader, void *data, size_t size)
 {
 	const uint64_t skipped = reader->position - reader->ahead_at;
@@ -120,7 +118,7 @@ static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size,
 	return rc;
 }
 
-/* The next bytes in a row; *got is less than size only at the end of the file. */
+/* Reads the next bytes; *got is less than `size` only at the end of the file. */
 static int read_some(struct sgpu_tar_reader *reader, void *data, size_t size, size_t *got,
 		     struct sgpu_error *error)
 {
@@ -130,7 +128,7 @@ static int read_some(struct sgpu_tar_reader *reader, void *data, size_t size, si
 	return sgpu_read(reader->fd, reader->name, data, size, got, error);
 }
 
-/* The end of the file before the last byte is a fault of the archive. */
+/* Reads exactly `size` bytes; if the file ends before, the archive is cut short. */
 static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size,
 		      struct sgpu_error *error)
 {
@@ -142,7 +140,7 @@ static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size,
 	return got == size ? 0 : cut_short(reader, error);
 }
 
-/* Moves the descriptor's own position to where reading goes on. */
+/* Moves the descriptor's position to where reading continues. */
 static bool move_descriptor(const struct sgpu_tar_reader *reader)
 {
 	return !reader->seekable || lseek(reader->fd, (off_t)reader->position, SEEK_SET) >= 0;
@@ -151,7 +149,7 @@ static bool move_descriptor(const struct sgpu_tar_reader *reader)
 static int skip_payload(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	if (reader->seekable && reader->remaining) {
-		/* That the file holds them was checked when its header was read. */
+		/* check_room has found that the file holds these bytes. */
 		reader->position += reader->remaining;
 		reader->remaining = 0;
 	}
@@ -188,7 +186,7 @@ static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *erro
 	return rc;
 }
 
-/* Octal digits, then blanks or NULs to the end of the field; an empty field is 0. */
+/* Reads octal digits, then blanks or NULs to the end of the field; an empty field is 0. */
 static bool octal(const char *field, size_t width, uint64_t *value)
 {
 	size_t i = 0;
@@ -220,7 +218,7 @@ static bool parse_size(const char field[12], uint64_t *value)
 	return *value <= SGPU_TAR_SIZE_MAX;
 }
 
-/* A string field: text, then NULs only. */
+/* Whether a string field has only NULs after its text. */
 static bool text_field(const char *field, size_t width)
 {
 	const size_t length = strnlen(field, width);
@@ -234,8 +232,8 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	    memcmp(header->version, "00", 2)) {
 		return "is not a POSIX ustar header";
 	}
-	/* The sum does not cover itself, so its form is exact: "123456\0 ", as every tar writes it.
-	 */
+	/* The checksum does not cover its own field, so that must have the one form "123456\0 ",
+	 * which every tar writes. */
 	if (!octal(header->checksum, 6, &value) || header->checksum[5] < '0' ||
 	    memcmp(header->checksum + 6, "\0 ", 2) || value != sgpu_tar_checksum(header)) {
 		return "has a wrong checksum";
@@ -264,8 +262,7 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	return NULL;
 }
 
-/* After the first of the two zero blocks: the second, and nothing but zeros to the end of the file.
- */
+/* Reads the second of the two zero blocks, and nothing but zeros to the end of the file. */
 static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint8_t buffer[1 << 14];
@@ -293,7 +290,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		       : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
 }
 
-/* That a file of known size lacks the member's end is found before the member is used. */
+/* Finds that a file of known size ends inside the member, before the member is used. */
 static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint64_t end = 0;
@@ -316,7 +313,7 @@ static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *head
 	return read_exact(reader, header, sizeof(*header), error);
 }
 
-/* The first block tells what was given in place of an archive; another tar has a bad header. */
+/* Recognises what was given instead of an archive. Another kind of tar fails at its header. */
 static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	size_t got = sizeof(reader->first);
@@ -333,7 +330,7 @@ static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	const bool strict = !memcmp(reader->first.magic, "ustar", sizeof(reader->first.magic));
 	const bool archive = kind == SGPU_SNIFFED_BATCH || (kind == SGPU_SNIFFED_TAR && strict);
 	if (got == sizeof(reader->first) && (archive || sgpu_all_zero(&reader->first, got))) {
-		return 0; /* zeros: an archive without members */
+		return 0; /* an archive without members begins with zeros */
 	}
 	if (archive) {
 		return cut_short(reader, error);
