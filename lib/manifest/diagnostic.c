@@ -95,8 +95,7 @@ void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *point
 	va_end(arguments);
 }
 
-/* Diagnostics at one place stay in the order in which they were found: `next` is that order here.
- */
+/* `next` keeps diagnostics of one place in the order in which they were found. */
 struct ranked {
 	struct sgpu_diagnostic diagnostic;
 	size_t next;

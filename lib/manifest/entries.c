@@ -58,7 +58,7 @@ json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
 
 	if (!value && sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL,
 					   NULL, NULL) != SGPU_OK) {
-		reader->no_memory = true; /* it has been parsed before */
+		reader->no_memory = true; /* the text was parsed before */
 	}
 	return value;
 }

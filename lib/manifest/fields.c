@@ -12,7 +12,7 @@
 
 enum { POINTER_MAX = 512, REASON_MAX = 256 };
 
-/* "where/field", the field escaped as RFC 6901 has it; what does not fit is left off. */
+/* Writes "where/field", with the field escaped as RFC 6901 says, and cuts off what does not fit. */
 static void make_pointer(const char *where, const char *field, char pointer[POINTER_MAX])
 {
 	size_t used = (size_t)snprintf(pointer, POINTER_MAX, "%s%s", where, field ? "/" : "");
@@ -71,7 +71,7 @@ const char *sgpu_reader_hint(const char *name, const char *const *names, char hi
 	return sgpu_reader_hint_text(sgpu_nearest_name(name, names), hint);
 }
 
-/* The nearest of the keys of an object, or NULL. */
+/* The object's key that is nearest to a name, or NULL. */
 static const char *nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys)
 {
 	const char *key, *nearest = NULL;
@@ -240,8 +240,8 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const 
 	return id;
 }
 
-/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from
- * 1e21 on only: a reader of that form would refuse it. */
+/* Whether a number is whole, is 2^53 or more, and has no exponent in canonical form (below 1e21):
+ * readers of canonical JSON would refuse it. */
 bool sgpu_reader_too_large(const json_t *number)
 {
 	double real = fabs(json_real_value(number));

@@ -13,10 +13,11 @@ enum { STEPS_MAX = 12, PATH_TEXT_MAX = 4096 };
 struct flow {
 	const struct sgpu_manifest *manifest;
 	int *via;    /* per operation: the HIGH segment that makes its outputs HIGH, or -1 */
-	int *source; /* per operation: the segment that those data first come from */
+	int *source; /* per operation: the segment from which those data first come */
 };
 
-/* Whether what a reader of the segment gets is HIGH. An INPUT_OUTPUT is read as it arrives. */
+/* Whether an operation that reads the segment gets HIGH data. An INPUT_OUTPUT is read as it
+ * arrives. */
 static bool reads_high(const struct sgpu_segment *segment)
 {
 	if (segment->direction == SGPU_INPUT_OUTPUT) {
@@ -25,7 +26,7 @@ static bool reads_high(const struct sgpu_segment *segment)
 	return segment->high_flow;
 }
 
-/* The operation that made a value HIGH, or -1 if its own declaration did. */
+/* The operation that made a segment HIGH, or -1 if the segment was declared HIGH. */
 static int made_by(const struct flow *flow, int segment, bool as_read)
 {
 	const struct sgpu_segment *s = &flow->manifest->segments[segment];
@@ -37,7 +38,7 @@ static int made_by(const struct flow *flow, int segment, bool as_read)
 	return s->writer;
 }
 
-/* "scan -> SMOOTH -> smoothed -> HIST -> histogram"; of a long path the start and the end. */
+/* Writes "scan -> SMOOTH -> smoothed -> HIST -> histogram"; a long path loses its middle. */
 static void path_text(const struct flow *flow, int segment, char text[PATH_TEXT_MAX])
 {
 	const struct sgpu_manifest *manifest = flow->manifest;
@@ -85,7 +86,7 @@ static void follow_operation(struct flow *flow, int index)
 	for (int k = 0; k < operation->arg_count && flow->via[index] >= 0; k++) {
 		int segment = operation->args[k].segment;
 
-		/* A second writer is an error of its own. */
+		/* A second writer has been reported. */
 		if (operation->args[k].output && segment >= 0 &&
 		    flow->manifest->segments[segment].writer == index) {
 			flow->manifest->segments[segment].high_flow = true;

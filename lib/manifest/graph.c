@@ -8,7 +8,7 @@
 
 #include "manifest/reader.h"
 
-/* Notes the writer; a second one is an error at its argument. */
+/* Notes the operation that writes the segment; reports a second one. */
 static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu_argument *argument)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
@@ -44,8 +44,8 @@ static bool is_repeated(const struct sgpu_operation *operation, int argument)
 	return false;
 }
 
-/* Visits each (operation, segment that it reads) once: counts when `fill` is false, else fills.
- * Returns how many. */
+/* Visits each pair of an operation and a segment that it reads. Counts the pairs, and, if `fill`,
+ * stores them. Returns their number. */
 static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
 {
 	size_t total = 0;
@@ -71,7 +71,7 @@ static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
 	return total;
 }
 
-/* The readers of all segments, one after the other. */
+/* Makes the list of each segment's readers. */
 static bool make_readers(struct sgpu_manifest *manifest)
 {
 	int *next = manifest->readers = calloc(visit_readers(manifest, false) + 1, sizeof(*next));

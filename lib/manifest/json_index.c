@@ -27,7 +27,7 @@ struct scan {
 	bool failed;
 };
 
-/* FNV-1a: a collision only misplaces a message. */
+/* FNV-1a: a collision only gives a message a wrong position. */
 static const uint64_t hash_start = 0xcbf29ce484222325u;
 
 static uint64_t hash_bytes(uint64_t hash, const char *text, size_t size)
@@ -86,7 +86,7 @@ static void skip_blanks(struct scan *scan)
 	}
 }
 
-/* From the opening quote to after the closing one; *plain tells that there is no escape inside. */
+/* Skips a string with its quotes; *plain tells that it has no escapes. */
 static void skip_string(struct scan *scan, bool *plain)
 {
 	*plain = true;
@@ -101,7 +101,7 @@ static void skip_string(struct scan *scan, bool *plain)
 	}
 }
 
-/* Hash of a member's pointer; a key with escapes is decoded by jansson. */
+/* The hash of a member's pointer; jansson decodes a key that has escapes. */
 static uint64_t hash_key(uint64_t hash, const char *begin, const char *end, bool plain)
 {
 	if (plain) {
@@ -246,6 +246,6 @@ void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, 
 			*line = *column_out = 1;
 			return;
 		}
-		size--; /* the '/' itself: the parent */
+		size--; /* also drop the '/': this gives the parent */
 	}
 }

@@ -127,14 +127,15 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 	if (sgpu_segment_is_output(segment)) {
 		check_output(reader, value, segment);
 	}
-	/* The stricter rule has reported an INPUT_OUTPUT outside. */
+	/* For an INPUT_OUTPUT outside the directory, check_output has reported that. */
 	if (segment->direction == SGPU_INPUT ||
 	    (segment->direction == SGPU_INPUT_OUTPUT && !sgpu_location_outside(location))) {
 		check_input(reader, value);
 	}
 }
 
-/* The name of an output below the directory; its id if it has no location, or "-". */
+/* The normalised name of an output in the directory: its location, or its id if that is absent or
+ * "-". */
 static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOCATION_MAX + 1])
 {
 	bool named = segment->location && strcmp(segment->location, "-") != 0;
@@ -152,7 +153,8 @@ static void report_output(struct sgpu_reader *reader, int index, const char *wha
 			   "the output '%s' %s '%s'", segment->id, what, other);
 }
 
-/* An output named by its id, where another one may go. */
+/* Reserves its id as the name of an output without a location, unless another output has that
+ * name. */
 static void claim_default(struct sgpu_reader *reader, int index)
 {
 	struct sgpu_segment *segment = &reader->manifest->segments[index];

@@ -13,10 +13,10 @@
 extern "C" {
 #endif
 
-/* Bytes of an id, which may be too many; 0: it is none. */
+/* The length of an id, even if it is too long; 0 if it is malformed. */
 size_t sgpu_id_length(const char *id);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
-/* False unless the product is below 2^53. */
+/* Returns false unless the product is below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
 bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);
 /* Sets the type of a segment with size_of_file. size: bytes, below 2^53. */
@@ -24,8 +24,8 @@ static inline void sgpu_segment_set_size(struct sgpu_segment *segment, uint64_t 
 {
 	segment->type = (struct sgpu_type){ SGPU_U8, 1, { size, 0, 0, 0 } };
 }
-/* Adds a diagnostic with a formatted text; hint may be NULL. Both become printable ASCII, as in
- * sgpu_fail. */
+/* Adds a diagnostic with a formatted text; hint may be NULL. Text and hint become printable ASCII,
+ * as in sgpu_fail. */
 void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
 			 const char *hint, const char *format, ...) SGPU_PRINTF(4, 5);
 void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
@@ -33,15 +33,14 @@ void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *poin
 	__attribute__((format(printf, 4, 0)));
 
 /* ---- json_index.c ---- */
-/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it
- * is read only while the index is made. A member has the position of its key, any other value its
- * own. */
+/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; only
+ * making the index reads it. A member has the position of its key, any other value its own. */
 struct sgpu_json_index;
 SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
 					   struct sgpu_json_index **index,
 					   struct sgpu_error *error);
 void sgpu_json_index_free(struct sgpu_json_index **index);
-/* Gives line and column from 1 of a pointer ("" is the document), or of its nearest existing
+/* Gives line and column, from 1, of a pointer ("" is the document) or of its nearest existing
  * parent. */
 void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
 		      int *column);

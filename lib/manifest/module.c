@@ -155,7 +155,7 @@ static void put(struct sgpu_module_param *param, const void *value, unsigned siz
 	memcpy(param->value, value, size);
 }
 
-/* A whole number may be written 3 or 3.0: in canonical form they are the same. */
+/* 3 and 3.0 are the same integer: canonical form makes them equal. */
 static bool read_integer(struct sgpu_reader *reader, enum form form, const json_t *value,
 			 struct sgpu_module_param *param)
 {
@@ -172,7 +172,7 @@ static bool read_integer(struct sgpu_reader *reader, enum form form, const json_
 			sgpu_reader_number(number, text), forms[form], least[form], most[form]);
 	}
 	whole = (int64_t)number;
-	/* The lower half of a two's complement number is the same number in 32 bits. */
+	/* The lower half of a 64-bit two's complement number is the same number in 32 bits. */
 	if (form == I32 || form == U32) {
 		uint32_t half = (uint32_t)whole;
 
@@ -259,7 +259,7 @@ static bool read_param(struct sgpu_reader *reader, const struct sgpu_operation *
 	return param->argument >= 0;
 }
 
-/* An argument that the function does not get is a mistake; an output of that kind would stay 0. */
+/* Reports an argument that is not passed to the function; such an output would remain 0. */
 static void check_seen(struct sgpu_reader *reader, const struct sgpu_operation *operation)
 {
 	char *end = sgpu_reader_enter(reader, "/arguments");

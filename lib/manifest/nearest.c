@@ -22,7 +22,7 @@ static bool same_letter(char a, char b)
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Three rows of the table of optimal string alignment: two neighbouring letters exchanged count as
+/* Optimal string alignment, with three rows of the table: exchanging two neighbouring letters is
  * one edit. */
 unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit)
 {
@@ -87,7 +87,7 @@ const char *sgpu_nearest_name(const char *name, const char *const *names)
 	if (nearest || length < 2) {
 		return nearest;
 	}
-	/* An abbreviation: the shortest name that starts with it. */
+	/* The name may be an abbreviation: take the shortest name that starts with it. */
 	for (size_t i = 0; names[i]; i++) {
 		if (strncasecmp(name, names[i], length) == 0 &&
 		    (!nearest || strlen(names[i]) < strlen(nearest))) {

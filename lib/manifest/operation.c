@@ -89,7 +89,7 @@ static const char *read_kernel(struct sgpu_reader *reader, const json_t *value)
 	return kernel;
 }
 
-/* Only numbers that JSON cannot carry are refused: the table of operations knows the rest. */
+/* Refuses only numbers that JSON cannot carry; the table of operations checks the rest later. */
 static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_operation *operation)
 {
 	const char *name;
@@ -113,7 +113,8 @@ static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_o
 	*end = '\0';
 }
 
-/* What belongs to the operation's kind of kernel; without a kernel nobody knows which. */
+/* Reads the fields that depend on the kind of kernel; if `kernel` is missing, the kind is not
+ * known. */
 static void read_kind(struct sgpu_reader *reader, json_t *const values[FIELDS],
 		      struct sgpu_operation *operation)
 {

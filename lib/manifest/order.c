@@ -8,7 +8,7 @@
 
 #include "manifest/reader.h"
 
-/* An edge is one number, so that sorting groups by the later operation: later << 32 | earlier. */
+/* An edge is later << 32 | earlier, so that sorting groups the edges by the later operation. */
 struct edges {
 	uint64_t *list;
 	size_t count, capacity;
@@ -41,8 +41,8 @@ static bool stopped(const struct edges *edges)
 	return edges->too_many || edges->no_memory;
 }
 
-/* The operation that has to end for a dependency: itself, or the writer of the segment; -1 for
- * none. */
+/* The operation that a dependency waits for: the one it names, or the writer of the segment that it
+ * names; -1 if there is none. */
 static int dependency_operation(const struct sgpu_manifest *manifest, const json_t *item)
 {
 	const char *id = json_string_value(item);
@@ -77,7 +77,7 @@ static void add_segment_dependencies(struct edges *edges, const struct sgpu_mani
 	}
 }
 
-/* An INPUT_OUTPUT is read as it arrives, so its readers do not wait for its writer. */
+/* Readers of an INPUT_OUTPUT get the value that arrives, so they do not wait for its writer. */
 static void add_data_edges(struct edges *edges, const struct sgpu_segment *segment)
 {
 	if (segment->writer < 0 || segment->direction == SGPU_INPUT_OUTPUT) {
@@ -130,7 +130,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sorted edges, each once, become operations[].before. */
+/* Stores the edges, sorted and each once, as operations[].before. */
 static bool make_before(struct sgpu_manifest *manifest, struct edges *edges)
 {
 	int *next = manifest->before = calloc(edges->count + 1, sizeof(*next));
@@ -154,22 +154,22 @@ static bool make_before(struct sgpu_manifest *manifest, struct edges *edges)
 	return true;
 }
 
-/* ---- depth-first, without recursion ---- */
+/* ---- depth-first search without recursion ---- */
 struct walk {
 	struct sgpu_reader *reader;
 	int *stack; /* operations, each waiting for the one above it */
 	int depth;
-	int *next;    /* per operation: which of its before comes next */
+	int *next;    /* per operation: the next entry of its `before` */
 	int *place;   /* per operation: 0 not seen, its depth while on the stack, -1 done */
-	int reported; /* depth up to which a cycle was reported already */
+	int reported; /* depth up to which a cycle was reported */
 	int emitted;
 	bool cyclic;
 };
 
 enum { CYCLE_TEXT_MAX = 2048, CYCLE_NAMES_MAX = 16 };
 
-/* The stack from depth `first` up is a cycle, each waiting for the next; printed in the order of
- * time, from the one with the smallest index. */
+/* Reports a cycle: the operations on the stack from depth `first` on, each waiting for the next.
+ * They are printed in the order of time, starting with the smallest index. */
 static void report_cycle(struct walk *walk, int first)
 {
 	const struct sgpu_operation *operations = walk->reader->manifest->operations;
@@ -226,8 +226,7 @@ static void walk_from(struct walk *walk, int operation)
 			push(walk, operation);
 		} else if (walk->place[operation] > 0) {
 			walk->cyclic = true;
-			/* A cycle that shares operations with a reported one would only repeat
-			 * it. */
+			/* A cycle that shares operations with a reported one adds nothing. */
 			if (walk->place[operation] > walk->reported) {
 				report_cycle(walk, walk->place[operation]);
 			}

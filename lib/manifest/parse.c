@@ -48,7 +48,7 @@ static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 	reader->manifest->id = sgpu_reader_keep(reader, id);
 }
 
-/* Whether it is an array, of how many entries. */
+/* Checks that the value is an array, and counts its entries. */
 static void read_array(struct sgpu_reader *reader, int list, json_t *value, int *count)
 {
 	const char *field = reader->lists[list].key;
@@ -67,7 +67,7 @@ static void read_array(struct sgpu_reader *reader, int list, json_t *value, int 
 	*count = (int)reader->lists[list].count;
 }
 
-/* The first pass over an array: ids, by which the second resolves references. */
+/* First pass over an array: collects the ids, which the second pass looks up. */
 static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, const char *field,
 			const json_t *others)
 {
@@ -168,7 +168,7 @@ static void read_document(struct sgpu_reader *reader)
 	}
 }
 
-/* Only now, when the document is known to be good, is its canonical form worth the time. */
+/* Makes the canonical form only if the document is valid, since that takes time. */
 static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = reader->manifest;

@@ -20,7 +20,7 @@ enum {
 enum sgpu_unsure {
 	SGPU_UNSURE_DIRECTION = 1,   /* its direction was wrong */
 	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was wrong */
-	SGPU_UNSURE_USE = 4,	     /* an argument that was wrong probably meant it */
+	SGPU_UNSURE_USE = 4,	     /* an invalid argument probably named it */
 };
 
 struct sgpu_reader {
@@ -28,72 +28,75 @@ struct sgpu_reader {
 	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
 	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
-	json_t *outputs;		/* output locations seen, normalised */
-	json_t *variables;		/* client_dma_*_var names seen */
-	char where[SGPU_WHERE_MAX];	/* pointer of what is being read */
-	bool standard_input;		/* "-" was seen among the inputs */
-	uint8_t *unsure; /* a segment's enum sgpu_unsure: diagnostics that were already reported */
-	/* left for hints on references, so that many diagnostics stay quick */
+	json_t *outputs;		/* normalised locations of the outputs so far */
+	json_t *variables;		/* client_dma_*_var names so far */
+	char where[SGPU_WHERE_MAX];	/* pointer to the value being read */
+	bool standard_input;		/* an input is "-" */
+	uint8_t *unsure; /* by segment: which errors (enum sgpu_unsure) are reported */
+	/* comparisons left for hints; the limit keeps many diagnostics quick */
 	unsigned comparisons;
 	bool no_memory;
 };
 
 /* ---- nearest.c ---- */
-/* Edits from a to b without regard to case, or limit + 1 when there are more. */
+/* The edits from a to b, ignoring case, or limit + 1 if there are more. */
 unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
 unsigned sgpu_name_limit(const char *name);
 
 /* ---- fields.c ---- */
-/* Adds a diagnostic at what is being read, or at its member `field` unless that is NULL. Returns
+/* Adds a diagnostic at the value being read, or at its member `field` if that is not NULL. Returns
  * false. */
 bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
 			const char *format, ...) SGPU_PRINTF(4, 5);
-/* What is being read from here on: an entry of a list; and, by a pointer, what is in that, until
- * the end that is returned is set to NUL again. */
+/* sgpu_reader_at sets the place of diagnostics to an entry of a list. sgpu_reader_enter appends to
+ * it, and returns the old end, which the caller sets to NUL afterwards. */
 void sgpu_reader_at(struct sgpu_reader *reader, int list, int index);
 char *sgpu_reader_enter(struct sgpu_reader *reader, const char *format, ...) SGPU_PRINTF(2, 3);
-/* "did you mean 'x'?", or NULL when there is no name or no space for it. */
+/* Returns "did you mean 'x'?", or NULL if there is no name or the text would not fit. */
 const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX]);
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
-/* A number with as many digits as tell it from its neighbours: 0.58. */
+/* Writes a number with the digits that tell it from its neighbours: 0.58. */
 enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
-/* The value, cut and in quotes, or what kind it is of. */
+/* Returns the value, shortened and quoted, or the name of its kind. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
 /* Adds a diagnostic whose text begins with the value. */
 bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...) SGPU_PRINTF(5, 6);
-/* Members of an object by the NULL-terminated list of names into values[]; unknown members and
- * missing ones among the first `required` names are errors. False when it is no object. */
+/* Stores the members of an object in values[], in the order of the NULL-terminated list of names.
+ * Reports unknown members, and missing ones among the first `required`. Returns false if the value
+ * is no object. */
 bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *const *names,
 			int required, json_t **values);
-/* A string without NUL, or NULL after a diagnostic. A NULL value passes in silence. */
+/* Returns a string without NUL, or NULL after a diagnostic. If the value is NULL, there is no
+ * diagnostic. */
 const char *sgpu_reader_string(struct sgpu_reader *reader, const char *field, const json_t *value);
-/* The same for an id. */
+/* The same, for an id. */
 const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const json_t *value);
-/* A whole number below 2^53. */
+/* Reads a whole number below 2^53. */
 bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t *value,
 		     uint64_t *number);
-/* Index into the NULL-terminated list of choices, or `otherwise` after a diagnostic. */
+/* Returns an index into the NULL-terminated choices, or `otherwise` after a diagnostic. */
 int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json_t *value,
 		       const char *const *choices, int otherwise);
-/* Gives the index of an id, or -1. An unknown id is an error, whose text says what it is not: "a
- * segment"; the segment that was probably meant counts as used. A NULL id passes in silence. */
+/* Returns the index of an id, or -1 after a diagnostic that the id is not `what` ("a segment"). The
+ * segment that was probably meant counts as used. If the id is NULL, there is no diagnostic. */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
 			  json_t *ids, const char *what);
-/* The length of a name of letters, digits and '_', no digit first; 0: it is none. */
+/* The length of a name of letters, digits and '_' that begins with no digit; 0 if it is none. */
 size_t sgpu_identifier(const char *name);
-/* Every entry of a dependencies array must name a segment or an operation. */
+/* Checks that each entry of a dependencies array names a segment or an operation. */
 void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value);
 
 /* ---- one file each ---- */
 void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry);
 void sgpu_reader_operation(struct sgpu_reader *reader, int index, json_t *entry);
-/* Whether a number is a whole one that canonical JSON cannot carry. */
+/* Whether a number is a whole number that canonical JSON cannot carry. */
 bool sgpu_reader_too_large(const json_t *number);
-/* Whether the text of a kernel means a module. */
+/* Whether a kernel's text names a module. */
 bool sgpu_reader_names_module(const char *kernel);
-/* "module:SEGMENT:FUNCTION" and what belongs to it; the arguments have been read. */
+/* The fields of an operation whose kernel is "module:SEGMENT:FUNCTION". They are read after its
+ * arguments. */
 enum {
 	SGPU_MODULE_GRID,
 	SGPU_MODULE_BLOCK,
@@ -103,38 +106,40 @@ enum {
 };
 void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
 			json_t *params, struct sgpu_operation *operation);
-/* After all segments: what holds a module. */
+/* Call it after all segments are read: checks a segment that holds a module. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment);
-/* After all segments: outputs that would be in each other's way below one directory. */
+/* Call it after all segments are read: checks that no outputs share a file or need each other's
+ * name as a directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,
 			  const char *id, const char **variable);
-/* Writers, readers and what follows from them. */
+/* Finds the writers and readers of segments, and checks them. */
 void sgpu_reader_graph(struct sgpu_reader *reader);
-/* Edges, before, order. */
+/* Makes the edges, `before` and the order of the operations. */
 void sgpu_reader_order(struct sgpu_reader *reader);
-/* Information flow; needs an order. */
+/* Checks the information flow; needs the order. */
 void sgpu_reader_flow(struct sgpu_reader *reader);
 
 int sgpu_ids_index(const json_t *ids, const char *id);
 
 /* ---- entries.c ---- */
 enum { SGPU_LIST_SEGMENTS, SGPU_LIST_OPERATIONS };
-/* The document but for its entries, which all have been parsed once. Errors as sgpu_json_split. */
+/* Parses the document except its entries, each of which has then been parsed once. Errors as
+ * sgpu_json_split. */
 int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
 		      int *line, int *column, struct sgpu_error *error);
-/* A new reference, to be given back when the entry has been read; NULL: no memory. */
+/* Returns a new reference, which is released when the entry has been read; NULL: out of memory. */
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index);
-/* Whether the entry may have such a member: its text says that, without a parse. */
+/* Whether the entry may have such a member. Searches its text, without parsing it. */
 bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index, const char *name);
-/* A copy that lives as long as the manifest; NULL of NULL. */
+/* Returns a copy that lives as long as the manifest; NULL for NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
-/* The segment that an operation reads by its argument k, or, after the last argument, as its
- * module; -1 for none. */
+/* The segment that an operation reads by argument k, or, if k is arg_count, as its module; -1 if
+ * there is none. */
 static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
 {
 	if (k == operation->arg_count) {

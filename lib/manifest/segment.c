@@ -45,9 +45,9 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 	return (unsigned)direction <= SGPU_INTERMEDIATE ? directions[direction] : "INPUT";
 }
 
-/* Element types by the names of other programs, where these agree: "float" and "int" have 32 bits
- * in some and 64 in others. Only a type of the same bits and sign is proposed, however alike two
- * are spelt. */
+/* Finds the element type that other programs call by this name, if they agree: "float" and "int"
+ * have 32 bits in some and 64 in others. Proposes only a type of the same size and sign, even if
+ * another is spelt almost alike. */
 const char *sgpu_dtype_near(const char *name)
 {
 	static const char *const others[][2] = {
@@ -136,7 +136,7 @@ static void read_type(struct sgpu_reader *reader, json_t *value, struct sgpu_seg
 	segment->type_stated = true;
 }
 
-/* The meaning of a field depends on the direction; a wrong direction has been reported already. */
+/* Checks fields whose meaning depends on the direction, unless that was invalid and reported. */
 static void check_direction(struct sgpu_reader *reader, int index, json_t *const *values)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
@@ -226,7 +226,8 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
 		segment->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
-	/* A missing, malformed or repeated id is reported; nobody knows who was to use it. */
+	/* If the id is missing, malformed or repeated, that is reported, and the segment's users
+	 * are not known. */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 	}

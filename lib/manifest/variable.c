@@ -9,8 +9,9 @@
 
 #include "manifest/reader.h"
 
-/* With a star: every name that starts so. */
-/* Packed by hand: one word a line would fill several screens. */
+/* Variables that have a meaning for other programs; NAME* stands for every name that begins with
+ * NAME. */
+/* Several words a line: one a line would fill several screens. */
 /* clang-format off */
 static const char *const meanings[] = {
 	"aliases", "ALL_PROXY", "all_proxy", "argv", "ASAN_*", "BASH*", "BLIS_*", "BROWSER", "CARGO_*", "CDPATH",
