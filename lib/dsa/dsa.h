@@ -16,7 +16,7 @@
 
 #include <sgpu/error.h>
 
-/* An open work queue. One thread at a time. Not for a child after fork. */
+/* An open work queue, for one thread at a time. A child after fork must not use it. */
 struct sgpu_dsa;
 
 enum { SGPU_DSA_DEPTH_MAX = 128, SGPU_DSA_JOB_MAX = 1 << 20 };
@@ -30,33 +30,34 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa);
 
 struct sgpu_dsa_job {
 	const void *from;
-	void *to;      /* NULL: the CRC-32C of `from`. Else a copy; the two may not overlap */
+	void *to;      /* NULL: the CRC-32C of `from`. Else the place of a copy; no overlap */
 	uint32_t size; /* from 1 to SGPU_DSA_JOB_MAX */
 	uint32_t crc;
 	bool done;
 };
-/* Does jobs, at most `depth` at a time, and polls for their end. After an error the rest is the
- * caller's to do, and no job is under way. Errors: SGPU_ERETRY: the queue stayed full;
- * SGPU_ESYSTEM: memory of a job is not there; SGPU_ETIMEOUT and SGPU_EDEVICE: no answer or one with
- * an error, and from then on SGPU_EUNAVAILABLE. */
+/* Does jobs, at most `depth` at a time, and polls for their end. After an error no job is under
+ * way, and the caller must do those that are not `done`. Errors: SGPU_ERETRY: the queue stayed
+ * full; SGPU_ESYSTEM: a job's memory is not mapped; SGPU_ETIMEOUT, SGPU_EDEVICE: the device did not
+ * answer or failed. Every later call then returns SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count,
 				 unsigned depth, struct sgpu_error *error);
 
 /* CRC-32C (Castagnoli) by the CPU. `crc` is 0, or the CRC of what comes before. */
 uint32_t sgpu_crc32c(uint32_t crc, const void *data, size_t size);
 
-/* ---- files: large pieces by the device, if it is faster than a core at some of them, and the rest
- * by pread(2), as while another thread uses the device ---- */
+/* ---- files: the device reads large pieces if it is faster than a core at them; pread(2) reads the
+ * rest, and while another thread uses the device ---- */
 struct sgpu_dsa_reader;
-/* `dsa` is borrowed; NULL: only pread(2). */
+/* Borrows `dsa`; if it is NULL, only pread(2) is used. */
 SGPU_MUST_CHECK int sgpu_dsa_reader_create(struct sgpu_dsa *dsa, struct sgpu_dsa_reader **reader,
 					   struct sgpu_error *error);
 void sgpu_dsa_reader_free(struct sgpu_dsa_reader **reader);
-/* As sgpu_pread, whose errors it has. Any thread. */
+/* As sgpu_pread, with the same errors. Any thread may call it. */
 SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name,
 				   void *data, size_t size, uint64_t offset, size_t *got,
 				   struct sgpu_error *error);
-/* What the device has read, and why it is not used any more, or "". Not while threads read. */
+/* The bytes that the device has read, and why it is not used any more, or "". Call it only while no
+ * thread reads. */
 struct sgpu_dsa_figures {
 	uint64_t bytes;
 	char why[SGPU_ERROR_TEXT_MAX];

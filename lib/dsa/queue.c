@@ -26,7 +26,7 @@
 enum { PORTAL = 4096, ATTRIBUTE_MAX = 64, PROOF = 4096 };
 #define PATIENCE_NS 10000000ull
 
-/* A dedicated queue belongs to one process; without PASID the driver offers none for users. */
+/* A dedicated queue belongs to one process, and without PASID user space gets no queue. */
 static int check_queue(const struct sgpu_dsa_place *place, const char *queue, unsigned device,
 		       struct sgpu_error *error)
 {
@@ -56,8 +56,9 @@ static int check_queue(const struct sgpu_dsa_place *place, const char *queue, un
 }
 
 /* ---- descriptors ---- */
-/* As bytes, so that no CPU flags are needed. SFENCE makes the stores to the job's memory visible
- * first. All lines of the page are the one portal; writes to the same line wait for each other. */
+/* Submits by ENQCMD, written as bytes so that no compiler flag is needed. SFENCE makes earlier
+ * stores to the job's memory visible. The page is one portal; writes to the same cache line would
+ * wait for each other. */
 static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	bool full = true;
@@ -73,7 +74,8 @@ static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descrip
 	return full ? SGPU_ERETRY : SGPU_OK;
 }
 
-/* From Linux 6.10 on the kernel submits where a process could harm others (INTEL-SA-01084). */
+/* Linux 6.10 and later submit for a process where its own access could harm others
+ * (INTEL-SA-01084). */
 static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	ssize_t sent = write(dsa->fd, descriptor, sizeof(*descriptor));
@@ -85,8 +87,8 @@ static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descript
 }
 
 /* ---- opening ---- */
-/* With the last mapping and descriptor the kernel closes the queue: it waits for the jobs of this
- * process, whose memory the device cannot reach from then on. */
+/* Closing the last mapping and descriptor makes the kernel close the queue: it waits for this
+ * process's jobs, and the device cannot reach the process's memory any more. */
 static void stop(struct sgpu_dsa *dsa)
 {
 	if (dsa->portal) {
@@ -124,7 +126,7 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	*dsa = NULL;
 }
 
-/* By the portal, where the CPU has ENQCMD and the kernel maps it. */
+/* Opens the queue. Jobs go by the portal if the CPU has ENQCMD and the kernel maps the portal. */
 static int reach(struct sgpu_dsa *dsa, const struct sgpu_dsa_place *place, struct sgpu_error *error)
 {
 	struct stat status;
@@ -179,7 +181,7 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 	return rc;
 }
 
-/* name: an entry of /sys; SGPU_EINVALID if it is no queue's name, "wq0.1". */
+/* name: of an entry in /sys. Returns SGPU_EINVALID if no queue has such a name ("wq0.1"). */
 static int open_queue(const struct sgpu_dsa_place *place, const char *name, struct sgpu_dsa **dsa,
 		      struct sgpu_error *error)
 {
@@ -205,7 +207,7 @@ static int open_queue(const struct sgpu_dsa_place *place, const char *name, stru
 	return rc;
 }
 
-/* Tries queues in the order of their names, and waits for at most one that does not answer. */
+/* Tries queues in the order of their names; gives up after one that does not answer. */
 int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct sgpu_dsa **dsa,
 		     struct sgpu_error *error)
 {
@@ -238,7 +240,7 @@ static void *map(int fd)
 	return mmap(NULL, PORTAL, PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 }
 
-/* In a confidential VM the accelerator is not trusted, and memory is private. */
+/* In a confidential VM the accelerator is not trusted and cannot reach the private memory. */
 int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error)
 {
 	struct sgpu_dsa_place place = { .devices = "/sys/bus/dsa/devices",

@@ -20,31 +20,31 @@ struct sgpu_dsa_slot {
 struct sgpu_dsa {
 	struct sgpu_dsa_slot slots[SGPU_DSA_DEPTH_MAX];
 	char name[24]; /* "wq0.1" */
-	/* SGPU_OK, SGPU_ERETRY (the queue is full), or an error. */
+	/* Returns SGPU_OK, SGPU_ERETRY (the queue is full) or an error. */
 	int (*submit)(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor);
-	/* Returns when the device has no job under way; from then on it takes none. */
+	/* Makes the device take no more jobs, and returns when none is under way. */
 	void (*stop)(struct sgpu_dsa *dsa);
 	int fd;
-	uint8_t *portal;      /* a page into which descriptors go; NULL: they go by write(2) */
+	uint8_t *portal;      /* page for descriptors; NULL: write(2) takes them */
 	unsigned place;	      /* where the next descriptor goes in the portal */
-	uint64_t timeout_ns;  /* how long an answer may take, besides the time for the bytes */
-	uint64_t patience_ns; /* for a place in a full queue */
+	uint64_t timeout_ns;  /* for an answer, besides the time for the bytes */
+	uint64_t patience_ns; /* how long to wait for room in a full queue */
 	bool dead;
-	struct sgpu_error why; /* it is dead */
+	struct sgpu_error why; /* why the device is dead */
 };
 
 /* ---- queue.c: finding and opening ---- */
 struct sgpu_dsa_place {
 	const char *devices;  /* "/sys/bus/dsa/devices" */
 	const char *nodes;    /* "/dev/dsa" */
-	void *(*map)(int fd); /* the portal, or MAP_FAILED and errno; NULL: no ENQCMD */
+	void *(*map)(int fd); /* returns the portal, or MAP_FAILED and errno; NULL: no ENQCMD */
 	uint64_t timeout_ns;  /* for an answer */
 };
 SGPU_MUST_CHECK int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct sgpu_dsa **dsa,
 				     struct sgpu_error *error);
-/* A queue without a way to the device; the caller fills in name, submit and stop. */
+/* Makes a queue that reaches no device yet; the caller fills in name, submit and stop. */
 SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error);
-/* Whether the device copies and computes CRCs: SGPU_EDEVICE if not. */
+/* Checks that the device copies and computes CRCs correctly: SGPU_EDEVICE if not. */
 SGPU_MUST_CHECK int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error);
 
 /* ---- reader.c ---- */

@@ -26,7 +26,7 @@
 
 enum { PART = 128 << 10, DEPTH = 8, PARTS_MAX = 64 };
 
-/* One way to read: the best time of its trials, in picoseconds a byte. */
+/* One way to read: its best trial, in picoseconds a byte. */
 struct way {
 	unsigned trials;
 	uint64_t best;
@@ -36,7 +36,7 @@ struct sgpu_dsa_reader {
 	struct sgpu_dsa *dsa;
 	pthread_mutex_t
 		lock;	  /* held by the thread that uses the device; guards the members below */
-	atomic_bool used; /* the device */
+	atomic_bool used; /* whether the device is used */
 	struct way device, core;
 	uint64_t bytes;
 	char why[SGPU_ERROR_TEXT_MAX];
@@ -73,7 +73,8 @@ void sgpu_dsa_reader_figures(const struct sgpu_dsa_reader *reader, struct sgpu_d
 	memcpy(figures->why, reader->why, sizeof(figures->why));
 }
 
-/* The whole file is there before and after: what is missing of a page's end reads as zeros. */
+/* Whether the file still reaches to `end`. If it was cut, the mapping reads as zeros up to the
+ * page's end. */
 static bool has(int fd, uint64_t end)
 {
 	struct stat status;
@@ -101,7 +102,7 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	if (map == MAP_FAILED) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the file cannot be mapped");
 	}
-	/* Makes all pages at once, so that none costs a fault. */
+	/* Maps all pages at once, so that no access faults. */
 	(void)madvise(map, length, MADV_POPULATE_READ);
 	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page,
 		      MADV_POPULATE_WRITE);
@@ -143,7 +144,7 @@ static void decide(struct sgpu_dsa_reader *reader)
 	}
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static bool try_device(struct sgpu_dsa_reader *reader, int fd, void *data, size_t size,
 		       uint64_t offset)
 {

@@ -12,7 +12,7 @@
 
 enum { PAUSES = 256 };
 
-/* A run of jobs: the slots from `first` on are under way, in the order of their submission. */
+/* A run of jobs. The `busy` slots from `first` on are under way, in the order of submission. */
 struct run {
 	struct sgpu_dsa *dsa;
 	struct sgpu_dsa_job *jobs;
@@ -20,7 +20,7 @@ struct run {
 	unsigned depth, first, busy;
 };
 
-/* Submits the next job. *full: the queue is, until the first job has ended or another process's. */
+/* Submits the next job. Sets *full if the queue stays full until a job ends. */
 static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -56,7 +56,7 @@ static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 				   dsa->name, strerror(errno));
 }
 
-/* Waits for the first job under way, whose record is zero until the device answers. */
+/* Waits for the first job under way. Its record is zero until the device answers. */
 static int end_first(struct run *run, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -65,7 +65,7 @@ static int end_first(struct run *run, struct sgpu_error *error)
 	unsigned status;
 
 	if (!sgpu_spin((const _Atomic uint32_t *)(const void *)&slot->record, 0, patience)) {
-		/* It is still under way. */
+		/* The job is still under way. */
 		return sgpu_fail(error, SGPU_ETIMEOUT, "%s did not answer in %llu ms", dsa->name,
 				 (unsigned long long)(patience / 1000000));
 	}
@@ -105,8 +105,8 @@ static bool is_fatal(int rc)
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EDEVICE;
 }
 
-/* Nothing is under way afterwards. The kernel stops a device that cannot be trusted to end, and
- * takes its way to this process's memory. */
+/* Waits until no job is under way. If the device may never end one, the kernel stops it and takes
+ * its access to this process's memory. */
 static void leave(struct run *run, struct sgpu_error why)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -146,7 +146,7 @@ int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count, 
 	return rc;
 }
 
-/* ---- CRC-32C as the accelerator computes it: a CRC is also the seed of what follows ---- */
+/* ---- CRC-32C as the accelerator computes it: a CRC is the seed for the bytes that follow ---- */
 enum { POLYNOMIAL = (int)0x82f63b78 };
 
 static uint32_t by_bits(uint32_t crc, const uint8_t *data, size_t size)
