@@ -19,12 +19,12 @@ enum { SGPU_AREA_SIZE = 4 << 20 };
 
 struct sgpu_carrier {
 	const struct sgpu_carrier_calls *calls;
-	uint64_t patience_ns; /* for the worker, in each call; then SGPU_ETIMEOUT; 0: no end */
+	uint64_t patience_ns; /* how long each call waits for the worker; 0: forever */
 };
 
 struct sgpu_carrier_calls {
 	sgpu_exchange_fn exchange; /* its argument is the carrier */
-	/* From and to private memory. The range lies in the area. */
+	/* Copy from and to private memory. The range must lie in the area. */
 	int (*put)(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
 		   struct sgpu_error *error);
 	int (*get)(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
@@ -40,7 +40,7 @@ static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
 	return patience == 0 ? 0 : patience < UINT64_MAX - now ? now + patience : UINT64_MAX;
 }
 
-/* carrier_pipe.c: over two descriptors, borrowed. SIGPIPE is ignored by the program. */
+/* carrier_pipe.c: uses two borrowed descriptors. The program must ignore SIGPIPE. */
 SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier,
 				      struct sgpu_error *error);
 
@@ -50,9 +50,9 @@ SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **car
  *   0                 sealed data: the area
  *   SGPU_AREA_SIZE    a message; then its answer
  *
- * The program writes a message and submits LINK_MESSAGE with its length; the worker puts the answer
- * into its place and completes that with the answer's length. Each side reads what is there once,
- * into memory of its own. */
+ * The program writes a message and submits LINK_MESSAGE with its length. The worker overwrites the
+ * message with its answer, and completes the operation with the answer's length. Each side copies
+ * what it reads, once, to private memory. */
 enum {
 	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* length */
 	LINK_ENTRIES = 16,			 /* of each queue */
@@ -63,15 +63,15 @@ _Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has ro
 /* The descriptors are borrowed. */
 SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
 				      struct sgpu_carrier **carrier, struct sgpu_error *error);
-/* Maps the file, which the other side may have made, after a check of type, size and seals. *area
- * is NULL if this fails. */
+/* Maps the file, which the other side may have made, after checking its type, size and seals. If
+ * this fails, *area is NULL. */
 SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
 void sgpu_link_unmap(uint8_t **area);
 /* Makes the two shared files, which the caller closes. */
 SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
 /* ---- frame.c ----
- * What travels over a pipe or a socket: messages (channel/group.h), and reads and writes of the
+ * Sent over a pipe or a socket are: messages (channel/group.h), and reads and writes of the
  * area, which is memory of the worker.
  *
  *   message   size (4), bytes; answered by a message
@@ -84,12 +84,12 @@ SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *
 /* A frame without its bytes. */
 struct sgpu_remote_frame {
 	uint32_t kind; /* SGPU_FRAME_PUT, SGPU_FRAME_GET, or 0: a message */
-	/* size 0 of a message: the other side has ended between two frames */
+	/* size 0 of a message: the stream has ended between frames */
 	uint64_t offset, size;
 };
 
-/* Reads a frame, and the bytes of a message; those of a put follow. Errors: SGPU_EINVALID (no
- * frame, or outside of the area), SGPU_ESYSTEM. */
+/* Reads a frame, with the bytes of a message; the bytes of a put follow. Errors: SGPU_EINVALID (no
+ * frame, or a range outside the area), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame,
 					   uint8_t message[SGPU_MESSAGE_MAX],
 					   struct sgpu_error *error);

@@ -24,7 +24,7 @@ static int is_over(void *argument)
 						       : SGPU_OK;
 }
 
-/* From now on, reads and writes wait no longer than the caller's patience. */
+/* From now on, reads and writes wait at most patience_ns. */
 static void begin_waiting(struct pipe_carrier *c)
 {
 	if (c->carrier.patience_ns > 0) {

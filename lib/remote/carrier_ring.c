@@ -54,8 +54,8 @@ struct ring_carrier {
 	uint8_t *area;
 };
 
-/* Until the one message has been answered. A worker that ends closes its bell; one that is mute
- * keeps it. */
+/* Waits for the answer to the message. A worker that ends closes its bell; one that hangs does
+ * not. */
 static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
 {
 	const uint64_t deadline = sgpu_carrier_deadline(&c->carrier);

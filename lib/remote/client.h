@@ -24,7 +24,7 @@ _Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 &&
 /* Chunks that one key seals. GCM allows 2^32 messages a key. */
 #define SGPU_REMOTE_KEY_CHUNKS (UINT64_C(1) << 30)
 
-/* To the device, or from it. */
+/* The keys for one direction: to the device, or from it. */
 struct sgpu_remote_direction {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead; /* NULL: there is no key yet */
@@ -40,43 +40,42 @@ struct sgpu_remote_piece {
 
 struct sgpu_remote {
 	struct sgpu_carrier *carrier;
-	int owned[3]; /* descriptors that are closed with it, or -1 */
+	int owned[3]; /* descriptors to close with the session, or -1 */
 	struct sgpu_group_client *client;
-	uint64_t sizes[SGPU_GROUP_BUFFERS]; /* by handle; 0: free */
+	uint64_t sizes[SGPU_GROUP_BUFFERS]; /* by buffer; 0: it does not exist */
 	bool jobs[SGPU_GROUP_OBJECTS];
 	struct sgpu_remote_direction *directions; /* secret memory: to the device, and from it */
 	uint64_t key_chunks;			  /* SGPU_REMOTE_KEY_CHUNKS; tests have less */
-	uint8_t *sealed; /* SGPU_REMOTE_SEALED bytes, once data were copied */
-	/* of the next group */
+	uint8_t *sealed; /* SGPU_REMOTE_SEALED bytes, made with the first copy */
+	/* of the next group: */
 	int pending;	    /* items */
 	uint64_t area_used; /* bytes */
 	struct sgpu_remote_piece pieces[SGPU_GROUP_ITEMS];
 	int piece_count;
 };
 
-/* session.c: a session over a carrier, which it owns from then on, also when this fails. */
+/* session.c: opens a session over a carrier, and owns the carrier even if this fails. */
 SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
 					     const struct sgpu_key *owner,
 					     const struct sgpu_key *worker,
 					     struct sgpu_remote **remote, struct sgpu_error *error);
-/* Adds an item to the next group, which is sent first if it is full. Errors: those of what was
- * sent. */
+/* Adds an item to the next group. If the group is full, it is sent first; errors may be those of
+ * its items. */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 				    struct sgpu_error *error);
-/* Sees to room in the next group for an item without a tail, and in the area for `bytes`, which lie
- * *at. */
+/* Makes room in the next group for an item without a tail, and in the area for `bytes` at *at. */
 SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t bytes, uint64_t *at,
 					struct sgpu_error *error);
-/* Sends what is pending and waits for its end. */
+/* Sends the next group and waits for its end. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
-/* copy.c: data, sealed on their way. Both only add to the next group, or to several. */
+/* copy.c: copies data, which are sealed on their way. Both functions only add items to groups. */
 SGPU_MUST_CHECK int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer,
 					uint64_t offset, const uint8_t *data, uint64_t size,
 					struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
 					 uint64_t offset, uint64_t size, struct sgpu_error *error);
-/* Opens the pieces of a group that has been carried out. */
+/* Opens the pieces that a group has copied, after its end. */
 SGPU_MUST_CHECK int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error);
 void sgpu_remote_forget_keys(struct sgpu_remote *remote);
 

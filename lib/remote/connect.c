@@ -13,14 +13,14 @@
 #include "remote/greeting.h"
 #include "remote/carrier.h"
 
-/* PATIENCE_MS: for the answer, since the server may have to start a worker. */
+/* PATIENCE_MS: for the server's answer; it may have to start a worker first. */
 enum { PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };
 
 static int send_files(int connection, const int files[2], struct sgpu_error *error)
 {
 	struct sgpu_greeting greeting;
 
-	/* A server that refuses at once may have said so and closed. */
+	/* A server that refuses at once may have answered and closed already. */
 	return sgpu_wire_send(connection, SGPU_GREETING_SESSION, &greeting, sizeof(greeting), files,
 			      2) ||
 			       errno == EPIPE || errno == ECONNRESET
@@ -28,7 +28,7 @@ static int send_files(int connection, const int files[2], struct sgpu_error *err
 		       : sgpu_fail_errno(error, "cannot ask for a session");
 }
 
-/* Reads that the session is accepted, or why not. */
+/* Reads whether the session is accepted, or why not. */
 static int hear_server(int connection, struct sgpu_error *error)
 {
 	struct sgpu_refusal_of_session answer = { .greeting = { .kind = 0 } };
@@ -39,7 +39,7 @@ static int hear_server(int connection, struct sgpu_error *error)
 	ssize_t got;
 	int ready;
 
-	/* A signal may come just before the call: so no wait is long. */
+	/* No wait is long, since a signal may come just before the call. */
 	do {
 		ready = poll(&heard, 1, WAIT_MS);
 	} while ((ready == 0 || (ready < 0 && errno == EINTR)) && !sgpu_io_interrupted() &&

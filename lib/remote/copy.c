@@ -58,8 +58,8 @@ static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, 
 	return rc < 0 ? rc : sgpu_remote_flush(r, error);
 }
 
-/* A fresh key, in a group of its own, so that it is known whether the worker has it. It frees the
- * one before after its work. */
+/* Sends a new key in a group of its own, so that its success is known. The old key is freed after
+ * its last use. */
 static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struct sgpu_error *error)
 {
 	const uint32_t before = d->object,
@@ -80,7 +80,7 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	rc = rc ? rc : send_key(r, &d->keys, object, error);
 	rc = rc ? rc : sgpu_aead_create(NULL, d->keys.key, &d->aead, error);
 	if (rc < 0) {
-		r->key_chunks = 0; /* the worker's keys are unknown from now on */
+		r->key_chunks = 0; /* from now on it is not known which keys the worker has */
 		return rc;
 	}
 	d->object = object;
@@ -106,7 +106,8 @@ static bool is_cut(const struct sgpu_remote_piece *p)
 	return p->size % SGPU_CHUNK != 0;
 }
 
-/* The next piece of `left` bytes: its numbers, its place in the area, and room for its item. */
+/* Takes the next piece of `left` bytes: numbers its chunks and reserves its place in the area and
+ * its item. */
 static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
 		       struct sgpu_remote_piece *p, struct sgpu_error *error)
 {

@@ -77,7 +77,7 @@ int sgpu_message_write(int fd, const uint8_t *message, size_t size, struct sgpu_
 	if (size == 0 || size > SGPU_MESSAGE_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a message of %zu bytes", size);
 	}
-	/* In one write, so that a small one arrives whole. */
+	/* One write lets a small message arrive whole. */
 	sgpu_put_bytes(sgpu_put_u32(frame, (uint32_t)size), message, size);
 	return sgpu_write(fd, "a session", frame, 4 + size, error);
 }

@@ -21,10 +21,10 @@ enum {
 	SGPU_GREETING_TAKEN = 5,
 	SGPU_GREETING_REFUSED = 6,
 	SGPU_GREETING_SESSION = 15,
-	SGPU_WIRE_FDS_MAX = 16, /* descriptors of a message */
+	SGPU_WIRE_FDS_MAX = 16, /* descriptors with one message */
 };
 
-/* The head of each message, and all of the request and of SGPU_GREETING_TAKEN. */
+/* The head of each message; the request and SGPU_GREETING_TAKEN have nothing else. */
 struct sgpu_greeting {
 	uint32_t magic;
 	uint16_t version, kind;
@@ -40,28 +40,27 @@ struct sgpu_refusal_of_session {
 
 struct msghdr;
 
-/* Fills in the head of a message and sends all of it, with `count` descriptors. Does not block.
- * False, with errno: the peer has gone, or takes no more. */
+/* Fills in the head of a message and sends it all, with `count` descriptors. Does not block.
+ * Returns false, with errno, if the peer has gone or its queue is full. */
 bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count);
-/* Receives a packet, with the flags of recvmsg, and its whole size. Does not block. Errors:
- * SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: nothing is there. */
+/* Receives a packet with recvmsg's flags; *size is its whole size. Does not block. Errors:
+ * SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no packet. */
 SGPU_MUST_CHECK int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *size);
 
 /* ---- where the server is ---- */
 struct sgpu_service_path {
 	char text[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	bool named; /* by an option or SGPU_SOCKET, and not the default */
+	bool named; /* by an option or SGPU_SOCKET: it is not the default */
 };
 
 /* `given` (an option, or NULL), else $SGPU_SOCKET, else $XDG_RUNTIME_DIR/sgpu/run.sock, else
- * /run/sgpu/run.sock for root;
- * "" where there is none of these. Errors: SGPU_EUSAGE: too long. */
+ * /run/sgpu/run.sock for root; "" if none of these exists. Errors: SGPU_EUSAGE: too long. */
 SGPU_MUST_CHECK int sgpu_service_find(const char *given, struct sgpu_service_path *path,
 				      struct sgpu_error *error);
 
-/* A connection, or -1 with errno. */
+/* Connects; returns a descriptor, or -1 with errno. */
 int sgpu_service_reach(const char *path);
-/* The same. Errors: SGPU_ESYSTEM; SGPU_EUNAVAILABLE: there is no socket of that name. */
+/* The same, with errors. SGPU_ESYSTEM; SGPU_EUNAVAILABLE: there is no such socket. */
 SGPU_MUST_CHECK int sgpu_service_connect(const struct sgpu_service_path *path, int *fd,
 					 struct sgpu_error *error);
 

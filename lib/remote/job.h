@@ -18,11 +18,11 @@ extern const struct sgpu_group_jobs sgpu_remote_jobs;
 
 /* ---- for job.c and job_run.c ---- */
 struct step {
-	struct sgpu_op_call call; /* without data */
-	/* the device's own implementation, or NULL: the table's for the CPU */
+	struct sgpu_op_call call; /* types and parameters, without data */
+	/* the device's implementation; NULL: the CPU's, of the table */
 	sgpu_op_fn on_device;
 	const char *id;
-	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the row; -1: absent */
+	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the operation; -1: absent */
 	bool written[SGPU_ARGUMENTS_MAX];
 	bool scratch; /* needs the job's scratch memory */
 };
@@ -30,16 +30,17 @@ struct step {
 /* A segment's memory. */
 struct place {
 	uint64_t size;
-	int range;	    /* which of the session's ranges, or -1 */
-	sgpu_devptr memory; /* of an INTERMEDIATE, and of an INPUT_OUTPUT's new value; or 0 */
+	int range;	    /* its index in the session's ranges, or -1 */
+	sgpu_devptr memory; /* for an INTERMEDIATE, and for an INPUT_OUTPUT's new value; or 0 */
 };
 
 struct sgpu_job;
 struct sgpu_job_run;
 
-/* What the job enqueues over certain ranges, recorded when they come again, as they often do. */
+/* The commands that the job enqueues for certain ranges. They are recorded when the ranges occur a
+ * second time. */
 struct recorded {
-	struct sgpu_device_range *ranges; /* as many as the job has; NULL: unused */
+	struct sgpu_device_range *ranges; /* range_count of them; NULL: unused */
 	struct sgpu_recording *recording; /* NULL: not yet */
 	uint64_t last_use;
 	int running;
@@ -48,17 +49,17 @@ enum { RECORDED_MAX = 4, RECORD_STEPS_MIN = 2 };
 
 struct started {
 	struct sgpu_job_run *run;
-	const struct step *step; /* NULL: the copy of a new value to its place */
+	const struct step *step; /* NULL: copies an INPUT_OUTPUT's new value to its place */
 	struct sgpu_op_call call;
 	struct sgpu_task task;
 };
 
 struct sgpu_job_run {
 	struct sgpu_job *job;
-	struct sgpu_job_run *next; /* spare */
-	struct recorded *recorded; /* its recording with `task`, or NULL: */
+	struct sgpu_job_run *next; /* the next spare run */
+	struct recorded *recorded; /* a recording, launched with `task`; NULL: see `started` */
 	struct sgpu_task task;
-	atomic_bool failed; /* the rest does not run */
+	atomic_bool failed; /* the remaining steps are skipped */
 	int count;
 	struct started started[];
 };
@@ -68,16 +69,16 @@ struct sgpu_job {
 	struct sgpu_manifest *manifest;
 	struct place *places; /* by segment */
 	int range_count;
-	struct step *steps; /* in the order in which they run */
+	struct step *steps; /* in the order of execution */
 	int step_count;
-	struct sgpu_job_run *spare; /* of runs that have ended */
-	int copy_count;		    /* of new values, behind the steps */
-	bool unrecorded;	    /* the device, or a step, cannot be recorded */
+	struct sgpu_job_run *spare; /* runs that have ended */
+	int copy_count;		    /* copies of new values, after the steps */
+	bool unrecorded;	    /* the device or a step cannot be recorded */
 	uint64_t uses;
 	struct recorded recorded[RECORDED_MAX];
-	sgpu_devptr scratch; /* for the step that needs most */
+	sgpu_devptr scratch; /* as much as any step needs */
 	uint64_t scratch_size;
-	uint64_t bytes; /* of the device, in all */
+	uint64_t bytes; /* all device memory of the job */
 };
 
 /* ---- job_run.c: as in struct sgpu_group_jobs ---- */

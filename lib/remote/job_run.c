@@ -9,7 +9,7 @@
 
 #include "remote/job.h"
 
-/* On the stream's thread. */
+/* Runs on the stream's thread. */
 static int run_step(struct sgpu_launch *launch, void *argument)
 {
 	struct started *s = argument;
@@ -61,7 +61,7 @@ static int enqueue(struct sgpu_job_run *run, const struct step *step,
 	return SGPU_OK;
 }
 
-/* Where an argument's data are. */
+/* The address of an argument's data. */
 static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool written,
 			      const struct sgpu_device_range *ranges)
 {
@@ -86,7 +86,7 @@ static int start_step(const struct sgpu_job *j, const struct step *step, struct 
 	return enqueue(run, step, &call, j, stream, error);
 }
 
-/* The new value of an INPUT_OUTPUT goes where the old one was, which nothing reads any more. */
+/* Copies an INPUT_OUTPUT's new value over the old one, which nothing reads any more. */
 static int start_copy(const struct sgpu_job *j, const struct place *p, struct sgpu_stream *stream,
 		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run,
 		      struct sgpu_error *error)
@@ -107,7 +107,7 @@ static bool overlap(const struct sgpu_device_range *a, const struct sgpu_device_
 	return a->address < b->address + b->size && b->address < a->address + a->size;
 }
 
-/* An operation must not write what it reads, and alignment is the operations' to demand. */
+/* Checks ranges: no output may overlap another range, and operations need aligned data. */
 static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range *ranges, int count,
 			struct sgpu_error *error)
 {
@@ -146,7 +146,7 @@ static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range
 	return SGPU_OK;
 }
 
-/* As many are made as run at one time. */
+/* Takes a spare run or makes one: as many exist as were under way at one time. */
 static struct sgpu_job_run *take_run(struct sgpu_job *j)
 {
 	struct sgpu_job_run *r = j->spare;
@@ -167,7 +167,7 @@ static struct sgpu_job_run *take_run(struct sgpu_job *j)
 }
 
 /* ---- recorded runs ---- */
-/* Enqueues all that a run consists of. */
+/* Enqueues all steps and copies of a run. */
 static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream,
 		       const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
 		       struct sgpu_error *error)
@@ -210,7 +210,7 @@ static struct recorded *find_recorded(struct sgpu_job *j, const struct sgpu_devi
 	return NULL;
 }
 
-/* Remembers ranges that are new, in place of those that were not used for longest. */
+/* Remembers ranges that are new, instead of those unused for longest. */
 static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
 {
 	struct recorded *oldest = NULL;
@@ -229,7 +229,7 @@ static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
 	}
 }
 
-/* SGPU_ERETRY: not now, or never; then it is to be enqueued step by step. */
+/* Launches a recording. SGPU_ERETRY: there is none, so the caller enqueues step by step. */
 static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream,
 			  const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
 			  struct sgpu_error *error)

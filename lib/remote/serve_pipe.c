@@ -12,7 +12,7 @@
 #include "secure/group.h"
 
 struct service {
-	uint8_t area[SGPU_AREA_SIZE]; /* at a page */
+	uint8_t area[SGPU_AREA_SIZE]; /* page-aligned */
 	int in, out;
 	struct sgpu_group_server *server;
 	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];

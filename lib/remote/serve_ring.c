@@ -21,7 +21,7 @@ struct sgpu_remote_service {
 	int bell;
 	uint8_t *area;
 	atomic_bool stop;
-	_Atomic uint64_t idle_ns; /* since when there is nothing to do; UINT64_MAX: there is */
+	_Atomic uint64_t idle_ns; /* since when the session is idle; UINT64_MAX: it is not */
 	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
 
@@ -106,7 +106,7 @@ static int answer_message(struct sgpu_remote_service *s,
 	return sgpu_ring_finish(s->ring, operation->ticket, SGPU_OK, answered, error);
 }
 
-/* An endless submitter does not keep the session from being stopped. */
+/* Checks `stop` before each message, so that endless messages do not prevent a stop. */
 int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error)
 {
 	struct sgpu_remote_service *s = service;
@@ -120,8 +120,8 @@ int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_err
 		} else if (rc == SGPU_ERETRY) {
 			rc = SGPU_OK;
 			if (sgpu_ring_worker_wait(s->ring, 0, error) < 0) {
-				/* The other end of the bell is closed, and nothing is left to do.
-				 */
+				/* The client has closed its end of the bell, and no message is
+				 * left. */
 				return SGPU_OK;
 			}
 		}

@@ -38,7 +38,7 @@ int sgpu_service_find(const char *given, struct sgpu_service_path *path, struct 
 					 "the path of a socket has at most %d bytes, '%s' has more",
 					 (int)sizeof(path->text) - 1, named);
 		}
-		path->text[0] = '\0'; /* nobody can have made it */
+		path->text[0] = '\0'; /* no socket can have a path so long */
 	}
 	return SGPU_OK;
 }
@@ -114,8 +114,7 @@ int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *siz
 			return SGPU_OK;
 		}
 		if (*size < 0 && errno == ECONNRESET && !reset) {
-			reset = true; /* the peer closed before it had read all: what it sent is
-					 still there */
+			reset = true; /* the peer closed; its packets are still here */
 			continue;
 		}
 		if (*size == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {

@@ -9,7 +9,7 @@
 #include "base/io.h"
 #include "remote/client.h"
 
-/* Pieces begin at multiples of it, also on a device that copies them first. */
+/* The alignment of pieces in the area, for devices that copy them before they open them. */
 enum { AREA_STEP = 256 };
 
 _Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0,
@@ -82,7 +82,7 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 	int rc;
 
 	if (remote->pending == 0) {
-		remote->area_used = 0; /* an error that belongs to no item */
+		remote->area_used = 0; /* room may have been reserved without adding an item */
 		return SGPU_OK;
 	}
 	rc = sgpu_group_client_send(remote->client, error);
