@@ -23,7 +23,7 @@
 
 enum { WAIT_MS = 50, PIPE_SIZE = 1 << 20, PAGE = 4096 };
 
-/* Regular files whose size says nothing about what a reader gets. */
+/* Whether the file's content is generated on reading, so that its size says nothing. */
 static bool is_made_on_reading(int fd)
 {
 	static const long magics[] = {
@@ -49,7 +49,7 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 	int flags = fcntl(fd, F_GETFL);
 	off_t position = lseek(fd, 0, SEEK_CUR);
 	bool known = fstat(fd, &status) == 0;
-	/* The kernel appends to a file opened so, whatever offset a write names. */
+	/* With O_APPEND the kernel appends, whatever offset a write names. */
 	bool appends = (flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY;
 
 	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
@@ -58,7 +58,8 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 	 * may wait. */
 	descriptor->waits = !known || descriptor->is_socket || S_ISFIFO(status.st_mode);
 	if (known && S_ISFIFO(status.st_mode)) {
-		/* Fewer switches between the processes; a refusal does not matter. */
+		/* A larger pipe needs fewer switches between the processes. If the kernel refuses,
+		 * that is harmless. */
 		int size = fcntl(fd, F_GETPIPE_SZ);
 		if (size >= 0 && size < PIPE_SIZE) {
 			(void)fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
@@ -77,7 +78,7 @@ void sgpu_descriptor_close(struct sgpu_descriptor *descriptor)
 	}
 }
 
-/* Until fd is ready (or broken, which the call that follows will tell). */
+/* Waits until fd is ready or broken; the caller's next call reports the latter. */
 static int wait_until_ready(struct sgpu_descriptor *descriptor, short events,
 			    struct sgpu_error *error)
 {
@@ -158,8 +159,7 @@ static bool is_all_zero(const uint8_t *data, size_t size)
 	return data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
 }
 
-/* Writes the runs of pages that hold something; the rest stays a hole. Pages are those of the
- * output. */
+/* Writes the pages of the output that hold something; pages of zeros remain holes. */
 static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, size_t size,
 			uint64_t offset, struct sgpu_error *error)
 {
@@ -184,15 +184,14 @@ static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, 
 			  : 0;
 }
 
-/* One write that does not block once poll has said that there is room. */
+/* Writes once, without blocking, after poll has said that there is room. */
 static ssize_t write_once(struct sgpu_descriptor *out, const void *data, size_t size)
 {
 	if (out->is_socket) {
 		return send(out->fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (out->pipe < 0) {
-		/* O_NONBLOCK on the descriptor that we were given would be seen by all who share
-		 * it. */
+		/* O_NONBLOCK on the given descriptor would affect every process that shares it. */
 		char path[64];
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
 		out->pipe = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
@@ -200,7 +199,7 @@ static ssize_t write_once(struct sgpu_descriptor *out, const void *data, size_t 
 	if (out->pipe >= 0) {
 		return write(out->pipe, data, size);
 	}
-	/* A pipe that poll calls writable has room for this much. */
+	/* If poll says that a pipe is writable, it has room for PIPE_BUF bytes. */
 	return write(out->fd, data, size < PIPE_BUF ? size : PIPE_BUF);
 }
 
@@ -240,8 +239,8 @@ struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descri
 					    .context = descriptor };
 }
 
-/* ---- sealing and opening one file or pipe: its size, and what is checked before and after ---- */
-/* Bytes from the offset to the end of a positioned input. */
+/* ---- sealing and opening one file or pipe: its size, and the checks before and after ---- */
+/* The number of bytes from the offset to the end of a positioned input. */
 static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct sgpu_error *error)
 {
 	struct stat status;
@@ -253,7 +252,8 @@ static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct
 	return 0;
 }
 
-/* Fixes the size where it is known. *from_file: it is the file's, to be compared at the end. */
+/* Finds the size of a file. *from_file: the size is that of the file and is compared again at the
+ * end. */
 static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file,
 		     struct sgpu_error *error)
 {
@@ -272,7 +272,7 @@ static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file
 	if (*size) {
 		return 0;
 	}
-	/* Some file systems give no size for files that hold something. */
+	/* Some file systems report size 0 for files that are not empty. */
 	rc = sgpu_pread(in->fd, in->name, &probe, 1, in->offset, &got, error);
 	if (!rc && got) {
 		*from_file = false;
@@ -286,7 +286,7 @@ static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file
 	return rc;
 }
 
-/* The file must still have that size; holes at the end become a part of the output. */
+/* The file must still have that size; the output is extended to hold a hole at its end. */
 static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size,
 		      struct sgpu_error *error)
 {

@@ -23,13 +23,13 @@
 
 enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
 #define MIB ((uint64_t)1 << 20)
-/* How long a worker looks for work before it sleeps: beside a GPU, and where the device itself
- * computes on these cores. */
+/* The longest time that a worker looks for work before it sleeps: beside a GPU, and where these
+ * cores are the device. */
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
 /* A live copy uses either so many buffers that the data have left the cores' own caches when the
- * bus reads them, or few that stay in the shared cache, if what was sealed is moved there at
+ * bus reads them, or few that stay in the shared cache, to which sealed data are then moved at
  * once. */
 enum { LIVE_BUFFERS = 30, LIVE_BUFFERS_DEMOTED = 10 };
 
@@ -45,7 +45,7 @@ static uint64_t or_else(uint64_t wanted, uint64_t standard)
 	return wanted ? wanted : standard;
 }
 
-/* Sizes that were best on an H200 with 16 cores. */
+/* The defaults were the best sizes on an H200 with 16 cores. */
 static void configure(struct sgpu_engine *engine, const struct sgpu_engine_config *wanted)
 {
 	const struct sgpu_engine_config none = { .workers = 0 }, *w = wanted ? wanted : &none;
@@ -122,7 +122,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		new->spreads = info.opens_on_device;
 		atomic_store(&new->registers, info.registers);
 		setup_staging(new);
-		/* The thread that asks is one more. */
+		/* The thread that asks for a transfer works, too. */
 		threads = new->config.workers > 1 ? new->config.workers - 1 : 1;
 		rc = sgpu_workers_create(threads, info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS,
 					 &new->workers, error);
@@ -143,7 +143,7 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		return;
 	}
 	pthread_mutex_lock(&e->mutex);
-	while (e->open > 0) { /* whoever reported the last end may still be in there */
+	while (e->open > 0) { /* the thread that ended the last transfer may still use the engine */
 		pthread_cond_wait(&e->changed, &e->mutex);
 	}
 	pthread_mutex_unlock(&e->mutex);

@@ -22,8 +22,8 @@ struct sgpu_workers;
 
 /* Something that has work for workers, from sgpu_workers_add to sgpu_workers_remove. */
 struct sgpu_worker_job {
-	/* Does one piece of work, on worker `thread`; false: there was none. Called by several
-	 * workers at once. */
+	/* Does one piece of work on worker `thread`; returns false if there was none. Several
+	 * workers call it at once. */
 	bool (*step)(void *argument, unsigned thread);
 	void *argument;
 	/* private to workers.c */
@@ -32,41 +32,41 @@ struct sgpu_worker_job {
 	bool removed;
 };
 
-/* No thread starts before the first job is added. spin_ns: how long a worker looks for work before
- * it sleeps, at most. */
+/* No thread starts before the first job is added. spin_ns: the longest time that a worker looks for
+ * work before it sleeps. */
 SGPU_MUST_CHECK int sgpu_workers_create(unsigned count, uint64_t spin_ns,
 					struct sgpu_workers **workers, struct sgpu_error *error);
-/* All jobs have been removed. Accepts NULL. */
+/* All jobs must have been removed. Accepts NULL. */
 void sgpu_workers_free(struct sgpu_workers **workers);
 unsigned sgpu_workers_count(const struct sgpu_workers *workers);
 
-/* Starts the threads if need be. Where not even one can be started: SGPU_ESYSTEM, and the job is
- * not added. */
+/* Starts the threads if need be. If none can be started, returns SGPU_ESYSTEM and does not add the
+ * job. */
 SGPU_MUST_CHECK int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job,
 				     struct sgpu_error *error);
 /* Returns when no worker is in the job's step, and none will be. */
 void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job);
-/* There is work for `count` workers more. Calls nothing of a device; cheap where enough are awake.
- */
+/* Calls `count` more workers to work. Calls nothing of a device, and is cheap if enough are
+ * awake. */
 void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
 
-/* How long a thread that waits may look before it sleeps, as its workers do. */
+/* How long a waiting thread spins before it sleeps: as long as the workers do. */
 uint64_t sgpu_workers_spin(const struct sgpu_workers *workers);
-/* Passes a moment of waiting: the *rounds-th one, which starts at 0. */
+/* Waits a moment. *rounds counts the moments and starts at 0. */
 void sgpu_worker_pause(unsigned *rounds);
 
 /* ---- prepare.c: chunk runs ---- */
 struct sgpu_run_plan {
 	uint64_t total;		   /* chunks */
 	uint64_t largest;	   /* chunks of a run */
-	uint64_t at_begin, at_end; /* chunks of the smallest runs there; 0: no small ones */
+	uint64_t at_begin, at_end; /* chunks of the smallest runs at each end; 0: none small */
 };
 struct sgpu_chunk_run {
-	uint64_t first, count; /* chunks, from the begin of the transfer */
+	uint64_t first, count; /* chunks, from the start of the transfer */
 };
-/* The run that starts at chunk `first`. With total 0: one run of nothing. */
+/* The run that starts at chunk `first`. If the total is 0, the run is empty. */
 struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64_t first);
-/* Most chunks that a run of the plan has. */
+/* The most chunks that a run of such a plan has. */
 uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
 
 /* ---- staging.c ---- */
@@ -77,8 +77,8 @@ enum sgpu_staging_class {
 	SGPU_STAGING_CLASSES,
 	SGPU_STAGING_NONE = SGPU_STAGING_CLASSES
 };
-/* Memory of one chunk run, sealed, on the host and on the device. Each is made when it is first
- * filled. */
+/* Memory for one sealed chunk run: on the host, on the device or both, each made when it is first
+ * needed. */
 struct sgpu_staging_buffer {
 	struct sgpu_staging_buffer *next;
 	enum sgpu_staging_class class;
@@ -88,23 +88,24 @@ struct sgpu_staging_buffer {
 };
 struct sgpu_staging_pool {
 	struct sgpu_staging_buffer *free;
-	uint64_t size; /* bytes of one */
+	uint64_t size; /* bytes of one buffer */
 	unsigned made, limit;
-	unsigned extra;	 /* what ordered transfers may hold above the limit */
-	uint64_t earned; /* bytes that may be made for all that went through it so far */
+	unsigned extra;	 /* buffers above the limit, for ordered transfers */
+	uint64_t earned; /* bytes of buffers that all transfers so far have earned */
 	struct sgpu_transfer *starved_head, *starved_tail;
 };
-/* Both with the mutex held. Take returns NULL where none is free and `most` are there. Give hands
- * it to the transfer that has waited longest. Errors: SGPU_ENOMEM. */
+/* The mutex is held for both. sgpu_staging_take gives NULL if no buffer is free and `most` exist.
+ * sgpu_staging_give hands the buffer to the transfer that has waited longest. Errors:
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class,
 				      unsigned most, struct sgpu_staging_buffer **buffer);
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
-/* The most buffers there may be: pinning one costs more than copying through it, so their number
- * grows with the bytes moved. The mutex is held. */
+/* How many buffers may exist. Pinning one costs more than copying through it, so the number grows
+ * with the bytes moved. The mutex is held. */
 unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class);
-/* Hands buffers that are free, or may be made, to those who wait for one. The mutex is held. */
+/* Hands buffers that are free, or may be made, to waiting transfers. The mutex is held. */
 void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class);
-/* The memory that it lacks, without the mutex. */
+/* Allocates the buffer's missing memory. The mutex is not held. */
 SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine,
 				      struct sgpu_staging_buffer *buffer, bool host, bool device,
 				      struct sgpu_error *error);
@@ -115,8 +116,8 @@ struct sgpu_kept_slice;
 void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */
-/* The first SGPU_ENGINE_ROWS are the rows of a trace. A GPU opens or seals a chunk run, of whatever
- * length, about as fast as the bus moves it: so every other transfer does it on a second stream,
+/* The first SGPU_ENGINE_ROWS streams are the rows of a trace. A GPU opens or seals a chunk run
+ * about as fast as the bus moves it, so every other transfer opens or seals on a second stream,
  * beside the first. */
 enum sgpu_engine_stream {
 	SGPU_ENGINE_COPY_IN,
@@ -127,8 +128,8 @@ enum sgpu_engine_stream {
 	SGPU_ENGINE_SEAL_SECOND,
 	SGPU_ENGINE_STREAMS
 };
-/* A small transfer uses one of these, in turn: a GPU takes longer to make a key's tables than to
- * open a small segment, and little of it is busy, so several do so at once. */
+/* Small transfers use these streams in turn: a GPU takes longer to make a key's tables than to open
+ * a small segment, and most of it stays idle, so several transfers do so at once. */
 enum { SGPU_ENGINE_SMALL_STREAMS = 8, SGPU_ENGINE_NOT_SMALL = -1 };
 
 struct sgpu_transfer_queue {
@@ -139,65 +140,65 @@ struct sgpu_engine {
 	struct sgpu_device *device;	  /* NULL: none */
 	struct sgpu_engine_config config; /* without zeros */
 	bool pins;			  /* the device reaches staging buffers by itself */
-	atomic_bool registers;		  /* until it refuses */
-	bool demotes;			  /* what workers have sealed */
+	atomic_bool registers;		  /* false once the device has refused to register */
+	bool demotes;			  /* workers demote what they sealed */
 	struct sgpu_workers *workers;
 	struct sgpu_worker_job job;
 	bool started;		/* the job was added; under `making` */
-	pthread_mutex_t making; /* of streams and threads */
+	pthread_mutex_t making; /* while streams and threads are made */
 	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_STREAMS];
 	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
-	bool spreads; /* small transfers are on small_streams */
+	bool spreads; /* small transfers use small_streams */
 	atomic_uint next_small, next_large;
 
-	pthread_mutex_t mutex;	/* all below */
-	pthread_cond_t changed; /* for threads that wait: a buffer, an arrived run, an end */
+	pthread_mutex_t mutex;	/* guards all members below it */
+	pthread_cond_t changed; /* wakes threads that wait for a buffer, a run or an end */
 	struct sgpu_transfer *ready_head, *ready_tail;
 	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
-	unsigned waiting_live;	       /* live copies that have no buffer */
-	unsigned open;		       /* transfers whose end was not told */
-	struct sgpu_chunk_move *spare; /* moves to be used again */
+	unsigned waiting_live;	       /* live copies that wait for a buffer */
+	unsigned open;		       /* transfers whose end is not reported yet */
+	struct sgpu_chunk_move *spare; /* unused moves */
 
-	pthread_mutex_t live_lock; /* of one live copy */
+	pthread_mutex_t live_lock; /* held during a live copy */
 
-	pthread_mutex_t keeping; /* the rest: slices that stay registered */
+	pthread_mutex_t keeping; /* guards the rest: slices that stay registered */
 	struct sgpu_kept_slice *kept;
 	uint64_t kept_bytes;
 	unsigned kept_count;
 };
 
-/* The stream, made on first use. */
+/* The stream, which the first call makes. */
 SGPU_MUST_CHECK int sgpu_engine_get_stream(struct sgpu_engine *engine,
 					   enum sgpu_engine_stream which,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
-/* Starts the workers if they do not run. */
+/* Starts the workers unless they run. */
 SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error);
-/* `to` does nothing more before `from` has done what it has so far. */
+/* Makes `to` wait for all work that `from` has so far. */
 SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from,
 				       struct sgpu_stream *to, struct sgpu_error *error);
-/* sgpu_device_enqueue, with a text for what was refused. */
+/* sgpu_device_enqueue, with an error text. */
 SGPU_MUST_CHECK int sgpu_engine_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 					struct sgpu_task *task, struct sgpu_error *error);
 
 /* ---- transfers ---- */
 enum sgpu_transfer_phase {
-	SGPU_PHASE_NEW, /* prepare was not called */
+	SGPU_PHASE_NEW, /* not prepared yet */
 	SGPU_PHASE_PREPARING,
 	SGPU_PHASE_MOVING,
 	SGPU_PHASE_ENDING,
 	SGPU_PHASE_ENDED
 };
 
-/* A chunk run on its way, or the digest of the whole. */
+/* A chunk run on its way, or the digest of the whole segment. */
 struct sgpu_chunk_move {
 	struct sgpu_chunk_move *next;
 	struct sgpu_transfer *transfer;
 	struct sgpu_chunk_run run;
-	bool is_digest; /* `crypt` is of the digest */
+	bool is_digest; /* `crypt` is the digest's task */
 	int copy_row;
-	uint64_t plain, bytes;		    /* plaintext, and as they travel */
+	uint64_t plain, bytes;		    /* sizes of the plaintext and on the way */
 	struct sgpu_staging_buffer *buffer; /* or NULL */
-	atomic_int ends; /* callbacks that are still to come, and one until all is enqueued */
+	atomic_int ends; /* callbacks still to come, plus one until all is enqueued */
 	struct sgpu_task copy, crypt;
 };
 
@@ -206,38 +207,37 @@ struct sgpu_transfer {
 	struct sgpu_transfer_request request;
 	struct sgpu_transfer_result result;
 	atomic_int references;
-	atomic_bool ready; /* it may stand in the queue of those that are: looked at without the
-			      mutex */
+	atomic_bool ready; /* may be in the ready queue: read without the mutex */
 	atomic_bool told;  /* done has returned */
-	int small_stream;  /* of small_streams, or SGPU_ENGINE_NOT_SMALL */
+	int small_stream;  /* its index, or SGPU_ENGINE_NOT_SMALL */
 	bool second;	   /* opens or seals on the second stream */
 
 	/* set by prepare, then constant */
 	struct sgpu_run_plan plan;
-	enum sgpu_staging_class class; /* of its buffers, or NONE */
+	enum sgpu_staging_class class; /* of the staging buffers, or NONE */
 	unsigned most_moves;
-	uint64_t earns;	 /* bytes of staging memory that may be made for it */
-	unsigned extra;	 /* buffers that an ordered one may hold while its owner lets it wait */
-	uint8_t *memory; /* view of the source or sink, or NULL */
-	bool direct;	 /* the device reaches the view itself */
+	uint64_t earns;	 /* bytes of staging memory that this transfer allows to be made */
+	unsigned extra;	 /* buffers that an ordered one may hold while it is not pumped */
+	uint8_t *memory; /* the source's or sink's memory, or NULL */
+	bool direct;	 /* the device reaches `memory` itself */
 	bool registered;
 
 	/* the rest is under the engine's mutex */
 	enum sgpu_transfer_phase phase;
 	struct sgpu_transfer *next, *before;
-	struct sgpu_transfer **queue_head, **queue_tail; /* that it stands in, or NULL */
+	struct sgpu_transfer **queue_head, **queue_tail; /* the queue that it is in, or NULL */
 	struct sgpu_staging_buffer *granted;
 	bool claimed_all;
-	uint64_t claimed; /* chunks */
+	uint64_t claimed; /* chunks whose moves exist */
 	unsigned moves;	  /* under way */
-	bool touched;	  /* the device's memory */
+	bool touched;	  /* device memory was written */
 	bool needs_digest;
 	bool failed;
-	uint64_t failed_at; /* chunk; moves behind it are moot */
+	uint64_t failed_at; /* its lowest bad chunk; later moves are moot */
 	bool cancelled;
 	bool pumping;
-	struct sgpu_chunk_move *arrived; /* in staging buffers, to be written */
-	/* of the thread that pumps */
+	struct sgpu_chunk_move *arrived; /* runs in staging buffers, to be written */
+	/* used only by the thread that pumps */
 	uint64_t consumed; /* bytes that were read */
 };
 
@@ -252,7 +252,7 @@ static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer
 					     : transfer->request.sink.ordered;
 }
 
-/* Whether a move is all of its transfer, or the end of it. */
+/* Whether a move is the whole transfer, or its end. */
 static inline bool sgpu_chunk_move_is_single(const struct sgpu_chunk_move *move)
 {
 	return move->run.count == move->transfer->plan.total;
@@ -263,7 +263,7 @@ static inline bool sgpu_chunk_move_is_last(const struct sgpu_chunk_move *move)
 	return move->run.first + move->run.count == move->transfer->plan.total;
 }
 
-/* Bytes as they travel: of the whole, and the position of a chunk. */
+/* Sizes on the way: of the whole transfer, and the position of a chunk. */
 static inline uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer)
 {
 	bool seals = transfer->request.key && !sgpu_transfer_is_in(transfer);
@@ -276,7 +276,7 @@ static inline uint64_t sgpu_transfer_position(const struct sgpu_transfer *transf
 	return chunk * (transfer->request.key ? SGPU_SEALED_CHUNK : SGPU_CHUNK);
 }
 
-/* What may be done for it next; the mutex is held. */
+/* What can be done next for the transfer; the mutex is held. */
 static inline bool sgpu_transfer_may_claim(const struct sgpu_transfer *transfer)
 {
 	return !transfer->claimed_all && !transfer->failed &&
@@ -290,7 +290,7 @@ static inline bool sgpu_transfer_may_write(const struct sgpu_transfer *transfer)
 	       (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
 }
 
-/* A digest on the way out is made beside the moves, one on the way in after them. */
+/* The digest of an output is made beside the moves, that of an input after them. */
 static inline bool sgpu_transfer_may_digest_beside(const struct sgpu_transfer *transfer)
 {
 	return transfer->needs_digest && !sgpu_transfer_is_in(transfer) && !transfer->failed;
@@ -302,64 +302,65 @@ static inline bool sgpu_transfer_is_over(const struct sgpu_transfer *transfer)
 	       !transfer->pumping;
 }
 
-/* The stream on which the transfer does that. */
+/* The transfer's stream for that kind of work. */
 SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer,
 					     enum sgpu_engine_stream which,
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
 /* ---- turns.c: queues; the mutex is held ---- */
-/* The transfer is ready, behind others of its rank; wakes waiting threads. */
+/* Queues a transfer that has work, behind others of its rank, and wakes waiting threads. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
-/* Behind all of its rank and below. */
+/* Queues a transfer behind all of its rank and of lower ranks. */
 void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
 			  struct sgpu_transfer **tail);
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 
 /* ---- prepare.c ---- */
-/* The first call: what is moved, where it lies, and in which chunk runs. Without the mutex. */
+/* Called once, first: finds what is moved, where it lies, and its chunk runs. The mutex is not
+ * held. */
 SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);
 
 /* ---- move.c: how a transfer ends ---- */
-/* A failure at chunk `at`; the lowest stands. The mutex is held. */
+/* Records a failure at chunk `at`; the lowest one counts. The mutex is held. */
 void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
 			  const struct sgpu_error *error);
-/* The last calls: clears what a failed transfer left, closes, and tells. Without the mutex. */
+/* Called last: clears what a failed transfer left, closes, and reports. The mutex is not held. */
 void sgpu_transfer_end(struct sgpu_transfer *transfer);
-void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* its source or sink */
+void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* the source or sink */
 void sgpu_transfer_tell(struct sgpu_transfer *transfer);
 void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 
-/* ---- turns.c: who does what next ---- */
+/* ---- turns.c: which thread does what next ---- */
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
-/* Prepares the transfer, and carries out at most `count` moves of it. */
+/* Prepares the transfer, and does at most `count` moves. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
 /* Does the next step of this transfer, if there is one; called by the thread that waits for it. */
 bool sgpu_transfer_help(struct sgpu_transfer *transfer);
 
 /* ---- move.c: one chunk run ---- */
-/* The next run; NULL when memory is out, which has failed the transfer. The mutex is held in
- * both. */
+/* Makes the next move; returns NULL if memory ran out, which fails the transfer. The mutex is held
+ * for both. */
 struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
 					      struct sgpu_staging_buffer *buffer);
 struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer);
-/* Opens or seals the run of a transfer with a key, by way of its buffer. */
+/* The work that opens or seals the run of a transfer with a key, through its buffer. */
 struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move);
-/* Whether it need not be carried out any more. */
+/* Whether the move is not needed any more. */
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
-/* Ends a move that was not enqueued, or that has been written, with a failure or SGPU_OK. */
+/* Ends a move that was not enqueued, or whose run was written, with an error or SGPU_OK. */
 void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error);
 /* Ends a move, or queues it to be written, when its streams (NULL: none) have done their part.
- * `code`: SGPU_OK, or why it was not enqueued whole, which fails the transfer at once. */
+ * `code`: SGPU_OK, or why only a part was enqueued, which fails the transfer at once. */
 void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
 			  struct sgpu_stream *second, int code, const struct sgpu_error *error);
 void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
 			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
-/* ---- input.c, output.c: without the mutex ---- */
-/* Reads a run and enqueues it. Returns the source's own failure, which has failed the transfer as
- * well. */
+/* ---- input.c, output.c: the mutex is not held ---- */
+/* Reads a run and enqueues it. Returns only an error of the source, which has also failed the
+ * transfer. */
 int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
-/* Enqueues a run; what goes through a staging buffer is written once it has arrived there. */
+/* Enqueues a run. A run in a staging buffer is written once it has arrived there. */
 void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
 int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
 /* Enqueues the digest of the whole segment. */
@@ -372,30 +373,29 @@ struct sgpu_live_key {
 	struct sgpu_engine *engine;
 	struct sgpu_sealed_keys keys;
 	struct sgpu_device_key *on_device;
-	uint64_t next; /* chunks that were sealed */
+	uint64_t next; /* number of chunks that were sealed */
 	unsigned aead_count;
-	struct sgpu_aead *aeads[]; /* one a worker, and the caller's */
+	struct sgpu_aead *aeads[]; /* one for each worker, and the caller's */
 };
 
-/* A chunk run in a staging buffer, and who works on it. */
+/* A chunk run in a staging buffer, which workers take parts of. */
 struct sgpu_live_buffer {
-	/* The run's number, modulo 2^32, above a bit for each of its parts that was taken. In one
-	 * word, so that nobody takes a part of a later run by mistake. */
+	/* The run's number modulo 2^32, and, in the lower half, a bit for each part that was taken.
+	 * They are one word, so that nobody takes a part of a later run by mistake. */
 	_Alignas(64) atomic_uint_fast64_t taken;
 	_Alignas(64) atomic_uint finished; /* parts */
 	atomic_uint parts;
 	struct sgpu_chunk_run run;
 	struct sgpu_staging_buffer *staging;
-	/* of the thread that asked */
-	struct sgpu_event
-		*middle;	/* end of the first of its two steps: the copy in, or the sealing */
-	struct sgpu_event *end; /* end of both */
+	/* used only by the calling thread */
+	struct sgpu_event *middle; /* end of the first step: the copy in, or the sealing */
+	struct sgpu_event *end;	   /* end of both steps */
 	struct sgpu_task copy, crypt;
 };
 
 struct sgpu_live;
-/* Works on chunks [begin, begin + count) of a copy, whose form on the bus is at `sealed`.
- * `scratch` holds a chunk. After an error *bad_chunk is the chunk, from the begin of the copy. */
+/* Works on chunks [begin, begin + count) of a copy. `sealed`: their bytes on the bus; `scratch` has
+ * room for a chunk. After an error *bad_chunk is the chunk, counted from the copy's start. */
 typedef int sgpu_live_work_fn(struct sgpu_live *live, unsigned thread, uint64_t begin,
 			      uint64_t count, uint8_t *sealed, void *scratch, uint64_t *bad_chunk);
 
@@ -406,43 +406,43 @@ struct sgpu_live {
 	sgpu_live_work_fn *work;
 	enum sgpu_transfer_stage stage;
 	uint64_t base;	    /* number of the copy's first chunk */
-	uint8_t *plaintext; /* the host's */
-	sgpu_devptr device; /* the device's */
+	uint8_t *plaintext; /* in the host's memory */
+	sgpu_devptr device; /* the device's memory */
 	uint64_t size;	    /* bytes of plaintext */
 	uint64_t stride;    /* bytes of a whole chunk as it crosses the bus */
-	bool demote;	    /* parts that were worked on */
-	unsigned workers;   /* threads that prefer parts of their own */
+	bool demote;	    /* demote parts after sealing them */
+	unsigned workers;   /* threads that each prefer their own parts of a run */
 	unsigned buffer_count;
 	struct sgpu_live_buffer buffers[SGPU_LIVE_BUFFERS_MAX];
-	_Alignas(64) atomic_uint_fast64_t offered; /* runs that can be worked on */
+	_Alignas(64) atomic_uint_fast64_t offered; /* runs that workers may take */
 	_Alignas(64) atomic_bool over;
-	atomic_uint there;    /* workers that are awake and have begun */
-	pthread_mutex_t lock; /* the failure below */
+	atomic_uint there;    /* workers that have begun */
+	pthread_mutex_t lock; /* guards the failure below */
 	int code;
 	uint64_t bad_chunk;
 	atomic_bool failed;
 };
 
-/* Bytes on the bus of `count` chunks from chunk `first` of the copy on, and of their plaintext. */
+/* The size of `count` chunks from `first` on: on the bus, and in plaintext. */
 uint64_t sgpu_live_bytes(const struct sgpu_live *live, uint64_t first, uint64_t count);
 uint64_t sgpu_live_plain(const struct sgpu_live *live, uint64_t first, uint64_t count);
 /* Gives run number `number` to the workers. */
 void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_run run);
-/* Works on one part of what was offered, if there is any. *oldest: the first run that may have
- * one, 0 at first. */
+/* Works on a part of an offered run, if there is any. *oldest: the first run that may have parts
+ * left; 0 at first. */
 bool sgpu_live_help(struct sgpu_live *live, uint64_t *oldest, unsigned thread, void *scratch);
 /* Whether all parts of a run that was offered are done. */
 bool sgpu_live_finished(struct sgpu_live *live, uint64_t number);
 sgpu_live_work_fn sgpu_live_seal, sgpu_live_open, sgpu_live_stage, sgpu_live_encrypt;
 
 /* ---- store.c ---- */
-/* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after
- * the last call. */
+/* memcpy that spares the caches: it stores past them if the processor can. Call the fence once,
+ * after the last call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
-/* Moves memory that this core has written to the cache that all share: the bus reads a core's own
- * cache at little more than half its speed. Most of it only, since this takes time, too.
- * No-operation where the processor lacks it. */
+/* Moves memory that this core has written to the cache that all cores share: from a core's own
+ * cache the bus reads at little more than half speed. Moves only most of it, since this takes time.
+ * Does nothing if the processor cannot. */
 void sgpu_transfer_demote(const void *memory, size_t size);
 bool sgpu_transfer_can_demote(void);
 

@@ -19,28 +19,28 @@ enum {
 	HOST_RUN_CHUNKS = 16,
 	HOST_RUN_PLAIN = HOST_RUN_CHUNKS * SGPU_CHUNK,
 	HOST_RUN_SEALED = HOST_RUN_CHUNKS * SGPU_SEALED_CHUNK,
-	HOST_BESIDE = 4,   /* parts whose chunk runs are claimed in turns */
+	HOST_BESIDE = 4,   /* parts that are worked on at a time */
 	HOST_WAIT_MS = 50, /* how long a wait lasts before it looks for a signal */
 };
 
 struct host_digest;
 
-/* A part that is being moved. The worker that holds the claim sets its members when the part
- * begins, and `next`; `ended` is under the move's lock. */
+/* A part that is being moved. The worker that holds the claim sets the members when the part
+ * begins, and `next` later; `ended` is under the move's lock. */
 struct host_part {
 	struct sgpu_host_part *part;
-	bool begun; /* in the claim */
+	bool begun; /* set under the claim */
 	bool open;  /* until all its chunk runs were delivered */
 	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *aead; /* copied by each worker */
+	struct sgpu_aead *aead; /* each worker copies it */
 	struct host_digest *digest;
-	const uint8_t *view;	/* of a source that is memory, or NULL */
-	uint64_t size;		/* bytes to read behind the header, or SGPU_SIZE_UNKNOWN */
-	uint64_t runs, next;	/* how many, UINT64_MAX while unknown; the next to be claimed */
+	const uint8_t *view;	/* the source's memory, or NULL */
+	uint64_t size;		/* bytes to read after the header, or SGPU_SIZE_UNKNOWN */
+	uint64_t runs, next;	/* chunk runs, UINT64_MAX while unknown; the next to claim */
 	uint64_t last_sequence; /* of the last chunk run */
 	uint64_t ended;		/* chunk runs that were delivered */
-	/* Writers of one file exclude each other in the kernel. Two of them at once keep the file
-	 * busy; more would only burn time there. */
+	/* The kernel lets only one writer of a file write at a time. With two, one is always ready;
+	 * more would only burn time. */
 	pthread_mutex_t writing[2];
 };
 
@@ -48,32 +48,32 @@ struct host_run {
 	struct host_part *of;
 	uint64_t sequence; /* counted over all parts, in the order of claims */
 	uint64_t index;	   /* within its part */
-	uint64_t turn;	   /* among those for ordered sinks */
+	uint64_t turn;	   /* order of writing to an ordered sink */
 	size_t size;	   /* bytes read */
-	bool last;	   /* of its part */
+	bool last;	   /* the last of its part */
 };
 
 struct host_move {
 	struct sgpu_host_move *move;
 	struct host_part *parts;
 
-	/* Belongs to the worker that is `claiming`: that claims a chunk run and, from an ordered
-	 * source, reads it. */
-	size_t at;		  /* the first part of which not every chunk run was claimed */
-	size_t end;		  /* parts from here on are not claimed any more */
+	/* Used by the worker that is `claiming`, which claims a chunk run and reads it if its
+	 * source is ordered. */
+	size_t at;		  /* the first part with unclaimed chunk runs */
+	size_t end;		  /* no part from here on is claimed any more */
 	size_t latest;		  /* the part of the last claim */
-	uint64_t sequence, turns; /* given so far */
+	uint64_t sequence, turns; /* the next numbers */
 
 	pthread_mutex_t lock;
 	pthread_cond_t claim_free;
 	bool claiming;
 	pthread_cond_t turn_came;
-	uint64_t turn;				    /* of the next write to an ordered sink */
+	uint64_t turn;				    /* the turn that may write to an ordered sink */
 	uint64_t bytes_in;			    /* of all parts */
 	const struct sgpu_transfer_source *reading; /* an ordered one, or NULL */
 	bool failed;
-	/* The lowest chunk run that failed, of the lowest part: which error is reported must not
-	 * depend on timing. */
+	/* The lowest failed chunk run, of the lowest failed part: the error that is reported must
+	 * not depend on timing. */
 	uint64_t failed_sequence;
 	const struct host_part *failed_part;
 	uint64_t bad_chunk;
@@ -89,17 +89,17 @@ struct host_worker {
 };
 
 /* ---- host_part.c ---- */
-/* Prepares it and reads its header. In the claim. */
+/* Prepares a part and reads its header. The caller holds the claim. */
 SGPU_MUST_CHECK int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error);
-/* After its last run: whether its digest is the demanded one, if any. */
+/* Checks the digest, if one is demanded, after a part's last run. */
 SGPU_MUST_CHECK int sgpu_host_part_check(const struct host_part *part, struct sgpu_error *error);
-/* Closes its ends, and wipes. Accepts one that is not open. */
+/* Closes a part's source and sink, and wipes. Accepts a part that is not open. */
 void sgpu_host_part_end(struct host_part *part);
 /* Fills worker->in with the run's bytes. Finds the end of a source of unknown size. */
 SGPU_MUST_CHECK int sgpu_host_run_read(struct host_worker *worker, struct host_run *run,
 				       struct sgpu_error *error);
-/* Opens, seals or copies: *data, *size are what is to be delivered. SGPU_EAUTH: *bad is the chunk,
- * and what is to be delivered are the chunks before it. */
+/* Opens, seals or copies a run; *data and *size are the bytes to write. With SGPU_EAUTH, *bad is
+ * the bad chunk and *data has the chunks before it. */
 SGPU_MUST_CHECK int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *run,
 					    const uint8_t **data, size_t *size, uint64_t *bad,
 					    struct sgpu_error *error);

@@ -13,7 +13,7 @@
 
 enum { BUFFER_ALIGNMENT = 4096 };
 
-/* With the lock held: whether a chunk run that comes before this one has failed. */
+/* Whether a chunk run before this one has failed. The lock is held. */
 static bool host_failed_before(const struct host_move *move, const struct host_part *part,
 			       uint64_t sequence)
 {
@@ -21,7 +21,7 @@ static bool host_failed_before(const struct host_move *move, const struct host_p
 				(move->failed_part == part && move->failed_sequence < sequence));
 }
 
-/* Records an error of a chunk run; it counts unless a lower one failed too. */
+/* Records an error of a chunk run, unless an earlier run has failed. */
 static void host_fail(struct host_move *move, uint64_t sequence, const struct host_part *part,
 		      uint64_t bad_chunk, const struct sgpu_error *error)
 {
@@ -40,7 +40,7 @@ static void host_fail(struct host_move *move, uint64_t sequence, const struct ho
 	pthread_mutex_unlock(&move->lock);
 }
 
-/* Parts from this one on are no longer claimed; those before are, since one may fail, too. */
+/* Ends claims from this part on. Earlier parts go on, since they may fail, too. */
 static void host_end_at(struct host_move *move, const struct host_part *part)
 {
 	const size_t index = (size_t)(part - move->parts);
@@ -48,7 +48,8 @@ static void host_end_at(struct host_move *move, const struct host_part *part)
 	move->end = index < move->end ? index : move->end;
 }
 
-/* The worker's own key schedule of a part. In the claim, since the part's is copied. */
+/* Gives the worker its own copy of a part's key schedule. The worker holds the claim, which guards
+ * the original. */
 static int host_take_aead(struct host_worker *worker, const struct host_part *part,
 			  struct sgpu_error *error)
 {
@@ -62,7 +63,8 @@ static int host_take_aead(struct host_worker *worker, const struct host_part *pa
 	return rc;
 }
 
-/* In the claim. An earlier chunk run may fail meanwhile: then this one is not needed. */
+/* Reads a run while holding the claim. If an earlier run fails meanwhile, this one is not
+ * needed. */
 static int host_read_in_order(struct host_worker *worker, struct host_run *run,
 			      struct sgpu_error *error)
 {
@@ -90,9 +92,9 @@ static bool is_claimed(const struct host_part *part)
 	return part->begun && part->next == part->runs;
 }
 
-/* Whether chunk runs of a part behind the first that is under way may be claimed: no order binds
- * them, and writers of one file exclude each other, so only parts with files of their own gain by
- * it. */
+/* Whether runs of a later part may be claimed while the first is unfinished: the part must not be
+ * ordered, and it helps only if its file is another, since writers of one file exclude each
+ * other. */
 static bool is_apart(const struct host_move *move, const struct host_part *part)
 {
 	const struct host_part *first = &move->parts[move->at];
@@ -101,7 +103,7 @@ static bool is_apart(const struct host_move *move, const struct host_part *part)
 	       (part == first || part->part->sink.context != first->part->sink.context);
 }
 
-/* The next of the first parts with unclaimed runs, in turns. NULL: nothing is left. */
+/* Takes the first few parts with unclaimed runs in turn; NULL if no run is left. */
 static struct host_part *host_next_part(struct host_move *move)
 {
 	struct host_part *parts = move->parts;
@@ -126,8 +128,8 @@ static struct host_part *host_next_part(struct host_move *move)
 	return &parts[move->latest];
 }
 
-/* The next chunk run, in the claim: begins its part, and reads it where the order matters. False
- * when none is left. */
+/* Claims the next chunk run: begins its part, and reads the run if its source is ordered. Returns
+ * false if none is left. */
 static bool host_claim(struct host_worker *worker, struct host_run *run, struct sgpu_error *error,
 		       int *code)
 {
@@ -139,8 +141,8 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 		host_end_at(move, move->failed_part);
 	}
 	pthread_mutex_unlock(&move->lock);
-	do { /* a part may turn out to be ordered when it begins: then it waits */
-		/* first: once all have been claimed, a signal changes nothing */
+	do { /* a part that turns out to be ordered has to wait */
+		/* look for runs first: without any, a signal changes nothing */
 		part = host_next_part(move);
 		if (!part || sgpu_io_interrupted()) {
 			return false;
@@ -168,7 +170,7 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 	return true;
 }
 
-/* With the lock held: a moment at most, since a signal is announced by no condition. */
+/* Waits for a moment at most, since a signal wakes no condition. The lock is held. */
 static void host_wait(struct host_move *move, pthread_cond_t *condition)
 {
 	struct timespec until;
@@ -218,7 +220,7 @@ static int host_write(const struct host_run *run, const uint8_t *data, size_t si
 	return rc || size == 0 ? rc : p->sink.write(p->sink.context, at, data, size, error);
 }
 
-/* Writes a chunk run's result, in its turn where the sink is ordered. */
+/* Writes a chunk run's result; for an ordered sink, in its turn. */
 static int host_deliver(struct host_move *move, const struct host_run *run, const uint8_t *data,
 			size_t size, struct sgpu_error *error)
 {
@@ -235,7 +237,7 @@ static int host_deliver(struct host_move *move, const struct host_run *run, cons
 	return rc;
 }
 
-/* Counts a chunk run that was delivered; *ended: it was the last of its part to be. */
+/* Counts a chunk run that was written; *ended: it completes its part. */
 static void host_count(struct host_move *move, const struct host_run *run, size_t written,
 		       bool *ended)
 {
@@ -259,7 +261,7 @@ static void host_count(struct host_move *move, const struct host_run *run, size_
 	pthread_mutex_unlock(&move->lock);
 }
 
-/* One chunk run; false: none is left. After a failure those of the parts before it go on. */
+/* Handles one chunk run; returns false if none is left. After a failure, earlier parts go on. */
 static bool host_work(struct host_worker *worker)
 {
 	struct host_move *move = worker->move;
@@ -290,7 +292,7 @@ static bool host_work(struct host_worker *worker)
 	}
 	if (!rc) {
 		rc = sgpu_host_run_transform(worker, &run, &data, &size, &bad, &error);
-		/* Also the good part of a run with a bad chunk. */
+		/* If the run has a bad chunk, its good part is written, too. */
 		int written = !rc || (rc == SGPU_EAUTH && size)
 				      ? host_deliver(move, &run, data, size, &late)
 				      : 0;
@@ -324,7 +326,7 @@ static void host_run_worker(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* False when there is no memory: fewer will do. */
+/* Returns false if memory ran out: fewer workers will do. */
 static bool host_worker_init(struct host_worker *worker, struct host_move *move, uint64_t largest)
 {
 	size_t size = HOST_RUN_SEALED;
@@ -343,7 +345,7 @@ static bool host_worker_init(struct host_worker *worker, struct host_move *move,
 	return worker->in != NULL;
 }
 
-/* How many workers have something to do, and the largest part. */
+/* Finds how many workers have something to do, and the largest part. */
 static unsigned host_count_workers(const struct sgpu_host_move *m, uint64_t *largest)
 {
 	unsigned jobs = m->jobs ? m->jobs : sgpu_cpu_count();

@@ -12,16 +12,16 @@
 #include "transfer/host.h"
 
 /* ---- KangarooTwelve of data whose chunk runs come in any order ----
- * Each worker computes the leaves of its run. The list of leaves grows as the data arrive, whatever
- * size they are said to have. */
+ * Each worker computes the leaves of its run. The list of leaves grows as the data arrive: the
+ * stated size is not trusted. */
 enum { VALUES_MIN = 64 << 10 };
 
 struct host_digest {
 	uint64_t size;
-	uint64_t leaves;		 /* whole ones: all chunks but the first and the last */
-	uint8_t first[SGPU_KT128_CHUNK]; /* the chunk that the final node takes itself */
-	uint8_t rest[SGPU_KT128_CHUNK];	 /* behind the last whole chunk */
-	pthread_mutex_t lock;		 /* of the leaves' values */
+	uint64_t leaves;		 /* chunks except the first and the last */
+	uint8_t first[SGPU_KT128_CHUNK]; /* the first chunk, which the final node hashes itself */
+	uint8_t rest[SGPU_KT128_CHUNK];	 /* bytes after the last whole chunk */
+	pthread_mutex_t lock;		 /* guards `values` */
 	uint8_t *values;
 	uint64_t capacity; /* bytes */
 };
@@ -42,7 +42,7 @@ static int digest_create(uint64_t size, struct host_digest **digest, struct sgpu
 	return 0;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static int reserve_values(struct host_digest *digest, uint64_t bytes, struct sgpu_error *error)
 {
 	uint64_t capacity = digest->capacity ? digest->capacity : VALUES_MIN;
@@ -122,7 +122,7 @@ static size_t full_run(const struct host_part *part)
 	return part->part->action == SGPU_HOST_OPEN ? HOST_RUN_SEALED : HOST_RUN_PLAIN;
 }
 
-/* The missing end of a part of known size. */
+/* Fails because a part of known size ends early. */
 static int ended_early(const struct sgpu_host_part *part, uint64_t at, struct sgpu_error *error)
 {
 	if (!part->source.ordered) {
@@ -136,7 +136,7 @@ static int ended_early(const struct sgpu_host_part *part, uint64_t at, struct sg
 			 (unsigned long long)part->size);
 }
 
-/* *got < size: the source has ended. */
+/* If *got < size, the source has ended. */
 static int read_source(const struct host_part *of, uint64_t at, void *data, size_t size,
 		       size_t *got, struct sgpu_error *error)
 {
@@ -190,7 +190,7 @@ int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 	p->bytes_in = p->bytes_out = 0;
 	int rc = p->prepare ? p->prepare(p->argument, p, error) : 0;
 	if (!rc && p->size != size) {
-		/* The workers' buffers were made for it. */
+		/* The workers' buffers have the size that was stated. */
 		rc = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' has changed", p->name);
 	}
 	if (!rc && p->size == SGPU_SIZE_UNKNOWN &&
@@ -221,7 +221,7 @@ int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 	if (!rc && p->action != SGPU_HOST_COPY) {
 		rc = sgpu_aead_create(NULL, part->keys.key, &part->aead, error);
 	}
-	/* The last chunk run is never full, so that it holds the end mark. */
+	/* The last chunk run is never full, so it holds the last chunk. */
 	part->runs = p->size == SGPU_SIZE_UNKNOWN ? UINT64_MAX : part->size / full_run(part) + 1;
 	return rc;
 }
@@ -310,7 +310,7 @@ static int open_run(struct host_worker *worker, const struct host_run *run, size
 		*bad = SGPU_SIZE_UNKNOWN;
 		return rc ? sgpu_fail(error, rc, "AES-256-GCM failed") : 0;
 	}
-	/* How many chunks an ordered sink gets must not depend on how they were grouped. */
+	/* An ordered sink gets all chunks before the bad one, however they were grouped in runs. */
 	size_t good = (size_t)(*bad - first);
 	*size = 0;
 	if (run->of->part->sink.ordered && good) {

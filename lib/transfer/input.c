@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The bytes of a run, into the staging buffer. */
+/* Reads a run into its staging buffer. */
 static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = move->transfer;
@@ -32,7 +32,7 @@ static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 	return rc;
 }
 
-/* Of all of the segment. */
+/* Enqueues the digest of the whole segment. */
 static int enqueue_digest(struct sgpu_chunk_move *move, struct sgpu_stream *stream,
 			  struct sgpu_error *error)
 {
@@ -45,8 +45,8 @@ static int enqueue_digest(struct sgpu_chunk_move *move, struct sgpu_stream *stre
 	return sgpu_engine_enqueue(stream, &digest, &move->crypt, error);
 }
 
-/* A single run is copied on the stream that opens or digests it: nothing overlaps, and one call
- * less signals its end. Where kernels reach it, it is opened in place. */
+/* A single run is copied on the stream that opens or digests it: nothing would overlap, and one
+ * signal less is needed. If kernels reach the data, they are opened in place. */
 static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {
@@ -78,8 +78,7 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	}
 	if (rc == SGPU_OK && move->bytes > 0) {
 		streams[0] = copy;
-		move->copy.untimed =
-			single && request->key; /* its time counts as that of opening */
+		move->copy.untimed = single && request->key; /* the time counts as opening */
 		rc = sgpu_engine_enqueue(copy, &in, &move->copy, error);
 	}
 	if (rc == SGPU_OK && second && second != copy) {

@@ -35,7 +35,7 @@ void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_
 	buffer->run = run;
 	atomic_store_explicit(&buffer->parts, parts, memory_order_relaxed);
 	atomic_store_explicit(&buffer->finished, 0, memory_order_relaxed);
-	/* Parts beyond the run's count as taken. */
+	/* Bits without a part count as taken. */
 	atomic_store_explicit(&buffer->taken,
 			      number << PARTS | (ALL_PARTS & ~(((uint64_t)1 << parts) - 1)),
 			      memory_order_release);
@@ -50,7 +50,7 @@ bool sgpu_live_finished(struct sgpu_live *live, uint64_t number)
 	       atomic_load_explicit(&buffer->parts, memory_order_relaxed);
 }
 
-/* Takes the first free one of these parts; -1 when there is none. */
+/* Takes the first free one of the parts in `which`; -1 if none is free. */
 static int take(struct sgpu_live_buffer *buffer, uint64_t number, uint32_t which)
 {
 	uint_fast64_t taken = atomic_load_explicit(&buffer->taken, memory_order_acquire);
@@ -70,7 +70,7 @@ static int take(struct sgpu_live_buffer *buffer, uint64_t number, uint32_t which
 	return -1;
 }
 
-/* The lowest chunk that fails is kept, whoever finds which first. */
+/* Keeps the lowest chunk that fails, in whatever order the workers find them. */
 static void fail(struct sgpu_live *live, int rc, uint64_t bad_chunk)
 {
 	pthread_mutex_lock(&live->lock);
@@ -82,7 +82,7 @@ static void fail(struct sgpu_live *live, int rc, uint64_t bad_chunk)
 	atomic_store(&live->failed, true);
 }
 
-/* The parts of a run that are this worker's. */
+/* The parts of a run that this worker prefers. */
 static uint32_t own_parts(const struct sgpu_live *live, const struct sgpu_live_buffer *buffer,
 			  unsigned thread)
 {
@@ -92,7 +92,7 @@ static uint32_t own_parts(const struct sgpu_live *live, const struct sgpu_live_b
 	return (uint32_t)(((uint64_t)1 << end) - ((uint64_t)1 << begin));
 }
 
-/* Whether all parts of the run are taken, or it is over. */
+/* Whether all parts of the run are taken, or the run is over. */
 static bool all_taken(struct sgpu_live *live, uint64_t number)
 {
 	struct sgpu_live_buffer *buffer = &live->buffers[number % live->buffer_count];
@@ -176,8 +176,8 @@ int sgpu_live_encrypt(struct sgpu_live *live, unsigned thread, uint64_t begin, u
 			    sgpu_live_plain(live, begin, count), sealed);
 }
 
-/* Opens one chunk after the other into `scratch`, which stays in the worker's cache, and stores
- * each when it has verified. */
+/* Opens each chunk into `scratch`, which stays in the worker's cache, and stores it once it has
+ * verified. */
 int sgpu_live_open(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
 		   uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {

@@ -11,8 +11,8 @@
 #include "transfer/engine.h"
 
 enum {
-	ALONE = 3,	 /* with fewer workers than this the caller's thread works on parts, too */
-	FEW_CHUNKS = 32, /* they are sealed before a worker would be awake */
+	ALONE = 3,	 /* with fewer workers, the caller's thread works on parts, too */
+	FEW_CHUNKS = 32, /* so many are sealed before a worker wakes */
 };
 
 struct driver {
@@ -21,13 +21,13 @@ struct driver {
 	struct sgpu_transfer_result *result;
 	struct sgpu_stream *copy, *crypt;
 	struct sgpu_worker_job job;
-	uint64_t planned; /* chunks that are in runs */
+	uint64_t planned; /* chunks for which runs exist */
 	uint64_t offered, sent,
-		ended;	  /* runs: given to the workers, to the streams, and no more on a stream */
-	uint64_t written; /* runs from the device that the workers have finished */
-	uint64_t oldest;  /* run that this thread may work on */
-	bool started;	  /* the workers */
-	unsigned rounds;  /* of waiting */
+		ended;	  /* runs that were given to workers, put on streams, left the streams */
+	uint64_t written; /* runs from the device that workers have finished */
+	uint64_t oldest;  /* the first run that may have parts for this thread */
+	bool started;	  /* the workers were called */
+	unsigned rounds;  /* of waiting, in a row */
 	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
 };
 
@@ -84,7 +84,7 @@ static bool worker_step(void *argument, unsigned thread)
 	return true;
 }
 
-/* Ends a round: if there was nothing to do, does something useful or waits a moment. */
+/* Ends a round. If it had nothing to do, works on a part or waits a moment. */
 static void end_round(struct driver *d, bool progress)
 {
 	struct sgpu_live *live = d->live;
@@ -93,8 +93,8 @@ static void end_round(struct driver *d, bool progress)
 	if (!d->started && live->plan.total > FEW_CHUNKS) {
 		struct sgpu_error error = { 0 };
 
-		/* Only now, since waking takes long: the streams and the first woken workers are
-		 * busy already. */
+		/* Waking takes long, so it comes after the first run was sent: now the streams are
+		 * busy. */
 		d->job = (struct sgpu_worker_job){ .step = worker_step, .argument = live };
 		note(d, sgpu_workers_add(d->engine->workers, &d->job, &error), &error);
 		sgpu_workers_wake(d->engine->workers, workers);
@@ -124,7 +124,7 @@ static int record(struct driver *d, struct sgpu_stream *stream, struct sgpu_even
 	return rc;
 }
 
-/* Marks the end of the first step, which the second one waits for. */
+/* Records the end of the first step, and makes the second wait for it. */
 static int hand_over(struct driver *d, struct sgpu_stream *from, struct sgpu_stream *to,
 		     struct sgpu_event **event, struct sgpu_error *error)
 {
@@ -133,7 +133,7 @@ static int hand_over(struct driver *d, struct sgpu_stream *from, struct sgpu_str
 	return rc == SGPU_OK ? sgpu_stream_wait(to, *event) : rc;
 }
 
-/* A run that kernels reach: there is no copy to wait for. */
+/* Whether kernels reach the run in host memory, so that no copy is needed. */
 static bool is_reached(const struct driver *d, const struct sgpu_live_buffer *buffer,
 		       uint64_t bytes, bool out)
 {
@@ -141,7 +141,7 @@ static bool is_reached(const struct driver *d, const struct sgpu_live_buffer *bu
 	       sgpu_device_reaches(d->engine->device, buffer->staging->host, bytes, out);
 }
 
-/* Opens or seals the run in the buffer; `sealed` bytes of it cross the bus. */
+/* The work that opens or seals the run in the buffer; `sealed`: its bytes on the bus. */
 static struct sgpu_work crypt_of(const struct driver *d, const struct sgpu_live_buffer *buffer,
 				 uint64_t sealed, bool out)
 {
@@ -231,17 +231,16 @@ static void send(struct driver *d, bool out)
 	note(d, rc, &error);
 }
 
-/* Waits for the oldest run on the streams. The first failure of a copy stays. */
+/* Waits for the oldest run on the streams, and keeps the copy's first failure. */
 static void end_oldest(struct driver *d)
 {
 	struct sgpu_live_buffer *buffer = buffer_of(d, d->ended++);
 	struct sgpu_error error = { 0 };
 
-	/* Without its event it was not enqueued whole: synchronize waits for the streams. */
+	/* Without its event it was not wholly enqueued: synchronize() waits then. */
 	if (buffer->end) {
 		note(d, sgpu_event_sync(buffer->end, &error), &error);
-		/* It has completed as well; but only asking its stream tells the outcome of the
-		 * first step. */
+		/* The first step has ended, too, but only its event tells how. */
 		note(d, buffer->middle ? sgpu_event_sync(buffer->middle, &error) : SGPU_OK, &error);
 		note(d, buffer->copy.code, &buffer->copy.error);
 		if (d->result->code == SGPU_OK && buffer->crypt.code != SGPU_OK) {
@@ -253,7 +252,7 @@ static void end_oldest(struct driver *d)
 	sgpu_event_free(&buffer->end);
 }
 
-/* Whether the oldest run has left the streams; an error counts as that. */
+/* Whether the oldest run has left the streams, be it with an error. */
 static bool oldest_has_ended(struct driver *d)
 {
 	struct sgpu_live_buffer *buffer = buffer_of(d, d->ended);
@@ -358,7 +357,7 @@ static void note_failure(struct driver *d)
 	}
 }
 
-/* As many staging buffers as there are, one at least. */
+/* Takes as many staging buffers as it gets, up to the most that are useful, but at least one. */
 static int take_buffers(struct sgpu_live *live, uint64_t runs, struct sgpu_error *error)
 {
 	struct sgpu_engine *engine = live->engine;
@@ -423,7 +422,7 @@ static int prepare(struct driver *d, bool out)
 	live->workers += live->workers < ALONE;
 	live->demote = !out && d->engine->demotes;
 	live->base = live->key->next;
-	live->key->next += chunks; /* these numbers are used up, also if this copy fails */
+	live->key->next += chunks; /* these numbers are used up even if this copy fails */
 	rc = take_buffers(live, chunks / (config->first_run / SGPU_CHUNK) + 1, &error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_engine_get_stream(d->engine,
@@ -438,7 +437,7 @@ static int prepare(struct driver *d, bool out)
 	return rc;
 }
 
-/* Ends a copy: waits for everything, and clears what a failed one has left. */
+/* Ends a copy: waits for all of its work, and clears what a failed copy left. */
 static void finish(struct driver *d, bool out)
 {
 	struct sgpu_live *live = d->live;
@@ -499,7 +498,7 @@ static int copy(struct sgpu_live *live, bool out, struct sgpu_transfer_result *r
 	return result->code;
 }
 
-/* A copy's state is too large for a stack that is shared with the callers of libraries. */
+/* The state of a copy is too large for the stack of a library's caller. */
 static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key,
 		     enum sgpu_transfer_stage stage, bool out, void *plaintext, uint64_t size,
 		     sgpu_devptr device, struct sgpu_transfer_result *result)

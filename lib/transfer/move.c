@@ -71,8 +71,8 @@ struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move)
 {
 	const struct sgpu_transfer_request *request = &move->transfer->request;
 	const bool in = sgpu_transfer_is_in(move->transfer);
-	/* The end mark may be all that is in the last run: then no plaintext is read or written,
-	 * and none lies behind. */
+	/* The last run may hold only the empty last chunk: its plaintext's address would lie
+	 * outside. */
 	const sgpu_devptr plain =
 		request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
 	const sgpu_devptr sealed = move->buffer ? move->buffer->device : 0;
@@ -107,7 +107,7 @@ void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 	}
 }
 
-/* Releases what a move holds, and continues after its end. The mutex is held, and free then. */
+/* Releases what a move holds, and goes on with the transfer. The mutex is held, and is released. */
 static void finish(struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
@@ -124,8 +124,8 @@ static void finish(struct sgpu_chunk_move *move)
 	    !transfer->pumping) {
 		bool in = sgpu_transfer_is_in(transfer);
 
-		/* If nothing is left to do on the device, this thread, mostly a callback's,
-		 * reports. */
+		/* If the device has nothing left to do, this thread reports the end; it is mostly a
+		 * callback's. */
 		quick = !transfer->failed && !transfer->needs_digest &&
 			!(in ? transfer->request.source.close : transfer->request.sink.close);
 		if (quick) {
@@ -177,7 +177,7 @@ static void note_spans(const struct sgpu_chunk_move *move)
 	}
 }
 
-/* All that the streams do for the move has ended. This may be a callback, which may ask nothing of
+/* Called when the streams have done their part of the move. In a callback, it may call nothing of
  * the device. */
 static void device_ended(struct sgpu_chunk_move *move)
 {
@@ -261,7 +261,7 @@ void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *firs
 	part_ended(move);
 }
 
-/* ---- how a transfer ends: its failures, what it leaves, and who is told ---- */
+/* ---- how a transfer ends: its failures, what it leaves, and its report ---- */
 void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int rc,
 			  const struct sgpu_error *error)
 {
@@ -282,7 +282,7 @@ void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int rc,
 	}
 }
 
-/* Nothing that was not verified stays readable, on the device or in the caller's memory. */
+/* Clears data that were not verified, on the device or in the caller's memory. */
 static void clear_destination(struct sgpu_transfer *transfer)
 {
 	const struct sgpu_transfer_request *request = &transfer->request;
@@ -300,7 +300,7 @@ static void clear_destination(struct sgpu_transfer *transfer)
 			      request->key ? sgpu_opened_size(request->size) : request->size,
 			      NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(
-			stream, NULL); /* a device that fails here reaches nothing any more */
+			stream, NULL); /* if the device fails here, it reaches nothing any more */
 	}
 }
 

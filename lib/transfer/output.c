@@ -5,7 +5,7 @@
  */
 #include "transfer/engine.h"
 
-/* A single run that kernels reach is sealed to where it goes. */
+/* If kernels reach the memory of a single run, it is sealed into place. */
 static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {
@@ -42,8 +42,7 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	}
 	if (rc == SGPU_OK && move->bytes > 0) {
 		streams[1] = copy;
-		move->copy.untimed =
-			single && request->key; /* its time counts as that of sealing */
+		move->copy.untimed = single && request->key; /* the time counts as sealing */
 		rc = sgpu_engine_enqueue(copy, &out, &move->copy, error);
 	}
 	return rc;

@@ -7,8 +7,8 @@
 
 #include <limits.h>
 
-/* ---- chunk runs: small ones stand where the other stages would have to wait, at the begin and at
- * the end ---- */
+/* ---- chunk runs: at the begin and at the end they are small, where other stages would wait
+ * ---- */
 static uint64_t max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
@@ -21,15 +21,15 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 
 	if (plan->at_begin) {
 		run.count = sgpu_min_u64(
-			run.count, max_u64(first, plan->at_begin)); /* as much as all before */
+			run.count, max_u64(first, plan->at_begin)); /* as many as all runs before */
 	}
 	if (plan->at_end) {
-		/* Most of the rest: a device opens more than three times as fast as the bus brings
-		 * it. */
+		/* A device opens more than three times as fast as the bus moves, so take most of
+		 * the rest. */
 		run.count = sgpu_min_u64(run.count, max_u64(rest / 4 * 3, plan->at_end));
 	}
 	run.count = sgpu_min_u64(run.count, rest);
-	/* A little rest goes with it. One chunk never goes alone: when it is empty its address is
+	/* Takes a small rest along. The last chunk never goes alone: if it is empty, its address is
 	 * past the end. */
 	left = rest - run.count;
 	if (left < 2 || 2 * left < max_u64(plan->at_begin, plan->at_end)) {
@@ -38,7 +38,7 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 	return run;
 }
 
-/* A run and the little rest that may go with it. */
+/* A run with the small rest that it may take along. */
 uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest)
 {
 	return largest + smallest / 2 + 2;
@@ -65,7 +65,7 @@ static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Where the bytes lie. Registering them takes its time, which counts as reading. */
+/* Finds where the bytes lie. If they are registered for this, the time counts as reading. */
 static void look_at_ends(struct sgpu_transfer *transfer)
 {
 	const struct sgpu_transfer_request *request = &transfer->request;

@@ -19,7 +19,7 @@
 #include "base/io.h"
 #include "transfer/engine.h"
 
-#define REGISTER_MIN ((uint64_t)4 << 20) /* below, the calls cost about as much as they save */
+#define REGISTER_MIN ((uint64_t)4 << 20) /* below this size, registering saves no time */
 enum {
 	PAGE = 4096,
 	KEPT_MAX = 256,
@@ -28,8 +28,7 @@ enum {
 	STAT_BLOCK = 512,
 };
 
-/* ---- slices of regions that stay registered, since registering one costs more than to move it
- * once ----
+/* ---- slices of regions that stay registered: registering one costs more than moving it once ----
  *
  * A slice is registered at its second use, while its region has a name: one that nobody can use
  * again is not worth it. It stays until the region has lost its name, until others need the room,
@@ -40,10 +39,10 @@ struct sgpu_kept_slice {
 	struct sgpu_kept_slice *next;
 	dev_t device;
 	ino_t inode;
-	int fd; /* our own descriptor: tells whether the region has a name */
+	int fd; /* a duplicate, which shows whether the region still has a name */
 	bool writable;
 	uint64_t begin, size; /* in the file, whole pages */
-	void *base;	      /* NULL: it was used once */
+	void *base;	      /* NULL: not registered, used once */
 	unsigned users;
 };
 
@@ -88,7 +87,7 @@ static void *register_pages(struct sgpu_engine *engine, int fd, uint64_t begin, 
 	}
 	(void)madvise(base, bytes, MADV_DONTDUMP);
 	if (sgpu_host_register(engine->device, base, bytes, &why) != SGPU_OK) {
-		/* A device that does not do it at all need not be asked again. */
+		/* Do not ask a device again that can register nothing. */
 		if (why.code == SGPU_EUNAVAILABLE) {
 			atomic_store(&engine->registers, false);
 		}
@@ -127,7 +126,7 @@ static bool has_name(const struct sgpu_kept_slice *slice)
 	return fstat(slice->fd, &status) == 0 && status.st_nlink > 0;
 }
 
-/* The list begins with what was used last. */
+/* The list begins with the slice that was used last. */
 static void make_room(struct sgpu_engine *engine, uint64_t bytes)
 {
 	struct sgpu_kept_slice **link = &engine->kept, **last;
@@ -177,7 +176,7 @@ static void note_use(struct sgpu_engine *engine, int fd, const struct stat *stat
 	make_room(engine, 0);
 	slice = engine->kept_count < KEPT_MAX ? calloc(1, sizeof(*slice)) : NULL;
 	if (!slice) {
-		return; /* so it is copied, next time too */
+		return; /* the slice is copied, the next time too */
 	}
 	*slice = (struct sgpu_kept_slice){ .next = engine->kept,
 					   .device = status->st_dev,
@@ -196,7 +195,7 @@ static void note_use(struct sgpu_engine *engine, int fd, const struct stat *stat
 
 static bool keep_slice(struct sgpu_engine *engine, struct sgpu_kept_slice *slice)
 {
-	slice->users++; /* it stays */
+	slice->users++; /* keeps make_room from dropping it */
 	make_room(engine, slice->size);
 	slice->users--;
 	if (engine->kept_bytes + slice->size > engine->config.kept_max) {
@@ -337,9 +336,9 @@ static int read_file(void *context, uint64_t position, void *data, size_t size,
 	return rc;
 }
 
-/* Writers of a file exclude one another in the kernel; writers of its mapped pages do not. 512 MiB
- * of tmpfs on 16 cores: by pwrite 190 ms, through pages 87 ms; where written before, 127 and 56 ms.
- * A file that has all its pages, and no name by which it could be cut short, has no faults. */
+/* Writers of a file exclude one another in the kernel, writers of its mapped pages do not. 512 MiB
+ * of tmpfs on 16 cores take 190 ms by pwrite and 87 ms through pages; if written before, 127 and 56
+ * ms. Pages cannot fault if the file has them all and no name by which to cut it short. */
 static bool write_pages(const struct file *file, uint64_t position, const void *data, size_t size)
 {
 	uint64_t begin = file->offset + position, first = begin / PAGE * PAGE, page;

@@ -81,7 +81,8 @@ int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *bu
 	uint64_t size = engine->staging[buffer->class].size;
 
 	if (host && !buffer->host) {
-		/* From the device's pool; if that is empty, any memory will do. */
+		/* Pinned memory comes from the device's pool; if the pool is empty, any memory will
+		 * do. */
 		buffer->lent =
 			sgpu_host_alloc(engine->device, size, &buffer->host, NULL) == SGPU_OK;
 		if (!buffer->lent) {

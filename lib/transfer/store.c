@@ -77,7 +77,7 @@ void sgpu_transfer_store_fence(void)
 	_mm_sfence();
 }
 
-/* CLDEMOTE, which is a no-operation on processors that do not have it. */
+/* CLDEMOTE; processors without it do nothing. */
 void sgpu_transfer_demote(const void *memory, size_t size)
 {
 	for (size_t i = 0; i < size; i += LINE) {
@@ -90,7 +90,8 @@ void sgpu_transfer_demote(const void *memory, size_t size)
 	}
 }
 
-/* Some hypervisors hide its bit although it works: MOVDIR64B came with it. */
+/* Some hypervisors hide the bit of CLDEMOTE although it works: processors with MOVDIR64B have
+ * it. */
 bool sgpu_transfer_can_demote(void)
 {
 	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

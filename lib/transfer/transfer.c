@@ -41,7 +41,7 @@ static int check_request(const struct sgpu_engine *engine,
 	return SGPU_OK;
 }
 
-/* Outputs wait for the operations that make them. */
+/* Makes the streams of an output wait for the event after which its data are ready. */
 static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event *after,
 			 struct sgpu_error *error)
 {
@@ -58,8 +58,8 @@ static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event
 	return rc;
 }
 
-/* How many runs the calling thread enqueues at once: of a small transfer, or of memory that is
- * read by the device. */
+/* How many moves the calling thread enqueues at once: for a small transfer, or for memory that the
+ * device reads itself. */
 static unsigned runs_at_once(const struct sgpu_engine *engine,
 			     const struct sgpu_transfer_request *request)
 {
@@ -102,7 +102,7 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	if (engine->spreads && request->size > SGPU_TRANSFER_SMALL) {
 		new->second = atomic_fetch_add(&engine->next_large, 1) % 2;
 	} else if (engine->spreads &&
-		   !request->after) { /* the other streams are told to wait for the event */
+		   !request->after) { /* only the other streams wait for the event */
 		new->small_stream =
 			(int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS);
 	}
@@ -114,7 +114,7 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 		return rc;
 	}
 	new->result.begin_ns = sgpu_now_ns();
-	atomic_store(&new->references, 3); /* the caller's, the engine's, and this call's */
+	atomic_store(&new->references, 3); /* references of the caller, the engine and this call */
 	*transfer = new;
 	pthread_mutex_lock(&engine->mutex);
 	engine->open++;
@@ -137,7 +137,7 @@ int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_resu
 
 	while (!atomic_load(&transfer->told) && sgpu_now_ns() < limit) {
 		if (sgpu_transfer_help(transfer)) {
-			rounds = 0; /* sooner than a worker that has to wake up */
+			rounds = 0; /* this thread is quicker than a worker that has to wake up */
 		} else {
 			sgpu_worker_pause(&rounds);
 			if (rounds % PAUSES_BEFORE_POLL == 0) {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* ---- queues; the mutex is held ---- */
-/* Transfers that are passed from either end, so that a job of very many costs no time. */
+/* How many transfers are looked at from either end, so that very many cost no time. */
 enum { LOOK_MAX = 64 };
 
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
@@ -38,7 +38,7 @@ void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer *
 		before = before->before;
 	}
 	if (i == LOOK_MAX && before && before->request.rank > transfer->request.rank) {
-		/* From the head, where one of higher rank comes before the tail does. */
+		/* Too far from the tail: look from the head for one of higher rank. */
 		for (after = *head, i = 0;
 		     i < LOOK_MAX && after->request.rank <= transfer->request.rank; i++) {
 			after = after->next;
@@ -56,7 +56,7 @@ void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer *
 	}
 }
 
-/* Whether there is something to be done for it, as choose() says. */
+/* Whether choose() would find something to do for the transfer. */
 static bool has_work(const struct sgpu_transfer *transfer)
 {
 	if (transfer->phase == SGPU_PHASE_NEW) {
@@ -72,7 +72,7 @@ void sgpu_transfer_post(struct sgpu_transfer *transfer)
 	struct sgpu_engine *engine = transfer->engine;
 
 	if (transfer->phase == SGPU_PHASE_PREPARING) {
-		return; /* its request may still change; who prepares it posts it afterwards */
+		return; /* the thread that prepares it posts it afterwards */
 	}
 	if (sgpu_transfer_is_ordered(transfer)) {
 		pthread_cond_broadcast(&engine->changed);
@@ -92,7 +92,8 @@ struct turn {
 };
 
 /* ---- choosing; the mutex is held ---- */
-/* Takes a buffer for the next run, if needed; else the transfer waits in the queue of its class. */
+/* Takes a buffer for the next run, if it needs one. If none is free, the transfer waits in the
+ * queue of its class. */
 static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buffer **buffer)
 {
 	struct sgpu_engine *engine = transfer->engine;
@@ -106,7 +107,7 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 	}
 	pool = &engine->staging[transfer->class];
 	if (transfer->queue_head == &pool->starved_head) {
-		return false; /* it will be granted one */
+		return false; /* it waits for a buffer already */
 	}
 	if (!pool->starved_head) {
 		rc = sgpu_staging_take(engine, transfer->class,
@@ -159,12 +160,12 @@ static enum action choose(struct sgpu_transfer *transfer, struct sgpu_chunk_move
 	if (transfer->phase != SGPU_PHASE_NEW) {
 		return NOTHING;
 	}
-	if (transfer->failed) { /* it was cancelled before anything was done */
+	if (transfer->failed) { /* cancelled before it began */
 		transfer->phase = SGPU_PHASE_ENDING;
 		return END;
 	}
 	if (sgpu_transfer_is_ordered(transfer)) {
-		return NOTHING; /* its pump begins it */
+		return NOTHING; /* sgpu_transfer_pump begins it */
 	}
 	transfer->phase = SGPU_PHASE_PREPARING;
 	return PREPARE;
@@ -224,7 +225,7 @@ static void act(const struct turn *turn)
 	}
 }
 
-/* Chooses for a transfer of the queue, which goes to its end. The mutex is held. */
+/* Chooses what to do for a queued transfer, and moves it to its queue's end. The mutex is held. */
 static void take_turn(struct turn *turn)
 {
 	struct sgpu_engine *engine = turn->transfer->engine;
@@ -305,9 +306,9 @@ void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)
 	pthread_mutex_unlock(&engine->mutex);
 }
 
-/* ---- ordered ones: the thread that pumps ---- */
-/* The next move of an ordered source, once there is a buffer for it; NULL when there is none any
- * more. The mutex is held. */
+/* ---- ordered transfers: the thread that pumps ---- */
+/* Waits for a buffer and takes the next move of an ordered source; NULL if there is none left. The
+ * mutex is held. */
 static struct sgpu_chunk_move *wait_for_turn(struct sgpu_transfer *transfer)
 {
 	struct sgpu_staging_buffer *buffer = NULL;
@@ -323,7 +324,7 @@ static struct sgpu_chunk_move *wait_for_turn(struct sgpu_transfer *transfer)
 	return NULL;
 }
 
-/* The rest of a failed payload must still be read where others follow it. */
+/* Reads the rest of a failed payload, since others may follow it in the pipe. */
 static int skip_rest(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
 	const struct sgpu_transfer_source *source = &transfer->request.source;
@@ -364,8 +365,8 @@ static int pump_in(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	return rc == SGPU_OK ? skip_rest(transfer, error) : rc;
 }
 
-/* The move that is to be written next, once it has arrived; NULL when there is none any more. The
- * mutex is held. */
+/* Waits for the arrival of the next move to write; NULL if there is none left. The mutex is
+ * held. */
 static struct sgpu_chunk_move *wait_for_arrival(struct sgpu_transfer *transfer)
 {
 	struct sgpu_chunk_move **link, *move;

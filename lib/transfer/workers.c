@@ -29,16 +29,16 @@ enum { ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000, PROCESSORS_A_LOOKER
 
 struct sgpu_workers {
 	_Atomic uint32_t call; /* changes when there may be new work; workers sleep on it */
-	_Alignas(64) atomic_uint tokens; /* calls that no worker has taken */
-	atomic_uint lookers;		 /* workers that look for a token and do not sleep */
-	atomic_uint wanted; /* how many may look: as many as the last large call was for */
+	_Alignas(64) atomic_uint tokens; /* calls to work that no worker has answered */
+	atomic_uint lookers;		 /* workers that spin for a token */
+	atomic_uint wanted; /* how many may spin: as many as the last large call asked for */
 	_Alignas(64) atomic_uint asleep;
 	atomic_bool stop;
-	atomic_uint started; /* threads that have taken their number */
-	unsigned few;	     /* how many may look when no more are needed soon */
+	atomic_uint started; /* threads that have their number */
+	unsigned few;	     /* how many may spin when few are needed */
 	uint64_t spin_ns;
-	pthread_mutex_t mutex; /* the jobs, and `running` */
-	pthread_cond_t left;   /* a worker has left a job that is to be removed */
+	pthread_mutex_t mutex; /* guards the jobs and `running` */
+	pthread_cond_t left;   /* a worker has left a removed job */
 	struct sgpu_worker_job *jobs;
 	unsigned count, running;
 	pthread_t threads[];
@@ -47,7 +47,7 @@ struct sgpu_workers {
 void sgpu_worker_pause(unsigned *rounds)
 {
 	if (++*rounds > ROUNDS_BEFORE_YIELD) {
-		sched_yield(); /* the thread that we wait for may need this processor */
+		sched_yield(); /* the awaited thread may need this processor */
 		return;
 	}
 	sgpu_pause();
@@ -65,7 +65,7 @@ static bool take_token(struct sgpu_workers *workers)
 	return false;
 }
 
-/* Whether there was a token within that time. */
+/* Spins for a token; returns whether it got one in that time. */
 static bool look_for_token(struct sgpu_workers *workers, uint64_t spin_ns)
 {
 	uint64_t limit = sgpu_now_ns() + spin_ns;
@@ -86,9 +86,9 @@ static bool look_for_token(struct sgpu_workers *workers, uint64_t spin_ns)
 	return found;
 }
 
-/* A waker adds tokens, changes the word, then counts who looks and who sleeps. A sleeper stops
- * looking, reads the word, then looks for a token: so one of the two sees the other, or the word
- * has changed before the sleep. */
+/* A waker adds tokens, changes `call`, then counts spinning and sleeping workers. A sleeper stops
+ * spinning, reads `call`, then looks for a token. So one of them sees the other, or `call` has
+ * changed before the sleep. */
 static void wait_for_call(struct sgpu_workers *workers, uint64_t spin_ns)
 {
 	uint32_t seen;
@@ -128,7 +128,7 @@ void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count)
 	}
 }
 
-/* One step of every job; whether any of them had work. */
+/* Does one step of every job; returns whether any had work. */
 static bool work_round(struct sgpu_workers *workers, unsigned thread)
 {
 	struct sgpu_worker_job *job, *next;
