@@ -15,8 +15,8 @@
 struct slot {
 	uint64_t id; /* 0: free */
 	uint64_t cookie;
-	uint32_t next;	/* free slot; as many as there are slots: none */
-	uint32_t taken; /* how many times */
+	uint32_t next;	/* the next free slot; the number of slots if there is none */
+	uint32_t taken; /* how often the slot was taken */
 };
 
 struct sgpu_ring_client {
@@ -26,7 +26,7 @@ struct sgpu_ring_client {
 	struct sgpu_sleeper sleeper;
 	struct sgpu_error fault;
 	struct slot *slots;
-	uint32_t free_slot; /* the first */
+	uint32_t free_slot; /* the first free slot */
 };
 
 static void give_slot(struct sgpu_ring_client *client, uint32_t slot)
@@ -109,7 +109,7 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	slot = &client->slots[index];
 	client->free_slot = slot->next;
 	wire = index | (uint64_t)++slot->taken << 32;
-	if (wire == 0) { /* slot 0 taken 2^32 times: id 0 means none */
+	if (wire == 0) { /* slot 0 was taken 2^32 times: id 0 is reserved */
 		wire = (uint64_t)(slot->taken = 1) << 32;
 	}
 	slot->cookie = descriptor->cookie;
@@ -125,7 +125,7 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	return rc == SGPU_ERETRY ? rc : sgpu_ring_fault_set(&client->fault, &found, error);
 }
 
-/* Judges a copy, and finds the submission that it answers. */
+/* Checks a copy of a completion, and finds the submission that it answers. */
 static int accept(struct sgpu_ring_client *client, const struct sgpu_ring_completion *completion,
 		  struct sgpu_ring_result *result, struct sgpu_error *error)
 {

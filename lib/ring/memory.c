@@ -70,7 +70,7 @@ int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 	return rc;
 }
 
-/* Takes one copy of the header's fixed part; the other side may be changing it. */
+/* Checks a copy of the header's fixed part, since the other side may be changing it. */
 static int check_header(struct sgpu_ring_memory *memory, struct sgpu_error *error)
 {
 	struct sgpu_ring_header header;

@@ -12,8 +12,8 @@
 
 #include "ring/ring.h"
 
-/* Entries are read and written as words of 8 bytes; the last word of an entry has its generation in
- * the upper half. */
+/* Entries are read and written as words of 8 bytes. The upper half of the last word is the entry's
+ * generation. */
 enum {
 	SGPU_RING_VERSION = 1,
 	SGPU_RING_PAGE = 4096,
@@ -23,12 +23,12 @@ enum {
 };
 #define SGPU_RING_MAGIC "SGPURING"
 
-/* What one side writes, each word on a pair of lines of its own: processors fetch
- * lines in pairs. */
+/* What one side writes. Each word has two cache lines of its own, since processors fetch lines in
+ * pairs. */
 struct sgpu_ring_side {
-	/* entries that it has taken out of the queue that it reads */
+	/* number of entries that this side has taken from the queue it reads */
 	_Alignas(128) _Atomic uint64_t head;
-	/* enum sgpu_sleep; the other side clears it when it wakes this one */
+	/* enum sgpu_sleep; the other side clears it when it wakes this side */
 	_Alignas(128) _Atomic uint32_t sleeping;
 };
 
@@ -44,23 +44,23 @@ struct sgpu_ring_memory {
 	struct sgpu_ring_header *header; /* the begin of the mapping */
 	uint64_t size;
 	_Atomic uint64_t *submissions, *completions;
-	/* copies: those in the header are not looked at again */
+	/* copies: those in the header are not read again */
 	uint32_t submission_count, completion_count;
 };
 
-/* Checks and maps. Errors: as sgpu_ring_client_open. */
+/* Checks and maps the memory. Errors: as sgpu_ring_client_open. */
 SGPU_MUST_CHECK int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory,
 				  struct sgpu_error *error);
 /* Accepts memory that is not mapped. */
 void sgpu_ring_unmap(struct sgpu_ring_memory *memory);
 
-/* Judges a copy of a descriptor. members: what the service's opcodes use, as in struct
- * sgpu_ring_worker_config; NULL: anything. `code` is returned for what may not be. */
+/* Checks a copy of a descriptor. members: what each opcode uses, as in struct
+ * sgpu_ring_worker_config; NULL: no check of that. Returns `code` for a bad descriptor. */
 SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor,
 				    const uint8_t *members, int code, struct sgpu_error *error);
 
-/* The first breach of the protocol by the other side, which a side remembers for good: its code and
- * its text, or SGPU_OK. */
+/* A side remembers for good the first breach of the protocol by the other side. Returns its code
+ * and text, or SGPU_OK. */
 static inline int sgpu_ring_fault_check(const struct sgpu_error *fault, struct sgpu_error *error)
 {
 	if (__builtin_expect(fault->code < 0, 0) && error) {
@@ -69,7 +69,7 @@ static inline int sgpu_ring_fault_check(const struct sgpu_error *fault, struct s
 	return fault->code;
 }
 
-/* Remembers this one, and returns its code. */
+/* Remembers a breach, and returns its code. */
 static inline int sgpu_ring_fault_set(struct sgpu_error *fault, const struct sgpu_error *found,
 				      struct sgpu_error *error)
 {

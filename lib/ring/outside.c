@@ -42,7 +42,7 @@ void sgpu_rpc_show_order(void)
 #endif
 }
 
-/* What lies in shared memory is copied first: the other side may change it. */
+/* Copies what is in shared memory first, since the other side may change it. */
 static int64_t perform_poll(const struct sgpu_rpc_request *request)
 {
 	const size_t count = request->size / sizeof(struct pollfd);
@@ -97,7 +97,8 @@ struct sgpu_rpc_server {
 	bool runs;
 };
 
-/* The numbers are a copy; the range must be in the area. */
+/* Makes the call that a descriptor describes. The descriptor is a copy; its range must be in the
+ * area. */
 static int make_call(struct sgpu_rpc_server *server, const struct sgpu_ring_operation *operation,
 		     struct sgpu_error *error)
 {
@@ -137,7 +138,7 @@ static void *serve(void *argument)
 			rc = sgpu_ring_worker_wait(server->worker, 0, &error);
 		}
 	}
-	/* Waiters inside learn that nobody serves them. */
+	/* Tells the waiting inside that nobody serves it any more. */
 	(void)shutdown(server->doorbell, SHUT_RDWR);
 	return NULL;
 }

@@ -8,9 +8,9 @@
 #include "ring/ring.h"
 #include "base/base.h"
 
-/* A call. In the ring: handle: the descriptor; offset and length: the data in the shared area;
- * argument: poll's limit in milliseconds. A completion's value is the system call's result, or
- * minus errno. */
+/* A call. In the ring, handle is the descriptor, offset and length are the data in the shared area,
+ * and argument is poll's limit in milliseconds. A completion's value is the system call's result,
+ * or minus errno. */
 struct sgpu_rpc_request {
 	enum sgpu_rpc_operation operation;
 	int fd;
@@ -21,7 +21,7 @@ struct sgpu_rpc_request {
 
 enum { SGPU_RPC_AREA_SIZE = SGPU_RPC_CALLS_MAX * SGPU_RPC_BYTES_MAX };
 
-/* The data of calls, mapped. */
+/* Maps the data of calls. */
 static inline int sgpu_rpc_map(int area, void **memory, struct sgpu_error *error)
 {
 	uint64_t size;
@@ -33,24 +33,25 @@ static inline int sgpu_rpc_map(int area, void **memory, struct sgpu_error *error
 /* Makes the system call. */
 int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request);
 
-/* How long both sides spin. A call that does not wait ends within microseconds; longer spinning
- * saves no sleep and takes the processor from the other side. The time does not adapt: two sleepers
- * make a call last longer than this, and a time that has shrunk would stay short. */
+/* How both sides spin. A call that does not wait ends within microseconds: longer spinning saves no
+ * sleep and takes the processor from the other side. The time does not adapt: a call with two
+ * sleepers takes longer than that, so a time that has shrunk would stay short. */
 struct sgpu_ring_wait sgpu_rpc_spinning(void);
 
-/* The ring puts a call between what its caller did before and does after. It does so through two
- * mappings of the same memory, which ThreadSanitizer takes for different memory: a descriptor that
- * the caller closes after the call would be a race. So that tool is shown the order. */
+/* A call through the ring happens between what its caller does before and after. ThreadSanitizer
+ * does not see that, since the two mappings are different memory to it: it would report a race when
+ * the caller closes a descriptor after the call. This shows it the order. */
 void sgpu_rpc_show_order(void);
 
 /* What both sides share. */
 struct sgpu_rpc_shared {
 	int ring, area;	     /* memory files */
 	int inside, outside; /* ends of the doorbell */
-	char *data;	     /* the area, where the inside has it */
+	char *data;	     /* the area, as the inside has mapped it */
 };
 
-/* As sgpu_rpc_open by SGPU_RPC_QUEUE, but nobody serves the queue. *shared is the rpc's. */
+/* As sgpu_rpc_open with SGPU_RPC_QUEUE, but without a thread that serves the queue. *shared belongs
+ * to the rpc. */
 SGPU_MUST_CHECK int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cycles,
 					 struct sgpu_rpc **rpc,
 					 const struct sgpu_rpc_shared **shared,
@@ -62,7 +63,7 @@ struct sgpu_rpc_server;
 SGPU_MUST_CHECK int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared,
 					  struct sgpu_rpc_server **server,
 					  struct sgpu_error *error);
-/* Waits for the thread: the other end of the doorbell has been shut down. Accepts a pointer to
+/* Waits for the thread; the other end of the doorbell must be shut down. Accepts a pointer to
  * NULL. */
 void sgpu_rpc_server_end(struct sgpu_rpc_server **server);
 

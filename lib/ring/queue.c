@@ -41,9 +41,9 @@ void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *
 	consumer->position = position;
 }
 
-/* Reads the consumer's head, which only grows and never passes the tail: an honest one lies between
- * the last seen and the tail.  acquire: the consumer has read an entry before its head says so;
- * what is stored over that entry comes later. */
+/* Reads the consumer's head, which only grows and never passes the tail: an honest head lies
+ * between the last one seen and the tail. acquire: the consumer has read an entry before its head
+ * counts it, so a new entry may be stored over it. */
 static int look_at_head(struct sgpu_producer *producer, struct sgpu_error *error)
 {
 	const uint64_t head = atomic_load_explicit(producer->queue.head, memory_order_acquire);
@@ -71,7 +71,7 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 		if (rc < 0) {
 			return rc;
 		}
-		/* A place is free when the entry that was there before has been taken. */
+		/* The place is free only if the consumer has taken the entry that was there. */
 		if (producer->tail - producer->head_seen >= queue->count) {
 			return SGPU_ERETRY;
 		}
@@ -86,7 +86,7 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 	 *   the entry;
 	 * - no later load passes it: the producer looks next whether the consumer sleeps. If that
 	 *   look came before the entry is visible, the consumer could look at the place, then
-	 *   sleep, and nobody would wake it. On x86 it is an XCHG. */
+	 *   sleep, and nobody would wake it. On x86 the store is an XCHG. */
 	atomic_store_explicit(&place[last],
 			      (uint32_t)words[last] | (uint64_t)generation_of(queue, position)
 							      << 32,
@@ -108,7 +108,8 @@ int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct s
 	const struct sgpu_queue *queue = &consumer->queue;
 	const uint32_t wanted = generation_of(queue, consumer->position);
 	_Atomic uint64_t *place = place_of(queue, consumer->position);
-	/* acquire: the other words are read after the generation that says that they are there. */
+	/* acquire: the other words are read after the generation, which says that they are
+	 * there. */
 	const uint64_t last = atomic_load_explicit(&place[queue->words - 1], memory_order_acquire);
 
 	if ((uint32_t)(last >> 32) != wanted) {
@@ -119,14 +120,13 @@ int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct s
 				 "an entry of the ring has generation %u, not %u or %u",
 				 (uint32_t)(last >> 32), wanted - 1, wanted);
 	}
-	/* Each word once. A hostile producer may change them meanwhile: what is looked at is the
-	 * copy. */
+	/* Reads each word once: a hostile producer may change them, so only the copy is checked. */
 	for (unsigned i = 0; i + 1 < queue->words; i++) {
 		words[i] = atomic_load_explicit(&place[i], memory_order_relaxed);
 	}
 	words[queue->words - 1] = (uint32_t)last;
 	consumer->position++;
-	/* release: the copy comes before the producer may fill the place again. */
+	/* release: the copy is complete before the producer may fill the place again. */
 	atomic_store_explicit(queue->head, consumer->position, memory_order_release);
 	return SGPU_OK;
 }

@@ -19,7 +19,7 @@
 
 #include <sgpu/error.h>
 
-/* What both ends know of a queue. */
+/* What the producer and the consumer of a queue both have. */
 struct sgpu_queue {
 	_Atomic uint64_t *entries; /* shared */
 	_Atomic uint64_t *head;	   /* shared; the consumer writes it */
@@ -36,33 +36,34 @@ struct sgpu_producer {
 
 struct sgpu_consumer {
 	struct sgpu_queue queue;
-	uint64_t position; /* the next to take */
+	uint64_t position; /* the next position to take */
 };
 
 void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,
 		    uint32_t count, _Atomic uint64_t *head);
-/* For tests, too: from a position other than 0, for which memory must have been prepared. */
+/* Tests also start at a position other than 0, for which they prepare the memory. */
 void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
 		       uint64_t position);
 void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
 		       uint64_t position);
 
-/* Puts one entry, whose generation is filled in. SGPU_ERETRY without a text: the queue is full.
- * SGPU_EINVALID: the head that the consumer published cannot be. Never waits. */
+/* Puts one entry, and fills in its generation. Never waits. SGPU_ERETRY without a text: the queue
+ * is full. SGPU_EINVALID: the consumer has published an impossible head. */
 SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 				      struct sgpu_error *error);
-/* How many entries were put and, as far as is known, not taken. Reads the head. */
+/* How many entries the consumer has not taken, as far as its head says. */
 SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
 					  struct sgpu_error *error);
 
-/* Copies the next entry out, its generation cleared. SGPU_ERETRY without a text: there is none.
- * SGPU_EINVALID: its generation is neither that of an entry nor that of none. */
+/* Takes a copy of the next entry, with the generation cleared. SGPU_ERETRY without a text: there is
+ * no entry. SGPU_EINVALID: the generation is neither that of a new entry nor that of an empty
+ * place. */
 SGPU_MUST_CHECK int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words,
 				       struct sgpu_error *error);
-/* The word of the next entry that changes when it is filled, and what it is until then. */
+/* The word that changes when the next entry is put, and its value until then. */
 const _Atomic uint32_t *sgpu_consumer_word(const struct sgpu_consumer *consumer, uint32_t *empty);
-/* Whether the next place is not empty. Ordered after everything that this thread stored in a
- * sequentially consistent way before. */
+/* Whether the next place is not empty. This look comes after all sequentially consistent stores
+ * that this thread has made. */
 bool sgpu_consumer_ready(const struct sgpu_consumer *consumer);
 
 #endif

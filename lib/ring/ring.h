@@ -16,21 +16,21 @@
 
 /* ---- entries ---- */
 
-/* Opcodes are the service's behind the worker, and begin here. */
+/* Opcodes of the service behind the worker begin here. */
 enum { SGPU_RING_OPCODE_SERVICE = 16, SGPU_RING_OPCODES = 256 };
 
-/* A submission descriptor: one cache line. What an opcode does not use is 0. */
+/* A submission descriptor: one cache line. Members that the opcode does not use are 0. */
 struct sgpu_ring_descriptor {
 	uint32_t opcode;
 	uint32_t reserved;
-	uint64_t cookie; /* comes back in the result; in shared memory: the submission's id */
+	uint64_t cookie; /* returned in the result; in shared memory: the submission's id */
 	uint64_t handle; /* never a pointer */
 	uint64_t offset; /* bytes, in what the handle names */
 	uint64_t length; /* bytes */
 	uint64_t reserved2;
-	uint64_t argument; /* the operation's */
+	uint64_t argument; /* its meaning depends on the opcode */
 	uint32_t reserved3;
-	uint32_t generation; /* the ring's */
+	uint32_t generation; /* filled in by the ring */
 };
 
 /* A completion record as it lies in shared memory. */
@@ -59,8 +59,8 @@ enum {
 SGPU_MUST_CHECK int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 					    struct sgpu_error *error);
 
-/* How a side waits: it spins for a time, then sleeps. 0: from 1 us to 200 us, which adapts, or none
- * where both sides have only one processor. */
+/* How a side waits: it spins, then sleeps. spin_ns 0: the time adapts, from 1 us to 200 us; but no
+ * spinning if both sides have only one processor. */
 struct sgpu_ring_wait {
 	uint64_t spin_ns;
 	bool never_spin;
@@ -70,40 +70,40 @@ struct sgpu_ring_wait {
 struct sgpu_ring_client;
 
 struct sgpu_ring_client_config {
-	/* One end of a pair of Unix stream sockets, borrowed: a side sleeps until the other end
-	 * wakes it or is closed. -1: sides sleep on a futex, as two threads of one process. */
+	/* A borrowed end of a pair of Unix stream sockets: a side sleeps until the other end wakes
+	 * it or is closed. -1: the sides are threads of one process and sleep on a futex. */
 	int doorbell;
 	struct sgpu_ring_wait wait;
 };
 
 /* A completion as the client's program gets it. */
 struct sgpu_ring_result {
-	uint64_t cookie; /* what was given to sgpu_ring_submit */
+	uint64_t cookie; /* the cookie given to sgpu_ring_submit */
 	int status;	 /* 0 or a code */
 	uint64_t value;
 };
 
-/* Maps the memory of `fd`, which may come from the other side: checks its type, seals, size and
- * header first. The descriptor stays the caller's. Errors: SGPU_EINVALID, SGPU_EPOLICY (not
- * sealed), SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Maps the memory of `fd`, which the other side may have made: its type, seals, size and header are
+ * checked first. The caller keeps the descriptor. Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed),
+ * SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 					  struct sgpu_ring_client **client,
 					  struct sgpu_error *error);
 /* Accepts a pointer to NULL. */
 void sgpu_ring_client_close(struct sgpu_ring_client **client);
-/* Submits one operation; never waits. SGPU_ERETRY, with no text: the queue is full, or too many
- * operations have not been reaped; nothing was submitted. Other errors: SGPU_EUSAGE for what the
- * ring itself would refuse, SGPU_EINVALID for a fault. */
+/* Submits one operation; never waits. SGPU_ERETRY without a text: nothing was submitted, because
+ * the queue is full or too many operations are not reaped. Other errors: SGPU_EUSAGE for a
+ * descriptor that the ring refuses, SGPU_EINVALID for a fault of the other side. */
 SGPU_MUST_CHECK int sgpu_ring_submit(struct sgpu_ring_client *client,
 				     const struct sgpu_ring_descriptor *descriptor,
 				     struct sgpu_error *error);
-/* Takes up to `room` completions, without waiting. A completion that answers no submission is a
- * fault, so a cookie may be a pointer. */
+/* Takes up to `room` completions; never waits. A completion that answers no submission is a fault,
+ * so the caller may use pointers as cookies. */
 SGPU_MUST_CHECK int sgpu_ring_reap(struct sgpu_ring_client *client,
 				   struct sgpu_ring_result *results, size_t room, size_t *count,
 				   struct sgpu_error *error);
-/* Waits until there is a completion. deadline_ns: by sgpu_now_ns(), 0: none. Errors: SGPU_ETIMEOUT;
- * SGPU_ESYSTEM if the worker has closed its end. */
+/* Waits for a completion. deadline_ns: as sgpu_now_ns() counts; 0: no deadline. Errors:
+ * SGPU_ETIMEOUT; SGPU_ESYSTEM if the worker has closed its end. */
 SGPU_MUST_CHECK int sgpu_ring_client_wait(struct sgpu_ring_client *client, uint64_t deadline_ns,
 					  struct sgpu_error *error);
 /* ---- the worker's side: one thread at a time ---- */
@@ -118,16 +118,16 @@ enum sgpu_ring_member {
 };
 
 struct sgpu_ring_worker_config {
-	int doorbell; /* as the client's */
-	/* By opcode: enum sgpu_ring_member, and SGPU_RING_KNOWN. An opcode without that is a fault.
-	 * Copied. */
+	int doorbell; /* as in the client's configuration */
+	/* For each opcode: enum sgpu_ring_member, with SGPU_RING_KNOWN. Any other opcode is a
+	 * fault. The array is copied. */
 	uint8_t members[SGPU_RING_OPCODES];
 	struct sgpu_ring_wait wait;
 };
 enum { SGPU_RING_KNOWN = 128 };
 
 struct sgpu_ring_operation {
-	uint32_t ticket;			/* names it until it is finished */
+	uint32_t ticket;			/* names the operation until it is finished */
 	struct sgpu_ring_descriptor descriptor; /* a checked copy */
 };
 
@@ -135,16 +135,15 @@ SGPU_MUST_CHECK int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_
 					  struct sgpu_ring_worker **worker,
 					  struct sgpu_error *error);
 void sgpu_ring_worker_close(struct sgpu_ring_worker **worker);
-/* Takes one submission, which is to be finished now or later. SGPU_ERETRY, with no text: there is
- * none. */
+/* Takes one submission, to be finished now or later. SGPU_ERETRY without a text: there is none. */
 SGPU_MUST_CHECK int sgpu_ring_next(struct sgpu_ring_worker *worker,
 				   struct sgpu_ring_operation *operation, struct sgpu_error *error);
-/* Ends a started operation, in any order; never waits: a completion has room, since a client that
- * left too many unreaped could not submit more. status: 0 or a code. Errors: SGPU_EUSAGE for a
- * ticket that is not started. */
+/* Finishes an operation; any order is possible. Never waits: a completion always has room, since a
+ * client with too many unreaped ones cannot submit. status: 0 or a code. Errors: SGPU_EUSAGE for a
+ * ticket that is not in use. */
 SGPU_MUST_CHECK int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int status,
 				     uint64_t value, struct sgpu_error *error);
-/* As the client's, for submissions. */
+/* Waits for a submission, as sgpu_ring_client_wait does for a completion. */
 SGPU_MUST_CHECK int sgpu_ring_worker_wait(struct sgpu_ring_worker *worker, uint64_t deadline_ns,
 					  struct sgpu_error *error);
 

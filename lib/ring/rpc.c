@@ -26,7 +26,7 @@ struct sgpu_rpc {
 	struct sgpu_rpc_shared shared;
 	struct sgpu_ring_client *client;
 	struct sgpu_rpc_server *server;
-	struct sgpu_error why; /* a fault of the outside: there are no more calls */
+	struct sgpu_error why; /* why there are no more calls: a fault of the outside */
 };
 
 /* ---- exits ---- */
@@ -34,9 +34,9 @@ struct sgpu_rpc {
 #if defined(__x86_64__)
 static const bool has_cycles = true;
 
-/* Lets this many cycles go by of the time-stamp counter, which runs at one rate whatever the
- * processor's clock does. The paper's figure is of a processor whose two rates are nearly the same.
- */
+/* Spins for so many cycles of the time-stamp counter, whose rate is constant whatever the
+ * processor's clock does. The paper's figure is from a processor on which both rates are nearly the
+ * same. */
 static void lose(uint64_t cycles)
 {
 	const uint64_t begin = __builtin_ia32_rdtsc();
@@ -66,7 +66,7 @@ static int open_area(struct sgpu_rpc *rpc, struct sgpu_error *error)
 	return rc;
 }
 
-/* Each call has a place of its own, and as many are in the ring: it is never full. */
+/* The ring has as many entries as there are places for calls, so it is never full. */
 static int open_queue(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
 	struct sgpu_ring_client_config config = { .wait = sgpu_rpc_spinning() };
@@ -183,7 +183,7 @@ static int await_results(struct sgpu_rpc *rpc, size_t count, int64_t *values,
 	return SGPU_OK;
 }
 
-/* Through the ring: results as the outside gave them. */
+/* Makes calls through the ring. The values are as the outside gave them, unchecked. */
 static int queue_calls(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, size_t count,
 		       int64_t *values, struct sgpu_error *error)
 {
@@ -211,7 +211,7 @@ static int queue_calls(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requ
 	return rc;
 }
 
-/* Calls by the way that was chosen. */
+/* Makes calls in the way that was chosen. */
 static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, size_t count,
 		 int64_t *values, struct sgpu_error *error)
 {
@@ -239,7 +239,7 @@ static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, 
 	return SGPU_OK;
 }
 
-/* Checks a result: at most `most`, or an errno. */
+/* Checks a call's result: it must be at most `most`, or an errno. */
 static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 		 struct sgpu_error *error)
 {
@@ -262,7 +262,8 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 	return SGPU_OK;
 }
 
-/* As many calls as have places. Each has its own result, also after one that ends the queue. */
+/* Makes at most SGPU_RPC_CALLS_MAX calls. Each has its own result, even after one that breaks the
+ * protocol. */
 static int make_some(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		     struct sgpu_rpc_io *ios, size_t count, struct sgpu_error *error)
 {
@@ -299,7 +300,7 @@ int sgpu_rpc_call_all(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 
 	for (size_t i = 0; i < count; i++) {
 		ios[i].done = 0;
-		ios[i].code = SGPU_ECANCELED; /* not made */
+		ios[i].code = SGPU_ECANCELED; /* the call was not made */
 		if (ios[i].fd < 0) {
 			return sgpu_fail(error, SGPU_EUSAGE, "%d is not a descriptor", ios[i].fd);
 		}
@@ -320,7 +321,7 @@ static void take_events(const volatile struct pollfd *from, struct pollfd *to, s
 	}
 }
 
-/* A copy from shared memory, which is not looked at again. */
+/* Checks a copy of poll's events. The shared memory is not read again. */
 static int check_events(const struct pollfd *fds, size_t count, size_t ready,
 			struct sgpu_error *error)
 {

@@ -23,8 +23,7 @@
 
 #include "base/base.h"
 
-/* A wake from deep idle takes 150 to 230 us on recent processors: to spin longer than that saves
- * nothing. */
+/* A wake from deep idle takes 150 to 230 us on recent processors; longer spinning saves nothing. */
 enum { SPIN_LEAST_NS = 1000, SPIN_MOST_NS = 200000, SPIN_FIRST_NS = 20000 };
 
 /* ---- how long to spin ---- */
@@ -50,7 +49,7 @@ void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool 
 
 /* ---- spinning ---- */
 
-/* Until the word is another, for `ns` at most. */
+/* Waits until the word changes, for `ns` at most. */
 static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
 	uint64_t end;
@@ -86,9 +85,9 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 	sgpu_spin_time_set(&sleeper->time, wait, alone);
 }
 
-/* Announces that this side will sleep, then looks once more. false: an entry is there, and the
- * announcement was withdrawn. Store before look, both sequentially consistent: who adds an entry
- * after the look finds the word set. */
+/* Announces that this side will sleep, then looks for an entry again. If there is one, withdraws
+ * the announcement and returns false. Both accesses are sequentially consistent, so whoever adds an
+ * entry after the look sees the announcement. */
 static bool arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
 {
 	const uint32_t how =
@@ -102,7 +101,8 @@ static bool arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consum
 	return true;
 }
 
-/* What the other side sent is thrown away, some thousand bytes at a time. */
+/* Discards what the other side sent, some thousand bytes at a time, and finds whether it has
+ * closed. */
 static bool is_closed(int doorbell)
 {
 	char bytes[4096];
@@ -114,13 +114,13 @@ static bool is_closed(int doorbell)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-/* Awake again; empties the doorbell. SGPU_ESYSTEM: the other end is closed, and no entry is left.
- */
+/* This side is awake: withdraws the announcement and empties the doorbell. SGPU_ESYSTEM: the other
+ * end is closed and no entry is left. */
 static int disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
 		  struct sgpu_error *error)
 {
 	atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
-	/* Entries from before the end are still readable: so first check for the end, then for
+	/* Entries put before the end can still be read, so check for the end first, then for
 	 * entries. */
 	if (sleeper->doorbell >= 0 && is_closed(sleeper->doorbell) &&
 	    !sgpu_consumer_ready(consumer)) {
@@ -137,7 +137,7 @@ static struct timespec time_left(uint64_t now, uint64_t deadline_ns)
 				  .tv_nsec = (long)(left % 1000000000) };
 }
 
-/* Until woken, or later for no reason; whoever calls looks again. */
+/* Sleeps until woken. It may also return for no reason; the caller looks again. */
 static void sleep_until(struct sgpu_sleeper *sleeper, uint64_t now, uint64_t deadline_ns)
 {
 	const struct timespec left = time_left(now, deadline_ns);
@@ -192,14 +192,14 @@ void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 		(void)syscall(SYS_futex, sleeper->other, FUTEX_WAKE, 1, NULL, NULL, 0);
 		break;
 	case SGPU_SLEEPS_ON_DOORBELL:
-		/* A full socket wakes as well, and one that is closed has nobody to wake. sendmsg:
-		 * it is what a confined worker may call. */
+		/* A full socket wakes the other side as well; a closed one has no other side. A
+		 * confined worker may call sendmsg, but not send. */
 		if (sleeper->doorbell >= 0) {
 			(void)sendmsg(sleeper->doorbell, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
 		}
 		break;
 	default:
-		break; /* the other side woke by itself, or wrote nonsense */
+		break; /* the other side woke by itself, or its word is invalid */
 	}
 	errno = saved;
 }

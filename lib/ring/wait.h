@@ -21,10 +21,11 @@ struct sgpu_spin_time {
 	uint64_t ns, least, most;
 };
 
-/* alone: nobody runs while this thread spins, so that it had better not. */
+/* alone: the other side cannot run while this thread spins, so it should not spin. */
 void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone);
-/* After a wait that ended in sleep: it took waited_ns in all, and there is an entry now, or not. A
- * sleep that spinning could have saved doubles the time; any other halves it. */
+/* Adapts the time after a wait that ended in sleep. waited_ns: its length; entry: whether there is
+ * an entry now. If longer spinning would have saved the sleep, the time doubles, otherwise it
+ * halves. */
 void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry);
 
 /* ---- one side of a ring ---- */
@@ -37,16 +38,16 @@ struct sgpu_sleeper {
 void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 		      struct sgpu_ring_side *other, int doorbell,
 		      const struct sgpu_ring_wait *wait);
-/* Until there is an entry. Errors: as sgpu_ring_client_wait. */
+/* Waits until there is an entry. Errors: as sgpu_ring_client_wait. */
 SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper,
 				      const struct sgpu_consumer *consumer, uint64_t deadline_ns,
 				      struct sgpu_error *error);
 
-/* The rare half of sgpu_wake. */
+/* Called by sgpu_wake if the other side sleeps. */
 void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper);
-/* After an entry was put. Never waits. The load is sequentially consistent, as are the store that
- * published the entry and both accesses of a side that is about to sleep: of producer and consumer,
- * one sees what the other has stored. */
+/* Called after an entry was put; never waits. This load, the store that published the entry, and
+ * both accesses of a side that goes to sleep are sequentially consistent: producer or consumer, one
+ * sees the other's store. */
 static inline void sgpu_wake(struct sgpu_sleeper *sleeper)
 {
 	if (atomic_load_explicit(sleeper->other, memory_order_seq_cst) != SGPU_AWAKE) {

@@ -81,7 +81,7 @@ void sgpu_ring_worker_close(struct sgpu_ring_worker **worker)
 	}
 }
 
-/* One more submission can complete, beside all that are outstanding. */
+/* Fails unless one more operation has room for its completion. */
 static int check_room(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 {
 	uint64_t unreaped;
@@ -167,7 +167,7 @@ int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int statu
 	worker->outstanding--;
 	memcpy(words, &completion, sizeof(words));
 	rc = sgpu_producer_put(&worker->completions, words, &found);
-	if (rc == SGPU_ERETRY) { /* check_room() looked: only a head that goes back leads here */
+	if (rc == SGPU_ERETRY) { /* check_room() found room, so the client's head has gone back */
 		rc = sgpu_fail(&found, SGPU_EINVALID, "the client has taken back completions");
 	}
 	if (rc < 0) {
