@@ -42,8 +42,8 @@ static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_e
 		       : sgpu_fail_errno(error, "cannot make a region in '%s'", region->path);
 }
 
-/* Checks for room on the file system and in the machine now: later it would be a fault or a
- * kill. */
+/* Checks for room on the file system and in memory now: later, a write would fault, or the kernel
+ * would kill the process. */
 static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 {
 	const char *kind;
@@ -145,7 +145,7 @@ static int create_in(const char *path, uint64_t file_size, struct sgpu_region *r
 	return rc;
 }
 
-/* In the first hugetlbfs with room; to have none is no fault. */
+/* Creates the region in the first hugetlbfs with room; returns false if there is none. */
 static bool create_huge(struct sgpu_region *region)
 {
 	struct sgpu_huge_mount *mounts = NULL;
@@ -274,7 +274,7 @@ static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct
 		return sgpu_fail(error, SGPU_ENOMEM, "out of memory for a region of %llu bytes",
 				 (unsigned long long)region->size);
 	}
-	/* The kernel says EFAULT for a file system that is full. */
+	/* A full file system makes madvise return EFAULT. */
 	return sgpu_fail(error, SGPU_ESYSTEM, "no space left for a region of %llu bytes in '%s'",
 			 (unsigned long long)region->size, region->path);
 }
@@ -297,7 +297,7 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 	if (!region->data) {
 		return sgpu_fail(error, SGPU_EUSAGE, "region '%s' is published", region->id);
 	}
-	/* Files of an ordinary tmpfs refuse seals; readers do not rely on them. */
+	/* Files of an ordinary tmpfs refuse seals; no reader relies on them. */
 	region->sealed = fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 	rc = back(region, 0, SGPU_REGION_HEADER, error);
 	rc = rc ? rc : sgpu_region_encode(region, map_base(region), error);

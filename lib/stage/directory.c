@@ -30,8 +30,9 @@ static bool is_own_directory(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
 }
 
-/* "sgpu-UID", or the first "sgpu-UID-XXXXXX" of ours, so that all calls find the same one. Links
- * are not followed: a user who can plant a directory can also plant a link. */
+/* Returns "sgpu-UID", or, if that is another user's, the first "sgpu-UID-XXXXXX" of ours, so that
+ * all calls find the same. Does not follow links: a user who can plant a directory can also plant a
+ * link. */
 static char *look_in_memory(void)
 {
 	char usual[64], pattern[80], *path = NULL;
@@ -69,8 +70,8 @@ bool sgpu_stage_directory_is_fallback(const char *path)
 	return strncmp(path, usual, strlen(usual)) == 0 && path[strlen(usual)] == '-';
 }
 
-/* /dev/shm/sgpu-UID, or, where somebody else has taken that, a directory with an unpredictable
- * name: from then on the same one, also for a runner that may list no directories any more. */
+/* Returns /dev/shm/sgpu-UID, or, if another user has that name, a directory with a random name.
+ * This is remembered for a runner, which later may not list directories. */
 static char *choose_in_memory(void)
 {
 	static char chosen[sizeof(SHARED_MEMORY) + NAME_MAX + 1];
@@ -90,7 +91,7 @@ static char *choose_in_memory(void)
 	return path;
 }
 
-/* The rule of stage.h; from malloc. */
+/* Chooses by the rule in stage.h; from malloc. */
 static char *choose_directory(void)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");

@@ -26,8 +26,8 @@
 enum { DIRECTORIES_MAX = 64, PRIVATE_MAX = 128 };
 
 struct directory {
-	char *path;  /* as it is, without links */
-	char *given; /* as it was named */
+	char *path;  /* without links */
+	char *given; /* as the caller named it */
 	int fd;
 	dev_t device;
 	ino_t inode;
@@ -56,7 +56,7 @@ int sgpu_look_open(int look, int flags)
 	return open(name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Beneath the directory, without links, '..' out of it, or another mount. */
+/* Finds a path beneath the directory; refuses links, '..' that leaves it, and other mounts. */
 static int look_beneath(int directory, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
@@ -64,7 +64,7 @@ static int look_beneath(int directory, const char *path)
 					   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
 	int fd = -1;
 
-	/* Fails with EAGAIN when something was renamed meanwhile. */
+	/* openat2 fails with EAGAIN if something was renamed meanwhile. */
 	for (int attempt = 0; attempt < 100 && fd < 0 && (!attempt || errno == EAGAIN); attempt++) {
 		fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
 	}
@@ -92,7 +92,7 @@ void sgpu_files_free(struct sgpu_files **files)
 	*files = NULL;
 }
 
-/* File systems whose files are no data: to read one shows the kernel, or does something. */
+/* File systems whose files are not data: reading one shows the kernel's state, or has effects. */
 static const char *unfit(int fd)
 {
 	static const struct {
@@ -134,7 +134,7 @@ static const char *unfit(int fd)
 			return kinds[i].name;
 		}
 	}
-	/* devtmpfs calls itself tmpfs: it is the one that /dev is. */
+	/* devtmpfs reports the type of tmpfs; it is the file system of /dev. */
 	if (stat("/dev", &devices) == 0 && stat("/", &root) == 0 && devices.st_dev != root.st_dev &&
 	    devices.st_dev == status.st_dev) {
 		return "devtmpfs";
@@ -211,8 +211,8 @@ int sgpu_files_directory(const struct sgpu_files *files, int index, const char *
 	return files->directories[index].fd;
 }
 
-/* Goes up from the file's directory to the root. Directories are compared by identity, so mounts
- * elsewhere count. */
+/* Goes up from the file's directory to the root, comparing identities, so other mounts of a
+ * directory are found, too. */
 const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 {
 	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -242,7 +242,7 @@ const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 	return found;
 }
 
-/* The rest of an absolute path beneath a directory, or NULL. */
+/* The part of an absolute path beneath a directory, or NULL. */
 static const char *beneath(const char *directory, const char *path)
 {
 	size_t size = strlen(directory);
@@ -257,7 +257,7 @@ static const char *beneath(const char *directory, const char *path)
 	return path + strspn(path, "/");
 }
 
-/* What is to be looked up in a directory, or NULL. */
+/* The path to look up in a directory, or NULL. */
 static const char *rest_of(const struct directory *directory, const char *path)
 {
 	const char *rest = *path == '/' ? beneath(directory->path, path) : path;
@@ -276,7 +276,7 @@ static bool goes_up(const char *path)
 	return false;
 }
 
-/* A descriptor that only names the file: nothing has been opened. */
+/* Finds a file by name. *fd is an O_PATH descriptor: the file itself is not opened. */
 static int find(const struct sgpu_files *files, const char *path, int *fd, struct sgpu_error *error)
 {
 	bool lies_there = *path != '/';

@@ -49,7 +49,7 @@ static void populate_slices(void *argument, uint64_t begin, uint64_t end)
 			atomic_store(&p->failed, errno);
 			return;
 		}
-		for (uint64_t i = 0; i < size; i += SMALL_PAGE) { /* a kernel before 5.14 */
+		for (uint64_t i = 0; i < size; i += SMALL_PAGE) { /* Linux before 5.14 */
 			((volatile uint8_t *)m->memory)[at + i] = 0;
 		}
 	}
@@ -80,7 +80,7 @@ static void free_memory(struct sgpu_lease_pool_info *m)
 	if (m->memory) {
 		munmap(m->memory, m->size);
 	}
-	if (m->fd >= 0) { /* a client may have it open for longer, but not its pages */
+	if (m->fd >= 0) { /* a client may keep the file open, but without its pages */
 		(void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)m->size);
 		close(m->fd);
@@ -89,7 +89,7 @@ static void free_memory(struct sgpu_lease_pool_info *m)
 	m->fd = -1;
 }
 
-/* A mapping of huge pages is given only if so many are free. */
+/* The kernel maps huge pages only if so many are free. */
 static int make_file(struct sgpu_lease_pool_info *m, bool huge, struct sgpu_error *error)
 {
 	int rc = sgpu_memory_file_create("sgpu-leases", m->size, false, huge, &m->fd, error);
@@ -105,7 +105,7 @@ static int make_file(struct sgpu_lease_pool_info *m, bool huge, struct sgpu_erro
 	} else {
 		m->memory = memory;
 		if (!huge && madvise(memory, m->size, MADV_HUGEPAGE) != 0) {
-			m->pages = SGPU_PAGES_NORMAL; /* a kernel without them */
+			m->pages = SGPU_PAGES_NORMAL; /* the kernel has no transparent huge pages */
 		}
 		rc = populate(m, error);
 	}
@@ -130,7 +130,7 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 	if (make_file(m, true, NULL) == SGPU_OK) {
 		return SGPU_OK;
 	}
-	/* Else the kernel would kill processes to find the pages. */
+	/* Otherwise the kernel would kill processes to get the pages. */
 	sgpu_host_memory(NULL, &available);
 	if (m->size > available) {
 		return sgpu_fail(error, SGPU_ENOMEM,
@@ -198,18 +198,18 @@ enum state { HELD, OFFERED, CLEARING };
 struct entry {
 	struct entry *next;
 	struct sgpu_lease lease;
-	uint64_t extent; /* whole pages */
+	uint64_t extent; /* in whole pages */
 	uint8_t batch_id[SGPU_BATCH_ID_SIZE];
 	bool results;
 	enum state state;
-	uint64_t expires_ns; /* OFFERED */
+	uint64_t expires_ns; /* only if OFFERED */
 };
 
 struct sgpu_lease_pool {
 	struct sgpu_lease_pool_config config;
 	struct sgpu_lease_pool_info memory;
 	pthread_mutex_t lock;
-	pthread_cond_t work; /* for the thread: something to clear, to wait for, or the end */
+	pthread_cond_t work; /* wakes the thread: a range to clear, an expiry, or the end */
 	pthread_cond_t cleared;
 	pthread_t thread;
 	bool stop;
@@ -238,7 +238,7 @@ static struct entry *find_entry(struct sgpu_lease_pool *pool, const char *id)
 	return NULL;
 }
 
-/* The first gap that is large enough: where it is linked, and its offset. */
+/* The first gap that is large enough: the link where its entry belongs, and its offset. */
 static struct entry **find_gap(struct sgpu_lease_pool *pool, uint64_t extent, uint64_t alignment,
 			       uint64_t *offset)
 {
@@ -267,8 +267,8 @@ static void begin_clearing(struct sgpu_lease_pool *pool, struct entry *entry)
 }
 
 /* ---- the thread ---- */
-/* Ends expired leases. Returns one that is to be cleared, or NULL; *next: when the next one
- * expires, or 0. */
+/* Ends expired leases. Returns a lease to clear, or NULL; *next: when the next lease expires, or
+ * 0. */
 static struct entry *look_over(struct sgpu_lease_pool *pool, uint64_t *next)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -311,7 +311,7 @@ static void *clear_ranges(void *argument)
 	while (!pool->stop) {
 		entry = look_over(pool, &next);
 		if (entry) {
-			/* Nobody else touches one that is being cleared. */
+			/* While an entry is being cleared, only this thread uses it. */
 			pthread_mutex_unlock(&pool->lock);
 			memset(pool->memory.memory + entry->lease.offset, 0, entry->extent);
 			pthread_mutex_lock(&pool->lock);
@@ -382,7 +382,7 @@ void sgpu_lease_pool_free(struct sgpu_lease_pool **pool)
 	pthread_cond_signal(&made->work);
 	pthread_mutex_unlock(&made->lock);
 	pthread_join(made->thread, NULL);
-	/* A client may have the file open for longer. */
+	/* A client may keep the file open, so clear it. */
 	while ((entry = made->entries)) {
 		made->entries = entry->next;
 		memset(made->memory.memory + entry->lease.offset, 0, entry->extent);
@@ -464,7 +464,7 @@ int sgpu_lease_create(struct sgpu_lease_pool *pool, const uint8_t batch_id[SGPU_
 		free(entry);
 		return rc;
 	}
-	*lease = entry->lease; /* held: it stays */
+	*lease = entry->lease; /* a held lease cannot vanish */
 	return SGPU_OK;
 }
 

@@ -22,7 +22,7 @@ char *sgpu_stage_huge_directory(const char *mount)
 	return asprintf(&path, "%s/sgpu-%lu", mount, (unsigned long)geteuid()) < 0 ? NULL : path;
 }
 
-/* Whether regions of ours could be made there: in our directory, or by making it. */
+/* Whether our regions could be made in a mount: in our directory, or after making it. */
 static bool can_write(const char *mount)
 {
 	char *directory = sgpu_stage_huge_directory(mount);
@@ -61,7 +61,7 @@ static int describe(const char *path, struct sgpu_huge_mount *mount, struct sgpu
 	mount->free = pool_number(mount->page_size, "free_hugepages");
 	reserved = pool_number(mount->page_size, "resv_hugepages");
 	mount->free -= reserved < mount->free ? reserved : mount->free;
-	/* A mount may have a limit of its own; without a limit, the kernel reports 0 blocks. */
+	/* A mount may have its own limit; if it has none, the kernel reports 0 blocks. */
 	if (status.f_blocks > 0 && (uint64_t)status.f_bavail < mount->free) {
 		mount->free = (uint64_t)status.f_bavail;
 	}
@@ -115,8 +115,8 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
 	*mounts = NULL;
 }
 
-/* "deny" and "force" overrule what a mount says; the kernel's other words concern memory without a
- * mount. */
+/* The words "deny" and "force" overrule the mount's option; the other words concern memory
+ * files. */
 static bool kernel_overrules(char setting[32])
 {
 	char line[128];
@@ -136,8 +136,8 @@ bool sgpu_stage_memory_huge(void)
 	       strcmp(setting, "force") == 0 || strcmp(setting, "within_size") == 0;
 }
 
-/* The value of "huge=" in the options of a line of mountinfo, or "never", which is what a mount
- * without it does. */
+/* The value of "huge=" among the options in a line of mountinfo; "never", as the kernel does, if it
+ * is absent. */
 static void huge_option(char *line, char setting[32])
 {
 	char *options = strrchr(line, ' '), *option, *rest = NULL;

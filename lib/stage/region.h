@@ -21,8 +21,8 @@ bool sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region 
 /* 32 lower-case hexadecimal digits. Errors: SGPU_EINVALID. */
 bool sgpu_region_id_valid(const char *id);
 SGPU_MUST_CHECK int sgpu_region_check_id(const char *id, struct sgpu_error *error);
-/* Bytes of the file of a region: header and payload in whole pages. False when that is out of
- * range. */
+/* The size of a region's file: header and payload in whole pages. Returns false if it is too
+ * large. */
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
 
 /* ---- directory.c ---- */
@@ -30,35 +30,35 @@ bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_siz
 SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory,
 					      struct sgpu_error *error);
 
-/* Calls visit for each directory of regions that is there and this user's, until it fails. */
+/* Calls visit for each directory of regions that exists and is this user's, until a call fails. */
 SGPU_MUST_CHECK int sgpu_stage_each(int (*visit)(int directory, const char *path, void *argument,
 						 struct sgpu_error *error),
 				    void *argument, struct sgpu_error *error);
 
-/* ---- pages.c ---- */
+/* Returns "MOUNT/sgpu-UID", from malloc, or NULL. */
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
 char *sgpu_stage_huge_directory(const char *mount);
 /* Whether a memory file gets transparent huge pages on request. */
 bool sgpu_stage_memory_huge(void);
 
 /* ---- open.c ---- */
-/* Opens `id` in an open directory and validates all of it; with expired_too expiry is no fault.
- * *found: whether there was such a file at all. */
+/* Opens `id` in an open directory and validates all of it. expired_too: an expired region is valid.
+ * *found: whether the file exists. */
 SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writable,
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);
 
 /* ---- files.c ---- */
-/* Opens the file that an O_PATH descriptor names, with /proc; EINVAL if it is no regular one, for
- * opening a watchdog, a tape or a terminal has effects, and opening a pipe waits. -1 with errno. */
+/* Opens the file of an O_PATH descriptor, by /proc. Returns -1 with errno; EINVAL if it is not a
+ * regular file: opening a watchdog, a tape or a terminal has effects, and opening a pipe waits. */
 int sgpu_look_open(int look, int flags);
-/* Opens a regular file by a location's path. `files` may be NULL: then nothing is. */
+/* Opens a regular file by a location's path. `files` NULL: no file may be opened. */
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 				    struct sgpu_error *error);
 
 /* Opens a region by id and validates all of it. Errors: SGPU_EINVALID (form of the id),
- * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take: for a runner, unlinks the
- * region unless it is to be kept, so that nothing is left however the runner ends. */
+ * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take: unlinks the region unless it is
+ * to be kept, so that no region is left however the runner ends. */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
 				     struct sgpu_region *region, struct sgpu_error *error);
 

@@ -22,7 +22,7 @@
 
 enum { PIECE = 1 << 20 };
 
-/* Zeros over what a file holds; its holes stay holes. */
+/* Overwrites a file's data with zeros; holes remain. */
 static void wipe_plain(int fd, off_t size)
 {
 	static const char zeros[PIECE];
@@ -42,7 +42,7 @@ static void wipe_plain(int fd, off_t size)
 	}
 }
 
-/* Huge pages do not support write(2). A page that cannot be mapped now holds nothing. */
+/* Huge pages do not support write(2). A page that cannot be populated has no data. */
 static void wipe_huge(int fd, off_t size, size_t page)
 {
 	off_t at;
@@ -80,8 +80,8 @@ struct release {
 	bool found;
 };
 
-/* Anything with this name is removed, including damaged regions and links: only this user can write
- * to the directory. */
+/* Removes anything with this name, even a damaged region or a link: only this user can write to the
+ * directory. */
 static int release_in(int directory, const char *path, void *argument, struct sgpu_error *error)
 {
 	struct release *release = argument;
@@ -138,7 +138,7 @@ static int list_one(int directory, const char *path, const char *name, struct li
 	region = &larger[listing->count];
 	rc = sgpu_region_open_in(directory, name, false, true, region, &found, &reason);
 	if (!found) {
-		return SGPU_OK; /* somebody released it meanwhile */
+		return SGPU_OK; /* another process released it meanwhile */
 	}
 	if (rc == SGPU_OK) {
 		close(region->fd);

@@ -17,7 +17,7 @@
 
 #include "base/io.h"
 
-/* A held region; it has a descriptor for writing only if one was requested. */
+/* A region that is held. It has a descriptor for writing only after the first such request. */
 struct lease {
 	struct sgpu_region region;
 	int write_fd;
@@ -30,7 +30,7 @@ struct sgpu_leases {
 	struct lease *list;
 };
 
-/* Anywhere: the caller chose the name. */
+/* Opens a file anywhere, since the caller chose its name. */
 static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 {
 	int look = open(path, O_PATH | O_CLOEXEC), code = SGPU_OK;
@@ -45,7 +45,7 @@ static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 	return code;
 }
 
-/* `code`: how opening source->fd went. */
+/* rc: the result of opening source->fd. */
 static int check_file(int rc, const struct sgpu_location *location, uint64_t size,
 		      struct sgpu_source *source, struct sgpu_error *error)
 {
@@ -74,7 +74,7 @@ static int check_file(int rc, const struct sgpu_location *location, uint64_t siz
 	return SGPU_OK;
 }
 
-/* Part of a region, which `fd` is open for. */
+/* Makes a source of a part of a region; `fd` is open on the region. */
 static int take_slice(const struct sgpu_region *region, int fd,
 		      const struct sgpu_location *location, uint64_t size,
 		      struct sgpu_source *source, struct sgpu_error *error)
@@ -167,7 +167,7 @@ void sgpu_leases_free(struct sgpu_leases **leases)
 	*leases = NULL;
 }
 
-/* The lease on a region, taken now if need be; the lock is held. */
+/* The lease on a region, which the first call takes; the lock is held. */
 static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **found,
 		    struct sgpu_error *error)
 {
@@ -196,7 +196,7 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 	return SGPU_OK;
 }
 
-/* Only a region that is kept can still be read by those who wait for the output. */
+/* The region must be kept: otherwise nobody could read the output afterwards. */
 static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 {
 	struct sgpu_region again;
