@@ -29,8 +29,8 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	return rc;
 }
 
-/* Notes the hash of the pages that the allocator asks for, to compare it with the summary's. It
- * allocates nothing, since lack of memory must not look like an attack. */
+/* Notes the hash of the pages that the allocator asks for, to compare it with the summary's hash.
+ * It allocates no memory, since lack of memory must not look like an attack. */
 static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
 {
 	uint32_t count = 0;
@@ -75,8 +75,8 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
-/* Keeps frames apart: unprotected ones, which the host reads and writes, and hidden ones at the
- * end, as many as the table of pages would take. */
+/* Sets frames apart: unprotected ones, which the host reads and writes, and hidden ones at the end,
+ * as many as the page table would take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
 	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
@@ -159,8 +159,8 @@ int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_ke
 	}
 	rc = sgpu_processor_vouch(ground->processor, grant, error);
 	ground->taken[grant->channel] = rc == SGPU_OK;
-	/* If the allocator made another channel than the grant names, that one stays until the
-	 * processor goes. */
+	/* If the allocator made another channel than the grant names, that channel remains until
+	 * the processor goes. */
 	if (rc < 0 &&
 	    sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
 		(void)sgpu_hint(error, "a channel stays as it is");
@@ -227,9 +227,9 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 }
 
 /* ---- as a device ----
- * A request that touches the device's memory is checked, makes the context the one that kernels
- * reach, and then calls the device directly. A launch without ranges touches no memory of the
- * device. A module that does not say what it touches does not run. */
+ * A request that touches device memory is checked, selects the context as the one that kernels
+ * reach, and calls the device directly. A launch without ranges touches no device memory. A module
+ * that does not say what it touches does not run. */
 static int check(struct sgpu_device_guard *guard, sgpu_devptr address, uint64_t size,
 		 struct sgpu_task *task)
 {
@@ -345,7 +345,7 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 	sgpu_free_wiped(&c, sizeof(*c));
 }
 
-/* ---- what it is to its users, and what it did ---- */
+/* ---- the context for its users, and its figures ---- */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context)
 {
 	return (struct sgpu_device *)(void *)context;

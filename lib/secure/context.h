@@ -54,7 +54,7 @@ struct sgpu_secure {
 	struct sgpu_key owner;
 	sgpu_command_fn between;
 	void *between_argument;
-	bool poisons; /* unused memory is poisoned: the device is the CPU */
+	bool poisons; /* unused memory is poisoned, as the device is the CPU */
 	struct sgpu_grant grant;
 	bool has_channel;
 	struct sgpu_session *session; /* checks reports and authorises */
@@ -62,11 +62,10 @@ struct sgpu_secure {
 	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
-	uint64_t mapped_most;	 /* most bytes ever mapped at once */
-	bool authorisation_lost; /* an authorisation went out, and nothing proves what became of it
-				  */
+	uint64_t mapped_most;	     /* most bytes ever mapped at once */
+	bool authorisation_lost;     /* the fate of an authorisation that was sent is unknown */
 	struct sgpu_stream *clearer; /* a stream of the device: clears what is freed */
-	struct sgpu_event *mark;     /* recorded behind clearing `mark_serial`, or NULL */
+	struct sgpu_event *mark;     /* an event after the clearing with `mark_serial`, or NULL */
 	uint64_t mark_serial;
 	/* copy.c */
 	pthread_mutex_t copy_lock;
@@ -75,7 +74,7 @@ struct sgpu_secure {
 	atomic_uint_fast64_t requests, refused, commands;
 };
 
-/* The context that has a guard. */
+/* The context to which a guard belongs. */
 static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *guard)
 {
 	return (struct sgpu_secure *)(void *)((char *)guard - offsetof(struct sgpu_secure, guard));
@@ -87,9 +86,10 @@ static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *
 SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
 					     const uint8_t owner_key[32], struct sgpu_grant *grant,
 					     struct sgpu_error *error);
-/* Destroys the channel, with an authorisation of the session unless that is NULL. If the processor
- * does not take it, because an earlier one was lost, the channel is destroyed without one. If that
- * fails too, the channel stays until the processor goes, and nobody can use it. */
+/* Destroys the channel with an authorisation of the session, or without one if that is NULL. If the
+ * processor refuses the authorisation because an earlier one was lost, the channel is destroyed
+ * without one. If that fails, too, the channel stays until the processor goes, and nobody can use
+ * it. */
 void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 			       struct sgpu_session *session);
 
@@ -106,7 +106,7 @@ void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *
 SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size,
 				      sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory);
-/* Gives all memory back, when all streams but the clearer are gone. */
+/* Frees all memory; all streams except the clearer must be gone. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
 
 /* ---- copy.c ---- */

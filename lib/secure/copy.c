@@ -10,7 +10,7 @@
 
 #include "secure/context.h"
 
-/* More cores than this seal faster than most buses copy. */
+/* With more cores, sealing is faster than most buses copy. */
 enum { WORKERS_MAX = 8 };
 
 struct sgpu_copier {

@@ -11,10 +11,10 @@
 
 struct sgpu_secure_graph {
 	struct sgpu_device_object object;
-	struct sgpu_device_guard guard; /* of the recorder: notes what launches touch */
+	struct sgpu_device_guard guard; /* the recorder's; it notes what launches touch */
 	struct sgpu_secure *context;
 	struct sgpu_recording *inner;
-	sgpu_record_fn function; /* while it is recorded */
+	sgpu_record_fn function; /* set while it records */
 	void *argument;
 	int range_count, range_room;
 	struct sgpu_device_range *ranges;

@@ -26,8 +26,8 @@ struct sgpu_group_server {
 	bool is_open;		    /* there is a channel */
 	struct sgpu_grant grant;
 	struct group_text *text;
-	uint64_t counter;		/* of the group that was answered last */
-	uint8_t last[SGPU_MESSAGE_MAX]; /* that answer */
+	uint64_t counter;		/* the number of the last group that was answered */
+	uint8_t last[SGPU_MESSAGE_MAX]; /* the answer to that group */
 	size_t last_size;
 };
 

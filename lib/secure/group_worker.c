@@ -17,7 +17,7 @@ struct buffer {
 	uint64_t size;
 };
 
-/* What the session has, and the group that is being carried out. */
+/* The session's objects, and the current group. */
 struct sgpu_group_worker {
 	struct sgpu_device *device;
 	struct sgpu_group_config config;
@@ -31,11 +31,11 @@ struct sgpu_group_worker {
 		uint64_t bytes;
 	} jobs[SGPU_GROUP_OBJECTS];
 	struct sgpu_stream *streams[SGPU_GROUP_STREAMS];
-	/* of the group that is being carried out */
+	/* of the current group */
 	struct sgpu_item items[SGPU_GROUP_ITEMS];
 	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
 	void *runs[SGPU_GROUP_ITEMS]; /* of jobs */
-	int settled;		      /* the opens among the items before this one have succeeded */
+	int settled;		      /* the opens before this item have verified */
 	uint8_t opening;	      /* streams, by bit, with opens from item `settled` on */
 };
 
@@ -54,8 +54,8 @@ static int wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- what items name ---- */
-/* Fails because there is no such object or, if `there`, because there is one already. */
+/* ---- the objects that items name ---- */
+/* Fails because the object does not exist or, if `there`, exists already. */
 static int no_object(const char *what, uint32_t handle, bool there, struct sgpu_error *error)
 {
 	return sgpu_fail(error, SGPU_EUSAGE,
@@ -114,7 +114,7 @@ static uint64_t memory_left(const struct sgpu_group_worker *w)
 	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
 }
 
-/* Allocates device memory that counts as the session's, and against the limit of the process. */
+/* Allocates device memory for the session, within the limit of the process. */
 static int alloc(struct sgpu_group_worker *w, uint64_t size, sgpu_devptr *memory,
 		 struct sgpu_error *error)
 {
@@ -214,9 +214,9 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 	return alloc(w, size, &w->staging, error);
 }
 
-/* Others write to the area, so each byte is read once, by the kernel that opens it or into the
- * staging memory. A copy needs no check: if it fails, the data do not verify. settle_opens keeps
- * other items from opened data until these have verified. */
+/* Others write to the area, so each byte is read once: by the kernel that opens it, or into the
+ * staging memory. A failed copy needs no check, as its data will not verify. settle_opens keeps
+ * other items from opened data until they have verified. */
 static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
@@ -300,8 +300,8 @@ static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Waits for the opens before item `before`, which may read what they write. Several may be under
- * way. Fails if one of them did not verify. */
+/* Waits for the opens before item `before`, which may read their data. Several may be under way.
+ * Fails if one of them did not verify. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
 	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
@@ -322,8 +322,7 @@ static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_err
 }
 
 /* ---- jobs: only config.jobs knows what they are ---- */
-/* Ends the run that an item started, now that the streams are idle. A run that failed makes its
- * item fail. */
+/* Ends the run that an item started; the streams are idle. If the run failed, so does its item. */
 static void end_run(struct sgpu_group_worker *w, int item)
 {
 	struct sgpu_error error = { 0 };
@@ -352,7 +351,7 @@ static int load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 				  left < most ? left : most, &w->jobs[item->object].job, &bytes,
 				  error);
 	if (rc == SGPU_OK) {
-		/* others may have taken some meanwhile */
+		/* others may have taken memory meanwhile */
 		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes, error);
 		if (rc < 0) {
 			w->config.jobs->free(&w->jobs[item->object].job);

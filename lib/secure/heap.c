@@ -33,8 +33,8 @@
 #define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
 #endif
 
-/* When less is asked for, a quarter of what the context has mapped is mapped at once, but no fewer
- * and no more bytes than these. */
+/* If less is asked for, a quarter of what the context has mapped is mapped at once, but within
+ * these bounds. */
 #define GROW_MIN ((uint64_t)2 << 20)
 #define GROW_MAX ((uint64_t)256 << 20)
 
@@ -57,8 +57,8 @@ static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uin
 	}
 }
 
-/* Counts the protected memory, and what is left of it besides used blocks, the channel's directory,
- * and tables for all of it. The lock of the arena is held. */
+/* Counts the protected memory, and what is left besides used blocks, the channel's directory, and
+ * page tables. The lock of the arena is held. */
 static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
 {
 	const struct sgpu_processor_config *config = &context->ground->config;
@@ -70,9 +70,8 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	*available = *total - (taken < *total ? taken : *total);
 }
 
-/* The device counts as taken all pages that this context ever mapped. Those that no allocation uses
- * now are free to it.
- */
+/* To the device, all pages that this context has mapped are taken. Those in no allocation are free
+ * here. */
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info)
 {
 	struct sgpu_secure *context = sgpu_secure_guarded(guard);
@@ -102,13 +101,13 @@ static int out_of_memory(struct sgpu_secure *context, uint64_t size, struct sgpu
 /* ---- mapping ---- */
 struct mapping {
 	struct sgpu_secure *context;
-	uint64_t first, next; /* the range of the summaries so far, which follow one another */
+	uint64_t first, next; /* the range that the summaries so far describe */
 	bool any;
 };
 
-/* Checks that a summary is true: all its pages are protected, and they are those of the command
- * that the allocator sent, as many as the size says. The ground's lock is held, so the summary is
- * the answer to that command. */
+/* Checks a summary: all its pages are protected, they are those of the command that the allocator
+ * sent, and as many as the size says. The ground's lock is held, so the summary answers that
+ * command. */
 static int take_summary(void *argument, const struct sgpu_summary *summary,
 			struct sgpu_error *error)
 {
@@ -143,11 +142,11 @@ static int take_summary(void *argument, const struct sgpu_summary *summary,
 /* ---- unmapping ---- */
 struct unmapping {
 	struct sgpu_secure *context;
-	uint64_t next, end;  /* the range that is not unmapped yet */
-	uint64_t authorised; /* bytes from `next` on for which an authorisation went out */
+	uint64_t next, end;  /* the range that is still mapped */
+	uint64_t authorised; /* authorised bytes from `next` on */
 };
 
-/* Authorises the next part of the range, and nothing else. */
+/* Authorises the next part of the range, and no other part. */
 static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
@@ -162,8 +161,7 @@ static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *coun
 	sgpu_session_unmap(u->context->session, va, size, counter, mac);
 }
 
-/* Checks that a summary is true and says that nothing is mapped any more in the authorised range.
- */
+/* Checks that a summary is true, and that nothing in the authorised range is mapped any more. */
 static int take_unmapped(void *argument, const struct sgpu_summary *summary,
 			 struct sgpu_error *error)
 {
@@ -183,7 +181,7 @@ static int take_unmapped(void *argument, const struct sgpu_summary *summary,
 	return SGPU_OK;
 }
 
-/* Unmaps a range. After a failure an authorisation may be outstanding, so that the range can be
+/* Unmaps a range. After a failure an authorisation may still be valid, and so the range may be
  * unmapped at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
@@ -224,7 +222,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	/* Pages mapped before a failure are usable. */
 	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first)
 		      : SGPU_OK;
-	if (added == SGPU_EUSAGE) { /* it stays mapped, and nobody uses it */
+	if (added == SGPU_EUSAGE) { /* the memory stays mapped and unused */
 		return sgpu_fail(error, SGPU_EAUTH,
 				 "the allocator mapped addresses that are in use");
 	}
@@ -241,8 +239,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	return rc;
 }
 
-/* Whether a mapping failed because memory ran out: the processor only says that the device failed.
- */
+/* Whether memory ran out: the processor only says that the device failed. */
 static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 {
 	struct sgpu_device_info info;
@@ -253,9 +250,8 @@ static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 		info.memory_free < size);
 }
 
-/* Maps memory for a block of `extent` bytes: whole big pages, and more than is needed now, or, when
- * memory runs out, just enough.
- */
+/* Maps memory for a block of `extent` bytes: whole big pages and more than the block needs, or just
+ * enough if memory runs out. */
 static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
 {
 	const struct sgpu_pages_info *pages = &context->ground->pages;
@@ -301,8 +297,8 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	sgpu_arena_await(&context->arena, block);
 }
 
-/* Takes back blocks that are clear by now. A clearing that a cancellation cut short is repeated;
- * after another failure the block is never given out again. */
+/* Takes back blocks that are clear by now. Repeats a clearing that was cancelled; if it failed
+ * otherwise, the block is never used again. */
 static void collect(struct sgpu_secure *context)
 {
 	struct sgpu_block *block;
@@ -317,7 +313,7 @@ static void collect(struct sgpu_secure *context)
 	}
 }
 
-/* Records an event behind the clearings that are under way, unless one is recorded already. */
+/* Records an event after the clearings that are under way, unless one is recorded already. */
 static void set_mark(struct sgpu_secure *context)
 {
 	if (context->mark || !context->arena.clearing) {
@@ -332,7 +328,7 @@ static void set_mark(struct sgpu_secure *context)
 	}
 }
 
-/* Takes back blocks whose clearing has ended, without waiting. */
+/* Takes back blocks whose clearing has ended; does not wait. */
 static void look(struct sgpu_secure *context)
 {
 	bool done = false;
@@ -345,7 +341,7 @@ static void look(struct sgpu_secure *context)
 	}
 }
 
-/* Waits for all that is being cleared. */
+/* Waits for all clearings. */
 static void settle(struct sgpu_secure *context)
 {
 	uint64_t serial = context->arena.serial;
@@ -374,8 +370,8 @@ static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
 	return block;
 }
 
-/* Finds a block in free memory, in memory that is being cleared, or in new pages. If these cannot
- * be had, it waits for all clearings and looks once more. */
+/* Finds a block in free memory, in memory that is being cleared, or in new pages. If there is none,
+ * waits for all clearings and looks again. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
 		  struct sgpu_error *error)
 {
@@ -413,8 +409,8 @@ int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size, sgpu_devpt
 	pthread_mutex_lock(&context->arena_lock);
 	rc = size > INT64_MAX ? out_of_memory(context, size, error)
 			      : obtain(context, size, &block, error);
-	/* Mapped pieces that are each too small are unmapped: mapped anew, they may be enough as
-	 * one. */
+	/* If the mapped pieces are each too small, they are unmapped: mapped again, they may form
+	 * one large piece. */
 	if (rc == SGPU_ENOMEM && size <= INT64_MAX && context->arena.regions &&
 	    trim(context, NULL) == SGPU_OK) {
 		rc = obtain(context, size, &block, error);
@@ -444,9 +440,9 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 }
 
 /* ---- giving back ---- */
-/* Unmaps every idle region. The lock is held. When an authorisation gets no true answer, whoever
- * has it can still use it, and the processor accepts no later one. So nothing of that region is
- * used again. */
+/* Unmaps every idle region. The lock is held. If an authorisation gets no true answer, whoever has
+ * it can still use it, and the processor accepts no later one. So no memory of that region is used
+ * again. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_arena_region *region, *next;
@@ -473,8 +469,7 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 	return rc;
 }
 
-/* Gives memory back. What is still mapped then, the processor clears and unmaps with the channel.
- */
+/* Frees the memory. The processor clears and unmaps the rest with the channel. */
 void sgpu_secure_memory_close(struct sgpu_secure *context)
 {
 	pthread_mutex_lock(&context->arena_lock);

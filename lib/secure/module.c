@@ -61,7 +61,7 @@ static int measure_image(struct sgpu_secure *context, void *image, size_t size,
 	return rc;
 }
 
-/* `image` is the context's own copy, which nobody changes between the check and the load. */
+/* `image` is the context's own copy, so nobody changes it between the check and the load. */
 static int check_image(struct sgpu_secure *context, void *image, size_t size,
 		       const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {

@@ -290,7 +290,7 @@ struct sgpu_host_part {
 	struct sgpu_transfer_sink sink;
 	uint64_t from, to;   /* where it begins in source and sink */
 	uint64_t size;	     /* bytes to read; SGPU_SIZE_UNKNOWN: to the end, with read_some */
-	const uint8_t *key;  /* SEAL, OPEN: the segment's key, SGPU_KEY_SIZE bytes, and context. */
+	const uint8_t *key;  /* SEAL, OPEN: the segment's key, SGPU_KEY_SIZE bytes, and context */
 	const void *context; /* used only when the part begins */
 	size_t context_size;
 	const uint8_t *digest; /* COPY of known size: NULL, or the expected KT128. It is checked
