@@ -214,8 +214,8 @@ static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Whether a guessed digest fits tells what a file holds, so files are only for batches with a MAC.
- */
+/* A guessed digest that fits would tell what a file holds, so only batches with a MAC have
+ * files. */
 static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
 		      struct sgpu_error *error)
 {
@@ -297,7 +297,7 @@ static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-/* The index is authentic, the manifest's types are inferred: they must agree on every size. */
+/* The authentic index and the inferred types of the manifest must agree on every size. */
 static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!job->prepared->plan) {

@@ -37,7 +37,7 @@ struct sgpu_graph {
 	int (*start)(void *argument, int operation, struct sgpu_error *error);
 	void *argument;
 	struct operation *operations;
-	/* those of operation i: followers[follower_start[i]] ... */
+	/* operation i's followers: followers[follower_start[i]] ... */
 	int *follower_start, *followers;
 	int *work; /* operations to look at: each is added when nothing holds it back any more, when
 		      it is to be tried again, and when it has failed */
@@ -48,8 +48,8 @@ struct sgpu_graph {
 
 static const char *deadline_text = "the deadline passed";
 
-/* ---- making it ---- */
-/* Turns the edges round: lists for each operation those that follow it. */
+/* ---- making the graph ---- */
+/* Lists the followers of each operation, from the operations' predecessors. */
 static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = graph->manifest;
@@ -201,8 +201,8 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int rc, const c
 	add_work(graph, operation);
 }
 
-/* Returns the code for operations that depend on a failure. A timeout or altered data is the reason
- * for them, too; any other failure is that of the failed operation alone. */
+/* Returns the code of operations that depend on a failed one: the same for a timeout or altered
+ * data, as these concern all; else SGPU_EDEPENDENCY. */
 static int inherited(int rc)
 {
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
@@ -223,7 +223,7 @@ static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const c
 		    op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
 }
 
-/* ---- what follows ---- */
+/* ---- followers ---- */
 static void drop_hold(struct sgpu_graph *graph, int operation)
 {
 	struct operation *op = &graph->operations[operation];
@@ -294,7 +294,7 @@ void sgpu_graph_advance(struct sgpu_graph *graph)
 	}
 }
 
-/* ---- what happened ---- */
+/* ---- events ---- */
 void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int rc, const char *text)
 {
 	const struct sgpu_segment *s = &graph->manifest->segments[segment];
@@ -368,7 +368,7 @@ void sgpu_graph_stop(struct sgpu_graph *graph)
 	}
 }
 
-/* ---- how it stands ---- */
+/* ---- state ---- */
 bool sgpu_graph_ended(const struct sgpu_graph *graph)
 {
 	return graph->inputs_open == 0 && graph->operations_open == 0;

@@ -23,7 +23,7 @@ SGPU_MUST_CHECK int sgpu_graph_create(struct sgpu_run_base *base,
 /* None of its operations may be enqueued. Accepts a pointer to NULL. */
 void sgpu_graph_free(struct sgpu_graph **graph);
 
-/* ---- what happened ---- */
+/* ---- events ---- */
 /* Notes that an input has ended: SGPU_OK, or `code` and a text that says why and lives as long as
  * the graph. */
 void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text);
@@ -38,7 +38,7 @@ void sgpu_graph_stop(struct sgpu_graph *graph);
 /* Starts what may start. To be called after each of the above, and at first. */
 void sgpu_graph_advance(struct sgpu_graph *graph);
 
-/* ---- how it stands ---- */
+/* ---- state ---- */
 /* Whether every input and every operation has ended. */
 bool sgpu_graph_ended(const struct sgpu_graph *graph);
 /* Returns SGPU_OK, or why an operation has no result: *text says why it failed or, if NULL, *cause

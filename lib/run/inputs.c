@@ -22,7 +22,7 @@ struct input {
 	struct sgpu_note arrived;
 	struct sgpu_inputs *all;
 	int segment;
-	bool begun;    /* set by the reader: the note will come */
+	bool begun;    /* set by the reader: a note will be posted */
 	bool prepared; /* its header and its key are right */
 	struct sgpu_transfer *_Atomic transfer;
 	struct sgpu_device_key *key;
@@ -275,7 +275,7 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	return true;
 }
 
-/* ---- all of them ---- */
+/* ---- all inputs ---- */
 /* If the batch is a file, notes where a large payload lies in it, so that all cores read it. */
 static void find_in_file(struct input *input)
 {
@@ -297,7 +297,7 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 	bool piped;
 
 	find_in_file(input);
-	piped = is_piped(input); /* asked now: once started, it may end and be closed */
+	piped = is_piped(input); /* asked first: once started, the input may end and be closed */
 	/* If the transfer cannot start, the reader skips the payload on its way to the next one. */
 	if (!start_input(input, &transfer)) {
 		return SGPU_OK;
@@ -424,8 +424,7 @@ static int take_regions(struct sgpu_run_base *base, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
 
-		/* A region that cannot be taken is reported when its segment needs it. If none
-		 * does, it is left alone. */
+		/* A region that cannot be taken is reported only if a segment needs it. */
 		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
 		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0,
 				       !batch->segments[i].input, &source, NULL) == SGPU_OK) {

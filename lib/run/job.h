@@ -19,13 +19,13 @@ struct sgpu_run_base;
 enum {
 	SGPU_PREPARED_MAX = 64, /* jobs that a runner keeps */
 	SGPU_PREPARED_TEXT_MAX =
-		256 << 10, /* bytes of a manifest: a larger one runs longer than it is parsed */
+		256 << 10, /* most bytes of a manifest: larger ones run longer than parsing takes */
 };
 
 struct sgpu_prepared {
 	atomic_int references;
 	struct sgpu_manifest *manifest; /* checked against the operations */
-	struct sgpu_plan *plan;		/* once there, nothing of the job changes */
+	struct sgpu_plan *plan;		/* once it is set, the job does not change */
 	uint64_t last_use;		/* `uses` of the table at that time */
 };
 
@@ -65,7 +65,7 @@ struct sgpu_job {
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	char owner[SGPU_KID_SIZE + 1]; /* the first listed owner who signed it, or "" */
 	bool replayed;		       /* the record of batches has refused it */
-	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the one response to it */
+	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the batch's one response */
 	int *to_manifest; /* by segment of the batch: index in the manifest */
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
 };
@@ -73,8 +73,8 @@ struct sgpu_job {
 /* Fills in base->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 			       struct sgpu_error *error);
-/* Remembers the batch, and refuses one that was taken before: the last check, so that no batch is
- * remembered that another check refuses and that may come again. */
+/* Remembers the batch, and refuses it if it was taken before. This is the last check: a batch that
+ * another check refuses may come again, so it must not be remembered. */
 SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
 void sgpu_job_clear(struct sgpu_job *job);
 

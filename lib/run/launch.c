@@ -20,12 +20,12 @@ struct launch {
 	/* the device's own implementation, or NULL: the table's for the CPU */
 	sgpu_op_fn on_device;
 	struct sgpu_launch_end end;
-	struct sgpu_task *clears; /* of a module's outputs, by argument; or NULL */
+	struct sgpu_task *clears; /* tasks that clear a module's outputs, by argument; or NULL */
 };
 
 struct operation {
 	struct sgpu_note ended;
-	atomic_bool bad;	 /* it failed: whatever depends on it may not run any more */
+	atomic_bool bad;	 /* it failed, so nothing that depends on it may run */
 	bool followed_elsewhere; /* by an operation on another stream */
 	struct launch *launch;
 	struct sgpu_event *event; /* recorded behind its kernel */
@@ -145,7 +145,7 @@ static void post_ended(void *argument)
 }
 
 /* ---- enqueuing ---- */
-/* Enters where the call's data lie. */
+/* Fills in the addresses of the call's data. */
 static int place_arguments(struct sgpu_launches *launches, int operation, struct sgpu_op_call *call,
 			   struct sgpu_error *error)
 {
@@ -313,7 +313,7 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 	return rc;
 }
 
-/* ---- afterwards ---- */
+/* ---- the end of a launch ---- */
 static uint64_t call_bytes(const struct sgpu_op_call *call)
 {
 	uint64_t sum = 0;

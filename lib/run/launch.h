@@ -35,7 +35,7 @@ SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operatio
 				      const struct sgpu_op_call *call, struct sgpu_stream *stream,
 				      struct sgpu_task *clears, struct sgpu_task *task,
 				      struct sgpu_error *error);
-/* Enters in *task what became of a launch. */
+/* Stores the outcome of a launch in *task. */
 void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task);
 
@@ -54,7 +54,7 @@ struct sgpu_note;
 SGPU_MUST_CHECK int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules,
 					 void (*ended)(struct sgpu_note *note), void *owner,
 					 struct sgpu_launches **launches, struct sgpu_error *error);
-/* Waits for the streams and gives them back. Twice does no harm. */
+/* Waits for the streams and gives them back. A second call does nothing. */
 void sgpu_launches_settle(struct sgpu_launches *launches);
 /* After sgpu_launches_settle. Accepts a pointer to NULL. */
 void sgpu_launches_free(struct sgpu_launches **launches);

@@ -98,7 +98,7 @@ static void wait_for_call(struct sgpu_loop *loop, uint32_t seen, uint64_t when_n
 	atomic_store(&loop->sleeping, true);
 	if (atomic_load(&loop->calls) == seen && poll(&wake, 1, time_left(when_ns)) > 0 &&
 	    read(loop->wake_fd, &count, sizeof(count)) < 0) {
-		errno = 0; /* nothing was there: fine */
+		errno = 0; /* there was no call to read, which is no error */
 	}
 	atomic_store(&loop->sleeping, false);
 }

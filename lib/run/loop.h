@@ -13,8 +13,7 @@
 
 struct sgpu_loop;
 
-/* Something that happened. The poster keeps it, and does not post it again, until it was handled.
- */
+/* An event. The poster keeps the note, and does not post it again, until it was handled. */
 struct sgpu_note {
 	struct sgpu_note *next;
 	void (*handle)(struct sgpu_note *note); /* on the loop's thread; it may free the note */

@@ -141,7 +141,7 @@ int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_error *error)
 		sgpu_memory_clear(memory);
 	}
 	if (rc == SGPU_ENOMEM && check_free(memory, device, &other) == SGPU_ENOMEM) {
-		*error = other; /* it says how much the whole batch needs */
+		*error = other; /* this text says how much the whole batch needs */
 	}
 	return rc;
 }

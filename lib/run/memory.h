@@ -33,8 +33,8 @@ SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_e
 /* Clears the memory and gives it back; no work on it may be pending. Accepts a zeroed one. */
 void sgpu_memory_clear(struct sgpu_memory *memory);
 
-/* The ways between the devices of a runner: sealed copies, each pair with its own key. A way is
- * opened when it is first needed, and kept. */
+/* The sealed paths between a runner's devices, each with its own key. A path is opened when it is
+ * first needed, and kept. */
 struct sgpu_links {
 	pthread_mutex_t mutex;
 	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];

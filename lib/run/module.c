@@ -48,7 +48,7 @@ static const struct sgpu_operation *operation_of(const struct sgpu_modules *modu
 	return &modules->base->job->manifest->operations[operation];
 }
 
-/* Where the image arrives, and where all operations of the module run. */
+/* The device where the image arrives and all operations of the module run. */
 static const struct sgpu_run_device *device_of(const struct sgpu_modules *modules, int segment)
 {
 	const struct sgpu_plan *plan = modules->base->job->plan;
@@ -110,8 +110,8 @@ bool sgpu_modules_broke_rules(const struct sgpu_modules *modules)
 	return false;
 }
 
-/* Ends the run without a response if a module broke the rules: it is not what its owner meant to
- * run. */
+/* Ends the run without a response if a module broke the rules: the module is not what its owner
+ * meant to run. */
 static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 {
 	if (sgpu_modules_broke_rules(modules) && !modules->broken_rule) {
@@ -142,7 +142,7 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", text_of(&task.error, rc));
 }
 
-/* On a plain device the host's copy is what is measured, and what is loaded. */
+/* Without a secure context, the host's copy is measured and loaded. */
 static int load_measured(struct sgpu_device *device, const void *image, size_t size,
 			 const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_device_module **loaded,
 			 struct sgpu_error *error)
@@ -193,7 +193,7 @@ static void load_blocking(struct sgpu_blocking *task)
 	sgpu_loop_post(modules->base->loop, &m->note);
 }
 
-/* ---- when: on the loop's thread ---- */
+/* ---- deciding when to load: on the loop's thread ---- */
 static void note_loaded(struct sgpu_note *note)
 {
 	struct sgpu_modules *modules = note->owner;

@@ -14,7 +14,7 @@
 #include "run/plan.h"
 #include "run/private.h"
 
-/* Between two portions of a large segment, a move sees that the run was stopped. */
+/* After each portion of a large segment, a move looks whether the run was stopped. */
 #define PORTION ((uint64_t)256 << 20)
 
 struct move {

@@ -31,7 +31,7 @@ struct output {
 	int segment;
 	struct sgpu_transfer *transfer; /* for the loop only */
 	struct sgpu_device_key *key;
-	uint8_t header[SGPU_SEALED_HEADER]; /* of that key */
+	uint8_t header[SGPU_SEALED_HEADER]; /* made with the key */
 	uint8_t *data;
 	uint8_t *leased;	   /* its place in a lease, or NULL */
 	bool pinned;		   /* it is from sgpu_host_alloc */

@@ -68,8 +68,8 @@ SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **pla
  * can tell: a batch that is recorded runs once, and should not find the disk full. Errors:
  * SGPU_ENOSPACE. */
 SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error);
-/* Writes what became of each output, with its payload. Returns 0; SGPU_ESEGMENTS when some failed;
- * or why it could not be written. */
+/* Writes the response: each output's outcome and payload. Returns 0; SGPU_ESEGMENTS when some
+ * failed; or why the response could not be written. */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
 				 struct sgpu_outputs *outputs, struct sgpu_error *error);
 /* Cuts off what results may have left behind the file's position. */

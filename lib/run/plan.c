@@ -209,7 +209,7 @@ static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size,
 }
 
 /* ---- moves ---- */
-/* The devices, as bits, that read a segment which does not begin there. */
+/* The devices, as bits, that read a segment whose home is another device. */
 static unsigned moved_to(const struct planner *p, int segment)
 {
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
@@ -266,7 +266,7 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 	return SGPU_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all arrivals and operations ---- */
 static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -353,7 +353,7 @@ static int plan_buffers(struct planner *p, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole plan ---- */
 static int *minus_ones(int count)
 {
 	int *list = malloc(((size_t)count + 1) * sizeof(*list));

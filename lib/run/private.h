@@ -98,11 +98,11 @@ struct sgpu_run_base {
 	int under_way; /* moves, outputs and loads of modules that have not ended: the loop's */
 	atomic_int done, failed, operations; /* how far its graph is */
 	int wake_fd;			     /* eventfd that wakes a reader of this run */
-	atomic_int stop;		     /* 0, or why all is to end */
+	atomic_int stop;		     /* 0, or the code with which the run must end */
 	atomic_uint_fast64_t stop_ns;	     /* when `stop` was set */
 };
 
-/* Stops the run: all ends soon. The first `code` stays. */
+/* Stops the run soon. The first `code` counts. */
 void sgpu_run_stop(struct sgpu_run_base *base, int code);
 /* Formats a text like that of an error, from malloc; NULL when memory is out. */
 char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);

@@ -444,7 +444,7 @@ int sgpu_respond_cut(const struct sgpu_run_base *base, struct sgpu_error *error)
 		       : sgpu_fail_errno(error, "cannot cut '%s' off", base->submission.out_name);
 }
 
-/* ---- before anything is known ---- */
+/* ---- before the results are known ---- */
 /* Whether the batch alone says how large every result is, if none fails. */
 static bool is_foreseeable(const struct sgpu_job *job)
 {

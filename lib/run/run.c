@@ -28,15 +28,15 @@
 enum {
 	PIPE_SIZE = 1 << 20,
 	FEW_SEGMENTS = 8, /* so few are moved sooner than threads wake */
-	/* About a bus's. The batch that would end first if it were alone goes first, so no large
-	 * batch waits for ever. */
+	/* About the rate of a bus. Batches are ranked by when they would end if each were alone, so
+	 * that no large batch waits for ever. */
 	BYTES_PER_NS = 16,
-	STALL_MS = 2000, /* so long a wait for the response's reader fails after the deadline */
+	STALL_MS = 2000, /* after the deadline, so long a wait for the response's reader fails */
 };
 
 /* ---- the end of a run ---- */
-/* Returns why a run ended: the reason for which it was stopped, if it was, rather than what
- * followed. */
+/* Returns why a run ended: the reason for which it was stopped, if it was, rather than an error
+ * that followed. */
 static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 {
 	int stop = atomic_load(&run->base.stop);
@@ -289,7 +289,7 @@ static int start_operation(void *argument, int operation, struct sgpu_error *err
 	return sgpu_launch_start(run->launches, operation, error);
 }
 
-/* Whether the run is to end, for a thread of it that reads. */
+/* Whether the run must end; asked by its reading thread. */
 static int ended_while_reading(void *argument)
 {
 	struct sgpu_run *run = argument;
@@ -332,7 +332,7 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	run->trace.first = run->first;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
-	/* before the buffers, since the ways take memory, too */
+	/* before the buffers, since the sealed paths take memory, too */
 	rc = sgpu_moves_create(base, note_moved, run, &run->moves, error);
 	rc = rc ? rc : sgpu_memory_create(base, error);
 	rc = rc ? rc : sgpu_graph_create(base, start_operation, run, &run->graph, error);

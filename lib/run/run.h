@@ -130,8 +130,7 @@ struct sgpu_run_options {
 				      (SGPU_EPOLICY, SGPU_EAUTH); NULL: whoever knows a recipient's
 				      key may send work */
 	int owner_count;
-	struct sgpu_replay *replay; /* remembers what the run takes, and refuses what was taken
-				       before; or NULL */
+	struct sgpu_replay *replay; /* remembers the batch, and refuses one taken before; or NULL */
 	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
 	bool spans;		    /* record them */
 	/* Whoever makes a batch could name files in it and guess their digests: which guess fits

@@ -97,7 +97,7 @@ uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, 
 	return when;
 }
 
-/* The device's traits, and what every object of a run may do. */
+/* The devices' traits, and functions for all objects of a run. */
 
 /* How long a thread looks for work before it sleeps, beside a GPU, and where the device computes on
  * these cores. On a single core it sleeps at once, since others need the core. */
@@ -148,7 +148,7 @@ void sgpu_run_stop(struct sgpu_run_base *base, int rc)
 	uint_fast64_t never = 0;
 	int none = 0;
 
-	/* The time before the code: whoever sees the code needs the time. */
+	/* The time is stored before the code, since whoever sees the code needs the time. */
 	(void)atomic_compare_exchange_strong(&base->stop_ns, &never, sgpu_now_ns());
 	if (!atomic_compare_exchange_strong(&base->stop, &none, rc)) {
 		return;
@@ -181,7 +181,7 @@ void sgpu_runner_add(struct sgpu_run *run)
 	runner->runs = run;
 	pthread_mutex_unlock(&runner->mutex);
 	sgpu_loop_expect(runner->loop, false);
-	sgpu_loop_wake(runner->loop); /* it may have a deadline */
+	sgpu_loop_wake(runner->loop); /* the run may have a deadline */
 }
 
 void sgpu_runner_remove(struct sgpu_run *run)

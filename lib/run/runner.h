@@ -100,7 +100,7 @@ struct sgpu_run {
 	struct sgpu_note admitted, read;
 	struct sgpu_io_guard guard;
 	atomic_bool cancel; /* sgpu_run_cancel was called */
-	bool inside;	    /* it has entered: the presence's */
+	bool inside;	    /* it has entered; for sgpu_presence_* alone */
 	atomic_bool busy;   /* a call of the device may take long */
 	/* for the loop only */
 	bool begun, have_read, stop_seen, finishing;

@@ -14,10 +14,10 @@ struct spreader {
 	int devices;
 	const struct sgpu_spread_costs *costs;
 	struct sgpu_spread *spread;
-	uint64_t *there; /* by segment and device: when it is there; NEVER: it was not sent there */
-	uint64_t *ended; /* by operation */
-	uint64_t *idle;	 /* by device: when it has done what it was given, */
-	uint64_t *arrived; /* and when the inputs that it was given are there */
+	uint64_t *there;   /* by segment and device: when the segment is there, or NEVER */
+	uint64_t *ended;   /* by operation */
+	uint64_t *idle;	   /* by device: when it has done its operations so far */
+	uint64_t *arrived; /* by device: when its inputs so far have arrived */
 };
 
 /* The cost of one operation on one device. */
@@ -135,7 +135,8 @@ static struct choice choose_device(const struct spreader *s, int operation)
 	return best;
 }
 
-/* Enters a choice: the operation's inputs are on the device then, and its outputs begin there. */
+/* Carries out a choice: the operation's inputs are then on the device, and its outputs begin
+ * there. */
 static void settle_operation(struct spreader *s, int operation, const struct choice *choice)
 {
 	const struct sgpu_operation *op = &s->manifest->operations[operation];

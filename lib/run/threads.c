@@ -36,7 +36,7 @@ static void wait_for_task(struct sgpu_threads *threads)
 	}
 	while (!called && !threads->head && !threads->end) {
 		pthread_cond_wait(&threads->filled, &threads->mutex);
-		called = threads->reserved > 0; /* another thread may have taken it: looks again */
+		called = threads->reserved > 0; /* another thread may have taken the task */
 	}
 }
 
