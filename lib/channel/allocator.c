@@ -257,7 +257,7 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 }
 
 /* ---- mapping ---- */
-/* Puts a table at that index of the channel's directory, unless there is one. */
+/* Puts a table at an index of the channel's directory, unless there is one. */
 static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
 		      int kind, struct sgpu_error *error)
 {

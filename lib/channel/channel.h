@@ -203,7 +203,7 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel,
 					 sgpu_devptr *base, uint64_t *size,
 					 struct sgpu_error *error);
-/* ---- what trusted code in the processor's own program asks of it: lib/secure ---- */
+/* ---- for trusted code in the processor's own program: lib/secure ---- */
 struct sgpu_binding; /* keys.h */
 /* Begins a request of trusted code in this process (lib/secure): every range must be mapped in the
  * context of the channel, and that context becomes the one that kernels reach. Contexts that want
@@ -278,8 +278,8 @@ SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session,
  * One thread at a time. The config is the processor's: it needs one unprotected frame, for its
  * bootstrap channel, number 0. */
 struct sgpu_allocator;
-/* How its commands reach the processor: sgpu_processor_command, a wire, or a test in between.
- * Returns reply->code. */
+/* How the allocator's commands reach the processor: sgpu_processor_command, a wire, or a test in
+ * between. Returns reply->code. */
 typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command,
 			       struct sgpu_reply *reply);
 SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,

@@ -55,7 +55,7 @@ struct sgpu_item {
 	uint32_t tail_size;
 };
 
-/* What a job works on. */
+/* A range of a buffer that a job uses. */
 struct sgpu_item_range {
 	uint32_t buffer;
 	uint64_t offset, size;
@@ -107,7 +107,7 @@ void sgpu_group_client_close(struct sgpu_group_client **client);
 /* Adds an item to the group that is sent next. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_group_client_add(struct sgpu_group_client *client,
 					  const struct sgpu_item *item, struct sgpu_error *error);
-/* Whether an item with a tail of so many bytes fits into that group. */
+/* Whether an item with a tail of so many bytes fits into the next group. */
 bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t tail);
 /* Sends the group and waits until it has been carried out, in order and once. Returns the code of
  * the first item that failed, or SGPU_OK. A group whose answer does not come is sent again; the

@@ -96,7 +96,7 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 				  (unsigned long long)counter, (unsigned)c->grant.channel);
 }
 
-/* Returns what became of the items. The answer is the worker's own, and is still read with care. */
+/* Returns the items' outcome. The answer is authentic, and is still read with care. */
 static int read_outcome(const struct sgpu_group_client *c, int count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };

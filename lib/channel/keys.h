@@ -53,7 +53,7 @@ void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 			   struct sgpu_measurement *measurement);
 
-/* Binds a session to the worker that a quote is of. The quote names an X25519 key of the worker.
+/* Binds a session to the worker of a quote, which names an X25519 key of the worker.
  * The session draws a secret and seals it to that key; both sides mix it into the keys of groups
  * and answers. So only a process with the private half can open a group of the session, or answer
  * it.

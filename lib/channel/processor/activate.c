@@ -8,7 +8,7 @@
 #include "channel/processor/processor.h"
 
 /* Makes `context` the one that kernels reach. `activation` is locked, or the caller is a writer.
- * After a failure none is reachable, or still the old one. */
+ * After a failure no context is reachable, or still the old one. */
 static int replace(struct sgpu_processor *processor, struct sgpu_context *context,
 		   struct sgpu_error *error)
 {

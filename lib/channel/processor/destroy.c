@@ -69,7 +69,7 @@ static int leave_device(struct sgpu_processor *processor, struct sgpu_context *c
 	return rc == SGPU_OK ? sgpu_activate_now(processor, NULL, error) : rc;
 }
 
-/* ---- entering it in the tables ---- */
+/* ---- updating the tables ---- */
 static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
 {
 	for (uint32_t i = 0; i < processor->entries_of[kind]; i++) {

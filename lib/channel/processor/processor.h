@@ -28,7 +28,7 @@ struct sgpu_frame_entry {
 	uint64_t use : 2;
 	uint64_t clean : 1;   /* was cleared when it became free */
 	uint64_t stale : 1;   /* kernels may have written to it */
-	uint64_t retired : 1; /* the device would not give it back: nobody gets it */
+	uint64_t retired : 1; /* the device did not unmap it: it is never used again */
 	uint64_t marked : 1;  /* named by the command that is being checked */
 	uint64_t directory : 12;
 	uint64_t index : 13;
@@ -178,7 +178,7 @@ struct sgpu_page_run {
 	uint32_t count;
 	const uint32_t *pages;
 };
-/* Both do all or, when the device fails, nothing; but pages that were to be unmapped may be clear
+/* If the device fails, both leave everything as it was; but pages to be unmapped may be clear
  * then. */
 int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		   struct sgpu_error *error);

@@ -186,7 +186,7 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	return SGPU_OK;
 }
 
-/* ---- entering it in the tables ---- */
+/* ---- updating the tables ---- */
 static void put_in(const struct job *job, uint32_t i, uint32_t page)
 {
 	sgpu_page_take(job->processor, page, job->kind,
