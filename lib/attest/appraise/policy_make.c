@@ -47,8 +47,7 @@ static bool all_true(const json_t *object)
 	return json_object_size(object) > 0;
 }
 
-/* What the claims of a runner say even by leaving it out: whose work it takes, and its
- * confinement. */
+/* Adds what a runner's claims say even by omission: whose work it takes, and its confinement. */
 static bool add_limits(json_t *made, const json_t *own)
 {
 	const json_t *files = json_object_get(own, "files"),

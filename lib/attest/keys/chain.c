@@ -160,7 +160,7 @@ static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct s
 			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
 }
 
-/* Who may sign evidence. */
+/* Whether the leaf may sign evidence. */
 static int check_leaf(X509 *leaf, struct sgpu_error *error)
 {
 	EVP_PKEY *key = X509_get0_pubkey(leaf);
