@@ -20,7 +20,7 @@ void sgpu_bench_leave_guest(void)
 
 enum { EXITS = 1001, RATE_NS = 5000000 };
 
-/* Returns the median cycles of a CPUID, which a hypervisor has to answer; 0 if its hypervisor bit
+/* Returns the median cycles of a CPUID, which a hypervisor has to answer; 0 if the hypervisor bit
  * is clear. */
 static uint64_t measure_guest_exit(void)
 {

@@ -17,8 +17,8 @@ enum {
 	SAMPLES_MIN_LONG = 3 /* also with `quick` */
 };
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
-/* The medians are known well enough: their intervals reach so far to either side, by so many
- * samples, over so much time. */
+/* Sampling may stop when the medians' intervals are narrow, after so many samples and this much
+ * time. */
 enum { SAMPLES_SETTLED = 30 };
 static const uint64_t time_settled = 100000000;
 static const double half_width_settled = 0.005;
@@ -84,7 +84,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	rc = rc ? rc : variant->work(variant->argument, error);
 	state->ns = state->ns ? state->ns : sgpu_now_ns() - begin;
 	series_of(m, v, CPU_NS)[m->rounds] = (double)(cpu_now_ns() - cpu_begin);
-	/* Or below what the clock can tell. */
+	/* 1 ns if it is below the clock's step. */
 	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
 	series_of(m, v, P50_NS)[m->rounds] = state->latency.p50_ns;
 	series_of(m, v, P99_NS)[m->rounds] = state->latency.p99_ns;
@@ -94,8 +94,8 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	return rc;
 }
 
-/* One sample of each variant; in the reverse order every other round. *failed: whose the error is.
- */
+/* One sample of each variant; in the reverse order every other round. *failed: the variant that
+ * failed. */
 static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
