@@ -9,7 +9,7 @@
 
 #include <device/arena.h>
 
-/* Blocks of a bin that are looked at for the best one. */
+/* How many blocks of a bin are compared to find the best. */
 enum { LOOKS = 32 };
 
 static int bin_of(uint64_t extent)

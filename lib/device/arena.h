@@ -37,9 +37,9 @@ struct sgpu_block {
 	struct sgpu_arena_region *region;
 	struct sgpu_block *before, *after; /* neighbours in the region */
 	struct sgpu_block *previous,
-		*next;		/* in its bin; next: also among those that are cleared, or spare */
+		*next;		/* in its bin; `next` also lists blocks in clearing or spare */
 	uint64_t serial;	/* of its clearing */
-	struct sgpu_task *task; /* of its clearing, malloc'd, where there is one */
+	struct sgpu_task *task; /* for its clearing, from malloc; or NULL */
 };
 
 struct sgpu_arena_region {
@@ -54,7 +54,7 @@ struct sgpu_arena {
 	void *used; /* tree of blocks in use, by address */
 	struct sgpu_block *bins[SGPU_ARENA_BINS];
 	uint64_t filled[(SGPU_ARENA_BINS + 63) / 64]; /* a bit for each bin that holds a block */
-	struct sgpu_block *spare;		      /* records */
+	struct sgpu_block *spare;		      /* unused records */
 	uint64_t mapped_bytes, used_bytes; /* of regions; of blocks in use, as whole pages */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
@@ -76,7 +76,7 @@ static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 /* Marks a block as no longer in use. It is not given out again before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
-/* Puts an unused block behind those that are being cleared, as the last serial. */
+/* Queues an unused block behind the blocks in clearing, with the next serial. */
 void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block);
 /* Notes that all clearings up to this serial are over. */
 void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
@@ -84,7 +84,7 @@ void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
 struct sgpu_block *sgpu_arena_next_cleared(struct sgpu_arena *arena);
 /* Whether all of a region is free. */
 bool sgpu_arena_is_idle(const struct sgpu_arena_region *region);
-/* An idle region's memory is not given out, nor the region added again, until it is dropped. */
+/* Keeps an idle region's memory from being given out, and the region from being added again. */
 void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region);
 /* Forgets a region that is idle or withheld. */
 void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region);

@@ -20,7 +20,7 @@ struct sgpu_device_memory_calls {
 	int (*host_alloc)(struct sgpu_device *device, uint64_t size, void **memory,
 			  struct sgpu_error *error);
 	void (*host_free)(struct sgpu_device *device, void *memory, uint64_t size);
-	/* NULL, both: the device registers no memory. */
+	/* Both NULL: the device registers no memory. */
 	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size,
 			     struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
@@ -59,7 +59,7 @@ struct sgpu_work {
 	void *to;	     /* of the host: COPY_OUT, SEAL_TO, and a digest */
 	uint64_t size;	     /* bytes that are read; CLEAR: that are written */
 	struct sgpu_device_key *key;
-	uint64_t first; /* of the chunks */
+	uint64_t first; /* number of the first chunk */
 	bool last;
 	const void *custom; /* DIGEST: the customisation string; MEASURE: the key, or NULL */
 	size_t custom_size;
@@ -68,7 +68,7 @@ struct sgpu_work {
 /* The ranges of device memory that this touches, at most two; returns how many. The second is valid
  * only if the first is allocated: the size of any other range may make it wrap around. */
 int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
-/* What sgpu_copy_in and its like do. */
+/* Enqueues work, as sgpu_copy_in and its like do. */
 SGPU_MUST_CHECK int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 					struct sgpu_task *task);
 
@@ -125,7 +125,7 @@ struct sgpu_device_page_calls {
 	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 };
 
-/* Two devices of this backend. */
+/* Calls for two devices of this backend. */
 struct sgpu_device_peer_calls {
 	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
 		     sgpu_devptr *memory, struct sgpu_error *error);
@@ -182,9 +182,9 @@ struct sgpu_device_backend {
 extern const struct sgpu_device_backend sgpu_device_cpu;
 extern const struct sgpu_device_backend sgpu_device_cuda; /* loads what is behind it on first use */
 
-/* A secure context (lib/secure) as a device. It has the table of calls of the device under it; what
- * touches memory of the device goes by the guard first, and so do its streams, keys, recordings and
- * modules, which are that device's own. */
+/* A secure context (lib/secure) as a device. It has the table of calls of the device under it, and
+ * its streams, keys, recordings and modules are that device's. Requests that touch the device's
+ * memory go by the guard first. */
 struct sgpu_device_guard {
 	const struct sgpu_device_guard_calls *calls;
 	struct sgpu_device *device; /* under it */
@@ -199,8 +199,8 @@ struct sgpu_device_guard_calls {
 	void (*free)(struct sgpu_device_guard *guard, sgpu_devptr memory);
 	int (*check)(struct sgpu_device_guard *guard, sgpu_devptr memory, uint64_t size,
 		     struct sgpu_task *task);
-	/* Begins a request that touches these ranges; it is enqueued, and then ended by leave.
-	 * After an error there is nothing to leave. */
+	/* Begins a request that touches these ranges; the caller then enqueues it, and ends it with
+	 * leave. After an error there is nothing to leave. */
 	int (*enter)(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges,
 		     int count, struct sgpu_task *task);
 	void (*leave)(struct sgpu_device_guard *guard);
@@ -212,7 +212,7 @@ struct sgpu_device_guard_calls {
  * _space begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
-	struct sgpu_device_guard *guard; /* or NULL; device.c sets it in what it hands out */
+	struct sgpu_device_guard *guard; /* or NULL; device.c sets it in what it makes */
 };
 
 static inline const struct sgpu_device_backend *sgpu_device_backend_of(const void *object)
@@ -265,8 +265,7 @@ SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, siz
 				       struct sgpu_error *error);
 void sgpu_code_file_unmap(const void *image, size_t size);
 
-/* ---- what the program and the shared object sgpu-cuda.so agree on: the one symbol that it shows
- * ---- */
+/* ---- the interface of the program and the shared object sgpu-cuda.so: its one symbol ---- */
 /* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
 enum { SGPU_CUDA_PLUGIN_ABI = 8 };

@@ -335,8 +335,8 @@ static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
-/* Checks both ranges before anything is copied: a failed copy clears `to`, which it could not if
- * that were not the device's. */
+/* Checks both ranges before anything is copied: a failed copy clears `to`, which must therefore be
+ * the device's. */
 static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 			struct sgpu_error *error)
 {

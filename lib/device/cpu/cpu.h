@@ -100,8 +100,8 @@ struct sgpu_cpu_host {
 /* Starts the host, unless it runs. */
 SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cpu_host_stop(struct sgpu_device *device);
-/* Starts a worker that loads this image. Its answers come over *channel, and how it ended over
- * *report. Closing *report ends it. */
+/* Starts a worker that loads this image. *channel gets its answers, *report how it ended. Closing
+ * *report ends it. */
 SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size,
 					 int *channel, int *report, struct sgpu_error *error);
 /* Closes those that are not -1. The host then ends the worker, whatever that is doing. */
@@ -133,7 +133,7 @@ struct sgpu_cpu_item {
 	bool last;		     /* and whether the last chunk ends the segment */
 	sgpu_launch_fn launch;
 	void (*call)(void *argument); /* CALL */
-	void *argument;		      /* of launch, of call; a digest's customisation */
+	void *argument;		      /* for launch and call; a digest's customisation */
 	struct sgpu_event *event;     /* RECORD, WAIT: holds a reference */
 };
 
@@ -146,7 +146,7 @@ struct sgpu_stream {
 	uint64_t enqueued, ended;    /* items, so far */
 	pthread_cond_t work;	     /* an item was enqueued */
 	pthread_cond_t progress;     /* an item ended */
-	struct sgpu_stream *next;    /* all of the device */
+	struct sgpu_stream *next;    /* the device's next stream */
 	struct sgpu_stream *next_spare;
 };
 

@@ -51,9 +51,9 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears what was ever touched. A small block is cleared whole, since a page of it may be swapped
- * out. A large one goes back to the kernel, so only its resident pages are cleared: clearing others
- * would create them. */
+/* Clears all bytes that may have been written. A small block is cleared whole, since a page of it
+ * may be swapped out. A large one goes back to the kernel, so only its resident pages are cleared:
+ * clearing others would create them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
 	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done,
@@ -270,7 +270,7 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 	struct sgpu_cpu_memory *memory = &device->memory;
 	struct sgpu_cpu_block *block;
 
-	(void)size; /* the block knows */
+	(void)size; /* the block's record has the size */
 	pthread_mutex_lock(&memory->lock);
 	block = find_block(memory, address);
 	if (!block || block->range.address != address) {

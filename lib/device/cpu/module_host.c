@@ -199,7 +199,7 @@ int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- its life ---- */
+/* ---- starting and stopping ---- */
 enum { HELLO_MS = 20000 };
 
 static void end_host(struct sgpu_cpu_host *host)

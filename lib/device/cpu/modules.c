@@ -45,7 +45,7 @@ struct module_launch {
 	uint64_t size; /* of the shared memory */
 };
 
-/* ---- its process ---- */
+/* ---- the module's process ---- */
 static void close_channel(struct sgpu_device_module *module)
 {
 	sgpu_cpu_host_release(&module->channel, &module->report);

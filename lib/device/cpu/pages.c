@@ -434,7 +434,7 @@ void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64
 	}
 }
 
-/* ---- the end ---- */
+/* ---- closing ---- */
 void sgpu_cpu_pages_close(struct sgpu_device *device)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;

@@ -15,7 +15,7 @@
 
 enum { QUEUE_MIN = 64 }; /* items */
 
-/* A copy up to here costs less than a wait for a token. */
+/* Copies up to this size cost less than waiting for a token. */
 #define INLINE_BYTES ((uint64_t)64 << 10)
 
 /* ---- the queue; the lock is held ---- */
@@ -339,7 +339,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 	pthread_mutex_lock(&stream->device->lock);
 	if (!event->recorded && stream->enqueued == stream->ended) {
-		/* nothing is before it: no thread need wake */
+		/* no work is before the event: no thread need wake */
 		event->done = event->recorded = true;
 		pthread_mutex_unlock(&stream->device->lock);
 		return SGPU_OK;

@@ -65,7 +65,7 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	return rc;
 }
 
-/* Waits for an answer into `bytes`. */
+/* Waits for an answer, and copies it to `bytes`. */
 static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct sgpu_error *error)
 {
 	const struct sgpu_cuda_answer *answer =
@@ -406,7 +406,7 @@ static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_err
 	return rc;
 }
 
-/* ---- what holds before any key goes there ---- */
+/* ---- the conditions for loading keys ---- */
 static bool bus_is_bare(struct sgpu_device *device)
 {
 	struct sgpu_device_agreement *told = &device->keys.trust.told;

@@ -24,8 +24,8 @@
 /* How often the completer asks whether the device still lives, while it waits. */
 #define PULSE_NS ((uint64_t)2000000)
 
-/* ---- the end of work: the thread that first learns that the device has passed it makes the task's
- * outcome, in order, from the words that the device left ---- */
+/* ---- the end of work: the thread that first learns that the device has passed a record ends it,
+ * in order, and makes the task's outcome from the words that the device left ---- */
 /* A value that is none of our codes counts as the kernel's fault, SGPU_EDEVICE. */
 int sgpu_cuda_code_from(int64_t word)
 {

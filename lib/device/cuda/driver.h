@@ -51,8 +51,8 @@ struct sgpu_cuda_driver {
 /* Filled once sgpu_cuda_driver_load has succeeded. */
 extern struct sgpu_cuda_driver sgpu_cu;
 
-/* Loads and initialises it once. Errors: SGPU_EUNAVAILABLE with what is missing and how to get it.
- * From any thread. */
+/* Loads and initialises the driver once. Errors: SGPU_EUNAVAILABLE with what is missing and how to
+ * get it. From any thread. */
 SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 
 /* SGPU_ENOMEM, SGPU_EUNAVAILABLE or SGPU_EDEVICE for a result, with "what: CUDA_ERROR_... (its

@@ -47,7 +47,7 @@ struct sgpu_cuda_status {
 struct sgpu_cuda_base {
 	CUevent event;		    /* NULL when device_ns is used */
 	uint64_t device_ns;	    /* %globaltimer */
-	uint64_t host_ns, error_ns; /* the second: how far the first may be from it */
+	uint64_t host_ns, error_ns; /* error_ns: how far host_ns may be from that moment */
 	unsigned references;
 };
 
@@ -191,7 +191,7 @@ int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_
 			    struct sgpu_error *error);
 /* Returns how many bytes can be allocated if `spare` bytes are left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
-/* Clears and waits. */
+/* Clears memory, and waits for that. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
 
 /* ---- pages.c, frames.c ---- */
@@ -245,7 +245,7 @@ SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t si
 void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
 /* A line whose words are all `word`; NULL: no memory. */
 struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word);
-/* Clears it. */
+/* Gives a line back, cleared. */
 void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
 
 SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory,
@@ -257,7 +257,7 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 
 /* ---- graph.c ---- */
 extern const struct sgpu_device_graph_calls sgpu_cuda_graph_calls;
-/* A launch on a stream that records. */
+/* Records a launch. */
 SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function,
 					void *argument, const struct sgpu_device_range *ranges,
 					int count, struct sgpu_task *task);
@@ -380,7 +380,7 @@ SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result,
 				    struct sgpu_error *error);
 /* Does as sgpu_cuda_check, without an error to fill in. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
-/* Ends everything that is pending, now and later. */
+/* Faults the device: all work, pending and later, ends with `code`. */
 void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text);
 int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error);
 /* SGPU_EDEVICE when a fault has ended CUDA in this process. */
@@ -394,7 +394,7 @@ SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu
 void sgpu_cuda_clock_close(struct sgpu_device *device);
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
-/* Enqueues what takes the time at which the work before it ended. */
+/* Enqueues a mark, which takes the time at which the work before it ended. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
 /* Tells when the work before the mark ended, on the host's clock, between `from` and now. Returns
@@ -417,8 +417,8 @@ void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
 /* Destroys the native streams that are kept. */
 void sgpu_cuda_natives_close(struct sgpu_device *device);
 
-/* Work is enqueued between begin and commit. Begin takes `order`; commit gives it back. A record is
- * a copy. */
+/* Work is enqueued between begin and commit. Begin takes `order`; commit gives it back. Commit
+ * copies the record. */
 SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task);
 /* `result` is what enqueueing gave, named by `what` in the error. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,

@@ -264,7 +264,7 @@ static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t
 	return *block ? SGPU_OK : add_region(device, cuts, size, block, error);
 }
 
-/* Begins to clear a block, which can be given out again when that is over. The device is not
+/* Begins to clear a block, which can be given out again when that is over. The device must not be
  * faulted. Memory that cannot be cleared is not given to anybody. The lock is held. */
 static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts,
 		     struct sgpu_block *block)
@@ -398,9 +398,9 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t si
 	CUresult result = CUDA_SUCCESS;
 	struct sgpu_block *block;
 
-	(void)size; /* the block knows */
+	(void)size; /* the block's record has the size */
 	if (sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		return; /* it goes with the context */
+		return; /* the memory goes with the context */
 	}
 	pthread_mutex_lock(&memory->lock);
 	block = sgpu_arena_find(&memory->blocks.arena, address);

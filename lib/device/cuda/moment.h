@@ -15,9 +15,9 @@
 #define SGPU_CUDA_STEP_NS ((uint64_t)20000)
 #define SGPU_CUDA_DRIFT 50000
 
-/* Work ended `since_ns` after the moment `base` of the host, which is known to within `error_ns`,
- * as the device told. It cannot have ended before `from`, nor after `now`: *moment stays between
- * these. Returns whether what was told is possible. */
+/* The device told that work ended `since_ns` after the host's moment `base`, which is known to
+ * within `error_ns`. *moment: when the work ended, moved between `from` and `now` if need be.
+ * Returns whether the device's time is possible. */
 static inline bool sgpu_cuda_moment(uint64_t base, uint64_t error_ns, double since_ns,
 				    uint64_t from, uint64_t now, uint64_t *moment)
 {

@@ -215,7 +215,7 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 	struct sgpu_cuda_host *host = &device->host;
 	struct sgpu_block *block;
 
-	(void)size; /* the block knows */
+	(void)size; /* the block's record has the size */
 	pthread_mutex_lock(&host->lock);
 	block = sgpu_arena_find(&host->arena, (uintptr_t)memory);
 	if (block && block->range.address == (uintptr_t)memory) {
@@ -233,7 +233,7 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 	pthread_mutex_unlock(&host->lock);
 }
 
-/* ---- what the memory is ---- */
+/* ---- the kind of the memory ---- */
 bool sgpu_cuda_host_pins(struct sgpu_device *device)
 {
 	bool pins;

@@ -39,7 +39,7 @@ static void give_native(struct sgpu_device *device, const struct sgpu_cuda_nativ
 	bool room;
 
 	if (!kept->native || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		return; /* it goes with the context */
+		return; /* the stream goes with the context */
 	}
 	pthread_mutex_lock(&device->pool_lock);
 	room = device->native_count < SGPU_CUDA_NATIVES;
@@ -236,7 +236,7 @@ static bool hears_verdict(struct sgpu_stream *stream)
 	return verdict->done == expected && verdict->bad == UINT64_MAX && verdict->refused == 0;
 }
 
-/* Fails only when the device is faulted: callers then free what its work uses. */
+/* Fails only if the device is faulted, since callers free what the stream's work uses. */
 static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
