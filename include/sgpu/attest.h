@@ -208,15 +208,15 @@ SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject,
 SGPU_MUST_CHECK int sgpu_quote_check_key(const struct sgpu_signer *ak,
 					 const struct sgpu_chain *ak_chain,
 					 struct sgpu_error *error);
-/* What a quote that is made later, of the same claims, has of its own. */
+/* What a later quote of the same claims has of its own. */
 struct sgpu_quote_renewal {
 	const uint8_t *nonce; /* the verifier's */
 	size_t nonce_size;
 	bool debugged; /* the process that made the claims is under a debugger by now */
 };
 /* Makes a quote of claims of sgpu_quote_claims, for another nonce, at another time. The process
- * that calls it has the attestation key, and the one that made the claims need not. What a device's
- * driver alone can ask the device for, as the evidence of a GPU, is absent. */
+ * that calls it has the attestation key, and the one that made the claims need not. Evidence that
+ * only a device's driver can collect, such as a GPU's, is absent. */
 SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *renewal,
 				     const struct sgpu_signer *ak,
 				     const struct sgpu_chain *ak_chain, int64_t now, char **quote,

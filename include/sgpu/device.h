@@ -35,11 +35,11 @@ struct sgpu_task {
 	struct sgpu_error error; /* its text */
 	uint64_t begin_ns,
 		end_ns;	    /* of the clock of sgpu_now_ns(); valid once the work has ended */
-	bool mistimed;	    /* the device told a time that cannot be: these two are only bounds */
+	bool mistimed;	    /* the device's time was impossible: these times are only bounds */
 	uint64_t bad_chunk; /* of a failed open */
 	uint64_t actual; /* of a launch: elements written by an operation of unknown output size */
-	bool untimed; /* set by the caller: the device may save the call that takes the time; both
-			 are then the moment when it could begin */
+	bool untimed; /* set by the caller: the device need not take the time; both times are then
+			 the moment when the work could begin */
 };
 
 struct sgpu_device_info {
@@ -130,7 +130,7 @@ struct sgpu_module_confinement {
 	uint8_t root;				 /* a root directory with nothing but libraries */
 	uint8_t landlock; /* its version; it denies all files but libraries */
 	uint8_t seccomp;  /* only the system calls of computing code; any other ends the process */
-	uint8_t named;	  /* the call that ended it is reported by name */
+	uint8_t named;	  /* the call that ended the process is reported by name */
 	uint8_t capabilities; /* no capabilities */
 };
 
@@ -153,11 +153,11 @@ SGPU_MUST_CHECK int sgpu_device_get_info(struct sgpu_device *device, struct sgpu
  * a launch. */
 SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 
-/* Makes the device's key and agrees on a session key, on the first call and after a known answer.
- * That keeps keys from whoever records the bus, not from whoever changes what crosses it or reads
- * device memory: nothing proves whose key it is. A device whose memory is part of the host's says
- * that there is nothing to agree. Errors: SGPU_EDEVICE (no known answer, or its entropy failed the
- * health tests), from then on always. */
+/* Makes the device's key and agrees on a session key, on the first call, after a test with a known
+ * answer. This hides keys from those who record the bus, not from those who change its traffic or
+ * read device memory: nothing proves whose key it is. A device whose memory is part of the host's
+ * says that there is nothing to agree. Errors: SGPU_EDEVICE (no known answer, or its entropy failed
+ * the health tests), from then on always. */
 SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device,
 				      struct sgpu_device_agreement *agreement,
 				      struct sgpu_error *error);
@@ -185,7 +185,7 @@ void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size);
  * computing mode; files on a disk): copy it then. */
 SGPU_MUST_CHECK int sgpu_host_register(struct sgpu_device *device, const void *memory,
 				       uint64_t size, struct sgpu_error *error);
-/* Before the memory is unmapped. */
+/* Call it before the memory is unmapped. */
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory);
 
 /* Host memory must stay until the task has ended. Unit: bytes. Here and below the task may be NULL

@@ -51,13 +51,13 @@ struct sgpu_sealed_keys {
 	uint8_t base_nonce[SGPU_NONCE_SIZE];
 };
 
-/* For sealing: a fresh random salt, and what follows from it. `key` is the segment key (the
+/* For sealing: draws a random salt and derives the rest. `key` is the segment key (the
  * specification's input key), used once or few times, `context` what the segment is bound to. */
 SGPU_MUST_CHECK int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 					 size_t context_size, struct sgpu_sealed_keys *keys,
 					 struct sgpu_error *error);
-/* For opening: from the first 56 bytes. Errors: SGPU_EKEY when the commitment, compared in constant
- * time, does not match: the wrong key, or another context. */
+/* For opening: derives the keys from the first 56 bytes. Errors: SGPU_EKEY when the commitment,
+ * compared in constant time, does not match: the wrong key, or another context. */
 SGPU_MUST_CHECK int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 					  size_t context_size,
 					  const uint8_t header[SGPU_SEALED_HEADER],

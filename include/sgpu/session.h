@@ -36,12 +36,12 @@ enum {
 	SGPU_REMOTE_MANIFEST_MAX = 15 << 10, /* bytes of a job's text */
 };
 
-/* What a program and a worker of one machine share in place of a pipe: while both are awake, no
+/* What a program and a worker on one machine share instead of a pipe: while both are awake, no
  * message takes a system call. Neither side trusts the descriptors. */
 struct sgpu_remote_ring {
 	int memory; /* of a ring, sgpu-ring(5) */
-	int area;   /* the file of what is sealed, and of messages */
-	int bell;   /* one end of a pair of sockets: who sleeps is woken, and an end is noticed */
+	int area;   /* file for sealed data and messages */
+	int bell;   /* one end of a pair of sockets: wakes a sleeper, and shows the other's end */
 	uint64_t spin_ns; /* how long this side looks before it sleeps; 0: as long as pays off */
 };
 
@@ -52,8 +52,8 @@ struct sgpu_remote_config {
 					  likewise; or NULL */
 	/* How long a call waits for a worker that lives and says nothing; then it ends with
 	 * SGPU_ETIMEOUT, and the session is of no use any more. 0: for ever. The end of a worker is
-	 * noticed in any case. By pipes, a call with patience takes the thread's sgpu_io_guard
-	 * away. */
+	 * noticed in any case. Over pipes, a call with patience removes the thread's
+	 * sgpu_io_guard. */
 	uint64_t patience_ns;
 };
 
@@ -70,20 +70,20 @@ SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config,
 SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 					const struct sgpu_key *worker, struct sgpu_remote **remote,
 					struct sgpu_error *error);
-/* What the session had goes with it. Accepts NULL; clears the caller's pointer. */
+/* Frees all that the session had. Accepts NULL; clears the caller's pointer. */
 void sgpu_remote_close(struct sgpu_remote **remote);
 
 /* ---- memory ---- */
-/* A handle that is not 0; the memory is zero. Errors: SGPU_EUSAGE (too many buffers), SGPU_ENOMEM,
- * or what failed before. */
+/* Makes zeroed memory; *buffer: its handle, not 0. Errors: SGPU_EUSAGE (too many buffers),
+ * SGPU_ENOMEM, or an earlier failure. */
 SGPU_MUST_CHECK int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffer,
 				      struct sgpu_error *error);
 /* Copies to the device, sealed on the way. The data may change as soon as this returns. */
 SGPU_MUST_CHECK int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer,
 					uint64_t offset, const void *data, uint64_t size,
 					struct sgpu_error *error);
-/* Copies from the device, sealed on the way, after all that was given before. What is in `data`
- * when this fails is undefined. Errors: also the first failure since the last call that waited. */
+/* Copies from the device, sealed on the way, after all earlier work. What is in `data` when this
+ * fails is undefined. Errors: also the first failure since the last call that waited. */
 SGPU_MUST_CHECK int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer,
 					 uint64_t offset, uint64_t size, struct sgpu_error *error);
 /* ---- jobs ---- */
@@ -92,9 +92,9 @@ struct sgpu_remote_range {
 	uint64_t offset, size; /* bytes; the address is aligned to 64 */
 };
 
-/* A manifest (sgpu-manifest(5)) whose operations run on buffers of the session; its locations mean
- * nothing. *job: a handle. Errors: SGPU_EUSAGE (too large, too many), SGPU_EINVALID, SGPU_ENOMEM,
- * or what failed before. */
+/* A manifest (sgpu-manifest(5)) whose operations run on buffers of the session; its locations are
+ * ignored. *job: a handle. Errors: SGPU_EUSAGE (too large, too many), SGPU_EINVALID, SGPU_ENOMEM,
+ * or an earlier failure. */
 SGPU_MUST_CHECK int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size,
 				     uint32_t *job, struct sgpu_error *error);
 /* Runs its operations over one range for each INPUT, OUTPUT and INPUT_OUTPUT, in the order of the
