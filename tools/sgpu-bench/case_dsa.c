@@ -68,7 +68,7 @@ static int run_core(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A core finishes nothing for the device: a figure of the two together would belong to neither. */
+/* No core finishes the device's work, so that the figure is the device's alone. */
 static int run_device(void *argument, struct sgpu_error *error)
 {
 	const struct work *w = argument;

@@ -24,10 +24,10 @@
 
 enum {
 	WAYS = 4,
-	/* Samples are short: where other programs run, too, some of them meet none. */
+	/* Samples are short, so that some are undisturbed even while other programs run. */
 	EMPTY_CALLS = 100,
 	CONNECTIONS = 8,
-	/* What waits in a socket: also little enough for the system's buffers, with the answers. */
+	/* The most that waits in a socket: with the answers, it fits the system's buffers. */
 	WAITING_REQUESTS = 32,
 	WAITING_BYTES = 16 << 10,
 };
@@ -40,7 +40,7 @@ struct way {
 	struct sgpu_rpc *rpc;
 	struct parameters_model *model;
 	int servers[CONNECTIONS], clients[CONNECTIONS]; /* descriptors, or -1 */
-	double sum;					/* of the weights, as it must be */
+	double sum;					/* of the weights, as expected */
 	struct parameters_load load;			/* of a sample */
 	struct sgpu_bench *bench;
 	pthread_t thread; /* serves clients, when `serves` */
@@ -85,7 +85,7 @@ static int prepare_alone(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Zeros: no limit. */
+/* read_max, requests_max: 0 for no limit. */
 static int serve(struct way *way, size_t read_max, uint64_t requests_max, struct sgpu_error *error)
 {
 	const struct parameters_service service = { .rpc = way->rpc,
@@ -112,7 +112,7 @@ static int check_sum(const struct way *way, double sum, struct sgpu_error *error
 			       : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
 }
 
-/* All answers have come, and every change is in the model. */
+/* Checks that all answers have come, and that the model has every change. */
 static int verify_alone(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
@@ -134,7 +134,7 @@ static void *run_server(void *argument)
 	struct way *way = argument;
 
 	way->code = serve(way, 0, 0, &way->error);
-	/* Clients that wait learn of an error. */
+	/* Shows waiting clients that the server has ended. */
 	for (int i = 0; i < CONNECTIONS; i++) {
 		(void)shutdown(way->servers[i], SHUT_RDWR);
 	}
@@ -275,7 +275,7 @@ static int open_way(struct way *way, struct sgpu_error *error)
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
-/* the first available way, which the others are compared with */
+/* Opens all ways. The others are compared with the first that is available. */
 static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgpu_error *error)
 {
 	struct sgpu_bench_exit costs;

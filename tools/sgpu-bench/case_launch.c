@@ -19,7 +19,7 @@ static void expect(const struct bare *b, int times, float sum[ELEMENTS])
 }
 
 /* ---- launches alone ---- */
-/* Only what the caller waits for: the work itself goes on meanwhile. */
+/* Times only enqueueing, for which the caller waits; the work goes on meanwhile. */
 static int enqueue_only(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;
@@ -35,7 +35,7 @@ static int enqueue_all(void *argument, struct sgpu_error *error)
 	return bare_launch(argument, 0, LAUNCHES, error);
 }
 
-/* All of them queued before the first one starts: the device's time alone. */
+/* All launches are queued before the first one starts: only the device's time counts. */
 static int back_to_back(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;

@@ -22,8 +22,8 @@ struct state {
 	struct bench_target to;
 	struct sgpu_bench *bench;
 	struct sgpu_device *second;
-	struct sgpu_device_info info; /* of the second */
-	struct sgpu_stream *out, *in; /* of the first, of the second */
+	struct sgpu_device_info info; /* of the second device */
+	struct sgpu_stream *out, *in; /* of the first device, of the second */
 	sgpu_devptr from;
 	sgpu_devptr sealed, arrived; /* ciphertext in each */
 	struct sgpu_device_key *seal_key, *open_key;

@@ -26,7 +26,7 @@ struct copy {
 	struct sgpu_stream *stream;
 	struct sgpu_engine *engine;
 	struct sgpu_live_key *live;
-	struct bench_sealed host;     /* pinned; what is sealed at rest */
+	struct bench_sealed host;     /* pinned; data that are sealed at rest */
 	void *memory, *memory_result; /* ordinary */
 	uint64_t size;
 	uint64_t next;		       /* chunk number that was not used with the key at rest */
@@ -196,7 +196,7 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 	return measure_direction(c, "breakdown", variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-/* A fresh key for every size: the last chunk of one is a whole one of the next. */
+/* Each size has a fresh key: the last chunk of one size is a full chunk of the next. */
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct copy *c = argument;

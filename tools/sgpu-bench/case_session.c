@@ -152,7 +152,7 @@ static int send_groups(void *argument, struct sgpu_error *error)
 
 static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	/* A launch with one range; the most that fits. */
+	/* A launch with one range, and the most that fits. */
 	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE };
 	const size_t mark = sgpu_bench_mark(bench);
 	struct sender s = { .size = 0 };
@@ -183,7 +183,7 @@ struct pair {
 	bool gives_back; /* what counts of memory */
 };
 
-/* What was freed before is cleared by now, so that there is no waiting for that. */
+/* Waits until freed memory is clear, so that no sample waits for that. */
 static int settle(void *argument, struct sgpu_error *error)
 {
 	return sgpu_device_synchronize(((struct pair *)argument)->bench->device, error);
@@ -220,11 +220,11 @@ static int measure_memory(void *argument, uint64_t size, struct sgpu_error *erro
 	return rc;
 }
 
-/* The smallest module there is: what is timed is not its translation. */
+/* The smallest module, so that its translation takes hardly any time. */
 static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 			    ".visible .entry nothing() { ret; }\n";
 
-/* Into a context it is brought to protected memory, and measured there first. */
+/* In a context, the module is first brought to protected memory and measured there. */
 static int load_module(void *argument, struct sgpu_error *error)
 {
 	const struct pair *p = argument;
@@ -345,7 +345,7 @@ static int verify(void *argument, struct sgpu_error *error)
 	return check(((const struct program *)argument)->out, error);
 }
 
-/* Of launches, which leave the data on the device. */
+/* Brings the numbers for launches, which leave the data on the device. */
 static int bring_numbers(void *argument, struct sgpu_error *error)
 {
 	struct program *p = argument;
@@ -365,7 +365,7 @@ static int fetch_doubled(void *argument, struct sgpu_error *error)
 }
 
 /* ---- bare calls ---- */
-/* Of vector_add, whose inputs are one buffer. */
+/* Bare calls of vector_add, with one buffer as both inputs. */
 static int new_bare(struct sgpu_bench *bench, struct bare **bare, struct sgpu_error *error)
 {
 	const int rc = bare_new(bench, "vector_add", BYTES, bare, error);
@@ -435,7 +435,7 @@ static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct pro
 /* ---- the sides ---- */
 SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 
-/* A session that was just opened. */
+/* Prepares a session that was just opened. */
 static int prepare_session(struct sgpu_bench *bench, struct program *p, struct sgpu_error *error)
 {
 	int rc = sgpu_bench_keep(bench, end_remote, (uintptr_t)p->remote, 0, error);

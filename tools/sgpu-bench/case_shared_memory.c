@@ -93,7 +93,7 @@ static int verify(void *argument, struct sgpu_error *error)
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct shared *s = argument;
-	/* No bytes: a rate would say that pages were read of which one word was. */
+	/* No `bytes`: a rate would mean whole pages, but only one word of each is read. */
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.operations = size / PAGE };
 	struct sgpu_bench_variant variants[VARIANTS] = {

@@ -15,12 +15,12 @@
 
 /* ---- pictures: of Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017) from Debian's package
  * dataset-fashion-mnist, or made ones ---- */
-/* The shell puts the folder into the command, where no name can be more than a name. */
+/* The shell expands the folder inside quotes, where no name can become a command. */
 #define UNPACK(file)                                                                         \
 	"exec gzip -dcq -- \"${SGPU_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/" file \
 	"\" 2>/dev/null"
 
-/* The first `size` bytes of items behind a header, which tells what they are. */
+/* Reads the first `size` bytes of the items, after a header that tells what they are. */
 static bool read_items(const char *command, const char *header, size_t header_size, uint8_t *items,
 		       size_t size)
 {
@@ -73,7 +73,7 @@ struct trained {
 	void *first; /* the results of the first sample, which all others have to give */
 };
 
-/* Tells how good the network has become; it has to be better than at first. */
+/* Reports how good the network is; it has to be better than at first. */
 static int judge(const struct trained *d, struct sgpu_error *error)
 {
 	const uint64_t tested = d->t.network->classifies ? d->t.tested : 0;
@@ -136,7 +136,7 @@ static void add(struct job *job, const struct job_side *side)
 	}
 }
 
-/* origin: of the pictures. */
+/* origin: where the pictures are from. */
 static int make_data(struct sgpu_bench *bench, struct trained *d, const char **origin,
 		     struct sgpu_error *error)
 {

@@ -40,7 +40,7 @@ static int run_block(void *argument, struct sgpu_error *error)
 	return b->cross(b->argument, b->count, error);
 }
 
-/* block.count 0: as many as take 5 us together, a power of two, by the shortest of some tries, so
+/* block.count 0: the power of two that takes 5 us together. The shortest of some tries counts, so
  * that no interrupt makes the blocks shorter. */
 static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, const char *name,
 		   struct block block, struct sgpu_error *error)
@@ -165,7 +165,7 @@ static bool bind_to_cpu(int cpu)
 	return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
-/* It is a fork, and shares pipes and memory. */
+/* The other process, a fork, which shares pipes and memory. */
 struct trip {
 	bool spins; /* on words in shared memory; else both sleep in pipes */
 	/* What either side sent last, in cache lines of their own. */
@@ -198,7 +198,7 @@ static _Noreturn void answer(const struct trip *t, int cpu, pid_t parent)
 	_exit(1);
 }
 
-/* A pipe of which the other process was the only writer has come to its end when it has died. */
+/* When the other process dies, the pipe that only it writes to ends. */
 static int go_there_and_back(void *argument, uint64_t count, struct sgpu_error *error)
 {
 	struct trip *t = argument;
@@ -263,7 +263,8 @@ static void end_trips(struct trip *t)
 	}
 }
 
-/* Who spins on one processor waits for the end of its time slice: no figure of a crossing. */
+/* On one processor, a spinning side waits for the end of its time slice: that is no figure of a
+ * crossing. */
 static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct {
@@ -309,10 +310,10 @@ static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 
 /* ---- from the host to a kernel that runs on a GPU, and back ---- */
 enum { LINE = 64, WORDS = LINE / 4 };
-/* A GPU that answers, answers sooner. */
+/* Any GPU that answers does so sooner. */
 #define PATIENCE_NS ((uint64_t)1000000000)
 
-/* Announces itself, waits for the host's word, and writes another. */
+/* A kernel that announces itself, waits for the host's word, and writes another. */
 static const char kernel[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry answer(.param .u64 words, .param .u32 turn)\n"
@@ -342,7 +343,7 @@ static int see_word(const struct gpu *g, int line, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* The kernel waits for the host's word already, when that is written. */
+/* The kernel is already waiting when the host's word is written. */
 static int start_answer(void *argument, struct sgpu_error *error)
 {
 	static const struct sgpu_module_shape shape = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };

@@ -36,13 +36,14 @@ SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pag
 /* The points of CH_MEASURE: measuring a channel's memory beside plain memory. */
 SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu_error *error);
 
-/* Opens a device up to a stream, and closes it: plain, or in a secure context. ns: of both. */
+/* Opens a device up to a stream, and closes it: plain, or in a secure context. ns: the two
+ * times. */
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 			       struct sgpu_error *error);
 
 /* Starts this program again with the verb `open` for bench->device, over pipes and with an option
- * and its value (or NULL); or as the worker of a ring. The ends here, of which the second is
- * written, are kept; when they are closed, the end of the process is waited for. */
+ * and its value (or NULL); or as the worker of a ring. The ends on this side, the second of which
+ * is written to, are kept; closing them waits for the process's end. */
 struct sgpu_remote_ring;
 SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option,
 				     const char *value, int ends[2], struct sgpu_error *error);

@@ -174,7 +174,8 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 /* A sealed payload starts at 8 modulo 16, so that its chunks are aligned, as in sgpu-stage. */
 enum { PAGE = 4096, SEALED_SHIFT = 8 };
 
-/* total: of a region for all payloads and the largest results. What has no data is an output. */
+/* total: size of a region for all payloads and the largest results. A segment without data is an
+ * output. */
 static int set_payloads(struct job *job, uint64_t *total, struct sgpu_error *error)
 {
 	*total = 0;

@@ -29,18 +29,19 @@ struct job_type {
 };
 enum job_kind { JOB_INPUT, JOB_BETWEEN, JOB_OUTPUT };
 
-/* Kept until the case ends, or the part of it. */
+/* Makes a job, kept until the case, or its part, ends. */
 SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct job **job,
 			    struct sgpu_error *error);
-/* What is between has no type; only an input has data, which are borrowed. */
+/* Adds a segment. One between operations has no type; only an input has data, which are
+ * borrowed. */
 void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type,
 		 const void *data);
-/* The data of an input that is in job->segments already. */
+/* Sets the data of an input that is already in job->segments. */
 void job_data(struct job *job, const char *id, const void *data);
 /* Takes the references to arguments and params (or NULL). after: what it waits for, or NULL. */
 void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
-/* Chains, each of which adds b to a so many times; in_a_row: after the chain before it. */
+/* Adds chains, each of which adds b to a `length` times; in_a_row: each after the one before. */
 void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a,
 		const float *b, bool in_a_row);
 /* Makes the batch: sealed or with digests, signed. */
@@ -66,10 +67,10 @@ struct bare {
 	struct sgpu_task tasks[BARE_VECTORS_MAX + BARE_LAUNCHES_MAX]; /* copies, then launches */
 	const float *wanted;					      /* of bare_verify */
 };
-/* Kept. The caller fills the inputs, and sets parameters of the calls. */
+/* Makes bare calls, kept. The caller fills the inputs, and sets parameters of the calls. */
 SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size,
 			     struct bare **bare, struct sgpu_error *error);
-/* Of a variant with a bare as argument: the first brings the inputs to the device and spoils the
+/* For a variant whose argument is a bare: the first brings the inputs to the device and spoils the
  * outputs on both sides; the second compares the first output on the device with what is wanted. */
 SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);

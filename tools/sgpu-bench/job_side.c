@@ -90,7 +90,7 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* On a device of its own. */
+/* Runs on a device that it opens. */
 static int run_opened(const struct job_side *side, struct sgpu_error *error)
 {
 	const bool with_context = side->sealed && standing->sealed;

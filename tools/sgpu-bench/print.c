@@ -15,10 +15,10 @@ double rounded(double value, int digits)
 	return round(value * pow(10, digits)) / pow(10, digits);
 }
 
-/* Three digits that count, in the largest unit that leaves one before the point. */
+/* Three significant digits, in the largest unit that leaves one before the point. */
 static const char *scaled(double value, enum sgpu_bench_unit unit, char text[TEXT_MAX])
 {
-	/* Each is a thousand of the one before. */
+	/* Each unit is a thousand of the one before. */
 	static const char *const scales[][5] = {
 		[SGPU_BENCH_BYTES_PER_SECOND] = { "B/s", "kB/s", "MB/s", "GB/s" },
 		[SGPU_BENCH_OPERATIONS_PER_SECOND] = { "op/s", "kop/s", "Mop/s" },
@@ -81,7 +81,7 @@ static const char *point_text(const struct sgpu_bench_record *record, char text[
 }
 
 /* ---- rows ---- */
-/* No HTML and no formatting is made of it. */
+/* Escapes all that could be taken for HTML or formatting. */
 static int put_plain(FILE *out, const char *text)
 {
 	int width = 0;

@@ -18,7 +18,7 @@
 
 enum { GIVEN_MAX = 5 };
 
-/* The other process, and what this one has to do with it: descriptors, or -1. */
+/* The other process, and this one's descriptors for it, or -1. */
 struct worker {
 	pid_t pid;
 	int held[3];
@@ -31,7 +31,7 @@ static void close_all(const int *descriptors, int count)
 	}
 }
 
-/* It ends when nobody holds the other ends any more. */
+/* The worker ends when nobody holds the other ends any more. */
 static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	const struct worker *worker = (const struct worker *)what;

@@ -146,7 +146,7 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pa
 {
 	const size_t mark = sgpu_bench_mark(bench);
 	const bool reserved = pages == BENCH_PAGES_HUGE;
-	/* Whole huge pages; only where all are huge the mapping begins with one. */
+	/* Whole huge pages, and room to align the mapping unless they are reserved. */
 	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
 		       room = extent + (reserved ? 0 : HUGE_PAGE);
 	void *mapped =

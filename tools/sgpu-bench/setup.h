@@ -35,7 +35,7 @@ SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench
 /* A device besides bench->device, whose memory ends with it. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
 				     struct sgpu_device **device, struct sgpu_error *error);
-/* Threads for all jobs. */
+/* Makes a pool with threads for all jobs. */
 SGPU_MUST_CHECK int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool,
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
@@ -61,8 +61,8 @@ SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_strea
 				     struct sgpu_error *error);
 
 /* ---- memory that copies are measured with, and the time between two ends on a stream ---- */
-/* Memory of the process, every page of it there, from a multiple of 2 MiB on, on a node or any
- * (-1). Errors: SGPU_EUNAVAILABLE when there are no such pages, SGPU_ENOMEM. */
+/* Makes memory with every page present, from a multiple of 2 MiB on, on a node or any (-1). Errors:
+ * SGPU_EUNAVAILABLE when there are no such pages, SGPU_ENOMEM. */
 enum bench_pages {
 	BENCH_PAGES_ANY, /* huge ones where the kernel has them */
 	BENCH_PAGES_SMALL,
@@ -71,9 +71,9 @@ enum bench_pages {
 };
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages,
 				    int node, void **memory, struct sgpu_error *error);
-/* Memory of a way to the device, with the pattern of a seed; pages and node: unless it is pinned.
- * Errors: SGPU_EUNAVAILABLE when the device does not have the way; those of bench_new_pages and
- * sgpu_bench_new_pinned. */
+/* Makes memory for a way to the device, with the pattern of a seed; pages and node: unless it is
+ * pinned. Errors: SGPU_EUNAVAILABLE when the device does not have the way; those of bench_new_pages
+ * and sgpu_bench_new_pinned. */
 enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
 SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way,
 				     enum bench_pages pages, int node, uint64_t size, uint64_t seed,
@@ -84,16 +84,17 @@ void bench_spoil(void *memory, uint64_t size);
 SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
 				 struct sgpu_error *error);
 
-/* Of work in two parts one counts: from `begin` to `between`, or else from there until now. */
+/* Gives the time of one of two parts of work: from `begin` to `between`, or from there until
+ * now. */
 void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);
-/* Gets device memory and gives it back, one of which counts. */
+/* Allocates and frees device memory; one of the two counts. */
 SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
 				      uint64_t size, bool gives_back, struct sgpu_error *error);
-/* Waits for tasks, the last one enqueued with `rc`, and tells what failed first at `what`: "copy to
- * the device". */
+/* Waits for tasks, the last one enqueued with `rc`, and reports the first failure, as one of
+ * `what`: "copy to the device". */
 SGPU_MUST_CHECK int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks,
 				 int count, const char *what, struct sgpu_error *error);
-/* Copies that wait for their end. */
+/* Copy, and wait for the end. */
 SGPU_MUST_CHECK int bench_to_device(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
 				    uint64_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from,
@@ -105,10 +106,10 @@ struct bench_target {
 	struct sgpu_stream *stream;
 	sgpu_devptr memory;
 	uint64_t size, seed;
-	void *scratch; /* as much of the host's */
+	void *scratch; /* host memory of the same size */
 };
-/* Of a variant whose argument begins with a target: clears it; bench_verify of it, by way of the
- * scratch, in which nothing of before is left. */
+/* For a variant whose argument begins with a target: the first clears it, the second verifies it in
+ * the scratch, which has no old contents then. */
 SGPU_MUST_CHECK int bench_clear_target(void *target, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_verify_target(void *target, struct sgpu_error *error);
 

@@ -292,7 +292,7 @@ static double ns_of(const struct sgpu_bench_record *record)
 		       : 0;
 }
 
-/* A figure of ours in the kind of the paper's. */
+/* Our figure, of the same kind as the paper's. */
 static const char *ours(const struct sgpu_bench_record *record, bool is_rate, char text[TEXT_MAX])
 {
 	return ns_of(record) <= 0 ? ""

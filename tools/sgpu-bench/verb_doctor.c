@@ -155,7 +155,7 @@ static bool is_safe(const char *place)
 	return is_zram && errno == ENOENT && access(path, F_OK) == 0;
 }
 
-/* In a text that is cut a disk could be missing. */
+/* If the text were cut short, a disk could be missing. */
 static void look_swap(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	char text[4096], path[PATH_MAX], *rest = NULL, *line;

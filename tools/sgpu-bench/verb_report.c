@@ -24,7 +24,7 @@ const struct cli_option report_options[] = {
 BENCH_EMBED(page_head, "head.html");
 BENCH_EMBED(page_tail, "tail.html");
 
-/* The run that has noise of the machine and build of another one, or -1. */
+/* The run that has noise from the same machine and build as another run, or -1. */
 static int find_noise(const struct sgpu_bench_results *runs, int count, const json_t *environment)
 {
 	for (int i = 0; i < count; i++) {

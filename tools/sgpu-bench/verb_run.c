@@ -145,7 +145,7 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-/* Whether all could be written so far. */
+/* Checks that all records could be written so far. */
 static int check_output(struct run *r, struct sgpu_error *error)
 {
 	note_fault(r, fflush(r->out) != 0 || ferror(r->out));

@@ -54,7 +54,7 @@ struct column { /* a NULL head ends the columns */
 void print_head(FILE *out, const struct column *columns);
 /* NULL is an empty cell. */
 void print_row(FILE *out, const struct column *columns, const char *const *cells);
-/* Of no record (NULL), the head of the table. */
+/* NULL prints the head of the table. */
 void print_record(FILE *out, const struct sgpu_bench_record *record);
 void print_environment(FILE *out, const json_t *environment);
 

@@ -78,7 +78,7 @@ static int judge(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- what is said ---- */
+/* ---- reports ---- */
 static bool data_on_stdout(const struct task *task)
 {
 	return (task->ear_path && cli_is_standard(task->ear_path)) ||

@@ -385,7 +385,7 @@ static int in_context(struct task *task, int fd, const char *name, struct sgpu_e
 	return rc;
 }
 
-/* ---- what is said ---- */
+/* ---- reports ---- */
 static int report(const struct task *task)
 {
 	const json_t *result = NULL;
