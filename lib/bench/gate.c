@@ -128,7 +128,7 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 	sgpu_bench_give_ns(bench, end > begin ? end - begin : 0);
 	return rc || end > begin ? rc
 				 : sgpu_fail(error, SGPU_EUNAVAILABLE,
-					     "the device's timer told no time between two tasks");
+					     "the device's timer gave the work no time");
 }
 
 int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error *error)

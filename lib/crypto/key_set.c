@@ -3,7 +3,6 @@
  * The content of a key file: one JSON Web Key or a set (RFC 7517, section 5), with at most one key
  * for each use.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,10 +126,12 @@ int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
 		rc = sgpu_fail_nomem(error);
 	} else {
 		*size = json_dumpb(json, *text, SGPU_KEY_TEXT_MAX, JSON_COMPACT);
+		rc = *size > 0 ? SGPU_OK : sgpu_fail_nomem(error);
 		memcpy(*text + *size, "\n", 2);
 		++*size;
 	}
 	if (rc) {
+		*size = 0;
 		free(*text);
 		*text = NULL;
 	}

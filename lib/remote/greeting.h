@@ -21,7 +21,7 @@ enum {
 	SGPU_GREETING_TAKEN = 5,
 	SGPU_GREETING_REFUSED = 6,
 	SGPU_GREETING_SESSION = 15,
-	SGPU_WIRE_FDS_MAX = 16, /* descriptors with one message */
+	SGPU_WIRE_FDS_MAX = 16, /* descriptors received with one message */
 };
 
 /* The head of each message; the request and SGPU_GREETING_TAKEN have nothing else. */
@@ -40,8 +40,8 @@ struct sgpu_refusal_of_session {
 
 struct msghdr;
 
-/* Fills in the head of a message and sends it all, with `count` descriptors. Does not block.
- * Returns false, with errno, if the peer has gone or its queue is full. */
+/* Fills in the head of a message and sends it all, with `count` descriptors, at most 4. Does
+ * not block. Returns false, with errno, if the peer has gone or its queue is full. */
 bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count);
 /* Receives a packet with recvmsg's flags; *size is its whole size. Does not block. Errors:
  * SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no packet. */

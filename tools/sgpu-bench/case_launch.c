@@ -2,7 +2,6 @@
  *
  * launch: what it takes to start an operation: plain, through the runner, and on sealed data.
  */
-#include <string.h>
 
 #include "cases.h"
 #include "job.h"

@@ -275,7 +275,7 @@ static const struct sgpu_bench_record *find(const struct sgpu_bench_results *run
 			if (strcmp(r->name, name) == 0 &&
 			    (!r->variant[0] || strcmp(r->variant, variant) == 0) &&
 			    (!r->parameter_count || is_at(r, point))) {
-				if (r->status == SGPU_BENCH_PASSED) {
+				if (r->status == SGPU_BENCH_PASSED && r->variant[0]) {
 					return r;
 				}
 				why = r;

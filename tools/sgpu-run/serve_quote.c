@@ -10,7 +10,6 @@
  * a few may wait: whoever asks for many quotes is told to come again.
  */
 #include "base/base.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "serve.h"
 

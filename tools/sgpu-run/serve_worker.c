@@ -376,7 +376,7 @@ static int run_loop(struct sgpu_error *error)
 	struct server *server = serving.server;
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
-	int rc = serve_quote_begin(error); /* first: the signer inherits nothing */
+	int rc = serve_quote_begin(error); /* first: the signer has no keys */
 
 	t.signal_fd = worker_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

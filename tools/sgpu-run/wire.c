@@ -3,7 +3,6 @@
  * See wire.h. Every byte that comes in is hostile: sizes are exact, and what is too much is no
  * message.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>

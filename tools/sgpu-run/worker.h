@@ -7,7 +7,6 @@
 #ifndef SGPU_RUN_WORKER_H
 #define SGPU_RUN_WORKER_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 

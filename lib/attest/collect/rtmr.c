@@ -23,12 +23,13 @@ int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error
 				 REGISTERS - 1);
 	}
 	snprintf(name, sizeof(name), "rtmr%u:sha384", index);
-	if (!sgpu_evidence_has(root, name)) {
+	errno = 0;
+	const int rc = sgpu_evidence_write(root, name, digest, DIGEST_SIZE, error);
+	if (rc && errno == ENOENT) {
 		(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no register '%s/%s'", root,
 				name);
 		return sgpu_hint(error, "this needs a TDX guest with Linux 6.16 or later");
 	}
-	const int rc = sgpu_evidence_write(root, name, digest, DIGEST_SIZE, error);
 	if (rc && (errno == EACCES || errno == EPERM) && index < 2) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "register %u is not for software: the kernel lets 2 and 3 "
