@@ -65,9 +65,9 @@ END
 	requires python3 two-cpus
 	sgpu-bench run -q --device cpu --time 20s transition >out.txt 2>err.txt &
 	pid=$!
-	has_child() { [ -n "$(pgrep -P "$pid")" ]; }
+	# A child may end, and the next begin, between two looks.
+	has_child() { child=$(pgrep -P "$pid"); }
 	wait_for has_child
-	child=$(pgrep -P "$pid")
 	kill -TERM "$pid"
 	status=0
 	wait "$pid" || status=$?
@@ -77,7 +77,6 @@ END
 	sgpu-bench run -q --device cpu --time 20s transition >out.txt 2>err.txt &
 	pid=$!
 	wait_for has_child
-	child=$(pgrep -P "$pid")
 	kill -KILL "$pid"
 	wait_for is_gone
 }
