@@ -417,9 +417,10 @@ static struct sgpu_manifest *random_graph(int operations, int window)
 
 UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 {
+	const int rounds = getenv("SGPU_TEST_SMALL") ? 60 : 300;
 	int shared = 0, shared_by_chains = 0, planned = 0;
 
-	for (int round = 0; round < 300; round++) {
+	for (int round = 0; round < rounds; round++) {
 		struct sgpu_manifest *m = random_graph(1 + random_below(60), 2 + random_below(30));
 		struct sgpu_plan *p = NULL;
 		struct sgpu_error error;
@@ -442,8 +443,8 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 			return;
 		}
 	}
-	CHECK(planned == 300);
-	CHECK(shared > 100 && shared_by_chains > 100);
+	CHECK(planned == rounds);
+	CHECK(shared > rounds / 3 && shared_by_chains > rounds / 3);
 }
 
 UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early)
