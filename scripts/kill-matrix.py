@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kill-matrix.py [--count N] [--seed N] [--from LIST] OUT [PART...]: which unit test notices which generated mistake?
+"""kill-matrix.py [--count N] [--seed N] [--from LIST] [--first] OUT [PART...]: which unit test notices which generated mistake?
 
 Mistakes of five kinds are drawn over the parts of lib: a condition negated, a statement dropped, a limit off by one, two
 arguments swapped, a comparison narrowed to a prefix. All are compiled in at once, and a variable of the environment picks
-one, so the tree is built once. Each mistake is tried with the test programs that reach it, all of them.
+one, so the tree is built once. Each mistake is tried with the test programs that reach it, the quickest first: with all of
+them, or with --first until one notices it.
 
 OUT gets a line of JSON for each mistake: what it is, and the tests that failed with it. --from takes the mistakes of such
 a file, as far as their lines still exist. Prints per part how many were drawn, reached and killed, and which tests killed
@@ -158,6 +159,7 @@ def main():
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", dest="list")
+    parser.add_argument("--first", action="store_true")
     parser.add_argument("out")
     parser.add_argument("parts", nargs="*", metavar="part")
     options = parser.parse_args()
@@ -203,7 +205,9 @@ def main():
         with open(options.out, "w", encoding="utf-8") as out:
             for number, mistake in enumerate(drawn):
                 killers = []
-                for name in reached[number] if number not in bad else ():
+                for name in sorted(reached[number], key=programs.get) if number not in bad else ():
+                    if killers and options.first:
+                        break
                     killers += run(tree, f"{tree}/build/unit/{name}", 10 + 5 * programs[name], SGPU_MISTAKE=str(number))
                 state = "unbuilt" if number in bad else "killed" if killers else "lives" if reached[number] else "unreached"
                 counts[mistake["file"].split("/")[1]][state] += 1
@@ -212,7 +216,7 @@ def main():
                 print(json.dumps(dict(mistake, state=state, by=killers)), file=out, flush=True)
     for part, count in sorted(counts.items()):
         print(f"{part:10} {count['killed']:4} killed {count['lives']:4} live {count['unreached']:4} unreached {count['unbuilt']:4} unbuilt")
-    for test in sorted(test for test, kills in tests.items() if not kills):
+    for test in sorted(test for test, kills in tests.items() if not kills and not options.first):
         print(f"kills none: {test}")
 
 
