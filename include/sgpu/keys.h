@@ -40,10 +40,10 @@ SGPU_MUST_CHECK int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *
 /* Gives the public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
 SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
 				    struct sgpu_error *error);
-/* Parses JWK text by jansson, which copies what it reads. A program that must leave no secret in
- * freed memory gives jansson a free that wipes (json_set_alloc_funcs) before its first call, as the
- * tools do. A private key with another "x" than its public key is refused. Errors:
- * SGPU_EINVALID. */
+/* Parses JWK text by jansson. Keys are generated, parsed and written with jansson's copies of their
+ * secrets. A program that must leave none in freed memory gives jansson a free that wipes
+ * (json_set_alloc_funcs) before its first call, as the tools do. A private key with another "x"
+ * than its public key is refused. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name,
 				   struct sgpu_key *key, struct sgpu_error *error);
 /* Reads the key to encrypt with from a file with a JWK or a JWK Set. A secret key must be in a
