@@ -348,6 +348,11 @@ UNIT_TEST(a_register_is_extended_by_48_bytes)
 	CHECK(sgpu_rtmr_extend(2, digest, &error) == SGPU_EUNAVAILABLE &&
 	      strstr(error.text, "rtmr2") && error.hint[0]);
 	CHECK(sgpu_rtmr_extend(4, digest, &error) == SGPU_EUSAGE);
+	/* Only a register that is not there asks for another kernel. */
+	setenv("SGPU_TDX_ROOT", in_folder("tdx/rtmr3:sha384"), 1);
+	CHECK(sgpu_rtmr_extend(2, digest, &error) == SGPU_ESYSTEM &&
+	      strstr(error.text, "Not a directory"));
+	setenv("SGPU_TDX_ROOT", in_folder("tdx"), 1);
 	put_file("tdx/rtmr0:sha384", "", 0);
 	chmod(in_folder("tdx/rtmr0:sha384"), 0400);
 	if (geteuid() != 0) {

@@ -3,6 +3,8 @@
  * Key files: what is read, what is refused, and that both ends agree.
  */
 #include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -93,6 +95,34 @@ UNIT_TEST(generated_keys_differ_and_survive_their_text)
 	}
 	struct sgpu_key key;
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519_PUBLIC, &key, NULL) == SGPU_EUSAGE);
+}
+
+static int allocations_left;
+
+static void *allocate_some(size_t size)
+{
+	return allocations_left-- > 0 ? malloc(size) : NULL;
+}
+
+/* jansson allocates even while it prints, so memory may run out after the key has been taken. */
+UNIT_TEST(a_key_has_its_whole_text_or_none_when_memory_runs_out)
+{
+	struct sgpu_key_set set = { .has_key = true };
+	int rc = SGPU_ENOMEM, many;
+
+	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &set.key, NULL) == 0);
+	json_set_alloc_funcs(allocate_some, free);
+	for (many = 0; rc && many < 1000; many++) {
+		char *text = NULL;
+		size_t size = 1;
+
+		allocations_left = many;
+		rc = sgpu_key_set_text(&set, &text, &size, NULL);
+		CHECK(rc ? rc == SGPU_ENOMEM && !text && !size : size > 100 && text[0] == '{');
+		free(text);
+	}
+	json_set_alloc_funcs(malloc, free);
+	CHECK(rc == SGPU_OK && many > 2);
 }
 
 UNIT_TEST(registered_optional_members_are_taken)
@@ -290,6 +320,7 @@ int main(void)
 	UNIT_RUN(a_symmetric_key_has_its_bytes_and_thumbprint);
 	UNIT_RUN(an_x25519_key_has_both_halves_and_the_public_one_the_same_thumbprint);
 	UNIT_RUN(generated_keys_differ_and_survive_their_text);
+	UNIT_RUN(a_key_has_its_whole_text_or_none_when_memory_runs_out);
 	UNIT_RUN(registered_optional_members_are_taken);
 	UNIT_RUN(what_is_no_key_is_refused_by_name);
 	UNIT_RUN(members_of_the_wrong_shape_are_refused_by_name);
