@@ -180,9 +180,8 @@ link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_
 # ---- the CUDA device ----
 # The toolkit that nvcc is of, by whatever link it is called.
 CUDA_HOME ?= $(abspath $(dir $(or $(realpath $(NVCC)),$(NVCC)))..)
-# Machine code for A100 and H100/H200, and PTX that newer devices compile by themselves.
-CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
-	-gencode arch=compute_90,code=compute_90
+# Machine code for A100 and H100/H200, and PTX that newer devices compile by themselves; all from one intermediate code.
+CUDA_ARCH ?= -arch=compute_80 -code=sm_80,sm_90,compute_80
 # The digest of device code is in every quote, so the folder must stay out of it: no -lineinfo (NVCCFLAGS=-lineinfo for
 # profiles), and a short name of the source, since nvcc puts a checksum of the whole one into names of static functions.
 NVCC_FLAGS = -O3 -fmad=false -std=c++17 --threads 0 $(CUDA_ARCH) -Iinclude -Ilib -D_GNU_SOURCE \

@@ -29,8 +29,11 @@ ulimit -c 0
 # A make that a test starts must not take part in the one that started us, nor a sanitizer's exit look like one of ours.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 export ASAN_OPTIONS=${ASAN_OPTIONS:-exitcode=99:allocator_may_return_null=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-exitcode=99:second_deadlock_stack=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-exitcode=99:second_deadlock_stack=1:no_huge_pages_for_shadow=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+
+# Where python3 is a launcher of another one, it takes eight times as long to start.
+python=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))' 2>/dev/null) && PATH=$python:$PATH
 
 # A file that does not end when told to is killed, and what it started with it.
 runner=(timeout -k 10 "$file_timeout")
@@ -80,7 +83,8 @@ run_file() {
 	case $1 in
 	*.bats) command=(bats --tap --print-output-on-failure "$1") ;;
 	*)
-		command=("${wrap[@]}" "$SGPU_BUILD/unit/$name")
+		# Much of a test's time would go into pages that malloc gives back and takes again.
+		command=(env MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824 "${wrap[@]}" "$SGPU_BUILD/unit/$name")
 		if [ ! -x "$SGPU_BUILD/unit/$name" ]; then
 			echo "# '$SGPU_BUILD/unit/$name' was not built"
 			command=(false)

@@ -17,15 +17,16 @@ every_verb() {
 	done
 }
 
-# secrets KEY...: the secret halves of key files, one a line.
+# secrets: the secret halves of owner.jwk and runner.jwk, one a line.
 secrets() {
-	jq -r '.. | objects | .k, .d | strings' "$@"
+	[ -s secrets ] || jq -r '.. | objects | .k, .d | strings' owner.jwk runner.jwk >secrets
+	cat secrets
 }
 
 # assert_untold FILE: no eight characters in a row of any secret of owner.jwk and runner.jwk are in it.
 assert_untold() {
 	local secret i
-	for secret in $(secrets owner.jwk runner.jwk); do
+	for secret in $(secrets); do
 		for ((i = 0; i + 8 <= ${#secret}; i += 4)); do
 			if grep -m 3 -F -e "${secret:i:8}" "$1" >&2; then
 				return 1
@@ -88,7 +89,7 @@ with_keys() {
 	run -2 --separate-stderr sgpu-seal seal -k "$(cat owner.jwk)" /dev/null
 	assert_contains "$stderr" "fd:N"
 	local secret
-	for secret in $(secrets owner.jwk); do
+	for secret in $(secrets); do
 		run -2 --separate-stderr sgpu-run -k "$secret" /dev/null
 		printf '%s\n' "$stderr" >said
 		assert_untold said
@@ -174,13 +175,10 @@ as_json() {
 
 # assert_objects FILE: every line is one JSON object.
 assert_objects() {
-	local line
-	while IFS= read -r line || [ -n "$line" ]; do
-		if ! jq -es 'length == 1 and (.[0] | type == "object")' <<<"$line" >/dev/null 2>&1; then
-			printf 'no JSON object: %s\n' "$line" >&2
-			return 1
-		fi
-	done <"$1"
+	if ! jq -Rne 'all(inputs; try (fromjson | type == "object") catch false)' "$1" >/dev/null; then
+		{ echo 'not one JSON object a line:' && cat "$1"; } >&2
+		return 1
+	fi
 }
 
 @test "messages: with --json every line on standard error is an object, in every verb" {

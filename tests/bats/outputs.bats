@@ -217,7 +217,9 @@ with_names() {
 # unread COMMAND...: fails before the first byte of its standard input, which is a pipe, is taken.
 unread() {
 	local status=0
-	{ sleep 0.3; printf 'untouched\n'; } | { timeout 20 "$@" >/dev/null 2>message || echo $? >status; cat >left; }
+	rm -f status
+	# Nothing comes before the command has ended.
+	{ wait_for test -e status; printf 'untouched\n'; } | { timeout 20 "$@" >/dev/null 2>message || echo $? >status; cat >left; }
 	status=$(cat status)
 	echo "$*: status $status, $(cat message)"
 	[ "$status" -eq 3 ]

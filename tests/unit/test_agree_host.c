@@ -54,10 +54,11 @@ UNIT_TEST(x25519_gives_what_rfc_7748_has)
 
 UNIT_TEST(x25519_a_thousand_times_over_gives_what_rfc_7748_has)
 {
+	const int times = getenv("SGPU_TEST_SMALL") ? 1 : 1000;
 	struct sgpu_x25519 work;
 	uint8_t k[32] = { 9 }, u[32] = { 9 }, next[32], expected[32];
 
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < times; i++) {
 		CHECK(sgpu_x25519_multiply(&work, next, k, u));
 		memcpy(u, k, 32);
 		memcpy(k, next, 32);
@@ -68,7 +69,7 @@ UNIT_TEST(x25519_a_thousand_times_over_gives_what_rfc_7748_has)
 		}
 	}
 	from_hex("684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51", expected, 32);
-	CHECK(memcmp(k, expected, 32) == 0);
+	CHECK(times < 1000 || memcmp(k, expected, 32) == 0);
 }
 
 UNIT_TEST(x25519_of_random_keys_is_libcryptos)
