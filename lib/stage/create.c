@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a region: an output on the largest available pages, filled through a mapping.
+ * Makes a region: an output file on the largest available pages, filled through a mapping.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,8 +42,8 @@ static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_e
 		       : sgpu_fail_errno(error, "cannot make a region in '%s'", region->path);
 }
 
-/* Checks for room on the file system and in memory now: later, a write would fault, or the kernel
- * would kill the process. */
+/* Checks for room on the file system and in memory now: without room, a later write would fault, or
+ * the kernel would kill the process. */
 static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 {
 	const char *kind;
@@ -70,7 +70,6 @@ static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Gives the file its size and maps it, header and payload. */
 static int map(struct sgpu_region *region, uint64_t file_size, struct sgpu_error *error)
 {
 	void *memory;
@@ -297,7 +296,7 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 	if (!region->data) {
 		return sgpu_fail(error, SGPU_EUSAGE, "region '%s' is published", region->id);
 	}
-	/* Files of an ordinary tmpfs refuse seals; no reader relies on them. */
+	/* Files of an ordinary tmpfs refuse seals; no reader relies on seals. */
 	region->sealed = fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 	rc = back(region, 0, SGPU_REGION_HEADER, error);
 	rc = rc ? rc : sgpu_region_encode(region, map_base(region), error);

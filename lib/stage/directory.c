@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The directories of the regions. Only this user may have rights on them: another user could put a
- * region under a name that a runner trusts.
+ * The directories of the regions. Only this user may have rights on them; otherwise another user
+ * could put a region under a name that a runner trusts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,8 +31,8 @@ static bool is_own_directory(const char *path)
 }
 
 /* Returns "sgpu-UID", or, if that is another user's, the first "sgpu-UID-XXXXXX" of ours, so that
- * all calls find the same. Does not follow links: a user who can plant a directory can also plant a
- * link. */
+ * all calls find the same directory. Does not follow links: a user who can plant a directory can
+ * also plant a link. */
 static char *look_in_memory(void)
 {
 	char usual[64], pattern[80], *path = NULL;
@@ -70,8 +70,8 @@ bool sgpu_stage_directory_is_fallback(const char *path)
 	return strncmp(path, usual, strlen(usual)) == 0 && path[strlen(usual)] == '-';
 }
 
-/* Returns /dev/shm/sgpu-UID, or, if another user has that name, a directory with a random name.
- * This is remembered for a runner, which later may not list directories. */
+/* Returns /dev/shm/sgpu-UID, or, if another user has that name, a directory with a random name. The
+ * random name is remembered, since a runner may not list directories later. */
 static char *choose_in_memory(void)
 {
 	static char chosen[sizeof(SHARED_MEMORY) + NAME_MAX + 1];
@@ -91,7 +91,7 @@ static char *choose_in_memory(void)
 	return path;
 }
 
-/* Chooses by the rule in stage.h; from malloc. */
+/* Chooses by the rule in stage.h. The path is from malloc. */
 static char *choose_directory(void)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -251,7 +251,7 @@ int sgpu_stage_file_system(const char *directory, const char **name, bool *in_me
 	}
 	*name = "unknown";
 	*in_memory = false;
-	/* A tmpfs without a limit has no blocks to count. */
+	/* A tmpfs without a limit reports 0 blocks. */
 	*available = status.f_blocks == 0 ? UINT64_MAX
 					  : (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
 	for (i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {

@@ -56,7 +56,8 @@ int sgpu_look_open(int look, int flags)
 	return open(name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Finds a path beneath the directory; refuses links, '..' that leaves it, and other mounts. */
+/* Gets an O_PATH descriptor beneath the directory; refuses links, '..' that leaves it, other
+ * mounts. */
 static int look_beneath(int directory, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
@@ -92,7 +93,7 @@ void sgpu_files_free(struct sgpu_files **files)
 	*files = NULL;
 }
 
-/* File systems whose files are not data: reading one shows the kernel's state, or has effects. */
+/* Names a file system whose files are no data: reads show kernel state or have side effects. */
 static const char *unfit(int fd)
 {
 	static const struct {
@@ -134,7 +135,7 @@ static const char *unfit(int fd)
 			return kinds[i].name;
 		}
 	}
-	/* devtmpfs reports the type of tmpfs; it is the file system of /dev. */
+	/* devtmpfs reports the type of tmpfs, so recognise it as the file system of /dev. */
 	if (stat("/dev", &devices) == 0 && stat("/", &root) == 0 && devices.st_dev != root.st_dev &&
 	    devices.st_dev == status.st_dev) {
 		return "devtmpfs";
@@ -211,7 +212,7 @@ int sgpu_files_directory(const struct sgpu_files *files, int index, const char *
 	return files->directories[index].fd;
 }
 
-/* Goes up from the file's directory to the root, comparing identities, so other mounts of a
+/* Goes up from the file's directory to the root, comparing device and inode, so other mounts of a
  * directory are found, too. */
 const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 {

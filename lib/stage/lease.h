@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases: ranges of one memory file, the pool of a worker process, by which payloads come and go
- * without a pipe. The pool stays mapped and registered with the device. Its clients, of one user,
- * get its descriptor: they may write to all of it at any time, and cannot change its size. An id of
- * 128 random bits names a range.
+ * Leases: ranges of a worker process's pool, a memory file through which payloads and results pass
+ * without a pipe. The pool stays mapped and registered with the device. The worker's clients, all
+ * of one user, get the file's descriptor: they can write to all of it at any time, but not change
+ * its size. A lease's id is 128 random bits.
  *
- * A lease belongs to one batch and goes one way. It is held by whoever fills it, then free to be
- * taken once, then held by whoever took it, and ends. While nobody holds it, it ends with its time.
- * A range is cleared before it is given again. */
+ * A lease is for one batch, and for its payloads or its results. First its maker holds it, to fill
+ * it; then it is offered and can be taken once; then whoever took it holds it until it ends. An
+ * offered lease expires. A range is cleared before it is used again. */
 #ifndef SGPU_STAGE_LEASE_H
 #define SGPU_STAGE_LEASE_H
 
@@ -34,8 +34,8 @@ struct sgpu_lease_pool;
 struct sgpu_lease_pool_config {
 	uint64_t size;	  /* bytes; rounded up to whole pages of 2 MiB */
 	uint64_t life_ns; /* how long an offered lease can be taken; 0: SGPU_LEASE_LIFE_NS */
-	/* NULL, or told the number and bytes of the leases when these change, on any thread. It
-	 * must call nothing of this header. */
+	/* NULL, or called with the number and bytes of the leases when these change, on any thread.
+	 * It must not call functions of this header. */
 	void (*changed)(void *argument, unsigned leases, uint64_t bytes);
 	void *argument;
 };
@@ -44,7 +44,7 @@ struct sgpu_lease_pool_config {
  * thread that clears ranges. Errors: SGPU_EUSAGE (size), SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 					   struct sgpu_lease_pool **pool, struct sgpu_error *error);
-/* The pool must not be in use. Accepts NULL; clears the caller's pointer. */
+/* The pool must not be in use. Accepts a pointer to NULL; clears the pointer. */
 void sgpu_lease_pool_free(struct sgpu_lease_pool **pool);
 
 struct sgpu_lease_pool_info {
@@ -57,8 +57,8 @@ void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool,
 			      struct sgpu_lease_pool_info *info);
 
 /* Makes a lease for this batch: for the payloads of its inputs, or for its results. The caller
- * holds it. Waits if a range that would do is being cleared. Errors: SGPU_EUSAGE if it is empty or
- * larger than the pool; SGPU_ERETRY if there is no room, or there are SGPU_LEASES_MAX leases. */
+ * holds it. If there is no room, waits until ranges are cleared. Errors: SGPU_EUSAGE if it is empty
+ * or larger than the pool; SGPU_ERETRY if there is no room, or there are SGPU_LEASES_MAX leases. */
 SGPU_MUST_CHECK int sgpu_lease_create(struct sgpu_lease_pool *pool,
 				      const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
 				      uint64_t size, struct sgpu_lease *lease,
@@ -66,8 +66,8 @@ SGPU_MUST_CHECK int sgpu_lease_create(struct sgpu_lease_pool *pool,
 /* Stops holding a lease: from now on, until it expires, it can be taken. */
 void sgpu_lease_offer(struct sgpu_lease_pool *pool, const char *id);
 /* Takes an offered lease; the caller holds it then. Errors: SGPU_ESYSTEM if no lease has this id,
- * it is held, or it is for results instead of inputs or the reverse; SGPU_EPOLICY if it is for
- * another batch: then it remains offered. */
+ * it is held or expired, or it is for results instead of inputs or the reverse; SGPU_EPOLICY if it
+ * is for another batch; it then remains offered. */
 SGPU_MUST_CHECK int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id,
 				    const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
 				    struct sgpu_lease *lease, struct sgpu_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pool's leases, in the order of their places, and the thread that ends and clears them. The
- * pool's file belongs to the clients, too: what they write decides nothing here.
+ * A pool's leases, in the order of their offsets, and the thread that ends expired ones and clears
+ * ranges. Clients can write to the pool's file, so nothing here depends on its contents.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +80,7 @@ static void free_memory(struct sgpu_lease_pool_info *m)
 	if (m->memory) {
 		munmap(m->memory, m->size);
 	}
-	if (m->fd >= 0) { /* a client may keep the file open, but without its pages */
+	if (m->fd >= 0) { /* free the pages, since a client may keep the file open */
 		(void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)m->size);
 		close(m->fd);
@@ -89,7 +89,7 @@ static void free_memory(struct sgpu_lease_pool_info *m)
 	m->fd = -1;
 }
 
-/* The kernel maps huge pages only if so many are free. */
+/* With `huge`, mmap fails unless enough huge pages are free. */
 static int make_file(struct sgpu_lease_pool_info *m, bool huge, struct sgpu_error *error)
 {
 	int rc = sgpu_memory_file_create("sgpu-leases", m->size, false, huge, &m->fd, error);
@@ -130,7 +130,7 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 	if (make_file(m, true, NULL) == SGPU_OK) {
 		return SGPU_OK;
 	}
-	/* Otherwise the kernel would kill processes to get the pages. */
+	/* Check: otherwise the kernel would kill processes to get the pages. */
 	sgpu_host_memory(NULL, &available);
 	if (m->size > available) {
 		return sgpu_fail(error, SGPU_ENOMEM,
@@ -198,7 +198,7 @@ enum state { HELD, OFFERED, CLEARING };
 struct entry {
 	struct entry *next;
 	struct sgpu_lease lease;
-	uint64_t extent; /* in whole pages */
+	uint64_t extent; /* bytes, in whole pages */
 	uint8_t batch_id[SGPU_BATCH_ID_SIZE];
 	bool results;
 	enum state state;
@@ -238,7 +238,7 @@ static struct entry *find_entry(struct sgpu_lease_pool *pool, const char *id)
 	return NULL;
 }
 
-/* The first gap that is large enough: the link where its entry belongs, and its offset. */
+/* Finds the first gap that is large enough: the link for its entry, or NULL, and its offset. */
 static struct entry **find_gap(struct sgpu_lease_pool *pool, uint64_t extent, uint64_t alignment,
 			       uint64_t *offset)
 {
@@ -382,7 +382,7 @@ void sgpu_lease_pool_free(struct sgpu_lease_pool **pool)
 	pthread_cond_signal(&made->work);
 	pthread_mutex_unlock(&made->lock);
 	pthread_join(made->thread, NULL);
-	/* A client may keep the file open, so clear it. */
+	/* A client may keep the file open, so clear the leases. */
 	while ((entry = made->entries)) {
 		made->entries = entry->next;
 		memset(made->memory.memory + entry->lease.offset, 0, entry->extent);
@@ -464,7 +464,7 @@ int sgpu_lease_create(struct sgpu_lease_pool *pool, const uint8_t batch_id[SGPU_
 		free(entry);
 		return rc;
 	}
-	*lease = entry->lease; /* a held lease cannot vanish */
+	*lease = entry->lease; /* needs no lock: a held lease is not freed */
 	return SGPU_OK;
 }
 

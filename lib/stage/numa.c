@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NUMA nodes and binding to one, through libnuma where the build has it.
+ * NUMA nodes, and binding memory to one, through libnuma if the build has it.
  */
 #include <errno.h>
 #include <stdlib.h>

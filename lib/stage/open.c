@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a region by its id. All its properties are validated each time, on the file that is then
- * used, so a later change of the name has no effect.
+ * Opening a region by its id. All its properties are validated each time, on the open file that is
+ * then used, so a later change of the name has no effect.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -106,7 +106,7 @@ static bool read_members(json_t *json, struct sgpu_region *region)
 	const char *id = NULL, *pages = NULL;
 	json_int_t version, size, owner, maker, created, expires, node = 0;
 	const bool bound = json_object_get(json, "numa_node") != NULL;
-	int locked, sealed, keep; /* locked: no longer a member; `pages` decides */
+	int locked, sealed, keep; /* locked: must be there, but `pages` decides */
 
 	if (json_unpack_ex(json, NULL, JSON_STRICT,
 			   "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s?I, s:b, s:b, s:b}",
@@ -228,7 +228,7 @@ static int validate(const char *id, const struct stat *status, bool expired_too,
 int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too,
 			struct sgpu_region *region, bool *found, struct sgpu_error *error)
 {
-	/* Look before opening, because opening a device or a pipe has effects. */
+	/* Look before opening, because opening a device or a pipe has side effects. */
 	const int look = openat(directory, id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat status;
 	int fd = -1, rc;
@@ -279,7 +279,7 @@ static int open_wanted(int directory, const char *path, void *argument, struct s
 	if (!w->found) {
 		return SGPU_OK;
 	}
-	/* If two runners take it at once, it belongs to the one whose unlink succeeds. */
+	/* If several runners take a region, it belongs to the one whose unlink succeeds. */
 	if (rc == SGPU_OK && w->take && !w->region->keep && unlinkat(directory, w->id, 0) != 0) {
 		rc = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
 						 "region '%s' was taken by another runner", w->id)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Huge pages and the lock limit: what the kernel says there is.
+ * What huge pages the kernel says there are.
  */
 #include <inttypes.h>
 #include <mntent.h>
@@ -22,7 +22,7 @@ char *sgpu_stage_huge_directory(const char *mount)
 	return asprintf(&path, "%s/sgpu-%lu", mount, (unsigned long)geteuid()) < 0 ? NULL : path;
 }
 
-/* Whether our regions could be made in a mount: in our directory, or after making it. */
+/* Whether this user could make regions in a mount: in a directory that exists or can be made. */
 static bool can_write(const char *mount)
 {
 	char *directory = sgpu_stage_huge_directory(mount);
@@ -115,8 +115,8 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
 	*mounts = NULL;
 }
 
-/* The words "deny" and "force" overrule the mount's option; the other words concern memory
- * files. */
+/* Reads the kernel's setting, and returns whether it overrules mount options, as "deny" and "force"
+ * do. Its other words concern memory files. */
 static bool kernel_overrules(char setting[32])
 {
 	char line[128];
@@ -136,8 +136,7 @@ bool sgpu_stage_memory_huge(void)
 	       strcmp(setting, "force") == 0 || strcmp(setting, "within_size") == 0;
 }
 
-/* The value of "huge=" among the options in a line of mountinfo; "never", as the kernel does, if it
- * is absent. */
+/* Gets "huge=..." from a line of mountinfo; if absent, "huge=never", the kernel's default. */
 static void huge_option(char *line, char setting[32])
 {
 	char *options = strrchr(line, ' '), *option, *rest = NULL;

@@ -16,17 +16,17 @@
 /* ---- open.c: the first page of a region's file: a line of canonical JSON, then zeros ---- */
 SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region,
 				       char page[SGPU_REGION_HEADER], struct sgpu_error *error);
-/* The inverse, for untrusted bytes; fills everything except fd, data and path. */
+/* Decodes an untrusted page; fills in what it has, and -1 for fd. */
 bool sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *region);
-/* 32 lower-case hexadecimal digits. Errors: SGPU_EINVALID. */
+/* Whether an id is 32 lower-case hexadecimal digits; if not, check_id returns SGPU_EINVALID. */
 bool sgpu_region_id_valid(const char *id);
 SGPU_MUST_CHECK int sgpu_region_check_id(const char *id, struct sgpu_error *error);
-/* The size of a region's file: header and payload in whole pages. Returns false if it is too
- * large. */
+/* *file_size: a region's header and payload, in whole pages. Returns false if too large. */
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
 
 /* ---- directory.c ---- */
-/* Opens, or with `make` makes, a directory of regions, on which only this user may have rights. */
+/* Opens a directory of regions; with `make`, makes it first. Only this user may have rights on
+ * it. */
 SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory,
 					      struct sgpu_error *error);
 
@@ -35,22 +35,22 @@ SGPU_MUST_CHECK int sgpu_stage_each(int (*visit)(int directory, const char *path
 						 struct sgpu_error *error),
 				    void *argument, struct sgpu_error *error);
 
+/* ---- pages.c ---- */
 /* Returns "MOUNT/sgpu-UID", from malloc, or NULL. */
-/* "MOUNT/sgpu-UID", from malloc, or NULL. */
 char *sgpu_stage_huge_directory(const char *mount);
 /* Whether a memory file gets transparent huge pages on request. */
 bool sgpu_stage_memory_huge(void);
 
 /* ---- open.c ---- */
-/* Opens `id` in an open directory and validates all of it. expired_too: an expired region is valid.
- * *found: whether the file exists. */
+/* Opens `id` in an open directory and validates all of it. expired_too: an expired region is
+ * accepted. *found: whether the file exists. */
 SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writable,
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);
 
 /* ---- files.c ---- */
 /* Opens the file of an O_PATH descriptor, by /proc. Returns -1 with errno; EINVAL if it is not a
- * regular file: opening a watchdog, a tape or a terminal has effects, and opening a pipe waits. */
+ * regular file: opening a watchdog or a terminal has side effects, and opening a pipe waits. */
 int sgpu_look_open(int look, int flags);
 /* Opens a regular file by a location's path. `files` NULL: no file may be opened. */
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,

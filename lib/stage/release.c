@@ -42,7 +42,7 @@ static void wipe_plain(int fd, off_t size)
 	}
 }
 
-/* Huge pages do not support write(2). A page that cannot be populated has no data. */
+/* Files on huge pages do not support write(2). A page that cannot be populated has no data. */
 static void wipe_huge(int fd, off_t size, size_t page)
 {
 	off_t at;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a payload is fetched from: a file, or a slice of a region whose lease and bounds are
- * checked.
+ * Where a payload is: in a file, or in a slice of a region. Its bounds are checked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,7 @@
 
 #include "base/io.h"
 
-/* A region that is held. It has a descriptor for writing only after the first such request. */
+/* A region that a batch holds. write_fd is -1 until the first output there. */
 struct lease {
 	struct sgpu_region region;
 	int write_fd;
@@ -45,7 +44,7 @@ static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 	return code;
 }
 
-/* rc: the result of opening source->fd. */
+/* Completes a source of a file. rc: the result of opening source->fd. */
 static int check_file(int rc, const struct sgpu_location *location, uint64_t size,
 		      struct sgpu_source *source, struct sgpu_error *error)
 {
@@ -74,7 +73,7 @@ static int check_file(int rc, const struct sgpu_location *location, uint64_t siz
 	return SGPU_OK;
 }
 
-/* Makes a source of a part of a region; `fd` is open on the region. */
+/* Makes a source of a part of a region; `fd` is the region's. */
 static int take_slice(const struct sgpu_region *region, int fd,
 		      const struct sgpu_location *location, uint64_t size,
 		      struct sgpu_source *source, struct sgpu_error *error)
@@ -167,7 +166,7 @@ void sgpu_leases_free(struct sgpu_leases **leases)
 	*leases = NULL;
 }
 
-/* The lease on a region, which the first call takes; the lock is held. */
+/* Finds a region's entry. The first call takes the region. The lock is held. */
 static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **found,
 		    struct sgpu_error *error)
 {

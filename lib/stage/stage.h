@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Staged regions: memory files in $XDG_RUNTIME_DIR/sgpu (0700) that outlive the program that made
- * them, and from which a runner fetches payloads. A region is validated at each use. One that is
- * cut short causes an error in its reader, never a crash. */
+ * them, and from which a runner fetches payloads. A region is validated at each use. A region that
+ * is cut short causes an error in its reader, never a crash. */
 #ifndef SGPU_STAGE_STAGE_H
 #define SGPU_STAGE_STAGE_H
 
@@ -25,8 +25,9 @@ struct sgpu_region_options {
 	int numa_node; /* -1: no node */
 	bool no_huge;  /* only normal pages */
 	bool keep;     /* stays until released or expired; else a runner that takes it unlinks it */
-	uint64_t lifetime_ns; /* until it expires, whole seconds, at most 10 years; 0: one hour */
-	bool written;	      /* a runner writes to it, so memory without pwrite is not used */
+	uint64_t lifetime_ns; /* until it expires; rounded up to seconds; up to 10 years; 0: 1 hour
+			       */
+	bool written; /* a runner writes to it, so huge pages, which lack pwrite, are not used */
 };
 
 struct sgpu_region {
@@ -53,7 +54,7 @@ struct sgpu_region {
  * exists, else /dev/shm/sgpu-UID, or /dev/shm/sgpu-UID-XXXXXX if another user has that name. It is
  * made if missing; SGPU_EPOLICY if it is a link or others have rights on it. *path: from malloc. */
 SGPU_MUST_CHECK int sgpu_stage_directory(char **path, struct sgpu_error *error);
-/* Whether the path is the last of these, the one with XXXXXX. */
+/* Whether the path is a /dev/shm/sgpu-UID-XXXXXX. */
 bool sgpu_stage_directory_is_fallback(const char *path);
 
 /* All directories that may have regions, NULL-terminated: sgpu_stage_directory's, then those for
@@ -69,7 +70,7 @@ SGPU_MUST_CHECK int sgpu_region_create(uint64_t size, const struct sgpu_region_o
  * Any thread. Errors: SGPU_ENOMEM, SGPU_ESYSTEM (the file system is full). */
 SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
 				     struct sgpu_error *error);
-/* Gives the region its name and unmaps region->data; from then on it is used by descriptors. */
+/* Gives the region its name and unmaps region->data; then it is used through descriptors. */
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
 /* Unlinks a region. Overwrites it with zeros unless a runner has it open; then its memory is freed
@@ -110,7 +111,7 @@ SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *direc
 struct stat;
 SGPU_MUST_CHECK int sgpu_files_except(struct sgpu_files *files, const struct stat *status,
 				      struct sgpu_error *error);
-/* Returns the directory that contains a path, by the name it was given, or NULL. */
+/* Returns the directory that contains a path, as named in sgpu_files_allow, or NULL. */
 const char *sgpu_files_above(const struct sgpu_files *files, const char *path);
 /* Inspects a file without opening it. */
 SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *path,
@@ -138,7 +139,7 @@ SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 				       struct sgpu_error *error);
 
 /* ---- this machine, for sgpu-stage info ---- */
-/* The directory's file system, such as "tmpfs", and whether it is in memory: others write LOW data
+/* *name: the directory's file system, such as "tmpfs". *in_memory: if false, LOW data are written
  * to a disk. *available: bytes, UINT64_MAX if there is no limit. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, const char **name,
 					   bool *in_memory, uint64_t *available,
@@ -153,7 +154,7 @@ SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count
 				     struct sgpu_error *error);
 void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
 /* Whether files in a directory get transparent huge pages on request. setting: the mount option of
- * its tmpfs, "huge=advise", or the kernel's setting if that overrules it. */
+ * its tmpfs, such as "huge=advise", or the kernel's setting if that overrules it. */
 bool sgpu_shmem_huge(const char *directory, char setting[32]);
 /* Lists the NUMA nodes with memory, in bytes; no node if this build or machine cannot tell. */
 struct sgpu_numa_node {
