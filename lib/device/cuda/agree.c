@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The agreement on a session key, once a device, before its first key of a segment: the device
- * makes an X25519 key from entropy of its own and shows the public half; from there on keys of
- * segments travel sealed. Whoever only listens on the bus then learns no key. Whoever can change
- * what crosses it can take the device's place.
+ * The agreement on a session key, made once for each device before its first segment key. The
+ * device makes an X25519 key from its own entropy and shows the public half. From then on, segment
+ * keys cross the bus sealed, so whoever only listens there learns no key. Whoever can change the
+ * traffic can impersonate the device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +16,11 @@
 
 #include "crypto/entropy.h"
 
-/* Bits claimed for a sample; by what factor its estimate must exceed them; bits needed in all. The
- * true entropy of a source is unknown: the claim is so small that even dependent sources have
- * enough. */
+/* Bits of entropy claimed for a sample; factor by which its estimate must exceed them; bits needed
+ * in all. A source's true entropy is unknown: the claim is so small that even dependent sources
+ * have enough. */
 static const double claimed = 0.5, margin = 2, needed = 1024;
 
-/* One agreement under way. */
 struct agreement {
 	struct sgpu_device *device;
 	unsigned sources;
@@ -65,7 +64,7 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	return rc;
 }
 
-/* Waits for an answer, and copies it to `bytes`. */
+/* Waits for a kernel's answer, and copies it to `bytes`. result: of the launch. */
 static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct sgpu_error *error)
 {
 	const struct sgpu_cuda_answer *answer =
@@ -192,21 +191,20 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- a known answer of the kernels that set up keys and open: code that was loaded cannot be read
- * back from a device, so before the first key goes there each kernel that opens has to open one
- * chunk right, and to refuse it when one bit of it, or of its key, was changed. A device that fails
- * is not used any more. ---- */
-enum { COUNTER = 256 }; /* bytes of the counter in the room, in front of the state */
+/* ---- a known-answer test of the kernels that set up keys and open: code that was loaded cannot be
+ * read back from a device. So before it gets its first key, each kernel that opens must open one
+ * chunk correctly, and refuse the chunk if one bit of it or of the sealed key was changed. A device
+ * that fails is not used any more. ---- */
+enum { COUNTER = 256 }; /* bytes for counters in `room`, before the state */
 
 struct test {
 	struct sgpu_device *device;
 	CUdeviceptr room, state, sealed, plain;
 	struct sgpu_cuda_status *status;
-	uint8_t *bytes; /* a sealed chunk, then what was opened */
+	uint8_t *bytes; /* a sealed chunk, then the opened one */
 };
 
-/* Key 00 01 02 ..., base nonce 80 81 82 ..., plaintext i * 131 >> 3: the tag that AES-256-GCM
- * gives. */
+/* The tag that AES-256-GCM gives for key 00 01 02 ..., base nonce 80 81 82 ... and pattern(). */
 static const uint8_t known_tag[SGPU_TAG_SIZE] = {
 	0x97, 0xe1, 0xfe, 0xca, 0x28, 0xb0, 0x8c, 0x7c,
 	0x75, 0x1c, 0x95, 0xd9, 0x61, 0x89, 0x15, 0x19,
@@ -228,7 +226,7 @@ static void known_keys(struct sgpu_sealed_keys *keys)
 	}
 }
 
-/* Makes the chunk, which the host seals. Its tag must be the known one, too. */
+/* Makes the chunk and seals it on the host, where the tag must be the known one, too. */
 static int make_chunk(struct test *t, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys;
@@ -252,7 +250,7 @@ static int make_chunk(struct test *t, struct sgpu_error *error)
 	return rc;
 }
 
-/* Brings the key to the device, sealed or bare. */
+/* Brings the key to the device, sealed or bare. change: flips a bit of the sealed key. */
 static int bring_key(struct test *t, bool sealed, bool change, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *all = &t->device->keys;
@@ -289,7 +287,6 @@ static int bring_key(struct test *t, bool sealed, bool change, struct sgpu_error
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(t->device, error) : rc;
 }
 
-/* Opens the chunk. */
 static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
 		      struct sgpu_cuda_verdict *verdict, struct sgpu_error *error)
 {
@@ -336,7 +333,7 @@ static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *v
 	return right;
 }
 
-/* Describes the fault of a kernel that opens, or returns NULL; *code: that of a step that failed.
+/* Returns what is wrong with a kernel that opens, or NULL. *code: of a failed step, or 0.
  */
 static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool sealed, int *code,
 			      struct sgpu_error *error)
@@ -371,7 +368,7 @@ static const char *run_kernels(struct test *t, bool sealed, int *code, struct sg
 	return wrong ? wrong : run_kernel(t, SGPU_CUDA_SMALL, sealed, code, error);
 }
 
-/* Runs the known answer with a key that is sealed under the session key, or with a bare one. */
+/* Runs the known-answer test with a key sealed under the session key, or with a bare one. */
 static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_error *error)
 {
 	struct test t = { .device = device, .bytes = calloc(1, SGPU_SEALED_CHUNK + SGPU_CHUNK) };
@@ -424,7 +421,7 @@ static bool bus_is_bare(struct sgpu_device *device)
 	return false;
 }
 
-/* The lock of the trust is held. */
+/* The caller holds trust.lock. */
 static int establish(struct sgpu_device *device, struct sgpu_error *error)
 {
 	int rc = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(),
@@ -459,7 +456,7 @@ int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)
 		if (rc == SGPU_OK) {
 			atomic_store(&trust->ready, true);
 		} else if (rc == SGPU_EDEVICE) {
-			/* A device that failed once may fail again without being noticed. */
+			/* Final: a device that failed once may fail again without being noticed. */
 			trust->error = why;
 		} else if (error) {
 			*error = why;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Opening and closing a GPU, what is known about it, and the symbol by which the program finds the
- * CUDA device. The device uses the primary context, which the kernels' runtime shares.
+ * CUDA device. The device uses the primary context, as the CUDA runtime under the kernels does.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #include <device/cuda/kernels.h>
 #include <ops/cuda/ops_cuda.h>
 
-/* ---- which GPU a selector means: indexes and UUIDs are those of the devices that the driver
- * shows, after CUDA_VISIBLE_DEVICES ---- */
+/* ---- which GPU a selector means: indexes and UUIDs are those of the devices that
+ * CUDA_VISIBLE_DEVICES leaves visible ---- */
 static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error)
 {
 	CUdevice handle;
@@ -36,8 +36,8 @@ static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *er
 	return SGPU_OK;
 }
 
-/* Chooses a GPU by the task's number on its node, which spreads the tasks of a job step that all
- * see all GPUs. */
+/* Chooses a GPU by the Slurm task's number on its node: tasks that see all GPUs use different
+ * ones. */
 static int by_task(void)
 {
 	const char *local = getenv("SLURM_LOCALID");
@@ -107,8 +107,8 @@ static int select_gpu(const char *selector, int *ordinal, struct sgpu_error *err
 }
 
 /* ---- opening and closing ---- */
-/* All open devices of this process. A context is shared by those of one GPU, so it is not reset
- * while another uses it. */
+/* All open devices of this process. Those of one GPU share its context, which is not reset while
+ * another device uses it. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_device *all_open;
 
@@ -190,14 +190,14 @@ static bool in_confidential_mode(const struct sgpu_device *device)
 	       strcmp(device->confidential, "devtools") == 0;
 }
 
-/* Fills in what NVML tells. */
+/* Fills in what NVML tells and what depends on it. */
 static void look_closer(struct sgpu_device *device)
 {
 	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
 	sgpu_cuda_vbios(device->uuid, device->vbios, sizeof(device->vbios));
 	describe_driver(device);
-	/* In confidential computing mode the driver manages pinned memory, which the device then
-	 * cannot write words to by itself. */
+	/* In confidential computing mode the driver manages pinned memory, so streams cannot write
+	 * it. */
 	device->memory_operations =
 		attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
 		strcmp(device->confidential, "off") == 0;
@@ -225,7 +225,7 @@ static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 }
 
 /* Resets the context of a faulted device. A sound context stays to the end of the process:
- * libraries that computed in it keep handles of it, and the next device need not wait for another.
+ * libraries keep handles of it, and the next device that is opened need not wait for a new context.
  */
 static void let_context_go(struct sgpu_device *device)
 {
@@ -233,13 +233,12 @@ static void let_context_go(struct sgpu_device *device)
 	bool shared = false;
 
 	if (device->hung || atomic_load(&device->faulted) == 0) {
-		return; /* a reset would wait for the kernel that does not end */
+		return; /* if hung, a reset would wait for the endless kernel */
 	}
 	for (other = all_open; other; other = other->next_open) {
 		shared = shared || other->ordinal == device->ordinal;
 	}
 	if (!shared) {
-		/* Gives the GPU's memory back. */
 		(void)sgpu_cu.cuDevicePrimaryCtxReset(device->handle);
 	}
 }
@@ -315,7 +314,7 @@ static void close_device(struct sgpu_device *device)
 	if (*place) {
 		*place = device->next_open;
 	}
-	/* On a faulted device some digests may never end, and CUDA might not return. */
+	/* On a faulted device some digests may never end, and freeing them might not return. */
 	if (atomic_load(&device->faulted) == 0) {
 		sgpu_cuda_digests_free(&device->digests);
 	}

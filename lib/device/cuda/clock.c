@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA events, kept for reuse, the device's clock against the host's, and the times of work by
- * either timer.
+ * CUDA events, kept for reuse; the device's clock against the host's; and the times of work, by
+ * events or %globaltimer.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 #include <device/cuda/kernels.h>
 #include <device/cuda/moment.h>
 
-/* The clocks drift apart by some 10 us a second, and a float counts from a base one second ago to
- * within 0.1 us. */
+/* The age at which a base is replaced: the clocks drift apart by some 10 us a second, and a float
+ * is exact to 0.1 us one second after the base. */
 #define BASE_NS ((uint64_t)1000000000)
-/* The time between the two host times around a base: good enough, the most, and the most for the
- * first base, which loads a kernel. */
+/* Taking a base may last CLOSE_NS without another try, PATIENCE_NS at most, and FIRST_NS at most
+ * for the first base, which loads a kernel. */
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
@@ -42,7 +42,7 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	CUevent *more;
 
 	if (!event || atomic_load(&device->faulted) != 0) {
-		return; /* it goes with the context */
+		return; /* the event is destroyed with the context */
 	}
 	pthread_mutex_lock(&device->pool_lock);
 	if (idle->count == idle->room &&
@@ -61,9 +61,9 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 }
 
 /* ---- times by %globaltimer ----
- * Kernels of one thread store them in words of device memory. In
- * host memory they would cost time in confidential computing mode, which moves the memory first,
- * and the next task would be charged with it. */
+ * Kernels of one thread store them in words of device memory. Host memory would be slower in
+ * confidential computing mode, which moves it first, and the next task would be charged with
+ * that. */
 static int stamps_open(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_stamps *stamps = &device->stamps;
@@ -72,7 +72,7 @@ static int stamps_open(struct sgpu_device *device, struct sgpu_error *error)
 	if (!stamps->idle) {
 		return sgpu_fail_nomem(error);
 	}
-	/* The first word is for the bases. */
+	/* Word 0 is never idle: take_moment() stores a base's time there. */
 	for (stamps->count = 0; stamps->count < STAMPS - 1; stamps->count++) {
 		stamps->idle[stamps->count] = STAMPS - 1 - stamps->count;
 	}
@@ -122,9 +122,8 @@ static CUresult stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64
 }
 
 /* ---- bases ---- */
-/* Reads the time on the clock's stream, and the host's before and after. The stream is empty, but
- * the GPU may work for another process or be full of kernels: then this takes longer, and after a
- * while there is no base this time. */
+/* Takes the time on the clock stream, and the host's before and after. The stream is empty, but the
+ * GPU may work for another process or be full of kernels. Fails after `patience`. */
 static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base)
 {
 	const uint64_t before = sgpu_now_ns(), patience = device->base ? PATIENCE_NS : FIRST_NS;
@@ -256,8 +255,8 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 	possible = sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, since_ns, from,
 				    now, time);
 	if (possible) {
-		/* A time moved into its possible range shows the base's error. Later times move
-		 * with it, so that the lengths between them stay true. */
+		/* If the time had to be moved into its possible range, the base is wrong by as
+		 * much. Move the base, too, so that the differences of later times stay true. */
 		record->base->host_ns = *time - (uint64_t)(int64_t)since_ns;
 	}
 	pthread_mutex_unlock(&device->pool_lock);
@@ -275,7 +274,7 @@ int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 	if (device->stamps_time) {
 		rc = stamps_open(device, error);
 	}
-	/* The first record of a stream takes long, and so does the first run of a kernel. */
+	/* Make it three times: a stream's first event and a kernel's first launch take long. */
 	for (int round = 0; round < 3 && rc == SGPU_OK; round++) {
 		base_give(device, device->base);
 		device->base = NULL;

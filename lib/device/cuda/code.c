@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Digest of the kernels that this shared object brings: of their images as they lie in this
- * process's memory, from where the driver takes them. The file only says where they lie. Once they
- * are on the device, neither kernels nor copies can read them.
+ * Digest of the kernels in this shared object: of their images in this process's memory, from where
+ * the driver loads them. The object's file only says where they are. On the device, neither kernels
+ * nor copies can read code.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -11,7 +11,7 @@
 #include <device/cuda/gpu.h>
 #include <device/backend.h>
 
-/* A range of addresses, and whether it is loaded, in one piece, from the object at `base`. */
+/* A range of addresses, and whether it is in one loaded segment of the object at `base`. */
 struct place {
 	uintptr_t base, address;
 	uint64_t size;

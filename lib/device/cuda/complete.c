@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Callbacks, and the completer, a thread of the device. It makes the callbacks, unless another
- * thread polls sooner; it ends pending work when the device is faulted, and gives up on work that
- * goes on after it was cancelled. As the device passes a callback it writes the callback's serial
- * into a word of host memory, so that looking costs no call of the driver. Where the device cannot,
- * an event is queried.
+ * Callbacks, and the completer, a thread of the device. It calls the callbacks, unless another
+ * thread polls sooner; it ends pending work when the device is faulted, and faults the device if
+ * work goes on after it was cancelled. As the device passes a callback, it writes the callback's
+ * serial into a word of host memory, so that a check needs no driver call. Where the device cannot
+ * do so, an event is queried.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,19 +21,19 @@
 #define SPIN_NS ((uint64_t)100000)
 #define STEP_MIN_NS ((uint64_t)5000)
 #define STEP_MAX_NS ((uint64_t)200000)
-/* How often the completer asks whether the device still lives, while it waits. */
+/* How often the waiting completer checks streams for errors and for cancelled work. */
 #define PULSE_NS ((uint64_t)2000000)
 
-/* ---- the end of work: the thread that first learns that the device has passed a record ends it,
- * in order, and makes the task's outcome from the words that the device left ---- */
-/* A value that is none of our codes counts as the kernel's fault, SGPU_EDEVICE. */
+/* ---- the end of work: the first thread to learn that the device has passed a record ends all
+ * records up to it, in order, and makes each task's outcome from the status words ---- */
+/* A value that is no enum sgpu_code counts as an error of the kernel, SGPU_EDEVICE. */
 int sgpu_cuda_code_from(int64_t word)
 {
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
 }
 
-/* The kernels must have done all chunks and found none bad: a chunk no kernel looked at has not
- * verified. The output of a failure is cleared before anybody learns of it. */
+/* The kernels must have done all chunks and found none bad: a chunk that no kernel processed has
+ * not verified. After a failure the output is cleared before the task ends. */
 static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *record,
 		      struct sgpu_task *task)
 {
@@ -96,7 +96,7 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 	}
 }
 
-/* Ends one record, which no other thread has. Not inlined, so that sgpu_cuda_advance, which is
+/* Ends a record that was taken off the queue. Not inlined, so that sgpu_cuda_advance, which is
  * recursive, needs little of the stack. */
 static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 					  struct sgpu_cuda_record *record)
@@ -134,8 +134,8 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 	sgpu_cuda_unmark(device, record);
 }
 
-/* Takes the first record up to `serial`, or returns NULL. All work in front of it has ended, even
- * that without a record. The queue's lock is held. */
+/* Takes the first record off the queue, or returns NULL if its serial is above `serial`. All work
+ * before the record has ended, even work without a record. The queue's lock is held. */
 static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record = stream->head;
@@ -151,9 +151,9 @@ static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial
 	return record;
 }
 
-/* Threads that advance streams cannot wait for one another in a circle: a thread waits only for
- * work that was enqueued before the record that it is ending, and every record's end is signalled.
- * For the same reason it enters no stream twice, so the recursion is at most one level a stream. */
+/* Threads that advance streams cannot deadlock: a thread waits only for work that was enqueued
+ * before the record that it is ending, and every record's end is signalled. For the same reason the
+ * recursion enters no stream twice, so it is at most as deep as there are streams. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record;
@@ -170,8 +170,8 @@ void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 	while ((record = take(stream, serial))) {
 		pthread_mutex_unlock(&stream->queue);
 		if (record->kind == SGPU_CUDA_WAIT) {
-			/* The device has passed the event of another stream, so that stream's
-			 * record ends first. */
+			/* The device has passed an event of another stream, so end that stream's
+			 * records first. */
 			sgpu_cuda_advance(record->other, record->other_serial);
 			sgpu_cuda_stream_drop(record->other);
 		} else {
@@ -229,7 +229,7 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 	return SGPU_OK;
 }
 
-/* The serial of a callback that the device has passed and nobody has called yet, or 0. */
+/* Returns the serial of a callback that the device has passed and that was not called, or 0. */
 static uint64_t passed(struct sgpu_stream *stream)
 {
 	struct sgpu_cuda_record *record;
@@ -261,8 +261,8 @@ static uint64_t passed(struct sgpu_stream *stream)
 	return serial;
 }
 
-/* For each stream where look() returns something, calls act() with it, without the device's lock,
- * which is held before and after. Returns whether there was any. */
+/* Calls act() with each stream for which look() returns a serial, not 0, and with that serial. The
+ * device's lock is held, but not during act(). Returns whether act() was called. */
 static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_stream *),
 		  void (*act)(struct sgpu_stream *, uint64_t))
 {
@@ -281,7 +281,7 @@ static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_strea
 		pthread_mutex_unlock(&device->lock);
 		act(stream, found);
 		pthread_mutex_lock(&device->lock);
-		/* A stream that was freed meanwhile has lost its neighbours in the list. */
+		/* If the stream was freed meanwhile, it is no longer in the list: start again. */
 		next = stream->listed ? stream->next : device->streams;
 		pthread_mutex_unlock(&device->lock);
 		sgpu_cuda_stream_drop(stream);
@@ -308,8 +308,8 @@ static uint64_t every(struct sgpu_stream *stream)
 }
 
 /* ---- faults and kernels that do not end ---- */
-/* Whether work from before the cancellation has not ended. busy: the stream has work left, so work
- * without an event may be what runs, unless the cancellation refused it. */
+/* Whether work enqueued before the cancellation, at `before`, is pending. If the stream is `busy`,
+ * a record without an event counts as pending, except callbacks, waits and refused work. */
 static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before)
 {
 	struct sgpu_cuda_record *record;
@@ -323,7 +323,7 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 						(record->code != SGPU_OK && !record->status));
 	     record = record->next) {
 	}
-	/* A thread that saw no cancellation may have enqueued its work a little after it. */
+	/* A thread that had not yet seen the cancellation may have enqueued work a little later. */
 	pending = record && record->enqueue_ns < before + SGPU_CUDA_GRACE_NS / 5;
 	pthread_mutex_unlock(&stream->queue);
 	return pending;
@@ -344,7 +344,7 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 		sgpu_cuda_note(device, result);
 	}
 	if (result == CUDA_SUCCESS) {
-		/* so that ended work does not look as if it continued */
+		/* so that ended work does not count as pending */
 		sgpu_cuda_advance(stream, serial);
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
@@ -355,10 +355,9 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 }
 
 /* ---- the thread ---- */
-/* What the thread remembers from one round to the next. */
 struct mind {
 	uint64_t idle_ns;    /* since when there was nothing to do */
-	uint64_t pulse_ns;   /* when it last asked whether the device lives */
+	uint64_t pulse_ns;   /* when feel_pulse() last ran */
 	uint64_t watched_ns; /* the last cancellation whose grace time is over */
 };
 
@@ -371,16 +370,16 @@ void sgpu_cuda_completer_wake(struct sgpu_device *device)
 	}
 }
 
-/* Sleeps until woken, or for `ns` at most unless that is 0. Returns at once if the callbacks or the
- * cancellation are no longer those that the caller saw. The lock is held. */
+/* Sleeps until woken, or for `ns` at most unless that is 0. Does not sleep if the device's calls or
+ * cancellation differ from `calls` or `cancelled`, which the caller has read. The lock is held. */
 static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls, uint64_t cancelled)
 {
 	struct timespec until;
 	uint64_t end;
 
 	atomic_store(&device->completer_sleeps, true);
-	/* Whoever adds a callback, cancels or faults the device announces it before looking for a
-	 * sleeper. */
+	/* Whoever adds a callback, cancels or faults the device stores that before reading
+	 * completer_sleeps, so no wake-up is lost. */
 	if (atomic_load(&device->calls) == calls && atomic_load(&device->cancel_ns) == cancelled &&
 	    atomic_load(&device->faulted) == 0 && !device->stopping) {
 		if (ns == 0) {
@@ -444,7 +443,7 @@ static void *completer(void *argument)
 			one_round(device, &mind);
 			continue;
 		}
-		/* From here on, whoever enqueues work also ends it. */
+		/* From now on, whoever enqueues work also ends it. */
 		visit(device, every, sgpu_cuda_advance);
 		while (!device->stopping) {
 			pthread_cond_wait(&device->work, &device->lock);

@@ -18,7 +18,7 @@ static bool tried;
 static int outcome;
 static struct sgpu_error reason;
 
-/* These two come from the library on their own: they name errors while others may be missing. */
+/* These two are loaded apart from the others, to name errors even if others are missing. */
 static __typeof__(cuGetErrorName) *error_name;
 static __typeof__(cuGetErrorString) *error_string;
 
@@ -82,7 +82,7 @@ int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what)
 			 sgpu_cuda_text(result));
 }
 
-/* The library is there, but no driver behind it answers, or no device. */
+/* Explains why cuInit failed or found no device, though the library is there. */
 static int init_failed(CUresult result, struct sgpu_error *error)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -116,7 +116,7 @@ static int init_failed(CUresult result, struct sgpu_error *error)
 	return sgpu_hint(error, "see nvidia-smi and the kernel's log, or use the device 'cpu'");
 }
 
-/* dlsym gives an object pointer, which C does not convert to one of a function. */
+/* dlsym gives an object pointer, which C does not convert to a function pointer. */
 static bool find(void *library, const char *name, void *function)
 {
 	void *address = dlsym(library, name);

@@ -44,7 +44,7 @@ struct sgpu_cuda_driver {
 	SGPU_CUDA_FUNCTIONS(SGPU_CUDA_MEMBER)
 	SGPU_CUDA_PAGE_FUNCTIONS(SGPU_CUDA_MEMBER)
 #undef SGPU_CUDA_MEMBER
-	int version; /* newest CUDA that the driver serves: 13000 is 13.0 */
+	int version; /* newest CUDA version that the driver serves: 13000 is 13.0 */
 	int count;   /* devices that it shows */
 };
 
@@ -55,13 +55,13 @@ extern struct sgpu_cuda_driver sgpu_cu;
  * get it. From any thread. */
 SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 
-/* SGPU_ENOMEM, SGPU_EUNAVAILABLE or SGPU_EDEVICE for a result, with "what: CUDA_ERROR_... (its
- * text)". */
+/* Fills in an error, "WHAT: CUDA_ERROR_... (its text)". Returns SGPU_ENOMEM, SGPU_EUNAVAILABLE or
+ * SGPU_EDEVICE. */
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);
-/* Returns a result's name, or its number; valid until the next call in this thread. */
+/* Returns a result's name, or a text with its number; valid until the next call in this thread. */
 const char *sgpu_cuda_name(CUresult result);
 const char *sgpu_cuda_text(CUresult result);
-/* Whether the context is of no use after this result. */
+/* Whether the context is unusable after this result. */
 bool sgpu_cuda_sticky(CUresult result);
 
 #endif

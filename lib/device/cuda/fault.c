@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Errors of CUDA: program errors, device errors, and those after which the context is of no use.
- * The last kind faults the device: whatever is pending ends with the error, no more CUDA calls are
- * made, and host data are untouched. The driver gives a process that met such a fault no other
- * context either, on whatever GPU: it has to be started again.
+ * CUDA's errors: of the program, of the device, and those that make the context unusable. The last
+ * kind faults the device: pending work ends with the error, no more CUDA calls are made, and host
+ * data are untouched. After such a fault, the driver gives the process no new context on any GPU,
+ * so the process has to be started again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +12,13 @@
 
 #include <device/cuda/gpu.h>
 
-/* A waiting thread polls without pause for as long as most pieces of work take, then sleeps between
- * polls, for times that are short against its wait so far. */
+/* A waiting thread polls without pause for as long as most work takes, then sleeps between polls,
+ * each time for 1/64 of its wait so far, within STEP_MIN_NS and STEP_MAX_NS. */
 #define SPIN_NS ((uint64_t)2000000)
 #define STEP_MIN_NS ((uint64_t)10000)
 #define STEP_MAX_NS ((uint64_t)100000)
 
-/* The fault that this process has met. */
+/* This process's first fault, or "". */
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static char process_fault[256];
 
@@ -73,7 +73,7 @@ void sgpu_cuda_fault(struct sgpu_device *device, int rc, bool hung, const char *
 	sgpu_cuda_completer_wake(device);
 }
 
-/* A failure to enter faults the device for all threads: the thread that failed ends pending work.
+/* A failure faults the device, because the caller then ends pending work as after a fault.
  */
 int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 {
@@ -110,8 +110,7 @@ int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *wha
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result)
 {
 	if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-		return; /* no error to fill in here; if the device is faulted, later calls report it
-			 */
+		return; /* if the device is faulted, later calls report it */
 	}
 }
 
@@ -122,8 +121,8 @@ static void pause_for(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-/* Sleeps until the event completes. The kernel rounds sleeps up by the thread's slack, 50 us,
- * unless told otherwise. */
+/* Sleeps until the event completes. The kernel lengthens sleeps by the thread's timer slack, 50 us
+ * unless it is set. */
 static CUresult sleep_until(struct sgpu_device *device, CUevent event, uint64_t begin)
 {
 	int slack = prctl(PR_GET_TIMERSLACK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a GPU's pages: an allocation for each page, made when it is first mapped and kept.
- * Memory that was used is cleared before it goes back to the driver; for that it is mapped at a
+ * Memory of a GPU's pages: a driver allocation for each page, made when the page is first mapped,
+ * and kept. Used memory is cleared before it is returned to the driver, through a mapping at a
  * separate address.
  */
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { PER_BIG = SGPU_CUDA_PAGE_BIG / SGPU_CUDA_PAGE_SMALL };
 
-/* The state of a frame. A big page's is that of its first frame. */
+/* A big page's state is in its first frame. */
 struct sgpu_cuda_frame {
 	CUmemGenericAllocationHandle handle;
 	bool made, big, raw;
@@ -28,7 +28,6 @@ static CUmemAllocationProp properties(const struct sgpu_device *device)
 	};
 }
 
-/* ---- counting ---- */
 static int look(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUmemAllocationProp prop = properties(device);
@@ -105,7 +104,6 @@ int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *erro
 	return rc;
 }
 
-/* ---- giving back ---- */
 static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_frame *frame,
 			     uint64_t size)
 {
@@ -130,8 +128,8 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 	return result == CUDA_SUCCESS ? unmapped : result;
 }
 
-/* Clears a page's memory and returns it to the driver. If it cannot be cleared, it is never given
- * out again, and stays counted. */
+/* Clears a page's memory and returns it to the driver. If it cannot be cleared, the frame keeps the
+ * memory, which stays counted. */
 static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *frame)
 {
 	uint64_t size = frame->big ? SGPU_CUDA_PAGE_BIG : SGPU_CUDA_PAGE_SMALL;
@@ -148,7 +146,7 @@ static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *fr
 	return result;
 }
 
-/* Gives back the memory of the page of the other size that these frames had. */
+/* Gives back these frames' memory for pages of the size other than `big` says. */
 static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, bool big)
 {
 	struct sgpu_cuda_frame *list = device->pages.list,
@@ -165,7 +163,6 @@ static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, boo
 	return result;
 }
 
-/* ---- making ---- */
 static CUresult make(struct sgpu_device *device, struct sgpu_cuda_frame *frame, uint64_t size)
 {
 	CUmemAllocationProp prop = properties(device);

@@ -2,15 +2,15 @@
  *
  * The CUDA device: what its files share.
  *
- * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome
- * somebody wants to know. A record ends when somebody learns that the device has passed it: a
- * thread that waits (stream_sync, event_sync, event_query, stream_free), or the completer, a thread
- * of the device that serves callbacks. That thread fills in the tasks in order (sgpu_cuda_advance),
+ * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome the
+ * host wants to know. The first thread to learn that the device has passed a record ends it: a
+ * caller of stream_sync, event_sync, event_query or stream_free, or the completer, a thread of the
+ * device that serves callbacks. Ending records, in order (sgpu_cuda_advance), fills in their tasks,
  * so no task shows an outcome before its work was checked.
  *
  * Locks, in the order in which they are taken: a stream's `order` (held while work is enqueued, so
- * that the queue has the order of the CUDA stream), an event's and the keys', the device's `lock`,
- * a stream's `queue`; then at most one of the others.
+ * that the queue has the order of the CUDA stream), that of an event or of the keys, the device's
+ * `lock`, a stream's `queue`; then at most one of the other locks.
  */
 #ifndef SGPU_DEVICE_CUDA_GPU_H
 #define SGPU_DEVICE_CUDA_GPU_H
@@ -25,12 +25,12 @@
 
 enum {
 	SGPU_CUDA_PAGE = 4096,
-	SGPU_CUDA_PIECE = 16 << 20,  /* plaintext bytes that are best moved at once */
+	SGPU_CUDA_PIECE = 16 << 20,  /* plaintext bytes of a chunk run in a large transfer */
 	SGPU_CUDA_COUNTER_SETS = 64, /* launches between two clearings of a stream's counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
-	SGPU_CUDA_NATIVES = 64, /* idle native streams that are kept */
+	SGPU_CUDA_NATIVES = 64, /* most idle native streams that are kept */
 };
-/* How long cancelled work may go on before the device is given up. */
+/* How long cancelled work may go on before it faults the device. */
 #define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
@@ -42,8 +42,8 @@ struct sgpu_cuda_status {
 	struct sgpu_cuda_status *next;
 };
 
-/* A moment on both clocks. Device times are measured from a recent base, since event times are
- * floats and the clocks drift. */
+/* One moment on the device's and the host's clock. Device times are measured from a recent base,
+ * since event times are floats and the clocks drift. */
 struct sgpu_cuda_base {
 	CUevent event;		    /* NULL when device_ns is used */
 	uint64_t device_ns;	    /* %globaltimer */
@@ -82,34 +82,34 @@ enum sgpu_cuda_kind {
 struct sgpu_cuda_record {
 	enum sgpu_cuda_kind kind;
 	uint64_t serial;
-	uint64_t operation;	/* its number among all that were enqueued */
+	uint64_t operation; /* the work's number in the stream; counts work without a record, too */
 	struct sgpu_task *task; /* or NULL */
 	int code;		/* an error known at enqueueing; its text is in the task */
 	uint64_t enqueue_ns;
-	CUevent event; /* behind the work; NULL: none */
-	/* where the time behind the work is stored, in place of an event; or 0 */
+	CUevent event; /* recorded after the work, or NULL */
+	/* where the device stores the time after the work, in place of an event; or 0 */
 	CUdeviceptr stamp;
-	struct sgpu_cuda_base *base; /* of the event or the stamp */
+	struct sgpu_cuda_base *base; /* from which `event` or `stamp` is measured */
 	struct sgpu_cuda_status
-		*status;	     /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
+		*status; /* LAUNCH: code and `actual`; OPEN, SEAL: struct sgpu_cuda_verdict */
 	struct sgpu_device_key *key; /* OPEN, SEAL */
 	CUdeviceptr out;	     /* OPEN, SEAL: memory to clear after a failure */
 	uint64_t out_size;
 	uint64_t expected;		   /* OPEN, SEAL: chunks that must be done */
-	uint8_t *digest;		   /* where a digest goes from the status words, or NULL */
+	uint8_t *digest;		   /* where the digest in `status` is copied to, or NULL */
 	struct sgpu_recording *graph;	   /* GRAPH */
-	struct sgpu_cuda_measure *measure; /* that is under way, or NULL */
+	struct sgpu_cuda_measure *measure; /* the pending measure, or NULL */
 	void (*call)(void *argument);	   /* CALL */
 	void *argument;
-	struct sgpu_stream *other; /* WAIT: the stream of the event, a reference, */
-	uint64_t other_serial;	   /* and the last record before the event */
+	struct sgpu_stream *other; /* WAIT: the event's stream, a reference */
+	uint64_t other_serial;	   /* WAIT: of the last record before the event */
 	struct sgpu_cuda_record *next;
 };
 
-/* A native stream, kept for the next stream when its own is freed. */
+/* A native stream; it is kept for another stream when its own is freed. */
 struct sgpu_cuda_native {
 	CUstream native;
-	CUdeviceptr counters; /* sets of words for launches; 0: none yet */
+	CUdeviceptr counters; /* sets of counters for launches; 0: none yet */
 	unsigned counters_used;
 	CUdeviceptr scratch; /* for measures; 0: none yet */
 };
@@ -117,12 +117,12 @@ struct sgpu_cuda_native {
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	/* NULL: it executes; else it records, and only has `native` */
+	/* NULL, or the graph that this stream records; it then lacks the fields after `native` */
 	struct sgpu_recording *recording;
-	CUstream native; /* of `kept` */
+	CUstream native; /* kept.native */
 	struct sgpu_cuda_native kept;
 	pthread_mutex_t order;
-	uint64_t operations, seen; /* enqueued, and of these known to be over; under `order` */
+	uint64_t operations, seen; /* work enqueued; work known to have ended; under `order` */
 	/* the device writes the serials of callbacks here as it passes them */
 	struct sgpu_cuda_status *passed;
 	pthread_mutex_t queue; /* everything below */
@@ -130,10 +130,10 @@ struct sgpu_stream {
 	struct sgpu_cuda_record *head, *tail, *spare;
 	uint64_t serial, done; /* of the last record appended, of the last one ended */
 	bool advancing;	       /* a thread is ending records */
-	uint64_t end_ns;       /* of the record ended last */
+	uint64_t end_ns;       /* when the last ended record's work ended */
 	atomic_uint calls;     /* callbacks among the records */
 	unsigned references;   /* under the device's lock */
-	bool listed;	       /* this and the next two: under the device's lock */
+	bool listed;	       /* this and the next two fields: under the device's lock */
 	struct sgpu_stream *previous, *next; /* all streams of the device */
 };
 
@@ -142,85 +142,85 @@ struct sgpu_event {
 	struct sgpu_device *device;
 	CUevent native;
 	pthread_mutex_t lock;
-	struct sgpu_stream *stream; /* where it was recorded, a reference; NULL: not yet */
-	uint64_t serial;	    /* of the last record before it */
-	atomic_bool done;	    /* completed, and all before it has ended */
+	struct sgpu_stream *stream; /* on which it was recorded, a reference; NULL: not yet */
+	uint64_t serial;	    /* of the last record before the event */
+	atomic_bool done;	    /* completed, and all records before it have ended */
 };
 
 /* ---- memory.c ---- */
-/* Blocks, cut from regions. */
+/* Regions, and the blocks that are cut from them. */
 struct sgpu_cuda_cuts {
 	struct sgpu_arena arena;
 	struct sgpu_cuda_region *regions;
 };
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
-	struct sgpu_cuda_cuts blocks, own; /* given out; for the device, out of reach of copies */
-	void *shared;			   /* ranges that another device reaches, too (peer.c) */
+	struct sgpu_cuda_cuts blocks,
+		own;  /* for callers; for the device's own use, which copies do not reach */
+	void *shared; /* ranges that another device reaches, too (peer.c) */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
 };
 SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit,
 					  struct sgpu_error *error);
-/* Clears and frees what is left; without the device's help when it is faulted. */
+/* Clears and frees what is left. A faulted device's memory is freed with its context. */
 void sgpu_cuda_memory_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				    struct sgpu_error *error);
 void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* SGPU_EUSAGE, also in the task, when the range is not inside one allocation. */
+/* Returns SGPU_EUSAGE, also in the task, if the range is not inside one allocation. */
 SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address,
 					  uint64_t size, struct sgpu_task *task);
 void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
-/* Allocates device memory for the device's own use, which no copy reaches. It is not cleared. May
- * wait. */
+/* Allocates memory for the device's own use, which no copy reaches. It is not cleared. May wait. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
 					    CUdeviceptr *memory, struct sgpu_error *error);
 /* Clears and frees such memory, in the order of the internal stream. Accepts 0. */
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
-/* Waits until the internal stream has done what it was asked for. */
+/* Waits until all work on the internal stream has ended. */
 SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
 /* Counts memory that was allocated elsewhere against the limit. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
 					   struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
-/* Gives the driver back what the pool keeps. */
+/* Returns the pool's free memory to the driver. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_trim(struct sgpu_device *device);
 /* Fills in the error for an allocation of `size` bytes that failed. */
 int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
 			    struct sgpu_error *error);
 /* Returns how many bytes can be allocated if `spare` bytes are left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
-/* Clears memory, and waits for that. */
+/* Clears memory and waits until it is clear. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
 
 /* ---- pages.c, frames.c ---- */
 struct sgpu_cuda_pages {
-	struct sgpu_frames frames; /* its lock guards all of this; taken before the device's, after
-				      a stream's order */
-	struct sgpu_cuda_frame *list; /* of every frame */
+	struct sgpu_frames frames; /* its lock guards this struct; taken after a stream's `order`,
+				      before the device's lock */
+	struct sgpu_cuda_frame *list; /* an entry for each frame */
 	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
-	uint32_t raw;		      /* pages whose memory is as the driver gave it */
+	uint32_t raw;		      /* pages not cleared since the driver gave their memory */
 };
 extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
 #define SGPU_CUDA_PAGE_SMALL ((uint64_t)2 << 20)
 #define SGPU_CUDA_PAGE_BIG ((uint64_t)64 << 20)
-/* Between pages.c and frames.c, which has the pages' memory: the lock of the frames is held, and
- * the device's context is current. */
-/* Counts the device's memory in frames, when that has not been done. Errors: SGPU_EUNAVAILABLE. */
+/* Calls of frames.c, which has the pages' memory. The frames' lock is held, and the device's
+ * context is current. */
+/* The first call divides the device's memory into frames. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error);
-/* Gets the memory of a page of this size, and makes it if there is none. Unmapped memory that the
- * frames have from pages of the other size is cleared and given back first. */
+/* Gets the memory of a page of this size, and allocates it if need be. If these frames have memory
+ * for pages of the other size, that is cleared and returned to the driver first. */
 SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
 					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
 					   struct sgpu_error *error);
 /* Whether a page's memory is new from the driver, with unknown contents. */
 bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame);
-/* Notes that a page was cleared and that kernels can write to it from here on. */
+/* Notes that a page was cleared and kernels can now write to it. */
 void sgpu_cuda_frame_used(struct sgpu_cuda_pages *pages, uint32_t frame);
-/* Clears and gives back everything; nothing is mapped. */
+/* Clears all pages and returns them to the driver; none may be mapped. */
 void sgpu_cuda_frames_close(struct sgpu_device *device);
-/* Unmaps, clears and frees everything; without the device's help when it is faulted. */
+/* Unmaps, clears and frees all pages. A faulted device's pages are freed with its context. */
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
 /* ---- peer.c: memory that two GPUs reach ---- */
@@ -229,11 +229,11 @@ extern const struct sgpu_device_peer_calls sgpu_cuda_peer_calls;
 /* ---- pinned.c: pinned host memory ---- */
 struct sgpu_cuda_host {
 	pthread_mutex_t lock;
-	struct sgpu_arena arena; /* what is lent, and what can be */
+	struct sgpu_arena arena; /* blocks in use, and free ones */
 	struct sgpu_cuda_step *steps;
 	struct sgpu_cuda_registered *registered;
-	uint64_t step; /* bytes of the next one */
-	bool pins;     /* all pinned memory came from here */
+	uint64_t step; /* bytes of the next step */
+	bool pins;     /* all of the pool's memory is pinned */
 	struct sgpu_cuda_status *idle;
 	struct sgpu_cuda_slab *slabs; /* memory that status lines are cut from */
 };
@@ -243,7 +243,7 @@ void sgpu_cuda_host_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					 struct sgpu_error *error);
 void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
-/* A line whose words are all `word`; NULL: no memory. */
+/* Returns a line whose words are all `word`; NULL: out of memory. */
 struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word);
 /* Gives a line back, cleared. */
 void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
@@ -251,33 +251,32 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory,
 					    uint64_t size, struct sgpu_error *error);
 void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
-/* Where kernels reach host memory, or 0: they do not. */
+/* Returns the address at which kernels reach host memory, or 0 if they do not. */
 CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size,
 			    bool write);
 
 /* ---- graph.c ---- */
 extern const struct sgpu_device_graph_calls sgpu_cuda_graph_calls;
-/* Records a launch. */
 SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function,
 					void *argument, const struct sgpu_device_range *ranges,
 					int count, struct sgpu_task *task);
-/* Ends a run that the device has passed or that was given up, with the code of its first failed
- * launch. */
+/* Ends an execution of a graph that the device has passed or that failed to start. Returns the code
+ * of the first failed launch. */
 int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task);
 
 /* ---- keys.c ---- */
 struct sgpu_cuda_key_state {
-	CUdeviceptr address; /* memory of the device's own */
+	CUdeviceptr address; /* in the device's private memory */
 	struct sgpu_cuda_key_state *next;
 };
 /* The agreement between the host and the device, which has to succeed before any key is loaded. */
 struct sgpu_cuda_trust {
-	pthread_mutex_t lock; /* held while it is established; before that of the keys */
+	pthread_mutex_t lock; /* held during the agreement; taken before the keys' lock */
 	atomic_bool ready;
-	struct sgpu_error error; /* why the agreement failed; it stays so */
+	struct sgpu_error error; /* of a failure of the device, which is final */
 	struct sgpu_device_agreement told;
 	CUdeviceptr session; /* the session key's state, when told.agreed */
-	/* the same on the host; this and the counter: under the lock of the keys */
+	/* the session key on the host; this and the counter are under the keys' lock */
 	struct sgpu_aead *aead;
 	uint64_t counter;
 };
@@ -285,12 +284,12 @@ struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
 	bool bare; /* keys cross the bus unsealed */
 	struct sgpu_cuda_trust trust;
-	size_t size;			      /* of a state */
-	struct sgpu_cuda_key_state *idle;     /* states that are clear, */
-	struct sgpu_cuda_key_state *clearing; /* and those not known to be clear */
-	CUevent cleared;		      /* behind the clearing of all of these, */
-	bool marked;			      /* once it is recorded */
-	/* keys whose material may not have been read yet, oldest first */
+	size_t size;			      /* bytes of a state */
+	struct sgpu_cuda_key_state *idle;     /* clear states */
+	struct sgpu_cuda_key_state *clearing; /* states not known to be clear */
+	CUevent cleared;		      /* if `marked`, recorded after all of `clearing` */
+	bool marked;
+	/* bare keys whose material may not have been read yet, oldest first */
 	struct sgpu_device_key *setting_up, *last_setting_up;
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
@@ -299,16 +298,16 @@ SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream,
 				       const struct sgpu_sealed_keys *keys,
 				       struct sgpu_device_key **key, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
-/* Notes that the key's set-up and the work with it have ended. */
+/* Notes that work with the key has ended, and so has its set-up. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
-/* Gets the state's address, and makes work of `stream` enqueued from here on find it ready. */
+/* Gets the state's address, and makes later work of `stream` wait until the key is set up. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
 			   CUdeviceptr *state);
 
 /* ---- agree.c ---- */
 struct sgpu_cuda_delivery;
-/* Runs the known answer and the agreement on the first call, and later returns their outcome. The
- * device was entered. */
+/* Runs the known-answer test and the agreement, unless they have succeeded before. A failure of the
+ * device is final. The device's context is current. */
 SGPU_MUST_CHECK int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_agree(struct sgpu_device *device,
 				    struct sgpu_device_agreement *agreement,
@@ -328,37 +327,35 @@ struct sgpu_device {
 	char name[128], uuid[64], driver[64], vbios[32], capability[16], confidential[32];
 	int numa_node;
 	unsigned multiprocessors;
-	bool memory_operations; /* the device may write words into host memory in a stream's order
-				 */
+	bool memory_operations; /* streams can write words into host memory */
 	bool registers, registers_read_only;
 	bool may_spin;
 	bool stamps_time; /* %globaltimer, not events, times tasks */
 	bool reads_pageable;
 	CUstream internal; /* clears and frees */
-	CUstream clock;	   /* nothing but bases */
+	CUstream clock;	   /* for bases and for reading stamps */
 
-	atomic_int faulted; /* 0, or the code that everything ends with */
+	atomic_int faulted; /* 0, or the code with which all work ends */
 	pthread_mutex_t fault_lock;
 	struct sgpu_error fault;
-	bool hung; /* faulted with a kernel that does not end */
+	bool hung; /* faulted because a kernel does not end */
 
 	struct sgpu_cuda_memory memory;
 	struct sgpu_cuda_pages pages;
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock; /* events, stamps, native streams, the base, whether there are
-				      digests or kernels loaded */
-	bool kernels_loaded;	   /* all of them */
-	struct sgpu_cuda_digests *digests;		    /* or NULL */
-	struct sgpu_cuda_events idle_events[2];		    /* without times, with times */
+	pthread_mutex_t pool_lock;		/* guards the fields below, up to `stamps` */
+	bool kernels_loaded;			/* all kernels of this build */
+	struct sgpu_cuda_digests *digests;	/* or NULL */
+	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
 	unsigned native_count;
 	struct sgpu_cuda_base *base;
-	uint64_t base_tried_ns; /* when a new one was last wanted */
+	uint64_t base_tried_ns; /* when a new base was last wanted */
 	struct sgpu_cuda_stamps stamps;
 
-	atomic_uint_fast64_t cancel_ns; /* 0, or since when everything is to stop */
+	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
 	pthread_mutex_t lock; /* everything below */
 	struct sgpu_stream *streams;
@@ -366,26 +363,25 @@ struct sgpu_device {
 	bool completer_started, stopping;
 	atomic_bool completer_sleeps; /* written under the lock */
 	pthread_cond_t work;
-	atomic_uint calls; /* callbacks that have not been called; not under the lock */
+	atomic_uint calls; /* pending callbacks; not under the lock */
 
 	struct sgpu_device *next_open; /* all open devices of the process */
 };
 
 /* ---- fault.c ---- */
-/* Makes the device's context the thread's; fails when the device is faulted. */
+/* Makes the device's context current in the thread; fails if the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error);
-/* Returns 0, or an error's code with its text filled in. A result after which the context is of no
- * use faults the device. */
+/* Returns 0, or fills in an error whose text begins with `what` and returns its code. A result
+ * after which the context is unusable faults the device. */
 SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
 				    struct sgpu_error *error);
-/* Does as sgpu_cuda_check, without an error to fill in. */
+/* Does as sgpu_cuda_check, but fills in no error. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
 /* Faults the device: all work, pending and later, ends with `code`. */
 void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text);
 int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error);
-/* SGPU_EDEVICE when a fault has ended CUDA in this process. */
+/* Returns SGPU_EDEVICE if a fault has made CUDA unusable in this process. */
 SGPU_MUST_CHECK int sgpu_cuda_process_sound(struct sgpu_error *error);
-/* Waits until an event has completed. */
 SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
 				   struct sgpu_error *error);
 
@@ -394,11 +390,11 @@ SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu
 void sgpu_cuda_clock_close(struct sgpu_device *device);
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
-/* Enqueues a mark, which takes the time at which the work before it ended. */
+/* Enqueues a mark: an event, or a kernel that stores the time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
-/* Tells when the work before the mark ended, on the host's clock, between `from` and now. Returns
- * whether the device told a time that is possible. */
+/* *time: when the work before the mark ended, on the host's clock, between `from` and now. Returns
+ * whether the device's time was possible. */
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
 		       uint64_t from, uint64_t *time);
 
@@ -406,36 +402,35 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 extern const struct sgpu_device_stream_calls sgpu_cuda_stream_calls;
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
-/* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the
+/* Waits until the work enqueued on all streams has ended, and ends its records. Fails only if the
  * device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_poll(struct sgpu_device *device); /* complete.c */
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
-/* Waits for the stream without an event, which may be unavailable; until a fault at most. */
+/* Waits, without an event, until the stream is idle or the device is faulted. */
 void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
-/* Destroys the native streams that are kept. */
 void sgpu_cuda_natives_close(struct sgpu_device *device);
 
-/* Work is enqueued between begin and commit. Begin takes `order`; commit gives it back. Commit
- * copies the record. */
+/* Work is enqueued between begin and commit. Begin locks `order`; commit unlocks it. Commit copies
+ * the record. */
 SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task);
-/* `result` is what enqueueing gave, named by `what` in the error. */
+/* `result` is that of the enqueueing; if it failed, the error's text begins with `what`. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 				     CUresult result, const char *what);
 
-/* The code that a kernel left in a word. */
+/* Returns the code that a kernel left in a status word. */
 int sgpu_cuda_code_from(int64_t word);
-/* Ends every record up to this serial: the device has passed it, or is faulted. */
+/* Ends all records up to this serial. The device must have passed them or be faulted. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial);
 
 SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_completer_stop(struct sgpu_device *device);
 void sgpu_cuda_completer_wake(struct sgpu_device *device);
 
-/* Makes the measure from the pages' digests, once the device has passed it. */
+/* Computes the measure from the pages' digests; the device has passed its record. */
 void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure);
-/* Accepts a pointer to NULL; clears it. */
+/* Accepts a pointer to NULL; clears the pointer. */
 void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure);
 
 /* ---- work.c ---- */
@@ -446,21 +441,21 @@ SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct s
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
 				     void *argument, const struct sgpu_device_range *ranges,
 				     int count, struct sgpu_task *task);
-/* Whether new kernels are to end with SGPU_ECANCELED at once. */
+/* Whether kernels are no longer enqueued: their tasks end with SGPU_ECANCELED. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 
 /* ---- module.c ---- */
 extern const struct sgpu_device_module_calls sgpu_cuda_module_calls;
 
-/* ---- nvml.c: what NVIDIA's management library knows, where it is there ---- */
-/* Loads the library in a thread that the caller joins. False: no thread; the first call that needs
- * the library loads it. */
+/* ---- nvml.c: what NVIDIA's management library knows, if installed ---- */
+/* Loads the library in a thread that the caller joins. Returns false if no thread was started; then
+ * the first call that needs the library loads it. */
 bool sgpu_cuda_nvml_start(pthread_t *thread);
-/* "on", "off", "devtools" or "unknown"; the driver's version, "" when it is not known. */
+/* state: "on", "off", "devtools" or "unknown". version: the driver's, "" if not known. */
 void sgpu_cuda_confidential(char *state, size_t size);
 void sgpu_cuda_driver_version(char *version, size_t size);
 bool sgpu_cuda_nvml_found(void);
-/* Version of the GPU's firmware, "" when it is not known. */
+/* version: of the GPU's firmware, "" if not known. */
 void sgpu_cuda_vbios(const char *uuid, char *version, size_t size);
 SGPU_MUST_CHECK int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[32],
 				       struct sgpu_device_evidence *evidence,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs: launches are captured once, on a native stream of their own, and enqueued again with one
- * call of the driver. Each launch keeps its words, which the host clears before a run and looks at
- * after it; the counters of all are cleared by the graph itself.
+ * Graphs: launches are captured once, on a separate native stream; later, one driver call enqueues
+ * them all. Each launch has status words, which the host clears before each execution and reads
+ * after it. The graph itself clears the counters of all launches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,6 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 	return heard->code;
 }
 
-/* Captures what `function` enqueues. */
 static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn function,
 		   void *argument, CUgraph *captured, struct sgpu_error *error)
 {
@@ -76,7 +75,7 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 	result = sgpu_cu.cuMemsetD8Async(g->counters, 0, bytes, native);
 	rc = sgpu_cuda_check(g->device, result, "cannot record a graph", error);
 	rc = rc == SGPU_OK ? function(&recorder, argument, error) : rc;
-	/* The capture is ended even after a failure: else the stream would stay in it. */
+	/* End the capture even after a failure: otherwise the stream would stay in capture mode. */
 	ended = sgpu_cu.cuStreamEndCapture(native, captured);
 	return rc == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error)
 			     : rc;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the GPU. They go there sealed under the session key (agree.c), as
- * parameters of the kernel that makes the key's state. Where bare keys were asked for, the key and
- * the nonce are put into one line of pinned memory; the kernel reads them there once and clears
- * them. So they are nowhere else: not in the driver's command buffers, nor in a second place on the
- * device. States live where no copy reaches them, and are cleared when a key is freed.
+ * Keys of sealed segments on the GPU. They cross the bus sealed under the session key (agree.c), as
+ * parameters of the kernel that makes the key's state. If no session key was agreed, the key and
+ * the nonce are put into one line of pinned memory, which the kernel reads once and clears. So
+ * there is no copy of them in the driver's command buffers or other device memory. States are in
+ * memory that no copy reaches, and are cleared when a key is freed.
  *
- * Users of a key wait for its set-up alone: the event is recorded right behind that, since later
- * work of the stream may never end.
+ * Other streams that use a key wait for its set-up alone: an event is recorded directly after the
+ * set-up, since later work of its stream may never end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +19,12 @@ struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_cuda_key_state *state;
-	struct sgpu_stream *stream; /* where it is set up; a reference */
+	struct sgpu_stream *stream; /* on which it is set up; a reference */
 	atomic_bool done;	    /* the set-up is known to have ended */
-	/* While it is set up; under the lock of the keys. */
-	struct sgpu_cuda_status *material; /* the line of a key that goes bare */
-	CUevent ready;			   /* behind the set-up */
-	struct sgpu_device_key *next;	   /* next of those that go bare */
+	/* The next three: used during set-up; under the keys' lock. */
+	struct sgpu_cuda_status *material; /* a bare key's line, or NULL */
+	CUevent ready;			   /* recorded after the set-up */
+	struct sgpu_device_key *next;	   /* in keys.setting_up */
 };
 
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
@@ -33,7 +33,7 @@ int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 			       "cannot create an event", error);
 }
 
-/* Begins to clear a state; the next set-up in it waits for that. The lock is held. */
+/* Enqueues the clearing of a state; the next set-up in it waits for that. The lock is held. */
 static CUresult clear_state(struct sgpu_device *device, struct sgpu_cuda_key_state *state)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -70,7 +70,7 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 		free(state);
 		return rc;
 	}
-	/* A state that no kernel made must not look usable. */
+	/* Clear it: a state that no kernel set up must not look usable. */
 	rc = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory",
 			     error);
 	if (rc < 0) {
@@ -81,7 +81,7 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes the stream wait until states being cleared are clear. The lock is held. */
+/* Makes the stream wait until all of `clearing` is clear. The lock is held. */
 static CUresult wait_until_clear(struct sgpu_stream *stream)
 {
 	struct sgpu_cuda_keys *keys = &stream->device->keys;
@@ -134,7 +134,7 @@ static bool is_set_up(const struct sgpu_device_key *key)
 	if (result == CUDA_ERROR_NOT_READY) {
 		return false;
 	}
-	/* a failure faults the device, which ends the set-up, too */
+	/* an error counts as the end: most errors fault the device, which ends the set-up */
 	sgpu_cuda_note(key->device, result);
 	return true;
 }
@@ -147,7 +147,7 @@ static CUresult mark_setup(struct sgpu_device_key *key)
 				      : result;
 }
 
-/* Takes back the line of a key that is set up; the lock is held. */
+/* Unlists a bare key that is set up, and gives back its line; the lock is held. */
 static void end_setup(struct sgpu_device_key *key)
 {
 	struct sgpu_cuda_keys *keys = &key->device->keys;
@@ -166,8 +166,8 @@ static void end_setup(struct sgpu_device_key *key)
 	key->ready = NULL;
 }
 
-/* Ends the set-ups that are over, from the oldest to the first that is not. Later ones on other
- * streams may be over, too, but asking about each would cost a driver call. The lock is held. */
+/* Calls end_setup() for the keys that are set up, from the oldest to the first that is not. Later
+ * ones may be, too, but a query of each costs a driver call. The lock is held. */
 static void reap(struct sgpu_device *device)
 {
 	while (device->keys.setting_up && is_set_up(device->keys.setting_up)) {
@@ -198,7 +198,7 @@ static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key
 	return (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
 }
 
-/* Enqueues the set-up on the stream. The locks of the stream's order and of the keys are held. */
+/* Enqueues the set-up. The stream's `order` and the keys' lock are held. */
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
 {
@@ -208,7 +208,7 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 	return result == CUDA_SUCCESS ? mark_setup(key) : result;
 }
 
-/* The lock of the keys is held. */
+/* The keys' lock is held. */
 static int obtain(struct sgpu_device_key *key, struct sgpu_error *error)
 {
 	struct sgpu_device *device = key->device;
@@ -227,8 +227,8 @@ static int obtain(struct sgpu_device_key *key, struct sgpu_error *error)
 	return rc;
 }
 
-/* Gives a state back, cleared; `usable`: the device was entered and is not faulted. The lock of the
- * keys is held. */
+/* Gives a state back to be cleared. usable: the context is current and the device not faulted. The
+ * keys' lock is held. */
 static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state, bool usable)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -238,16 +238,14 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 		return;
 	}
 	if (atomic_load(&device->faulted) == 0) {
-		free(state); /* the state of its memory is unknown; it is given back when the device
-				is closed */
+		free(state); /* its memory is freed when the device is closed */
 		return;
 	}
-	state->next = keys->clearing; /* nothing of a faulted device is used any more */
+	state->next = keys->clearing; /* a faulted device sets up no more keys */
 	keys->clearing = state;
 }
 
-/* Retires the state of a failed set-up, which may have been made all the same. The lock of the keys
- * is held. */
+/* Retires the state of a failed set-up, whose kernel may run. The keys' lock is held. */
 static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
 		    struct sgpu_device_key *key)
 {
@@ -339,8 +337,7 @@ void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 	atomic_store(&key->done, true);
 }
 
-/* Waits until the key is set up. False when that cannot be known, as after a fault, which ends the
- * set-up, too. */
+/* Waits until the key is set up. Returns false if the wait failed or the device is faulted. */
 static bool ends_setup(struct sgpu_device_key *key)
 {
 	return (atomic_load(&key->done) || is_set_up(key) ||
@@ -348,15 +345,15 @@ static bool ends_setup(struct sgpu_device_key *key)
 	       atomic_load(&key->device->faulted) == 0;
 }
 
-/* No work with it is pending, but its set-up may be, when it was never used. */
+/* No work with the key is pending, but its set-up may be, if it was never used. */
 void sgpu_cuda_key_free(struct sgpu_device_key *key)
 {
 	struct sgpu_device *device = key->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
 	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
 
-	/* Waits without the lock, which others need meanwhile. The set-up of a bare key is waited
-	 * for with the lock, since others could end it. */
+	/* Wait without the lock, which other threads need meanwhile. For a bare key, wait with the
+	 * lock, since another thread could call end_setup() for it. */
 	if (usable && keys->trust.told.agreed) {
 		usable = ends_setup(key);
 	}

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory: regions of a pool that this device makes and that keeps freed memory, in the order
- * of one internal stream. Host threads wait for that stream before they are given a region, so that
+ * Device memory: regions from the device's pool, which keeps freed memory, allocated and freed in
+ * the order of the internal stream. A host thread waits for that stream before it gets a region, so
  * every stream may use it. A large block is a region; small ones are cut from regions, without a
- * call of the driver. Memory is cleared as it is freed. Every block in use is known to the arena,
- * so that addresses can be checked and nothing is left behind.
+ * driver call. Memory is cleared when it is freed. The arena knows all blocks in use, to check
+ * addresses and to free all memory.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/cuda/gpu.h>
 
-/* The largest small block; the size of regions they are cut from; the first region of memory for
- * the device's own use. */
+/* Bytes: of the largest small block; of a region for these; of the first region for the device's
+ * own use; of the smallest request that obtain() compares with free memory. */
 #define SMALL_MAX ((uint64_t)1 << 20)
 #define REGION ((uint64_t)32 << 20)
 #define FIRST_OWN ((uint64_t)2 << 20)
@@ -25,14 +25,13 @@ struct sgpu_cuda_region {
 	struct sgpu_cuda_region *next;
 };
 
-/* Rounds up to whole pages. */
 static uint64_t whole_pages(uint64_t size)
 {
 	return (size + SGPU_CUDA_PAGE - 1) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE;
 }
 
-/* Lists a region and adds it to the arena; the lock is held. False: host memory ran out, and the
- * region is only listed to be freed. */
+/* Lists a region and adds it to the arena; the lock is held. Returns false if out of host memory:
+ * the region is then only listed, to be freed. */
 static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *region)
 {
 	const uint64_t first = whole_pages(region->start), end = region->start + region->extent;
@@ -43,8 +42,8 @@ static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *r
 			      (end - first) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE) == SGPU_OK;
 }
 
-/* Adds the first region of the device's own. It is allocated now, as nothing runs yet and
- * cuMemAlloc may wait for kernels, and not from the pool, whose first memory takes much longer. */
+/* Adds the first region for the device's own use: by cuMemAlloc, since the pool's first memory
+ * takes much longer, and now, since cuMemAlloc may wait for kernels and none run yet. */
 static CUresult add_first_own(struct sgpu_cuda_memory *memory)
 {
 	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
@@ -117,7 +116,7 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* How much of the GPU's memory is free. */
+/* How many bytes of the GPU's memory are free. */
 static uint64_t unused(struct sgpu_device *device)
 {
 	CUmemoryPool pool = device->memory.pool;
@@ -149,9 +148,9 @@ static uint64_t available(struct sgpu_device *device)
 	return free_bytes < left ? free_bytes : left;
 }
 
-/* Allocates once more after the pool gave back its fragments. A driver that cannot serve a request
- * first takes all free memory, which other processes then lack. So a large request is first
- * compared with what is free. */
+/* Allocates from the pool; if out of memory, trims the pool and tries once more. A driver that
+ * cannot serve a request first takes all free memory, which other processes then lack. So a large
+ * request is first compared with what is free. */
 static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
 {
 	CUmemoryPool pool = device->memory.pool;
@@ -191,8 +190,8 @@ static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 	return sgpu_arena_take(&cuts->arena, size);
 }
 
-/* Gets memory of the pool that every stream may use: for a large block, or cleared to cut small
- * ones from it. The driver's memory may begin at any multiple of 512. */
+/* Gets a region from the pool that every stream may use: for one large block, or cleared for small
+ * ones. The driver's memory may begin at any multiple of 512. */
 static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
 			      struct sgpu_cuda_region *region)
 {
@@ -244,7 +243,7 @@ static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, u
 	return *block ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* Gets a block that every stream may use. It is clear, unless it is one of the device's own. */
+/* Gets a block that every stream may use. It is clear, unless it is for the device's own use. */
 static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size,
 	       struct sgpu_block **block, struct sgpu_error *error)
 {
@@ -264,8 +263,8 @@ static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t
 	return *block ? SGPU_OK : add_region(device, cuts, size, block, error);
 }
 
-/* Begins to clear a block, which can be given out again when that is over. The device must not be
- * faulted. Memory that cannot be cleared is not given to anybody. The lock is held. */
+/* Enqueues the clearing of a block, which can be given out again after it. The device must not be
+ * faulted. Memory that cannot be cleared is never given out again. The lock is held. */
 static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts,
 		     struct sgpu_block *block)
 {
@@ -285,7 +284,7 @@ static bool fills_region(const struct sgpu_block *block)
 	return block->size > SMALL_MAX && block->range.extent == block->region->extent;
 }
 
-/* Takes the block out of the account; the caller releases it. The lock is held. */
+/* Removes a block and its region from the arena, for the caller to release. The lock is held. */
 static struct sgpu_cuda_region *take_out(struct sgpu_cuda_cuts *cuts, struct sgpu_block *block)
 {
 	struct sgpu_arena_region *whole = block->region;
@@ -303,8 +302,8 @@ static struct sgpu_cuda_region *take_out(struct sgpu_cuda_cuts *cuts, struct sgp
 	return region;
 }
 
-/* Clears and frees a region. Memory that cannot be cleared is not given to anybody. A faulted
- * device's memory goes with the context. */
+/* Clears and frees a region. Memory that cannot be cleared is not freed. A faulted device's memory
+ * is freed with its context. */
 static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -400,7 +399,7 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t si
 
 	(void)size; /* the block's record has the size */
 	if (sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		return; /* the memory goes with the context */
+		return; /* the memory is freed with the context */
 	}
 	pthread_mutex_lock(&memory->lock);
 	block = sgpu_arena_find(&memory->blocks.arena, address);

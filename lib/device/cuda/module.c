@@ -18,12 +18,11 @@ struct sgpu_device_module {
 };
 
 /* ---- all kernels ----
- * CUDA loads one when it is first used, which keeps a start short, but may
- * wait for kernels that run. Those of the operations end by themselves. One of a module may not,
- * and would then hold up the first use of others, out of the reach of any deadline: so before there
- * is a module, everything is loaded.
+ * CUDA loads a kernel when it is first used. This keeps the start short, but a load may wait for
+ * running kernels. Kernels of operations end by themselves. A module's kernel may not end, and no
+ * deadline could stop a load that waits for it. So all kernels are loaded before the first module.
  *
- * The linker leads the runtime's registration of each kernel here (--wrap, in the Makefile). */
+ * The linker redirects the runtime's registration of each kernel here (--wrap, in the Makefile). */
 /* Declared as compiled objects call it (crt/host_runtime.h). */
 void __real___cudaRegisterFunction(void **image, const char *kernel, char *function,
 				   const char *name, int limit, void *thread, void *block,
@@ -32,7 +31,7 @@ void __wrap___cudaRegisterFunction(void **image, const char *kernel, char *funct
 				   const char *name, int limit, void *thread, void *block,
 				   void *block_size, void *grid_size, int *warp);
 
-/* Filled while the shared object is loaded. */
+/* This build's kernels, registered while the shared object is loaded. */
 static const void **kernels;
 static size_t kernel_count, kernel_room;
 static bool incomplete;
@@ -85,7 +84,7 @@ static int load_kernels(struct sgpu_device *device, struct sgpu_error *error)
 }
 
 /* ---- modules ---- */
-/* Loads a copy of the image that ends with zeros: the driver reads PTX up to a zero byte, and a
+/* Loads a copy of the image with zeros appended: the driver reads PTX up to a zero byte, and a
  * cubin as far as its headers say. */
 static CUresult load(const void *image, size_t size, CUmodule *module, char log[LOG])
 {
@@ -188,8 +187,8 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-/* Checks that the kernel's parameters match the caller's arguments: a kernel that reads past them
- * reads what lies behind. */
+/* Checks that the kernel's parameters match the caller's arguments: a kernel with more parameters
+ * would read memory after the arguments. */
 static int check_args(CUfunction function, const char *name, const size_t *sizes, int count,
 		      struct sgpu_error *error)
 {
@@ -218,7 +217,7 @@ static int check_args(CUfunction function, const char *name, const size_t *sizes
 	return SGPU_OK;
 }
 
-/* More than 48 KiB of dynamic shared memory must be asked for. */
+/* More than 48 KiB of dynamic shared memory must be requested. */
 static CUresult allow_shared(CUfunction function, unsigned bytes)
 {
 	if (bytes <= SHARED_STANDARD) {
@@ -281,7 +280,7 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	CUfunction native;
 	int rc = sgpu_cuda_begin(stream, task);
 
-	(void)memory; /* nothing keeps the function from the rest of the memory */
+	(void)memory; /* not used: a function on the GPU reaches all memory that is mapped */
 	if (rc < 0) {
 		return rc;
 	}

@@ -9,15 +9,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The most that both clocks may differ by, apart from the error of the base: they drift apart by
- * some 10 us a second, of which twice as much is allowed. Events have steps of half a microsecond,
- * and the host's own clock is read between other things. */
+/* How far off a device's time may be, apart from the base's error: STEP_NS, and 1 ns for each DRIFT
+ * ns since the base, twice the 10 us a second by which the clocks drift apart. Event times have
+ * steps of 0.5 us, and the host reads its clock a little before or after the device. */
 #define SGPU_CUDA_STEP_NS ((uint64_t)20000)
 #define SGPU_CUDA_DRIFT 50000
 
-/* The device told that work ended `since_ns` after the host's moment `base`, which is known to
- * within `error_ns`. *moment: when the work ended, moved between `from` and `now` if need be.
- * Returns whether the device's time is possible. */
+/* By the device, work ended `since_ns` after `base`, a time of the host's clock that is known to
+ * within `error_ns`. *moment: when the work ended, clamped to `from` and `now`. Returns whether the
+ * device's time is possible. */
 static inline bool sgpu_cuda_moment(uint64_t base, uint64_t error_ns, double since_ns,
 				    uint64_t from, uint64_t now, uint64_t *moment)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NVIDIA's management library says, if it is there. Its header is not in every toolkit, so the
- * parts used here are declared below. A GPU without confidential computing answers that it is not
- * supported: that is "off".
+ * What NVIDIA's management library says, if installed. Its header is not in every toolkit, so the
+ * parts used here are declared below. A GPU without confidential computing answers "not supported",
+ * which is reported as "off".
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -89,8 +89,8 @@ static void load(void)
 	usable = find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
 }
 
-/* Loads the library and asks for a handle of each GPU: asking takes as long as all the rest, so it
- * is done here, too. */
+/* Loads the library and gets a handle of each GPU: that takes as long as the loading, so this
+ * thread does it, too. */
 static void *load_beside(void *argument)
 {
 	unsigned count = 0, i;
@@ -147,7 +147,6 @@ void sgpu_cuda_driver_version(char *version, size_t size)
 	version[size - 1] = '\0';
 }
 
-/* ---- one GPU ---- */
 static bool handle_of(const char *uuid, void **gpu)
 {
 	pthread_once(&once, load);

@@ -2,8 +2,8 @@
  *
  * Pages of a GPU, and where they are mapped. A space is a reservation of addresses; a page is an
  * allocation of its own, since the driver maps only whole allocations (frames.c makes and keeps
- * them). The driver takes about as long to give or take access for a page of 64 MiB as for one of 2
- * MiB, so these are the two sizes.
+ * them). The driver needs about as long to grant or revoke access to a page of 64 MiB as of 2 MiB,
+ * so there are big pages of 64 MiB, too.
  */
 #include <stdlib.h>
 
@@ -108,7 +108,7 @@ static CUresult give_access(const struct sgpu_space *space, uint64_t at, uint64_
 	return sgpu_cu.cuMemSetAccess(space->table.range.address + at, size, &access, 1);
 }
 
-/* The page that stands at an offset: its first frame and its size. */
+/* Gets the page at an offset: its first frame and its size. False: there is none. */
 static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame, uint64_t *size)
 {
 	uint32_t entry = space->table.entries[at / SGPU_CUDA_PAGE_SMALL];
@@ -118,8 +118,7 @@ static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame
 	return entry != 0;
 }
 
-/* Whether the page at an offset is new, with memory as the driver gave it. *step: bytes to the next
- * page. */
+/* Whether the page at an offset is new and not cleared yet. *step: bytes to the next page. */
 static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 {
 	uint32_t frame;
@@ -131,8 +130,7 @@ static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 	return sgpu_cuda_frame_is_raw(&space->device->pages, frame);
 }
 
-/* Zeroes the memory of new pages once it is reachable: the driver promises nothing about its
- * contents. */
+/* Clears new pages, now reachable: the driver promises nothing about their contents. */
 static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	struct sgpu_device *device = space->device;
@@ -207,7 +205,7 @@ static CUresult unmap_pages(struct sgpu_space *space, uint64_t at, uint64_t size
 	return result;
 }
 
-/* Unmaps what of a range is mapped, with one call for pages in a row. */
+/* Unmaps the mapped pages of a range, with one call for consecutive ones. */
 static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -228,8 +226,7 @@ static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 	return result;
 }
 
-/* Maps pages that stand in the table already. After a failure none of them is mapped or stands
- * there.
+/* Maps pages that are already in the table. After a failure none is mapped or in the table.
  */
 static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		     uint64_t page_size, struct sgpu_error *error)
@@ -280,7 +277,7 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 	return rc;
 }
 
-/* Waits for all work if the space is reachable, since that may use it. */
+/* Waits for all work if the space is reachable, since the work may use it. */
 static int wait_idle(struct sgpu_space *space, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -312,7 +309,7 @@ static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 	return rc;
 }
 
-/* Gives or takes access to all that is mapped; the lock is held. */
+/* Grants or revokes access to all mapped pages; the lock is held. */
 static CUresult change_access(struct sgpu_space *space, bool on)
 {
 	const struct sgpu_frames *frames = &space->device->pages.frames;
@@ -339,7 +336,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	}
 	pthread_mutex_lock(&frames->lock);
 	before = space->table.reachable;
-	/* Work that is enqueued from here on is refused; earlier work ends first. */
+	/* Work enqueued from now on is refused; wait for earlier work before access is revoked. */
 	space->table.reachable = false;
 	if (before && !on) {
 		pthread_mutex_unlock(&frames->lock);
@@ -351,8 +348,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 		rc = sgpu_cuda_check(device, result, "cannot change the access to a space", error);
 		if (rc < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
 		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
-			/* If the space stayed reachable, others could read memory that is not
-			 * theirs. */
+			/* If the space stayed reachable, other contexts could read its memory. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
 					"the access to a space cannot be taken away");
 		}
@@ -362,7 +358,8 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	return rc;
 }
 
-/* Unmaps and frees a space; the lock is held. A faulted device's addresses go with the context. */
+/* Unmaps and frees a space; the lock is held. A faulted device's addresses are freed with its
+ * context. */
 static void remove_space(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->device;
@@ -375,7 +372,7 @@ static void remove_space(struct sgpu_space *space)
 				       sgpu_cu.cuMemAddressFree(space->table.range.address,
 								span_of(space->table.size)));
 		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-			/* The frames are free from here on, so others' pages could be reached
+			/* The frames are free from now on, so others' later pages could be reached
 			 * through this space. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
 		}

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of one GPU that another reaches, too. Each piece is an allocation of its own, mapped for
- * these two: access between contexts (cuCtxEnablePeerAccess) would open all other memory of the GPU
- * as well.
+ * Memory of one GPU that another reaches, too. Each range is an allocation of its own, mapped for
+ * these two GPUs only, because access between contexts (cuCtxEnablePeerAccess) would open all other
+ * memory of the GPU as well.
  */
 #include <stdlib.h>
 
 #include <base/base.h>
 #include <device/cuda/gpu.h>
 
-/* One piece of memory, which both devices have in their accounts. */
+/* One such range, listed in `memory.shared` of both devices. */
 struct shared {
-	/* in the owner's account; first, so that a cast from it gives the struct */
+	/* the owner's entry; first, so that a cast gives the struct */
 	struct sgpu_range here;
-	struct sgpu_range there; /* in the account of the other device */
-	uint64_t extent;	 /* in whole pages */
+	struct sgpu_range there; /* the other device's entry */
+	uint64_t extent;	 /* bytes, in whole pages */
 	CUmemGenericAllocationHandle handle;
 };
 
@@ -38,7 +38,7 @@ static CUresult map_for_both(const struct shared *new, int first, int second, sg
 	return result;
 }
 
-/* Makes memory that is mapped for both and clear. */
+/* Allocates memory, maps it for both devices, and clears it. */
 static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new,
 		CUdeviceptr *address, struct sgpu_error *error)
 {
@@ -96,7 +96,7 @@ static struct sgpu_range *leave(struct sgpu_device *device, sgpu_devptr address)
 	return range;
 }
 
-/* Clears and frees the memory. If the device is faulted, it goes with the context. */
+/* Clears and frees the memory. A faulted device's memory is freed with its context. */
 static void destroy(struct sgpu_device *device, struct shared *old, CUdeviceptr address)
 {
 	CUresult result;
@@ -173,8 +173,8 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 	}
 }
 
-/* Makes the stream wait without a record of it: ending such a record would end the other device's
- * work with this device's context current. */
+/* Makes the stream wait for the event, without a record: ending that record would end the other
+ * device's work with this device's context current. */
 static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;

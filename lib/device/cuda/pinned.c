@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pinned host memory: a pool that grows in steps, from which blocks are lent; and lines of it for
- * status words that the device writes. Pinning costs more than the copies that it speeds up, so
- * nothing is given back to the driver before the device is closed.
+ * Pinned host memory: a pool that grows in steps, from which blocks are allocated; and lines for
+ * status words that the device writes. Pinning takes longer than the copies that it speeds up, so
+ * no memory is returned to the driver before the device is closed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +131,7 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 }
 
 /* ---- the pool ---- */
-/* Adds a step to the pool; the lock is held. False: there is no such memory. */
+/* Adds a step to the pool; the lock is held. Returns false if there is no such memory. */
 static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
 {
 	struct sgpu_cuda_host *host = &device->host;
@@ -165,8 +165,8 @@ static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
 	return false;
 }
 
-/* Adds a whole step of pinned memory, or else just `size` bytes of it, or else of ordinary memory;
- * the lock is held. */
+/* Adds a whole step of pinned memory, or else `size` bytes of it, or else of ordinary memory; the
+ * lock is held. */
 static bool grow(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
@@ -233,7 +233,7 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 	pthread_mutex_unlock(&host->lock);
 }
 
-/* ---- the kind of the memory ---- */
+/* ---- what is pinned, and where kernels reach it ---- */
 bool sgpu_cuda_host_pins(struct sgpu_device *device)
 {
 	bool pins;
@@ -262,7 +262,7 @@ static CUdeviceptr host_address(struct sgpu_device *device, const void *memory, 
 	return address;
 }
 
-/* ---- host memory of the caller that is registered, and what kernels reach by themselves ---- */
+/* ---- the caller's registered host memory, and what kernels reach ---- */
 struct sgpu_cuda_registered {
 	uintptr_t begin;
 	uint64_t size;
@@ -271,8 +271,7 @@ struct sgpu_cuda_registered {
 	struct sgpu_cuda_registered *next;
 };
 
-/* Notes where kernels reach registered memory. If that fails, kernels do not reach it, but copies
- * do. */
+/* Notes where kernels reach registered memory. If that fails, only copies reach it. */
 static void remember(struct sgpu_device *device, const void *memory, uint64_t size, bool writable)
 {
 	struct sgpu_cuda_registered *new = calloc(1, sizeof(*new));
@@ -393,7 +392,7 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 		    : sgpu_fail(error, SGPU_ENOMEM, "no host memory can be pinned for the device");
 }
 
-/* Frees it all, except pinned memory of a faulted device: a kernel that hangs may still write to
+/* Frees all memory, except a faulted device's pinned memory: a hung kernel may still write to
  * it. */
 void sgpu_cuda_host_close(struct sgpu_device *device)
 {

@@ -39,7 +39,7 @@ static void give_native(struct sgpu_device *device, const struct sgpu_cuda_nativ
 	bool room;
 
 	if (!kept->native || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		return; /* the stream goes with the context */
+		return; /* the stream is destroyed with the context */
 	}
 	pthread_mutex_lock(&device->pool_lock);
 	room = device->native_count < SGPU_CUDA_NATIVES;
@@ -158,13 +158,13 @@ void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream)
 	}
 }
 
-/* Returns the stream behind `after`, which is known to be idle, with a reference; or NULL. */
+/* Returns the stream listed after the idle `after`, or the first, with a reference; or NULL. */
 static struct sgpu_stream *next_busy(struct sgpu_device *device, struct sgpu_stream *after)
 {
 	struct sgpu_stream *next;
 
 	pthread_mutex_lock(&device->lock);
-	/* A stream that was freed meanwhile has lost its neighbours in the list. */
+	/* If `after` was freed meanwhile, it is no longer in the list: start again. */
 	next = after && after->listed ? after->next : device->streams;
 	if (next) {
 		next->references++;
@@ -190,7 +190,7 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 		serial = stream->serial;
 		pthread_mutex_unlock(&stream->queue);
 		sgpu_cuda_wait_until_idle(stream);
-		/* The output of a failed open is cleared now, while its memory is still allocated.
+		/* Clear the output of a failed opening while its memory is still allocated.
 		 */
 		sgpu_cuda_advance(stream, serial);
 		previous = stream;
@@ -202,9 +202,9 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
 }
 
-/* Whether the stream's last work opens or seals and will report success: polling for that is faster
- * than an event and spares its calls. All work enqueued before has then ended as well. `order` is
- * held. */
+/* Whether the stream's last work opens or seals and reports success within VERDICT_NS: polling for
+ * that is faster than an event and needs no driver call. All earlier work has then ended as well.
+ * `order` is held. */
 static bool hears_verdict(struct sgpu_stream *stream)
 {
 	const volatile struct sgpu_cuda_verdict *verdict = NULL;
@@ -224,8 +224,8 @@ static bool hears_verdict(struct sgpu_stream *stream)
 	    !stream->device->may_spin) {
 		return false;
 	}
-	/* The words go to other work only once the record has ended, and then there is nothing left
-	 * to wait for. */
+	/* Other work gets these status words only after the record has ended, when there is nothing
+	 * left to wait for. */
 	while (verdict->done != expected && verdict->bad == UINT64_MAX && verdict->refused == 0) {
 		if (atomic_load(&stream->device->faulted) != 0 ||
 		    sgpu_now_ns() - begin > VERDICT_NS) {
@@ -249,7 +249,7 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 		sgpu_cuda_advance(stream, UINT64_MAX);
 		return rc;
 	}
-	/* Record an event behind all enqueued work, unless an earlier wait has seen that end. */
+	/* Record an event after all enqueued work, unless that is known to have ended. */
 	pthread_mutex_lock(&stream->order);
 	pthread_mutex_lock(&stream->queue);
 	serial = stream->serial;
@@ -358,7 +358,7 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	return SGPU_OK;
 }
 
-/* Releases what a record holds. The caller may free memory on hearing of the failure, so this first
+/* Releases what a record holds, after a failure. The caller may then free memory, so this first
  * waits for the enqueued work and clears what it opened. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
@@ -403,15 +403,14 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (atomic_load(&device->faulted) != 0) {
-		/* The thread that ended what was pending may have looked before this record was
-		 * there. */
+		/* The thread that ended pending work may have missed this record. */
 		sgpu_cuda_advance(stream, UINT64_MAX);
 	}
 	return rc;
 }
 
-/* ---- events: a thread that learns that one has completed ends the records before it in its stream
- * ---- */
+/* ---- events: a thread that learns that an event has completed ends the records before it in its
+ * stream ---- */
 static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 			struct sgpu_error *error)
 {
@@ -438,7 +437,7 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 	return SGPU_OK;
 }
 
-/* Frees an event. Work that waits for it still does: the driver keeps what that needs. */
+/* Frees an event. Work that waits for it still does: the driver keeps what the wait needs. */
 static void event_free(struct sgpu_event *event)
 {
 	if (event->stream) {
@@ -509,8 +508,8 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	rc = sgpu_cuda_check(stream->device,
 			     sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "", NULL);
 	if (rc == SGPU_OK && other != stream) {
-		/* Waiting for this stream includes the other one's work before the event, callbacks
-		 * included. */
+		/* A wait for this stream must also end the other stream's records before the event,
+		 * callbacks included. */
 		record.other_serial = event->serial;
 		sgpu_cuda_stream_hold(other);
 		rc = append(stream, &record);
@@ -520,14 +519,14 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (atomic_load(&stream->device->faulted) != 0) {
-		sgpu_cuda_advance(stream, UINT64_MAX); /* the thread that ended what was pending may
-							  not have seen this record */
+		sgpu_cuda_advance(stream, UINT64_MAX); /* the thread that ended pending work may
+							  have missed this record */
 	}
 	return rc;
 }
 
-/* Ends the records before the event if the device has passed it or is faulted. Otherwise `rc` is
- * the error. */
+/* Ends the records before the event if the device has passed it (`rc` is 0) or is faulted. Returns
+ * `rc`. */
 static int end_event(struct sgpu_event *event, int rc)
 {
 	if (rc == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {

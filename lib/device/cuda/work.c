@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stream of the CUDA device does: the checks that every request passes, and enqueueing it.
+ * Requests to a stream of the CUDA device: the checks that each passes, and its enqueueing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static CUresult clear(struct sgpu_stream *stream, const struct sgpu_work *work,
 	return sgpu_cu.cuMemsetD8Async(work->out, 0, work->size, stream->native);
 }
 
-/* Gives the next set of words, which are zero. All sets are cleared at once when they are used up.
+/* Gives the next set of counters, which are zero. When all sets are used, all are cleared.
  */
 static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 {
@@ -64,7 +64,7 @@ static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 }
 
 /* ---- sealed chunks ---- */
-/* Prepares the words in which the kernel reports what it did. */
+/* Prepares the words for the kernel's report. */
 static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 			   struct sgpu_cuda_report *report)
 {
@@ -82,7 +82,7 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	return result;
 }
 
-/* Returns where kernels reach the host's memory that a short run is read from or written to, or 0.
+/* Returns the device address of the host memory that a short run reads or writes, or 0.
  */
 static CUdeviceptr reached(struct sgpu_device *device, const struct sgpu_work *work)
 {
@@ -155,7 +155,7 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		result = counters(stream, &launch.counters);
 	}
 	if (result == CUDA_SUCCESS) {
-		/* Read before the call, since the first kernel may run before the last is enqueued.
+		/* Take the time now: the first kernel may run before the last is enqueued.
 		 */
 		record.enqueue_ns = sgpu_now_ns();
 		record.code = function(&launch, argument);
@@ -164,7 +164,7 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 }
 
 /* ---- digests ---- */
-/* The first digest of a device makes what all of them use. */
+/* The first call makes what the device's digests share. */
 static struct sgpu_cuda_digests *digests_of(struct sgpu_device *device)
 {
 	struct sgpu_cuda_digests *digests;
@@ -193,11 +193,10 @@ static CUresult digest(struct sgpu_stream *stream, const struct sgpu_work *work,
 }
 
 /* ---- measures ---- */
-/* A measure that is under way. */
 struct sgpu_cuda_measure {
 	struct sgpu_measure_custom custom;
 	uint64_t pages;
-	void *digests; /* of the pages; from the device's host memory */
+	void *digests; /* of the pages; from sgpu_cuda_host_alloc */
 	uint8_t *result;
 };
 
@@ -236,8 +235,8 @@ static struct sgpu_cuda_measure *create_measure(struct sgpu_device *device, uint
 	return new;
 }
 
-/* Allocates the stream's scratch memory at its first measure. One is enough for a stream, whose
- * work runs in order. */
+/* Allocates the stream's scratch memory at its first measure. One is enough, since a stream's work
+ * runs in order. */
 static CUresult measure(struct sgpu_stream *stream, const struct sgpu_work *work,
 			struct sgpu_cuda_record *record)
 {

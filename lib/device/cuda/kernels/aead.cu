@@ -2,13 +2,13 @@
  *
  * AES-256-GCM over runs of chunks of the sealed format, opening and sealing, in one pass.
  *
- * A warp takes a chunk, row by row: 32 blocks of 16 bytes, one a lane. Lane l's part of GHASH is a
- * Horner scheme in H^32 over every 32nd block, its product by the constant H^32 read from tables in
- * shared memory. At the end each lane multiplies its sum once by the power of H that its place asks
- * for, and the warp adds up.
+ * A warp takes a chunk, row by row: a row is 32 blocks of 16 bytes, one a lane. A lane's part of
+ * GHASH is a Horner scheme in H^32 over every 32nd block; products by the constant H^32 are read
+ * from tables in shared memory. At the end each lane multiplies its sum once, by the power of H for
+ * its position, and the warp adds the products.
  *
- * Chunks too few to keep all multiprocessors busy are split: several warps of a block share a
- * chunk, each with some of its rows. Runs of a few chunks go to aead_small.cu.
+ * Chunks too few to keep all multiprocessors busy are split: several warps of a thread block share
+ * a chunk, each with some of its rows. Runs of a few chunks go to aead_small.cu.
  */
 #include <cuda_runtime.h>
 
@@ -22,16 +22,15 @@ using namespace sgpu_ghash;
 
 enum { THREADS = 1024, WARPS = THREADS / 32 };
 
-/* The end of shared memory, after the tables of AES and of GHASH. */
+/* Shared memory after the tables of AES and of GHASH. */
 struct rest {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
-	uint32_t sum[WARPS][4]; /* GHASH of the parts of each chunk in work */
-	uint32_t done[4];	/* the first counts chunks that are done */
+	uint32_t sum[WARPS][4]; /* GHASH of split chunks */
+	uint32_t done[4];	/* done[0] counts chunks that are done */
 };
 
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
 
-/* ---- a chunk ---- */
 struct worker {
 	sgpu_aes::cipher cipher;
 	hash ghash;
@@ -66,8 +65,8 @@ static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blo
 }
 
 /* Does rows [part * rows / split, (part + 1) * rows / split) of a chunk, and returns the warp's
- * share of GHASH, without the length block. Rows count from the end, so the first may begin before
- * the chunk; such blocks are zero. */
+ * share of GHASH, without the length block. Rows are aligned to the chunk's end, so the first may
+ * begin before the chunk; blocks there are zero. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c,
 						unsigned part, unsigned split)
@@ -110,8 +109,8 @@ static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const ch
 	atomicAdd(&r->done[0], 1);
 }
 
-/* Does whole chunks, one a warp; a warp's next chunk is as many further as there are warps. The
- * masks of the tags of up to 32 chunks are made at once, one a lane. */
+/* Does unsplit chunks, one a warp, in strides of the number of warps. The tag masks of a warp's
+ * next 32 chunks are made together, one a lane. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_whole(const worker &w, const job &j, rest *r)
 {
@@ -132,8 +131,8 @@ static __device__ __forceinline__ void do_whole(const worker &w, const job &j, r
 	}
 }
 
-/* Does the remaining chunks: `split` warps of a block share one. All threads of a block go through
- * the same passes. */
+/* Does the remaining chunks: `split` warps of a thread block share each. All threads of a block
+ * make the same passes, to synchronise. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_split(const worker &w, const job &j, rest *r)
 {
@@ -174,13 +173,13 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 	}
 }
 
-/* The last block to end tells the host how many chunks were done. One thread of each block calls
- * it. */
+/* The last thread block to end tells the host how many chunks were done. One thread of each block
+ * calls it. */
 static __device__ __forceinline__ void report(const job &j, const rest *r)
 {
 	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
 
-	/* Data that went to the host or to another GPU must be there before the word that says so.
+	/* Data for the host or another GPU must arrive before the word that reports them.
 	 */
 	__threadfence_system();
 	all = atomicAdd(j.counter, mine) + mine;
@@ -275,13 +274,12 @@ extern "C" int sgpu_cuda_aead_prepare(void)
 	return rc == cudaSuccess ? sgpu_aead_small_prepare() : rc;
 }
 
-/* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200.
+/* Clock cycles for which a row and a final product keep a multiprocessor busy, on an H200.
  */
 enum { ROW_WORK = 265, END_WORK = 225 };
 
 /* Returns the cycles of one pass of a multiprocessor over `together` chunks, each split over
- * `split` warps. The second term, fitted to measurements, is for cycles in which few warps have
- * nothing to issue. */
+ * `split` warps. The second term, fitted to measurements, is for the stalls of few warps. */
 static uint64_t pass_time(uint64_t together, unsigned split)
 {
 	uint64_t warps = together * split, work = together * (ROWS * ROW_WORK + split * END_WORK);
@@ -289,8 +287,8 @@ static uint64_t pass_time(uint64_t together, unsigned split)
 	return work + work * 8 / warps;
 }
 
-/* Shares out the chunks. As many as go evenly are done one a warp; the others are split so that all
- * of them end soonest. */
+/* Shares out the chunks: as many as give each warp the same number stay unsplit, one a warp; the
+ * others are split so that they end soonest. */
 static void share_out(job *j, int multiprocessors, unsigned *blocks)
 {
 	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run of chunks as kernels are given it, and what the chunks of a run have in common.
+ * A chunk run as a parameter of kernels, and what both kernels do with a chunk.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AEAD_CHUNK_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AEAD_CHUNK_CUH
@@ -20,14 +20,13 @@ struct job {
 	unsigned char *out;
 	uint64_t first;	   /* number of the first chunk */
 	uint64_t count;	   /* chunks in the run */
-	uint64_t end_size; /* plaintext bytes of the last of them */
-	uint64_t bad_end;  /* chunk where the run itself is wrong, or UINT64_MAX */
+	uint64_t end_size; /* plaintext bytes of the last chunk */
+	uint64_t bad_end;  /* chunk at which the run's length or end is wrong, or UINT64_MAX */
 	sgpu_cuda_verdict *verdict;
-	unsigned long long *counter; /* blocks or chunks that have ended, above DONE_BITS, and
-					chunks that are right */
-	/* aead.cu */
-	uint64_t whole; /* chunks that are done one a warp; the others are split over `split` warps
-			 */
+	unsigned long long *counter; /* from bit DONE_BITS: thread blocks (aead_small.cu: chunks)
+					that have ended; below: good chunks */
+	/* for aead.cu */
+	uint64_t whole; /* chunks done one a warp; the others are split over `split` warps each */
 	unsigned split;
 };
 enum { DONE_BITS = 48 };
@@ -72,7 +71,7 @@ static __device__ __forceinline__ uint4 mask(const sgpu_aes::cipher &cipher, con
 	return sgpu_aes::counter_block(cipher, sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2), 1);
 }
 
-/* Whether an opened chunk has the tag that came with it; if not, reports it. */
+/* Whether a chunk's tag equals `came`, the one that came with it; if not, reports the chunk. */
 static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint4 tag, uint4 came)
 {
 	uint4 d = tag ^ came;
@@ -85,7 +84,7 @@ static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint
 	return true;
 }
 
-/* A store that stays although nothing reads it. */
+/* A store that the compiler keeps although nothing reads the memory. */
 static __device__ __forceinline__ void wipe_block(unsigned char *at)
 {
 	asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(
@@ -97,7 +96,7 @@ static __device__ __forceinline__ void wipe_block(unsigned char *at)
 } // namespace sgpu_aead
 
 /* aead_small.cu: tells whether a run is small enough to be split over more multiprocessors than it
- * has chunks, and launches such a run, which reads each byte once. */
+ * has chunks, and launches the kernel for such a run. */
 bool sgpu_aead_is_small(const sgpu_aead::job *j, int multiprocessors);
 void sgpu_aead_small(const sgpu_aead::job *j, bool open, void *stream);
 int sgpu_aead_small_prepare(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a key's state on the device, by one block: opens the key if it is sealed, expands it, and
- * computes the powers of H and the tables of GHASH.
+ * Makes a key's state on the device, by one thread block: opens the key if it is sealed, expands
+ * it, and computes the powers of H and the tables of GHASH.
  */
 #include <cuda_runtime.h>
 
@@ -17,10 +17,11 @@ struct scratch {
 	uint32_t t0[256];
 	uint32_t round_keys[sgpu_aes::ROUND_KEY_WORDS];
 	uint4 power[POWERS];
-	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position:
-	 * lanes want the same bit of neighbouring positions. */
+	/* H^32 times x^i, as blocks. Index: 16 times bit i's number in its byte, plus the byte's
+	 * position, since lanes read the same bit of neighbouring positions. */
 	uint4 basis[128];
-	uint32_t material[SGPU_CUDA_MATERIAL / 4]; /* key, base nonce, whether they have verified */
+	uint32_t material[SGPU_CUDA_MATERIAL /
+			  4]; /* key, base nonce, and USABLE if they have verified */
 	/* For opening a delivery. */
 	uint32_t session[sgpu_aes::ROUND_KEY_WORDS];
 	uint32_t stream[SGPU_DELIVERY_TERMS][4];
@@ -32,7 +33,7 @@ static __device__ uint4 product(uint4 a, uint4 b)
 	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
 }
 
-/* Makes the powers of H by doubling: from H^1 to H^n the next n follow by one product each. */
+/* Makes the powers of H by doubling: H^n times H^1 to H^n gives the next n. */
 static __device__ void make_powers(scratch *s)
 {
 #pragma unroll 1
@@ -65,7 +66,7 @@ static __device__ void make_table(const scratch *s, uint4 *table)
 	}
 }
 
-/* Opens a delivery into the scratch. One warp computes the key stream, another GHASH. All threads
+/* Opens a delivery into s->material. One warp computes the key stream, another GHASH. All threads
  * call it. */
 static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
 {
@@ -137,7 +138,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	if (t == 0) {
 		sgpu_aes_expand(s.t0, s.material, s.round_keys);
 		s.power[0] = make_uint4(0, 0, 0, 0);
-		/* H: the block of zeros, enciphered. */
+		/* H is the block of zeros, enciphered. */
 		sgpu_aes_encipher(s.t0, s.round_keys, (const uint32_t *)&s.power[0],
 				  (uint32_t *)&s.power[1]);
 		state->nonce = ((const uint4 *)s.material)[2];
@@ -157,7 +158,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 			sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
 	}
 	if (t == THREADS - 1) {
-		/* Bits of data, big endian, in the last eight bytes. */
+		/* The data's length in bits, big-endian, in the last eight bytes. */
 		uint4 length = make_uint4(0, 0, 0, __byte_perm(CHUNK * 8, 0, 0x0123));
 
 		state->full_length = product(length, s.power[1]);

@@ -2,11 +2,11 @@
  *
  * AES-256-GCM over a few chunks, for which latency counts more than total work: the blocks of a
  * chunk are spread over several multiprocessors, one block of 16 bytes a thread, and each is
- * multiplied by its own power of H, so that the tables of GHASH are not needed. The part of a chunk
- * that ends last makes or checks the tag.
+ * multiplied by its own power of H, so that the tables of GHASH are not needed. A part is what one
+ * thread block does of a chunk; the part that ends last makes or checks the tag.
  *
- * The input of an open may be in the host's memory, and change meanwhile. So each byte is read
- * once, and the bytes deciphered are those that GHASH has seen.
+ * The input of an opening may be in the host's memory, and change meanwhile. So each byte is read
+ * once, and the bytes that are deciphered are those that GHASH covers.
  */
 #include <cuda_runtime.h>
 
@@ -31,7 +31,7 @@ struct rest {
 };
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + sizeof(rest) };
 
-/* ---- blocks, by what their addresses are multiples of: 16, 8 or 1 ---- */
+/* ---- blocks at addresses that are multiples of 16, 8 or 1 ---- */
 static __device__ __forceinline__ uint64_t load_word(uintptr_t from)
 {
 	uint64_t word;
@@ -46,7 +46,8 @@ static __device__ __forceinline__ uint64_t join(uint64_t low, uint64_t high, uns
 }
 
 /* Loads the first `size` bytes of a block, and zeros for the others. Over the bus a byte takes as
- * long as a word, so whole words are read; some bytes may lie beside the block, but in its page. */
+ * long as a word, so whole words are read; some of their bytes may lie outside the block, but in
+ * its page. */
 static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, int size)
 {
 	const uintptr_t base = (uintptr_t)from & ~(uintptr_t)7;
@@ -126,8 +127,8 @@ static __device__ __forceinline__ void add_to(uint32_t *sum, uint4 a)
 	atomicXor(&sum[3], a.w);
 }
 
-/* One thread of each part calls it. The last part of a chunk ends the chunk, and the last of all
- * chunks tells the host. */
+/* One thread of each part calls it. The last part of a chunk makes or checks the tag; the last
+ * chunk tells the host. */
 template <bool OPEN>
 static __device__ __forceinline__ void end_part(const job &j, const chunk &c, uint64_t index,
 						const uint32_t *part, unsigned parts)
@@ -138,7 +139,7 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 	uint4 tag;
 
 	add_to((uint32_t *)sum, *(const uint4 *)part);
-	/* The host, too, sees the data before the word that says they are done. */
+	/* The host, too, must see the data before the word that reports them. */
 	__threadfence_system();
 	if (atomicAdd((uint32_t *)&sum[4], 1) != parts - 1) {
 		return;
@@ -179,7 +180,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 		}
 		return;
 	}
-	/* A shorter chunk at the end has fewer parts. */
+	/* A shorter last chunk has fewer parts. */
 	unsigned parts = c.size <= 16 * PART ? 1 : ((unsigned)c.size + 16 * PART - 1) / (16 * PART);
 	if (blockIdx.x >= parts) {
 		return;
@@ -197,7 +198,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 	cipher.lane = threadIdx.x % 32 * 4;
 	if (threadIdx.x >= PART) {
 		if (threadIdx.x == PART && blockIdx.x == 0) {
-			/* With the received tag added, the sum must come to zero. */
+			/* With the received tag added, the sum must be zero. */
 			sum = OPEN ? load_bytes(c.in + c.size, 16) : sum;
 			sum = sum ^ mask(cipher, c) ^ length_part(j, c);
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a key is on the device: made by aead_key.cu, read by aead.cu.
+ * A key's state on the device: made by aead_key.cu, read by aead.cu and aead_small.cu.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AEAD_STATE_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AEAD_STATE_CUH
@@ -14,12 +14,12 @@ namespace sgpu_aead
 {
 
 enum {
-	ROW = 32, /* blocks that a warp works on at once */
+	ROW = 32, /* blocks of 16 bytes that a warp works on together */
 	CHUNK = 16384,
 	TAG = 16,
 	SEALED = CHUNK + TAG,
 	ROWS = CHUNK / 16 / ROW, /* of a full chunk */
-	POWERS = ROW * ROWS + 2, /* H^0 is not used; up to H^1025 */
+	POWERS = ROW * ROWS + 2, /* H^0, which is not used, to H^1025 */
 	HASH_BYTES = 16 * 256 * 16,
 	USABLE = 0x6b657921, /* marks a state that was made; a cleared state does not have it */
 };
@@ -29,8 +29,8 @@ struct key_state {
 	uint4 nonce;	     /* base nonce, 12 bytes, and USABLE */
 	uint4 full_length;   /* the length block of a full chunk, times H */
 	uint4 power[POWERS]; /* powers of H, as blocks */
-	/* By byte b and position p: the block with b at p, times H^32. Rows of 256 bytes, one a
-	 * byte: 8 entries for the positions of its first half, 8 for those of its second. */
+	/* Entry 16 * b + p: the block whose byte p is b and whose others are 0, times H^32. So each
+	 * b has 256 bytes, the first 128 for positions in the block's first half. */
 	uint4 table[256 * 16];
 };
 

@@ -3,10 +3,10 @@
  * AES-256 in counter mode on the GPU, by look-up tables in shared memory (FIPS 197; the tables
  * combine SubBytes, ShiftRows and MixColumns).
  *
- * Each of the 256 entries is there once for each lane of a warp, so that no two lanes meet in a
- * bank. Two tables interleave, entry for entry, with 256 bytes from one entry to the next: then the
- * address of a look-up is the byte that is looked up, over the lane's own byte, and one byte
- * permutation makes it.
+ * Each lane of a warp has its own copy of all 256 entries, so that no two lanes use the same bank.
+ * Two tables are interleaved, so a table's entries are 256 bytes apart. Then the byte that is
+ * looked up is the second byte of the entry's offset, and 4 times the lane the lowest; one byte
+ * permutation joins them.
  *
  * Words of the state are columns, read little-endian: row 0 is the lowest byte.
  */
@@ -29,7 +29,7 @@ constexpr __host__ __device__ uint32_t times_x(uint32_t a)
 	return (a << 1 ^ (a & 0x80 ? 0x1b : 0)) & 0xff;
 }
 
-/* The S-box by walking the field's powers of 3 and of its inverse side by side. */
+/* Makes the S-box, walking the field's powers of 3 and of its inverse together. */
 constexpr words256 make_sbox()
 {
 	words256 box = {};
@@ -74,8 +74,8 @@ static __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint3
 	return r;
 }
 
-/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: on an H200 tables
- * of their own were no faster, and they take 64 KiB of shared memory that an A100 lacks. */
+/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: on an H200
+ * separate tables were no faster, and they take 64 KiB of shared memory that an A100 lacks. */
 struct cipher {
 	const unsigned char *tables; /* in shared memory: TABLE_BYTES */
 	const uint4 *keys;	     /* in shared memory: the round keys */
@@ -87,7 +87,7 @@ struct cipher {
 					   TABLE * 128);
 	}
 
-	/* Looks up byte ROW of the word in table T_ROW: its part in a column. */
+	/* Returns what byte ROW of the word adds to a column: its entry in table T_ROW. */
 	template <int ROW> __device__ __forceinline__ uint32_t part(uint32_t word) const
 	{
 		uint32_t t = raw<ROW % 2, ROW>(word);
@@ -102,8 +102,7 @@ struct cipher {
 		       permute(raw<0, 2>(c) ^ raw<1, 3>(d), 0, 0x1032) ^ key;
 	}
 
-	/* The last round has no MixColumns: it takes the S-box's bytes from where the tables hold
-	 * them. */
+	/* The last round has no MixColumns: take the S-box's bytes from the tables' entries. */
 	__device__ __forceinline__ uint32_t last_column(uint32_t a, uint32_t b, uint32_t c,
 							uint32_t d) const
 	{
@@ -136,7 +135,7 @@ static __device__ __forceinline__ start begin_chunk(const cipher &c, uint32_t n0
 	return s;
 }
 
-/* The key stream of counter block `counter`, below 65536. */
+/* Returns the key stream of counter block `counter`, which is below 65536. */
 static __device__ __forceinline__ uint4 counter_block(const cipher &c, const start &s,
 						      uint32_t counter)
 {
@@ -168,8 +167,7 @@ static __device__ __forceinline__ uint4 counter_block(const cipher &c, const sta
 		c.last_column(s2, s3, s0, s1) ^ key.z, c.last_column(s3, s0, s1, s2) ^ key.w);
 }
 
-/* Fills the tables; all THREADS threads of the block call it. A thread writes the copies for four
- * lanes at once. */
+/* Fills the tables; all threads of the block call it. Each store writes copies for four lanes. */
 template <int THREADS> static __device__ __forceinline__ void fill_tables(unsigned char *tables)
 {
 #pragma unroll

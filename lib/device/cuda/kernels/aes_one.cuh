@@ -12,7 +12,7 @@
 
 enum { SGPU_AES_ROUNDS = 14, SGPU_AES_WORDS = 4 * (SGPU_AES_ROUNDS + 1) };
 
-/* Applies the S-box to each byte; it is the second byte of T0's entry. */
+/* Applies the S-box to each byte; its value is the second byte of T0's entry. */
 SGPU_ON_DEVICE uint32_t sgpu_aes_substitute(const uint32_t *t0, uint32_t word)
 {
 	uint32_t r = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of an agreement on a key, and where things lie in its memory.
+ * The kernels of an agreement on a key, and the layout of its memory.
  */
 #include <string.h>
 

@@ -2,12 +2,13 @@
  *
  * Kernels that gather entropy and agree on a key.
  *
- * A source of entropy is a multiprocessor. All of them at once add to words that they share, at
- * places that depend on what they read there, and read back past the caches; how many clock cycles
- * that takes one thread is a sample, of which the lowest eight bits count. It depends on how the
- * requests of all multiprocessors meet in the crossbar, in the second level cache and in memory,
- * whose clocks are not those of the multiprocessors. The samples never leave shared memory. Their
- * digest, which stays on the device, and the counts of the health tests do.
+ * Each multiprocessor is a source of entropy. All of them at the same time add to shared words in
+ * device memory and read words back past the first-level cache, at positions that depend on the
+ * values read. A sample is the low eight bits of the number of clock cycles that this takes one
+ * thread. It depends on how the requests of all multiprocessors meet in the crossbar, in the
+ * second-level cache and in memory, whose clocks are not those of the multiprocessors. The samples
+ * never leave shared memory; their digest, which stays on the device, and the counts of the health
+ * tests do.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
@@ -21,7 +22,7 @@ namespace sgpu_agree
 
 enum { THREADS = 128, WORDS = 1024, WARM_UP = 64 };
 
-/* Private memory of an agreement; behind it a digest and counts of every source. */
+/* Private memory of an agreement; the digests and then the counts of all sources follow it. */
 struct room {
 	uint8_t private_key[32], public_key[32];
 	uint8_t material[48];
@@ -58,7 +59,7 @@ struct source {
 	sgpu_entropy_counts counts;
 };
 
-/* Takes the samples: all threads make traffic, and the times of the first are the samples. */
+/* All threads make memory traffic; the first thread's times are the samples. */
 static __device__ void sample(source *s, uint32_t *words)
 {
 	uint32_t at = threadIdx.x * 7 + blockIdx.x * 41;
@@ -154,8 +155,8 @@ static __device__ void answer(sgpu_cuda_answer *to, const uint8_t *bytes, uint64
 	*(volatile uint64_t *)&to->done = done;
 }
 
-/* Runs in one block, whose first thread does the work. The secrets lie in shared memory; the other
- * threads only help to wipe them. */
+/* Runs in one thread block, whose first thread does the work. The secrets lie in shared memory; the
+ * other threads only help to wipe them. */
 static __device__ void make(sgpu_agree_work *w, room *r, unsigned sources, const bytes32 &random,
 			    sgpu_cuda_answer *to)
 {

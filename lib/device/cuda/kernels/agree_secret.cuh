@@ -2,11 +2,11 @@
  *
  * The device's half of the agreement on a key, by one thread. The host's half is in agree.c.
  *
- *   device: a private key from its entropy and the host's random bytes; shows the public key
- *   host:   an ephemeral key; shows its public key
+ *   device: makes a private key from its entropy and the host's random bytes; shows the public key
+ *   host:   makes an ephemeral key; shows its public key
  *   both:   HKDF-SHA256, salt "sgpu device keys v1", of the shared secret; info: the host's
- *           public key, the device's; 32 bytes are the session key, 32 more the proof of the
- *           device that it has it
+ *           public key, then the device's. 32 bytes are the session key; the device shows 32
+ *           more, to prove that it has that key
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AGREE_SECRET_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AGREE_SECRET_CUH
@@ -27,8 +27,8 @@ struct sgpu_agree_work {
 	uint8_t out[SGPU_AGREE_KEY + SGPU_AGREE_PROOF];
 };
 
-/* Makes the private key, the SHA-256 of the label, the host's random bytes and `count` digests of
- * sources, and its public key. */
+/* Makes the public key and the private key, which is the SHA-256 of the label, the host's random
+ * bytes and `count` digests of sources. */
 SGPU_ON_DEVICE void sgpu_agree_make(struct sgpu_agree_work *w, const uint8_t host_random[32],
 				    const uint8_t *digests, uint32_t count, uint8_t private_key[32],
 				    uint8_t public_key[32])

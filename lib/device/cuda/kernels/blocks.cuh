@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of 16 bytes in device memory, whole and cut short, aligned and not.
+ * Blocks of 16 bytes in device memory, whole or partial, aligned or not.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_BLOCKS_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_BLOCKS_CUH

@@ -2,7 +2,7 @@
  *
  * A key on its way to the device: AES-256 key and base nonce, 44 bytes, sealed with AES-256-GCM
  * under the session key. The nonce is four zero bytes and a counter; there are no associated data.
- * These functions are what each thread of the opening kernel does.
+ * Threads of the kernel that opens it (aead_key.cu) call these functions.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
@@ -36,7 +36,7 @@ SGPU_ON_DEVICE void sgpu_delivery_stream(const struct sgpu_cuda_delivery *d, con
 	sgpu_aes_encipher(t0, round_keys, block, out);
 }
 
-/* Term i of GHASH: its block times H^(TERMS - i), which the caller gives. */
+/* Returns term i of GHASH: block i times `power`, which is H^(TERMS - i). */
 SGPU_ON_DEVICE uint4 sgpu_delivery_term(const struct sgpu_cuda_delivery *d, int i, uint4 power)
 {
 	uint32_t w[4];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The chunks of one KT128 message on the GPU. The processor makes the final node of them.
+ * Hashes the chunks of one KT128 message on the GPU. The CPU makes the final node of them.
  */
 #include <device/cuda/kernels/digest_state.cuh>
 #include <device/cuda/kernels/sponge_warp.cuh>
 
-/* Stores the state of the final node as it is before the permutation of the block with the marker.
+/* Stores the final node's state before the permutation of the block with the marker.
  */
 static __device__ __forceinline__ void put_head(const uint64_t (&a)[LANES],
 						struct sgpu_digest_mail *mail)
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void whole_chunk(const sgpu_digest_work &work,
 	}
 }
 
-/* Hashes a chunk that reaches past the message, of which there are one or two. All threads of a
- * warp call it. */
+/* Hashes one of the one or two chunks that reach past the message. All threads of a warp call
+ * it. */
 static __device__ __noinline__ void odd_chunk(const sgpu_digest_work &work, uint64_t index)
 {
 	const message m = { work.message, work.size, work.suffix, work.suffix_size };
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS)
 		__threadfence_system();
 		*(volatile uint64_t *)&work.mail->hashed = work.first / SGPU_DIGEST_SLICE;
 	}
-	/* Chunks that are not whole have a block of their own, a warp each. */
+	/* Chunks that are not whole have a thread block of their own, with a warp each. */
 	if (work.odd) {
 		if (blockIdx.x == 0) {
 			if (threadIdx.x / WARP < work.odd) {

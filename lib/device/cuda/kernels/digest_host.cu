@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A digest of device memory, slice by slice: while the GPU hashes the chunks of one, the processor
- * absorbs the chaining values of those before it, in host functions called by a second stream
- * beside the caller's.
+ * A digest of device memory, slice by slice: while the GPU hashes the chunks of one, the CPU
+ * absorbs the chaining values of those before it, in host functions that a second stream calls.
  *
- * A call is slow to wake the sleeping thread that serves it. So there are few calls: one at the
- * first slice, at every eighth, at the last. A call can rely on the slices up to its own; for a
- * moment it also waits for later ones, which the GPU counts in memory, and takes as many as come.
+ * A call starts late, since it wakes a sleeping thread. So there are few calls: after the first
+ * slice, every eighth, and the last. When a call starts, all slices up to its own are hashed. It
+ * also waits a moment for later ones, which the GPU counts in memory, and absorbs as many as come.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,17 +18,16 @@
 
 enum {
 	MARK = 8,	      /* slices between two calls */
-	MARKS = 4,	      /* events of calls: enough until a slot comes round again */
+	MARKS = 4,	      /* events of calls: enough until a slot is used again */
 	PATIENCE_NS = 500000, /* a slice takes about 120 us */
 };
 
-/* One digest in work. */
 struct job {
 	struct sgpu_cuda_digests *owner;
-	struct job *next; /* of all */
+	struct job *next; /* in the list of all */
 	struct job *next_idle;
-	unsigned holders; /* references: the enqueuer's and the processor's; under the owner's lock
-			   */
+	unsigned holders; /* references: the enqueuing thread's and absorb()'s; under the owner's
+			     lock */
 	struct sgpu_digest_mail *mail;
 	cudaStream_t beside;
 	cudaEvent_t hashed, absorbed[MARKS];
@@ -111,8 +109,8 @@ static cudaError_t fill(struct job *job)
 	return result;
 }
 
-/* Streams and events are made without the lock: the driver may wait there for functions that it
- * calls, and absorb() is one of them and takes the lock. */
+/* Streams and events are made without the lock: there the driver may wait for host functions to
+ * return, and one of them, absorb(), takes the lock. */
 static cudaError_t take(struct sgpu_cuda_digests *digests, struct job **taken)
 {
 	struct job *job;
@@ -157,7 +155,7 @@ static void drop(struct job *job)
 	pthread_mutex_unlock(&owner->lock);
 }
 
-/* ---- the processor's part; CUDA may not be called here ---- */
+/* ---- the CPU's part: host functions, which may not call CUDA ---- */
 static uint64_t slice_count(const struct job *job, uint64_t slice)
 {
 	uint64_t left = job->whole - slice * SGPU_DIGEST_SLICE;
@@ -167,7 +165,7 @@ static uint64_t slice_count(const struct job *job, uint64_t slice)
 
 static void end_node(struct job *job)
 {
-	/* Skip chunk 0, which has no chaining value even when it is odd. */
+	/* Skip chunk 0: it has no chaining value, even if it reaches past the message. */
 	for (unsigned i = job->whole == 0 ? 1 : 0; i < job->work.odd; i++) {
 		sgpu_turboshake_absorb(&job->node, job->mail->odd[i], SGPU_KT128_VALUE);
 	}
@@ -190,7 +188,7 @@ static void absorb_slice(struct job *job)
 	sgpu_turboshake_absorb(&job->node, values, count * SGPU_KT128_VALUE);
 }
 
-/* Waits a moment for the next slice, which is not the last. Returns whether it is hashed. */
+/* Waits up to PATIENCE_NS for the next slice, not the last. Returns whether it is hashed. */
 static bool comes(const struct job *job)
 {
 	uint64_t begin = sgpu_now_ns();
@@ -203,7 +201,7 @@ static bool comes(const struct job *job)
 	return true;
 }
 
-/* The slice after which the processor is called. */
+/* Returns the slice after which this call of absorb() is enqueued. */
 static uint64_t slice_of(const struct job *job, uint64_t call)
 {
 	return call * MARK < job->slices - 1 ? call * MARK : job->slices - 1;
@@ -240,12 +238,12 @@ static cudaError_t launch_slice(struct job *job, cudaStream_t stream, uint64_t s
 	return sgpu_digest_launch(work, stream);
 }
 
-/* Enqueues the processor's call behind the slice that was launched last. */
+/* Enqueues a call of absorb() after the slice that was launched last. */
 static cudaError_t enqueue_call(struct job *job, cudaStream_t stream, uint64_t call)
 {
 	cudaError_t result;
 
-	/* With one slice there is nothing to absorb meanwhile. */
+	/* With one slice, a second stream would gain nothing. */
 	if (job->slices == 1) {
 		return cudaLaunchHostFunc(stream, absorb, job);
 	}
@@ -267,7 +265,7 @@ static cudaError_t enqueue_slices(struct job *job, cudaStream_t stream)
 
 	for (slice = 0; slice < job->slices && result == cudaSuccess; slice++) {
 		if (slice >= SGPU_DIGEST_SLOTS) {
-			/* Wait for the first call after the slot's last user. */
+			/* Wait for the first call that has absorbed the slot's previous slice. */
 			before = (slice - SGPU_DIGEST_SLOTS + MARK - 1) / MARK;
 			result = cudaStreamWaitEvent(stream, job->absorbed[before % MARKS], 0);
 		}
@@ -284,7 +282,7 @@ static cudaError_t enqueue_slices(struct job *job, cudaStream_t stream)
 	return result;
 }
 
-/* Sets the bytes that KT128 puts behind the message: the customisation string and its length. */
+/* Sets the bytes that KT128 appends to the message: the customisation string and its length. */
 static void set_suffix(struct sgpu_digest_work *work, const void *custom, size_t size)
 {
 	if (size > 0) {
@@ -316,8 +314,8 @@ static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests,
 	job->result = result;
 	code = enqueue_slices(job, stream);
 	if (code != cudaSuccess) {
-		/* Wait for work that is under way. The processor's last call may be missing, so its
-		 * reference is dropped here. */
+		/* Wait for pending work. If absorb() was not called for the last slice, drop its
+		 * reference. */
 		(void)cudaStreamSynchronize(stream);
 		(void)cudaStreamSynchronize(job->beside);
 		if (!job->finished) {

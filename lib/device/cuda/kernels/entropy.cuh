@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the counts of crypto/entropy.h on the device. The threads of a block share these functions
- * out among them.
+ * Makes the counts of crypto/entropy.h on the device. The threads of a block divide the calls among
+ * them.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
@@ -10,7 +10,7 @@
 
 #include "crypto/entropy.h"
 
-/* Counts runs and windows, by one thread. */
+/* Finds the longest run and the most repetitive window, by one thread. */
 SGPU_ON_DEVICE void sgpu_entropy_walk(const uint8_t *samples, uint32_t size, uint32_t *longest_run,
 				      uint32_t *most_in_window)
 {
@@ -28,7 +28,6 @@ SGPU_ON_DEVICE void sgpu_entropy_walk(const uint8_t *samples, uint32_t size, uin
 	*most_in_window = most;
 }
 
-/* Returns how often a value occurs. */
 SGPU_ON_DEVICE uint32_t sgpu_entropy_times(const uint8_t *samples, uint32_t size, uint32_t value)
 {
 	uint32_t times = 0;
@@ -41,7 +40,7 @@ SGPU_ON_DEVICE uint32_t sgpu_entropy_times(const uint8_t *samples, uint32_t size
 }
 
 /* Counts the samples that equal the one `lag` earlier. The first SGPU_ENTROPY_LAGS are left out, so
- * that every lag compares as many. */
+ * that every lag compares the same number. */
 SGPU_ON_DEVICE uint32_t sgpu_entropy_again(const uint8_t *samples, uint32_t size, uint32_t lag)
 {
 	uint32_t again = 0;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Multiplication in GHASH's field, GF(2^128) modulo x^128 + x^7 + x^2 + x + 1 (NIST SP 800-38D,
- * section 6.3), for the few products of two variables. The many products by one constant go through
- * tables (aead.cu).
+ * section 6.3), for the few products of two variables. The many products by one constant use tables
+ * (ghash.cuh).
  *
- * A block is held as SP 800-38D has it in memory, read as four little-endian words: the leftmost
- * bit of the first byte is the coefficient of x^0. struct gf holds the same with bit i of the
- * 128-bit number as that of x^i.
+ * A block is 16 bytes as in SP 800-38D, read as four little-endian words: the leftmost bit of the
+ * first byte is the coefficient of x^0. In a gf, bit i of the 128-bit number is the coefficient of
+ * x^i.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_GF128_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_GF128_CUH
 
 #include <stdint.h>
 
-/* Tests compile it as C (tests/unit/device_code.h). */
+/* Tests compile this header as C (tests/unit/device_code.h). */
 #ifdef __cplusplus
 namespace sgpu_gf
 {
@@ -44,9 +44,9 @@ static __device__ __forceinline__ uint4 to_block(gf a)
 		reverse_bytes_bits((uint32_t)a.high), reverse_bytes_bits((uint32_t)(a.high >> 32)));
 }
 
-/* The carry-less product of two words by integer products: with only every fourth bit set, at most
- * eight terms add up at a bit, so that no carry reaches the next bit that is used. Not inlined:
- * products are rare, and their code would have to be fetched for each. */
+/* The carry-less product of two words by integer products: of factors with only every fourth bit
+ * set, at most eight terms add up at a bit, so that no carry reaches the next bit that is used. Not
+ * inlined: products are rare, and every inlined copy would have to be fetched. */
 static __device__ __noinline__ uint64_t clmul32(uint32_t a, uint32_t b)
 {
 	const uint32_t m = 0x11111111u;
@@ -88,8 +88,8 @@ static __device__ __noinline__ gf multiply(gf a, gf b)
 	uint64_t over;
 	gf r;
 
-	/* x^128 = x^7 + x^2 + x + 1; this brings at most 7 bits past x^127 again (`over`), which
-	 * are folded once more. */
+	/* x^128 = x^7 + x^2 + x + 1; folding by this leaves at most 7 bits past x^127 (`over`),
+	 * which are folded once more. */
 	over = c3 >> 63 ^ c3 >> 62 ^ c3 >> 57;
 	r.low = c0 ^ c2 ^ c2 << 1 ^ c2 << 2 ^ c2 << 7;
 	r.high = c1 ^ c3 ^ c3 << 1 ^ c3 << 2 ^ c3 << 7 ^ c2 >> 63 ^ c2 >> 62 ^ c2 >> 57;

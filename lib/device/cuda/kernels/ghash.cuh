@@ -3,10 +3,10 @@
  * GHASH (NIST SP 800-38D, section 6.4) by a warp: products by the constant H^32 from a table in
  * shared memory.
  *
- * The table has an entry for each byte and each of the sixteen positions of a byte in a block, so a
- * product is sixteen look-ups. Lane l begins at position l mod 8 of each half: so the eight lanes
- * that a shared-memory access of 16 bytes serves at once always want eight different positions, and
- * positions lie in different banks.
+ * The table has an entry for each value of a byte at each of its sixteen positions in a block, so a
+ * product is sixteen look-ups. Lane l begins at position l mod 8 of each half. So the eight lanes
+ * that a shared-memory access of 16 bytes serves together always read eight different positions,
+ * which lie in different banks.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
@@ -19,7 +19,7 @@ namespace sgpu_ghash
 
 struct hash {
 	const unsigned char *table; /* in shared memory */
-	uint32_t places[2]; /* by step 0 to 7, a byte each: 16 times the position in the half */
+	uint32_t places[2]; /* of steps 0 to 7, a byte each: 16 times the position in the half */
 	uint32_t turn;	    /* bits to rotate by within a word */
 	bool swap;
 };
@@ -43,8 +43,8 @@ static __device__ __forceinline__ hash make_hash(const unsigned char *table, uin
 template <int HALF, int STEP>
 static __device__ __forceinline__ uint4 look_up(const hash &h, uint32_t word)
 {
-	/* The address: the byte over the place; the upper bytes repeat the sign of the place, which
-	 * has none. */
+	/* The offset: the lowest byte is the place, the second the byte to look up; the upper two
+	 * repeat the place's sign bit, which is 0. */
 	uint32_t at = sgpu_aes::permute(word, h.places[STEP / 4],
 					4 + STEP % 4 | STEP % 4 << 4 | (12 + STEP % 4) * 0x1100);
 

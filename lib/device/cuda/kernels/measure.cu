@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KT128 of pages of memory on the GPU: each chunk by a thread, or by a warp where there are few;
- * then each page by a warp, which makes the final node of the chunks' chaining values.
+ * KT128 of pages of memory on the GPU: a thread hashes each chunk, or a warp if there are few; then
+ * a warp makes each page's final node of the chunks' chaining values.
  */
 #include <string.h>
 
@@ -20,38 +20,35 @@ enum {
 	THREADS = 64, /* of a block that computes chunks */
 	VALUE_WORDS = SGPU_KT128_VALUE / 8,
 	AFTER_HEAD = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE / 8 +
-		     SGPU_KT128_MARKER / 8, /* word of a block */
+		     SGPU_KT128_MARKER / 8, /* words of the head's last block that are in use */
 	SCHEDULERS = 4,			    /* of a multiprocessor */
-	FEW = 2,			    /* chunks a scheduler for which a warp each pays */
+	FEW = 2, /* most chunks a scheduler for which a warp each is faster */
 };
 static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS,
 	      "the first chaining value ends the head's block");
 
-/* Scratch memory of the device. */
 struct scratch {
-	alignas(16)
-		uint8_t values[STEP_PAGES][PAGE_CHUNKS][SGPU_KT128_VALUE]; /* of chunks 1 and up */
-	alignas(16) uint8_t digests[STEP_PAGES][SGPU_KT128_SIZE];	   /* of the pages */
-	uint64_t heads[STEP_PAGES]
-		      [SGPU_KECCAK_LANES]; /* final nodes that have taken chunk 0 and the marker */
+	alignas(16) uint8_t values[STEP_PAGES][PAGE_CHUNKS]
+				  [SGPU_KT128_VALUE]; /* chaining values of chunks 1 and up */
+	alignas(16) uint8_t digests[STEP_PAGES][SGPU_KT128_SIZE]; /* of the pages */
+	uint64_t heads[STEP_PAGES][SGPU_KECCAK_LANES]; /* states of final nodes that have absorbed
+							  chunk 0 and the marker */
 };
 
-/* One step: whole pages that follow each other, and behind them at most one that is shorter. */
+/* One step: consecutive whole pages, then at most one that is shorter. */
 struct measure_step {
 	const uint8_t *memory;
 	uint64_t size;
 	unsigned pages; /* with the shorter one */
-	unsigned odd;	/* chunks of the shorter one that reach past its bytes; 0: there is no such
-			   page */
+	unsigned odd;	/* chunks of the shorter one that reach past its bytes; 0: there is none */
 	struct scratch *scratch;
 	unsigned suffix_size; /* the customisation string and its length */
 	uint8_t suffix[SUFFIX_MAX];
-	uint64_t suffix_value[SGPU_KT128_VALUE / 8]; /* chaining value of a whole page's last chunk:
-							the suffix alone */
+	uint64_t suffix_value[SGPU_KT128_VALUE / 8]; /* chaining value of a whole page's last chunk,
+							which is the suffix alone */
 };
 
-/* ---- chunks ---- */
-/* Stores the state of chunk `index` of a page. */
+/* Stores what chunk `index` of a page gives: the head, or a chaining value. */
 static __device__ __forceinline__ void put_chunk(const uint64_t (&a)[LANES],
 						 struct scratch *scratch, unsigned page,
 						 unsigned index)
@@ -101,7 +98,7 @@ static __device__ __noinline__ void warp_chunk(const struct measure_step &work, 
 				work.suffix_value[lane];
 		}
 	} else if (lane < VALUE_WORDS) {
-		/* If chunk 0 is no head, it is the whole page, and this is the page's digest. */
+		/* If chunk 0 is no head, it is the whole page, and `a` is the page's digest. */
 		((uint64_t *)(index == 0 ? scratch->digests[page]
 					 : scratch->values[page][index - 1]))[lane] = a;
 	}
@@ -113,7 +110,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
 	uint64_t index = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
 
-	/* Chunks that are not whole have a block of their own, a warp each. */
+	/* Chunks that are not whole have a thread block of their own, with a warp each. */
 	if (work.odd > 0) {
 		if (blockIdx.x == 0) {
 			if (threadIdx.x / WARP < work.odd) {
@@ -132,17 +129,16 @@ static __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* Hashes few chunks with a warp for each, which takes less time than a thread would. */
+/* Hashes few chunks with a warp for each, which is faster than a thread for each. */
 static __global__ void __launch_bounds__(WARP)
 	few_chunks(const __grid_constant__ struct measure_step work)
 {
-	/* A last page that almost fills its chunks has one chunk more than a whole page. */
+	/* Unlike a whole page, the last one may have a chunk PAGE_CHUNKS to hash here. */
 	const unsigned page = min(blockIdx.x / PAGE_CHUNKS, work.pages - 1);
 
 	warp_chunk(work, page, blockIdx.x - page * PAGE_CHUNKS);
 }
 
-/* ---- pages ---- */
 /* Returns the end of a final node in one word: the count's length encoding, two bytes 0xff, the
  * domain separation byte. */
 static __device__ __forceinline__ uint64_t end_word(unsigned count)
@@ -153,7 +149,7 @@ static __device__ __forceinline__ uint64_t end_word(unsigned count)
 			   : count >> 8 | (count & 255) << 8 | 2 << 16 | end << 24;
 }
 
-/* Makes each page's final node by a warp: absorbs the chaining values, word by word, and the end
+/* Makes each page's final node by a warp: absorbs words of the chaining values, then the end
  * word. */
 static __global__ void __launch_bounds__(WARP)
 	pages(const __grid_constant__ struct measure_step work)
@@ -169,7 +165,7 @@ static __global__ void __launch_bounds__(WARP)
 		count = (int)(work.size % SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK + work.odd) - 1;
 	}
 	if (count == 0) {
-		return; /* a page of one chunk is done */
+		return; /* a page of one chunk already has its digest */
 	}
 	size = count * VALUE_WORDS;
 	a = work.scratch->heads[page][p.index];
@@ -180,7 +176,7 @@ static __global__ void __launch_bounds__(WARP)
 		end += RATE_WORDS;
 		at += RATE_WORDS;
 		last = end > size;
-		/* The next block is on its way while this one is permuted. */
+		/* Load the next block while this one is permuted. */
 		word = last || !rate ? 0
 		       : at < size   ? values[at]
 		       : at == size  ? end_word((unsigned)count)
@@ -212,7 +208,7 @@ static cudaError_t launch(const struct measure_step &work, unsigned multiprocess
 	return cudaGetLastError();
 }
 
-/* Sets the bytes behind every page, and the chaining value of a chunk of these bytes alone. */
+/* Sets the bytes that follow every page, and the chaining value of a chunk of these bytes alone. */
 static void set_suffix(struct measure_step *work, const struct sgpu_measure_custom *custom)
 {
 	struct sgpu_turboshake leaf = {};
@@ -268,8 +264,8 @@ int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size,
 			digests += (size_t)work.pages * SGPU_KT128_SIZE;
 		}
 	}
-	/* Clear the heads: whoever knows most of a page's first chunk could compute the rest from
-	 * one. */
+	/* Clear the heads: whoever knows most of a page's first chunk could compute the rest of it
+	 * from the head. */
 	if (result == cudaSuccess && size > 0) {
 		result = cudaMemsetAsync(work.scratch, 0, sizeof(*work.scratch), stream);
 	}

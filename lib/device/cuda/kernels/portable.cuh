@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For headers of device code that a C compiler takes as well, so that tests run them where there is
- * no GPU.
+ * For headers of device code that are also C, so that tests can run it without a GPU.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_PORTABLE_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_PORTABLE_CUH

@@ -101,7 +101,7 @@ SGPU_ON_DEVICE void sgpu_sha_byte(struct sgpu_sha *s, uint32_t byte)
 	}
 }
 
-/* Takes at most 2^29 bytes in all. */
+/* Takes less than 2^29 bytes in all. */
 SGPU_ON_DEVICE_CALLED void sgpu_sha_update(struct sgpu_sha *s, const void *data, uint32_t size)
 {
 	const uint8_t *bytes = (const uint8_t *)data;

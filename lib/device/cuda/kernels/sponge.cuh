@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks of KT128 messages on the GPU: a thread a chunk, its state in registers.
+ * Chunks of KT128 messages on the GPU: a thread for each chunk, with the state in registers.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_SPONGE_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_SPONGE_CUH
@@ -24,7 +24,7 @@ enum {
 
 static __constant__ uint64_t constants[ROUNDS] = { SGPU_KECCAK_P12_CONSTANTS };
 
-/* Two funnel shifts: a 64-bit shift would take more. */
+/* Two funnel shifts: a 64-bit shift would take more instructions. */
 static __device__ __forceinline__ uint64_t rotated(uint64_t v, int n)
 {
 	uint32_t low = (uint32_t)v, high = (uint32_t)(v >> 32);
@@ -47,10 +47,10 @@ static __device__ __forceinline__ void permute(uint64_t (&a)[LANES])
 	}
 }
 
-/* Reads the words of a chunk that lies in the message whole, in order, at any alignment. */
+/* Reads the words of a whole chunk, in order, at any alignment. */
 template <bool ALIGNED> struct reader {
 	const uint64_t *next;
-	unsigned shift; /* bits by which the chunk begins after a whole word */
+	unsigned shift; /* bits from an 8-byte boundary to the chunk's start */
 	uint64_t held;
 
 	__device__ __forceinline__ explicit reader(const uint8_t *chunk)
@@ -77,7 +77,7 @@ template <bool ALIGNED> struct reader {
 		return ALIGNED ? more : joined(more);
 	}
 
-	/* The last word reaches past the chunk, where there may be no memory. */
+	/* Reads the last word by bytes: after the chunk there may be no memory. */
 	__device__ __forceinline__ uint64_t last_word()
 	{
 		if constexpr (ALIGNED) {
@@ -117,9 +117,9 @@ static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool he
 	words[RATE_WORDS - 1] = head ? 0 : (uint64_t)0x80 << 56;
 }
 
-/* Absorbs a whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state is
- * that of the final node before the permutation of the block with the marker. Otherwise the state
- * begins with the chunk's chaining value. */
+/* Absorbs a whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state
+ * becomes that of the final node before the permutation of the block with the marker. Otherwise the
+ * state then begins with the chunk's chaining value. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool head,
 						    uint64_t (&a)[LANES])
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool h
 		if (block == BLOCKS && head) {
 			return;
 		}
-		/* The next block is on its way while this one is permuted. */
+		/* Load the next block while this one is permuted. */
 		if (block + 1 < BLOCKS) {
 #pragma unroll
 			for (int i = 0; i < RATE_WORDS; i++) {

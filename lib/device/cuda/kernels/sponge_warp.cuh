@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks of KT128 messages on the GPU where there are few: a warp a chunk, a lane of the state in
- * each of its first 25 threads. That takes less time than one thread does, but many threads' work.
- * All threads of the warp call these functions; those behind the 25th repeat what the first ones
- * do.
+ * Chunks of KT128 messages on the GPU, if there are few: a warp for each chunk, a lane of the state
+ * in each of its first 25 threads. A warp needs less time for a chunk than a thread does, but more
+ * work in all. All threads of the warp call these functions; those after the 25th repeat what the
+ * first ones do.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
@@ -35,7 +35,7 @@ struct place {
 		}
 		left = 5 * y + (x + 4) % 5;
 		right = 5 * y + (x + 1) % 5;
-		/* Where the step pi takes this lane from, and the next two of its row. */
+		/* The lanes that the step pi moves to this lane and to the next two of its row. */
 #pragma unroll
 		for (unsigned i = 0; i < 3; i++) {
 			unsigned to = (x + i) % 5;
@@ -59,15 +59,14 @@ static __device__ __forceinline__ void permute_by_warp(const place &p, uint64_t 
 	}
 }
 
-/* A message with the customisation string and its length behind it. */
+/* A message, followed by the customisation string and its length. */
 struct message {
 	const uint8_t *bytes;
 	uint64_t size;
 	const uint8_t *suffix;
 	unsigned suffix_size;
 
-	/* Eight bytes of a chunk from byte `at` on; `domain` stands behind the chunk's last byte,
-	 * and then zeros. */
+	/* Eight bytes from byte `at` of a chunk, after whose last byte come `domain` and zeros. */
 	__device__ __forceinline__ uint64_t word(uint64_t chunk, unsigned chunk_size, unsigned at,
 						 unsigned domain) const
 	{
@@ -85,10 +84,10 @@ struct message {
 	}
 };
 
-/* Absorbs chunk `index` of a message, whole or not, into a state of zeros. True: it is chunk 0 of
- * several, and the state is that of the final node before the permutation of the block with the
- * marker. Otherwise the state begins with the chunk's chaining value, or with the digest of a
- * message that is one chunk. */
+/* Absorbs chunk `index` of a message, whole or not, into a state of zeros. Returns true if it is
+ * chunk 0 of several: then the state is that of the final node before the permutation of the block
+ * with the marker. Otherwise the state begins with the chunk's chaining value, or with the digest
+ * of a message that is one chunk. */
 static __device__ __forceinline__ bool absorb_by_warp(const message &m, uint64_t index, uint64_t &a)
 {
 	const place p;
@@ -108,7 +107,7 @@ static __device__ __forceinline__ bool absorb_by_warp(const message &m, uint64_t
 		if (last && head) {
 			return true;
 		}
-		/* The next block is on its way while this one is permuted. */
+		/* Load the next block while this one is permuted. */
 		word = rate && !last ? m.word(begin, size, at, domain) : 0;
 		a ^= last && p.index == RATE_WORDS - 1 ? (uint64_t)0x80 << 56 : 0;
 		permute_by_warp(p, a);

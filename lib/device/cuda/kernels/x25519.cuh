@@ -2,7 +2,7 @@
  *
  * X25519 (RFC 7748) by one thread, in constant time: no branch and no address depends on a secret.
  *
- * A number modulo p = 2^255 - 19 is ten limbs of 26 bits. They need not be reduced: a product's
+ * A number modulo p = 2^255 - 19 is ten limbs of 26 bits. Limbs need not be reduced: a product's
  * limbs are at most 2^26, and sums and differences of two products can be multiplied as they are.
  * All secrets are in struct sgpu_x25519, which the caller keeps where it can be wiped: on a GPU in
  * shared memory, not on a thread's stack.
@@ -33,7 +33,7 @@ struct sgpu_x25519 {
 	struct sgpu_fe a, b, c, d, e;
 };
 
-/* Carries, and adds the part above 2^260 at the bottom, times 608. */
+/* Carries, and adds the part above 2^260, times 608, to the lowest limb. */
 SGPU_ON_DEVICE void sgpu_fe_carry(struct sgpu_fe *r, uint64_t c[SGPU_FE_LIMBS])
 {
 	uint64_t carry = 0;
@@ -106,7 +106,7 @@ SGPU_ON_DEVICE void sgpu_fe_subtract(struct sgpu_fe *r, const struct sgpu_fe *a,
 	}
 }
 
-/* mask: all ones swaps, zero does not. */
+/* Swaps if mask is all ones, not if it is zero. */
 SGPU_ON_DEVICE void sgpu_fe_swap(struct sgpu_fe *a, struct sgpu_fe *b, uint32_t mask)
 {
 	SGPU_UNROLL
@@ -118,7 +118,7 @@ SGPU_ON_DEVICE void sgpu_fe_swap(struct sgpu_fe *a, struct sgpu_fe *b, uint32_t 
 	}
 }
 
-/* a^(p - 2), 1/a: of the exponent's 255 bits only bits 2 and 4 are 0. r is not a. */
+/* r = 1/a = a^(p - 2): of the exponent's 255 bits only bits 2 and 4 are 0. r is not a. */
 SGPU_ON_DEVICE void sgpu_fe_invert(struct sgpu_fe *r, const struct sgpu_fe *a)
 {
 	*r = *a;
@@ -131,7 +131,7 @@ SGPU_ON_DEVICE void sgpu_fe_invert(struct sgpu_fe *r, const struct sgpu_fe *a)
 	}
 }
 
-/* The highest bit is ignored, as RFC 7748 has it. */
+/* The highest bit is ignored, as RFC 7748 demands. */
 SGPU_ON_DEVICE void sgpu_fe_from_bytes(struct sgpu_fe *r, const uint8_t bytes[32])
 {
 	for (int i = 0; i < SGPU_FE_LIMBS; i++) {
@@ -146,8 +146,8 @@ SGPU_ON_DEVICE void sgpu_fe_from_bytes(struct sgpu_fe *r, const uint8_t bytes[32
 	r->at[SGPU_FE_LIMBS - 1] &= (1u << SGPU_FE_TOP) - 1;
 }
 
-/* Carries, adding `more` at the bottom. Removes the part above 2^255 and returns it; the caller
- * adds it again, times 19. */
+/* Adds `more` to the lowest limb and carries. Removes and returns the part above 2^255, which the
+ * caller adds again, times 19. */
 SGPU_ON_DEVICE uint32_t sgpu_fe_settle(struct sgpu_fe *r, uint32_t more)
 {
 	uint32_t carry = more, above;
@@ -169,7 +169,7 @@ SGPU_ON_DEVICE void sgpu_fe_to_bytes(uint8_t bytes[32], struct sgpu_fe *a, struc
 
 	above = sgpu_fe_settle(a, 19 * above);
 	above = sgpu_fe_settle(a, 19 * above);
-	/* Now a < 2^255. It is p or more when 19 more reach 2^255. */
+	/* Now a < 2^255. If a + 19 reaches 2^255, then a >= p, and t becomes a - p. */
 	*t = *a;
 	above = sgpu_fe_settle(t, 19);
 	sgpu_fe_swap(a, t, 0u - above);
@@ -184,7 +184,7 @@ SGPU_ON_DEVICE void sgpu_fe_to_bytes(uint8_t bytes[32], struct sgpu_fe *a, struc
 	}
 }
 
-/* One step of the ladder. */
+/* One step of the Montgomery ladder. */
 SGPU_ON_DEVICE void sgpu_x25519_step(struct sgpu_x25519 *w)
 {
 	sgpu_fe_add(&w->a, &w->x2, &w->z2);
@@ -207,7 +207,7 @@ SGPU_ON_DEVICE void sgpu_x25519_step(struct sgpu_x25519 *w)
 	sgpu_fe_multiply(&w->z2, &w->z2, &w->e);
 }
 
-/* result = scalar * point. Returns whether it is not zero. *w is not wiped. */
+/* result = scalar * point. Returns whether the result is not zero. *w is not wiped. */
 SGPU_ON_DEVICE_CALLED int sgpu_x25519_multiply(struct sgpu_x25519 *w, uint8_t result[32],
 					       const uint8_t scalar[32], const uint8_t point[32])
 {
