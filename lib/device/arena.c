@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bins of free blocks with a bit map of those that hold any, so that the cost of taking and
- * releasing does not grow with the number of blocks, except for the choice within one bin. Records
- * of blocks are kept for reuse.
+ * Bins of free blocks, with a bit map of the non-empty bins, so that the cost of taking and
+ * releasing a block does not grow with the number of blocks, except for the search in one bin.
+ * Records of blocks are kept for reuse.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/arena.h>
 
-/* How many blocks of a bin are compared to find the best. */
+/* Blocks of a bin that are compared to find the best fit. */
 enum { LOOKS = 32 };
 
 static int bin_of(uint64_t extent)
@@ -81,7 +81,7 @@ static void pull(struct sgpu_arena *arena, struct sgpu_block *block)
 	block->previous = block->next = NULL;
 }
 
-/* The first bin from `bin` on that holds a block, or -1. */
+/* Returns the first non-empty bin from `bin` on, or -1. */
 static int next_filled(const struct sgpu_arena *arena, int bin)
 {
 	for (int word = bin / 64; word < (int)SGPU_ARRAY_LENGTH(arena->filled); word++) {
@@ -97,8 +97,8 @@ static int next_filled(const struct sgpu_arena *arena, int bin)
 	return -1;
 }
 
-/* Returns the smallest that fits among the first LOOKS blocks of a bin. If none of these fits, the
- * first later one that does, or NULL. */
+/* Returns the smallest fitting block among the first LOOKS blocks of a bin. If none of these fits,
+ * returns the first later block that fits, or NULL. */
 static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint64_t extent)
 {
 	struct sgpu_block *best = NULL;
@@ -204,7 +204,7 @@ void sgpu_arena_clear(struct sgpu_arena *arena)
 }
 
 /* ---- blocks ---- */
-/* Cuts off the part of the block beyond `extent`. Without memory for the part's record the block
+/* Splits the part beyond `extent` off the block. Without memory for the part's record, the block
  * keeps its size. */
 static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t extent)
 {
@@ -225,7 +225,7 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 	put(arena, rest);
 }
 
-/* Merges `block` into the one before it; both are free and in no bin. */
+/* Merges `block` into `left`, the block before it; neither is in a bin. */
 static struct sgpu_block *join(struct sgpu_arena *arena, struct sgpu_block *left,
 			       struct sgpu_block *block)
 {

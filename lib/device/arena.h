@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The account of who has which bytes of kept memory: pages of a secure context, regions of a GPU's
- * memory, pinned host memory. The memory itself is never touched here. Blocks are cut from regions,
- * best fit, and neighbours that are free become one again. Not for several threads at once.
+ * The records of which bytes of kept memory are in use: pages of a secure context, regions of a
+ * GPU's memory, pinned host memory. The memory itself is not accessed here. Blocks are cut from
+ * regions, best fit, and adjacent free blocks are merged. Not safe for several threads at a time.
  */
 #ifndef SGPU_DEVICE_ARENA_H
 #define SGPU_DEVICE_ARENA_H
@@ -15,8 +15,8 @@
 
 enum {
 	SGPU_ARENA_PAGE = 4096,
-	/* Bins: one for each number of pages up to SMALL, which fits exactly; beyond, eight for
-	   each power of two. */
+	/* Bins: one for each number of pages up to SMALL, for exact fits; above, eight for each
+	   power of two. */
 	SGPU_ARENA_SMALL = 256,
 	SGPU_ARENA_BINS = SGPU_ARENA_SMALL + 8 * 56,
 };
@@ -31,14 +31,14 @@ enum sgpu_block_state {
 };
 
 struct sgpu_block {
-	struct sgpu_range range; /* its own bytes: a multiple of SGPU_ARENA_PAGE */
+	struct sgpu_range range; /* its own bytes: whole pages of SGPU_ARENA_PAGE */
 	uint64_t size;		 /* as asked for */
 	enum sgpu_block_state state;
 	struct sgpu_arena_region *region;
 	struct sgpu_block *before, *after; /* neighbours in the region */
 	struct sgpu_block *previous,
-		*next;		/* in its bin; `next` also lists blocks in clearing or spare */
-	uint64_t serial;	/* of its clearing */
+		*next;	 /* in its bin; `next` also links blocks in clearing and spare ones */
+	uint64_t serial; /* of its clearing */
 	struct sgpu_task *task; /* for its clearing, from malloc; or NULL */
 };
 
@@ -51,23 +51,22 @@ struct sgpu_arena_region {
 
 struct sgpu_arena {
 	struct sgpu_arena_region *regions;
-	void *used; /* tree of blocks in use, by address */
+	void *used; /* tree of used blocks, by address */
 	struct sgpu_block *bins[SGPU_ARENA_BINS];
 	uint64_t filled[(SGPU_ARENA_BINS + 63) / 64]; /* a bit for each bin that holds a block */
 	struct sgpu_block *spare;		      /* unused records */
-	uint64_t mapped_bytes, used_bytes; /* of regions; of blocks in use, as whole pages */
+	uint64_t mapped_bytes, used_bytes; /* of regions; of used blocks, in whole pages */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
-	uint64_t serial, cleared; /* the last clearing that was asked for, and the last that is
-				     known to be over */
+	uint64_t serial, cleared; /* the last clearing requested, and the last known to be over */
 };
 
-/* Adds a region, all of it free. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM
+/* Adds a region, all of it free. Errors: SGPU_EUSAGE (it overlaps another region), SGPU_ENOMEM
  * (host memory). */
 SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent);
 /* Takes a block of `size` bytes into use. NULL: no free block is large enough. */
 struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
-/* The block in use around an address, or NULL. */
+/* Returns the used block that contains an address, or NULL. */
 static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 						 sgpu_devptr address)
 {
@@ -76,19 +75,19 @@ static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 /* Marks a block as no longer in use. It is not given out again before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
-/* Queues an unused block behind the blocks in clearing, with the next serial. */
+/* Appends an unused block to those in clearing, with the next serial. */
 void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block);
 /* Notes that all clearings up to this serial are over. */
 void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
-/* The next block whose clearing is over, to be released; or NULL. */
+/* Unlinks and returns the next block whose clearing is over, for the caller to release; or NULL. */
 struct sgpu_block *sgpu_arena_next_cleared(struct sgpu_arena *arena);
 /* Whether all of a region is free. */
 bool sgpu_arena_is_idle(const struct sgpu_arena_region *region);
-/* Keeps an idle region's memory from being given out, and the region from being added again. */
+/* Keeps an idle region's memory from being taken, and the region from being added again. */
 void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region);
-/* Forgets a region that is idle or withheld. */
+/* Removes a region that is idle or withheld. */
 void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region);
-/* Forgets everything. */
+/* Frees all records. */
 void sgpu_arena_clear(struct sgpu_arena *arena);
 
 static inline uint64_t sgpu_arena_extent(uint64_t size)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a backend fills in: the calls behind sgpu/device.h, which describes them. device.c clears
- * what a call returns before it comes here. Backends clear memory before they free it.
+ * The calls that a backend implements; sgpu/device.h and device.h describe them. device.c clears
+ * the out-parameters before it makes a call. Backends clear memory before they free it.
  */
 #ifndef SGPU_DEVICE_BACKEND_H
 #define SGPU_DEVICE_BACKEND_H
 
 #include "device/device.h"
 
-/* Sets the limit of struct sgpu_device_config; memory already above it stays. The limit covers
- * allocations, and pages that were ever mapped, which the device keeps, but not what a driver takes
- * for itself and for code. 0: none. Any thread, also through a secure context. */
+/* Sets memory_limit of struct sgpu_device_config; memory already above it stays allocated. The
+ * limit covers allocations and all pages that were ever mapped, since the device keeps these, but
+ * not a driver's own memory and code. 0: none. For any thread, also for a secure context. */
 void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes);
 
 struct sgpu_device_memory_calls {
@@ -26,15 +26,15 @@ struct sgpu_device_memory_calls {
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
 	void (*limit)(struct sgpu_device *device, uint64_t bytes);
 	/* Refuses a range that is not in one allocation of the device: a kernel or a copy past its
-	 * end would reach another's data. */
+	 * end would reach other data. */
 	int (*check)(struct sgpu_device *device, sgpu_devptr memory, uint64_t size,
 		     struct sgpu_task *task);
 };
 
-/* The order matters: first the kinds that move bytes as they are, last OPEN_FROM and SEAL_TO. These
- * do as OPEN and SEAL, but kernels read and write the host's memory, and no copy is needed. The
- * host's bytes may change while they are opened, so each is read once. SGPU_EUSAGE at once where
- * sgpu_device_reaches is false. */
+/* The order matters: COPY_IN to CLEAR only move bytes and come first, OPEN_FROM and SEAL_TO come
+ * last. The last two do what OPEN and SEAL do, but kernels access host memory, and no copy is
+ * needed. The host's bytes may change while they are opened, so each byte is read once. SGPU_EUSAGE
+ * at once if sgpu_device_reaches is false. */
 enum sgpu_work_kind {
 	SGPU_WORK_COPY_IN,
 	SGPU_WORK_COPY_OUT,
@@ -47,17 +47,17 @@ enum sgpu_work_kind {
 	SGPU_WORK_SEAL_TO,
 };
 
-/* What a stream does with memory of the device. For a DIGEST of more than 8 KiB a GPU leaves the
- * final node to the processor. So chaining values pass through host memory, and so does the state
- * after the first 8 KiB, from which whoever knows most of these bytes can compute the rest. HIGH
- * memory is therefore measured, not digested. */
+/* A stream's work with device memory. For a DIGEST of more than 8 KiB, a GPU leaves the final node
+ * of KT128 to the CPU. So chaining values pass through host memory, and so does the state after the
+ * first 8 KiB, from which anyone who knows most of these bytes can compute the others. HIGH memory
+ * is therefore measured, not digested. */
 enum { SGPU_DIGEST_CUSTOM_MAX = 256 };
 struct sgpu_work {
 	enum sgpu_work_kind kind;
-	sgpu_devptr in, out; /* of the device: what is read, and what is written */
-	const void *from;    /* of the host: COPY_IN, OPEN_FROM */
-	void *to;	     /* of the host: COPY_OUT, SEAL_TO, and a digest */
-	uint64_t size;	     /* bytes that are read; CLEAR: that are written */
+	sgpu_devptr in, out; /* device memory: read, and written */
+	const void *from;    /* host memory of COPY_IN, OPEN_FROM */
+	void *to;	     /* host memory of COPY_OUT, SEAL_TO, and a digest */
+	uint64_t size;	     /* bytes read; CLEAR: bytes written */
 	struct sgpu_device_key *key;
 	uint64_t first; /* number of the first chunk */
 	bool last;
@@ -65,10 +65,10 @@ struct sgpu_work {
 	size_t custom_size;
 };
 
-/* The ranges of device memory that this touches, at most two; returns how many. The second is valid
- * only if the first is allocated: the size of any other range may make it wrap around. */
+/* Tells the ranges of device memory that `work` touches; returns their number, 1 or 2. Check
+ * ranges[0] first: unless it is allocated, its size may have made ranges[1] wrap around. */
 int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
-/* Enqueues work, as sgpu_copy_in and its like do. */
+/* Enqueues `work`; sgpu_copy_in and its like call this. */
 SGPU_MUST_CHECK int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 					struct sgpu_task *task);
 
@@ -80,7 +80,7 @@ struct sgpu_device_stream_calls {
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument),
 			void *argument);
-	/* OPEN_FROM and SEAL_TO: only where the calls of keys have `reaches`. */
+	/* Gets OPEN_FROM and SEAL_TO only if the key calls have `reaches`. */
 	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work,
 		       struct sgpu_task *task);
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
@@ -105,9 +105,9 @@ struct sgpu_device_key_calls {
 	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
 		    struct sgpu_device_key **key, struct sgpu_error *error);
 	void (*free)(struct sgpu_device_key *key);
-	/* NULL: the device's own memory is the host's. */
+	/* NULL: device memory is host memory. */
 	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
-	/* NULL: keys never leave the memory that they are in, so there is nothing to agree. */
+	/* NULL: keys never leave host memory, so no agreement is needed. */
 	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
 		     struct sgpu_error *error);
 };
@@ -142,7 +142,8 @@ struct sgpu_device_module_calls {
 		      const char *function, const struct sgpu_module_shape *shape,
 		      void *const *args, const size_t *arg_sizes, int arg_count,
 		      const struct sgpu_module_memory *memory, struct sgpu_task *task);
-	/* The next two are NULL where modules run on the device itself, and nobody watches them. */
+	/* The next two are NULL if modules run on the device itself, where they are not confined.
+	 */
 	int (*confinement)(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
 			   struct sgpu_error *error);
 	bool (*broke_rules)(struct sgpu_device *device);
@@ -151,7 +152,8 @@ struct sgpu_device_module_calls {
 /* Each backend defines one of these, and kinds.c lists them. */
 struct sgpu_device_backend {
 	const char *name; /* "cpu" */
-	/* Whether a device can be had; if not, *error says what is missing and how to get it. */
+	/* Checks that a device is available; if not, *error says what is missing and how to get it.
+	 */
 	int (*probe)(struct sgpu_error *error);
 	int (*open)(const char *selector, const struct sgpu_device_config *config,
 		    struct sgpu_device **device, struct sgpu_error *error);
@@ -159,10 +161,10 @@ struct sgpu_device_backend {
 	int (*info)(struct sgpu_device *device, struct sgpu_device_info *info,
 		    struct sgpu_error *error);
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
-	void (*poll)(struct sgpu_device *device); /* or NULL: where streams are threads */
+	void (*poll)(struct sgpu_device *device); /* or NULL, if streams are threads */
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* The next four are NULL where the backend has no operations of its own, needs no parts,
-	 * loads no code, or has no evidence. */
+	/* Each of the next four is NULL if the backend has no operations of its own, needs no
+	 * parts, loads no code, or has no evidence. */
 	sgpu_op_fn (*op)(const char *name);
 	/* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
 	int (*parts)(struct sgpu_device_part *parts);
@@ -180,15 +182,15 @@ struct sgpu_device_backend {
 };
 
 extern const struct sgpu_device_backend sgpu_device_cpu;
-extern const struct sgpu_device_backend sgpu_device_cuda; /* loads what is behind it on first use */
+extern const struct sgpu_device_backend sgpu_device_cuda; /* loads sgpu-cuda.so on first use */
 
-/* A secure context (lib/secure) as a device. It has the table of calls of the device under it, and
- * its streams, keys, recordings and modules are that device's. Requests that touch the device's
- * memory go by the guard first. */
+/* The guard of a secure context (lib/secure), which is used as a device. The context has the calls
+ * of the device under it, and its streams, keys, recordings and modules are that device's. Requests
+ * that touch device memory ask the guard first. */
 struct sgpu_device_guard {
 	const struct sgpu_device_guard_calls *calls;
-	struct sgpu_device *device; /* under it */
-	unsigned streams;	    /* in use; by atomic calls */
+	struct sgpu_device *device; /* under the context */
+	unsigned streams;	    /* in use; accessed atomically */
 };
 
 struct sgpu_device_guard_calls {
@@ -199,8 +201,8 @@ struct sgpu_device_guard_calls {
 	void (*free)(struct sgpu_device_guard *guard, sgpu_devptr memory);
 	int (*check)(struct sgpu_device_guard *guard, sgpu_devptr memory, uint64_t size,
 		     struct sgpu_task *task);
-	/* Begins a request that touches these ranges; the caller then enqueues it, and ends it with
-	 * leave. After an error there is nothing to leave. */
+	/* Begins a request that touches these ranges; the caller then enqueues the request and
+	 * calls leave. After an error the caller must not call leave. */
 	int (*enter)(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges,
 		     int count, struct sgpu_task *task);
 	void (*leave)(struct sgpu_device_guard *guard);
@@ -212,7 +214,7 @@ struct sgpu_device_guard_calls {
  * _space begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
-	struct sgpu_device_guard *guard; /* or NULL; device.c sets it in what it makes */
+	struct sgpu_device_guard *guard; /* or NULL; device.c sets it in new objects */
 };
 
 static inline const struct sgpu_device_backend *sgpu_device_backend_of(const void *object)
@@ -225,21 +227,20 @@ static inline struct sgpu_device_guard *sgpu_device_guard_of(const void *object)
 	return ((const struct sgpu_device_object *)object)->guard;
 }
 
-/* Checks each range. */
 SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
 				      const struct sgpu_device_range *ranges, int count,
 				      struct sgpu_task *task);
 
-/* Tell the task, which may be NULL, why nothing was enqueued, and return the code: `code`, or
- * SGPU_EUSAGE for a range that is not in one allocation. */
+/* Store in the task, which may be NULL, why nothing was enqueued, and return `code`, or SGPU_EUSAGE
+ * for a range that is not in one allocation. */
 int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
 int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size);
 
 /* ---- elf.c: shared objects before the loader sees them ---- */
-/* Whether the image begins as an ELF shared object does. */
+/* Whether the image has an ELF shared object's header. */
 bool sgpu_elf_is_shared(const void *image, size_t size);
-/* Whether an ELF file is for this machine. For any other the loader's error would be that there is
- * no such file. */
+/* Whether an ELF file is for this machine. For any other file, the loader would report that there
+ * is no such file. */
 bool sgpu_elf_is_native(const void *image);
 /* Whether a native ELF file holds all bytes that will be mapped: the loader does not check, and
  * would read past the end of a truncated file. */
@@ -247,15 +248,15 @@ bool sgpu_elf_is_whole(const void *image, size_t size);
 
 struct sgpu_elf_section {
 	uint64_t offset;  /* in the file */
-	uint64_t address; /* from where it is loaded */
+	uint64_t address; /* relative to the load address */
 	uint64_t size;
 };
-/* Finds a loaded section that lies in the file whole and is not empty. False if there is none of
- * that name. */
+/* Finds the section `name`. False unless it exists, is loaded, is not empty and lies wholly in the
+ * file. */
 bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 			   struct sgpu_elf_section *section);
 
-/* ---- the digest of device code in a file, and of what is loaded ---- */
+/* ---- the digest of device code, in a file or loaded ---- */
 #define SGPU_CODE_SECTION ".nv_fatbin"
 
 /* Fills in *code for these bytes. */
@@ -265,14 +266,14 @@ SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, siz
 				       struct sgpu_error *error);
 void sgpu_code_file_unmap(const void *image, size_t size);
 
-/* ---- the interface of the program and the shared object sgpu-cuda.so: its one symbol ---- */
-/* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of
+/* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
+/* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
 enum { SGPU_CUDA_PLUGIN_ABI = 8 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {
-	uint32_t abi;	       /* first, whatever else changes */
+	uint32_t abi;	       /* always the first member */
 	uint32_t backend_size; /* sizeof(struct sgpu_device_backend) */
 	const char *version;   /* SGPU_VERSION */
 	const struct sgpu_device_backend *backend;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA device as the program sees it: a shared object beside it, ../lib/sgpu/sgpu-cuda.so from
- * the program's folder, that is loaded when somebody asks for a GPU. A device that it opens has the
- * object's own table of calls, so this table has only the entries that need no device.
+ * The CUDA backend as the program sees it: a shared object, ../lib/sgpu/sgpu-cuda.so relative to
+ * the program's folder, loaded on first use. A device that the object opens has the object's own
+ * table of calls, so the table in this file has only the entries that need no device.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -62,7 +62,7 @@ static int not_there(const char *path, struct sgpu_error *error)
 }
 
 /* Whether the file is truncated, a sign of an interrupted installation. The loader reports other
- * faults of it. */
+ * faults. */
 static bool is_cut_short(const char *path)
 {
 	const void *image;
@@ -78,8 +78,7 @@ static bool is_cut_short(const char *path)
 	return cut;
 }
 
-/* Loads the object from a path relative to the program's own, so it is trusted as the program is.
- */
+/* Loads the object from a path relative to the program, so it is trusted as the program is. */
 static int load(struct sgpu_error *error)
 {
 	char path[PATH_MAX + 32];
@@ -150,7 +149,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	return rc == SGPU_OK ? loaded->open(selector, config, device, error) : rc;
 }
 
-/* Loads the object but needs no GPU: its operations are in a table. */
+/* Loads the object but needs no GPU: the object has a table of operations. */
 static sgpu_op_fn op(const char *name)
 {
 	return plugin(NULL) == SGPU_OK ? loaded->op(name) : NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of devices: each is checked, asks a guard where there is one, and goes to the backend.
+ * The calls of devices. Each checks its arguments, asks the guard if there is one, and calls the
+ * backend.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +12,13 @@
 #define BACKEND(object) sgpu_device_backend_of(object)
 #define GUARD(object) sgpu_device_guard_of(object)
 
-/* The device itself, under a secure context. */
+/* Returns the device under a secure context, or else `device`. */
 static struct sgpu_device *under(struct sgpu_device *device)
 {
 	return GUARD(device) ? GUARD(device)->device : device;
 }
 
-/* Gives an object, if it was made, the guard of its maker, a device or a stream. */
+/* If rc is SGPU_OK, gives a new object the guard of its maker, a device or a stream. */
 static int guarded(int rc, void *made, const void *maker)
 {
 	if (rc == SGPU_OK) {
@@ -26,7 +27,7 @@ static int guarded(int rc, void *made, const void *maker)
 	return rc;
 }
 
-/* Begins a request of a stream, if the stream has a guard. leave ends it. */
+/* If the stream has a guard, begins a request, which leave() ends. */
 static int enter(const struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
 		 int count, struct sgpu_task *task)
 {
@@ -43,7 +44,6 @@ static int leave(const struct sgpu_stream *stream, int rc)
 	return rc;
 }
 
-/* Frees what a backend has made. Accepts NULL. */
 #define FREE(name, type, call)                           \
 	void name(struct type **object)                  \
 	{                                                \

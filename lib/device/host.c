@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "device/device.h"
 
-/* The number behind `label` in a file of lines "label [:] number", or `fallback`. */
+/* Returns the number after `label` in a file of lines "label [:] number", or `fallback`. */
 static uint64_t labelled(const char *path, const char *label, uint64_t fallback)
 {
 	FILE *file = fopen(path, "re");
@@ -38,7 +38,7 @@ static uint64_t labelled(const char *path, const char *label, uint64_t fallback)
 	return value;
 }
 
-/* The number that a file holds, or `fallback` ("max" is no number). */
+/* Returns the number in a file, or `fallback` ("max" is no number). */
 static uint64_t number(const char *path, uint64_t fallback)
 {
 	FILE *file = fopen(path, "re");
@@ -62,8 +62,8 @@ static const struct group_files unified = { "memory.max", "memory.current", "ina
 static const struct group_files legacy = { "memory.limit_in_bytes", "memory.usage_in_bytes",
 					   "total_inactive_file", "total_active_file" };
 
-/* Applies the limits of the group in `folder`. Page cache counts as free, since the kernel drops it
- * first. */
+/* Applies the limits of the control group in `folder`. Page cache counts as free, since the kernel
+ * drops it first. */
 static void apply_group(const char *folder, const struct group_files *files, uint64_t *total,
 			uint64_t *available)
 {
@@ -84,7 +84,7 @@ static void apply_group(const char *folder, const struct group_files *files, uin
 	*available = sgpu_min_u64(*available, limit - sgpu_min_u64(limit, usage));
 }
 
-/* Applies the limits of a group and of every group above it. */
+/* Applies the limits of a control group and of all its ancestors. */
 static void apply_groups(const char *root, const char *group, const struct group_files *files,
 			 uint64_t *total, uint64_t *available)
 {
@@ -101,8 +101,8 @@ static void apply_groups(const char *root, const char *group, const struct group
 	apply_group(root, files, total, available);
 }
 
-/* Tells the machine's memory. Without /proc, sysinfo is used, and memory that caches could give
- * back does not count. */
+/* Tells the machine's memory. Without /proc, sysinfo is used, and memory of caches does not count
+ * as available. */
 static void whole_machine(uint64_t *total, uint64_t *available)
 {
 	struct sysinfo about;

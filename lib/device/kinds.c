@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kinds of devices, and which one a name opens.
+ * The kinds of devices, and opening a device by its name.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name)
 	return backends[i] && backends[i]->op ? backends[i]->op(name) : NULL;
 }
 
-/* Whether a word is an index, or a GPU's UUID or the beginning of one. */
+/* Whether a word is an index, a GPU's UUID or the beginning of a UUID. */
 static bool is_one(const char *word)
 {
 	if (strncmp(word, "GPU-", 4) == 0) {

@@ -6,16 +6,16 @@
  *   first device    seal run 0 | seal run 1 | seal run 2 | ...
  *   second device              | open run 0 | open run 1 | ...
  *
- * The host enqueues both steps at once; an event of the first device holds the opening back on the
- * second. A slot is used again once its opening has ended and its outcome was checked, so that a
+ * The host enqueues both steps of a run together; the opening waits on the second device for an
+ * event of the first. A slot is reused once its opening has ended and was checked, so that a
  * failure stops the runs that would follow.
  *
  * No nonce is used twice with a key. A key is made from fresh random bytes for one struct
  * sgpu_peer, and is loaded into its two devices and nowhere else. One of them only seals with it
  * and the other only opens. The nonce of a chunk is its number, and sgpu_peer.next is the lowest
- * number that no chunk has: it only grows, under the lock, whatever becomes of the run that has the
- * numbers. Before it passes the bound, a new key begins at 0, when no work with the old one is
- * under way. A chunk that is held back, sent twice or put in another's place does not verify, since
+ * number not used yet. It only grows, under the lock, even if the run that uses the numbers fails.
+ * Before it would exceed key_chunks, and when no work with the old key is under way, a new key
+ * starts at 0. A chunk that is withheld, replayed or swapped with another does not verify, since
  * each number is opened once.
  */
 #include <pthread.h>
@@ -27,7 +27,7 @@
 #include "crypto/crypto.h"
 
 enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
-/* The default for key_chunks: 4 PiB, as many chunks as the longest sealed segment has. */
+/* The default for key_chunks: as many as the longest sealed segment, of 4 PiB, has. */
 #define KEY_CHUNKS ((uint64_t)1 << 38)
 
 enum step { STEP_SEAL, STEP_LEAVE, STEP_ARRIVE, STEP_OPEN, STEPS };
@@ -49,10 +49,9 @@ struct sgpu_peer {
 	struct slot slots[SLOTS];
 	pthread_mutex_t lock; /* held by the one copy under way; guards the members below */
 	struct sgpu_device_key *seal_key, *open_key; /* the same key on both devices */
-	uint64_t next; /* the lowest chunk number that the key was not used with */
+	uint64_t next; /* the lowest chunk number not yet used with the key */
 };
 
-/* A chunk run of a copy. */
 struct run {
 	uint64_t number, at, size, sealed_size;
 	bool last; /* its last chunk is not full */
@@ -60,7 +59,7 @@ struct run {
 
 /* ---- opening ---- */
 /* Chooses the run's size: enough chunks to keep all multiprocessors busy with several warps each,
- * or the CPU device's usual run. */
+ * or the `piece` of the CPU device. */
 static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
@@ -187,7 +186,7 @@ void sgpu_peer_close(struct sgpu_peer **peer)
 }
 
 /* ---- a copy; the lock is held ---- */
-/* Loads a fresh key into both devices. No work with the old one may be under way. */
+/* Loads a fresh key into both devices. No work with the old key may be under way. */
 static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	static const char custom[] = "sgpu peer copy v1";
@@ -227,7 +226,7 @@ static int first_failure(const struct slot *slot, struct sgpu_error *error)
 			 : SGPU_OK;
 }
 
-/* Waits for the run that has the slot, if any, and returns its first failure. */
+/* Waits for the run in the slot, if any, and returns the run's first failure. */
 static int end_run(struct slot *slot, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -244,7 +243,8 @@ static int end_run(struct slot *slot, struct sgpu_error *error)
 	return rc;
 }
 
-/* Brings the run's ciphertext to the second device; `moved` is behind it. */
+/* Seals the run into the second device's memory or, on the path HOST, into host memory; then
+ * records `moved`. */
 static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct run *run,
 			sgpu_devptr from)
 {
@@ -261,8 +261,8 @@ static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct 
 	return rc == SGPU_OK ? sgpu_event_record(stream, slot->moved) : rc;
 }
 
-/* Makes the opening wait for the ciphertext. Where the devices cannot wait for each other's events,
- * the host waits. */
+/* Makes the opening wait for the ciphertext. The host waits if `between` is set or the devices
+ * cannot wait for each other's events. */
 static int hold_back(struct sgpu_peer *peer, struct slot *slot, struct sgpu_stream *stream)
 {
 	int rc = peer->config.between ? SGPU_EUNAVAILABLE
@@ -336,7 +336,7 @@ static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
 }
 
 /* Checks both ranges before anything is copied: a failed copy clears `to`, which must therefore be
- * the device's. */
+ * allocated. */
 static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 			struct sgpu_error *error)
 {
@@ -375,7 +375,7 @@ static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, 
 	return rc;
 }
 
-/* Clears all of `to` after a copy that failed, even the chunks that verified. */
+/* Clears all of `to` after a failed copy, even the chunks that verified. */
 static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 {
 	struct sgpu_error ignored;
@@ -385,7 +385,7 @@ static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 		(void)!sgpu_stream_sync(peer->open[i], &ignored);
 	}
 	(void)!end_all(peer, &ignored);
-	/* This may fail on a faulted device, whose memory goes with its context. */
+	/* This may fail on a faulted GPU, whose memory is freed with its CUDA context. */
 	if (sgpu_device_clear(peer->open[0], to, size, NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(peer->open[0], &ignored);
 	}

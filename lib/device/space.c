@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of spaces and the frames in them.
+ * Tables of spaces and of their frames.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +29,14 @@ void sgpu_frames_close(struct sgpu_frames *frames)
 	frames->small = frames->big = 0;
 }
 
-/* Returns the bits of a page's frames in a word. A page has a power of two of frames and begins at
- * a multiple of that, so these are bits within one word, or whole words. */
+/* Returns the bits of a page's frames in a word. A page's number of frames is a power of two and
+ * divides its first frame, so these are bits within one word, or whole words. */
 static uint64_t mask(uint32_t first, uint32_t count)
 {
 	return count >= 64 ? UINT64_MAX : (((uint64_t)1 << count) - 1) << (first % 64);
 }
 
-/* Whether frames [first, first + count) are in part mapped; `count` is 1 or that of a big page. */
+/* Whether any of frames [first, first + count) is mapped; `count` is 1 or that of a big page. */
 static bool any_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count)
 {
 	uint64_t bits = mask(first, count);
@@ -109,7 +109,7 @@ static int misplaced(const char *what, uint64_t at, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EUSAGE, "%s %#llx of the space", what, (unsigned long long)at);
 }
 
-/* Checks that the pages fit in the space at `at`. */
+/* Checks that the pages fit at `at` and that nothing is mapped there. */
 static int check_place(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
 		       uint64_t at, size_t count, uint64_t page_size, struct sgpu_error *error)
 {
@@ -136,7 +136,7 @@ static int check_place(const struct sgpu_frames *frames, const struct sgpu_space
 	return SGPU_OK;
 }
 
-/* Marks the frames of a list as mapped; none of them when one is refused. */
+/* Marks the frames of a list as mapped, or none of them if one is refused. */
 static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t count,
 		       uint32_t each, struct sgpu_error *error)
 {
@@ -229,7 +229,7 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
 		     uint64_t entry, uint64_t end, bool used)
 {
-	uint32_t whole = used ? 0 : frames->per_big; /* big pages' rooms to skip */
+	uint32_t whole = used ? 0 : frames->per_big; /* big pages with this `filled` are skipped */
 
 	while (entry < end) {
 		if (entry % frames->per_big == 0 &&

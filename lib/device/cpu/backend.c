@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device, the specification of every other: opening and closing it.
+ * Opening and closing the CPU device, the specification of all others.
  */
 #include <stdio.h>
 #include <stdlib.h>

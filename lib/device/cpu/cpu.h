@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device: what its files share.
+ * Shared by the files of the CPU device.
  *
- * A stream is a queue and a thread that runs its items in order; it sleeps while there are none.
+ * A stream is a queue and a thread that runs its items in order and sleeps while there are none.
  * Work that computes holds a token of the pool, which bounds the processors in use whatever the
  * number of streams.
  */
@@ -20,22 +20,22 @@ enum {
 	SGPU_CPU_PAGE = 4096,
 	SGPU_CPU_CLASSES = 9,	  /* small blocks: 4 KiB to 1 MiB, powers of two */
 	SGPU_CPU_STREAMS = 2048,  /* most in use at once: each has a thread */
-	SGPU_CPU_PIECE = 1 << 20, /* plaintext bytes that are best moved at once */
+	SGPU_CPU_PIECE = 1 << 20, /* plaintext bytes to move at a time */
 };
 
 /* ---- memory.c ---- */
 struct sgpu_cpu_block {
 	struct sgpu_range range;     /* its mapping */
 	uint64_t size;		     /* as asked for */
-	struct sgpu_cpu_block *next; /* idle: of its class */
+	struct sgpu_cpu_block *next; /* next idle block of its class */
 };
 
 struct sgpu_cpu_memory {
 	pthread_mutex_t lock;
 	void *live;   /* blocks in use */
-	void *shared; /* ranges of other devices that this one reaches, too */
+	void *shared; /* ranges of other devices' memory that this device reaches */
 	struct sgpu_cpu_block *idle[SGPU_CPU_CLASSES]; /* cleared */
-	uint64_t limit;				       /* set by the user; UINT64_MAX: none */
+	uint64_t limit;				       /* UINT64_MAX: none */
 	uint64_t budget;    /* bytes that the machine had available when nothing was allocated */
 	uint64_t looked_ns; /* when `budget` was read */
 	uint64_t used;
@@ -51,13 +51,13 @@ SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr
 					 uint64_t size, struct sgpu_task *task);
 void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
-/* Counts bytes as in use, for good. Errors: SGPU_ENOMEM. */
+/* Counts bytes as in use until the device closes. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size,
 					    struct sgpu_error *error);
-/* Returns how many bytes can be given out in all. */
+/* Returns how many bytes can be allocated in all. */
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
 
-/* Allocates memory of `device` that `peer` reaches, too. */
+/* As sgpu_shared_alloc. */
 SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 					  uint64_t size, sgpu_devptr *memory,
 					  struct sgpu_error *error);
@@ -65,14 +65,13 @@ void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, 
 
 /* ---- pages.c ---- */
 struct sgpu_cpu_pages {
-	struct sgpu_frames frames; /* its lock guards all of this */
+	struct sgpu_frames frames; /* its lock guards this struct */
 	int fd;			   /* the file of physical memory, once the frames are opened */
-	uint64_t *made;		   /* a bit a frame: it counts as memory in use */
+	uint64_t *made;		   /* one bit per frame: it counts as in use */
 };
-/* Zeroes bytes, and makes hardly any page for memory that was never written, which is zero already.
- */
+/* Zeroes memory. Creates hardly any page where nothing was written, since that is zero already. */
 void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Frees everything; memory was cleared before it was unmapped. */
+/* Frees everything without clearing; pages are cleared before they are unmapped. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
@@ -82,29 +81,29 @@ extern const unsigned char sgpu_module_host_image[] __attribute__((visibility("h
 	sgpu_module_host_image_end[] __attribute__((visibility("hidden")));
 
 /* ---- module_host.c: the process that modules run in ---- */
-/* A memory file with code in it, which nobody can change; the caller closes it. Errors:
+/* Makes a sealed memory file of code, `what` in messages; the caller closes *fd. Errors:
  * SGPU_EUNAVAILABLE: memory files may not be executed here; SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes,
 				       size_t size, mode_t mode, int *fd, struct sgpu_error *error);
-/* Starts the program with a duplicate of `control` as SGPU_HOST_CONTROL, nothing to read, nowhere
- * to print, and no environment. Errors: SGPU_EUNAVAILABLE, SGPU_ESYSTEM. */
+/* Starts the program with a duplicate of `control` as descriptor SGPU_HOST_CONTROL, /dev/null as
+ * its standard streams, and no environment. Errors: SGPU_EUNAVAILABLE, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error);
 struct sgpu_host_answer;
 struct sgpu_cpu_host {
 	pthread_mutex_t lock; /* one request at a time */
-	int control;	      /* -1: it is not started */
+	int control;	      /* -1: the host is not started */
 	pid_t pid;
 	struct sgpu_module_confinement confinement;
-	atomic_bool broke_rules; /* a module made a system call that is refused */
+	atomic_bool broke_rules; /* a module made a forbidden system call */
 };
-/* Starts the host, unless it runs. */
+/* Starts the host unless it is running. */
 SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cpu_host_stop(struct sgpu_device *device);
-/* Starts a worker that loads this image. *channel gets its answers, *report how it ended. Closing
- * *report ends it. */
+/* Starts a worker that loads this image. *channel leads to the worker; on *report the host tells
+ * how the worker ended. Closing *report ends the worker. */
 SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size,
 					 int *channel, int *report, struct sgpu_error *error);
-/* Closes those that are not -1. The host then ends the worker, whatever that is doing. */
+/* Closes the descriptors that are not -1. The host then ends the worker, even a busy one. */
 void sgpu_cpu_host_release(int *channel, int *report);
 /* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
 int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer,
@@ -128,13 +127,13 @@ struct sgpu_cpu_item {
 	void *to;
 	const void *from;
 	uint64_t size;		     /* bytes */
-	struct sgpu_device_key *key; /* open and seal: the key, */
-	uint64_t first;		     /* the first chunk's index, */
-	bool last;		     /* and whether the last chunk ends the segment */
+	struct sgpu_device_key *key; /* to open or seal with */
+	uint64_t first;		     /* the first chunk's index */
+	bool last;		     /* the last chunk ends the segment */
 	sgpu_launch_fn launch;
 	void (*call)(void *argument); /* CALL */
-	void *argument;		      /* for launch and call; a digest's customisation */
-	struct sgpu_event *event;     /* RECORD, WAIT: holds a reference */
+	void *argument;		      /* of launch and call; or a digest's customisation */
+	struct sgpu_event *event;     /* RECORD, WAIT: the item holds a reference */
 };
 
 struct sgpu_stream {
@@ -165,14 +164,14 @@ struct sgpu_device {
 	struct sgpu_cpu_memory memory;
 	struct sgpu_cpu_pages pages;
 	struct sgpu_cpu_host host;
-	pthread_mutex_t lock;	     /* everything below, streams and events */
+	pthread_mutex_t lock;	     /* guards the members below, streams and events */
 	struct sgpu_stream *streams; /* all, until the device is closed */
 	struct sgpu_stream *spare;   /* those that were freed */
 	unsigned stream_count;
 };
 
 SGPU_MUST_CHECK int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
-/* Waits until all work that was enqueued has ended. Not from a callback or a launch. */
+/* Waits until all enqueued work has ended. Not to be called from a callback or a launch. */
 void sgpu_cpu_wait_idle(struct sgpu_device *device);
 /* Waits for all work, then ends the threads and frees the streams. */
 void sgpu_cpu_streams_close(struct sgpu_device *device);
@@ -184,7 +183,7 @@ SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn f
 				    int count, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				      void *argument);
-/* Waits for an event of another device. */
+/* As sgpu_stream_wait_peer. */
 SGPU_MUST_CHECK int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 

@@ -15,7 +15,7 @@
 struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *model; /* only copied from */
+	struct sgpu_aead *model; /* workers use copies of it */
 };
 
 static void key_free(struct sgpu_device_key *key)
@@ -45,7 +45,8 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *k
 }
 
 /* ---- chunk runs ---- */
-/* Chunks that a worker takes at once: up to GRAIN_MIN one worker is faster than several. */
+/* Chunks that a worker takes at a time. For GRAIN_MIN or fewer, one worker is faster than several.
+ */
 enum { GRAIN_MIN = 8, GRAIN_MAX = 64 };
 
 struct run {
@@ -57,7 +58,7 @@ struct run {
 	uint64_t bad_chunk;
 };
 
-/* Chunks [begin, end) of the run. */
+/* Opens or seals chunks [begin, end) of the run. */
 static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
 		       uint64_t *bad_chunk)
 {

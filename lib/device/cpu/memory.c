@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel
- * has them; small blocks are kept when they are freed, and given out again. Blocks in use are in a
- * tree, so that addresses can be checked and nothing is left behind. None of the memory is dumped
- * with a core or inherited by a child.
+ * has them; small blocks are kept when they are freed, and reused. Blocks in use are in a tree, so
+ * that addresses can be checked and all are freed in the end. None of the memory is dumped with a
+ * core or inherited by a child.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 
 #define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)
-/* Requests from this size on are compared with the memory that the machine has at that moment. */
+/* Requests of at least this size are compared with the memory available at that moment. */
 #define LARGE_REQUEST ((uint64_t)64 << 20)
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-/* AddressSanitizer finds a kernel that leaves its block: the slack behind a block is poisoned, and
- * so are idle blocks. */
+/* AddressSanitizer finds a kernel that leaves its block, since the slack after a block and idle
+ * blocks are poisoned. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_ASAN 1
@@ -122,9 +122,9 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Counts an allocation, unless memory would not suffice. The kernel promises memory freely, and if
- * there is too little when it is touched, the process is killed. So all promises together are held
- * against what the machine had before the first, and a large request against what it has now, too.
+/* Checks that there is memory for an allocation. The kernel promises memory freely, and kills the
+ * process if too little is left when it is touched. So the sum of all allocations is compared with
+ * the memory that was available before the first, and a large request also with that available now.
  */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
@@ -183,7 +183,7 @@ static int class_of(uint64_t size)
 	return class;
 }
 
-/* A block of pages for `size` bytes, or NULL; the lock is held. */
+/* Returns a block of pages for `size` bytes, or NULL; the lock is held. */
 static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_t size)
 {
 	struct sgpu_cpu_block **idle = size <= SMALL_MAX ? &memory->idle[class_of(size)] : NULL,
@@ -217,7 +217,7 @@ static void unmap_block(struct sgpu_cpu_block *block)
 	free(block);
 }
 
-/* Keeps a small block, which was cleared, or frees a large one; the lock is held. */
+/* Keeps a small block, already cleared, or frees a large one; the lock is held. */
 static void give_block(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
 {
 	struct sgpu_cpu_block **idle;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process that modules run in, as the device sees it: it has a socket to this one and nothing
- * else. It is started from a sealed memory file, by its descriptor. No path is looked up, so that
- * nobody who can replace a file, or /proc, has another program run in its place.
+ * Starts and stops the host, the process that modules run in; a socket to this process is all that
+ * it has. The host is executed by the descriptor of a sealed memory file. No path is looked up, so
+ * that nobody who can replace a file, or /proc, can have another program run instead.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 #define MFD_EXEC 0x0010U
 #endif
 
-/* The child's descriptors, all above those that it is to take. */
+/* For the child; all above SGPU_HOST_CONTROL, so that its dup2() closes none. */
 struct start {
 	int image, control, nothing;
 	int report; /* where the child reports why it could not start */
@@ -72,9 +72,9 @@ int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes, si
 	return rc;
 }
 
-/* Runs in the child of vfork(), which shares this process's memory and holds up the caller until it
- * runs the program. It gets a session of its own: a terminal's signals are for the runner, which
- * ends the host when it ends. */
+/* Runs in the child of vfork(), which shares this process's memory and suspends the caller until
+ * the child executes the program. The child gets its own session, so a terminal's signals reach
+ * only the runner, at whose end the host ends. */
 static _Noreturn void become_host(const struct start *start)
 {
 	static char name[] = SGPU_HOST_PROGRAM;
@@ -157,8 +157,7 @@ static int open_nothing(void)
 	return fd;
 }
 
-/* Returns a duplicate of `fd` above the descriptors that the child is to take. Closes `fd` in any
- * case. */
+/* Returns a duplicate of `fd` above SGPU_HOST_CONTROL, or -1. Always closes `fd`. */
 static int above(int fd)
 {
 	int other = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
@@ -172,8 +171,8 @@ static int above(int fd)
 int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 {
 	struct start start = { .image = -1, .control = -1, .nothing = -1 };
-	/* The file may be executed but not read, so that the program cannot be traced from its
-	 * first moment on. */
+	/* The file may be executed but not read, so that nobody can trace the program, even at its
+	 * start. */
 	int rc = sgpu_cpu_code_file(SGPU_HOST_PROGRAM, "the process that modules run in",
 				    sgpu_module_host_image,
 				    (size_t)(sgpu_module_host_image_end - sgpu_module_host_image),
@@ -206,7 +205,7 @@ static void end_host(struct sgpu_cpu_host *host)
 {
 	int status;
 
-	close(host->control); /* the host ends when this is closed */
+	close(host->control); /* the host ends when its socket closes */
 	host->control = -1;
 	while (waitpid(host->pid, &status, 0) < 0 && errno == EINTR) {
 	}
@@ -278,8 +277,7 @@ int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, i
 	pthread_mutex_lock(&host->lock);
 	first = sgpu_host_send(host->control, &request, sizeof(request), image) &&
 		sgpu_host_receive(host->control, &answer, sizeof(answer), channel);
-	/* Receive the second answer even if the first failed: else the next request would get it.
-	 */
+	/* Receive the second answer even if the first failed, lest the next request get it. */
 	second = sgpu_host_receive(host->control, &answer, sizeof(answer), report);
 	pthread_mutex_unlock(&host->lock);
 	if (first && second && answer.kind == SGPU_HOST_STARTED && *channel >= 0 && *report >= 0) {
@@ -334,7 +332,7 @@ int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *ans
 			 WEXITSTATUS(answer->status));
 }
 
-/* ---- the rows of the device ---- */
+/* ---- calls in the device's table ---- */
 int sgpu_cpu_module_confinement(struct sgpu_device *device,
 				struct sgpu_module_confinement *confinement,
 				struct sgpu_error *error)

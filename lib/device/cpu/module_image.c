@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program that modules run in, as bytes of the library: so a digest of the library covers it,
- * too. make links it before this file is compiled.
+ * The program that modules run in, as bytes of the library, so that a digest of the library covers
+ * it, too. make links the program before this file is compiled.
  */
 #include <device/cpu/cpu.h>
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What passes between a process with a CPU device and sgpu-module-host, the process that its
- * modules run in. All of it are messages of fixed size over sockets that keep their boundaries, and
- * memory files.
+ * The protocol between a process with a CPU device and the host, sgpu-module-host, the process that
+ * runs its modules: messages of fixed size over sockets that keep message boundaries, and memory
+ * files.
  *
  *   control   the device asks for a worker and passes the image; the host answers twice, with
- *             that worker's channel and with its report. First of all, unasked, it says how it is
- *             confined.
- *   channel   one a worker. The device asks it to run a function, and passes the memory of that
- *             launch: a head, then the bytes that the function works on. The worker answers.
- *   report    one a worker, which cannot reach it: the host says how the worker ended. When the
- *             device closes it, the host ends the worker.
+ *             that worker's channel and with its report. Before all that, unasked, the host says
+ *             how it is confined.
+ *   channel   one per worker. The device asks the worker to run a function and passes the launch's
+ *             memory: a head, then the bytes that the function works on. The worker answers.
+ *   report    one per worker, which has no access to it. The host says how the worker ended. If
+ *             the device closes it, the host ends the worker.
  *
- * A worker runs code that nobody here wrote, so the device believes nothing that comes over a
- * channel: an answer ends the launch and does nothing else, and the device reads only those bytes
- * of the shared memory that the function was to write.
+ * A worker runs foreign code, so the device trusts nothing that comes over a channel: an answer
+ * ends the launch and does nothing else, and the device reads only those bytes of the shared memory
+ * that the function was to write.
  */
 #ifndef SGPU_DEVICE_CPU_MODULE_WIRE_H
 #define SGPU_DEVICE_CPU_MODULE_WIRE_H
@@ -36,7 +36,7 @@ enum {
 	SGPU_HOST_ARGUMENTS = 256,
 	SGPU_HOST_VALUE = 16, /* bytes of an argument, at most */
 	SGPU_HOST_FUNCTION = 256,
-	SGPU_HOST_ALIGN = 4096, /* of the bytes that an argument points at */
+	SGPU_HOST_ALIGN = 4096, /* alignment of what an argument points at */
 };
 
 /* ---- control ---- */
@@ -58,12 +58,12 @@ struct sgpu_host_request {
 /* From the host, or from a worker. */
 struct sgpu_host_answer {
 	uint32_t kind;
-	int32_t code;	/* STARTED: an errno; LOADED: 0, or not; RAN: what the function returned */
+	int32_t code; /* STARTED: an errno; LOADED: 0 if loaded; RAN: the function's return value */
 	int32_t status; /* ENDED: as waitpid() gives it */
 	int32_t call;	/* ENDED: the number of the system call that was refused, or -1 */
 	struct sgpu_module_confinement confinement; /* HELLO */
-	char text[SGPU_HOST_TEXT]; /* LOADED: why not; ENDED: the name of that call, "" when it has
-				      none */
+	char text[SGPU_HOST_TEXT]; /* LOADED: the loader's error; ENDED: the name of `call`, or ""
+				    */
 };
 
 /* ---- channel ---- */
@@ -74,7 +74,7 @@ struct sgpu_host_call {
 
 struct sgpu_host_argument {
 	uint32_t size;	 /* of the value */
-	uint32_t points; /* the value is the memory's address plus `at` */
+	uint32_t points; /* the value is the shared memory's address plus `at` */
 	uint64_t at;
 	uint8_t value[SGPU_HOST_VALUE];
 };
@@ -93,8 +93,8 @@ static inline bool sgpu_host_send(int socket, const void *data, size_t size, int
 	return sgpu_send_descriptors(socket, data, size, &fd, fd >= 0, 0);
 }
 
-/* Receives one message. False: it has another size, or the other end is closed. `fd` may be NULL:
- * descriptors that come are dropped then. */
+/* Receives one message. False: it has another size, or the other end is closed. If `fd` is NULL,
+ * received descriptors are dropped. */
 static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fd)
 {
 	struct iovec part = { data, size };

@@ -18,25 +18,24 @@
 
 #include "base/io.h"
 
-/* How often a launch that waits checks whether it was cancelled. */
+/* How often a waiting launch checks whether it was cancelled. */
 enum { LOOK_MS = 50 };
 
 struct sgpu_device_module {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	pthread_mutex_t lock; /* one launch at a time */
-	int image;	      /* sealed */
+	int image;	      /* sealed memory file */
 	uint64_t size;
-	int channel, report; /* to its worker, and for how that ended; -1: no worker */
+	int channel, report; /* to the worker, and for the report of its end; -1: no worker */
 };
 
 struct module_range {
 	char *memory;
-	uint64_t size, at; /* where it lies in the shared memory */
+	uint64_t size, at; /* at: offset in the shared memory */
 	bool written;
 };
 
-/* A launch under way. */
 struct module_launch {
 	struct sgpu_device_module *module;
 	struct sgpu_host_launch head;
@@ -51,8 +50,8 @@ static void close_channel(struct sgpu_device_module *module)
 	sgpu_cpu_host_release(&module->channel, &module->report);
 }
 
-/* Whether a message is there, rather than the end of the connection. At the end, pauses for the
- * host's report. */
+/* Whether a message has arrived. If the peer closed the socket instead, pauses to let the host's
+ * report arrive. */
 static bool peek(int socket)
 {
 	char byte;
@@ -64,8 +63,7 @@ static bool peek(int socket)
 	return false;
 }
 
-/* Waits for the worker's answer to what it was told; after any other outcome the module has no
- * process any more. */
+/* Waits for the worker's answer; after any other outcome the module has no worker any more. */
 static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *answer,
 		    struct sgpu_error *error)
 {
@@ -73,7 +71,7 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 				  { .fd = module->report, .events = POLLIN } };
 	int rc;
 
-	/* A worker that ended closes its channel before the host knows. */
+	/* A worker that ended closes its channel before the host notices. */
 	while (poll(look, 2, LOOK_MS) <= 0 ||
 	       (!look[1].revents && !(look[0].revents & POLLIN && peek(module->channel)))) {
 		if (sgpu_pool_cancelled(module->device->pool)) {
@@ -131,8 +129,8 @@ static int check_image(const void *image, size_t size, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Looks whether the worker ended since its last answer, as when a thread that it left behind broke
- * the rules. */
+/* Checks whether the worker has ended since its last answer, as when a thread that the module left
+ * running broke the rules. */
 static void look_back(struct sgpu_device_module *module)
 {
 	struct pollfd look = { .fd = module->report, .events = POLLIN };
@@ -189,7 +187,7 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 }
 
 /* ---- launching ---- */
-/* A zeroed file of the launch's size that neither side can shorten. */
+/* Makes and maps a zeroed memory file of l->size bytes that neither side can shorten. */
 static int share_memory(struct module_launch *l, int *fd, char **memory, struct sgpu_error *error)
 {
 	const int rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, fd, error);
@@ -271,8 +269,7 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 	return rc;
 }
 
-/* The launch is freed by a callback behind it, which is called even when the launch is cancelled.
- */
+/* A callback enqueued after the launch frees `l`, even if the launch is cancelled. */
 static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct sgpu_task *task)
 {
 	int rc = sgpu_cpu_launch(stream, run_function, l, NULL, 0, task);

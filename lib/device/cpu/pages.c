@@ -2,7 +2,7 @@
  *
  * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and
  * empty at first. A space is a range of reserved addresses, over which parts of the file are mapped
- * page by page. None of it is dumped with a core or inherited by a child.
+ * page by page. No page is dumped in a core file or inherited by a child.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,14 +18,14 @@
 
 #define SMALL ((uint64_t)SGPU_CPU_PAGE)
 #define BIG ((uint64_t)2 << 20)
-/* Bytes cleared at once if a page of them is resident. */
+/* The file is cleared by blocks of this size, each from its first page with data. */
 #define BLOCK ((uint64_t)64 << 10)
 
 struct sgpu_space {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_space_table table;
-	bool faulted; /* the mapping differs from the table: it can only be freed */
+	bool faulted; /* the mappings differ from the table; the space can only be freed */
 };
 
 static void *pointer(uint64_t address)
@@ -100,7 +100,7 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 }
 
 /* ---- spaces ---- */
-/* Reserves addresses from a multiple of BIG, at which nothing else is mapped. */
+/* Reserves unused addresses that start at a multiple of BIG. */
 static void *reserve(uint64_t size)
 {
 	uint64_t start, head, extent = (size + BIG - 1) / BIG * BIG;
@@ -121,7 +121,7 @@ static void *reserve(uint64_t size)
 	return pointer(start);
 }
 
-/* Changes the access to all that is mapped; the lock is held. */
+/* Changes the protection of all mapped pages; the lock is held. */
 static bool protect(const struct sgpu_space *space, int protection)
 {
 	const struct sgpu_frames *frames = &space->device->pages.frames;
@@ -151,10 +151,10 @@ static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
 			      : SGPU_OK;
 }
 
-/* Replaces a mapping by reserved addresses or, if the kernel has no mapping left for that, makes it
- * unreachable. The addresses are never given back: other mappings could then be placed there.
- * False: nothing has changed, since a mapping would have to be cut in two and there are too many;
- * or the space is faulted. */
+/* Replaces mappings by reserved addresses or, if the kernel allows no more mappings, makes them
+ * inaccessible. The addresses are never released, since other mappings could then be placed there.
+ * False: the kernel would have to cut a mapping in two and allows no more. Then nothing has
+ * changed, or the space is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.range.address + at);
@@ -164,7 +164,7 @@ static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 	    mprotect(start, size, PROT_NONE) == 0) {
 		return true;
 	}
-	/* A part may have changed, up to the mapping that cannot be cut. */
+	/* The pages before the mapping that cannot be cut may have changed. */
 	if (space->table.reachable && !protect(space, PROT_READ | PROT_WRITE)) {
 		(void)fault(space, NULL);
 	}
@@ -212,7 +212,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 }
 
 /* Removes a space; the lock is held. If its mappings cannot be removed, they stay, and their frames
- * stay taken. */
+ * stay marked as mapped. */
 static void remove_space(struct sgpu_space *space)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -318,8 +318,8 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 		rc = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
 		if (rc == SGPU_OK) {
 			rc = map_frames(space, at, list, count, page_size, &done, error);
-			/* This cuts no mapping in two. If it fails all the same, the frames stay
-			 * mapped here. */
+			/* This cuts no mapping in two here. If it fails all the same, the frames
+			 * stay mapped. */
 			if (rc < 0 && done > 0 && !reserve_again(space, at, done)) {
 				rc = fault(space, error);
 			}
@@ -346,7 +346,7 @@ static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 	reachable = space->table.reachable;
 	pthread_mutex_unlock(&frames->lock);
 	if (reachable) {
-		sgpu_cpu_wait_idle(space->device); /* work that runs may use the pages */
+		sgpu_cpu_wait_idle(space->device); /* running work may use the pages */
 	}
 	pthread_mutex_lock(&frames->lock);
 	rc = check_sound(space, error);
@@ -373,7 +373,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	pthread_mutex_lock(&frames->lock);
 	before = space->table.reachable;
 	if (before && !on) {
-		/* Later requests are refused; earlier ones end first. */
+		/* Later requests are refused; wait for earlier ones. */
 		space->table.reachable = false;
 		pthread_mutex_unlock(&frames->lock);
 		sgpu_cpu_wait_idle(space->device);
@@ -383,7 +383,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	if (rc == SGPU_OK && before != on &&
 	    !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
 		rc = sgpu_fail_errno(error, "cannot change the access to a space");
-		/* Others must not see the contents, so nothing stays mapped. */
+		/* Nobody may read the contents now, so nothing stays mapped. */
 		if (!on || !protect(space, PROT_NONE)) {
 			(void)reserve_again(space, 0, space->table.range.extent);
 			rc = fault(space, error);
@@ -396,9 +396,9 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 }
 
 /* ---- clearing ---- */
-/* Moves *at to the next bytes before `end` that may not be zero; *size: how many, all in one block.
- * Holes of the file are zeros; memory outside spaces may hold anything. The end of the data is not
- * asked for, since the kernel would have to search all of it. */
+/* Moves *at to the next bytes before `end` that could be non-zero. *size: their number, in a space
+ * up to the end of a BLOCK. Holes of the file are zeros; memory outside spaces may hold anything.
+ * The kernel is not asked where data end, since it would have to search all data. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
 	uint64_t place, skipped, rest;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events of the CPU device. A stream is a queue and a thread that runs its items in
- * order. One lock of the device guards all queues and events; it is never held while an item runs.
+ * Streams and events of the CPU device. One lock of the device guards all queues and events; it is
+ * never held while an item runs.
  *
  * A stream that is freed keeps its thread, which sleeps until the stream is given out again. The
  * threads end when the device is closed.
@@ -15,7 +15,7 @@
 
 enum { QUEUE_MIN = 64 }; /* items */
 
-/* Copies up to this size cost less than waiting for a token. */
+/* Copies up to this many bytes cost less than waiting for a token. */
 #define INLINE_BYTES ((uint64_t)64 << 10)
 
 /* ---- the queue; the lock is held ---- */
@@ -70,8 +70,8 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 }
 
 /* ---- the thread ---- */
-/* Work that computes, or moves more than a little, holds a token of the pool, so that --jobs bounds
- * the processors in use whatever the number of streams. */
+/* Work that computes, or moves more than INLINE_BYTES, holds a token of the pool, so that --jobs
+ * bounds the processors in use. */
 static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item)
 {
 	struct sgpu_task ignored, *task = item->task ? item->task : &ignored;
@@ -208,7 +208,7 @@ static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream
 	return rc;
 }
 
-/* Waits for what was enqueued so far. The lock is held. */
+/* Waits for the items enqueued so far. The lock is held. */
 static void wait_for_stream(struct sgpu_stream *stream)
 {
 	uint64_t target = stream->enqueued;
@@ -257,7 +257,7 @@ void sgpu_cpu_streams_close(struct sgpu_device *device)
 
 	sgpu_cpu_wait_idle(device);
 	for (stream = device->streams; stream; stream = stream->next) {
-		(void)!sgpu_cpu_enqueue(stream, &end); /* its queue is empty: there is room */
+		(void)!sgpu_cpu_enqueue(stream, &end); /* the queue is empty and has room */
 	}
 	while ((stream = device->streams)) {
 		device->streams = stream->next;
@@ -339,7 +339,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 	pthread_mutex_lock(&stream->device->lock);
 	if (!event->recorded && stream->enqueued == stream->ended) {
-		/* no work is before the event: no thread need wake */
+		/* no work precedes the event, so no thread need wake */
 		event->done = event->recorded = true;
 		pthread_mutex_unlock(&stream->device->lock);
 		return SGPU_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work with the CPU device's memory: it is checked and enqueued here. Copies, clears and digests
- * are performed here, too, on the stream's thread.
+ * Checks and enqueues work with the CPU device's memory, and performs copies, clears and digests,
+ * on the stream's thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #include "crypto/crypto.h"
 
-/* From SHARED_BYTES on several workers share a copy. */
+/* Several workers share a copy of SHARED_BYTES or more. */
 #define SHARED_BYTES ((uint64_t)4 << 20)
 #define GRAIN_BYTES ((uint64_t)1 << 20)
 
