@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The client's side. Each submission takes a slot, and with it an id: slot and how many times the
- * slot was taken. The id crosses the ring in place of the program's cookie, which stays here: a
- * worker can complete only what was submitted, and only once. There are as many slots as places for
- * completions, so a worker always has room for one.
+ * The client's side. Each submission takes a slot and gets an id: the slot's number and how often
+ * the slot was taken. The id crosses the ring in place of the program's cookie, which stays here.
+ * So a worker can complete only what was submitted, and only once. There are as many slots as
+ * places for completions, so a worker always has room for a completion.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ struct sgpu_ring_client {
 	struct sgpu_sleeper sleeper;
 	struct sgpu_error fault;
 	struct slot *slots;
-	uint32_t free_slot; /* the first free slot */
+	uint32_t free_slot;
 };
 
 static void give_slot(struct sgpu_ring_client *client, uint32_t slot)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a ring: made, checked and mapped; and what a descriptor may say.
+ * Makes, checks and maps the memory of a ring; checks descriptors.
  */
 #include "ring/memory.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What both sides of a ring need: its memory as sgpu-ring(5) lays it out, what may lie in it, and
- * the fault of the other side.
+ * For both sides of a ring: its memory as sgpu-ring(5) lays it out, checks of the contents, and
+ * faults of the other side.
  */
 #ifndef SGPU_RING_MEMORY_H
 #define SGPU_RING_MEMORY_H
@@ -23,8 +23,8 @@ enum {
 };
 #define SGPU_RING_MAGIC "SGPURING"
 
-/* What one side writes. Each word has two cache lines of its own, since processors fetch lines in
- * pairs. */
+/* The words that one side writes. Each has two cache lines of its own, since processors fetch lines
+ * in pairs. */
 struct sgpu_ring_side {
 	/* number of entries that this side has taken from the queue it reads */
 	_Alignas(128) _Atomic uint64_t head;
@@ -41,10 +41,10 @@ struct sgpu_ring_header {
 };
 
 struct sgpu_ring_memory {
-	struct sgpu_ring_header *header; /* the begin of the mapping */
+	struct sgpu_ring_header *header; /* start of the mapping */
 	uint64_t size;
 	_Atomic uint64_t *submissions, *completions;
-	/* copies: those in the header are not read again */
+	/* copies; the header's own are not read again */
 	uint32_t submission_count, completion_count;
 };
 
@@ -55,12 +55,12 @@ SGPU_MUST_CHECK int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory,
 void sgpu_ring_unmap(struct sgpu_ring_memory *memory);
 
 /* Checks a copy of a descriptor. members: what each opcode uses, as in struct
- * sgpu_ring_worker_config; NULL: no check of that. Returns `code` for a bad descriptor. */
+ * sgpu_ring_worker_config; NULL: not checked. Returns `code` for a bad descriptor. */
 SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor,
 				    const uint8_t *members, int code, struct sgpu_error *error);
 
-/* A side remembers for good the first breach of the protocol by the other side. Returns its code
- * and text, or SGPU_OK. */
+/* Returns code and text of `fault`, the other side's first breach of the protocol, or SGPU_OK if
+ * there was none. */
 static inline int sgpu_ring_fault_check(const struct sgpu_error *fault, struct sgpu_error *error)
 {
 	if (__builtin_expect(fault->code < 0, 0) && error) {

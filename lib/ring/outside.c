@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The system calls themselves, the same for every way, and the thread outside that makes them for a
+ * The system calls, the same for every way of calling, and the thread outside that makes those of a
  * queue, in their order.
  */
 #include <errno.h>
@@ -42,7 +42,7 @@ void sgpu_rpc_show_order(void)
 #endif
 }
 
-/* Copies what is in shared memory first, since the other side may change it. */
+/* Copies the shared array first, since the other side may change it. */
 static int64_t perform_poll(const struct sgpu_rpc_request *request)
 {
 	const size_t count = request->size / sizeof(struct pollfd);
@@ -138,7 +138,7 @@ static void *serve(void *argument)
 			rc = sgpu_ring_worker_wait(server->worker, 0, &error);
 		}
 	}
-	/* Tells the waiting inside that nobody serves it any more. */
+	/* Tells the inside, which may wait, that nobody serves it any more. */
 	(void)shutdown(server->doorbell, SHUT_RDWR);
 	return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is outside of the enclave: system calls, and the thread that makes them for a queue.
+ * The outside of the enclave: system calls, and the thread that makes them for a queue.
  */
 #ifndef SGPU_RING_OUTSIDE_H
 #define SGPU_RING_OUTSIDE_H
@@ -8,9 +8,9 @@
 #include "ring/ring.h"
 #include "base/base.h"
 
-/* A call. In the ring, handle is the descriptor, offset and length are the data in the shared area,
- * and argument is poll's limit in milliseconds. A completion's value is the system call's result,
- * or minus errno. */
+/* A call. In the ring, handle is the file descriptor, offset and length locate the data in the
+ * shared area, and argument is poll's timeout in ms. A completion's value is the system call's
+ * result, or minus errno. */
 struct sgpu_rpc_request {
 	enum sgpu_rpc_operation operation;
 	int fd;
@@ -21,7 +21,6 @@ struct sgpu_rpc_request {
 
 enum { SGPU_RPC_AREA_SIZE = SGPU_RPC_CALLS_MAX * SGPU_RPC_BYTES_MAX };
 
-/* Maps the data of calls. */
 static inline int sgpu_rpc_map(int area, void **memory, struct sgpu_error *error)
 {
 	uint64_t size;
@@ -30,20 +29,20 @@ static inline int sgpu_rpc_map(int area, void **memory, struct sgpu_error *error
 				    SGPU_RPC_AREA_SIZE, memory, &size, error);
 }
 
-/* Makes the system call. */
 int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request);
 
-/* How both sides spin. A call that does not wait ends within microseconds: longer spinning saves no
- * sleep and takes the processor from the other side. The time does not adapt: a call with two
- * sleepers takes longer than that, so a time that has shrunk would stay short. */
+/* How both sides spin. A call that does not wait ends within microseconds, so longer spinning saves
+ * no sleep and takes the processor from the other side. The time does not adapt: a call for which
+ * both sides sleep takes longer than they spin, so a time that has shrunk would stay short. */
 struct sgpu_ring_wait sgpu_rpc_spinning(void);
 
-/* A call through the ring happens between what its caller does before and after. ThreadSanitizer
- * does not see that, since the two mappings are different memory to it: it would report a race when
- * the caller closes a descriptor after the call. This shows it the order. */
+/* A call through the ring comes after what its caller did before, and before what it does next.
+ * ThreadSanitizer does not see this order, since the two mappings are different memory to it, and
+ * would report a race when the caller closes a descriptor after the call. This function shows it
+ * the order. */
 void sgpu_rpc_show_order(void);
 
-/* What both sides share. */
+/* Shared by both sides. */
 struct sgpu_rpc_shared {
 	int ring, area;	     /* memory files */
 	int inside, outside; /* ends of the doorbell */
@@ -59,7 +58,7 @@ SGPU_MUST_CHECK int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cy
 
 struct sgpu_rpc_server;
 
-/* Starts a thread that serves the ring until it ends. Borrows the descriptors. */
+/* Starts a thread that serves the ring until the doorbell is shut down. Borrows the descriptors. */
 SGPU_MUST_CHECK int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared,
 					  struct sgpu_rpc_server **server,
 					  struct sgpu_error *error);

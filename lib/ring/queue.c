@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/model/ring.pml has this file's protocol for spin, and finds a fault without each of the
- * orders named here.
+ * tests/model/ring.pml is this file's protocol for spin, which finds a fault if any memory order
+ * named here is left out.
  */
 #include "ring/queue.h"
 
@@ -43,7 +43,7 @@ void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *
 
 /* Reads the consumer's head, which only grows and never passes the tail: an honest head lies
  * between the last one seen and the tail. acquire: the consumer has read an entry before its head
- * counts it, so a new entry may be stored over it. */
+ * counts it, so a new entry may overwrite it. */
 static int look_at_head(struct sgpu_producer *producer, struct sgpu_error *error)
 {
 	const uint64_t head = atomic_load_explicit(producer->queue.head, memory_order_acquire);
@@ -108,8 +108,8 @@ int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct s
 	const struct sgpu_queue *queue = &consumer->queue;
 	const uint32_t wanted = generation_of(queue, consumer->position);
 	_Atomic uint64_t *place = place_of(queue, consumer->position);
-	/* acquire: the other words are read after the generation, which says that they are
-	 * there. */
+	/* acquire: the other words are read after the generation, which tells that they are valid.
+	 */
 	const uint64_t last = atomic_load_explicit(&place[queue->words - 1], memory_order_acquire);
 
 	if ((uint32_t)(last >> 32) != wanted) {

@@ -3,12 +3,12 @@
  * One queue between two sides that do not trust each other: submissions one way, completions the
  * other.
  *
- * Each entry carries a generation: how many times its place has been filled. A place at position p
- * holds an entry when its generation is that of p, and none yet when it is one less; nothing else
- * can be there. So the consumer needs only the entry and no tail. The producer needs the consumer's
+ * Each entry carries a generation: how many times its place has been filled. The place of position
+ * p holds an entry if its generation is that of p, and is empty if it is one less; any other value
+ * is a fault. So the consumer reads only the entry and no tail. The producer needs the consumer's
  * head, to know which places are free. Each end is used by one thread at a time.
  *
- * Positions count from 0 and have 64 bits: they do not wrap. Generations have 32 and may.
+ * Positions count from 0 and have 64 bits: they do not wrap. Generations have 32 bits and may wrap.
  */
 #ifndef SGPU_RING_QUEUE_H
 #define SGPU_RING_QUEUE_H
@@ -19,13 +19,13 @@
 
 #include <sgpu/error.h>
 
-/* What the producer and the consumer of a queue both have. */
+/* Members of both the producer and the consumer of a queue. */
 struct sgpu_queue {
 	_Atomic uint64_t *entries; /* shared */
 	_Atomic uint64_t *head;	   /* shared; the consumer writes it */
 	uint32_t count;		   /* a power of two */
-	uint32_t shift;		   /* its logarithm */
-	unsigned words;		   /* of an entry */
+	uint32_t shift;		   /* log2 of count */
+	unsigned words;		   /* words of an entry */
 };
 
 struct sgpu_producer {
@@ -51,7 +51,7 @@ void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *
  * is full. SGPU_EINVALID: the consumer has published an impossible head. */
 SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 				      struct sgpu_error *error);
-/* How many entries the consumer has not taken, as far as its head says. */
+/* Tells how many entries the consumer, by its head, has not taken. */
 SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
 					  struct sgpu_error *error);
 
@@ -60,10 +60,10 @@ SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64
  * place. */
 SGPU_MUST_CHECK int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words,
 				       struct sgpu_error *error);
-/* The word that changes when the next entry is put, and its value until then. */
+/* Returns the word that changes when the next entry is put; *empty: its value until then. */
 const _Atomic uint32_t *sgpu_consumer_word(const struct sgpu_consumer *consumer, uint32_t *empty);
-/* Whether the next place is not empty. This look comes after all sequentially consistent stores
- * that this thread has made. */
+/* Whether the next place is not empty. The load is sequentially consistent, so it follows all
+ * earlier such stores of this thread. */
 bool sgpu_consumer_ready(const struct sgpu_consumer *consumer);
 
 #endif

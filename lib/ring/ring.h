@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rings: a submission queue and a completion queue in sealed shared memory, between one client
- * process and one worker process that do not trust each other. While both are awake, no call here
- * makes a system call, and none blocks but the two named wait.
+ * process and one worker process that do not trust each other. While both are awake, no function
+ * here makes a system call. Only the two named wait block.
  *
- * Every word that the other side can write is read once, into a copy, and the copy is checked. A
- * side that breaks the protocol faults the ring for the other one: from then on each call returns
- * SGPU_EINVALID with the same text, and the only way on is to close the ring. sgpu-ring(5) has the
- * layout of the memory.
+ * Every word that the other side can write is read once, into a copy, and the copy is checked. If a
+ * side breaks the protocol, every later call of the other side returns SGPU_EINVALID with the same
+ * text; all that the other side can do is close the ring. sgpu-ring(5) has the layout of the
+ * memory.
  */
 #ifndef SGPU_RING_RING_H
 #define SGPU_RING_RING_H
@@ -16,7 +16,7 @@
 
 /* ---- entries ---- */
 
-/* Opcodes of the service behind the worker begin here. */
+/* Opcodes of the worker's service start here. */
 enum { SGPU_RING_OPCODE_SERVICE = 16, SGPU_RING_OPCODES = 256 };
 
 /* A submission descriptor: one cache line. Members that the opcode does not use are 0. */
@@ -25,7 +25,7 @@ struct sgpu_ring_descriptor {
 	uint32_t reserved;
 	uint64_t cookie; /* returned in the result; in shared memory: the submission's id */
 	uint64_t handle; /* never a pointer */
-	uint64_t offset; /* bytes, in what the handle names */
+	uint64_t offset; /* bytes into the object of `handle` */
 	uint64_t length; /* bytes */
 	uint64_t reserved2;
 	uint64_t argument; /* its meaning depends on the opcode */
@@ -54,13 +54,13 @@ enum {
 /* ---- memory ---- */
 
 /* Makes the memory of a ring: a sealed memory file, for both sides. submissions and completions are
- * powers of two; completions, the most operations between submission and reaping, at least
+ * powers of two. completions: the most operations that are submitted and not yet reaped; at least
  * submissions. Errors: SGPU_EUSAGE, SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 					    struct sgpu_error *error);
 
-/* How a side waits: it spins, then sleeps. spin_ns 0: the time adapts, from 1 us to 200 us; but no
- * spinning if both sides have only one processor. */
+/* How a side waits: it spins, then sleeps. spin_ns 0: the spinning time adapts, from 1 us to 200
+ * us; no spinning if both sides share one processor. */
 struct sgpu_ring_wait {
 	uint64_t spin_ns;
 	bool never_spin;
@@ -102,8 +102,8 @@ SGPU_MUST_CHECK int sgpu_ring_submit(struct sgpu_ring_client *client,
 SGPU_MUST_CHECK int sgpu_ring_reap(struct sgpu_ring_client *client,
 				   struct sgpu_ring_result *results, size_t room, size_t *count,
 				   struct sgpu_error *error);
-/* Waits for a completion. deadline_ns: as sgpu_now_ns() counts; 0: no deadline. Errors:
- * SGPU_ETIMEOUT; SGPU_ESYSTEM if the worker has closed its end. */
+/* Waits for a completion. deadline_ns: a time of sgpu_now_ns(); 0: none. Errors: SGPU_ETIMEOUT;
+ * SGPU_ESYSTEM if the worker has closed its end. */
 SGPU_MUST_CHECK int sgpu_ring_client_wait(struct sgpu_ring_client *client, uint64_t deadline_ns,
 					  struct sgpu_error *error);
 /* ---- the worker's side: one thread at a time ---- */
@@ -119,8 +119,8 @@ enum sgpu_ring_member {
 
 struct sgpu_ring_worker_config {
 	int doorbell; /* as in the client's configuration */
-	/* For each opcode: enum sgpu_ring_member, with SGPU_RING_KNOWN. Any other opcode is a
-	 * fault. The array is copied. */
+	/* For each opcode: SGPU_RING_KNOWN and a set of enum sgpu_ring_member; 0: a fault. The
+	 * array is copied. */
 	uint8_t members[SGPU_RING_OPCODES];
 	struct sgpu_ring_wait wait;
 };
@@ -139,8 +139,8 @@ void sgpu_ring_worker_close(struct sgpu_ring_worker **worker);
 SGPU_MUST_CHECK int sgpu_ring_next(struct sgpu_ring_worker *worker,
 				   struct sgpu_ring_operation *operation, struct sgpu_error *error);
 /* Finishes an operation; any order is possible. Never waits: a completion always has room, since a
- * client with too many unreaped ones cannot submit. status: 0 or a code. Errors: SGPU_EUSAGE for a
- * ticket that is not in use. */
+ * client with too many unreaped completions cannot submit. status: 0 or a code. Errors: SGPU_EUSAGE
+ * for a ticket that is not in use. */
 SGPU_MUST_CHECK int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int status,
 				     uint64_t value, struct sgpu_error *error);
 /* Waits for a submission, as sgpu_ring_client_wait does for a completion. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls of the enclave's side. Shared memory is cut into as many places as there may be calls at
- * once. A direct call needs none: its data stay where they are.
+ * The enclave's side of calls. The shared area has a place for each call that may be under way. A
+ * direct call needs none: its data stay where they are.
  */
 #include <sgpu/ring.h>
 
@@ -34,9 +34,8 @@ struct sgpu_rpc {
 #if defined(__x86_64__)
 static const bool has_cycles = true;
 
-/* Spins for so many cycles of the time-stamp counter, whose rate is constant whatever the
- * processor's clock does. The paper's figure is from a processor on which both rates are nearly the
- * same. */
+/* Spins for `cycles` of the time-stamp counter, whose rate is constant whatever the processor's
+ * clock does. On the processor of the paper's figure both rates are nearly the same. */
 static void lose(uint64_t cycles)
 {
 	const uint64_t begin = __builtin_ia32_rdtsc();
@@ -53,7 +52,7 @@ static void lose(uint64_t cycles)
 }
 #endif
 
-/* ---- the begin and the end ---- */
+/* ---- opening and closing ---- */
 
 static int open_area(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
@@ -211,7 +210,6 @@ static int queue_calls(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requ
 	return rc;
 }
 
-/* Makes calls in the way that was chosen. */
 static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, size_t count,
 		 int64_t *values, struct sgpu_error *error)
 {
@@ -239,7 +237,7 @@ static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, 
 	return SGPU_OK;
 }
 
-/* Checks a call's result: it must be at most `most`, or an errno. */
+/* Checks a call's result: it must be at most `most`, or minus an errno. */
 static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 		 struct sgpu_error *error)
 {
@@ -262,8 +260,8 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 	return SGPU_OK;
 }
 
-/* Makes at most SGPU_RPC_CALLS_MAX calls. Each has its own result, even after one that breaks the
- * protocol. */
+/* Makes at most SGPU_RPC_CALLS_MAX calls. Each call gets its own code, even after a result that
+ * breaks the protocol. */
 static int make_some(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		     struct sgpu_rpc_io *ios, size_t count, struct sgpu_error *error)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words `sleeping` lie in shared memory, so a hostile peer may set them to anything. What it
- * gets from that: it sleeps on, it wakes this side too often, or it makes this side try to wake it,
- * with a system call that cannot block. That is why the doorbell is a socket. An eventfd blocks a
- * writer whose peer has filled it and has cleared O_NONBLOCK, which both ends share; MSG_DONTWAIT
- * belongs to one call. And a socket shows that the other end is closed.
+ * The words `sleeping` lie in shared memory, so a hostile peer may set them to anything. This only
+ * makes the peer sleep on, wake this side too often, or be woken by a system call that cannot
+ * block. That is why the doorbell is a socket. An eventfd would block a writer if the peer filled
+ * it and cleared O_NONBLOCK, which both ends share; MSG_DONTWAIT applies to one call alone. A
+ * socket also shows that the other end is closed.
  */
 #include "ring/wait.h"
 
@@ -101,8 +101,7 @@ static bool arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consum
 	return true;
 }
 
-/* Discards what the other side sent, some thousand bytes at a time, and finds whether it has
- * closed. */
+/* Discards up to 4096 bytes that the other side sent. True: the other end is closed. */
 static bool is_closed(int doorbell)
 {
 	char bytes[4096];
@@ -114,14 +113,14 @@ static bool is_closed(int doorbell)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-/* This side is awake: withdraws the announcement and empties the doorbell. SGPU_ESYSTEM: the other
- * end is closed and no entry is left. */
+/* After sleep, withdraws the announcement and empties the doorbell. SGPU_ESYSTEM: the other end is
+ * closed and no entry is left. */
 static int disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
 		  struct sgpu_error *error)
 {
 	atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
-	/* Entries put before the end can still be read, so check for the end first, then for
-	 * entries. */
+	/* Entries put before the closing can still be read, so check for the closing first, then
+	 * for entries. */
 	if (sleeper->doorbell >= 0 && is_closed(sleeper->doorbell) &&
 	    !sgpu_consumer_ready(consumer)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the other side of the ring has gone");
@@ -137,7 +136,7 @@ static struct timespec time_left(uint64_t now, uint64_t deadline_ns)
 				  .tv_nsec = (long)(left % 1000000000) };
 }
 
-/* Sleeps until woken. It may also return for no reason; the caller looks again. */
+/* Sleeps until woken or the deadline; may wake for no reason, so the caller looks again. */
 static void sleep_until(struct sgpu_sleeper *sleeper, uint64_t now, uint64_t deadline_ns)
 {
 	const struct timespec left = time_left(now, deadline_ns);
@@ -192,7 +191,7 @@ void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 		(void)syscall(SYS_futex, sleeper->other, FUTEX_WAKE, 1, NULL, NULL, 0);
 		break;
 	case SGPU_SLEEPS_ON_DOORBELL:
-		/* A full socket wakes the other side as well; a closed one has no other side. A
+		/* A full socket wakes the other side as well; a closed one has nobody to wake. A
 		 * confined worker may call sendmsg, but not send. */
 		if (sleeper->doorbell >= 0) {
 			(void)sendmsg(sleeper->doorbell, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -21,7 +21,7 @@ struct sgpu_spin_time {
 	uint64_t ns, least, most;
 };
 
-/* alone: the other side cannot run while this thread spins, so it should not spin. */
+/* alone: the other side cannot run while this thread spins, so this thread should not spin. */
 void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone);
 /* Adapts the time after a wait that ended in sleep. waited_ns: its length; entry: whether there is
  * an entry now. If longer spinning would have saved the sleep, the time doubles, otherwise it
@@ -46,8 +46,8 @@ SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper,
 /* Called by sgpu_wake if the other side sleeps. */
 void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper);
 /* Called after an entry was put; never waits. This load, the store that published the entry, and
- * both accesses of a side that goes to sleep are sequentially consistent: producer or consumer, one
- * sees the other's store. */
+ * both accesses of a side that goes to sleep are sequentially consistent. So this side sees the
+ * announced sleep, or the other side sees the entry. */
 static inline void sgpu_wake(struct sgpu_sleeper *sleeper)
 {
 	if (atomic_load_explicit(sleeper->other, memory_order_seq_cst) != SGPU_AWAKE) {

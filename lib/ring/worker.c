@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's side. It never takes more submissions than it has room for completions: a submission
- * is only there when its client has a free slot, and has as many as the completion queue has
- * places. A client that says otherwise has broken the protocol.
+ * The worker's side. It never takes more submissions than it has room for completions: a client
+ * submits only if it has a free slot, and has as many slots as the completion queue has places. A
+ * client that submits more breaks the protocol.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "ring/queue.h"
 #include "ring/wait.h"
 
-/* An operation that has been taken and not finished; its ticket is its place in the table. */
+/* An operation that has been taken and not finished; its ticket is its index in the table. */
 struct started {
 	uint64_t cookie;
 	uint32_t next_free;
