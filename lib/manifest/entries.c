@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments and operations of a document. Only one of their trees exists at a time, unless all are
- * wanted: together, the trees take ten times the memory of the text. The manifest keeps copies of a
- * few names.
+ * Segments and operations of a document. Unless SGPU_MANIFEST_WHOLE is set, only one has its tree
+ * in memory at a time, since all trees take ten times the memory of the text. The manifest keeps
+ * copies of a few names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
 
 	if (!value && sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL,
 					   NULL, NULL) != SGPU_OK) {
-		reader->no_memory = true; /* the text was parsed before */
+		reader->no_memory = true; /* the only cause left: it was parsed before */
 	}
 	return value;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading members: each reader here records a diagnostic and carries on.
+ * Reading members. On an error, functions here record a diagnostic and carry on.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -71,7 +71,7 @@ const char *sgpu_reader_hint(const char *name, const char *const *names, char hi
 	return sgpu_reader_hint_text(sgpu_nearest_name(name, names), hint);
 }
 
-/* The object's key that is nearest to a name, or NULL. */
+/* Returns the key that is nearest to a name, or NULL. */
 static const char *nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys)
 {
 	const char *key, *nearest = NULL;
@@ -240,8 +240,8 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const 
 	return id;
 }
 
-/* Whether a number is whole, is 2^53 or more, and has no exponent in canonical form (below 1e21):
- * readers of canonical JSON would refuse it. */
+/* Whether a number is whole, 2^53 or more in magnitude, and below 1e21, so that canonical form has
+ * no exponent: readers of canonical JSON would refuse it. */
 bool sgpu_reader_too_large(const json_t *number)
 {
 	double real = fabs(json_real_value(number));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Information flow: where HIGH data get to, and the path by which they would leave as LOW.
+ * Information flow: where HIGH data flow, and the path by which they would leave as LOW.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,11 @@ enum { STEPS_MAX = 12, PATH_TEXT_MAX = 4096 };
 struct flow {
 	const struct sgpu_manifest *manifest;
 	int *via;    /* per operation: the HIGH segment that makes its outputs HIGH, or -1 */
-	int *source; /* per operation: the segment from which those data first come */
+	int *source; /* per operation: the segment where these HIGH data originate */
 };
 
-/* Whether an operation that reads the segment gets HIGH data. An INPUT_OUTPUT is read as it
- * arrives. */
+/* Whether an operation that reads the segment gets HIGH data. Operations read an INPUT_OUTPUT as it
+ * arrived. */
 static bool reads_high(const struct sgpu_segment *segment)
 {
 	if (segment->direction == SGPU_INPUT_OUTPUT) {
@@ -26,7 +26,7 @@ static bool reads_high(const struct sgpu_segment *segment)
 	return segment->high_flow;
 }
 
-/* The operation that made a segment HIGH, or -1 if the segment was declared HIGH. */
+/* Returns the operation that made a segment HIGH, or -1 if it was declared HIGH. */
 static int made_by(const struct flow *flow, int segment, bool as_read)
 {
 	const struct sgpu_segment *s = &flow->manifest->segments[segment];
@@ -86,7 +86,7 @@ static void follow_operation(struct flow *flow, int index)
 	for (int k = 0; k < operation->arg_count && flow->via[index] >= 0; k++) {
 		int segment = operation->args[k].segment;
 
-		/* A second writer has been reported. */
+		/* Any other writer has been reported. */
 		if (operation->args[k].output && segment >= 0 &&
 		    flow->manifest->segments[segment].writer == index) {
 			flow->manifest->segments[segment].high_flow = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who writes and who reads each segment, and the rules on that.
+ * The writer and the readers of each segment, and the rules for them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "manifest/reader.h"
 
-/* Notes the operation that writes the segment; reports a second one. */
+/* Notes the segment's writer; reports other writers, and any of an INPUT. */
 static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu_argument *argument)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
@@ -71,7 +71,6 @@ static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
 	return total;
 }
 
-/* Makes the list of each segment's readers. */
 static bool make_readers(struct sgpu_manifest *manifest)
 {
 	int *next = manifest->readers = calloc(visit_readers(manifest, false) + 1, sizeof(*next));

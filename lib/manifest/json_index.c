@@ -38,7 +38,7 @@ static uint64_t hash_bytes(uint64_t hash, const char *text, size_t size)
 	return hash;
 }
 
-/* One token of a pointer: '/' and the name with '~' and '/' escaped (RFC 6901). */
+/* Hashes one token of a pointer: '/' and the name with '~' and '/' escaped (RFC 6901). */
 static uint64_t hash_token(uint64_t hash, const char *name, size_t size)
 {
 	hash = hash_bytes(hash, "/", 1);
@@ -86,7 +86,7 @@ static void skip_blanks(struct scan *scan)
 	}
 }
 
-/* Skips a string with its quotes; *plain tells that it has no escapes. */
+/* Skips a string with its quotes; *plain: it has no escapes. */
 static void skip_string(struct scan *scan, bool *plain)
 {
 	*plain = true;
@@ -101,7 +101,7 @@ static void skip_string(struct scan *scan, bool *plain)
 	}
 }
 
-/* The hash of a member's pointer; jansson decodes a key that has escapes. */
+/* Returns the hash of a member's pointer; jansson decodes a key with escapes. */
 static uint64_t hash_key(uint64_t hash, const char *begin, const char *end, bool plain)
 {
 	if (plain) {

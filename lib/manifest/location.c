@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_location_client: a path relative to the manifest's directory, judged by its text. The code
- * that opens the path checks symbolic links.
+ * data_location_client: a path relative to the manifest's directory, checked as text. The code that
+ * opens the path checks symbolic links.
  */
 #include <string.h>
 
@@ -134,8 +134,8 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 	}
 }
 
-/* The normalised name of an output in the directory: its location, or its id if that is absent or
- * "-". */
+/* The normalised name of an output in the directory: its location, or its id if the location is
+ * absent or "-". */
 static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOCATION_MAX + 1])
 {
 	bool named = segment->location && strcmp(segment->location, "-") != 0;
@@ -153,8 +153,8 @@ static void report_output(struct sgpu_reader *reader, int index, const char *wha
 			   "the output '%s' %s '%s'", segment->id, what, other);
 }
 
-/* Reserves its id as the name of an output without a location, unless another output has that
- * name. */
+/* Reserves the id of an output without a location as its name, unless another output has that name.
+ */
 static void claim_default(struct sgpu_reader *reader, int index)
 {
 	struct sgpu_segment *segment = &reader->manifest->segments[index];

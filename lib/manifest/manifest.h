@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Types, sizes and diagnostics, as other parts of the library need them.
+ * Types, sizes and diagnostics for other parts of the library.
  */
 #ifndef SGPU_MANIFEST_MANIFEST_H
 #define SGPU_MANIFEST_MANIFEST_H
@@ -13,10 +13,10 @@
 extern "C" {
 #endif
 
-/* The length of an id, even if it is too long; 0 if it is malformed. */
+/* Returns the length of an id, even if too long; 0 if it is malformed. */
 size_t sgpu_id_length(const char *id);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
-/* Returns false unless the product is below 2^53. */
+/* False unless the product of the extents is below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
 bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);
 /* Sets the type of a segment with size_of_file. size: bytes, below 2^53. */
@@ -33,8 +33,8 @@ void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *poin
 	__attribute__((format(printf, 4, 0)));
 
 /* ---- json_index.c ---- */
-/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; only
- * making the index reads it. A member has the position of its key, any other value its own. */
+/* The position of each value of a text, by JSON pointer (RFC 6901). The text must be valid JSON; it
+ * is read only to make the index. A member has the position of its key, any other value its own. */
 struct sgpu_json_index;
 SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
 					   struct sgpu_json_index **index,

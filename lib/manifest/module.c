@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An operation whose kernel a segment brings: the function, its launch and its parameters.
+ * An operation whose kernel is a module in a segment: its function, launch and parameters.
  */
 #include <float.h>
 #include <limits.h>
@@ -19,7 +19,7 @@ bool sgpu_reader_names_module(const char *kernel)
 }
 
 /* ---- kernel ---- */
-/* "module:SEGMENT:FUNCTION", whose prefix has been checked. */
+/* Reads "module:SEGMENT:FUNCTION", whose prefix has been checked. */
 static void read_kernel(struct sgpu_reader *reader, const char *kernel,
 			struct sgpu_module_call *module)
 {
@@ -154,7 +154,7 @@ static void put(struct sgpu_module_param *param, const void *value, unsigned siz
 	memcpy(param->value, value, size);
 }
 
-/* 3 and 3.0 are the same integer: canonical form makes them equal. */
+/* 3 and 3.0 are the same integer, since canonical form makes them equal. */
 static bool read_integer(struct sgpu_reader *reader, enum form form, const json_t *value,
 			 struct sgpu_module_param *param)
 {
@@ -258,7 +258,7 @@ static bool read_param(struct sgpu_reader *reader, const struct sgpu_operation *
 	return param->argument >= 0;
 }
 
-/* Reports an argument that is not passed to the function; such an output would remain 0. */
+/* Reports arguments that are not passed to the function; an output among them would remain 0. */
 static void check_seen(struct sgpu_reader *reader, const struct sgpu_operation *operation)
 {
 	char *end = sgpu_reader_enter(reader, "/arguments");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The name that somebody probably meant, by edit distance.
+ * The name that was probably meant, by edit distance.
  */
 #include <ctype.h>
 #include <string.h>
@@ -22,8 +22,8 @@ static bool same_letter(char a, char b)
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Optimal string alignment, with three rows of the table: exchanging two neighbouring letters is
- * one edit. */
+/* Optimal string alignment, in which swapping two adjacent letters is one edit; keeps three rows of
+ * the table. */
 unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit)
 {
 	unsigned rows[3][NAME_MAX_COMPARED + 1];

@@ -89,7 +89,7 @@ static const char *read_kernel(struct sgpu_reader *reader, const json_t *value)
 	return kernel;
 }
 
-/* Refuses only numbers that JSON cannot carry; the table of operations checks the rest later. */
+/* Refuses only numbers that JSON cannot carry; the table of operations checks the values later. */
 static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_operation *operation)
 {
 	const char *name;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The edges between operations, an order that they allow, and the cycles that leave none.
+ * The edges between operations, an order that they allow, and the cycles that allow none.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ static bool stopped(const struct edges *edges)
 	return edges->too_many || edges->no_memory;
 }
 
-/* The operation that a dependency waits for: the one it names, or the writer of the segment that it
- * names; -1 if there is none. */
+/* Returns the operation that a dependency names, or the writer of the segment that it names; -1 if
+ * there is none. */
 static int dependency_operation(const struct sgpu_manifest *manifest, const json_t *item)
 {
 	const char *id = json_string_value(item);
@@ -168,7 +168,7 @@ struct walk {
 enum { CYCLE_TEXT_MAX = 2048, CYCLE_NAMES_MAX = 16 };
 
 /* Reports a cycle: the operations on the stack from depth `first` on, each waiting for the next.
- * They are printed in the order of time, starting with the smallest index. */
+ * Prints them in the order of execution, starting with the smallest index. */
 static void report_cycle(struct walk *walk, int first)
 {
 	const struct sgpu_operation *operations = walk->reader->manifest->operations;

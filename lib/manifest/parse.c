@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From text to struct sgpu_manifest: the document's frame, and the order in which the other files
- * of this part look at it.
+ * Makes a struct sgpu_manifest from text: reads the document's top level, and calls the other files
+ * of this part in order.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "manifest/reader.h"
 
-/* Most comparisons of names for hints in one parse: about 10 ms. */
+/* Limit of name comparisons for hints in one parse: about 10 ms. */
 enum { COMPARISONS_MAX = 65536 };
 
 enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };
@@ -168,7 +168,7 @@ static void read_document(struct sgpu_reader *reader)
 	}
 }
 
-/* Makes the canonical form only if the document is valid, since that takes time. */
+/* Makes the canonical form, which takes time, only if the document is valid. */
 static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = reader->manifest;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the manifest part share: the state of one parse and how it reports diagnostics.
+ * Shared by the files of the manifest part: the state of one parse and how it reports diagnostics.
  */
 #ifndef SGPU_MANIFEST_READER_H
 #define SGPU_MANIFEST_READER_H
@@ -18,28 +18,28 @@ enum {
 };
 
 enum sgpu_unsure {
-	SGPU_UNSURE_DIRECTION = 1,   /* its direction was wrong */
+	SGPU_UNSURE_DIRECTION = 1,   /* the segment's direction was wrong */
 	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was wrong */
-	SGPU_UNSURE_USE = 4,	     /* an invalid argument probably named it */
+	SGPU_UNSURE_USE = 4,	     /* users unknown: its id is bad, or misspelt elsewhere */
 };
 
 struct sgpu_reader {
 	struct sgpu_manifest *manifest;
 	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
-	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
+	struct sgpu_json_list lists[2]; /* texts of segments and operations */
 	json_t *outputs;		/* normalised locations of the outputs so far */
-	json_t *variables;		/* client_dma_*_var names so far */
-	char where[SGPU_WHERE_MAX];	/* pointer to the value being read */
+	json_t *variables;		/* values of client_dma_*_var so far */
+	char where[SGPU_WHERE_MAX];	/* JSON pointer to the value being read */
 	bool standard_input;		/* an input is "-" */
-	uint8_t *unsure; /* by segment: which errors (enum sgpu_unsure) are reported */
-	/* comparisons left for hints; the limit keeps many diagnostics quick */
+	uint8_t *unsure;		/* per segment: set of enum sgpu_unsure, all reported */
+	/* name comparisons left for hints; a limit keeps many diagnostics quick */
 	unsigned comparisons;
 	bool no_memory;
 };
 
 /* ---- nearest.c ---- */
-/* The edits from a to b, ignoring case, or limit + 1 if there are more. */
+/* Returns the edits from a to b, ignoring case, or limit + 1 if there are more. */
 unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
 unsigned sgpu_name_limit(const char *name);
 
@@ -48,14 +48,14 @@ unsigned sgpu_name_limit(const char *name);
  * false. */
 bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
 			const char *format, ...) SGPU_PRINTF(4, 5);
-/* sgpu_reader_at sets the place of diagnostics to an entry of a list. sgpu_reader_enter appends to
- * it, and returns the old end, which the caller sets to NUL afterwards. */
+/* sgpu_reader_at sets `where` to an entry of a list. sgpu_reader_enter appends to `where` and
+ * returns its old end, where the caller writes a NUL afterwards. */
 void sgpu_reader_at(struct sgpu_reader *reader, int list, int index);
 char *sgpu_reader_enter(struct sgpu_reader *reader, const char *format, ...) SGPU_PRINTF(2, 3);
-/* Returns "did you mean 'x'?", or NULL if there is no name or the text would not fit. */
+/* Returns "did you mean 'x'?", cut to fit, or NULL if there is no name. */
 const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX]);
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
-/* Writes a number with the digits that tell it from its neighbours: 0.58. */
+/* Writes a number with as many digits as identify it: 0.58. */
 enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* Returns the value, shortened and quoted, or the name of its kind. */
@@ -83,7 +83,8 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json
  * segment that was probably meant counts as used. If the id is NULL, there is no diagnostic. */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
 			  json_t *ids, const char *what);
-/* The length of a name of letters, digits and '_' that begins with no digit; 0 if it is none. */
+/* Returns the length of a name of letters, digits and '_' without a digit first; 0 for any other.
+ */
 size_t sgpu_identifier(const char *name);
 /* Checks that each entry of a dependencies array names a segment or an operation. */
 void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value);
@@ -106,11 +107,11 @@ enum {
 };
 void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
 			json_t *params, struct sgpu_operation *operation);
-/* Call it after all segments are read: checks a segment that holds a module. */
+/* After all segments are read, checks the segment with an operation's module. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment);
-/* Call it after all segments are read: checks that no outputs share a file or need each other's
- * name as a directory. */
+/* After all segments are read, checks that no two outputs share a file and that none needs the name
+ * of another as a directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,
 			  const char *id, const char **variable);
@@ -125,21 +126,21 @@ int sgpu_ids_index(const json_t *ids, const char *id);
 
 /* ---- entries.c ---- */
 enum { SGPU_LIST_SEGMENTS, SGPU_LIST_OPERATIONS };
-/* Parses the document except its entries, each of which has then been parsed once. Errors as
+/* Parses the document into *frame, except its entries, each of which is only checked. Errors as
  * sgpu_json_split. */
 int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
 		      int *line, int *column, struct sgpu_error *error);
-/* Returns a new reference, which is released when the entry has been read; NULL: out of memory. */
+/* Returns a new reference to an entry; NULL: out of memory. */
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index);
-/* Whether the entry may have such a member. Searches its text, without parsing it. */
+/* Whether an entry may have a member `name`. Searches the entry's text without parsing it. */
 bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index, const char *name);
 /* Returns a copy that lives as long as the manifest; NULL for NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
-/* The segment that an operation reads by argument k, or, if k is arg_count, as its module; -1 if
- * there is none. */
+/* Returns the segment that an operation reads by argument k or, if k is arg_count, as its module;
+ * -1: none. */
 static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
 {
 	if (k == operation->arg_count) {

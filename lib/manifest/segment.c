@@ -136,7 +136,7 @@ static void read_type(struct sgpu_reader *reader, json_t *value, struct sgpu_seg
 	segment->type_stated = true;
 }
 
-/* Checks fields whose meaning depends on the direction, unless that was invalid and reported. */
+/* Checks fields whose meaning depends on the direction, unless that was reported as invalid. */
 static void check_direction(struct sgpu_reader *reader, int index, json_t *const *values)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];

@@ -11,7 +11,7 @@
 
 /* Variables that have a meaning for other programs; NAME* stands for every name that begins with
  * NAME. */
-/* Several words a line: one a line would fill several screens. */
+/* Several names a line, since one a line would fill several screens. */
 /* clang-format off */
 static const char *const meanings[] = {
 	"aliases", "ALL_PROXY", "all_proxy", "argv", "ASAN_*", "BASH*", "BLIS_*", "BROWSER", "CARGO_*", "CDPATH",
