@@ -3,8 +3,8 @@
  * Measuring: cases, samples, statistics, records, comparison. Times are in nanoseconds.
  *
  * A case measures points. A point has variants ("plain", "sealed"), which are sampled in turns. A
- * sample is prepared, timed and verified. Every variant of a point gives one record: its
- * statistics, and the ratio of its time to that of the first, round by round. */
+ * sample is prepared, timed and verified. Every variant of a point gives one record: statistics of
+ * its times and, round by round, of their ratios to the first variant's times. */
 #ifndef SGPU_BENCH_H
 #define SGPU_BENCH_H
 
@@ -25,7 +25,7 @@ struct sgpu_bench_statistics {
 	double mad;		 /* median of the distances from the median */
 	double spread;		 /* (p95 - min) / median */
 	double p99;
-	double low, high; /* interval that holds the true median with 95 %; below 6 samples: all */
+	double low, high; /* 95 % confidence interval of the median; below 6 samples: all */
 };
 
 /* ---- cases ---- */
@@ -36,7 +36,7 @@ enum sgpu_bench_unit {
 };
 extern const char *const sgpu_bench_units[]; /* "B/s", "op/s", "ns", NULL */
 
-/* What a case requires; without it the case is waived, and the reason names it. */
+/* Requirements of a case. If one is not met, the case is waived, and the reason names it. */
 enum sgpu_bench_requires {
 	SGPU_BENCH_DEVICE = 1,		 /* bench->device is open; without this bit it is NULL */
 	SGPU_BENCH_GPU = 2,		 /* ...and is not the CPU device */
@@ -44,17 +44,17 @@ enum sgpu_bench_requires {
 	SGPU_BENCH_REGISTERS = 8,	 /* ...and info.registers */
 	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
 };
-extern const char *const sgpu_bench_requirements[]; /* by bit; NULL ends them */
+extern const char *const sgpu_bench_requirements[]; /* by bit, NULL-terminated */
 
 struct sgpu_bench;
 
-/* A case is waived if run() returns SGPU_EUNAVAILABLE or SGPU_ENOMEM, for the reason in the
- * error; any other error means that it failed. What run() makes is kept by sgpu_bench_keep and
- * the like. */
+/* A case is waived if run() returns SGPU_EUNAVAILABLE or SGPU_ENOMEM, for the reason in the error;
+ * any other error means that it failed. sgpu_bench_keep and the like keep the things that run()
+ * makes. */
 struct sgpu_bench_case {
 	const char *name;	   /* "secure-copy"; NULL ends a table */
 	const char *help;	   /* one line, lower case, no full stop */
-	enum sgpu_bench_unit unit; /* of the figure for people */
+	enum sgpu_bench_unit unit; /* of the value shown to people */
 	unsigned requires;	   /* set of enum sgpu_bench_requires */
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
@@ -81,14 +81,14 @@ struct sgpu_bench_point {
 
 /* All functions get `argument` and run on one thread; an error ends the case. */
 struct sgpu_bench_variant {
-	const char *name; /* "plain", "sealed" */
+	const char *name;
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-	/* Does the work once, to its end. Its time is that of the call by the host's clock, or what
-	 * it gives to sgpu_bench_give_ns. */
+	/* Does the work once, to its end. The sample is this call's duration by the host's clock,
+	 * or what it gives to sgpu_bench_give_ns. */
 	int (*work)(void *argument, struct sgpu_error *error);
-	/* After the sample, untimed: returns SGPU_EDIFFERS and names the difference. Points above
-	 * 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
+	/* After the sample, untimed: for a wrong output, SGPU_EDIFFERS with the difference. Points
+	 * above 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
 	/* A published ratio of a similar comparison, or 0, and its source. */
@@ -116,21 +116,21 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
-/* For work() of a variant to call: give_ns() says how long the sample took (0: the host's clock
- * counts), give_latency() how long single operations of the sample took. */
+/* For work() of a variant to call: give_ns() tells how long the sample took (0: use the host's
+ * clock), give_latency() how long single operations of the sample took. */
 struct sgpu_bench_latency {
 	double p50_ns, p99_ns;
 };
 void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
-/* ---- what a case makes, and keeps until its end ---- */
+/* ---- things that a case makes and keeps until its end ---- */
 typedef void sgpu_bench_end_fn(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
-/* Has end(bench, what, size) called when the case is over, also after an error, in reverse order;
- * if this function fails, at once. Errors: SGPU_ENOMEM. */
+/* Registers end(bench, what, size) for the end of the case, also after an error, in reverse order.
+ * If this function fails, it calls end() itself. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end,
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
-/* Defines such a function by one that takes a pointer to the thing's pointer. */
+/* Defines a sgpu_bench_end_fn from a function that takes a pointer to the thing's pointer. */
 #define SGPU_BENCH_ENDING(name, type, function)                                   \
 	static void name(struct sgpu_bench *bench, uintptr_t what, uint64_t size) \
 	{                                                                         \
@@ -146,9 +146,9 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
  * NULL, ends what the memory holds; then the memory is freed. */
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error);
-/* Make a stream of any device; memory of bench->device; memory of its pool on the host; a
- * registration of the caller's memory, which must outlive it. All are kept. Errors: as those of
- * sgpu/device.h; SGPU_ENOMEM. */
+/* Make a stream of `device`; memory of bench->device; pinned memory of its host pool; a
+ * registration of the caller's memory, which must outlive the registration. All are kept. Errors:
+ * as those of sgpu/device.h; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
 					  struct sgpu_stream **stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size,
@@ -159,26 +159,26 @@ SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, 
 					struct sgpu_error *error);
 
 /* ---- patterns ---- */
-/* Fill memory by the seed and the position; return the offset of the first byte that differs, or
- * `size`. */
+/* Fill memory with the pattern of a seed; check it, and return the offset of the first byte that
+ * differs, or `size`. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
-/* ---- what an exit costs ---- */
+/* ---- the cost of an exit ---- */
 struct sgpu_bench_exit {
 	uint64_t cycles_per_second; /* of the time-stamp counter */
-	uint64_t guest_exit_cycles; /* of a CPUID, which exits a virtual machine; 0: this is none */
+	uint64_t guest_exit_cycles; /* of a CPUID, which exits a virtual machine; 0: not in one */
 };
-/* Executes CPUID, for which a virtual machine is left. */
+/* Executes CPUID, which makes a virtual machine exit. */
 void sgpu_bench_leave_guest(void);
-/* Measures once a process, for some milliseconds. false: there is no counter, and all is 0. */
+/* Measures once per process, for some milliseconds. False: no counter; *costs is all 0. */
 bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
 
 /* ---- work on streams ---- */
-/* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
- * enqueues work with these tasks, which are zero; then waits for its end. If the gate opens too
- * early, the work is enqueued again behind a longer copy. The time from the begin of the first task
- * to the end of the last counts. */
+/* Makes the streams wait for a gate, a copy, while enqueue(argument, error) enqueues work with
+ * these zeroed tasks, then waits for the work's end. If the copy ends too early, the work is
+ * enqueued again, after a longer copy. The sample is the time from the start of the first task to
+ * the end of the last. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
@@ -196,7 +196,7 @@ SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stre
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
 extern const char *const sgpu_bench_statuses[]; /* "passed" and so on, NULL */
 
-/* Why sampling ended: the medians were known well enough, the time was over, or there were enough
+/* Why sampling ended: the medians were precise enough, the time was over, or there were enough
  * samples. */
 enum sgpu_bench_stop {
 	SGPU_BENCH_STOP_UNKNOWN,
@@ -219,7 +219,7 @@ struct sgpu_bench_record {
 	int parameter_count;
 	enum sgpu_bench_unit unit;
 	enum sgpu_bench_status status;
-	char reason[256];	    /* why it did not pass */
+	char reason[256];
 	uint64_t bytes, operations; /* of one sample */
 	char bytes_formula[SGPU_BENCH_NAME_MAX * 2];
 	struct sgpu_bench_statistics ns; /* one sample */
@@ -252,8 +252,8 @@ struct sgpu_bench {
 	struct sgpu_device *device;	   /* NULL if the case requires none */
 	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
-	int variant;			   /* whose sample is taken, by its place in the point's */
-	struct sgpu_bench_private *state;  /* private to lib/bench */
+	int variant;			   /* index of the variant being sampled */
+	struct sgpu_bench_private *state;
 };
 
 /* Returns SGPU_OK if a case can run, or SGPU_EUNAVAILABLE and the reason. info: of the device, or
@@ -269,8 +269,7 @@ SGPU_MUST_CHECK int sgpu_bench_run(
 	void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
 	enum sgpu_bench_status *status, struct sgpu_error *error);
 
-/* How far runs of one build lie apart, as a fraction: a smaller difference between runs is
- * noise. */
+/* How much runs of one build differ, as a fraction: a smaller difference between runs is noise. */
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
 struct sgpu_bench_noise {
 	char key[SGPU_BENCH_KEY_MAX]; /* of the measurement, sgpu_bench_key() */
@@ -283,9 +282,9 @@ struct sgpu_bench_results {
 	json_t *environment, *end; /* objects, or NULL */
 	struct sgpu_bench_record *records;
 	size_t count;
-	struct sgpu_bench_noise *noise; /* how far runs of one build lie apart */
+	struct sgpu_bench_noise *noise;
 	size_t noise_count;
-	char *text; /* of the file, if the reader's caller keeps it here */
+	char *text; /* the file's text, if the caller keeps it here */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
@@ -296,7 +295,7 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 /* The object that ends the results: how long the run took since `begin`, the share of the
  * processors' time that the hypervisor took away meanwhile, and the load at the end. */
 struct sgpu_bench_moment {
-	uint64_t ns, stolen, all; /* of sgpu_now_ns(), and in clock ticks */
+	uint64_t ns, stolen, all; /* ns: sgpu_now_ns(); others: clock ticks */
 };
 void sgpu_bench_begin(struct sgpu_bench_moment *begin);
 json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin);
@@ -308,13 +307,13 @@ SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *n
 				    struct sgpu_bench_results *results, struct sgpu_error *error);
 /* "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by name. */
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* The median of one operation in the unit of the case; 0 if the measurement did not pass. */
+/* Returns the median in the unit of the case; 0 if the measurement did not pass. */
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
-/* SAME: the change is inside the noise. FASTER, SLOWER: the change exceeds the noise, and there is
+/* SAME: the change is within the noise. FASTER, SLOWER: the change exceeds the noise, and there is
  * a gap between the intervals of the medians, or between the samples if the noise was not measured.
- * AMBIGUOUS: the change exceeds the noise without such a gap. With these four, the measurement
+ * AMBIGUOUS: the change exceeds the noise without such a gap. For these four, the measurement
  * passed in both runs. */
 enum sgpu_bench_verdict {
 	SGPU_BENCH_SAME,
@@ -325,7 +324,7 @@ enum sgpu_bench_verdict {
 	SGPU_BENCH_ONLY_SECOND,
 	SGPU_BENCH_NOT_MEASURED
 };
-extern const char *const sgpu_bench_verdicts[]; /* "same" and so on */
+extern const char *const sgpu_bench_verdicts[];
 struct sgpu_bench_difference {
 	const struct sgpu_bench_record *first, *second; /* of the results; NULL: missing */
 	enum sgpu_bench_verdict verdict; /* NOT_MEASURED: it did not pass in one run or both */
@@ -340,15 +339,15 @@ SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
 				       const struct sgpu_bench_results *noise, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
-/* Adds to `noise` how far 2 to SGPU_BENCH_RUNS_MAX runs of one build lie apart, for each
- * measurement that passed in all; two more such runs differ by more in at most 1 of 20
- * measurements. Errors: SGPU_EUSAGE for another count, SGPU_ENOMEM. */
+/* Adds to `noise` how much 2 to SGPU_BENCH_RUNS_MAX runs of one build differ, for each measurement
+ * that passed in all; two more such runs differ by more in at most 1 of 20 measurements. Errors:
+ * SGPU_EUSAGE for another count, SGPU_ENOMEM. */
 enum { SGPU_BENCH_RUNS_MAX = 64 };
 SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
 					     struct sgpu_bench_results *noise,
 					     struct sgpu_error *error);
-/* Returns the first member by which two environments are of different machines or builds, or
- * NULL. */
+/* Returns the first member by which the machines or builds of two environments differ, or NULL if
+ * none do. */
 const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two runs side by side: measurements are paired by what identifies them.
+ * Compares two runs, whose measurements are paired by their keys.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -8,11 +8,12 @@
 
 #include "bench/private.h"
 
-/* Two runs may differ by so many standard deviations of the samples, as runs lie further apart than
- * samples. The second constant turns a median distance into a standard deviation of a normal
- * distribution. */
+/* Up to `deviations` standard deviations of the samples, a difference of two runs is noise, since
+ * runs vary more than samples. deviation_of_mad: standard deviation / MAD of a normal distribution.
+ */
 static const double deviations = 2, deviation_of_mad = 1.4826;
-/* Code and data lie elsewhere in each process, which alone changes times by about so much. */
+/* Code and data have other addresses in each process, which alone changes times by about this
+ * fraction. */
 static const double least_noise = 0.02;
 
 const char *const sgpu_bench_verdicts[] = {
@@ -25,8 +26,8 @@ static double relative(const struct sgpu_bench_statistics *s)
 	return deviation_of_mad * s->mad / s->median;
 }
 
-/* Whether the interval of the median of `a` is below that of `b`. Without measured noise, or in
- * files of earlier versions, which have no intervals: whether nearly all samples of `a` are. */
+/* Whether the median's interval of `a` is below that of `b`. Without measured noise, or in old
+ * files, which have no intervals: whether 95 % of the samples of `a` are below all of `b`. */
 static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b,
 		     bool noise_measured)
 {

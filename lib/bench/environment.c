@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Describes where a measurement was taken, so that others can judge it: the machine, the build,
- * the settings that move its figures, and its other load. What the machine does not tell is null.
+ * settings that change results, and other load. Values that the machine does not tell are null.
  */
 #include <glob.h>
 #include <math.h>
@@ -92,7 +92,7 @@ static json_t *line_json(const char *path)
 				      : json_string(line);
 }
 
-/* Returns the lines of the matching files, keyed by what the asterisk stands for. */
+/* Returns the lines of the matching files, keyed by the text that the asterisk matches. */
 static json_t *lines_json(const char *pattern)
 {
 	const size_t before = strcspn(pattern, "*"), after = strlen(pattern) - before - 1;
@@ -150,7 +150,7 @@ static json_t *hypervisor_json(void)
 	return json_string(end > (char *)name ? (char *)name : "unknown");
 }
 
-/* The system's own name for itself, PRETTY_NAME of os-release(5). */
+/* Returns the system's name, PRETTY_NAME of os-release(5). */
 static const char *system_name(char text[4096])
 {
 	char *name;
@@ -241,7 +241,7 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 	return object;
 }
 
-/* ---- what else the machine did ---- */
+/* ---- other load of the machine ---- */
 void sgpu_bench_begin(struct sgpu_bench_moment *begin)
 {
 	char text[LINE] = "", *at = text + strlen("cpu");
@@ -249,7 +249,7 @@ void sgpu_bench_begin(struct sgpu_bench_moment *begin)
 	*begin = (struct sgpu_bench_moment){ .ns = sgpu_now_ns() };
 	sgpu_peek("/proc/stat", text, sizeof(text));
 	for (int i = 0; i < 8;
-	     i++) { /* ticks of all processors; the last kind is what the hypervisor took */
+	     i++) { /* ticks of all processors; the last kind is time that the hypervisor took */
 		begin->stolen = strtoull(at, &at, 10);
 		begin->all += begin->stolen;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an exit costs on this machine, in cycles of the time-stamp counter.
+ * The cost of an exit on this machine, in cycles of the time-stamp counter.
  */
 #include <pthread.h>
 
@@ -20,8 +20,7 @@ void sgpu_bench_leave_guest(void)
 
 enum { EXITS = 1001, RATE_NS = 5000000 };
 
-/* Returns the median cycles of a CPUID, which a hypervisor has to answer; 0 if the hypervisor bit
- * is clear. */
+/* Returns the median cycles of a CPUID, which a hypervisor has to answer; 0 if there is none. */
 static uint64_t measure_guest_exit(void)
 {
 	double cycles[EXITS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gate: streams that wait while work is put on them.
+ * The gate, which keeps streams waiting while work is enqueued.
  *
  * The gate is a copy on a stream of its own, and the other streams wait for its end. A host
  * function that blocks would do the same on some devices and is forbidden on others; a copy always
@@ -21,8 +21,8 @@ static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	bench->state->gate.capacity = 0;
 }
 
-/* Makes a gate of gate->size bytes. What is kept ends in reverse order, so end_gate(), kept first,
- * runs after its parts are freed. */
+/* Makes a gate of gate->size bytes. Kept things end in reverse order, so end_gate(), kept first,
+ * runs after the gate's parts are freed. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
@@ -40,8 +40,7 @@ static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes what is enqueued on the streams from now on wait for the gate. passed: one task for each
- * stream. */
+/* Makes later work of the streams wait for the gate. passed: one task for each stream. */
 static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {
@@ -54,7 +53,7 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 		passed[i] = (struct sgpu_task){ 0 };
 		rc = sgpu_stream_wait(streams[i], event);
 		/* Clears 0 bytes. A device that only knows when tasks end takes the end of this one
-		 * as the begin of the first task behind the gate. */
+		 * as the start of the first task after the gate. */
 		rc = rc ? rc : sgpu_device_clear(streams[i], gate->device_memory, 0, &passed[i]);
 	}
 	return rc == SGPU_OK
@@ -62,7 +61,7 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 		       : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
 }
 
-/* Waits for a stream. Returns rc if that is an error, else what the wait returned. */
+/* Waits for a stream. Returns rc if that is an error, else the wait's result. */
 static int wait_for(struct sgpu_stream *stream, int rc, struct sgpu_error *error)
 {
 	const int waited = sgpu_stream_sync(stream, rc == SGPU_OK ? error : NULL);

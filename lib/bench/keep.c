@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a case has made, in the order in which it was made, so that it is ended in the reverse
- * order.
+ * Keeps a list of the things that a case makes, and ends them in reverse order.
  */
 #include <stdlib.h>
 
@@ -45,7 +44,6 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark)
 	}
 }
 
-/* ---- what most cases make ---- */
 SGPU_BENCH_ENDING(end_stream, struct sgpu_stream, sgpu_stream_free)
 
 static void end_device_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)

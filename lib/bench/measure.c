@@ -17,12 +17,12 @@ enum {
 	SAMPLES_MIN_LONG = 3 /* also with `quick` */
 };
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
-/* Sampling may stop when the medians' intervals are narrow, after so many samples and this much
- * time. */
+/* Sampling may stop when the medians' intervals are narrow, but only after this many samples and
+ * this many ns. */
 enum { SAMPLES_SETTLED = 30 };
 static const uint64_t time_settled = 100000000;
 static const double half_width_settled = 0.005;
-/* Up to this size memory is verified after every sample; checking more takes longer than
+/* Up to this many bytes, memory is verified after every sample; checking more takes longer than
  * measuring. */
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
@@ -33,9 +33,9 @@ struct measurement {
 	struct sgpu_bench *bench;
 	const struct sgpu_bench_point *point;
 	const struct sgpu_bench_variant *variants; /* of the caller */
-	int taken[SGPU_BENCH_VARIANTS_MAX], count; /* those that can run */
+	int taken[SGPU_BENCH_VARIANTS_MAX], count; /* indices of those that can run */
 	uint64_t rounds, limit;
-	uint64_t next_look; /* rounds after which the medians are looked at again */
+	uint64_t next_look; /* rounds after which the medians are checked again */
 	enum sgpu_bench_stop stopped;
 	double *samples; /* of all series, `limit` of each, and room to sort one */
 };
@@ -84,7 +84,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	rc = rc ? rc : variant->work(variant->argument, error);
 	state->ns = state->ns ? state->ns : sgpu_now_ns() - begin;
 	series_of(m, v, CPU_NS)[m->rounds] = (double)(cpu_now_ns() - cpu_begin);
-	/* 1 ns if it is below the clock's step. */
+	/* 1 ns if the time is below the clock's step. */
 	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
 	series_of(m, v, P50_NS)[m->rounds] = state->latency.p50_ns;
 	series_of(m, v, P99_NS)[m->rounds] = state->latency.p99_ns;
@@ -94,7 +94,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	return rc;
 }
 
-/* One sample of each variant; in the reverse order every other round. *failed: the variant that
+/* Takes one sample of each variant, every other round in reverse order. *failed: the variant that
  * failed. */
 static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
 {
@@ -111,7 +111,7 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 	return rc;
 }
 
-/* The statistics of a series, which keeps its order. */
+/* Returns the statistics of a series and keeps its order. */
 static struct sgpu_bench_statistics summarise(struct measurement *m, int variant,
 					      enum series series)
 {
@@ -123,7 +123,7 @@ static struct sgpu_bench_statistics summarise(struct measurement *m, int variant
 	return statistics;
 }
 
-/* Looks less often as the samples grow, since it sorts them. */
+/* Checks less often the more samples there are, since a check sorts them. */
 static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 {
 	if (m->rounds < SAMPLES_SETTLED || m->rounds < m->next_look || elapsed_ns < time_settled) {
@@ -140,7 +140,7 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 	return true;
 }
 
-/* Why the next round is the last one. */
+/* Returns why the next round is the last, if it is. */
 static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
 {
 	const struct sgpu_bench_options *o = &m->bench->options;
@@ -152,7 +152,7 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 	if (m->rounds + 1 >= m->limit) {
 		return SGPU_BENCH_STOP_COUNT;
 	}
-	/* Long samples may exceed the time by far: then fewer suffice. */
+	/* If long samples exceed the time by far, fewer suffice. */
 	least = o->quick || elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : SAMPLES_MIN;
 	if (o->samples || m->rounds + 1 < least) {
 		return SGPU_BENCH_STOP_UNKNOWN;
@@ -162,7 +162,7 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 						: SGPU_BENCH_STOP_UNKNOWN;
 }
 
-/* The last round is verified, so it must be known before it is taken. */
+/* The last round is always verified, so stops_by() is asked before the round. */
 static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
 {
 	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far runs of one build lie apart. The samples of one run do not tell: in the next run memory
- * lies elsewhere.
+ * How much runs of one build differ. The samples of one run do not tell, since data have other
+ * addresses in the next.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "bench/private.h"
 
-/* Two-sided 99 % quantiles of Student's t by the number of runs, the last for more. Two further
- * runs differ by more than the quantile times the deviation of their difference in 1 of 100
- * measurements if runs are normal, in at most 1 of 20 with heavy tails. */
+/* Two-sided 99 % quantiles of Student's t by the number of runs; the last also for more. Two
+ * further runs differ by more than the quantile times the deviation of their difference in 1 of 100
+ * measurements if times are normally distributed, in at most 1 of 20 with heavy tails. */
 static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25 };
 
 static double noise_floor(const double *values, size_t n)
@@ -43,7 +43,7 @@ static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at
 	double times[SGPU_BENCH_RUNS_MAX], ratios[SGPU_BENCH_RUNS_MAX];
 
 	for (size_t i = 0; i < count; i++) {
-		if (pairs[i][at].verdict > SGPU_BENCH_AMBIGUOUS) { /* it did not pass in both */
+		if (pairs[i][at].verdict > SGPU_BENCH_AMBIGUOUS) { /* not passed in both runs */
 			return SGPU_OK;
 		}
 		times[i] = pairs[i][at].second->ns.median;

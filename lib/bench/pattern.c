@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The pattern that memory is filled with: every word differs from its neighbours and from those of
- * another seed, so that a copy from or to a wrong place is seen.
+ * another seed, so that a copy from or to a wrong address is noticed.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of lib/bench share.
+ * Shared by the files of lib/bench.
  */
 #ifndef SGPU_BENCH_PRIVATE_H
 #define SGPU_BENCH_PRIVATE_H
@@ -30,11 +30,11 @@ struct sgpu_bench_private {
 	void (*record)(void *argument, const struct sgpu_bench_record *record);
 	void *argument;
 	int counts[3]; /* records so far, by status */
-	bool told;     /* the error of a variant has its record */
+	bool told;     /* an error of a variant was recorded already */
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept;
 	size_t kept_count;
-	uint64_t ns; /* of the current sample, as its variant gave it; 0: it did not */
+	uint64_t ns; /* of the current sample, as its variant gave it; 0: not given */
 	struct sgpu_bench_latency latency; /* of that sample */
 	/* Variants that are waived for all points. */
 	char lacks[SGPU_BENCH_LACKS_MAX][SGPU_BENCH_NAME_MAX];
@@ -56,7 +56,7 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 int sgpu_bench_append(void **array, size_t *count, const void *item, size_t size,
 		      struct sgpu_error *error);
 
-/* A member of a record, as JSON has it. */
+/* A member of a record in JSON. */
 struct sgpu_bench_member {
 	const char *key;
 	enum {
@@ -67,8 +67,8 @@ struct sgpu_bench_member {
 	} kind;
 	size_t offset, size; /* in the struct: of a uint64_t, double, char[] or enum */
 	int digits;	     /* decimal places of a number */
-	const char *with; /* written only if the member of this key is; its own key: unless empty.
-			     NULL: always */
+	const char *with;    /* key of the member with which this one is written; its own: unless
+				empty; NULL: always */
 	const char *const *words; /* texts of an enum's values */
 };
 /* Members of all records; of records that passed; of those that did not; of records of noise. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results from JSON Lines. They come from anywhere: every member that is used is checked, those
- * that are not known are left out, and strings that could move a terminal's cursor, or turn or hide
- * text, are refused.
+ * Reads results from JSON Lines, which are not trusted: members that are used are checked, unknown
+ * ones are ignored, and strings that could move a terminal's cursor, or reverse or hide text, are
+ * refused.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static bool is_clean(const char *text)
 	return !left;
 }
 
-/* The same for all texts in a value. The parser has limited its depth. */
+/* The same for all texts in a value. The parser has limited the depth. */
 static bool is_all_clean(json_t *value)
 {
 	const char *key;
@@ -70,7 +70,7 @@ static bool is_all_clean(json_t *value)
 	return !json_is_string(value) || is_clean(json_string_value(value));
 }
 
-/* Stores a value, which must be one that the member can have. */
+/* Stores a value in `at`; fails unless the member can have it. */
 static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 		      const json_t *value, void *at)
 {
@@ -90,7 +90,7 @@ static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 			       : fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
 	case SGPU_BENCH_IS_NUMBER:
 		*(double *)at = number;
-		/* In nanoseconds or relative, of any machine. */
+		/* Covers times in ns and ratios on any machine. */
 		return number == 0 || (number >= 1e-9 && number <= 1e18)
 			       ? SGPU_OK
 			       : fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", m->key);
@@ -181,7 +181,7 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		     is_around(record->ratio.low, record->ratio.median, record->ratio.high))) {
 		rc = fault(r, "a median outside of its interval");
 	}
-	/* They are for other programs. */
+	/* Samples are for other programs: checked, not stored. */
 	if (rc == SGPU_OK && samples &&
 	    (!json_is_array(samples) || json_array_size(samples) != record->ns.n)) {
 		rc = fault(r, "'samples_ns' is not an array of 'n' numbers");
@@ -205,7 +205,7 @@ static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_
 				      sizeof(noise), r->error);
 }
 
-/* The environment, or the end. A run's name is no list or object. */
+/* Takes the environment or the end. Members that name a run must be plain values. */
 static int take_frame(const struct reader *r, json_t *object, bool is_end,
 		      struct sgpu_bench_results *results)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records as JSON, what identifies them, and lists of them.
+ * Records as JSON, their keys, and lists of them.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs a case from its setup to its end, and makes the records of its outcome.
+ * Runs a case and makes its records.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 		to->is_number = !from->text;
 		to->number = from->text ? 0 : from->number;
 		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
-		/* The schema refuses another number of bytes without a formula. */
+		/* The schema requires a formula for any other `bytes`. */
 		if (!formula && strcmp(to->key, "size_bytes") == 0 && to->number == point->bytes) {
 			formula = "size_bytes";
 		}
@@ -98,7 +98,7 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 	sgpu_host_memory(NULL, &available);
 	if (bench->device && sgpu_device_get_info(bench->device, &info, NULL) == SGPU_OK &&
 	    !info.opens_on_device) {
-		host_bytes += device_bytes; /* such a device uses the host's memory */
+		host_bytes += device_bytes; /* this device's memory is the host's */
 	}
 	if (host_bytes > available - available / 8) {
 		return sgpu_fail(error, SGPU_ENOMEM,
@@ -160,7 +160,7 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		free(state.kept);
 	}
 	local.code = rc;
-	/* The error of a variant has its record already. */
+	/* A variant's error was recorded already. */
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state.told) {
 		sgpu_bench_give_error(&bench, NULL, NULL, &local);
 	} else if (rc == SGPU_OK && !state.counts[SGPU_BENCH_PASSED] &&

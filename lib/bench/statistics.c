@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Median, percentile, and how far samples lie apart. Never a mean: one interrupt would move it.
+ * Median, percentiles and spread of samples. No mean, since one interrupt would move it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "bench/private.h"
 
-/* What may lie beyond either end of the interval of the median. */
+/* The probability that the true median lies below its interval, and that it lies above. */
 static const double tail = 0.025;
 
 static int by_value(const void *a, const void *b)
@@ -23,9 +23,9 @@ static double middle(const double *sorted, uint64_t n)
 	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* The largest number of samples that can be cut from each side so that the rest encloses the true
- * median with 95 %. Each sample lies below it with probability 1/2 whatever the distribution: a
- * binomial count. */
+/* Returns the most samples that can be cut from each end so that the others enclose the true median
+ * with probability 95 %. A sample is below it with probability 1/2 whatever the distribution, so
+ * the number below is binomial. */
 static uint64_t outside_of_interval(uint64_t n)
 {
 	double log_share = -(double)n * log(2), below = 0;
