@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: all that can be refused before the first payload is refused here. First comes what the
- * container says and, where owners are named, whether one of them has signed it; then the manifest,
- * which says what is HIGH; then what the policy forbids, whether a key opens the batch and whether
- * it is authentic; only then sizes, plan and memory. Nothing is fetched or run before all of that
- * has passed.
+ * Admission: all that can be refused before the first payload is refused here. The order of the
+ * checks: the index and, if owners are named, whether one of them signed it; the manifest, which
+ * says what is HIGH; what the policy forbids; whether a key opens the batch, and whether it is
+ * authentic; only then sizes, plan and leases. Nothing is fetched or run before all checks have
+ * passed.
  */
 #include "crypto/crypto.h"
 
@@ -20,8 +20,7 @@
 
 /* ---- prepared jobs, see job.h ---- */
 enum {
-	ENGINE_STREAMS = 8, /* streams of operations on a device with engines: as many as its driver
-			       has queues */
+	ENGINE_STREAMS = 8, /* streams of operations on a GPU: as many as its driver has queues */
 };
 
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest)
@@ -94,7 +93,7 @@ static bool depends_on_batch(const struct sgpu_manifest *manifest)
 	return false;
 }
 
-/* Returns a free place, or that of the job that was not used for longest. */
+/* Returns a free place, or that of the least recently used job. */
 static struct sgpu_prepared **find_place(struct sgpu_prepared_table *table)
 {
 	int oldest = 0;
@@ -143,8 +142,8 @@ int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_bas
 		return rc;
 	}
 	plan = prepared->plan;
-	/* Operations use few streams in turn, since more streams than the driver has queues would
-	 * share these. */
+	/* Operations use few streams in turn: with more streams than the driver has queues, streams
+	 * would share queues. */
 	if (base->traits->opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
 			plan->stream[i] %= streams;
@@ -160,8 +159,8 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Maps the batch's segments to the manifest's, and makes the response's id. The reader has checked
- * that each is there once. */
+/* Maps the batch's segments to the manifest's, and makes the response's id. The batch's reader has
+ * checked that each occurs exactly once. */
 static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = job->prepared->manifest;
@@ -194,9 +193,9 @@ static bool has_module(const struct sgpu_job *job)
 	return false;
 }
 
-/* A module is code. It runs only where modules are allowed, and only from a sealed batch. With
- * owners its author is known; without, it may be anyone who can submit, since anybody can seal to a
- * public key. */
+/* A module is code. It runs only where modules are allowed, and only from a sealed batch. If owners
+ * are named, its author is one of them; else it may be anyone who can submit, since anybody can
+ * seal to a public key. */
 static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!has_module(job)) {
@@ -214,7 +213,7 @@ static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A guessed digest that fits would tell what a file holds, so only batches with a MAC have
+/* A guessed digest that matches would reveal what a file holds, so only a batch with a MAC may name
  * files. */
 static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
 		      struct sgpu_error *error)
@@ -236,7 +235,7 @@ static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segmen
 }
 
 /* Checks that the container protects segments as their sensitivity demands, and has payloads only
- * where this runner takes them. */
+ * in locations that this runner accepts. */
 static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 {
 	bool needs_key = false;
@@ -297,7 +296,7 @@ static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-/* The authentic index and the inferred types of the manifest must agree on every size. */
+/* Checks that the authentic index and the manifest's inferred types agree on every size. */
 static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!job->prepared->plan) {
@@ -356,7 +355,7 @@ static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *
 
 int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 {
-	/* several runs may share one record */
+	/* several runs may share one replay record */
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	struct timespec now = { 0 };
 	uint8_t identity[SGPU_SHA256_SIZE];

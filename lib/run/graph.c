@@ -3,8 +3,8 @@
  * An operation is held back by each input that it reads, by each move that brings it a segment from
  * another device, and by each predecessor that is not yet enqueued. When nothing holds it back any
  * more it is enqueued, and waits on the device for predecessors that still run. So no kernel runs
- * on what has not verified, and the device never waits for the host between two operations, unless
- * the second is a module or on another device.
+ * on data that have not verified, and the device never waits for the host between two operations,
+ * unless the second is a module or on another device.
  */
 #include "run/graph.h"
 
@@ -15,8 +15,8 @@
 #include "run/plan.h"
 #include "run/private.h"
 
-/* Operations that are enqueued at once. Each costs some KiB, and a device's queue blocks whoever
- * fills it; the device only needs enough of them not to run dry. */
+/* Most operations that are enqueued at a time. Each costs some KiB, and a full queue of a device
+ * blocks the caller. The device only needs enough of them not to run dry. */
 enum { AHEAD_MAX = 128 };
 
 enum state { WAITING, ENQUEUED, DONE, FAILED };
@@ -27,7 +27,7 @@ struct operation {
 	bool later; /* start() said SGPU_GRAPH_LATER, which holds it back, too */
 	int code;
 	char *text;	   /* why it failed by itself, or NULL */
-	const char *cause; /* text of the failure for which it was not run */
+	const char *cause; /* text of the failure due to which it was not run */
 };
 
 struct sgpu_graph {
@@ -48,8 +48,7 @@ struct sgpu_graph {
 
 static const char *deadline_text = "the deadline passed";
 
-/* ---- making the graph ---- */
-/* Lists the followers of each operation, from the operations' predecessors. */
+/* ---- creation ---- */
 static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = graph->manifest;
@@ -90,7 +89,7 @@ static void add_work(struct sgpu_graph *graph, int operation)
 	graph->work[graph->work_tail++] = operation;
 }
 
-/* Whether a move brings the segment to reader number `k` of it. */
+/* Returns whether a move brings its segment to that segment's reader number `k`. */
 static bool is_brought(const struct sgpu_graph *graph, int move, int k)
 {
 	const struct sgpu_plan_move *m = &graph->plan->moves[move];
@@ -208,7 +207,6 @@ static int inherited(int rc)
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
 }
 
-/* Marks an operation that failed by itself, not through a dependency. */
 static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
@@ -233,16 +231,17 @@ static void drop_hold(struct sgpu_graph *graph, int operation)
 	}
 }
 
-/* Whether a follower waits until the operation has ended, not just until it is enqueued. A module
- * does, since what a failed operation left could bring it down, and the whole context with it. So
- * does an operation on another device, which may not know the first one's events. */
+/* Returns whether a follower waits for the operation's end, not just until it is enqueued. A module
+ * does, since what a failed operation has written could crash it, and with it the whole context. So
+ * does an operation on another device, which cannot wait for this device's events. */
 static bool waits_for_end(const struct sgpu_graph *graph, int operation, int follower)
 {
 	return graph->manifest->operations[follower].module != NULL ||
 	       graph->plan->device[operation] != graph->plan->device[follower];
 }
 
-/* Tells an operation's followers that it is enqueued or, `ended`, that it has ended well. */
+/* Removes an operation's hold on the followers that wait for it to be enqueued or, if `ended`, to
+ * end. */
 static void drop_followers(struct sgpu_graph *graph, int operation, bool ended)
 {
 	for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1];

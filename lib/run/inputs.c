@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each input is a transfer of the engine. It has come in only when every tag and the end mark, or
- * the digest, have verified on the device's own copy; until then nothing may read it.
+ * Each input is a transfer of the engine. It has arrived only when every tag and the end mark, or
+ * the digest, have verified on the device's own copy; until then no operation may read it.
  */
 #include "base/io.h"
 #include "stage/stage.h"
@@ -16,17 +16,17 @@
 #include "run/memory.h"
 #include "run/private.h"
 
-enum { READ_AHEAD_MAX = 256 }; /* payloads that were read and are not on the device yet */
+enum { READ_AHEAD_MAX = 256 }; /* most payloads in memory that are not on the device yet */
 
 struct input {
 	struct sgpu_note arrived;
 	struct sgpu_inputs *all;
 	int segment;
 	bool begun;    /* set by the reader: a note will be posted */
-	bool prepared; /* its header and its key are right */
+	bool prepared; /* its header and its key are valid */
 	struct sgpu_transfer *_Atomic transfer;
 	struct sgpu_device_key *key;
-	struct sgpu_source file; /* what holds the payload, unless it comes through a pipe */
+	struct sgpu_source file; /* file or region with the payload; fd -1: none */
 	uint8_t *payload;	 /* the payload, if the reader has read it whole; from malloc */
 	int code;
 	char *text; /* why it failed */
@@ -193,7 +193,7 @@ static void fail_input(struct input *input, int rc, const char *text)
 				    late ? deadline_text : text);
 }
 
-/* Fails an input of which a chunk or the digest does not verify. */
+/* Fails an input whose chunk number `chunk` or whose digest does not verify. */
 static void fail_unverified(struct input *input, uint64_t chunk)
 {
 	char text[64] = "its kt128 is not the one that the batch names";
@@ -227,7 +227,7 @@ static void miss_input(struct input *input, int rc, const char *text)
 	sgpu_loop_post(input->all->base->loop, &input->arrived);
 }
 
-/* Returns whether it was started; else the input has failed. */
+/* Returns whether the input was started; else it has failed. */
 static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 {
 	const bool sealed = in_batch(input)->sealed;
@@ -297,7 +297,8 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 	bool piped;
 
 	find_in_file(input);
-	piped = is_piped(input); /* asked first: once started, the input may end and be closed */
+	piped = is_piped(input); /* asked first: once started, the input may end and its file be
+				    closed */
 	/* If the transfer cannot start, the reader skips the payload on its way to the next one. */
 	if (!start_input(input, &transfer)) {
 		return SGPU_OK;
@@ -314,7 +315,7 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 }
 
 /* Brings in one of many small payloads: the reader only reads it, and workers do the rest, several
- * at once. */
+ * at a time. */
 static int bring_small(struct sgpu_inputs *inputs, struct input *input, struct sgpu_error *error)
 {
 	const uint64_t size = payload_size(input), begin = sgpu_now_ns();
@@ -415,7 +416,7 @@ void sgpu_inputs_stop(struct sgpu_inputs *inputs, int rc)
 	}
 }
 
-/* ---- made and freed ---- */
+/* ---- creation ---- */
 static int take_regions(struct sgpu_run_base *base, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = base->job->batch;
@@ -424,7 +425,7 @@ static int take_regions(struct sgpu_run_base *base, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
 
-		/* A region that cannot be taken is reported only if a segment needs it. */
+		/* If a region cannot be taken, the segments that need it fail later. */
 		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
 		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0,
 				       !batch->segments[i].input, &source, NULL) == SGPU_OK) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: what a batch must be before anything of it is fetched or run.
+ * Admission: the checks that a batch must pass before any of it is fetched or run.
  */
 #ifndef SGPU_RUN_JOB_H
 #define SGPU_RUN_JOB_H
@@ -11,31 +11,31 @@
 #include "run/run.h"
 
 /* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner
- * keeps those of its last batches for the next ones of the same manifest. A prepared job depends on
- * nothing but the manifest's text, whose hash is its name, and on the devices. */
+ * keeps those of its last batches for later batches with the same manifest. A kept job depends only
+ * on the manifest's text, by whose hash it is found, and on the devices. */
 
 struct sgpu_run_base;
 
 enum {
-	SGPU_PREPARED_MAX = 64, /* jobs that a runner keeps */
-	SGPU_PREPARED_TEXT_MAX =
-		256 << 10, /* most bytes of a manifest: larger ones run longer than parsing takes */
+	SGPU_PREPARED_MAX = 64,		    /* jobs that a runner keeps */
+	SGPU_PREPARED_TEXT_MAX = 256 << 10, /* most bytes of a kept job's manifest: larger jobs run
+					       longer than their parsing takes */
 };
 
 struct sgpu_prepared {
 	atomic_int references;
-	struct sgpu_manifest *manifest; /* checked against the operations */
-	struct sgpu_plan *plan;		/* once it is set, the job does not change */
-	uint64_t last_use;		/* `uses` of the table at that time */
+	struct sgpu_manifest *manifest;
+	struct sgpu_plan *plan; /* once it is set, the job does not change */
+	uint64_t last_use;	/* `uses` of the table at the last use */
 };
 
-/* Makes a job of a manifest that was checked against the operations. Takes the manifest in every
- * case. The caller has the one reference. NULL: memory is out. */
+/* Makes a job of a manifest that was checked against the operations. Takes over the manifest, even
+ * on failure. The caller gets the only reference. NULL: out of memory. */
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest);
 /* Drops a reference; the last one frees the job. Accepts NULL; clears the caller's pointer. */
 void sgpu_prepared_drop(struct sgpu_prepared **prepared);
 
-/* The last jobs of a runner, for all of its threads. */
+/* The jobs that a runner keeps, for all of its threads. */
 struct sgpu_prepared_table {
 	pthread_mutex_t mutex;
 	uint64_t uses;
@@ -44,17 +44,17 @@ struct sgpu_prepared_table {
 };
 
 void sgpu_prepared_table_clear(struct sgpu_prepared_table *table);
-/* The job whose manifest has this hash, with a reference for the caller, or NULL. */
+/* Finds the job whose manifest has this hash. The caller gets a reference, or NULL. */
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 					 const uint8_t sha256[SGPU_SHA256_SIZE]);
-/* Plans a job for the devices of a runner, and keeps it in its table. */
+/* Plans a job for a runner's devices, and keeps it in the runner's table. */
 SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
 				       const struct sgpu_run_base *base, struct sgpu_error *error);
-/* Keeps a planned job, unless it is large or depends on its batch (a module's size), in place of
- * the one that was not used for longest. */
+/* Adds a planned job to the table, unless it is large or depends on its batch (on a module's size).
+ * A full table drops the least recently used job. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
 
-/* What admission finds out. Nothing of it changes afterwards, except that the key is wiped. */
+/* The results of admission. They do not change afterwards, except that the key is wiped. */
 struct sgpu_job {
 	const struct sgpu_run_options *options;
 	struct sgpu_batch *batch;
@@ -63,8 +63,8 @@ struct sgpu_job {
 	const struct sgpu_plan *plan;
 	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	char owner[SGPU_KID_SIZE + 1]; /* the first listed owner who signed it, or "" */
-	bool replayed;		       /* the record of batches has refused it */
+	char owner[SGPU_KID_SIZE + 1]; /* the first listed owner who signed the batch, or "" */
+	bool replayed;		       /* the replay record has refused the batch */
 	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the batch's one response */
 	int *to_manifest; /* by segment of the batch: index in the manifest */
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
@@ -73,8 +73,8 @@ struct sgpu_job {
 /* Fills in base->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 			       struct sgpu_error *error);
-/* Remembers the batch, and refuses it if it was taken before. This is the last check: a batch that
- * another check refuses may come again, so it must not be remembered. */
+/* Records the batch, or refuses it if it was recorded before. This is the last check: a batch that
+ * another check refuses may come again, so it must not be recorded. */
 SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
 void sgpu_job_clear(struct sgpu_job *job);
 

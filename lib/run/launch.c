@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams are taken from the runner when an operation first needs them. An event is recorded behind
- * an operation that an operation on another stream follows.
+ * Streams are taken from the runner when an operation first needs them. An event is recorded after
+ * an operation that operations on other streams wait for.
  */
 #include "run/launch.h"
 
@@ -17,7 +17,7 @@
 struct launch {
 	struct sgpu_launches *all;
 	int operation;
-	/* the device's own implementation, or NULL: the table's for the CPU */
+	/* the device's own implementation; NULL: the CPU's, in the table of operations */
 	sgpu_op_fn on_device;
 	struct sgpu_launch_end end;
 	struct sgpu_task *clears; /* tasks that clear a module's outputs, by argument; or NULL */
@@ -25,10 +25,10 @@ struct launch {
 
 struct operation {
 	struct sgpu_note ended;
-	atomic_bool bad;	 /* it failed, so nothing that depends on it may run */
-	bool followed_elsewhere; /* by an operation on another stream */
+	atomic_bool bad;	 /* it failed, so operations that depend on it must not run */
+	bool followed_elsewhere; /* an operation on another stream of its device follows */
 	struct launch *launch;
-	struct sgpu_event *event; /* recorded behind its kernel */
+	struct sgpu_event *event; /* recorded after its kernel */
 };
 
 struct sgpu_launches {
@@ -70,8 +70,8 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 			int before = m->operations[i].before[k];
 
 			if (l->plan->device[before] != l->plan->device[i]) {
-				continue; /* its successor waits until the host has seen this one
-					     end */
+				continue; /* operation i is not enqueued before the host has seen
+					     `before` end */
 			}
 			l->operations[before].followed_elsewhere |=
 				l->plan->stream[before] != l->plan->stream[i];
@@ -124,7 +124,7 @@ static int run_unless_stopped(struct launch *l, struct sgpu_launch *launch)
 	return rc;
 }
 
-/* The loop may not have heard of an earlier failure yet. An operation that is skipped for that
+/* The loop may not know of a predecessor's failure yet. An operation that is skipped for such a
  * failure has written nothing, so it has failed, too. */
 static int run_kernel(struct sgpu_launch *launch, void *argument)
 {
@@ -145,7 +145,6 @@ static void post_ended(void *argument)
 }
 
 /* ---- enqueuing ---- */
-/* Fills in the addresses of the call's data. */
 static int place_arguments(struct sgpu_launches *launches, int operation, struct sgpu_op_call *call,
 			   struct sgpu_error *error)
 {
@@ -197,7 +196,7 @@ static int wait_for_others(struct sgpu_launches *launches, int operation,
 	return SGPU_OK;
 }
 
-/* Enqueues the kernel, and tells the device what it touches: its tensors and its scratch memory. */
+/* Enqueues the kernel, and tells the device which memory it touches: tensors and scratch memory. */
 static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	const struct sgpu_op_call *call = &l->end.call;
@@ -234,8 +233,8 @@ static int start_module(struct launch *l, struct sgpu_stream *stream, struct sgp
 			 : sgpu_fail_nomem(error);
 }
 
-/* The callback goes before the event, so that the loop hears of an operation before it hears of
- * those that waited for it. */
+/* The callback is enqueued before the event, so that the loop gets an operation's note before the
+ * notes of the operations that waited for it. */
 static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct operation *op = &l->all->operations[l->operation];
@@ -254,7 +253,7 @@ static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_err
 	}
 	l->all->unsure |= op->event != NULL;
 	if (op->event && sgpu_event_record(stream, op->event) != SGPU_OK) {
-		sgpu_event_free(&op->event); /* the host waits here instead of the streams */
+		sgpu_event_free(&op->event); /* the host waits here, instead of the other streams */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 			atomic_store(&op->bad, true);
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launches of one batch: an operation onto its stream, with the events that it waits for.
+ * The launches of one batch: each enqueues an operation and the waits that it needs on its stream.
  */
 #ifndef SGPU_RUN_LAUNCH_H
 #define SGPU_RUN_LAUNCH_H
@@ -11,26 +11,26 @@
 struct sgpu_run_base;
 struct sgpu_modules;
 
-/* Kernels that a batch brings in its segments. */
+/* Modules: kernels that a batch brings in its segments. */
 
-/* loaded: called on the loop's thread when the module of a segment was loaded, or failed to be.
+/* loaded: called on the loop's thread when the module of a segment was loaded or could not be.
  * Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run_base *base,
 					void (*loaded)(void *argument, int segment), void *argument,
 					struct sgpu_modules **modules, struct sgpu_error *error);
 /* No launch may be pending. Accepts a pointer to NULL. */
 void sgpu_modules_free(struct sgpu_modules **modules);
-/* Unloads the modules from the devices. What became of each is still known. */
+/* Unloads the modules from the devices. The outcomes of loading stay known. */
 void sgpu_modules_unload(struct sgpu_modules *modules);
 
-/* Sees that the module of an operation is loaded. The operation's inputs have arrived.
- * SGPU_GRAPH_LATER: a thread loads it, and `loaded` is called at the end. Errors: why it cannot or
- * may not be used. */
+/* Makes sure that the module of an operation is loaded; its inputs must have arrived.
+ * SGPU_GRAPH_LATER: a thread loads the module, and then `loaded` is called. Errors: why the module
+ * cannot or may not be used. */
 SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_modules *modules, int operation,
 				       struct sgpu_error *error);
 
-/* Enqueues a launch: clears its outputs, then starts its function. clears: a zeroed task for each
- * argument. */
+/* Enqueues an operation of a module: clears its outputs, then starts its function. clears: a zeroed
+ * task for each argument. */
 SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operation,
 				      const struct sgpu_op_call *call, struct sgpu_stream *stream,
 				      struct sgpu_task *clears, struct sgpu_task *task,
@@ -39,12 +39,10 @@ SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operatio
 void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task);
 
-/* Returns what a module did against the rules, for which the run is stopped with SGPU_EPOLICY; or
- * NULL. */
+/* Returns which rule a module broke, for which the run is stopped with SGPU_EPOLICY; or NULL. */
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
 /* Whether a module, of this run or of another, broke the rules on the run's devices. False if this
- * run has used no modules.
- */
+ * run used no module. */
 bool sgpu_modules_broke_rules(const struct sgpu_modules *modules);
 
 struct sgpu_launches;
@@ -72,7 +70,7 @@ struct sgpu_launch_end {
 	struct sgpu_task task;
 };
 const struct sgpu_launch_end *sgpu_launch_result(struct sgpu_launches *launches, int operation);
-/* Frees a launch that has ended. failed: what depends on it may not run. */
+/* Frees a launch that has ended. failed: operations that depend on it must not run. */
 void sgpu_launch_drop(struct sgpu_launches *launches, int operation, bool failed);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See inputs.h. What lies in a lease may change at any time: it is moved by the engine, which opens
- * or digests its own copy, and nothing else is read there but the header of a sealed payload, once.
+ * See inputs.h. The client may change the bytes in a lease at any time. So the engine copies them,
+ * and opens or digests its own copy. Only the header of a sealed payload is read in the lease
+ * itself, once.
  */
 #include "run/inputs.h"
 
@@ -13,7 +14,7 @@
 #include "run/job.h"
 #include "run/private.h"
 
-enum { LINE = 64 }; /* places of results begin at multiples of it */
+enum { LINE = 64 }; /* bytes; results begin at multiples of it */
 
 struct sgpu_lent {
 	const struct sgpu_job *job;
@@ -22,13 +23,13 @@ struct sgpu_lent {
 	struct sgpu_lease *inputs;
 	int input_count;
 	struct sgpu_lease results; /* id "": there is none */
-	uint64_t *places;	   /* by segment of the batch, in the results' lease */
+	uint64_t *places;	   /* offsets in the results' lease, by segment of the batch */
 	bool offered;
 };
 
 static const struct sgpu_lease *find_lease(const struct sgpu_lent *lent, const char *id)
 {
-	for (int i = lent->input_count; i-- > 0;) { /* most segments name the last one */
+	for (int i = lent->input_count; i-- > 0;) { /* most segments name the one taken last */
 		if (strcmp(lent->inputs[i].id, id) == 0) {
 			return &lent->inputs[i];
 		}
@@ -45,7 +46,7 @@ static int take_input(struct sgpu_lent *lent, int i, struct sgpu_error *error)
 	uint64_t end;
 	int rc;
 
-	if (!lease) { /* a pool has no more leases than there is room for */
+	if (!lease) { /* there is room: a pool has at most SGPU_LEASES_MAX */
 		rc = sgpu_lease_take(lent->pool, segment->location.region, batch->id, false,
 				     &lent->inputs[lent->input_count], error);
 		if (rc < 0) {
@@ -89,7 +90,7 @@ static bool lay_out(struct sgpu_lent *lent, uint64_t *total)
 	return *total > 0;
 }
 
-/* Makes the lease of the results. If there is no room for it, they go with the response. */
+/* Makes the results' lease. If there is no room for it, the results go with the response. */
 static int make_results(struct sgpu_lent *lent, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = lent->job->batch;
@@ -119,7 +120,7 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 		named += job->batch->segments[i].location.kind == SGPU_LOCATION_LEASE;
 	}
 	if (!job->options->leases || (named == 0 && !job->options->lease_results)) {
-		return SGPU_OK; /* admission has refused a batch that names any */
+		return SGPU_OK; /* check_policy has refused a batch that names any */
 	}
 	made = calloc(1, sizeof(*made));
 	*lent = made;
@@ -191,7 +192,7 @@ void sgpu_lent_withdraw(struct sgpu_lent *lent)
 {
 	struct sgpu_lease lease;
 
-	/* If somebody has taken it meanwhile, they end it. */
+	/* If somebody has taken the lease meanwhile, they end it. */
 	if (lent && lent->offered &&
 	    sgpu_lease_take(lent->pool, lent->results.id, lent->job->batch->id, true, &lease,
 			    NULL) == SGPU_OK) {

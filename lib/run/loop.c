@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Notes are a list under a mutex; an eventfd wakes the thread when it sleeps, and only then, since
- * a busy loop looks at the list again anyway. While notes are expected it looks for some time
- * before it sleeps.
+ * Notes are a list under a mutex. An eventfd wakes the thread only when it sleeps, since a busy
+ * loop checks the list again anyway. While notes are expected, it spins for some time before it
+ * sleeps.
  */
 #include "run/loop.h"
 
@@ -31,7 +31,7 @@ struct sgpu_loop {
 	struct sgpu_note *head, *tail;
 };
 
-/* The thread sets `sleeping` first and looks at `calls` then, so that no call is missed. */
+/* The loop's thread sets `sleeping` before it checks `calls`, so that no call is missed. */
 void sgpu_loop_wake(struct sgpu_loop *loop)
 {
 	const int saved = errno;

@@ -13,7 +13,7 @@
 
 struct sgpu_loop;
 
-/* An event. The poster keeps the note, and does not post it again, until it was handled. */
+/* An event. Until a note has been handled, its poster must keep it and not post it again. */
 struct sgpu_note {
 	struct sgpu_note *next;
 	void (*handle)(struct sgpu_note *note); /* on the loop's thread; it may free the note */
@@ -21,9 +21,9 @@ struct sgpu_note {
 	int index;
 };
 
-/* tick: called after each round of notes and whenever the loop wakes. Returns when it wants to be
- * called at the latest (sgpu_now_ns()), or 0. spin_ns: how long the loop looks for expected notes
- * before it sleeps. */
+/* tick: called after each round of notes and whenever the loop wakes. It returns the latest time of
+ * its next call (sgpu_now_ns()), or 0. spin_ns: how long the loop looks for expected notes before
+ * it sleeps. */
 SGPU_MUST_CHECK int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument,
 				     uint64_t spin_ns, struct sgpu_loop **loop,
 				     struct sgpu_error *error);
@@ -33,15 +33,15 @@ void sgpu_loop_free(struct sgpu_loop **loop);
 void sgpu_loop_post(struct sgpu_loop *loop, struct sgpu_note *note);
 /* Calls tick soon; async-signal-safe. */
 void sgpu_loop_wake(struct sgpu_loop *loop);
-/* Notes that something that posts notes has begun or, if `ended`, has ended. */
+/* Tells the loop that a source of notes has begun or, if `ended`, has ended. */
 void sgpu_loop_expect(struct sgpu_loop *loop, bool ended);
 
 /* Threads for work that blocks: reading a pipe, fetching files, loading a module, writing a
- * response. A thread is made when more are reserved than there are, and is kept. */
+ * response. A thread is made, and then kept, when more are reserved than there are. */
 
 struct sgpu_threads;
 
-/* A piece of such work. Once `work` is called, the struct belongs to it. */
+/* Work for such a thread. Once `work` is called, it owns the struct. */
 struct sgpu_blocking {
 	struct sgpu_blocking *next;
 	void (*work)(struct sgpu_blocking *task);
@@ -55,16 +55,15 @@ SGPU_MUST_CHECK int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **
 					struct sgpu_error *error);
 /* No work may be under way. Accepts a pointer to NULL. */
 void sgpu_threads_free(struct sgpu_threads **threads);
-/* Reserves a thread for one more piece of work, until sgpu_threads_release. Errors: SGPU_ESYSTEM.
- */
+/* Reserves a thread for one more task, until sgpu_threads_release. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_threads_reserve(struct sgpu_threads *threads, struct sgpu_error *error);
 void sgpu_threads_release(struct sgpu_threads *threads);
-/* Gives work for which a thread is reserved: it starts at once. */
+/* Queues a task for which a thread is reserved, so that it starts without delay. */
 void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task);
-/* Takes work back for the caller to do, if no thread has begun it. */
+/* Takes a task back, for the caller to do, if no thread has begun it. Returns whether it did. */
 bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *task);
 
-/* The streams of operations, which a runner keeps. */
+/* Streams for operations, which a runner keeps for reuse. */
 
 struct sgpu_run_streams;
 
@@ -73,11 +72,11 @@ SGPU_MUST_CHECK int sgpu_streams_create(struct sgpu_device *device,
 					struct sgpu_error *error);
 /* All streams must have been given back. Accepts a pointer to NULL. */
 void sgpu_streams_free(struct sgpu_run_streams **streams);
-/* Any thread may call these. */
+/* Any thread may take and give streams. */
 SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
 				      struct sgpu_error *error);
-/* Waits for the stream's work unless that has ended (`idle`). A stream that fails then is not kept.
- * Accepts a pointer to NULL. */
+/* Waits for the stream's work, unless `idle` says that it has ended, and frees the stream if its
+ * work failed. Accepts a pointer to NULL. */
 void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle);
 
 #endif

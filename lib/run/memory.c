@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Buffers are allocated by the thread that admits the batch, since an allocation may wait for the
- * whole device, and the loop should not. Many small buffers that are one allocation cost as much as
- * one.
+ * whole device, and the loop must not. Many small buffers in one allocation cost as much as one
+ * buffer.
  */
 #include "run/memory.h"
 
@@ -12,8 +12,8 @@
 #include "run/job.h"
 #include "run/private.h"
 
-/* Most bytes of a device's buffers that are allocated without asking how much is free: the
- * allocation itself shows whether there is enough, which costs less. */
+/* Most bytes of a device's buffers that are allocated without asking first how much memory is free:
+ * it costs less to just try. */
 enum { SMALL_MAX = 256 << 20 };
 
 static uint64_t whole_pages(uint64_t size)
@@ -86,7 +86,7 @@ static int allocate(struct sgpu_memory *memory, int device, bool together, struc
 		}
 		rc = sgpu_device_alloc(memory->devices[device].device, size, &memory->buffers[i],
 				       NULL);
-		if (rc != SGPU_OK) { /* others may just have given some back */
+		if (rc != SGPU_OK) { /* other runs may just have freed some */
 			rc = sgpu_device_alloc(memory->devices[device].device, size,
 					       &memory->buffers[i], error);
 		}
@@ -94,7 +94,7 @@ static int allocate(struct sgpu_memory *memory, int device, bool together, struc
 	return rc;
 }
 
-/* Takes the memory on all devices from the process's limit. Small buffers take whole pages, too. */
+/* Takes the memory on all devices, in whole pages, from the process's limit. */
 static int take_of_limit(struct sgpu_memory *memory, struct sgpu_error *error)
 {
 	const struct sgpu_plan *plan = memory->plan;

@@ -19,18 +19,18 @@ struct sgpu_memory {
 	const struct sgpu_plan *plan;
 	sgpu_devptr *buffers; /* of the plan */
 	struct sgpu_memory_share {
-		uint64_t bytes; /* of the plan's buffers on this device */
+		uint64_t bytes; /* of all buffers of the plan on this device */
 		int count;
-		sgpu_devptr together; /* memory of all of these; 0: each has its own */
+		sgpu_devptr together; /* one allocation for all of them; 0: each has its own */
 		uint64_t together_size;
 	} shares[SGPU_RUN_DEVICES_MAX];
-	uint64_t taken; /* of the process's limit */
+	uint64_t taken; /* bytes taken from the process's limit */
 };
 
-/* Allocates base->memory, all of it; small buffers of a GPU are one allocation. Errors:
+/* Allocates all buffers of base->memory; small buffers of a GPU are one allocation. Errors:
  * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_error *error);
-/* Clears the memory and gives it back; no work on it may be pending. Accepts a zeroed one. */
+/* Clears and frees the memory; no work on it may be pending. Accepts a zeroed struct. */
 void sgpu_memory_clear(struct sgpu_memory *memory);
 
 /* The sealed paths between a runner's devices, each with its own key. A path is opened when it is
@@ -39,8 +39,6 @@ struct sgpu_links {
 	pthread_mutex_t mutex;
 	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
 };
-
-/* Segments on their way from one device to another, sealed. */
 
 struct sgpu_moves;
 struct sgpu_note;
@@ -54,12 +52,12 @@ SGPU_MUST_CHECK int sgpu_moves_create(struct sgpu_run_base *base,
 /* No move may be under way. Accepts a pointer to NULL. */
 void sgpu_moves_free(struct sgpu_moves **moves);
 
-/* On the loop's thread. Starts the moves of an input that has arrived, or of what an operation
- * wrote, to the devices that read it; between two devices one after the other. */
+/* On the loop's thread. Start the moves of an arrived input, or of an operation's results, to the
+ * devices that read them. From one device to another, moves run one at a time. */
 void sgpu_moves_arrived(struct sgpu_moves *moves, int segment);
 void sgpu_moves_ran(struct sgpu_moves *moves, int operation);
-/* Returns what became of a move, and starts the next one; to be called once for each. *text says
- * why it failed, and lives as long as the moves. */
+/* Returns the outcome of a move, and starts the next one between its devices. Must be called once
+ * for each move. *text says why it failed, and lives as long as the moves. */
 int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text);
 
 #endif

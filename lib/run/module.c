@@ -2,9 +2,9 @@
  *
  * A module is loaded once, when the first of its operations could start: by then its whole segment
  * has verified, as every input must. A thread that may block loads it, since loading waits for the
- * device. The image passes through host memory, since a device takes it from there. It must have
- * the digest that its operation names: a secure context measures it in the device's memory, a plain
- * device in the host's.
+ * device. The image is copied to host memory, since devices load it from there. It must have the
+ * digest that its operation names: a secure context measures it in device memory; without one, it
+ * is measured in host memory.
  */
 #include "crypto/crypto.h"
 #include "run/launch.h"
@@ -34,7 +34,7 @@ struct sgpu_modules {
 	struct sgpu_run_base *base;
 	void (*loaded)(void *argument, int segment);
 	void *argument;
-	struct module *list; /* by segment of the manifest; NULL until one is used */
+	struct module *list; /* by segment of the manifest; NULL until a module is used */
 	char *broken_rule;
 };
 
@@ -110,8 +110,8 @@ bool sgpu_modules_broke_rules(const struct sgpu_modules *modules)
 	return false;
 }
 
-/* Ends the run without a response if a module broke the rules: the module is not what its owner
- * meant to run. */
+/* Ends the run without a response if a module broke the rules: it is not what its owner meant to
+ * run. */
 static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 {
 	if (sgpu_modules_broke_rules(modules) && !modules->broken_rule) {
@@ -121,7 +121,8 @@ static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 }
 
 /* ---- loading: on a thread that may block ---- */
-/* Uses a stream of its own, since that of the operation may have to wait for others first. */
+/* Uses a stream of its own, since the operation's stream may first have to wait for other
+ * operations. */
 static int copy_image(struct sgpu_modules *modules, int segment, void *image, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -142,7 +143,7 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", text_of(&task.error, rc));
 }
 
-/* Without a secure context, the host's copy is measured and loaded. */
+/* Without a secure context, measures and loads the host's copy. */
 static int load_measured(struct sgpu_device *device, const void *image, size_t size,
 			 const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_device_module **loaded,
 			 struct sgpu_error *error)
@@ -239,7 +240,8 @@ static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
 	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* A module that did not load is not tried again. Its operations must all name the same digest. */
+/* A module that failed to load is not loaded again. All of its operations must name the same
+ * digest. */
 int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
@@ -273,7 +275,7 @@ int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_
 }
 
 /* ---- launching ---- */
-/* The parameters as the function gets them. */
+/* The parameters as they are passed to the function. */
 struct values {
 	uint64_t word[SGPU_MODULE_PARAMS_MAX];
 	void *args[SGPU_MODULE_PARAMS_MAX];
@@ -315,7 +317,7 @@ static int make_values(const struct sgpu_op_call *call, const struct sgpu_module
 	return SGPU_OK;
 }
 
-/* A module need not write all of its outputs' memory, which may have held something else. */
+/* A function need not write all of its outputs, whose memory may hold older data. */
 static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_call *call,
 			 struct sgpu_stream *stream, struct sgpu_task *clears)
 {
@@ -332,7 +334,7 @@ static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_c
 	return rc;
 }
 
-/* The function's memory: the operation's arguments, and which parameters point at them. */
+/* Returns the function's memory: the operation's arguments, and which parameters point to them. */
 static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 					   const struct sgpu_op_call *call,
 					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX],
@@ -357,7 +359,7 @@ static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 	return memory;
 }
 
-/* Enqueues the function, and tells the device what it is meant to touch. */
+/* Enqueues the function, and tells the device which memory it may touch. */
 static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op,
 			 const struct sgpu_op_call *call, struct sgpu_stream *stream,
 			 const struct values *values, struct sgpu_task *task)

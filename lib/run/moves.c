@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A move is a sealed copy between two devices, on a thread that may block. It begins when the host
- * has seen the end of whatever made the segment, and what reads it on the other device is not
- * enqueued before the host has seen the move's end. So a move waits for no stream, and no stream
- * for a move. Between two devices one move is under way at a time, since one alone can use the
- * whole bandwidth.
+ * A move is a sealed copy between two devices, made by a thread that may block. It begins when the
+ * host has seen the end of the operation or transfer that wrote the segment. Operations that read
+ * the copy are not enqueued before the host has seen the move's end. So no move waits for a stream,
+ * and no stream for a move. From one device to another, one move runs at a time, since it can use
+ * the whole bandwidth.
  */
 #include <stdlib.h>
 
@@ -14,29 +14,29 @@
 #include "run/plan.h"
 #include "run/private.h"
 
-/* After each portion of a large segment, a move looks whether the run was stopped. */
+/* Bytes. Before each portion of a large segment, a move checks whether the run was stopped. */
 #define PORTION ((uint64_t)256 << 20)
 
 struct move {
 	struct sgpu_blocking task;
 	struct sgpu_note moved;
-	int next; /* the move behind it in its line, or -1 */
+	int next; /* the next move in its line, or -1 */
 	int code;
 	struct sgpu_error error;
 	char *text; /* why it failed */
 };
 
-/* The moves from one device to another. */
+/* The queue of moves from one device to another. */
 struct line {
-	struct sgpu_peer *peer; /* NULL: there are none */
-	int first, last;	/* moves that wait, or -1 */
+	struct sgpu_peer *peer; /* NULL: the plan has no such moves */
+	int first, last;	/* moves that wait; first is -1: none */
 	bool busy;
 };
 
 struct sgpu_moves {
 	struct sgpu_run_base *base;
-	struct move *list;  /* of the plan */
-	struct line *lines; /* by the first device and the second */
+	struct move *list;  /* by move of the plan */
+	struct line *lines; /* by source and destination device */
 };
 
 static const struct sgpu_plan_move *planned(const struct sgpu_moves *moves, int move)
@@ -97,7 +97,7 @@ static void move_blocking(struct sgpu_blocking *task)
 }
 
 /* ---- on the loop's thread ---- */
-/* Gives the first move that waits to a thread. After a stop, none begins. */
+/* Gives the first move that waits to a thread, unless the run was stopped. */
 static void begin_next(struct sgpu_moves *moves, struct line *line)
 {
 	const int move = line->first;
@@ -138,7 +138,7 @@ void sgpu_moves_arrived(struct sgpu_moves *moves, int segment)
 	}
 }
 
-/* No operation reads the written value of an INPUT_OUTPUT, so it is not moved. */
+/* No operation reads the written value of an INPUT_OUTPUT, so that value is not moved. */
 void sgpu_moves_ran(struct sgpu_moves *moves, int operation)
 {
 	const struct sgpu_manifest *manifest = moves->base->job->manifest;
@@ -171,7 +171,7 @@ int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text)
 	return m->code;
 }
 
-/* ---- made and freed ---- */
+/* ---- creation ---- */
 static int open_way(struct sgpu_links *links, const struct sgpu_run_device *from,
 		    const struct sgpu_run_device *to, struct sgpu_peer **peer,
 		    struct sgpu_error *error)

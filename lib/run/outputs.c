@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each output is a transfer of the engine. What is to be masked is sealed on the device first,
- * under a key of its own, so that host memory only ever sees ciphertext of it.
+ * Each output is a transfer of the engine. A result that is to be masked is first sealed on the
+ * device, under a key of its own, so that host memory only ever holds its ciphertext.
  *
- * A device that pins host memory copies a result of moderate size straight to where it waits for
- * the response. Larger results would pin more than a machine may have to spare, so the engine
- * copies them there in pieces. Where the response goes to a file, and all of it can be laid out
- * before it is known, results go to their place in that file at once. Results that have a region or
- * a lease do not wait either.
+ * A device that pins host memory copies a result of moderate size straight to the buffer where it
+ * waits for the response. Larger results would pin too much memory, so the engine copies them in
+ * pieces. If the response goes to a file and its layout is known in advance, results are written to
+ * their places in that file without waiting. Results that have a region or a lease do not wait
+ * either.
  */
 #include "base/io.h"
 #include "run/outputs.h"
@@ -34,8 +34,8 @@ struct output {
 	uint8_t header[SGPU_SEALED_HEADER]; /* made with the key */
 	uint8_t *data;
 	uint8_t *leased;	   /* its place in a lease, or NULL */
-	bool pinned;		   /* it is from sgpu_host_alloc */
-	struct sgpu_source region; /* where it goes, if the batch leases a region for it */
+	bool pinned;		   /* data is from sgpu_host_alloc */
+	struct sgpu_source region; /* where it goes, if the batch names a region for it */
 	int code;		   /* of the transfer */
 	char *text;
 	struct sgpu_output_end end;
@@ -43,8 +43,8 @@ struct output {
 
 struct sgpu_outputs {
 	struct sgpu_run_base *base;
-	/* Where results go while the response is not known yet: at these offsets of its file, by
-	 * segment of the batch; 0: to memory. NULL: all to memory. */
+	/* Where results go in the response's file before it is complete: offsets, by segment of the
+	 * batch; 0: not to the file. NULL: none goes there. */
 	uint64_t *places;
 	void (*left)(void *owner);
 	void *owner;
@@ -61,7 +61,7 @@ static const struct sgpu_batch_segment *in_batch(const struct output *output)
 	return &output->all->job->batch->segments[output->all->job->in_batch[output->segment]];
 }
 
-/* The device that wrote it, from which it leaves. */
+/* Returns the device that wrote the output, from which it leaves. */
 static int device_of(const struct output *output)
 {
 	const struct sgpu_plan *plan = output->all->job->plan;
@@ -80,7 +80,7 @@ static bool is_sealed(const struct output *output)
 }
 
 /* ---- memory ---- */
-/* Allocates memory that is written once from end to end: pages of 2 MiB if there are any, since
+/* Allocates memory that is written once from end to end, in pages of 2 MiB if there are any, since
  * faults on small pages cost as much as the copy. */
 static uint8_t *large_memory(uint64_t size)
 {
@@ -92,7 +92,7 @@ static uint8_t *large_memory(uint64_t size)
 	}
 	data = aligned_alloc(HUGE_PAGE, whole);
 	if (data && madvise(data, whole, MADV_HUGEPAGE) != 0) {
-		return data; /* small pages do as well */
+		return data; /* small pages will do */
 	}
 	return data;
 }
@@ -332,7 +332,8 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 }
 
 /* ---- the outputs of an operation ---- */
-/* Returns the bytes of an output. The operation may report less than its type has, never more. */
+/* Computes the bytes of an output. The operation may report fewer elements than its type has, never
+ * more. */
 static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call,
 		       uint64_t elements, uint64_t *actual, struct sgpu_error *error)
 {
@@ -407,7 +408,7 @@ const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs
 	return &outputs->list[segment].end;
 }
 
-/* ---- made and freed ---- */
+/* ---- creation ---- */
 int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner), void *owner,
 			struct sgpu_outputs **outputs, struct sgpu_error *error)
 {

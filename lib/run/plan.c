@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The plan of a run: which device and stream an operation runs on, which buffer each value and each
- * scratch area has, and what moves from device to device.
+ * scratch area has, and which segments move between devices.
  *
- * A buffer changes hands only where the graph proves it: everything that touched the old tenant
- * must be an ancestor of the operation that makes the new one, so that no timing can bring the two
- * together. What leaves the device keeps its buffer, since its way out is no operation of the
- * graph, and what arrives has its own from the start.
+ * The tenant of a buffer is the value in it. A buffer gets a new tenant only if the graph proves
+ * that this is safe: all operations that touch the old tenant must be ancestors of the one that
+ * writes the new tenant, so no timing can bring the two together. An output keeps its buffer, since
+ * its copy to the host is no operation of the graph. An input gets a new buffer.
  *
- * A move comes after the operation that made the segment, whose end the host has seen, and before
- * those that read it on the other device, which are not enqueued before the move has ended. So the
- * buffer that it reads is not given away before those readers have ended. The buffer that it writes
- * may be any that the maker itself could have had, since all before the maker has ended by then.
+ * A move starts when the host has seen the end of the segment's writer, and the readers on the
+ * other device are not enqueued before the move has ended. So the buffer that a move reads is not
+ * reused before these readers have ended. The buffer that it writes may be any that the writer
+ * could have had, since all ancestors of the writer have ended by then.
  */
 #include "run/run.h"
 #include "run/plan.h"
 
 #include <stdlib.h>
 
-/* A buffer's tenant: it ends with its readers, or its writer if none reads it. */
+/* A tenant ends with its readers, or with its writer if it has no readers. */
 struct tenant {
 	bool stays; /* until the run ends */
 	const int *readers;
@@ -26,22 +26,22 @@ struct tenant {
 	int writer; /* or -1 */
 };
 
-/* With very many operations, only so many of the last buffers are looked at. */
+/* Without a matrix of ancestors, only so many of the newest buffers are searched. */
 enum { LOOK_BACK = 64 };
 
 struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
 	struct sgpu_spread spread;
-	uint64_t *ancestors;	/* bits, a row for each operation; NULL: there are too many */
+	uint64_t *ancestors;	/* bits, a row for each operation; NULL: too many operations */
 	size_t words;		/* 64-bit words of a row */
-	int *chain, *place;	/* by operation: the first of its chain, and its place there */
+	int *chain, *place;	/* by operation: the first of its chain, and its place in it */
 	struct tenant *tenants; /* by buffer */
 };
 
 bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
 {
-	/* Readers are collected operation by operation, so that repeats stand together. */
+	/* Readers are collected operation by operation, so repeats are adjacent. */
 	return index == 0 || segment->readers[index] != segment->readers[index - 1];
 }
 
@@ -88,7 +88,7 @@ static void plan_streams(struct planner *p)
 }
 
 /* ---- ancestors ---- */
-/* In graph order, an operation's set is the union of its predecessors' sets and themselves. */
+/* In graph order: an operation's ancestors are its predecessors and all of their ancestors. */
 static int find_ancestors(struct planner *p, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = p->manifest;
@@ -114,8 +114,8 @@ static int find_ancestors(struct planner *p, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Whether the graph says that one operation comes before another. Without a matrix only operations
- * of one chain are known to. */
+/* Returns whether `earlier` is an ancestor of `later`. Without a matrix, this is known only within
+ * a chain. */
 static bool comes_before(const struct planner *p, int earlier, int later)
 {
 	if (!p->ancestors) {
@@ -172,8 +172,8 @@ static int add_buffer(struct planner *p, int device, uint64_t size, const struct
 	return buffer;
 }
 
-/* Returns a buffer for what `operation` writes, or for a copy that is moved there when it has
- * ended. */
+/* Returns a buffer for a value that `operation` writes, or for a copy of it that is moved to the
+ * device. */
 static int give_buffer(struct planner *p, int device, int operation, uint64_t size,
 		       const struct tenant *tenant)
 {
@@ -209,7 +209,7 @@ static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size,
 }
 
 /* ---- moves ---- */
-/* The devices, as bits, that read a segment whose home is another device. */
+/* Returns, as bits, the devices that read a segment, without its home. */
 static unsigned moved_to(const struct planner *p, int segment)
 {
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
@@ -231,7 +231,6 @@ static int count_moves(const struct planner *p)
 	return count;
 }
 
-/* Plans a move of the segment to each other device that reads it. */
 static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -266,7 +265,7 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 	return SGPU_OK;
 }
 
-/* ---- all arrivals and operations ---- */
+/* ---- arrivals and operations ---- */
 static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;

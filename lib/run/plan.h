@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plan and the run agree on: which of the two values of an INPUT_OUTPUT segment is read,
- * and where it is read.
+ * Rules that the plan and the run share: which of the two values of an INPUT_OUTPUT segment is
+ * read, and from which buffer.
  */
 #ifndef SGPU_RUN_PLAN_H
 #define SGPU_RUN_PLAN_H
@@ -13,44 +13,44 @@
 
 #include "run/run.h"
 
-/* Which device each operation of a graph runs on, from the manifest alone. */
+/* Which device each operation of a graph runs on; it follows from the manifest alone. */
 
 struct sgpu_spread {
 	int *device; /* by operation */
-	int *home;   /* by segment: the device that first has the value that is read */
+	int *home;   /* by segment: the first device with the value that operations read */
 };
 
-/* What takes time besides the work of operations, in bytes of work: one byte is the time in which
- * an operation reads or writes a byte. */
+/* Costs besides the work of operations. The unit is the time in which an operation reads or writes
+ * one byte. */
 struct sgpu_spread_costs {
-	uint64_t travel; /* for each byte that comes to a device, from the host or from another
+	uint64_t travel; /* of each byte that comes to a device, from the host or from another
 			    device */
-	uint64_t move;	 /* for each segment that moves, besides its bytes */
+	uint64_t move;	 /* of each move, in addition to its bytes */
 };
-/* A GPU's orders of magnitude: how many times faster its memory is than its bus, and the bytes its
- * memory moves in the time that a transfer takes to begin. */
+/* Orders of magnitude of a GPU: how many times faster its memory is than its bus, and how many
+ * bytes its memory moves in the time that a transfer takes to begin. */
 #define SGPU_SPREAD_COSTS ((struct sgpu_spread_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
 
-/* In the manifest's order, each operation goes to the device on which it would end first, if it
- * waits for what it reads and for its predecessors, and a device does one thing at a time. Among
- * equals, the device that has most bytes of what it reads wins, then the first. An operation of a
- * module goes where its image is. The same manifest gives the same devices. `devices` is at least
- * 1. Errors: SGPU_ENOMEM. */
+/* In the manifest's order, assigns each operation to the device on which it would end first, if it
+ * waits for its inputs and predecessors, and a device runs one operation at a time. Among equal
+ * devices, the one that has the most bytes of the inputs wins, then the first. An operation of a
+ * module goes where the module's image is. The same manifest gives the same devices. `devices` is
+ * at least 1. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
 				       const struct sgpu_spread_costs *costs,
 				       struct sgpu_spread *spread, struct sgpu_error *error);
 void sgpu_spread_clear(struct sgpu_spread *spread);
 
-/* With more operations, the planner does not know which is an ancestor of which: the matrix of 4096
- * squared bits is 2 MiB, and grows with the square. */
+/* With more operations, the planner makes no matrix of ancestors: the one for 4096 operations has
+ * 4096 squared bits, 2 MiB, and it grows with the square. */
 enum { SGPU_PLAN_MATRIX_MAX = 4096 };
 
-/* Whether reader number `index` stands in the list for the first time: an operation may read a
- * segment through two arguments. */
+/* Returns whether reader number `index` is in the segment's list for the first time: an operation
+ * that reads a segment through two arguments is in it twice. */
 bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index);
 
-/* Returns the buffer in which operations on a device read a segment. An INPUT_OUTPUT is read as it
- * arrives: its readers do not wait for its writer. */
+/* Returns the buffer in which operations on a device read a segment. Of an INPUT_OUTPUT they read
+ * the value that arrived: readers do not wait for the writer. */
 static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
 					const struct sgpu_manifest *manifest, int segment,
 					int device)
@@ -64,7 +64,7 @@ static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
 								   : plan->out_buffer[segment];
 }
 
-/* As sgpu_plan_create, with other costs, and with the ancestors known for up to `operations_max`
+/* As sgpu_plan_create, with other costs, and with a matrix of ancestors for up to `operations_max`
  * operations. */
 int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 			     const struct sgpu_spread_costs *costs, int operations_max,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The response: what became of each output and why, with the payloads of those that came through.
- * It is for the same recipients as the batch, so that the owner opens it without state.
+ * The response: the outcome of each output, and the payloads of those that did not fail. It has the
+ * batch's recipients, so that the owner opens it without state.
  */
 #include "base/io.h"
 #include "stage/stage.h"
@@ -26,12 +26,11 @@
 #include "run/private.h"
 
 enum {
-	SMALL_MAX = 8 << 10,   /* most bytes of a payload that is copied behind its header */
-	INDEX_MOST = 64 << 10, /* bytes that the index of most responses takes, with headers */
+	SMALL_MAX = 8 << 10,   /* most bytes of a payload that is written with its header */
+	INDEX_MOST = 64 << 10, /* bytes that the index of most responses needs, with headers */
 	BUFFER = 1 << 20,
 };
 
-/* A response that is being made. */
 struct writer {
 	struct sgpu_run_base *base;
 	const struct sgpu_job *job;
@@ -43,8 +42,8 @@ struct writer {
 	bool placed; /* results may be in the file already */
 };
 
-/* Returns why an output is missing, because its operation or its transfer failed, or SGPU_OK. *text
- * says why; it is from malloc. */
+/* Returns SGPU_OK, or the code with which an output's operation or transfer failed. *text says why;
+ * it is from malloc. */
 static int failure(struct writer *w, int segment, char **text)
 {
 	const struct sgpu_manifest *m = w->job->manifest;
@@ -85,7 +84,7 @@ static void fill_payload(struct writer *w, const struct sgpu_batch_segment *aske
 	memcpy(to->kt128, end->digest, sizeof(to->kt128));
 }
 
-/* Fills in an output that failed. text: from malloc, NULL when memory is out. */
+/* Fills in an output that failed. text: from malloc, taken over; NULL: out of memory. */
 static int fill_failure(struct sgpu_batch_segment *to, int rc, char *text, struct sgpu_error *error)
 {
 	to->status = rc;
@@ -203,7 +202,7 @@ static int segment_of(const struct writer *w, const struct sgpu_batch *response,
 	return sgpu_manifest_segment(w->job->manifest, response->segments[index].id);
 }
 
-/* Header, payload and padding in one write. */
+/* Writes header, payload and padding in one call. */
 static int write_small(struct writer *w, const struct sgpu_batch *response, int index,
 		       const struct sgpu_output_end *end, struct sgpu_error *error)
 {
@@ -245,9 +244,9 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 }
 
 /* ---- results that are in the file before the response is known ---- */
-/* A response is a tar: its index and its manifest, then the payloads, each behind a header and
- * filled up to whole blocks. Finds the offsets of the payloads, by segment, if the response begins
- * at `begin`; 0: not in it. */
+/* A response is a tar: its index and its manifest, then the payloads, each after a header and
+ * padded to whole blocks. Computes the payloads' offsets in the file, by segment of the response,
+ * which begins at `begin`; 0: not in it. */
 static int place_payloads(const struct sgpu_batch *response, uint64_t begin, uint64_t *places,
 			  struct sgpu_error *error)
 {
@@ -272,8 +271,7 @@ static int place_payloads(const struct sgpu_batch *response, uint64_t begin, uin
 	return SGPU_OK;
 }
 
-/* Moves one payload. If it goes up, its end is moved first, so that nothing is overwritten unread.
- */
+/* Moves one payload. If it goes up, moves its end first, so that no byte is overwritten unread. */
 static int move_one(int fd, const char *name, const struct sgpu_moved *moved, uint8_t *buffer,
 		    struct sgpu_error *error)
 {
@@ -295,8 +293,8 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 	return rc;
 }
 
-/* Payloads that go up are moved from the last on, then those that go down from the first on, so
- * that each finds its new place free. */
+/* Moves payloads that go up, the last one first, and then those that go down, the first one first,
+ * so that each finds its new place free. */
 int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int count,
 		    struct sgpu_error *error)
 {
@@ -324,7 +322,7 @@ int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int
 	return rc;
 }
 
-/* Moves results that are in the file already to where this response has them. */
+/* Moves results that are already in the file to their places in this response. */
 static int settle_places(struct writer *w, const struct sgpu_batch *response,
 			 struct sgpu_error *error)
 {
@@ -374,7 +372,7 @@ static int write_response(struct writer *w, const struct sgpu_batch *response,
 								 : rc;
 }
 
-/* Sums up in one code the failed segments, which the response lists. */
+/* Returns one code for all failed segments, which the response lists. */
 static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *response,
 		   struct sgpu_error *error)
 {
@@ -423,7 +421,7 @@ int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
 
 	if (rc == SGPU_OK) {
 		note_size(base, response);
-		sgpu_lent_offer(base->lent); /* whoever reads the response may take it at once */
+		sgpu_lent_offer(base->lent); /* readers of the response may take that lease now */
 		rc = write_response(&w, response, error);
 	}
 	if (rc != SGPU_OK) {
@@ -445,7 +443,7 @@ int sgpu_respond_cut(const struct sgpu_run_base *base, struct sgpu_error *error)
 }
 
 /* ---- before the results are known ---- */
-/* Whether the batch alone says how large every result is, if none fails. */
+/* Returns whether the batch alone says how large every result is, if none fails. */
 static bool is_foreseeable(const struct sgpu_job *job)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
@@ -465,7 +463,6 @@ static bool is_output(const struct sgpu_job *job, int in_batch)
 	return sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[in_batch]]);
 }
 
-/* Returns the bytes of all outputs together. */
 static uint64_t largest_size(const struct sgpu_job *job)
 {
 	uint64_t bytes = 0;
@@ -479,7 +476,7 @@ static uint64_t largest_size(const struct sgpu_job *job)
 	return bytes;
 }
 
-/* Turns places by segment of the response into places by segment of the batch. */
+/* Reorders places by segment of the response into places by segment of the batch. */
 static void spread(const struct sgpu_job *job, const struct sgpu_batch *response, uint64_t *places)
 {
 	int from = response->segment_count;
@@ -489,9 +486,8 @@ static void spread(const struct sgpu_job *job, const struct sgpu_batch *response
 	}
 }
 
-/* Allocates all pages of a file in memory at once, so that writing to it allocates none. A file
- * that others see or hold is left alone until something is written. If pages cannot be had, that
- * shows when they are written. */
+/* Allocates all pages of a file in memory in one call, so that writes allocate none. Leaves a file
+ * alone that others see or hold. If pages cannot be allocated, writing them fails later. */
 static void grow(const struct sgpu_run_base *base, int fd, const struct stat *status,
 		 const struct sgpu_batch *response, const uint64_t *places)
 {
@@ -507,8 +503,8 @@ static void grow(const struct sgpu_run_base *base, int fd, const struct stat *st
 	}
 }
 
-/* Whether the file is in memory without a limit, as of a memfd. Nothing is reserved in it: whoever
- * has sent only the head of a batch would occupy that memory. */
+/* Returns whether the file is in memory without a limit, such as a memfd. Nothing is reserved in
+ * it: the head of a batch alone would occupy that memory. */
 static bool has_no_limit(int fd)
 {
 	struct statfs about;
@@ -539,7 +535,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 		    ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
 		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) ||
 		     !sgpu_add_u64(most, size, &most))) {
-			return SGPU_OK; /* the batch fails for a better reason */
+			return SGPU_OK; /* the batch will fail with a better error */
 		}
 	}
 	if (most > INT64_MAX - (uint64_t)begin ||
@@ -552,13 +548,13 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, base->submission.out_name);
 	}
-	return SGPU_OK; /* the file system cannot tell */
+	return SGPU_OK; /* the file system cannot reserve */
 }
 
 int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu_error *error)
 {
 	const int fd = base->submission.out_fd;
-	const uint64_t least = 1 << 20; /* bytes: below, memory is as quick */
+	const uint64_t least = 1 << 20; /* bytes; below that, memory is as fast */
 	struct writer w = { .base = base, .job = base->job };
 	struct sgpu_batch *response = NULL;
 	off_t begin = lseek(fd, 0, SEEK_CUR);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run from its submission to its end:
+ * A run from its submission to its end, on these threads:
  *
- *   reader   admits the batch, brings in its payloads (a thread that may block)
- *   loop     starts operations and outputs as their inputs come
- *   finisher writes the response and gives everything back (a thread that may block), when all of
- * these have ended
+ *   reader    may block; admits the batch and brings in its payloads
+ *   loop      starts operations and outputs when their inputs are there
+ *   finisher  may block; when all of this has ended, writes the response and frees everything
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,16 +26,16 @@
 
 enum {
 	PIPE_SIZE = 1 << 20,
-	FEW_SEGMENTS = 8, /* so few are moved sooner than threads wake */
-	/* About the rate of a bus. Batches are ranked by when they would end if each were alone, so
-	 * that no large batch waits for ever. */
+	FEW_SEGMENTS = 8, /* so few are moved faster than threads wake up */
+	/* About the rate of a bus. Batches are ranked by the time at which each would end if it
+	 * were alone, so that no large batch waits for ever. */
 	BYTES_PER_NS = 16,
-	STALL_MS = 2000, /* after the deadline, so long a wait for the response's reader fails */
+	STALL_MS = 2000, /* after the deadline, the response's reader may stall for so long */
 };
 
 /* ---- the end of a run ---- */
-/* Returns why a run ended: the reason for which it was stopped, if it was, rather than an error
- * that followed. */
+/* Returns why a run ended. If it was stopped, the reason for that counts, not an error that
+ * followed. */
 static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 {
 	int stop = atomic_load(&run->base.stop);
@@ -78,7 +77,7 @@ static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Gives back what the run has, cleared. The run posts no more notes to the loop. */
+/* Clears and frees what the run has. The run posts no more notes to the loop. */
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy, true);
@@ -100,7 +99,7 @@ static void settle(struct sgpu_run *run)
 		sgpu_launches_settle(run->launches);
 	}
 	if (sgpu_presence_leave(&run->runner->presence, &run->inside)) {
-		sgpu_loop_wake(run->base.loop); /* a stopped run may be alone by now */
+		sgpu_loop_wake(run->base.loop); /* a stopped run may now be alone on the devices */
 	}
 	atomic_store(&run->busy, false);
 }
@@ -123,7 +122,7 @@ static void end_run(struct sgpu_run *run)
 	pthread_mutex_unlock(&runner->mutex);
 }
 
-/* A response that is late is written all the same, as long as somebody reads it. */
+/* After the deadline the response is still written, as long as somebody reads it. */
 static int ended_while_writing(void *argument)
 {
 	const struct sgpu_run *run = argument;
@@ -162,7 +161,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 }
 
 /* ---- the loop's part ---- */
-/* Gives the run to the finisher if all has ended. */
+/* Gives the run to the finisher if all of its work has ended. */
 static void check_end(struct sgpu_run *run)
 {
 	if (run->begun && !run->finishing && run->have_read && sgpu_graph_ended(run->graph) &&
@@ -188,7 +187,7 @@ static void see_stop(struct sgpu_run *run)
 	sgpu_outputs_stop(run->outputs, rc);
 }
 
-/* Loads the keys of a small batch's results while its inputs come. */
+/* Loads the keys of a small batch's results while its inputs arrive. */
 static void prepare_outputs(struct sgpu_run *run)
 {
 	const struct sgpu_manifest *m = run->job.manifest;
@@ -289,7 +288,7 @@ static int start_operation(void *argument, int operation, struct sgpu_error *err
 	return sgpu_launch_start(run->launches, operation, error);
 }
 
-/* Whether the run must end; asked by its reading thread. */
+/* Returns why the run must end, or SGPU_OK. Asked by the reader and the loop. */
 static int ended_while_reading(void *argument)
 {
 	struct sgpu_run *run = argument;
@@ -303,7 +302,6 @@ static int ended_while_reading(void *argument)
 	return atomic_load(&run->base.stop);
 }
 
-/* Looks for a cancellation or a passed deadline. */
 uint64_t sgpu_run_look(struct sgpu_run *run)
 {
 	uint64_t when;
@@ -451,7 +449,8 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 		free_run(r);
 		return rc;
 	}
-	/* A large pipe takes fewer turns with its writer. If it stays small, it is only slower. */
+	/* With a larger pipe, reader and writer alternate less often. If this fails, reading is
+	 * only slower. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
 	r->done = done;
 	r->argument = argument;
@@ -464,7 +463,7 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	return SGPU_OK;
 }
 
-/* Reads the batch here if no thread has begun to. Waits for a short run without sleeping. */
+/* Reads the batch here if no thread has begun to. Spins first, in case the run is short. */
 int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 {
 	if (!run->done && sgpu_threads_take_back(run->runner->threads, &run->reader)) {
@@ -487,7 +486,7 @@ void sgpu_run_cancel(struct sgpu_run *run)
 	const int saved = errno;
 
 	atomic_store(&run->cancel, true);
-	(void)eventfd_write(run->base.wake_fd, 1); /* a counter that is full wakes as well */
+	(void)eventfd_write(run->base.wake_fd, 1); /* a full counter wakes as well */
 	errno = saved;
 	sgpu_loop_wake(run->base.loop);
 }

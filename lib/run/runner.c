@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runner: made once a process for its devices, so that a batch makes no thread, stream or staging
- * memory.
+ * A runner: made once a process, so that batches need not make threads, streams or staging memory.
  */
 #include "run/runner.h"
 
@@ -20,10 +19,10 @@
 #include "run/private.h"
 #include "transfer/transfer.h"
 
-/* A device stops all of its kernels or none. So a run that is stopped while others are on the
- * device first lets its kernels end; when they do not, the others lose theirs, too, since a kernel
- * that never ends stops them all anyway. With several devices a run may have work on each of them,
- * so they are stopped together. */
+/* A device stops all of its kernels or none. So if a run is stopped while other runs are on the
+ * device, its kernels first get time to end. If they do not, the other runs lose theirs, too: a
+ * kernel that never ends would block them anyway. A run may have work on each of several devices,
+ * so these are stopped together. */
 
 void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
 			int device_count)
@@ -97,10 +96,8 @@ uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, 
 	return when;
 }
 
-/* The devices' traits, and functions for all objects of a run. */
-
-/* How long a thread looks for work before it sleeps, beside a GPU, and where the device computes on
- * these cores. On a single core it sleeps at once, since others need the core. */
+/* How long a thread spins for work before it sleeps, with a GPU, and with a device that computes on
+ * the host's cores. On a single core it does not spin, since others need the core. */
 #define SPIN_NS ((uint64_t)500000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
@@ -153,7 +150,7 @@ void sgpu_run_stop(struct sgpu_run_base *base, int rc)
 	if (!atomic_compare_exchange_strong(&base->stop, &none, rc)) {
 		return;
 	}
-	(void)eventfd_write(base->wake_fd, 1); /* a counter that is full wakes as well */
+	(void)eventfd_write(base->wake_fd, 1); /* a full counter wakes as well */
 	sgpu_loop_wake(base->loop);
 }
 
@@ -196,7 +193,7 @@ void sgpu_runner_remove(struct sgpu_run *run)
 	sgpu_loop_expect(run->runner->loop, true);
 }
 
-/* Looks at all runs for cancellations and deadlines. Returns when to look again, or 0. */
+/* Checks all runs for cancellations and deadlines. */
 static uint64_t tick(void *argument)
 {
 	struct sgpu_runner *runner = argument;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the runs of a runner share, and the list of those that have not ended.
+ * What the runs of a runner share, and the list of runs that have not ended.
  */
 #ifndef SGPU_RUN_RUNNER_H
 #define SGPU_RUN_RUNNER_H
@@ -17,7 +17,7 @@
 #include "run/memory.h"
 #include "run/private.h"
 
-/* The runs that may have work on the devices, and whether these were told to stop. */
+/* Presence: how many runs may have work on the devices, and whether these were told to stop. */
 
 struct sgpu_run_device;
 
@@ -27,24 +27,23 @@ struct sgpu_presence {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	int count;	 /* runs that have entered */
-	bool cancelling; /* the devices were told to stop: nobody may enter */
+	bool cancelling; /* the devices were told to stop: no run may enter */
 };
 
 /* The devices are borrowed. */
 void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
 			int device_count);
 void sgpu_presence_clear(struct sgpu_presence *presence);
-/* `inside` belongs to the run. It is false at first and changes under the mutex, since a run may
- * leave while another thread stops it. */
-/* Enters a run, before it gives work to the devices. Waits while these are being stopped. Errors:
- * *stop, once it is set. */
+/* `inside` is a member of the run: whether it has entered. It changes under the mutex, since a run
+ * may leave while another thread stops it. */
+/* Lets a run enter; it must do so before it gives work to the devices. Waits while these are being
+ * stopped. Errors: *stop, if it is set. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
 					const atomic_int *stop, struct sgpu_error *error);
-/* Leaves, when no work of the run is pending on the devices any more. Returns whether it was
- * inside. */
+/* Lets a run leave that has no more work on the devices. Returns whether it was inside. */
 bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside);
-/* To be called for a run that was stopped at `stopped_ns`. If the run has entered, ends its
- * kernels: at once if it is alone, else SGPU_RUN_GRACE_NS after the stop. If it waits in
+/* Must be called for a run that was stopped at `stopped_ns`. If the run has entered, stops the
+ * devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after `stopped_ns`. If it waits in
  * sgpu_presence_enter, ends that wait. Returns when to call again, or 0. */
 uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside,
 			    uint64_t stopped_ns);
@@ -58,18 +57,18 @@ struct sgpu_runner {
 	struct sgpu_links links;
 	struct sgpu_prepared_table prepared;
 	struct sgpu_presence presence;
-	pthread_mutex_t mutex; /* the list, and whether a run has ended */
+	pthread_mutex_t mutex; /* guards `runs`, and `ended` of each run */
 	pthread_cond_t ended;
 	struct sgpu_run *runs;
-	/* runs under way, by the device that is their first */
+	/* by device: how many runs under way have it as their first */
 	unsigned begun[SGPU_RUN_DEVICES_MAX];
 };
 
-/* Adds a run to the list. Its first device becomes the one that is the first of fewest runs. */
+/* Adds a run to the list. Its first device becomes the device that is first for the fewest runs. */
 void sgpu_runner_add(struct sgpu_run *run);
-/* Takes a run off the list. The mutex is held. */
+/* Removes a run from the list. The mutex is held. */
 void sgpu_runner_remove(struct sgpu_run *run);
-/* On the loop's thread: sees whether the run is to be stopped; returns when to look again, or 0. */
+/* On the loop's thread: checks whether the run must stop. Returns when to check again, or 0. */
 uint64_t sgpu_run_look(struct sgpu_run *run);
 
 struct sgpu_inputs;
@@ -100,14 +99,14 @@ struct sgpu_run {
 	struct sgpu_note admitted, read;
 	struct sgpu_io_guard guard;
 	atomic_bool cancel; /* sgpu_run_cancel was called */
-	bool inside;	    /* it has entered; for sgpu_presence_* alone */
-	atomic_bool busy;   /* a call of the device may take long */
+	bool inside;	    /* the run has entered; only for sgpu_presence_* */
+	atomic_bool busy;   /* a long call to the device may be under way */
 	/* for the loop only */
 	bool begun, have_read, stop_seen, finishing;
-	/* for the reader, then for the finisher, then for all to read */
+	/* for the reader, then for the finisher; any thread may read them when the run has ended */
 	int code;
 	struct sgpu_error error;
-	bool descriptor_failed; /* the batch's or the response's */
+	bool descriptor_failed; /* of the batch or of the response */
 	_Atomic uint32_t ended; /* set under the runner's mutex */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A list schedule: operation after operation, with the times at which devices and segments would be
- * ready. Sums stop at the largest number: sizes too large for any machine just count as equal.
+ * A list schedule: operations in order, with the times at which devices and segments would be
+ * ready. Sums saturate: sizes that are too large for any machine count as equal.
  */
 #include "run/plan.h"
 
@@ -14,9 +14,9 @@ struct spreader {
 	int devices;
 	const struct sgpu_spread_costs *costs;
 	struct sgpu_spread *spread;
-	uint64_t *there;   /* by segment and device: when the segment is there, or NEVER */
-	uint64_t *ended;   /* by operation */
-	uint64_t *idle;	   /* by device: when it has done its operations so far */
+	uint64_t *there;   /* by segment and device: when the segment is on it, or NEVER */
+	uint64_t *ended;   /* by operation: when it has ended */
+	uint64_t *idle;	   /* by device: when its operations so far have ended */
 	uint64_t *arrived; /* by device: when its inputs so far have arrived */
 };
 
@@ -25,7 +25,7 @@ struct choice {
 	int device;
 	uint64_t end;
 	uint64_t arrived; /* when its inputs from the host would have arrived */
-	uint64_t present; /* bytes of its inputs that are there already */
+	uint64_t present; /* bytes of its inputs that the device already has */
 };
 
 #define NEVER UINT64_MAX
@@ -51,8 +51,8 @@ static uint64_t bytes_of(const struct spreader *s, int segment)
 	return sgpu_type_bytes(&s->manifest->segments[segment].type, &bytes) ? bytes : 0;
 }
 
-/* The segment that an operation reads as argument `k`, or, behind the last one, as its module; -1:
- * it reads none there, or has read it already. */
+/* Returns the segment that an operation reads as argument `k` or, after the last one, as its
+ * module; -1: none, or it is also an earlier argument. */
 static int reads(const struct sgpu_operation *op, int k)
 {
 	const int segment = k < op->arg_count ? (op->args[k].output ? -1 : op->args[k].segment)
@@ -76,7 +76,7 @@ static uint64_t latest(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* When the segment would be on the device of the choice. */
+/* Returns when the segment would be on the choice's device; adds to the choice's sums. */
 static uint64_t when_there(const struct spreader *s, int segment, struct choice *choice)
 {
 	const uint64_t bytes = bytes_of(s, segment), known = *there(s, segment, choice->device);
@@ -135,8 +135,8 @@ static struct choice choose_device(const struct spreader *s, int operation)
 	return best;
 }
 
-/* Carries out a choice: the operation's inputs are then on the device, and its outputs begin
- * there. */
+/* Records a choice: the operation's inputs are then also on the device, and its outputs only there.
+ */
 static void settle_operation(struct spreader *s, int operation, const struct choice *choice)
 {
 	const struct sgpu_operation *op = &s->manifest->operations[operation];
@@ -155,8 +155,8 @@ static void settle_operation(struct spreader *s, int operation, const struct cho
 	for (int i = 0; i < op->arg_count; i++) {
 		const int segment = op->args[i].segment;
 
-		/* An INPUT_OUTPUT segment is read as it arrives: no operation reads what is written
-		 * to it. */
+		/* Operations read the value of an INPUT_OUTPUT segment that arrives, never the one
+		 * that is written. */
 		if (op->args[i].output && segment >= 0 &&
 		    !sgpu_segment_is_input(&s->manifest->segments[segment])) {
 			s->spread->home[segment] = choice->device;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * There are as many threads as there were ever reservations at once. So no task waits in the queue
- * as long as everybody gives only work that they reserved a thread for.
+ * There are as many threads as there ever were reservations at the same time. So no task waits in
+ * the queue, if callers give only tasks for which they reserved a thread.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@ struct sgpu_threads {
 	struct sgpu_blocking *head, *tail;
 	pthread_t *threads;
 	uint64_t spin_ns;
-	_Atomic uint32_t calls; /* tasks that were given so far, and the end */
+	_Atomic uint32_t calls; /* tasks given so far, and the end */
 	int count, capacity, reserved;
-	int queued, looking; /* tasks, and threads that look for one without sleeping */
+	int queued, looking; /* tasks in the queue, and threads that spin for one */
 	bool end;
 };
 
@@ -36,7 +36,7 @@ static void wait_for_task(struct sgpu_threads *threads)
 	}
 	while (!called && !threads->head && !threads->end) {
 		pthread_cond_wait(&threads->filled, &threads->mutex);
-		called = threads->reserved > 0; /* another thread may have taken the task */
+		called = threads->reserved > 0; /* if another thread took the task, spin */
 	}
 }
 
@@ -181,8 +181,6 @@ bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *
 	pthread_mutex_unlock(&threads->mutex);
 	return queued;
 }
-
-/* A list of idle streams. */
 
 struct sgpu_run_streams {
 	struct sgpu_device *device;

@@ -35,7 +35,7 @@ void sgpu_trace_clear(struct sgpu_run_trace *trace)
 	pthread_mutex_destroy(&trace->mutex);
 }
 
-/* A trace that memory has no room for is cut short; the sums stay right. */
+/* If out of memory, drops the span; the sums stay right. */
 static void record_span(struct sgpu_run_trace *trace, const struct sgpu_span *span)
 {
 	if (trace->count == trace->capacity) {
@@ -70,7 +70,7 @@ void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int 
 }
 
 /* ---- rows ---- */
-/* Of an engine's rows, those of inputs come first. */
+/* An engine's rows begin with those of inputs. */
 enum { INPUTS = 2, OUTPUTS = SGPU_ENGINE_ROWS - INPUTS };
 
 /* The rows of inputs of all devices come before those of outputs. */
@@ -118,7 +118,6 @@ const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, 
 	return "move to device";
 }
 
-/* ---- steps of transfers ---- */
 void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
 		     const struct sgpu_transfer_span *span, const char *label)
 {
@@ -158,8 +157,6 @@ void sgpu_trace_sort(struct sgpu_run_trace *trace)
 		qsort(trace->spans, trace->count, sizeof(*trace->spans), by_begin);
 	}
 }
-
-/* What a run reports, while it goes on and afterwards. */
 
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
