@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the messages and the sealed data of a session get to its worker and back: over a pipe, or
- * over a ring and an area that both sides map. A carrier is not trusted, nor is what it brings.
+ * A carrier takes the messages and the sealed data of a session to its worker and back: over a
+ * pipe, or over a ring and an area that both sides map. Neither the carrier nor its data are
+ * trusted.
  *
- * The area holds sealed data, SGPU_AREA_SIZE bytes of them: `put` writes there before the next
- * message is sent, and `get` reads what the worker has written before it answered the last one.
+ * The area holds SGPU_AREA_SIZE bytes of sealed data: `put` writes there before the next message is
+ * sent, and `get` reads what the worker wrote before its last answer.
  */
 #ifndef SGPU_REMOTE_CARRIER_H
 #define SGPU_REMOTE_CARRIER_H
@@ -24,7 +25,7 @@ struct sgpu_carrier {
 
 struct sgpu_carrier_calls {
 	sgpu_exchange_fn exchange; /* its argument is the carrier */
-	/* Copy from and to private memory. The range must lie in the area. */
+	/* Copy from private memory to the area, and back. The range must lie in the area. */
 	int (*put)(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
 		   struct sgpu_error *error);
 	int (*get)(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
@@ -32,7 +33,7 @@ struct sgpu_carrier_calls {
 	void (*close)(struct sgpu_carrier *carrier);
 };
 
-/* When a call that begins now times out; 0: never. */
+/* Returns when a call that begins now times out; 0: never. */
 static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
 {
 	const uint64_t now = sgpu_now_ns(), patience = carrier->patience_ns;
@@ -45,7 +46,7 @@ SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **car
 				      struct sgpu_error *error);
 
 /* ---- carrier_ring.c: over a ring ----
- * The two sides share the ring's memory, and a file that both map.
+ * The two sides share the ring's memory, and map a file with this layout:
  *
  *   0                 sealed data: the area
  *   SGPU_AREA_SIZE    a message; then its answer
@@ -54,9 +55,9 @@ SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **car
  * message with its answer, and completes the operation with the answer's length. Each side copies
  * what it reads, once, to private memory. */
 enum {
-	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* length */
+	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* `length`: of the message */
 	LINK_ENTRIES = 16,			 /* of each queue */
-	LINK_SIZE = SGPU_AREA_SIZE + (20 << 10), /* of the file */
+	LINK_SIZE = SGPU_AREA_SIZE + (20 << 10), /* bytes of the file */
 };
 _Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has room");
 
@@ -71,8 +72,8 @@ void sgpu_link_unmap(uint8_t **area);
 SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
 /* ---- frame.c ----
- * Sent over a pipe or a socket are: messages (channel/group.h), and reads and writes of the
- * area, which is memory of the worker.
+ * Frames on a pipe or a socket are messages (channel/group.h), and reads and writes of the area,
+ * which is memory of the worker.
  *
  *   message   size (4), bytes; answered by a message
  *   put       0xffffff01 (4), offset (8), size (8), bytes; not answered
@@ -88,7 +89,7 @@ struct sgpu_remote_frame {
 	uint64_t offset, size;
 };
 
-/* Reads a frame, with the bytes of a message; the bytes of a put follow. Errors: SGPU_EINVALID (no
+/* Reads a frame, with the bytes of a message but not those of a put. Errors: SGPU_EINVALID (not a
  * frame, or a range outside the area), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame,
 					   uint8_t message[SGPU_MESSAGE_MAX],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session over a pipe or a socket: carrier.h says what travels.
+ * A session over a pipe or a socket; carrier.h has the format.
  */
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ static int is_over(void *argument)
 						       : SGPU_OK;
 }
 
-/* From now on, reads and writes wait at most patience_ns. */
+/* From now on, reads and writes fail when patience_ns have passed. */
 static void begin_waiting(struct pipe_carrier *c)
 {
 	if (c->carrier.patience_ns > 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session over a ring: what both sides share, and the program's side, whose calls make no system
- * call while the worker is awake.
+ * A session over a ring: the memory that both sides share, and the program's side, which makes no
+ * system calls while the worker is awake.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "remote/carrier.h"
 
-/* ---- what both sides share ---- */
+/* ---- both sides ---- */
 int sgpu_link_create(int *memory, int *area, struct sgpu_error *error)
 {
 	int rc = sgpu_ring_memory_create(LINK_ENTRIES, LINK_ENTRIES, memory, error);
@@ -54,8 +54,8 @@ struct ring_carrier {
 	uint8_t *area;
 };
 
-/* Waits for the answer to the message. A worker that ends closes its bell; one that hangs does
- * not. */
+/* Waits for the answer to the message. A worker that ends closes its bell; if it hangs, only the
+ * deadline ends the wait. */
 static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
 {
 	const uint64_t deadline = sgpu_carrier_deadline(&c->carrier);

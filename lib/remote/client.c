@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program's side of a session: memory and jobs by their handles.
+ * The program's side of a session: handles of buffers and jobs.
  */
 #include "remote/client.h"
 

@@ -11,7 +11,7 @@
 #include "remote/carrier.h"
 
 enum {
-	SGPU_REMOTE_CHUNKS = 64, /* in one piece of data */
+	SGPU_REMOTE_CHUNKS = 64, /* most chunks in one piece of data */
 	SGPU_REMOTE_PIECE = SGPU_REMOTE_CHUNKS * SGPU_CHUNK,
 	SGPU_REMOTE_SEALED = SGPU_REMOTE_CHUNKS * SGPU_SEALED_CHUNK,
 };
@@ -21,7 +21,7 @@ _Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 &&
 		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX,
 	       "what the header promises");
 
-/* Chunks that one key seals. GCM allows 2^32 messages a key. */
+/* Most chunks that one key seals. GCM allows 2^32 messages per key. */
 #define SGPU_REMOTE_KEY_CHUNKS (UINT64_C(1) << 30)
 
 /* The keys for one direction: to the device, or from it. */
@@ -45,8 +45,8 @@ struct sgpu_remote {
 	uint64_t sizes[SGPU_GROUP_BUFFERS]; /* by buffer; 0: it does not exist */
 	bool jobs[SGPU_GROUP_OBJECTS];
 	struct sgpu_remote_direction *directions; /* secret memory: to the device, and from it */
-	uint64_t key_chunks;			  /* SGPU_REMOTE_KEY_CHUNKS; tests have less */
-	uint8_t *sealed; /* SGPU_REMOTE_SEALED bytes, made with the first copy */
+	uint64_t key_chunks;			  /* SGPU_REMOTE_KEY_CHUNKS; less in tests */
+	uint8_t *sealed; /* SGPU_REMOTE_SEALED bytes, allocated at the first copy */
 	/* of the next group: */
 	int pending;	    /* items */
 	uint64_t area_used; /* bytes */
@@ -54,13 +54,13 @@ struct sgpu_remote {
 	int piece_count;
 };
 
-/* session.c: opens a session over a carrier, and owns the carrier even if this fails. */
+/* session.c: opens a session over a carrier. Takes over the carrier, even if this fails. */
 SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
 					     const struct sgpu_key *owner,
 					     const struct sgpu_key *worker,
 					     struct sgpu_remote **remote, struct sgpu_error *error);
-/* Adds an item to the next group. If the group is full, it is sent first; errors may be those of
- * its items. */
+/* Adds an item to the next group. If the group is full, sends it first; errors may be of its items.
+ */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 				    struct sgpu_error *error);
 /* Makes room in the next group for an item without a tail, and in the area for `bytes` at *at. */
@@ -75,7 +75,7 @@ SGPU_MUST_CHECK int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buf
 					struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
 					 uint64_t offset, uint64_t size, struct sgpu_error *error);
-/* Opens the pieces that a group has copied, after its end. */
+/* After a group's end, opens the pieces that it copied. */
 SGPU_MUST_CHECK int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error);
 void sgpu_remote_forget_keys(struct sgpu_remote *remote);
 

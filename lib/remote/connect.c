@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session with a worker of `sgpu-run serve`: a connection to the server's socket hands the memory
- * over, and is the bell from then on. What the server says is made fit to be printed.
+ * A session with a worker of `sgpu-run serve`: a connection to the server's socket passes the
+ * shared memory's descriptors, and is then the bell. The server's texts are made printable.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +20,7 @@ static int send_files(int connection, const int files[2], struct sgpu_error *err
 {
 	struct sgpu_greeting greeting;
 
-	/* A server that refuses at once may have answered and closed already. */
+	/* A server that refuses early may already have answered and closed. */
 	return sgpu_wire_send(connection, SGPU_GREETING_SESSION, &greeting, sizeof(greeting), files,
 			      2) ||
 			       errno == EPIPE || errno == ECONNRESET
@@ -28,7 +28,7 @@ static int send_files(int connection, const int files[2], struct sgpu_error *err
 		       : sgpu_fail_errno(error, "cannot ask for a session");
 }
 
-/* Reads whether the session is accepted, or why not. */
+/* Reads the server's answer: it accepts the session, or says why not. */
 static int hear_server(int connection, struct sgpu_error *error)
 {
 	struct sgpu_refusal_of_session answer = { .greeting = { .kind = 0 } };
@@ -39,7 +39,7 @@ static int hear_server(int connection, struct sgpu_error *error)
 	ssize_t got;
 	int ready;
 
-	/* No wait is long, since a signal may come just before the call. */
+	/* Each wait is short, since a signal may come just before poll(). */
 	do {
 		ready = poll(&heard, 1, WAIT_MS);
 	} while ((ready == 0 || (ready < 0 && errno == EINTR)) && !sgpu_io_interrupted() &&

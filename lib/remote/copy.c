@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data of a session: sealed here, put into the area, and opened on the device; and back. Nothing of
- * them is in the clear between this program and the device's memory, not even what would fit into a
- * group: a worker would have to copy its plaintext over the bus.
+ * A session's data are sealed here, put into the area and opened on the device, or the other way
+ * round. Plaintext is only here and in the device's memory, even if it would fit into a group: a
+ * worker would have to copy it over the bus.
  *
  * Each direction has a key, made here and sent in a sealed group, and a running number of chunks. A
- * copy takes the next numbers, and the item that opens or seals it names them in the sealed group.
- * Both sides trust that group, and it is carried out once, so:
+ * copy takes the next numbers, and the item that opens or seals its chunks names them in a sealed
+ * group. Both sides trust that group, and it is carried out only once. Therefore:
  *
- *   - No number of a key seals twice. On the way in, only this file seals, with `next`, which only
- * grows. On the way out, the device seals what items tell it to, and no two items have one number.
- * A copy that failed has used up its numbers.
- *   - For each number there is one piece of ciphertext that verifies. An older piece that is put
- * into its place, that of another copy, or one that went the other way has another number or
- * another key.
- *   - Whether a piece is cut short is in the item, too: its size, and `last`, without which it
- * consists of whole chunks.
+ *   - No number is used twice with a key. On the way in, only this file seals, with `next`, which
+ *     only grows. On the way out, the device seals as items tell it to, and no two items have the
+ *     same number. A copy that failed has used up its numbers.
+ *   - For each number, only one piece of ciphertext verifies. An older piece in its place, one of
+ *     another copy, or one of the other direction has another number or another key.
+ *   - The item also has the piece's size, and `last`: whether the piece ends with a chunk that is
+ *     not whole. So a piece that was cut does not verify.
  *
- * A key is replaced long before GCM's 2^32 messages; the new one has a handle of its own, so that
- * no item can mean the other.
+ * A key is replaced long before GCM's limit of 2^32 messages. The new key has another handle, so
+ * that no item can mean the old key.
  *
- * The area is written to by others at any time. AES-GCM makes its tag of the ciphertext that it has
- * written, and may read that again from where it lies: whoever changed it in between would get a
- * tag that verifies. So data are sealed in private memory and then copied; and they are copied once
- * before they are opened.
+ * Others may write to the area at any time. AES-GCM computes its tag over the ciphertext that it
+ * has written, and may read it from memory again: whoever changed it in between would get a tag
+ * that verifies. So data are sealed in private memory before they are copied to the area, and
+ * copied from it, once, before they are opened.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +57,8 @@ static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, 
 	return rc < 0 ? rc : sgpu_remote_flush(r, error);
 }
 
-/* Sends a new key in a group of its own, so that its success is known. The old key is freed after
- * its last use. */
+/* Sends a new key in a group of its own, to know whether the worker has it. The old key is freed
+ * after its last use. */
 static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struct sgpu_error *error)
 {
 	const uint32_t before = d->object,
@@ -80,7 +79,7 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	rc = rc ? rc : send_key(r, &d->keys, object, error);
 	rc = rc ? rc : sgpu_aead_create(NULL, d->keys.key, &d->aead, error);
 	if (rc < 0) {
-		r->key_chunks = 0; /* from now on it is not known which keys the worker has */
+		r->key_chunks = 0; /* it is not known which keys the worker has now */
 		return rc;
 	}
 	d->object = object;
@@ -106,8 +105,8 @@ static bool is_cut(const struct sgpu_remote_piece *p)
 	return p->size % SGPU_CHUNK != 0;
 }
 
-/* Takes the next piece of `left` bytes: numbers its chunks and reserves its place in the area and
- * its item. */
+/* Takes the next piece of the `left` bytes: numbers its chunks, and reserves room in the area and
+ * the group. */
 static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
 		       struct sgpu_remote_piece *p, struct sgpu_error *error)
 {

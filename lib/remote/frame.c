@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames, as carrier.h has them.
+ * The frames of carrier.h.
  */
 
 #include "base/io.h"

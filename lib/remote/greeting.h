@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a program asks `sgpu-run serve` for a session: a packet of a SOCK_SEQPACKET socket, with the
- * ring's memory and the area as descriptors, and what is answered. These are messages of
- * tools/sgpu-run/wire.h, of which this is all that the library knows.
+ * How a program asks `sgpu-run serve` for a session: it sends a packet with descriptors of the
+ * ring's memory and the area over a SOCK_SEQPACKET socket, and gets an answer. The library knows no
+ * other messages of tools/sgpu-run/wire.h.
  */
 #ifndef SGPU_REMOTE_GREETING_H
 #define SGPU_REMOTE_GREETING_H
@@ -32,7 +32,7 @@ struct sgpu_greeting {
 	uint32_t zero;
 };
 
-/* What SGPU_GREETING_REFUSED begins with. */
+/* The beginning of SGPU_GREETING_REFUSED. */
 struct sgpu_refusal_of_session {
 	struct sgpu_greeting greeting;
 	struct sgpu_error error;
@@ -40,11 +40,11 @@ struct sgpu_refusal_of_session {
 
 struct msghdr;
 
-/* Fills in the head of a message and sends it all, with `count` descriptors, at most 4. Does
+/* Fills in the head of a message and sends the message with `count` descriptors, at most 4. Does
  * not block. Returns false, with errno, if the peer has gone or its queue is full. */
 bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count);
-/* Receives a packet with recvmsg's flags; *size is its whole size. Does not block. Errors:
- * SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no packet. */
+/* Receives a packet. flags: recvmsg's. *size: of the whole packet, even if cut. Does not block.
+ * Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no packet. */
 SGPU_MUST_CHECK int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *size);
 
 /* ---- where the server is ---- */
@@ -53,14 +53,15 @@ struct sgpu_service_path {
 	bool named; /* by an option or SGPU_SOCKET: it is not the default */
 };
 
-/* `given` (an option, or NULL), else $SGPU_SOCKET, else $XDG_RUNTIME_DIR/sgpu/run.sock, else
- * /run/sgpu/run.sock for root; "" if none of these exists. Errors: SGPU_EUSAGE: too long. */
+/* Sets path->text to `given` (an option, or NULL), else $SGPU_SOCKET, else
+ * $XDG_RUNTIME_DIR/sgpu/run.sock, else /run/sgpu/run.sock for root, else "". Errors: SGPU_EUSAGE:
+ * too long. */
 SGPU_MUST_CHECK int sgpu_service_find(const char *given, struct sgpu_service_path *path,
 				      struct sgpu_error *error);
 
 /* Connects; returns a descriptor, or -1 with errno. */
 int sgpu_service_reach(const char *path);
-/* The same, with errors. SGPU_ESYSTEM; SGPU_EUNAVAILABLE: there is no such socket. */
+/* Connects. Errors: SGPU_ESYSTEM; SGPU_EUNAVAILABLE: there is no such socket. */
 SGPU_MUST_CHECK int sgpu_service_connect(const struct sgpu_service_path *path, int *fd,
 					 struct sgpu_error *error);
 

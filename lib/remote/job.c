@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See job.h: jobs made and freed. The manifest comes from the session's owner, who may be anybody:
- * all sizes are checked here, and all ranges when the job runs.
+ * See job.h: makes and frees jobs. The manifest comes from the session's owner, who may be anybody,
+ * so all sizes are checked here, and all ranges when the job runs.
  */
 #include <stdlib.h>
 

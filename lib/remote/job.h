@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs of a session: a manifest that was parsed and checked once. Its operations run in the
- * manifest's order on one stream, over buffers of the session: one for each INPUT, OUTPUT and
- * INPUT_OUTPUT, in the order of its segments, of exactly the segment's size. What is in between has
- * memory of the job. An INPUT_OUTPUT is read as it was before the run, and has its new value when
- * the run has ended.
+ * A job of a session: a manifest that was parsed and checked once. Its operations run in the
+ * manifest's order on one stream, over ranges of the session's buffers: one for each INPUT, OUTPUT
+ * and INPUT_OUTPUT, in the order of the segments, of exactly the segment's size. INTERMEDIATE
+ * segments are in memory of the job. Operations read an INPUT_OUTPUT's value from before the run;
+ * its range has the new value after the run.
  */
 #ifndef SGPU_REMOTE_JOB_H
 #define SGPU_REMOTE_JOB_H
@@ -19,7 +19,7 @@ extern const struct sgpu_group_jobs sgpu_remote_jobs;
 /* ---- for job.c and job_run.c ---- */
 struct step {
 	struct sgpu_op_call call; /* types and parameters, without data */
-	/* the device's implementation; NULL: the CPU's, of the table */
+	/* the device's implementation; NULL: the CPU's, call.op->cpu */
 	sgpu_op_fn on_device;
 	const char *id;
 	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the operation; -1: absent */
@@ -30,7 +30,7 @@ struct step {
 /* A segment's memory. */
 struct place {
 	uint64_t size;
-	int range;	    /* its index in the session's ranges, or -1 */
+	int range;	    /* its index in a run's ranges, or -1 */
 	sgpu_devptr memory; /* for an INTERMEDIATE, and for an INPUT_OUTPUT's new value; or 0 */
 };
 
@@ -41,7 +41,7 @@ struct sgpu_job_run;
  * second time. */
 struct recorded {
 	struct sgpu_device_range *ranges; /* range_count of them; NULL: unused */
-	struct sgpu_recording *recording; /* NULL: not yet */
+	struct sgpu_recording *recording; /* NULL: not recorded yet */
 	uint64_t last_use;
 	int running;
 };
@@ -49,7 +49,7 @@ enum { RECORDED_MAX = 4, RECORD_STEPS_MIN = 2 };
 
 struct started {
 	struct sgpu_job_run *run;
-	const struct step *step; /* NULL: copies an INPUT_OUTPUT's new value to its place */
+	const struct step *step; /* NULL: copies an INPUT_OUTPUT's new value to its range */
 	struct sgpu_op_call call;
 	struct sgpu_task task;
 };
@@ -57,7 +57,7 @@ struct started {
 struct sgpu_job_run {
 	struct sgpu_job *job;
 	struct sgpu_job_run *next; /* the next spare run */
-	struct recorded *recorded; /* a recording, launched with `task`; NULL: see `started` */
+	struct recorded *recorded; /* its recording was launched with `task`; NULL: see `started` */
 	struct sgpu_task task;
 	atomic_bool failed; /* the remaining steps are skipped */
 	int count;
@@ -71,7 +71,7 @@ struct sgpu_job {
 	int range_count;
 	struct step *steps; /* in the order of execution */
 	int step_count;
-	struct sgpu_job_run *spare; /* runs that have ended */
+	struct sgpu_job_run *spare; /* ended runs, for reuse */
 	int copy_count;		    /* copies of new values, after the steps */
 	bool unrecorded;	    /* the device or a step cannot be recorded */
 	uint64_t uses;

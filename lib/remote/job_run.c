@@ -61,7 +61,6 @@ static int enqueue(struct sgpu_job_run *run, const struct step *step,
 	return SGPU_OK;
 }
 
-/* The address of an argument's data. */
 static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool written,
 			      const struct sgpu_device_range *ranges)
 {
@@ -86,7 +85,7 @@ static int start_step(const struct sgpu_job *j, const struct step *step, struct 
 	return enqueue(run, step, &call, j, stream, error);
 }
 
-/* Copies an INPUT_OUTPUT's new value over the old one, which nothing reads any more. */
+/* Copies an INPUT_OUTPUT's new value over the old one, which no step reads any more. */
 static int start_copy(const struct sgpu_job *j, const struct place *p, struct sgpu_stream *stream,
 		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run,
 		      struct sgpu_error *error)
@@ -146,7 +145,7 @@ static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range
 	return SGPU_OK;
 }
 
-/* Takes a spare run or makes one: as many exist as were under way at one time. */
+/* Takes a spare run or makes one. There are as many as were ever under way at one time. */
 static struct sgpu_job_run *take_run(struct sgpu_job *j)
 {
 	struct sgpu_job_run *r = j->spare;
@@ -166,8 +165,6 @@ static struct sgpu_job_run *take_run(struct sgpu_job *j)
 	return r;
 }
 
-/* ---- recorded runs ---- */
-/* Enqueues all steps and copies of a run. */
 static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream,
 		       const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
 		       struct sgpu_error *error)
@@ -210,7 +207,7 @@ static struct recorded *find_recorded(struct sgpu_job *j, const struct sgpu_devi
 	return NULL;
 }
 
-/* Remembers ranges that are new, instead of those unused for longest. */
+/* Remembers new ranges in place of the least recently used ones. */
 static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
 {
 	struct recorded *oldest = NULL;
@@ -229,7 +226,7 @@ static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
 	}
 }
 
-/* Launches a recording. SGPU_ERETRY: there is none, so the caller enqueues step by step. */
+/* Launches a recording. SGPU_ERETRY: none is idle, so the caller enqueues step by step. */
 static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream,
 			  const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
 			  struct sgpu_error *error)
@@ -269,7 +266,6 @@ static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream,
 	return rc;
 }
 
-/* ---- start and end ---- */
 int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
 		   int count, void **run, struct sgpu_error *error)
 {

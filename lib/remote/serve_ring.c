@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's side of a session over a ring. Nothing that the other side shares is believed: the
- * ring checks what it takes, a message is copied once and then looked at, and what lies in the area
- * is sealed.
+ * The worker's side of a session over a ring. Nothing that the other side shares is trusted: the
+ * ring checks its entries, a message is copied once before it is read, and the data in the area are
+ * sealed.
  */
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where `sgpu-run serve` is, how it is reached, and the packets of its sockets.
+ * Finds `sgpu-run serve`, connects to it, and sends and receives packets.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ int sgpu_service_find(const char *given, struct sgpu_service_path *path, struct 
 					 "the path of a socket has at most %d bytes, '%s' has more",
 					 (int)sizeof(path->text) - 1, named);
 		}
-		path->text[0] = '\0'; /* no socket can have a path so long */
+		path->text[0] = '\0'; /* no socket can have such a long path */
 	}
 	return SGPU_OK;
 }
@@ -114,7 +114,7 @@ int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *siz
 			return SGPU_OK;
 		}
 		if (*size < 0 && errno == ECONNRESET && !reset) {
-			reset = true; /* the peer closed; its packets are still here */
+			reset = true; /* the peer closed; its packets can still be read */
 			continue;
 		}
 		if (*size == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program's side of a session: opened and closed, and its groups, which fill up until something
- * must be known.
+ * The program's side of a session: opens and closes it, and collects items in groups until a result
+ * is needed.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "base/io.h"
 #include "remote/client.h"
 
-/* The alignment of pieces in the area, for devices that copy them before they open them. */
+/* Bytes. The alignment of pieces in the area, for devices that copy them before they open them. */
 enum { AREA_STEP = 256 };
 
 _Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0,
