@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading and writing batches piece by piece, and the record of those that were taken.
+ * Reading and writing batches piece by piece, and the replay record.
  */
 #ifndef SGPU_BATCH_BATCH_H
 #define SGPU_BATCH_BATCH_H
@@ -38,14 +38,15 @@ typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(
 SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader,
 					  sgpu_manifest_find_fn find, void *argument,
 					  struct sgpu_batch **batch, struct sgpu_error *error);
-/* Writes the index and the manifest. The caller then writes, in order, for each inline payload
- * sgpu_batch_payload_begin, the payload and sgpu_tar_padding, and at last sgpu_tar_end. */
+/* Writes the index and the manifest. For each inline payload, in order, the caller then calls
+ * sgpu_batch_payload_begin, writes the payload and calls sgpu_tar_padding; at last it calls
+ * sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
 					     const struct sgpu_batch *batch, int segment,
 					     struct sgpu_error *error);
-/* Gives the header that sgpu_batch_payload_begin writes. */
+/* Makes the header that sgpu_batch_payload_begin writes. */
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 					      uint8_t block[SGPU_TAR_BLOCK],
 					      struct sgpu_error *error);
@@ -55,15 +56,15 @@ SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, in
 SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch,
 					uint8_t identity[SGPU_SHA256_SIZE],
 					struct sgpu_error *error);
-/* Demands that one of the owners, thumbprints of keys, has signed the batch, and that each
- * signature by any of them verifies. kid receives the key of the first of these signatures. If no
- * signature names an owner's key, nothing is hashed. Errors: SGPU_EPOLICY if no owner has signed,
- * SGPU_EAUTH if an owner's signature does not verify. */
+/* Requires that an owner has signed the batch, and that each owner's signature verifies. owners:
+ * thumbprints of keys. kid receives that of the first owner who signed. If no signature names an
+ * owner's key, nothing is hashed. Errors: SGPU_EPOLICY if no owner has signed, SGPU_EAUTH if an
+ * owner's signature does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners,
 				     int owner_count, char kid[SGPU_KID_SIZE + 1],
 				     struct sgpu_error *error);
 
-/* ---- the record of the batches that were taken, so that each is taken once ----
+/* ---- the replay record: the batches that were taken, so that each is taken once ----
  * It is in memory, or in a directory that several processes can share and that outlives them. */
 enum {
 	SGPU_REPLAY_WINDOW_DAYS =
@@ -74,20 +75,20 @@ enum {
 struct sgpu_replay;
 
 /* directory NULL: the record is in memory. Otherwise the directory must belong to this user alone;
- * it is made (0700) if missing. A record of the previous version is converted: it named batches in
- * another way, so batches that were sealed before now are refused as too old. Errors: SGPU_EPOLICY
- * for another user's directory, SGPU_ESYSTEM. */
+ * it is made (0700) if missing. A record of the previous version is converted: that version
+ * identified batches differently, so batches sealed before now are refused as too old. Errors:
+ * SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_replay_create(const char *directory, uint64_t window_us,
 				       struct sgpu_replay **replay, struct sgpu_error *error);
 void sgpu_replay_free(struct sgpu_replay **replay);
 
-/* Takes a batch, by sgpu_batch_identity(). Its signature and MAC must have verified: otherwise an
- * attacker could mark an owner's batch as taken. counter and now_us: microseconds since 1970. When
- * this returns 0, the record is on the disk, so no crash lets a batch run twice. After an error the
- * batch is not recorded and can be sent again. If the process or the machine fails during this
- * call, the batch may be recorded without having run. Errors: SGPU_EPOLICY if the batch was taken
- * before, is older than the window or comes from the future; SGPU_ENOSPACE, SGPU_ESYSTEM if it
- * cannot be recorded. */
+/* Takes and records a batch. identity: from sgpu_batch_identity(). The batch's signature and MAC
+ * must have verified: otherwise an attacker could mark an owner's batch as taken. counter and
+ * now_us: microseconds since 1970. When this returns 0, the record is on the disk, so no crash lets
+ * a batch run twice. After an error the batch is not recorded and can be sent again. If the process
+ * or the machine fails during this call, the batch may be recorded without having run. Errors:
+ * SGPU_EPOLICY if the batch was taken before, is older than the window or was sealed in the future;
+ * SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded. */
 SGPU_MUST_CHECK int sgpu_replay_take(struct sgpu_replay *replay,
 				     const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,
 				     uint64_t now_us, struct sgpu_error *error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first two members of a batch or a response, index and manifest, and that they agree.
+ * Reads and writes the first two members of a batch or a response, index and manifest, which must
+ * agree.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -215,7 +216,7 @@ static bool is_staged(const struct sgpu_batch *batch)
 	return false;
 }
 
-/* Fails with a text that says what the archive is instead of the wanted batch or response. */
+/* Fails, and says what the archive is instead of the wanted batch or response. */
 static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_response,
 		      uint64_t size, const char *wanted, struct sgpu_error *error)
 {
@@ -292,7 +293,7 @@ static size_t member_size(size_t size)
 	return SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(size);
 }
 
-/* Writes a member to *at, in memory that was cleared, and moves *at behind it. */
+/* Writes a member to *at, in zeroed memory, and moves *at past it. */
 static int put_member(uint8_t **at, const char *member, const char *text, size_t size,
 		      struct sgpu_error *error)
 {
@@ -304,7 +305,6 @@ static int put_member(uint8_t **at, const char *member, const char *text, size_t
 	return rc;
 }
 
-/* Writes both members with one call of write. */
 int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
 			  struct sgpu_error *error)
 {

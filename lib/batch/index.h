@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The index between its text and struct sgpu_batch: what the parser, the writer and the MAC share.
+ * The index as text and as struct sgpu_batch: what its parser, its writer and its MAC share.
  */
 #ifndef SGPU_BATCH_INDEX_H
 #define SGPU_BATCH_INDEX_H
@@ -27,13 +27,13 @@ json_t *sgpu_location_json(const struct sgpu_location *location);
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
 		      struct sgpu_error *error);
 
-/* Checks the rules that a struct can break, for each index that is read or written. */
+/* Checks the rules that need no manifest, for each index that is read or written. */
 SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);
 /* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated.
  */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
 				    struct sgpu_error *error);
-/* Writes the canonical text, from malloc: the whole; for the MAC, without `mac` and the locations;
+/* Makes the canonical text, from malloc: the whole index; for the MAC, without `mac` and locations;
  * for signatures, also without the signatures; for the identity, also without the recipients. */
 enum sgpu_index_part {
 	SGPU_INDEX_WHOLE,
@@ -44,7 +44,7 @@ enum sgpu_index_part {
 SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part,
 					 char **text, size_t *size, struct sgpu_error *error);
 
-/* Checks that the batch, which was read from this text, has no other: each index has one text.
+/* Checks that the text from which the batch was read is canonical: each index has only one text.
  * Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text,
 					  size_t size, struct sgpu_error *error);

@@ -55,7 +55,7 @@ static int check_location(const struct sgpu_batch_segment *s, uint64_t size,
 	return 0;
 }
 
-/* Checks the members of a payload that is sealed, plain, or not sealed yet. */
+/* Checks the members that say how a payload is sealed, if it is. */
 static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 			 struct sgpu_error *error)
 {

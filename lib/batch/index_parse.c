@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Index text to struct sgpu_batch. An index has one text: what was read is written again and
- * compared, so that no member, no value and no form is taken that the writer would not have
- * written.
+ * Parses an index. An index has only one text: the parsed index is compared with the text that the
+ * writer makes of it, so no member, value or form is accepted that the writer would not write.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +211,7 @@ static int parse_constants(const json_t *index, const char *where, struct sgpu_e
 static int parse_authentication(const json_t *index, const char *where, struct sgpu_batch *batch,
 				struct sgpu_error *error)
 {
-	/* sgpu_batch_check checks their form, and that there are both or neither. */
+	/* sgpu_batch_check checks their form, and which of them need a MAC. */
 	batch->recipients = json_incref(json_object_get(index, "recipients"));
 	batch->signatures = json_incref(json_object_get(index, "signatures"));
 	if (!json_object_get(index, "mac")) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * struct sgpu_batch to index text.
+ * Writes an index as text.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "index.h"
 
-/* Steals `value`. If value or the result is NULL, memory ran out. */
+/* Steals `value`. Returns false if it is NULL or memory ran out. */
 static bool put(json_t *object, const char *key, json_t *value)
 {
 	return json_object_set_new(object, key, value) == 0;
@@ -66,7 +66,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 	return json;
 }
 
-/* The segments' JSON is made one at a time, while it is written. */
+/* Each segment's JSON is made when it is written. */
 struct segments {
 	const struct sgpu_batch *batch;
 	enum sgpu_index_part part, failed;
@@ -118,7 +118,7 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, enum sgpu_index_
 	return ok;
 }
 
-/* Makes the text, or compares it with `expected` of *size bytes. */
+/* Makes the text or, if `expected` is not NULL, compares it with those *size bytes. */
 static int write_index(const struct sgpu_batch *batch, enum sgpu_index_part part,
 		       const char *expected, char **text, size_t *size, struct sgpu_error *error)
 {
@@ -133,8 +133,8 @@ static int write_index(const struct sgpu_batch *batch, enum sgpu_index_part part
 			      : sgpu_json_canonical_items(index, &list, 1, text, size, error);
 	}
 	if (segments.failed) {
-		/* jansson also fails if a text is not UTF-8, which only paths and error texts can
-		 * cause. */
+		/* jansson also fails if a string is not UTF-8; only paths and error texts are
+		 * unchecked. */
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "cannot write the index: out of memory, or text that is not UTF-8");
 	}

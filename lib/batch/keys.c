@@ -75,8 +75,8 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 		       : 0;
 }
 
-/* Checks the form again: it was checked if the batch was read, but a caller may have made the
- * batch. */
+/* Checks the form again: it was checked if the batch was read, but not if a caller made the batch.
+ */
 static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient,
 		       const struct sgpu_key *key, uint8_t *batch_key, struct sgpu_error *error)
 {
@@ -197,7 +197,7 @@ int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SG
 		rc = sgpu_fail(error, SGPU_EAUTH, "the mac of %s does not verify: it was altered",
 			       batch->response ? "response.json" : "batch.json");
 	}
-	/* The correct MAC of a text that somebody else chose is worth wiping. */
+	/* Wiped, since it is the correct MAC of a text that an attacker may have chosen. */
 	sgpu_wipe(mac, sizeof(mac));
 	return rc;
 }

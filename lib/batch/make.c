@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch from a checked manifest, and its payloads from and to memory.
+ * Makes a batch from a checked manifest, and writes one whose payloads the caller writes.
  */
 #include <stdlib.h>
 #include <string.h>

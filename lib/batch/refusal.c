@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A refusal, in the place of a response. Nothing authenticates it, and it has one text, as an index
- * has.
+ * A refusal, which takes the place of a response. It is not authenticated. Like an index, it has
+ * only one text.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/io.h"
 #include "tar.h"
 
-enum { JSON_MAX = 4 << 10 }; /* bytes of refusal.json, all characters of its text escaped */
+enum { JSON_MAX = 4 << 10 }; /* bytes of refusal.json, if all of its text is escaped */
 
 static int make_text(const struct sgpu_batch_refusal *refusal, char **text, size_t *size,
 		     struct sgpu_error *error)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batches that were taken. In a directory: "lock", which whoever takes a batch holds, and
- * "batches", a header and a record of each by its identity. It is appended by one write, and on the
- * disk before the batch runs. Where that fails, the file is cut back, so that the batch can come
- * again. A record that a crash cut short belongs to a batch that has not run. Records that are
- * older than the window are dropped when they are many, and with them all that is as old is refused
- * from then on, whatever the clock says later.
+ * The replay record. Its directory has "lock", which a process holds while it takes a batch, and
+ * "batches", a header and a record for each batch. A record is appended by one write, and is on the
+ * disk before the batch runs. If this fails, the file is truncated to its old size, so that the
+ * batch can be sent again. A record that a crash cut short belongs to a batch that has not run.
+ * When many records are older than the window, they are dropped, and all batches of that age are
+ * refused from then on, whatever the clock says later.
  *
- * The version before named a batch by its owner and by what was signed, so its records do not tell
- * one batch from another. A file of that version is replaced by an empty one that refuses all that
- * was sealed until then; programs of that version refuse the new file.
+ * The previous version identified a batch by its owner and by what was signed, so its records have
+ * no identities. Such a file is replaced by an empty one that refuses all batches sealed until
+ * then; programs of that version refuse the new file.
  *
- * A process keeps the records that it has read, with an index. With the lock it opens the file,
- * checks by its header and the last record read that it is the one it knows, and reads what others
- * have appended.
+ * A process keeps the records that it has read, with an index. Under the lock, it opens the file,
+ * checks by the header and the last record that it read whether this is the same file, and reads
+ * the records that others have appended.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,14 +35,13 @@ enum {
 	KEY_SIZE = 16,
 	CHECK_SIZE = 8,
 	DROPPED_MIN = 1024,
-	LOOKS_A_WINDOW = 64, /* how often old records are counted */
+	LOOKS_A_WINDOW = 64, /* times that old records are counted in a window */
 	RECORDS_MIN = 64,
 	TORN_BEFORE = 2, /* records of one batch in the previous version */
 };
 static const char magic[8] = "sgpu rp2", magic_before[sizeof(magic)] = "sgpu rp1";
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
 
-/* A record as stored in the file. */
 struct record {
 	uint8_t key[KEY_SIZE]; /* the first bytes of the batch's identity */
 	uint64_t counter;
@@ -58,11 +57,11 @@ struct table {
 	struct header header;
 	struct record *records;
 	size_t count, capacity;
-	size_t *index;	   /* hash table: the record's number plus one */
+	size_t *index;	   /* hash table: a record's number plus one; 0: free */
 	size_t index_size; /* a power of two, at least twice `count` */
 	uint64_t factor;   /* random and odd, so that nobody can choose identities that collide */
 	uint64_t count_old_us; /* when to count the old records again */
-	uint64_t end;	       /* end of the last record that was read, in bytes; 0: none was */
+	uint64_t end;	       /* end of what was read of the file, in bytes; 0: nothing was */
 };
 
 struct sgpu_replay {
@@ -96,7 +95,7 @@ static void forget_all(struct table *table)
 	*table = (struct table){ .records = NULL };
 }
 
-/* Where the hash table has the key, or where it must be put. */
+/* Returns the index entry that has the key or, if none has it, the free one for it. */
 static size_t *find_place(const struct table *table, const uint8_t key[KEY_SIZE])
 {
 	const size_t mask = table->index_size - 1;
@@ -121,7 +120,6 @@ static void fill_index(struct table *table)
 	}
 }
 
-/* Makes room for one more record. */
 static int reserve(struct table *table, struct sgpu_error *error)
 {
 	const size_t capacity = table->capacity ? 2 * table->capacity : RECORDS_MIN;
@@ -194,7 +192,7 @@ static int add_records(const struct sgpu_replay *replay, struct table *table,
 	return rc;
 }
 
-/* Whether the file is still the one that was read, with at most records appended. */
+/* Sets *known to whether the file is the one that was read, perhaps with records appended. */
 static int is_known(const struct sgpu_replay *replay, const struct table *table, int fd,
 		    const struct header *header, uint64_t size, bool *known,
 		    struct sgpu_error *error)
@@ -232,7 +230,7 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	}
 	rc = sgpu_pread(fd, replay->data_path, &header, sizeof(header), 0, &got, error);
 	if (rc == SGPU_OK && got < sizeof(header)) {
-		rc = damaged(replay, error); /* the file appears whole, by a rename */
+		rc = damaged(replay, error); /* the file is created whole, by a rename */
 	}
 	rc = rc ? rc
 		: is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
@@ -308,7 +306,8 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	return SGPU_OK;
 }
 
-/* Makes all batches too old that were sealed before now or have a record. */
+/* Replaces a record of the previous version: batches that it has, or that were sealed before now,
+ * are then too old. */
 static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file,
 		     struct sgpu_error *error)
 {
@@ -407,7 +406,7 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 	size_t old = 0, kept = 0;
 
 	if (now_us < table->count_old_us && table->count_old_us - now_us <= pause_us) {
-		return false; /* a clock that was set back delays it by a pause at most */
+		return false; /* a clock that was set back delays this by at most a pause */
 	}
 	table->count_old_us = now_us + pause_us;
 	for (size_t i = 0; i < table->count; i++) {
@@ -541,8 +540,8 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 		       : 0;
 }
 
-/* Opens the record before the first batch, so that the conversion of an old record does not refuse
- * batches sealed after this. */
+/* Opens the record before the first batch comes: if an old one is converted now, batches that are
+ * sealed later are not refused. */
 static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
 {
 	struct timespec now = { 0 };

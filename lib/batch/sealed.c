@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sealed segment: its lengths, its key schedule, and runs of its chunks in memory.
+ * The sealed segment: its lengths, its key schedule, and chunk runs in memory.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum {
 	INFO_MAX = sizeof(label) + SGPU_SALT_SIZE + SGPU_CONTEXT_MAX,
 };
 
-/* Derives the rest of *keys from their salt. */
+/* Derives the other members of *keys from `key`, `context` and keys->salt. */
 static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
 		  struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signatures over the index, and whether one of them is an owner's.
+ * Signs the index, verifies its signatures, and finds those of owners.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "crypto/crypto.h"
 #include "index.h"
 
-/* The digest that is signed covers all that carriers may not change: SGPU_INDEX_FOR_SIGNATURES. */
+/* Hashes a part of the index. Signatures are over all that carriers may not change. */
 static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
 		     uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The strict reader of ustar archives. It runs where the secrets are, so it takes nothing that a
- * batch does not need: no links, directories, devices, long names or extended headers, and no byte
- * that nothing checks.
+ * The strict reader of ustar archives. It runs where the secrets are, so it accepts nothing that a
+ * batch does not need: no links, directories, devices, long names or extended headers. Every byte
+ * is checked.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "tar.h"
 
-enum { AHEAD_MAX = 32 << 10 }; /* bytes that a file is read ahead: one read takes a small batch */
+enum { AHEAD_MAX = 32 << 10 }; /* bytes of a file that are read ahead: all of a small batch */
 
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
@@ -232,7 +232,7 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	    memcmp(header->version, "00", 2)) {
 		return "is not a POSIX ustar header";
 	}
-	/* The checksum does not cover its own field, so that must have the one form "123456\0 ",
+	/* The checksum does not cover its own field, so this field must have the form "123456\0 ",
 	 * which every tar writes. */
 	if (!octal(header->checksum, 6, &value) || header->checksum[5] < '0' ||
 	    memcmp(header->checksum + 6, "\0 ", 2) || value != sgpu_tar_checksum(header)) {
@@ -262,7 +262,7 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	return NULL;
 }
 
-/* Reads the second of the two zero blocks, and nothing but zeros to the end of the file. */
+/* Reads the second zero block, and checks that only zeros follow to the end of the file. */
 static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint8_t buffer[1 << 14];
@@ -290,7 +290,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		       : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
 }
 
-/* Finds that a file of known size ends inside the member, before the member is used. */
+/* Fails if a file of known size ends inside the member, before the member is used. */
 static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint64_t end = 0;
@@ -313,7 +313,7 @@ static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *head
 	return read_exact(reader, header, sizeof(*header), error);
 }
 
-/* Recognises what was given instead of an archive. Another kind of tar fails at its header. */
+/* Fails if the file is no ustar archive; the error says what it is instead. */
 static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	size_t got = sizeof(reader->first);
