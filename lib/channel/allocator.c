@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocator: the untrusted side that decides which pages stand where, and says so in commands.
- * Whatever goes wrong here costs memory or service and nothing else. Channels share no tables. It
- * reaches the processor only through `send`.
+ * The allocator, which is not trusted, decides which pages are mapped at which addresses, and sends
+ * commands for that. An error here costs memory or service, but no secret. Channels share no
+ * tables. The allocator reaches the processor only through `send`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@ enum { SMALL, BIG, KINDS, BOOTSTRAP = 0 };
 
 struct table {
 	uint32_t frame;
-	uint32_t entries[]; /* first frames of the pages that it maps */
+	uint32_t entries[]; /* first frames of the table's pages */
 };
 
-/* `tables` is NULL while there is no such channel. */
+/* `tables` is NULL if the channel does not exist. */
 struct channel {
 	struct table *(*tables)[KINDS];
 	struct sgpu_extents addresses;
@@ -257,7 +257,7 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 }
 
 /* ---- mapping ---- */
-/* Puts a table at an index of the channel's directory, unless there is one. */
+/* Makes a table for entry `directory` of the channel's directory, unless it has one. */
 static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
 		      int kind, struct sgpu_error *error)
 {
@@ -293,7 +293,7 @@ static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32
 	return SGPU_OK;
 }
 
-/* The part of [va, end) that one command can do in pages of `kind`. */
+/* The pages of `kind` from `va` to `end` that one command can map or unmap. */
 struct page_run {
 	uint32_t directory, index, count;
 };
@@ -333,8 +333,8 @@ static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind
 	}
 }
 
-/* Maps as many pages of a size as one command can and as are free. *done: their bytes; 0: none fits
- * or is free. */
+/* Maps as many pages of `kind` as one command can and as are free. *done: the bytes mapped; 0 if no
+ * page fits or is free. */
 static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 			uint64_t end, int kind, uint64_t *done, struct sgpu_error *error)
 {
@@ -359,8 +359,8 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 	if (!count) {
 		return SGPU_OK;
 	}
-	/* Small pages were taken in descending order. They are reversed, since a device maps
-	 * neighbours at once if they ascend. */
+	/* Small pages were taken in descending order. They are reversed, since a device maps frames
+	 * that ascend without gaps in one call. */
 	for (uint32_t i = 0; kind == SMALL && i < count / 2; i++) {
 		const uint32_t page = allocator->pages[i];
 
@@ -421,8 +421,8 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 				      : SGPU_OK;
 		}
 	}
-	/* What is mapped stays so until the channel goes, since only the owner can unmap it. The
-	 * other addresses are given back. */
+	/* Mapped pages stay mapped until the channel is destroyed, since only the owner can
+	 * authorise their unmapping. The other addresses are given back. */
 	if (rc != SGPU_OK && at < *va + whole) {
 		sgpu_extents_give(&made->addresses, at, *va + whole - at);
 	}
@@ -444,7 +444,7 @@ static int kind_at(const struct sgpu_allocator *allocator, const struct channel 
 	return KINDS;
 }
 
-/* Unmaps a run of pages of one size in one table. *done: their bytes. */
+/* Unmaps adjacent pages of `kind` in one table. *done: the bytes unmapped. */
 static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 			  uint64_t end, int kind, sgpu_authorise_fn authorise, void *argument,
 			  uint64_t *done, struct sgpu_error *error)

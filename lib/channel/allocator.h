@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the allocator knows: which frames and which addresses it has not given out yet. None of it
- * is trusted, and nothing of the processor's is seen here.
+ * The allocator's records of free frames and free addresses. They are not trusted, and the
+ * processor's state is not visible here.
  */
 #ifndef ENCLAVE_ALLOCATOR_H
 #define ENCLAVE_ALLOCATOR_H
@@ -22,11 +22,11 @@ struct sgpu_frame_pool {
 SGPU_MUST_CHECK int sgpu_frame_pool_init(struct sgpu_frame_pool *pool, uint32_t begin, uint32_t end,
 					 struct sgpu_error *error);
 void sgpu_frame_pool_clear(struct sgpu_frame_pool *pool);
-/* Takes `count` frames, aligned to `count`: *first. Returns false if there are none. */
+/* Takes `count` adjacent frames, aligned to `count`, from *first on. Returns false if none. */
 bool sgpu_frame_take(struct sgpu_frame_pool *pool, uint32_t count, uint32_t *first);
 void sgpu_frame_give(struct sgpu_frame_pool *pool, uint32_t first, uint32_t count);
 
-/* Ranges of free addresses, in order, no two of them adjacent. */
+/* Ranges of free addresses, in ascending order, no two of them adjacent. */
 struct sgpu_extent {
 	uint64_t begin, end;
 };
@@ -41,7 +41,7 @@ void sgpu_extents_clear(struct sgpu_extents *extents);
 SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size,
 				      uint64_t alignment, uint64_t *begin,
 				      struct sgpu_error *error);
-/* Gives a range back. If memory is out, the range is not used again. */
+/* Gives a range back. If out of host memory, the range is never used again. */
 void sgpu_extents_give(struct sgpu_extents *extents, uint64_t begin, uint64_t size);
 
 #endif

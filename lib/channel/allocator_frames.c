@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocator's books: free frames of physical memory, free addresses of a context.
+ * The allocator's records of free frames of memory and free addresses of a context.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +103,6 @@ void sgpu_extents_clear(struct sgpu_extents *extents)
 	extents->list = NULL;
 }
 
-/* Inserts `extent` at `index`. Returns false if memory is out. */
 static bool insert(struct sgpu_extents *extents, size_t index, struct sgpu_extent extent)
 {
 	if (extents->count == extents->capacity) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a session asks of a worker in another process or on another machine: items of a command
- * group, and what is answered. Items name handles: of buffers, streams, keys and jobs, which the
+ * The requests of a session to a worker in another process or on another machine: items of command
+ * groups, and their answers. Items name buffers, streams, keys and jobs by handles, which the
  * session chooses and the worker keeps in tables. No item names an address.
  *
  * A message is a hello (channel/keys.h), answered by a grant, or a sealed group, answered by a
- * sealed answer. How messages travel is the caller's business (sgpu_exchange_fn): a pipe, or a ring
+ * sealed answer. The caller carries messages (sgpu_exchange_fn), through a pipe or a ring
  * (remote/carrier.h). Whoever carries messages can stop them, and learns their sizes.
  */
 #ifndef SGPU_CHANNEL_GROUP_H
@@ -18,16 +18,16 @@
 
 enum {
 	SGPU_GROUP_BYTES = SGPU_GROUP_MAX - SGPU_TAG_SIZE, /* of items, and of answers */
-	SGPU_GROUP_ITEMS = 128,				   /* in one group */
-	SGPU_GROUP_BUFFERS = 256,			   /* handles are below */
-	SGPU_GROUP_OBJECTS = 64, /* handles of keys, and of jobs, are below */
+	SGPU_GROUP_ITEMS = 128,				   /* most in one group */
+	SGPU_GROUP_BUFFERS = 256,			   /* handles are below this */
+	SGPU_GROUP_OBJECTS = 64, /* handles of keys, and of jobs, are below this */
 	SGPU_GROUP_STREAMS = 8,
-	SGPU_GROUP_TEXT_MAX = 160, /* bytes of the texts of items that failed */
+	SGPU_GROUP_TEXT_MAX = 160, /* most bytes of the texts of all failed items together */
 	SGPU_ITEM_HEAD = 52,
 	SGPU_MESSAGE_MAX = SGPU_GROUP_MAX + 64,
 };
 
-/* Other numbers are no items. */
+/* Kinds, and the members that each uses besides `stream`. All other numbers are invalid. */
 enum sgpu_item_kind {
 	SGPU_ITEM_ALLOC = 1,	/* buffer, size */
 	SGPU_ITEM_FREE = 2,	/* buffer */
@@ -40,11 +40,11 @@ enum sgpu_item_kind {
 			       in the shared area */
 	SGPU_ITEM_JOB_LOAD = 16, /* object; tail: the text of a manifest */
 	SGPU_ITEM_JOB_FREE = 17, /* object */
-	SGPU_ITEM_JOB_RUN = 18,	 /* object; tail: its ranges */
+	SGPU_ITEM_JOB_RUN = 18,	 /* object; tail: the job's ranges */
 	SGPU_ITEM_KINDS
 };
 
-/* An item. Members that its kind does not name are zero. */
+/* An item. Members that its kind does not use are zero (group_codec.c: `kinds`). */
 struct sgpu_item {
 	enum sgpu_item_kind kind;
 	uint8_t stream;
@@ -55,15 +55,14 @@ struct sgpu_item {
 	uint32_t tail_size;
 };
 
-/* A range of a buffer that a job uses. */
 struct sgpu_item_range {
 	uint32_t buffer;
 	uint64_t offset, size;
 };
 
 /* ---- group_codec.c ---- */
-/* Appends an item to the *size bytes of a group. Errors: SGPU_EUSAGE (it does not fit, or is not
- * valid). */
+/* Appends an item to the *size bytes of a group. Errors: SGPU_EUSAGE (the item does not fit, or is
+ * invalid). */
 SGPU_MUST_CHECK int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTES],
 				     size_t *size, struct sgpu_error *error);
 /* Reads all items of a group. A group that is cut short, has bytes left over, or names a handle out
@@ -71,7 +70,8 @@ SGPU_MUST_CHECK int sgpu_item_encode(const struct sgpu_item *item, uint8_t group
 SGPU_MUST_CHECK int sgpu_items_decode(const uint8_t *bytes, size_t size,
 				      struct sgpu_item items[SGPU_GROUP_ITEMS], int *count,
 				      struct sgpu_error *error);
-/* Writes ranges, SGPU_MODULE_RANGES_MAX at most, as the tail of an item. Returns its size. */
+/* Writes ranges, SGPU_MODULE_RANGES_MAX at most, as the tail of an item. Returns the tail's
+ * size. */
 enum { SGPU_ITEM_RANGES_MAX = 38 + 20 * SGPU_MODULE_RANGES_MAX };
 uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count,
 				 uint8_t tail[SGPU_ITEM_RANGES_MAX]);
@@ -81,24 +81,25 @@ SGPU_MUST_CHECK int sgpu_item_ranges_decode(const struct sgpu_item *item,
 					    int *count, struct sgpu_error *error);
 
 /* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4),
- * counter (8), size (4), the group; integers are little endian. Returns its size. */
+ * counter (8), size (4), the group; integers are little endian. Returns the message's size. */
 size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SGPU_MESSAGE_MAX]);
-/* Reads such a message. Returns false if these bytes are not exactly one. The group is borrowed. */
+/* Reads such a message, and borrows the group from it. Returns false if the bytes are not exactly
+ * one message. */
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command);
 
 /* ---- group_client.c: the session's side ---- */
 /* Sends a message and waits for the answer, of SGPU_MESSAGE_MAX bytes at most. The client does not
- * trust it. */
+ * trust the answer. */
 typedef int (*sgpu_exchange_fn)(void *argument, const uint8_t *message, size_t size,
 				uint8_t *answer, size_t *answer_size, struct sgpu_error *error);
-enum { SGPU_GROUP_SENDS = 3 }; /* attempts to send a group without an answer */
+enum { SGPU_GROUP_SENDS = 3 }; /* how often a group without an answer is sent */
 
 struct sgpu_group_client;
 
-/* Gets a grant for the owner's X25519 key and opens a session on it. worker: the public key that a
- * quote names: only whoever has its private half can answer, and an empty group proves that they
- * have it. NULL: anybody can. Errors: SGPU_EAUTH, SGPU_EKEY, SGPU_EUSAGE (`worker` is symmetric),
- * those of `exchange`. */
+/* Gets a grant for the owner's X25519 key and opens a session with it. `worker` is the public key
+ * that a quote names: only a process with its private half can answer, and proves this by answering
+ * an empty group. NULL: any process can answer. Errors: SGPU_EAUTH, SGPU_EKEY, SGPU_EUSAGE
+ * (`worker` is symmetric), those of `exchange`. */
 SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_key *owner,
 					   const struct sgpu_key *worker, sgpu_exchange_fn exchange,
 					   void *argument, struct sgpu_group_client **client,
@@ -107,12 +108,12 @@ void sgpu_group_client_close(struct sgpu_group_client **client);
 /* Adds an item to the group that is sent next. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_group_client_add(struct sgpu_group_client *client,
 					  const struct sgpu_item *item, struct sgpu_error *error);
-/* Whether an item with a tail of so many bytes fits into the next group. */
+/* Whether an item with a tail of `tail` bytes fits into the next group. */
 bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t tail);
-/* Sends the group and waits until it has been carried out, in order and once. Returns the code of
- * the first item that failed, or SGPU_OK. A group whose answer does not come is sent again; the
- * same bytes under the same number, so that it is carried out once. When no answer comes at all the
- * client is of no use any more: SGPU_EAUTH, or what `exchange` said. */
+/* Sends the group and waits until it has been carried out. Returns the code of the first item that
+ * failed, or SGPU_OK. If no valid answer comes, sends the same bytes again, under the same number,
+ * so that the group is carried out only once. If all attempts or `exchange` fail, returns
+ * SGPU_EAUTH or the code of `exchange`; then the client cannot be used any more. */
 SGPU_MUST_CHECK int sgpu_group_client_send(struct sgpu_group_client *client,
 					   struct sgpu_error *error);
 

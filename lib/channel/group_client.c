@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The session's side of command groups. A group is sealed once, under its number, and the same
- * bytes are sent until its answer comes: a second group with that number must not exist, and one
- * that is missing stops all that follow. So a client whose group is lost for good is broken, and
- * stays so.
+ * bytes are sent until its answer comes, since no second group may have that number, and the worker
+ * takes no later group before this one. So a client that loses a group stays broken.
  */
 #include <stdlib.h>
 
@@ -56,7 +55,7 @@ bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t t
 	       SGPU_GROUP_BYTES - client->size >= SGPU_ITEM_HEAD + tail;
 }
 
-/* Whether this is the answer to group `counter`: it has that number, and opens under it. */
+/* Whether c->answer has the number `counter`, and opens under it. */
 static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size)
 {
 	struct sgpu_reader reader = { .next = c->answer, .left = size };
@@ -96,7 +95,7 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 				  (unsigned long long)counter, (unsigned)c->grant.channel);
 }
 
-/* Returns the items' outcome. The answer is authentic, and is still read with care. */
+/* Returns the items' outcome. The answer is authentic, but its format is still checked. */
 static int read_outcome(const struct sgpu_group_client *c, int count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };
@@ -147,7 +146,7 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *
 }
 
 /* ---- opening ---- */
-/* Sends the hello, and takes the grant in the answer. */
+/* Sends the hello, and opens a session with the grant in the answer. */
 static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner,
 		     const uint8_t *hello, size_t hello_size, struct sgpu_error *error)
 {
@@ -164,7 +163,7 @@ static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner,
 	return sgpu_session_open(owner, &c->grant, &c->session, error);
 }
 
-/* An empty group that is answered proves that the worker has the keys of the bound session. */
+/* The answer to an empty group proves that the worker has the keys of the bound session. */
 static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner,
 		      const struct sgpu_key *worker, struct sgpu_error *error)
 {

@@ -6,8 +6,8 @@
  *   kind (1), stream (1), last (1), zero (1), buffer (4), zero (4), object (4), offset (8),
  *   other_offset (8), size (8), first (8), tail size (4), the tail
  *
- * Members that a kind does not use are zero. The tail with the ranges of a job: zero (1), ranges
- * (1), for each buffer (4), offset (8), size (8); zero (36).
+ * Members that a kind does not use are zero. The tail with the ranges of a job: zero (1), number of
+ * ranges (1), for each range its buffer (4), offset (8) and size (8); zero (36).
  */
 #include <sgpu/base.h>
 
@@ -26,7 +26,7 @@ enum {
 	RANGE = BUFFER | OFFSET | SIZE,
 	KEYS_SIZE = SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
 	RANGE_SIZE = 4 + 8 + 8,
-	RANGES_END = 36, /* zeros behind the ranges */
+	RANGES_END = 36, /* zeros after the ranges */
 	RANGES_MIN = 1 + 1 + RANGES_END,
 };
 
@@ -45,7 +45,6 @@ static const struct {
 	[SGPU_ITEM_JOB_RUN] = { STREAM | OBJECT, RANGES_MIN, SGPU_ITEM_RANGES_MAX },
 };
 
-/* Whether an item is valid, with handles in range. */
 static bool is_item(const struct sgpu_item *item)
 {
 	uint16_t members;

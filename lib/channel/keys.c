@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of a channel, and what is computed with them by both trusted sides: nonces, MACs, the mask
- * of a measurement, and what binds a session to a worker.
+ * Keys of a channel, and computations of both trusted sides with them: nonces, MACs, the mask of a
+ * measurement, and the binding of a session to a worker.
  */
 #include <string.h>
 
@@ -57,7 +57,7 @@ void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONC
 	}
 }
 
-/* ---- MACs: KT128 of a key, and then of integers, little endian, and bytes of fixed sizes ---- */
+/* ---- MACs: fields are little-endian integers and bytes of fixed size ---- */
 enum { FIELDS_MAX = 160 };
 
 static void digest_fields(uint8_t fields[FIELDS_MAX], const uint8_t *end, const char *custom,

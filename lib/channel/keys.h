@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of a channel, and what is computed with them: for both trusted sides, the processor and the
+ * Keys of a channel and computations with them, for both trusted sides, the processor and the
  * session.
  */
 #ifndef SGPU_CHANNEL_KEYS_H
@@ -9,28 +9,28 @@
 #include "channel/channel.h"
 
 enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
-/* channel || serial || owner_hash || processor, integers little endian. */
+/* Writes channel || serial || owner_hash || processor, integers little endian. */
 void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE]);
-/* A grant as a message. */
+/* The encoding of a grant in messages. */
 enum { SGPU_GRANT_SIZE = SGPU_GRANT_BIND_SIZE + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE };
 void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE]);
 void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant);
 
-/* Derived from the CEK by HKDF-SHA256 with salt = processor. */
+/* Derived from the CEK by HKDF-SHA256, with the processor's random number as salt. */
 struct sgpu_channel_keys {
-	uint8_t group[SGPU_KEY_SIZE];	/* info "sgpu channel group": AES-256-GCM of groups */
-	uint8_t answer[SGPU_KEY_SIZE];	/* info "sgpu channel answer": AES-256-GCM of answers to
-					   groups */
-	uint8_t owner[SGPU_KEY_SIZE];	/* info "sgpu channel owner": MACs by the owner: unmapping,
-					   destruction */
-	uint8_t report[SGPU_KEY_SIZE];	/* info "sgpu channel report": MACs by the processor */
+	uint8_t group[SGPU_KEY_SIZE];  /* info "sgpu channel group": AES-256-GCM of groups */
+	uint8_t answer[SGPU_KEY_SIZE]; /* info "sgpu channel answer": AES-256-GCM of answers to
+					  groups */
+	uint8_t owner[SGPU_KEY_SIZE];  /* info "sgpu channel owner": the owner's MACs, for unmapping
+					  and destruction */
+	uint8_t report[SGPU_KEY_SIZE]; /* info "sgpu channel report": MACs by the processor */
 	uint8_t measure[SGPU_KEY_SIZE]; /* info "sgpu channel measure": keyed digests */
 };
 SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE],
 					const uint8_t processor[16], struct sgpu_channel_keys *keys,
 					struct sgpu_error *error);
-/* Replaces the ciphers of groups and answers by those of `keys`. Either may be NULL before, and
- * after an error. */
+/* Replaces the ciphers of groups and answers by those of `keys`. *group and *answer may be NULL
+ * before the call, and after an error. */
 struct sgpu_aead;
 SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
 				       struct sgpu_aead **group, struct sgpu_aead **answer,
@@ -38,7 +38,7 @@ SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
 /* Nonce of group number `counter` (from 1), and of the answer to it: serial (4, big endian) ||
  * counter (8, big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
-/* MACs: KT128 of key || fields, 32 bytes, with a customisation string of their own each. */
+/* MACs: KT128 of key || fields, 32 bytes, each kind with its own customisation string. */
 void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
 		    uint64_t va, uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
@@ -48,15 +48,14 @@ void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_su
 void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
 			  const struct sgpu_measurement *measurement,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Masks or unmasks the digest: xor with KT128 of report key, serial and counter, unique to one
- * report. The MAC is over the masked digest. */
+/* Masks or unmasks the digest: XORs it with KT128 of report key, serial and counter, which no two
+ * reports share. The MAC covers the masked digest. */
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 			   struct sgpu_measurement *measurement);
 
-/* Binds a session to the worker of a quote, which names an X25519 key of the worker.
- * The session draws a secret and seals it to that key; both sides mix it into the keys of groups
- * and answers. So only a process with the private half can open a group of the session, or answer
- * it.
+/* A session can be bound to the worker whose X25519 key a quote names. The session draws a secret
+ * and seals it to that key; both sides mix the secret into the keys of groups and answers. So only
+ * a process with the worker's private key can open a group of the session, or answer it.
  *
  * A session begins with a hello, which the worker answers by a grant:
  *
@@ -64,12 +63,12 @@ void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
  *   owner's public key (32), enc (32), secret with its tag (32 + 16)     bound
  *
  * The secret is sealed with HPKE (base mode): info "sgpu session v1", associated data the owner's
- * public key. Each key of a bound session is HKDF-SHA256 of secret || that key of the channel, with
- * salt SHA-256(hello || grant).
+ * public key. The group key and the answer key of a bound session are each HKDF-SHA256 of secret ||
+ * the channel's key for the same use, with salt SHA-256(hello || grant).
  */
 enum { SGPU_HELLO_SIZE = 32 + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE };
 
-/* What the two sides of a bound session have, besides the channel's keys. */
+/* Both sides of a bound session have this, besides the channel's keys. */
 struct sgpu_binding {
 	uint8_t hello[SGPU_HELLO_SIZE];
 	uint8_t secret[SGPU_KEY_SIZE];
@@ -89,7 +88,7 @@ SGPU_MUST_CHECK int sgpu_binding_open(const struct sgpu_key *key,
 SGPU_MUST_CHECK int sgpu_channel_bind(struct sgpu_channel_keys *keys,
 				      const struct sgpu_binding *binding,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);
-/* Binds a session, before its first group. After an error the session is of no use any more. */
+/* Binds a session, before its first group. After an error the session cannot be used any more. */
 SGPU_MUST_CHECK int sgpu_session_bind(struct sgpu_session *session,
 				      const struct sgpu_binding *binding,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session: the owner's side of one channel. It has the channel's keys and four counters: of the
- * groups that it sealed, of the last answer that it opened, of what it authorised, and of the last
- * report that it believed.
+ * A session: the owner's side of one channel. It has the channel's keys and the numbers of the last
+ * group that it sealed, the last answer that it opened, the last authorisation that it made, and
+ * the last report that it accepted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -135,8 +135,7 @@ int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t si
 				 SGPU_GROUP_MAX - SGPU_TAG_SIZE);
 	}
 	sgpu_group_nonce(session->serial, session->groups + 1, nonce);
-	/* The number is taken before it is used, so that a failure does not leave it for other
-	 * items. */
+	/* The number is used up even if sealing fails, so that it never serves for other items. */
 	session->groups++;
 	rc = sgpu_aead_seal(session->aead, nonce, items, size, group, group + size);
 	if (rc != SGPU_OK) {

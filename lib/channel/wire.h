@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers and bytes as they travel: little endian, nothing padded. A reader that was asked for
- * more than there is stays bad, and gives zeros.
+ * Integers and bytes in messages: little endian, without padding. Once a reader is asked for more
+ * bytes than are left, it stays `bad`, and reading gives zeros.
  */
 #ifndef SGPU_CHANNEL_WIRE_H
 #define SGPU_CHANNEL_WIRE_H
@@ -16,7 +16,7 @@ struct sgpu_reader {
 	bool bad;
 };
 
-/* The next `size` bytes, or NULL: there are not so many. */
+/* Returns the next `size` bytes, or NULL if fewer are left. */
 static inline const uint8_t *sgpu_take(struct sgpu_reader *reader, size_t size)
 {
 	const uint8_t *at = reader->next;

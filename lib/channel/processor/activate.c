@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels reach one context at a time, since the device's own contexts share every mapping. A
- * request for another context waits for its turn, so that a busy context does not keep the rest
- * out, and until no request is being enqueued. The device waits for enqueued work before it takes
- * access away.
+ * Kernels reach one context at a time, since the contexts of a device share all mappings. Requests
+ * are served in the order of their calls, so that a busy context does not keep the others out. A
+ * request for another context than the active one waits until no request is being enqueued. The
+ * device waits for enqueued work before it takes access away.
  */
 #include "channel/processor/processor.h"
 
-/* Makes `context` the one that kernels reach. `activation` is locked, or the caller is a writer.
- * After a failure no context is reachable, or still the old one. */
+/* Makes `context` the one that kernels reach. `activation` is locked. After a failure no context is
+ * reachable, or the old one still is. */
 static int replace(struct sgpu_processor *processor, struct sgpu_context *context,
 		   struct sgpu_error *error)
 {
@@ -20,7 +20,7 @@ static int replace(struct sgpu_processor *processor, struct sgpu_context *contex
 	if (processor->active) {
 		rc = sgpu_space_access(processor->active->space, false, error);
 		if (rc != SGPU_OK) {
-			/* Still reachable, so it is still the active one. */
+			/* The old context is still reachable, so it stays active. */
 			return rc;
 		}
 		processor->active = NULL;
@@ -30,7 +30,7 @@ static int replace(struct sgpu_processor *processor, struct sgpu_context *contex
 		if (rc == SGPU_OK) {
 			processor->active = context;
 		} else {
-			/* Part of it may be reachable. */
+			/* Part of the context may be reachable. */
 			(void)!sgpu_space_access(context->space, false, NULL);
 		}
 	}
@@ -46,7 +46,7 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 	return rc;
 }
 
-/* Makes the context active until release(). Callers take turns in the order of their calls. */
+/* Makes the context active until release(). Callers are served in the order of their calls. */
 static int activate(struct sgpu_processor *processor, struct sgpu_context *context,
 		    struct sgpu_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_CREATE makes a channel with its context: keys, and a space of addresses with nothing mapped.
- * All that can fail is done before the channel is entered into the tables.
+ * CH_CREATE makes a channel with its context: keys, and an empty address space. Every step that can
+ * fail comes before the channel is entered into the tables.
  */
 #include <stdlib.h>
 #include <string.h>

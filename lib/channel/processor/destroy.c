@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_DESTROY ends a channel, with its context and all that it has mapped. With or without the
- * owner's authorisation everything is cleared before it is free; the MAC only says that the owner
- * wanted it.
+ * CH_DESTROY destroys a channel with its context and pages. The pages are cleared before they are
+ * free, with or without the owner's MAC, which only shows that the owner agrees.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +10,8 @@
 
 #include "channel/processor/processor.h"
 
-/* Clears all pages of a table in runs. If a run cannot be cleared, returns why or, with `error`
- * NULL, retires its pages and goes on. */
+/* Clears all pages of a table in runs. If a run cannot be cleared, returns the error or, if `error`
+ * is NULL, retires the run's pages and goes on. */
 static int clear_table(struct sgpu_processor *processor, const struct sgpu_context *context,
 		       uint32_t directory, int kind, struct sgpu_error *error)
 {
@@ -59,13 +58,13 @@ static int clear_all(struct sgpu_processor *processor, const struct sgpu_context
 static int leave_device(struct sgpu_processor *processor, struct sgpu_context *context,
 			struct sgpu_error *error)
 {
-	/* Kernels of another context must not see what is being cleared. */
+	/* Kernels of other contexts must not reach pages that are being cleared. */
 	int rc = sgpu_activate_now(processor, context, error);
 
 	if (rc == SGPU_OK) {
 		rc = clear_all(processor, context, error);
 	}
-	/* The mappings go when the space is freed. */
+	/* Freeing the space unmaps the pages. */
 	return rc == SGPU_OK ? sgpu_activate_now(processor, NULL, error) : rc;
 }
 

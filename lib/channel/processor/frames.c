@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of pages: 8 bytes for each frame say whose it is, where it stands and what it needs
- * before somebody else gets it. A page of several frames is entered in each of them.
+ * The table of pages: 8 bytes for each frame with its owner, its position in the page tables, and
+ * whether it needs clearing before its next use. A page of several frames has an entry for each.
  */
 #include "channel/processor/processor.h"
 

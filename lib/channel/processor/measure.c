@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_MEASURE: a digest of what is mapped in a channel, for its owner. The untrusted side carries
- * the digest and chooses the range. The digest is masked, so that this side learns nothing from it.
+ * CH_MEASURE computes a digest of memory mapped in a channel, for its owner. The untrusted side
+ * chooses the range and carries the digest, so the digest is masked and tells that side nothing.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the device does for CH_PTE: it maps pages and clears those that need it, or clears and
- * unmaps pages. A mapping that fails half way is undone. If that fails as well, a page that the
- * device does not give back is retired: nobody gets it any more.
+ * The device's part of CH_PTE: it maps pages and clears those that need it, or clears and unmaps
+ * pages. A mapping that fails half way is undone. If the device cannot unmap the pages again, they
+ * are retired, that is, never used again.
  */
 #include "channel/processor/processor.h"
 
@@ -33,7 +33,7 @@ int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context
 	return sgpu_processor_wait(processor, rc, &task, error);
 }
 
-/* Whether one of the pages needs clearing, so that kernels that run now must not see it. */
+/* Whether a page needs clearing. Kernels that run now must not see such a page. */
 static bool is_unclear(const struct sgpu_processor *processor, const struct sgpu_page_run *run)
 {
 	for (uint32_t i = 0; i < run->count; i++) {
@@ -67,7 +67,7 @@ static int clear_new(struct sgpu_processor *processor, const struct sgpu_page_ru
 static void undo_map(struct sgpu_processor *processor, const struct sgpu_page_run *run)
 {
 	const uint64_t size = run->count * processor->page_size[run->kind];
-	/* Kernels may have written there already. */
+	/* Kernels may have written to the pages already. */
 	bool clean = sgpu_activate_now(processor, run->context, NULL) == SGPU_OK &&
 		     sgpu_pages_clear(processor, run->context, run->va, size, NULL) == SGPU_OK;
 

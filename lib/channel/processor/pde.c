@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PDE puts a page table into a directory, or takes one out. A table with entries stays.
+ * CH_PDE puts a page table into a directory, or takes one out if no page is mapped in it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command processor: made, fed with commands, and ended. What a command does stands in a file
- * of its own.
+ * Makes and frees the command processor, and takes its commands. Each command has a file of its
+ * own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,9 +56,8 @@ static void set_sizes(struct sgpu_processor *processor)
 	processor->directory_entries = (uint32_t)((size + window - 1) / window);
 }
 
-/* Writers come first, so that a flood of groups does not keep the allocator out. This forbids a
- * thread to hold the lock twice as a reader, and none does.
- */
+/* Writers come first, so that a flood of groups does not keep the allocator out. So no thread may
+ * hold the lock twice as a reader, and none does. */
 static int init_locks(struct sgpu_processor *processor)
 {
 	pthread_rwlockattr_t attributes;
@@ -165,7 +164,7 @@ static int change_tables(struct sgpu_processor *processor, const struct sgpu_com
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *given,
 			   struct sgpu_reply *reply)
 {
-	/* The sender may change its copy meanwhile. */
+	/* Copied, since the sender may change the command meanwhile. */
 	const struct sgpu_command command = *(const volatile struct sgpu_command *)given;
 
 	begin(reply);

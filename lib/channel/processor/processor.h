@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The state of the command processor: the table of pages, page tables, contexts and channels, and
- * who may touch them when.
+ * the locks that guard them.
  *
- * `tables` guards everything but what `activation` guards. Commands that change tables hold it as
- * writers; a request holds it as a reader from sgpu_processor_enter to sgpu_processor_leave, so
- * that nothing that was found mapped goes away before the work is enqueued. A channel's `lock` puts
- * its groups into their order.
+ * The lock `tables` guards all that `activation` does not guard. Commands that change tables hold
+ * `tables` as writers. A request holds it as a reader from sgpu_processor_enter to
+ * sgpu_processor_leave, so that pages that it found mapped stay mapped until its work is enqueued.
+ * A channel's `lock` keeps its groups in order.
  */
 #ifndef SGPU_PROCESSOR_PROCESSOR_H
 #define SGPU_PROCESSOR_PROCESSOR_H
@@ -20,15 +20,15 @@
 
 enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
 
-/* An entry of the table of pages, one for each frame; zero: free, contents unknown. `index`: of
- * data, its entry in the table; of a table, its number of entries. */
+/* The entry of a frame in the table of pages; zero: free, contents unknown. `index`: for a data
+ * page its position in its page table, for a page table the number of its entries in use. */
 struct sgpu_frame_entry {
 	uint64_t owner : 10;
 	uint64_t mapped : 1, locked : 1, big : 1;
 	uint64_t use : 2;
-	uint64_t clean : 1;   /* was cleared when it became free */
-	uint64_t stale : 1;   /* kernels may have written to it */
-	uint64_t retired : 1; /* the device did not unmap it: it is never used again */
+	uint64_t clean : 1;   /* cleared since it last held data */
+	uint64_t stale : 1;   /* kernels may have written to it since it was cleared */
+	uint64_t retired : 1; /* could not be cleared or unmapped: never used again */
 	uint64_t marked : 1;  /* named by the command that is being checked */
 	uint64_t directory : 12;
 	uint64_t index : 13;
@@ -37,7 +37,7 @@ _Static_assert(sizeof(struct sgpu_frame_entry) == 8, "an entry takes 8 bytes a f
 _Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10,
 	       "indexes fit into an entry");
 
-/* What a page table holds: kept here, not in its frame. */
+/* The contents of a page table, which are not in its frame. */
 struct sgpu_table {
 	uint32_t frame;
 	uint32_t entries[]; /* first frames of pages, SGPU_NO_FRAME for none */
@@ -54,7 +54,7 @@ struct sgpu_context {
 	struct sgpu_space *space;
 	sgpu_devptr base;
 	struct sgpu_table *(*tables)[SGPU_KINDS];
-	/* A foreign page stands uncleared in this space, and the device does not take it back:
+	/* A page that may hold another context's data cannot be unmapped from this space, so
 	 * kernels no longer run here. */
 	bool faulted;
 };
@@ -62,23 +62,23 @@ struct sgpu_context {
 struct sgpu_channel {
 	struct sgpu_context *context; /* its own; NULL: a bootstrap channel */
 	uint32_t id, serial, directory;
-	uint8_t grant_digest[SGPU_KT128_SIZE]; /* of a channel with a key */
+	uint8_t grant_digest[SGPU_KT128_SIZE]; /* of the grant; only with a key */
 	struct sgpu_aead *aead;
 	struct sgpu_aead *answer_aead;
-	pthread_mutex_t lock;		  /* groups, answers, both aeads */
+	pthread_mutex_t lock;		  /* guards groups, answers, both aeads */
 	uint64_t groups;		  /* groups taken so far */
-	uint64_t answers;		  /* the group that was answered last */
-	uint64_t authorisations, reports; /* changed by writers only */
+	uint64_t answers;		  /* number of the group answered last */
+	uint64_t authorisations, reports; /* changed by writers of `tables` only */
 };
 
 struct sgpu_processor {
 	struct sgpu_device *device;
-	struct sgpu_stream *stream; /* on which pages are cleared and measured */
+	struct sgpu_stream *stream; /* clears and measures pages */
 	struct sgpu_pages_info info;
 	struct sgpu_processor_config config;
 	uint64_t page_size[SGPU_KINDS];
-	uint32_t frames_of[SGPU_KINDS];	 /* frames of a page */
-	uint32_t entries_of[SGPU_KINDS]; /* entries of a table */
+	uint32_t frames_of[SGPU_KINDS];
+	uint32_t entries_of[SGPU_KINDS];
 	uint32_t directory_entries;
 	uint8_t id[16];
 
@@ -86,7 +86,7 @@ struct sgpu_processor {
 	struct sgpu_frame_entry *frames;
 	struct sgpu_channel *channels[SGPU_CHANNEL_MAX];
 	uint32_t serials; /* serial numbers given so far */
-	/* of the command that is carried out */
+	/* pages of the current command */
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 
 	pthread_mutex_t activation;
@@ -96,7 +96,6 @@ struct sgpu_processor {
 	struct sgpu_context *active;
 };
 
-/* Readers of the tables. */
 static inline void sgpu_tables_enter(struct sgpu_processor *processor)
 {
 	pthread_rwlock_rdlock(&processor->tables);
@@ -111,9 +110,9 @@ static inline void sgpu_tables_leave(struct sgpu_processor *processor)
 /* Fills in the reply and returns its code. */
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 	SGPU_PRINTF(3, 4);
-/* As sgpu_refuse: this machine has no memory for a table, which is nobody's fault. */
+/* As sgpu_refuse, when the host has no memory for a page table. */
 int sgpu_refuse_memory(struct sgpu_reply *reply);
-/* As sgpu_refuse, for a device that failed; the text is the device's where it gave one. */
+/* As sgpu_refuse, when the device failed. The text ends with the device's own, if it gave one. */
 int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
 
 /* ---- frames.c ---- */
@@ -121,16 +120,16 @@ enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_RE
 enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor,
 					     uint32_t frame);
-/* Checks that a page of `kind` can lie at `first`: in range, aligned, in one region that is not
- * hidden. */
+/* Checks that a page of `kind` can begin at frame `first`: in range, aligned, in one region that is
+ * not hidden. */
 enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
 				  enum sgpu_frame_region *region);
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 		    struct sgpu_frame_entry entry);
-/* Frees a page. A page of data was cleared before; the frame of a directory or table holds what it
- * held before it was taken. */
+/* Frees a page. A data page must be clear; the frame of a directory or table still has its contents
+ * from before it was taken. */
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind);
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
@@ -139,15 +138,15 @@ static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint
 	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
 	       index * processor->page_size[kind];
 }
-/* Whether [at, at + size) is mapped in a context. */
+/* Whether [at, at + size), counted from the context's base, is mapped. */
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 			  const struct sgpu_context *context, uint64_t at, uint64_t size);
 
 /* ---- channels.c ---- */
-/* The channel that `id` names and that can be configured through `via`; NULL: refused. */
+/* Returns channel `id` if it can be configured through `via`; else refuses, returns NULL. */
 struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
 				       struct sgpu_reply *reply);
-/* Whether an authorisation is the next one of the channel, which has a key, and its MAC is as
+/* Checks that the channel has a key, that `counter` is its next authorisation, and that `mac` is
  * `expected`. */
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
@@ -155,7 +154,6 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 			     struct sgpu_reply *reply);
 bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
 
-/* Frees a channel and its context. */
 void sgpu_channel_free(struct sgpu_channel *channel);
 
 /* ---- activate.c ---- */
@@ -164,11 +162,12 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 		      struct sgpu_error *error);
 
 /* ---- pages.c ---- */
-/* Waits for the stream's work and returns the task's outcome; the task has ended in every case. */
+/* Waits for the stream's work, unless `enqueued` is the error of enqueuing the task. Returns the
+ * task's outcome; the task has ended in every case. */
 int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
 			const struct sgpu_task *task, struct sgpu_error *error);
 /* Clears a mapped range of the context that kernels reach. Waits first for all running work of the
- * device, so that nothing is written afterwards. Returns when the range is clear. */
+ * device, so that no kernel writes to the range afterwards. Returns when the range is clear. */
 int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
 		     uint64_t at, uint64_t size, struct sgpu_error *error);
 struct sgpu_page_run {
@@ -178,15 +177,15 @@ struct sgpu_page_run {
 	uint32_t count;
 	const uint32_t *pages;
 };
-/* If the device fails, both leave everything as it was; but pages to be unmapped may be clear
- * then. */
+/* If the device fails, both leave the mappings as they were; but pages to be unmapped may be clear
+ * then, and pages to be mapped may be stale or retired. */
 int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		   struct sgpu_error *error);
 int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		     struct sgpu_error *error);
 
 /* ---- the commands, each in a file of its name ----
- * The caller is a writer of the tables, or for CH_SUBMIT a reader. */
+ * The caller holds `tables` as a writer, for CH_SUBMIT as a reader. */
 int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command,
 		   struct sgpu_reply *reply);
 int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command,
@@ -200,7 +199,7 @@ int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command 
 int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command,
 		   struct sgpu_reply *reply);
 
-/* Unconditional teardown: no MAC, device errors ignored. */
+/* Destroys a channel without a MAC, and even if the device fails. */
 void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel *channel);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PTE maps pages at empty entries of a page table, or unmaps pages. Everything is checked first,
- * against the table of pages and against what the channel has mapped; then the device does its
- * part; then the change is entered in the tables.
+ * CH_PTE maps pages at empty entries of a page table, or unmaps pages. All checks come first,
+ * against the table of pages and the channel's page tables; then the device maps or unmaps; then
+ * the change is entered in the tables.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
-/* A command, and what it works on. */
+/* A command, and the objects that it changes. */
 struct job {
 	struct sgpu_processor *processor;
 	struct sgpu_channel *channel;
@@ -21,11 +21,11 @@ struct job {
 	int kind;
 	uint64_t va, size;
 	struct sgpu_reply *reply;
-	uint32_t protected_pages, kept; /* kept: pages that are mapped there already */
+	uint32_t protected_pages, kept; /* kept: pages mapped at their addresses already */
 	bool unmaps, authorised;
 };
 
-/* Whether pages of the other size are mapped where entry `index` stands. */
+/* Whether a page of the other size is mapped at an address of entry `index`. */
 static bool overlaps(const struct job *job, uint32_t index)
 {
 	const uint32_t ratio = job->processor->frames_of[SGPU_BIG];
@@ -46,7 +46,6 @@ static bool overlaps(const struct job *job, uint32_t index)
 	return false;
 }
 
-/* Says why a page that is in use is not mapped a second time. */
 static int refuse_used(const struct job *job, uint32_t page)
 {
 	const struct sgpu_processor *processor = job->processor;
@@ -279,7 +278,7 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 	    check_mac(&job, command) != SGPU_OK) {
 		return reply->code;
 	}
-	/* The sender may change its copy meanwhile. */
+	/* Copied, since the sender may change its list meanwhile. */
 	memcpy(processor->pages, command->pte.pages, job.count * sizeof(*processor->pages));
 	job.unmaps = processor->pages[0] == SGPU_NO_FRAME;
 	if (check_entries(&job) != SGPU_OK || (!job.kept && change_device(&job) != SGPU_OK)) {

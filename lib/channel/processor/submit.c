@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_SUBMIT takes a sealed command group; the answer to it is sealed here, too. A group's number
- * must be the channel's next one and its tag must verify; then the number is used up, whatever
- * becomes of the items. A group is answered once, under its number. Items go only to trusted code
- * that asks for them; a group that comes as a command must have none.
+ * CH_SUBMIT opens a sealed command group; the answer to it is sealed here, too. A group's number
+ * must be the channel's next one and its tag must verify; then the number is used up, even if the
+ * items fail. A group is answered once, under its number. Only sgpu_processor_open_group returns
+ * items; a group in sgpu_processor_command must have none.
  */
 #include <string.h>
 
@@ -98,7 +98,7 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 	if (rc == SGPU_OK) {
 		rc = sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
 	}
-	if (rc < 0) { /* then the channel takes no groups at all */
+	if (rc < 0) { /* the channel takes no more groups */
 		sgpu_aead_free(&channel->aead);
 		sgpu_aead_free(&channel->answer_aead);
 	}
