@@ -29,8 +29,8 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	return rc;
 }
 
-/* Notes the hash of the pages that the allocator asks for, to compare it with the summary's hash.
- * It allocates no memory, since lack of memory must not look like an attack. */
+/* Keeps the hash of the pages that the allocator asks for, to compare it with the summary's.
+ * Allocates no memory, since lack of memory must not look like an attack. */
 static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
 {
 	uint32_t count = 0;
@@ -55,7 +55,7 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 		note_pages(ground, command);
 	}
 	/* The processor accepts the owner's MACs only in the order of their numbers. So a command
-	 * with a MAC is sent again if it did not get through. */
+	 * with a MAC is sent again if it was not carried out. */
 	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
 				(command->op == SGPU_CH_DESTROY && command->destroy.has_mac)
 			? SGPU_SECURE_SENDS
@@ -75,8 +75,8 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
-/* Sets frames apart: unprotected ones, which the host reads and writes, and hidden ones at the end,
- * as many as the page table would take. */
+/* Reserves unprotected frames, which the host may reach, and hidden frames at the end, as many as
+ * the table of pages would fill. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
 	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
@@ -160,7 +160,7 @@ int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_ke
 	rc = sgpu_processor_vouch(ground->processor, grant, error);
 	ground->taken[grant->channel] = rc == SGPU_OK;
 	/* If the allocator made another channel than the grant names, that channel remains until
-	 * the processor goes. */
+	 * the processor is freed. */
 	if (rc < 0 &&
 	    sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
 		(void)sgpu_hint(error, "a channel stays as it is");
@@ -227,9 +227,9 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 }
 
 /* ---- as a device ----
- * A request that touches device memory is checked, selects the context as the one that kernels
- * reach, and calls the device directly. A launch without ranges touches no device memory. A module
- * that does not say what it touches does not run. */
+ * For a request that touches device memory, the guard checks its ranges and makes the context the
+ * one that kernels reach; then the device is called directly. A launch without ranges touches no
+ * device memory. A launch of a module that does not name its memory is refused. */
 static int check(struct sgpu_device_guard *guard, sgpu_devptr address, uint64_t size,
 		 struct sgpu_task *task)
 {
@@ -316,7 +316,7 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	new->poisons = strcmp(new->object.backend->name, "cpu") == 0;
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
-	*context = new; /* `between` reaches the processor through it */
+	*context = new; /* `between` reaches the processor through *context */
 	rc = set_up(new, device, config, error);
 	if (rc != SGPU_OK) {
 		sgpu_secure_destroy(context);

@@ -9,11 +9,11 @@
  *
  * A request is a direct call: the context looks up the allocation, the processor checks that the
  * range is the context's and makes the context the one that kernels reach, and the device enqueues
- * it. What the untrusted allocator does travels as commands, and the session authorises and checks
- * it.
+ * the request. The untrusted allocator only sends commands, which the session authorises and whose
+ * reports it checks.
  *
- * Locks, in this order: arena, ground, those of the processor. The ground's lock also guards the
- * session.
+ * Locks are taken in this order: the arena's, the ground's, the processor's. The ground's lock also
+ * guards the session.
  */
 #ifndef SGPU_SECURE_CONTEXT_H
 #define SGPU_SECURE_CONTEXT_H
@@ -43,8 +43,7 @@ struct sgpu_ground {
 	struct sgpu_secure *sender; /* the context for which the allocator sends commands */
 	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
 	uint8_t asked_hash[SGPU_KT128_SIZE];
-	bool taken[SGPU_CHANNEL_MAX]; /* channels in use, or that could not be destroyed
-				       */
+	bool taken[SGPU_CHANNEL_MAX]; /* in use, or could not be destroyed */
 };
 
 struct sgpu_secure {
@@ -54,17 +53,17 @@ struct sgpu_secure {
 	struct sgpu_key owner;
 	sgpu_command_fn between;
 	void *between_argument;
-	bool poisons; /* unused memory is poisoned, as the device is the CPU */
+	bool poisons; /* CPU device: unused memory is poisoned */
 	struct sgpu_grant grant;
 	bool has_channel;
 	struct sgpu_session *session; /* checks reports and authorises */
-	sgpu_devptr base;	      /* of the context's addresses */
+	sgpu_devptr base;	      /* device address of the context's space */
 	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
-	uint64_t mapped_most;	     /* most bytes ever mapped at once */
-	bool authorisation_lost;     /* the fate of an authorisation that was sent is unknown */
-	struct sgpu_stream *clearer; /* a stream of the device: clears what is freed */
+	uint64_t mapped_most;	     /* most bytes ever mapped at the same time */
+	bool authorisation_lost;     /* an authorisation was sent that may still be unused */
+	struct sgpu_stream *clearer; /* the stream that clears freed blocks */
 	struct sgpu_event *mark;     /* an event after the clearing with `mark_serial`, or NULL */
 	uint64_t mark_serial;
 	/* copy.c */
@@ -74,7 +73,6 @@ struct sgpu_secure {
 	atomic_uint_fast64_t requests, refused, commands;
 };
 
-/* The context to which a guard belongs. */
 static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *guard)
 {
 	return (struct sgpu_secure *)(void *)((char *)guard - offsetof(struct sgpu_secure, guard));
@@ -82,14 +80,14 @@ static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *
 
 /* ---- context.c ---- */
 /* Opens a channel for an owner's key. The allocator is not trusted: the processor must vouch for
- * the grant, and a channel that is in use is refused, since two owners would share its session. */
+ * the grant, and a grant of a channel in use is refused, since two owners would share the
+ * channel. */
 SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
 					     const uint8_t owner_key[32], struct sgpu_grant *grant,
 					     struct sgpu_error *error);
-/* Destroys the channel with an authorisation of the session, or without one if that is NULL. If the
- * processor refuses the authorisation because an earlier one was lost, the channel is destroyed
- * without one. If that fails, too, the channel stays until the processor goes, and nobody can use
- * it. */
+/* Destroys a channel, with an authorisation unless `session` is NULL. If the processor refuses the
+ * authorisation, since an earlier one was lost, destroys the channel without one. If that fails,
+ * too, the channel stays, unusable, until the processor is freed. */
 void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 			       struct sgpu_session *session);
 
@@ -106,7 +104,7 @@ void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *
 SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size,
 				      sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory);
-/* Frees all memory; all streams except the clearer must be gone. */
+/* Frees all memory; all streams except the clearer must have been freed. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
 
 /* ---- copy.c ---- */

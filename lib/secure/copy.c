@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Secure copies: live copies of a transfer engine over the context, so that only ciphertext passes
- * between host and device. Engine and key are made for the first copy of a context.
+ * between host and device. Engine and key are made at a context's first copy.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 
 #include "secure/context.h"
 
-/* With more cores, sealing is faster than most buses copy. */
+/* More workers would seal faster than most buses copy. */
 enum { WORKERS_MAX = 8 };
 
 struct sgpu_copier {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs of a context. Each is a graph of the device, with all ranges that its launches touch.
- * Every run checks these ranges as a launch does, since memory that was mapped when the graph was
+ * Graphs of a context. Each has a graph of the device and all ranges that its launches touch. Every
+ * run checks these ranges as a launch does, since memory that was mapped when the graph was
  * recorded may be unmapped by then.
  */
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 struct sgpu_secure_graph {
 	struct sgpu_device_object object;
-	struct sgpu_device_guard guard; /* the recorder's; it notes what launches touch */
+	struct sgpu_device_guard guard; /* the recorder's: notes the ranges of launches */
 	struct sgpu_secure *context;
 	struct sgpu_recording *inner;
-	sgpu_record_fn function; /* set while it records */
+	sgpu_record_fn function; /* used while recording */
 	void *argument;
 	int range_count, range_room;
 	struct sgpu_device_range *ranges;

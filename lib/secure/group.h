@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The worker's side of command groups (channel/group.h): a server opens them with the processor and
- * answers them, and a worker carries out their items on a secure context. Whoever sends groups may
- * use their own channel and nothing else, so every handle, size, count and offset is checked.
+ * answers them, and a worker carries out their items on a secure context. The sender of a group may
+ * use only its own channel, so every handle, size, count and offset is checked.
  */
 #ifndef SGPU_SECURE_GROUP_H
 #define SGPU_SECURE_GROUP_H
@@ -35,7 +35,7 @@ struct sgpu_group_config {
 	 * Each byte is read once. NULL: no such memory. */
 	void *area;
 	uint64_t area_size;
-	uint64_t memory_limit;		    /* most bytes of session buffers; 0: the context's */
+	uint64_t memory_limit;		    /* most device memory of the session; 0: no limit */
 	const struct sgpu_group_jobs *jobs; /* NULL: none */
 	const struct sgpu_key *key; /* private, X25519, borrowed: this worker's quotes name its
 				       public half; NULL: there are no quotes */
@@ -43,17 +43,17 @@ struct sgpu_group_config {
 
 /* ---- group_worker.c ---- */
 struct sgpu_group_worker;
-/* Borrows the context and what the config points to. One thread at a time. */
+/* Borrows the context and all that *config points to. One thread at a time. */
 SGPU_MUST_CHECK int sgpu_group_worker_create(struct sgpu_secure *context,
 					     const struct sgpu_group_config *config,
 					     struct sgpu_group_worker **worker,
 					     struct sgpu_error *error);
-/* Waits for the worker's work; clears and frees all that the session had. */
+/* Waits for the enqueued work; clears and frees all objects of the session. */
 void sgpu_group_worker_free(struct sgpu_group_worker **worker);
-/* Carries out the items of an opened group and waits for their end. Of a malformed group it carries
- * out nothing, and after an item that could not be enqueued no other. The answer begins with a code
- * (4). After SGPU_OK there follow, for each item, its code (4), and the size (4) and text of its
- * error; after another code, the size (4) and text of the error. */
+/* Carries out the items of an opened group and waits for their end. Carries out nothing of a
+ * malformed group, and no item after one that could not be enqueued. The answer begins with a code
+ * (4). After SGPU_OK each item's code (4), and the size (4) and text of its error follow; after
+ * another code, the size (4) and text of that error. */
 void sgpu_group_worker_run(struct sgpu_group_worker *worker, const uint8_t *items, size_t size,
 			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size);
 
@@ -63,13 +63,13 @@ SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context,
 					     const struct sgpu_group_config *config,
 					     struct sgpu_group_server **server,
 					     struct sgpu_error *error);
-/* Destroys the session's channel, and all that the session had. */
+/* Destroys the session's channel, and all objects of the session. */
 void sgpu_group_server_free(struct sgpu_group_server **server);
-/* Handles a message from outside. The answer is the grant; or, to a hello that is bound to another
- * key, a refusal; or the number of the group (8) and its sealed answer; or, when the group was
- * refused, zero (8) and an enum sgpu_refusal (1). If the last group comes again, it is not carried
- * out again and gets the same answer. After an error the server is of no use any more. One thread
- * at a time. */
+/* Handles a message from the session. The answer to a hello is the grant; the answer to a group is
+ * its number (8) and the sealed answer. A refused message, such as a hello that is bound to another
+ * key, is answered by zero (8) and an enum sgpu_refusal (1). If the last group comes again, it gets
+ * the same answer and is not carried out again. After an error the server is of no use any more.
+ * One thread at a time. */
 SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server,
 					     const uint8_t *message, size_t size,
 					     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Serves one session: its messages come from outside, by hands that are not trusted. The processor
- * opens groups, in order and once; a worker carries them out.
+ * Serves one session, whose messages are carried by others who are not trusted. The processor opens
+ * each group once, and in order; a worker carries it out.
  */
 #include <stdlib.h>
 

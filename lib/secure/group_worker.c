@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Carries out the items of command groups. Handles are indexes of tables; an item that names an
- * empty entry, or a range outside of a buffer or of the shared area, fails with all that follow it.
+ * empty entry, or a range outside of a buffer or of the shared area, fails with all items after it.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 #include "secure/group.h"
 
 struct buffer {
-	sgpu_devptr memory; /* 0: there is none */
+	sgpu_devptr memory; /* 0: no buffer */
 	uint64_t size;
 };
 
@@ -22,24 +22,23 @@ struct sgpu_group_worker {
 	struct sgpu_device *device;
 	struct sgpu_group_config config;
 	bool registered;     /* the area is registered with the device */
-	sgpu_devptr staging; /* area_size bytes, or 0 */
+	sgpu_devptr staging; /* device memory of area_size bytes, or 0 */
 	uint64_t used;	     /* bytes of device memory that count as the session's */
 	struct buffer buffers[SGPU_GROUP_BUFFERS];
 	struct sgpu_device_key *keys[SGPU_GROUP_OBJECTS];
 	struct {
-		void *job; /* of config.jobs; NULL: there is none */
+		void *job; /* made by config.jobs; NULL: none */
 		uint64_t bytes;
 	} jobs[SGPU_GROUP_OBJECTS];
 	struct sgpu_stream *streams[SGPU_GROUP_STREAMS];
 	/* of the current group */
 	struct sgpu_item items[SGPU_GROUP_ITEMS];
 	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
-	void *runs[SGPU_GROUP_ITEMS]; /* of jobs */
-	int settled;		      /* the opens before this item have verified */
-	uint8_t opening;	      /* streams, by bit, with opens from item `settled` on */
+	void *runs[SGPU_GROUP_ITEMS]; /* of items that run jobs */
+	int settled;		      /* all opens before this item have verified */
+	uint8_t opening;	      /* a bit for each stream with opens from `settled` on */
 };
 
-/* Waits for all that the session has enqueued. */
 static int wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -63,7 +62,6 @@ static int no_object(const char *what, uint32_t handle, bool there, struct sgpu_
 			 (unsigned)handle);
 }
 
-/* Finds the device memory of a range within a buffer. */
 static int find_range(const struct sgpu_group_worker *w, uint32_t handle, uint64_t offset,
 		      uint64_t size, struct sgpu_device_range *range, struct sgpu_error *error)
 {
@@ -108,7 +106,7 @@ static int find_stream(struct sgpu_group_worker *w, uint32_t handle, struct sgpu
 }
 
 /* ---- memory ---- */
-/* Bytes of device memory that the session may still have, by its own limit. */
+/* Bytes of device memory that the session may still take, by its own limit. */
 static uint64_t memory_left(const struct sgpu_group_worker *w)
 {
 	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
@@ -196,8 +194,7 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Allocates device memory of the area's size, for a device that does not reach the host's.
- */
+/* Allocates `staging`, for a device that does not reach host memory. */
 static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
 	const uint64_t size = w->config.area_size;
@@ -214,9 +211,9 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 	return alloc(w, size, &w->staging, error);
 }
 
-/* Others write to the area, so each byte is read once: by the kernel that opens it, or into the
- * staging memory. A failed copy needs no check, as its data will not verify. settle_opens keeps
- * other items from opened data until they have verified. */
+/* The session may write to the area, so each byte is read once: by the kernel that opens it, or by
+ * the copy into `staging`. A failed copy needs no check, since its data will not verify.
+ * settle_opens keeps other items from reading opened data that have not verified. */
 static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
@@ -300,8 +297,8 @@ static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Waits for the opens before item `before`, which may read their data. Several may be under way.
- * Fails if one of them did not verify. */
+/* Waits for the opens before item `before`, since that item may read their data. Fails if one of
+ * them did not verify. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
 	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
@@ -351,7 +348,7 @@ static int load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 				  left < most ? left : most, &w->jobs[item->object].job, &bytes,
 				  error);
 	if (rc == SGPU_OK) {
-		/* others may have taken memory meanwhile */
+		/* other sessions may have taken memory meanwhile */
 		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes, error);
 		if (rc < 0) {
 			w->config.jobs->free(&w->jobs[item->object].job);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are handed
- * out without a call of the driver. A freed block is cleared on the device, on a stream for that,
- * and handed out again when the clearing is known to have ended. The allocator says which pages it
- * mapped; its summaries are checked against the owner's key, against what was asked for, and
- * against the pages in the command that went out.
+ * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are
+ * allocated without a call of the driver. A freed block is cleared on the device, by the stream
+ * `clearer`, and allocated again when the clearing is known to have ended. The processor's
+ * summaries are checked with the owner's key, and against the addresses that the allocator returns
+ * and the pages in its command.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "secure/context.h"
 
 /* Unused memory of the CPU device is poisoned for AddressSanitizer, which then finds a kernel that
- * leaves its buffer. */
+ * accesses memory outside of its buffer. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_POISONS 1
@@ -33,8 +33,7 @@
 #define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
 #endif
 
-/* If less is asked for, a quarter of what the context has mapped is mapped at once, but within
- * these bounds. */
+/* Bytes to map: a quarter of those mapped, within these bounds; more if a block needs more. */
 #define GROW_MIN ((uint64_t)2 << 20)
 #define GROW_MAX ((uint64_t)256 << 20)
 
@@ -57,8 +56,8 @@ static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uin
 	}
 }
 
-/* Counts the protected memory, and what is left besides used blocks, the channel's directory, and
- * page tables. The lock of the arena is held. */
+/* *total: the protected memory; *available: that less blocks in use, the channel's directory and
+ * its page tables. The arena's lock is held. */
 static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
 {
 	const struct sgpu_processor_config *config = &context->ground->config;
@@ -70,8 +69,7 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	*available = *total - (taken < *total ? taken : *total);
 }
 
-/* To the device, all pages that this context has mapped are taken. Those in no allocation are free
- * here. */
+/* The device counts all pages of this context as used; here those in no allocation are free. */
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info)
 {
 	struct sgpu_secure *context = sgpu_secure_guarded(guard);
@@ -106,7 +104,7 @@ struct mapping {
 };
 
 /* Checks a summary: all its pages are protected, they are those of the command that the allocator
- * sent, and as many as the size says. The ground's lock is held, so the summary answers that
+ * sent, and their number fits the size. The ground's lock is held, so the summary answers that
  * command. */
 static int take_summary(void *argument, const struct sgpu_summary *summary,
 			struct sgpu_error *error)
@@ -161,7 +159,8 @@ static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *coun
 	sgpu_session_unmap(u->context->session, va, size, counter, mac);
 }
 
-/* Checks that a summary is true, and that nothing in the authorised range is mapped any more. */
+/* Checks that a summary is authentic, and that nothing in the authorised range is mapped any
+ * more. */
 static int take_unmapped(void *argument, const struct sgpu_summary *summary,
 			 struct sgpu_error *error)
 {
@@ -181,8 +180,8 @@ static int take_unmapped(void *argument, const struct sgpu_summary *summary,
 	return SGPU_OK;
 }
 
-/* Unmaps a range. After a failure an authorisation may still be valid, and so the range may be
- * unmapped at any time. */
+/* Unmaps a range. After a failure an authorisation may still be valid, so the range may be unmapped
+ * at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
 	struct unmapping u = { .context = context, .next = va, .end = va + size };
@@ -202,7 +201,6 @@ static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct
 	return rc;
 }
 
-/* Maps `size` bytes more. */
 static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
@@ -239,7 +237,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	return rc;
 }
 
-/* Whether memory ran out: the processor only says that the device failed. */
+/* Whether `rc` means out of memory: the processor only says that the device failed. */
 static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 {
 	struct sgpu_device_info info;
@@ -297,8 +295,8 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	sgpu_arena_await(&context->arena, block);
 }
 
-/* Takes back blocks that are clear by now. Repeats a clearing that was cancelled; if it failed
- * otherwise, the block is never used again. */
+/* Frees the blocks that are clear by now. Repeats a cancelled clearing; a block whose clearing
+ * failed otherwise is never used again. */
 static void collect(struct sgpu_secure *context)
 {
 	struct sgpu_block *block;
@@ -328,7 +326,7 @@ static void set_mark(struct sgpu_secure *context)
 	}
 }
 
-/* Takes back blocks whose clearing has ended; does not wait. */
+/* Frees the blocks whose clearing has ended; does not wait. */
 static void look(struct sgpu_secure *context)
 {
 	bool done = false;
@@ -341,7 +339,7 @@ static void look(struct sgpu_secure *context)
 	}
 }
 
-/* Waits for all clearings. */
+/* Waits for all clearings, and frees their blocks. */
 static void settle(struct sgpu_secure *context)
 {
 	uint64_t serial = context->arena.serial;
@@ -353,7 +351,7 @@ static void settle(struct sgpu_secure *context)
 	}
 }
 
-/* ---- giving out ---- */
+/* ---- allocating ---- */
 /* Takes a free block, with a task for its later clearing, or returns NULL. */
 static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
 {
@@ -409,8 +407,8 @@ int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size, sgpu_devpt
 	pthread_mutex_lock(&context->arena_lock);
 	rc = size > INT64_MAX ? out_of_memory(context, size, error)
 			      : obtain(context, size, &block, error);
-	/* If the mapped pieces are each too small, they are unmapped: mapped again, they may form
-	 * one large piece. */
+	/* If each mapped piece is too small, the idle ones are unmapped: mapped again, their pages
+	 * may form one large piece. */
 	if (rc == SGPU_ENOMEM && size <= INT64_MAX && context->arena.regions &&
 	    trim(context, NULL) == SGPU_OK) {
 		rc = obtain(context, size, &block, error);
@@ -440,9 +438,9 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 }
 
 /* ---- giving back ---- */
-/* Unmaps every idle region. The lock is held. If an authorisation gets no true answer, whoever has
- * it can still use it, and the processor accepts no later one. So no memory of that region is used
- * again. */
+/* Unmaps every idle region. The arena's lock is held. If no authentic summary answers an
+ * authorisation, whoever has it can still use it, and until then the processor accepts no later
+ * one. So that region's memory is not used again. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_arena_region *region, *next;
@@ -469,7 +467,8 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 	return rc;
 }
 
-/* Frees the memory. The processor clears and unmaps the rest with the channel. */
+/* Frees the memory. The processor clears and unmaps all other pages when the channel is
+ * destroyed. */
 void sgpu_secure_memory_close(struct sgpu_secure *context)
 {
 	pthread_mutex_lock(&context->arena_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Code in a secure context: it is copied into protected memory, measured there, compared with the
- * digest that the owner names, and only then loaded, from bytes of the host that have the same
+ * Loads modules into a secure context. An image is copied into protected memory, measured there,
+ * and loaded only if the digest is the one that the owner names, from host memory with the same
  * digest.
  */
 #include <stdlib.h>
@@ -43,7 +43,6 @@ int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 }
 
 /* ---- loading ---- */
-/* Copies `image` into protected memory and measures it there. */
 static int measure_image(struct sgpu_secure *context, void *image, size_t size,
 			 uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
