@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Descriptors as sources and sinks. A worker's thread blocks signals, so it must not block in the
- * kernel for another process: it waits in poll with a limit, and looks whether its work is still
- * wanted.
+ * kernel for another process. It waits in poll for WAIT_MS at a time, and checks whether its work
+ * is still wanted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,8 +54,8 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 
 	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
 	descriptor->is_socket = known && S_ISSOCK(status.st_mode);
-	/* Files and devices do not wait for another process; reads of a device, such as a terminal,
-	 * may wait. */
+	/* Writes to files and devices do not wait for another process. (Reads always poll: a
+	 * terminal may wait.) */
 	descriptor->waits = !known || descriptor->is_socket || S_ISFIFO(status.st_mode);
 	if (known && S_ISFIFO(status.st_mode)) {
 		/* A larger pipe needs fewer switches between the processes. If the kernel refuses,
@@ -78,7 +78,7 @@ void sgpu_descriptor_close(struct sgpu_descriptor *descriptor)
 	}
 }
 
-/* Waits until fd is ready or broken; the caller's next call reports the latter. */
+/* Waits until fd is ready or broken; the next read or write reports a broken one. */
 static int wait_until_ready(struct sgpu_descriptor *descriptor, short events,
 			    struct sgpu_error *error)
 {
@@ -159,7 +159,7 @@ static bool is_all_zero(const uint8_t *data, size_t size)
 	return data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
 }
 
-/* Writes the pages of the output that hold something; pages of zeros remain holes. */
+/* Writes the output's pages that are not all zeros; the others remain holes. */
 static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, size_t size,
 			uint64_t offset, struct sgpu_error *error)
 {
@@ -191,7 +191,7 @@ static ssize_t write_once(struct sgpu_descriptor *out, const void *data, size_t 
 		return send(out->fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (out->pipe < 0) {
-		/* O_NONBLOCK on the given descriptor would affect every process that shares it. */
+		/* O_NONBLOCK on out->fd would affect every process that shares it, so open anew. */
 		char path[64];
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
 		out->pipe = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
@@ -252,8 +252,7 @@ static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct
 	return 0;
 }
 
-/* Finds the size of a file. *from_file: the size is that of the file and is compared again at the
- * end. */
+/* Finds the size of a file. *from_file: *size is the file's, to be compared again at the end. */
 static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file,
 		     struct sgpu_error *error)
 {
@@ -286,7 +285,7 @@ static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file
 	return rc;
 }
 
-/* The file must still have that size; the output is extended to hold a hole at its end. */
+/* The input must still have that size. A sparse output that ends with a hole is extended. */
 static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size,
 		      struct sgpu_error *error)
 {

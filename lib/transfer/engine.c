@@ -2,19 +2,20 @@
  *
  * The engine: streams, workers, staging buffers, for its life.
  *
- * Why transfers never wait for one another for ever. A chunk run takes everything that it needs,
- * one staging buffer at most, before it begins, and nobody waits for a second one while holding a
- * first. A buffer that is taken comes back without anything else being taken:
+ * Why transfers never deadlock. A chunk run takes everything that it needs, one staging buffer at
+ * most, before it begins, and no thread waits for a second one while it holds a first. A buffer in
+ * use is given back without another being taken:
  *
- *   - while a worker fills or empties it: files and memory do not wait for anybody;
- *   - while the device copies, opens or seals: streams end what they have;
- *   - while a pipe's owner fills or empties it, which may take for ever: but for these buffers
- *     each ordered transfer raises the limit of its class by as many as it may hold so (staging.c:
- *     extra), so they are never missing;
- *   - while a live copy uses it: that takes what is there, at least one, and waits for no more.
+ *   - while a worker fills or empties it: files and memory wait for nobody;
+ *   - while the device copies, opens or seals: streams complete their work;
+ *   - while a pipe's owner fills or empties it, which may take for ever: each ordered transfer
+ *     raises the limit of its class by as many buffers as it may hold meanwhile (staging.c: extra),
+ *     so others do not lack them;
+ *   - while a live copy uses it: the copy takes the free buffers, at least one, and waits for no
+ *     more.
  *
- * The limit of a class is at least one, so some transfer goes on; and buffers are handed over in
- * the order of waiting.
+ * The limit of a class is at least one, so some transfer goes on; and waiting transfers get buffers
+ * in the order of their queue.
  */
 #include "transfer/engine.h"
 
@@ -23,14 +24,13 @@
 
 enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
 #define MIB ((uint64_t)1 << 20)
-/* The longest time that a worker looks for work before it sleeps: beside a GPU, and where these
- * cores are the device. */
+/* The longest time that a worker looks for work before it sleeps: with a GPU, and with the CPU
+ * device. */
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
-/* A live copy uses either so many buffers that the data have left the cores' own caches when the
- * bus reads them, or few that stay in the shared cache, to which sealed data are then moved at
- * once. */
+/* A live copy uses so many buffers that the data have left the cores' own caches when the bus reads
+ * them; or, if workers demote sealed data to the shared cache, so few that the data stay there. */
 enum { LIVE_BUFFERS = 30, LIVE_BUFFERS_DEMOTED = 10 };
 
 static uint64_t a_quarter_of_memory(void)

@@ -2,10 +2,10 @@
  *
  * The transfer engine: what its files share.
  *
- * One mutex guards the engine, its transfers and its staging buffers; no function of the device is
- * called, and no source or sink, while it is held. A transfer that may have something to do stands
- * in the engine's queue `ready`. Whoever takes it from there (a worker, the thread that starts it)
- * does one thing for it and puts it at the end again.
+ * One mutex guards the engine, its transfers and its staging buffers. While it is held, no function
+ * of the device, a source or a sink is called. A transfer that may have work is in the engine's
+ * queue `ready`. The thread that takes it from there (a worker, or the one that waits for it) puts
+ * it at the end again and does one step for it.
  */
 #ifndef SGPU_TRANSFER_ENGINE_H
 #define SGPU_TRANSFER_ENGINE_H
@@ -20,10 +20,10 @@
 /* ---- workers.c: the worker threads of an engine ---- */
 struct sgpu_workers;
 
-/* Something that has work for workers, from sgpu_workers_add to sgpu_workers_remove. */
+/* A source of work for the workers, from sgpu_workers_add to sgpu_workers_remove. */
 struct sgpu_worker_job {
 	/* Does one piece of work on worker `thread`; returns false if there was none. Several
-	 * workers call it at once. */
+	 * workers call it at the same time. */
 	bool (*step)(void *argument, unsigned thread);
 	void *argument;
 	/* private to workers.c */
@@ -44,9 +44,9 @@ unsigned sgpu_workers_count(const struct sgpu_workers *workers);
  * job. */
 SGPU_MUST_CHECK int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job,
 				     struct sgpu_error *error);
-/* Returns when no worker is in the job's step, and none will be. */
+/* Returns when no worker is in the job's step, and none will enter it. */
 void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job);
-/* Calls `count` more workers to work. Calls nothing of a device, and is cheap if enough are
+/* Calls for `count` more workers. Calls no function of a device, and is cheap if enough are
  * awake. */
 void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
 
@@ -58,15 +58,15 @@ void sgpu_worker_pause(unsigned *rounds);
 /* ---- prepare.c: chunk runs ---- */
 struct sgpu_run_plan {
 	uint64_t total;		   /* chunks */
-	uint64_t largest;	   /* chunks of a run */
-	uint64_t at_begin, at_end; /* chunks of the smallest runs at each end; 0: none small */
+	uint64_t largest;	   /* chunks of a full run */
+	uint64_t at_begin, at_end; /* chunks of the smallest run at each end; 0: none smaller */
 };
 struct sgpu_chunk_run {
 	uint64_t first, count; /* chunks, from the start of the transfer */
 };
 /* The run that starts at chunk `first`. If the total is 0, the run is empty. */
 struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64_t first);
-/* The most chunks that a run of such a plan has. */
+/* The most chunks of a run in a plan with these sizes. */
 uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
 
 /* ---- staging.c ---- */
@@ -77,8 +77,8 @@ enum sgpu_staging_class {
 	SGPU_STAGING_CLASSES,
 	SGPU_STAGING_NONE = SGPU_STAGING_CLASSES
 };
-/* Memory for one sealed chunk run: on the host, on the device or both, each made when it is first
- * needed. */
+/* Memory for one sealed chunk run: on the host, on the device or both, each allocated when it is
+ * first needed. */
 struct sgpu_staging_buffer {
 	struct sgpu_staging_buffer *next;
 	enum sgpu_staging_class class;
@@ -91,12 +91,12 @@ struct sgpu_staging_pool {
 	uint64_t size; /* bytes of one buffer */
 	unsigned made, limit;
 	unsigned extra;	 /* buffers above the limit, for ordered transfers */
-	uint64_t earned; /* bytes of buffers that all transfers so far have earned */
+	uint64_t earned; /* bytes of buffers that the transfers so far allow */
 	struct sgpu_transfer *starved_head, *starved_tail;
 };
 /* The mutex is held for both. sgpu_staging_take gives NULL if no buffer is free and `most` exist.
- * sgpu_staging_give hands the buffer to the transfer that has waited longest. Errors:
- * SGPU_ENOMEM. */
+ * sgpu_staging_give hands the buffer to the first waiting transfer, unless a live copy waits.
+ * Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class,
 				      unsigned most, struct sgpu_staging_buffer **buffer);
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
@@ -117,8 +117,8 @@ void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */
 /* The first SGPU_ENGINE_ROWS streams are the rows of a trace. A GPU opens or seals a chunk run
- * about as fast as the bus moves it, so every other transfer opens or seals on a second stream,
- * beside the first. */
+ * about as fast as the bus moves it, so every other transfer uses a second stream for that, beside
+ * the first. */
 enum sgpu_engine_stream {
 	SGPU_ENGINE_COPY_IN,
 	SGPU_ENGINE_OPEN,
@@ -129,7 +129,7 @@ enum sgpu_engine_stream {
 	SGPU_ENGINE_STREAMS
 };
 /* Small transfers use these streams in turn: a GPU takes longer to make a key's tables than to open
- * a small segment, and most of it stays idle, so several transfers do so at once. */
+ * a small segment, and is mostly idle meanwhile, so several transfers do this at the same time. */
 enum { SGPU_ENGINE_SMALL_STREAMS = 8, SGPU_ENGINE_NOT_SMALL = -1 };
 
 struct sgpu_transfer_queue {
@@ -138,20 +138,20 @@ struct sgpu_transfer_queue {
 
 struct sgpu_engine {
 	struct sgpu_device *device;	  /* NULL: none */
-	struct sgpu_engine_config config; /* without zeros */
+	struct sgpu_engine_config config; /* with defaults for zeros */
 	bool pins;			  /* the device reaches staging buffers by itself */
 	atomic_bool registers;		  /* false once the device has refused to register */
-	bool demotes;			  /* workers demote what they sealed */
+	bool demotes;			  /* workers demote sealed data */
 	struct sgpu_workers *workers;
 	struct sgpu_worker_job job;
 	bool started;		/* the job was added; under `making` */
-	pthread_mutex_t making; /* while streams and threads are made */
+	pthread_mutex_t making; /* held while streams and threads are made */
 	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_STREAMS];
 	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
 	bool spreads; /* small transfers use small_streams */
 	atomic_uint next_small, next_large;
 
-	pthread_mutex_t mutex;	/* guards all members below it */
+	pthread_mutex_t mutex;	/* guards the members down to live_lock */
 	pthread_cond_t changed; /* wakes threads that wait for a buffer, a run or an end */
 	struct sgpu_transfer *ready_head, *ready_tail;
 	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
@@ -167,11 +167,10 @@ struct sgpu_engine {
 	unsigned kept_count;
 };
 
-/* The stream, which the first call makes. */
+/* Returns the stream, which the first call makes. */
 SGPU_MUST_CHECK int sgpu_engine_get_stream(struct sgpu_engine *engine,
 					   enum sgpu_engine_stream which,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
-/* Starts the workers unless they run. */
 SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error);
 /* Makes `to` wait for all work that `from` has so far. */
 SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from,
@@ -196,7 +195,7 @@ struct sgpu_chunk_move {
 	struct sgpu_chunk_run run;
 	bool is_digest; /* `crypt` is the digest's task */
 	int copy_row;
-	uint64_t plain, bytes;		    /* sizes of the plaintext and on the way */
+	uint64_t plain, bytes;		    /* sizes as plaintext and as moved */
 	struct sgpu_staging_buffer *buffer; /* or NULL */
 	atomic_int ends; /* callbacks still to come, plus one until all is enqueued */
 	struct sgpu_task copy, crypt;
@@ -217,7 +216,7 @@ struct sgpu_transfer {
 	enum sgpu_staging_class class; /* of the staging buffers, or NONE */
 	unsigned most_moves;
 	uint64_t earns;	 /* bytes of staging memory that this transfer allows to be made */
-	unsigned extra;	 /* buffers that an ordered one may hold while it is not pumped */
+	unsigned extra;	 /* buffers that an ordered transfer may hold while it is not pumped */
 	uint8_t *memory; /* the source's or sink's memory, or NULL */
 	bool direct;	 /* the device reaches `memory` itself */
 	bool registered;
@@ -228,17 +227,17 @@ struct sgpu_transfer {
 	struct sgpu_transfer **queue_head, **queue_tail; /* the queue that it is in, or NULL */
 	struct sgpu_staging_buffer *granted;
 	bool claimed_all;
-	uint64_t claimed; /* chunks whose moves exist */
+	uint64_t claimed; /* chunks for which moves exist */
 	unsigned moves;	  /* under way */
 	bool touched;	  /* device memory was written */
 	bool needs_digest;
 	bool failed;
-	uint64_t failed_at; /* its lowest bad chunk; later moves are moot */
+	uint64_t failed_at; /* the lowest bad chunk; moves after it are moot */
 	bool cancelled;
 	bool pumping;
 	struct sgpu_chunk_move *arrived; /* runs in staging buffers, to be written */
 	/* used only by the thread that pumps */
-	uint64_t consumed; /* bytes that were read */
+	uint64_t consumed; /* in: bytes read; out: chunks written */
 };
 
 static inline bool sgpu_transfer_is_in(const struct sgpu_transfer *transfer)
@@ -252,7 +251,7 @@ static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer
 					     : transfer->request.sink.ordered;
 }
 
-/* Whether a move is the whole transfer, or its end. */
+/* Whether a move is the whole transfer, or the transfer's end. */
 static inline bool sgpu_chunk_move_is_single(const struct sgpu_chunk_move *move)
 {
 	return move->run.count == move->transfer->plan.total;
@@ -263,7 +262,7 @@ static inline bool sgpu_chunk_move_is_last(const struct sgpu_chunk_move *move)
 	return move->run.first + move->run.count == move->transfer->plan.total;
 }
 
-/* Sizes on the way: of the whole transfer, and the position of a chunk. */
+/* As moved: the size of the whole transfer, and the position of a chunk. */
 static inline uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer)
 {
 	bool seals = transfer->request.key && !sgpu_transfer_is_in(transfer);
@@ -290,7 +289,7 @@ static inline bool sgpu_transfer_may_write(const struct sgpu_transfer *transfer)
 	       (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
 }
 
-/* The digest of an output is made beside the moves, that of an input after them. */
+/* The digest of an output is computed during the moves, that of an input after them. */
 static inline bool sgpu_transfer_may_digest_beside(const struct sgpu_transfer *transfer)
 {
 	return transfer->needs_digest && !sgpu_transfer_is_in(transfer) && !transfer->failed;
@@ -302,29 +301,30 @@ static inline bool sgpu_transfer_is_over(const struct sgpu_transfer *transfer)
 	       !transfer->pumping;
 }
 
-/* The transfer's stream for that kind of work. */
+/* The transfer's stream for the work of stream `which`. */
 SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer,
 					     enum sgpu_engine_stream which,
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
 /* ---- turns.c: queues; the mutex is held ---- */
-/* Queues a transfer that has work, behind others of its rank, and wakes waiting threads. */
+/* Queues a transfer that has work, after others of its rank, and wakes waiting threads. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
-/* Queues a transfer behind all of its rank and of lower ranks. */
+/* Queues a transfer after all of its rank and of lower ranks. */
 void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
 			  struct sgpu_transfer **tail);
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 
 /* ---- prepare.c ---- */
-/* Called once, first: finds what is moved, where it lies, and its chunk runs. The mutex is not
+/* Called once, first: finds the bytes to move, their memory, and their chunk runs. The mutex is not
  * held. */
 SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);
 
 /* ---- move.c: how a transfer ends ---- */
-/* Records a failure at chunk `at`; the lowest one counts. The mutex is held. */
+/* Records a failure at chunk `at`; that of the lowest chunk counts. The mutex is held. */
 void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
 			  const struct sgpu_error *error);
-/* Called last: clears what a failed transfer left, closes, and reports. The mutex is not held. */
+/* Called last: clears a failed transfer's destination, closes the source or sink, and reports. The
+ * mutex is not held. */
 void sgpu_transfer_end(struct sgpu_transfer *transfer);
 void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* the source or sink */
 void sgpu_transfer_tell(struct sgpu_transfer *transfer);
@@ -350,20 +350,18 @@ bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
 /* Ends a move that was not enqueued, or whose run was written, with an error or SGPU_OK. */
 void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error);
 /* Ends a move, or queues it to be written, when its streams (NULL: none) have done their part.
- * `code`: SGPU_OK, or why only a part was enqueued, which fails the transfer at once. */
+ * `code`: SGPU_OK, or the error that ended enqueuing half way, which fails the transfer. */
 void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
 			  struct sgpu_stream *second, int code, const struct sgpu_error *error);
 void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
 			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
 /* ---- input.c, output.c: the mutex is not held ---- */
-/* Reads a run and enqueues it. Returns only an error of the source, which has also failed the
- * transfer. */
+/* Reads a run and enqueues it. Returns only errors of the source; they also fail the transfer. */
 int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
 /* Enqueues a run. A run in a staging buffer is written once it has arrived there. */
 void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
 int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
-/* Enqueues the digest of the whole segment. */
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
 
 /* ---- live.c, live_copy.c: live copies ---- */
@@ -373,29 +371,30 @@ struct sgpu_live_key {
 	struct sgpu_engine *engine;
 	struct sgpu_sealed_keys keys;
 	struct sgpu_device_key *on_device;
-	uint64_t next; /* number of chunks that were sealed */
+	uint64_t next; /* number of chunks sealed so far */
 	unsigned aead_count;
 	struct sgpu_aead *aeads[]; /* one for each worker, and the caller's */
 };
 
-/* A chunk run in a staging buffer, which workers take parts of. */
+/* A chunk run in a staging buffer. Workers take parts of the run. */
 struct sgpu_live_buffer {
-	/* The run's number modulo 2^32, and, in the lower half, a bit for each part that was taken.
-	 * They are one word, so that nobody takes a part of a later run by mistake. */
+	/* The run's number modulo 2^32 and, in the lower half, a bit for each part that was taken.
+	 * Both are in one word, so that no worker takes a part of a later run by mistake. */
 	_Alignas(64) atomic_uint_fast64_t taken;
 	_Alignas(64) atomic_uint finished; /* parts */
 	atomic_uint parts;
 	struct sgpu_chunk_run run;
 	struct sgpu_staging_buffer *staging;
-	/* used only by the calling thread */
+	/* used only by the copy's calling thread */
 	struct sgpu_event *middle; /* end of the first step: the copy in, or the sealing */
 	struct sgpu_event *end;	   /* end of both steps */
 	struct sgpu_task copy, crypt;
 };
 
 struct sgpu_live;
-/* Works on chunks [begin, begin + count) of a copy. `sealed`: their bytes on the bus; `scratch` has
- * room for a chunk. After an error *bad_chunk is the chunk, counted from the copy's start. */
+/* Works on chunks [begin, begin + count) of a copy. `sealed`: their bytes as they cross the bus;
+ * `scratch` has room for a chunk. After an error *bad_chunk is the chunk, counted from the copy's
+ * start. */
 typedef int sgpu_live_work_fn(struct sgpu_live *live, unsigned thread, uint64_t begin,
 			      uint64_t count, uint8_t *sealed, void *scratch, uint64_t *bad_chunk);
 
@@ -405,7 +404,7 @@ struct sgpu_live {
 	struct sgpu_run_plan plan;
 	sgpu_live_work_fn *work;
 	enum sgpu_transfer_stage stage;
-	uint64_t base;	    /* number of the copy's first chunk */
+	uint64_t base;	    /* number of the copy's first chunk under the key */
 	uint8_t *plaintext; /* in the host's memory */
 	sgpu_devptr device; /* the device's memory */
 	uint64_t size;	    /* bytes of plaintext */
@@ -414,7 +413,7 @@ struct sgpu_live {
 	unsigned workers;   /* threads that each prefer their own parts of a run */
 	unsigned buffer_count;
 	struct sgpu_live_buffer buffers[SGPU_LIVE_BUFFERS_MAX];
-	_Alignas(64) atomic_uint_fast64_t offered; /* runs that workers may take */
+	_Alignas(64) atomic_uint_fast64_t offered; /* runs offered to workers so far */
 	_Alignas(64) atomic_bool over;
 	atomic_uint there;    /* workers that have begun */
 	pthread_mutex_t lock; /* guards the failure below */
@@ -426,7 +425,6 @@ struct sgpu_live {
 /* The size of `count` chunks from `first` on: on the bus, and in plaintext. */
 uint64_t sgpu_live_bytes(const struct sgpu_live *live, uint64_t first, uint64_t count);
 uint64_t sgpu_live_plain(const struct sgpu_live *live, uint64_t first, uint64_t count);
-/* Gives run number `number` to the workers. */
 void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_run run);
 /* Works on a part of an offered run, if there is any. *oldest: the first run that may have parts
  * left; 0 at first. */
@@ -436,13 +434,13 @@ bool sgpu_live_finished(struct sgpu_live *live, uint64_t number);
 sgpu_live_work_fn sgpu_live_seal, sgpu_live_open, sgpu_live_stage, sgpu_live_encrypt;
 
 /* ---- store.c ---- */
-/* memcpy that spares the caches: it stores past them if the processor can. Call the fence once,
- * after the last call. */
+/* memcpy that bypasses the caches if the processor can. Call the fence once, after the last
+ * call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
-/* Moves memory that this core has written to the cache that all cores share: from a core's own
- * cache the bus reads at little more than half speed. Moves only most of it, since this takes time.
- * Does nothing if the processor cannot. */
+/* Moves memory that this core has written to the cache that all cores share, since the bus reads a
+ * core's own cache at little more than half speed. Moves only most of it, to save time. Does
+ * nothing if the processor cannot. */
 void sgpu_transfer_demote(const void *memory, size_t size);
 bool sgpu_transfer_can_demote(void);
 

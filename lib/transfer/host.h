@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves on the host alone: what their workers share. Private to lib/transfer.
+ * Moves on the host alone: the state that their workers share. Private to lib/transfer.
  *
  * All workers do the same: claim the next chunk run, read it, open, seal or copy it, and deliver
  * it. Chunk runs are claimed in order, across the borders of parts, so that no worker waits for the
@@ -19,7 +19,7 @@ enum {
 	HOST_RUN_CHUNKS = 16,
 	HOST_RUN_PLAIN = HOST_RUN_CHUNKS * SGPU_CHUNK,
 	HOST_RUN_SEALED = HOST_RUN_CHUNKS * SGPU_SEALED_CHUNK,
-	HOST_BESIDE = 4,   /* parts that are worked on at a time */
+	HOST_BESIDE = 4,   /* parts that are moved at the same time */
 	HOST_WAIT_MS = 50, /* how long a wait lasts before it looks for a signal */
 };
 
@@ -39,8 +39,8 @@ struct host_part {
 	uint64_t runs, next;	/* chunk runs, UINT64_MAX while unknown; the next to claim */
 	uint64_t last_sequence; /* of the last chunk run */
 	uint64_t ended;		/* chunk runs that were delivered */
-	/* The kernel lets only one writer of a file write at a time. With two, one is always ready;
-	 * more would only burn time. */
+	/* For two writers. The kernel lets only one thread write to a file at a time; with two, one
+	 * is always ready, and more would only waste time. */
 	pthread_mutex_t writing[2];
 };
 
@@ -70,10 +70,10 @@ struct host_move {
 	pthread_cond_t turn_came;
 	uint64_t turn;				    /* the turn that may write to an ordered sink */
 	uint64_t bytes_in;			    /* of all parts */
-	const struct sgpu_transfer_source *reading; /* an ordered one, or NULL */
+	const struct sgpu_transfer_source *reading; /* an ordered source, or NULL */
 	bool failed;
-	/* The lowest failed chunk run, of the lowest failed part: the error that is reported must
-	 * not depend on timing. */
+	/* The lowest failed chunk run, of the lowest failed part, since the reported error must not
+	 * depend on timing. */
 	uint64_t failed_sequence;
 	const struct host_part *failed_part;
 	uint64_t bad_chunk;
@@ -85,7 +85,7 @@ struct host_worker {
 	const struct host_part *aead_of;
 	struct sgpu_aead *aead;
 	uint8_t *in, *out;
-	size_t capacity; /* of each */
+	size_t capacity; /* bytes of each */
 };
 
 /* ---- host_part.c ---- */
@@ -93,7 +93,7 @@ struct host_worker {
 SGPU_MUST_CHECK int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error);
 /* Checks the digest, if one is demanded, after a part's last run. */
 SGPU_MUST_CHECK int sgpu_host_part_check(const struct host_part *part, struct sgpu_error *error);
-/* Closes a part's source and sink, and wipes. Accepts a part that is not open. */
+/* Closes a part's source and sink, and wipes its keys. Accepts a part that is not open. */
 void sgpu_host_part_end(struct host_part *part);
 /* Fills worker->in with the run's bytes. Finds the end of a source of unknown size. */
 SGPU_MUST_CHECK int sgpu_host_run_read(struct host_worker *worker, struct host_run *run,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves on the host alone: the workers, the order of chunk runs, and how one error is chosen.
+ * Moves on the host alone: the workers, the order of chunk runs, and the choice of one error.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void host_fail(struct host_move *move, uint64_t sequence, const struct ho
 	pthread_mutex_unlock(&move->lock);
 }
 
-/* Ends claims from this part on. Earlier parts go on, since they may fail, too. */
+/* Ends claims from this part on. Earlier parts go on, since their errors take precedence. */
 static void host_end_at(struct host_move *move, const struct host_part *part)
 {
 	const size_t index = (size_t)(part - move->parts);
@@ -92,9 +92,8 @@ static bool is_claimed(const struct host_part *part)
 	return part->begun && part->next == part->runs;
 }
 
-/* Whether runs of a later part may be claimed while the first is unfinished: the part must not be
- * ordered, and it helps only if its file is another, since writers of one file exclude each
- * other. */
+/* Whether runs of `part` may be claimed while the first part is unfinished. It must not be ordered,
+ * and its sink must be another, since writers of one file exclude each other. */
 static bool is_apart(const struct host_move *move, const struct host_part *part)
 {
 	const struct host_part *first = &move->parts[move->at];
@@ -103,7 +102,7 @@ static bool is_apart(const struct host_move *move, const struct host_part *part)
 	       (part == first || part->part->sink.context != first->part->sink.context);
 }
 
-/* Takes the first few parts with unclaimed runs in turn; NULL if no run is left. */
+/* Returns one of the first few parts with unclaimed runs, in turn; NULL if no run is left. */
 static struct host_part *host_next_part(struct host_move *move)
 {
 	struct host_part *parts = move->parts;
@@ -142,7 +141,7 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 	}
 	pthread_mutex_unlock(&move->lock);
 	do { /* a part that turns out to be ordered has to wait */
-		/* look for runs first: without any, a signal changes nothing */
+		/* look for a part first: if no run is left, a signal changes nothing */
 		part = host_next_part(move);
 		if (!part || sgpu_io_interrupted()) {
 			return false;
@@ -170,7 +169,7 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 	return true;
 }
 
-/* Waits for a moment at most, since a signal wakes no condition. The lock is held. */
+/* Waits for HOST_WAIT_MS at most, since a signal does not end the wait. The lock is held. */
 static void host_wait(struct host_move *move, pthread_cond_t *condition)
 {
 	struct timespec until;
@@ -292,7 +291,7 @@ static bool host_work(struct host_worker *worker)
 	}
 	if (!rc) {
 		rc = sgpu_host_run_transform(worker, &run, &data, &size, &bad, &error);
-		/* If the run has a bad chunk, its good part is written, too. */
+		/* If the run has a bad chunk, the chunks before it are written. */
 		int written = !rc || (rc == SGPU_EAUTH && size)
 				      ? host_deliver(move, &run, data, size, &late)
 				      : 0;
@@ -326,7 +325,7 @@ static void host_run_worker(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Returns false if memory ran out: fewer workers will do. */
+/* Returns false if out of memory; then fewer workers are used. */
 static bool host_worker_init(struct host_worker *worker, struct host_move *move, uint64_t largest)
 {
 	size_t size = HOST_RUN_SEALED;
@@ -345,7 +344,7 @@ static bool host_worker_init(struct host_worker *worker, struct host_move *move,
 	return worker->in != NULL;
 }
 
-/* Finds how many workers have something to do, and the largest part. */
+/* Finds how many workers have something to do, and the largest part's size. */
 static unsigned host_count_workers(const struct sgpu_host_move *m, uint64_t *largest)
 {
 	unsigned jobs = m->jobs ? m->jobs : sgpu_cpu_count();

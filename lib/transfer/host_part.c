@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a move on the host: how one begins and ends, and what becomes of a chunk run of it.
+ * Parts of a move on the host: how one begins and ends, and how its chunk runs are read and
+ * transformed.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,13 +13,13 @@
 #include "transfer/host.h"
 
 /* ---- KangarooTwelve of data whose chunk runs come in any order ----
- * Each worker computes the leaves of its run. The list of leaves grows as the data arrive: the
- * stated size is not trusted. */
+ * Each worker computes the leaves of its run. The list of leaves grows as the data arrive, since
+ * the stated size is not trusted. */
 enum { VALUES_MIN = 64 << 10 };
 
 struct host_digest {
 	uint64_t size;
-	uint64_t leaves;		 /* chunks except the first and the last */
+	uint64_t leaves;		 /* whole chunks after the first */
 	uint8_t first[SGPU_KT128_CHUNK]; /* the first chunk, which the final node hashes itself */
 	uint8_t rest[SGPU_KT128_CHUNK];	 /* bytes after the last whole chunk */
 	pthread_mutex_t lock;		 /* guards `values` */
@@ -122,7 +123,6 @@ static size_t full_run(const struct host_part *part)
 	return part->part->action == SGPU_HOST_OPEN ? HOST_RUN_SEALED : HOST_RUN_PLAIN;
 }
 
-/* Fails because a part of known size ends early. */
 static int ended_early(const struct sgpu_host_part *part, uint64_t at, struct sgpu_error *error)
 {
 	if (!part->source.ordered) {
@@ -190,7 +190,7 @@ int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 	p->bytes_in = p->bytes_out = 0;
 	int rc = p->prepare ? p->prepare(p->argument, p, error) : 0;
 	if (!rc && p->size != size) {
-		/* The workers' buffers have the size that was stated. */
+		/* The workers' buffers fit the size stated before. */
 		rc = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' has changed", p->name);
 	}
 	if (!rc && p->size == SGPU_SIZE_UNKNOWN &&

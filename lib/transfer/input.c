@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunk runs on their way in: read into a staging buffer, or found where the device reads them
- * itself; copied, and opened from where the device has them. Whatever their source does meanwhile,
- * what is used is what was verified.
+ * Chunk runs on their way in: read into a staging buffer, or in place by the device; then copied,
+ * and opened or digested by the device. Even if the source changes meanwhile, only verified bytes
+ * are used.
  */
 #include "transfer/engine.h"
 
 #include <string.h>
 
-/* Reads a run into its staging buffer. */
 static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = move->transfer;
@@ -32,7 +31,6 @@ static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 	return rc;
 }
 
-/* Enqueues the digest of the whole segment. */
 static int enqueue_digest(struct sgpu_chunk_move *move, struct sgpu_stream *stream,
 			  struct sgpu_error *error)
 {
@@ -45,8 +43,8 @@ static int enqueue_digest(struct sgpu_chunk_move *move, struct sgpu_stream *stre
 	return sgpu_engine_enqueue(stream, &digest, &move->crypt, error);
 }
 
-/* A single run is copied on the stream that opens or digests it: nothing would overlap, and one
- * signal less is needed. If kernels reach the data, they are opened in place. */
+/* A single run is copied on the stream that opens or digests it, since nothing would overlap, and
+ * one signal less is needed. If kernels reach the data on the host, they open them there. */
 static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Live copies, the processors' side: chunk runs lie in staging buffers, and workers work on parts
- * of the oldest one that has any left. A worker prefers the same places in every run, which its
- * own cache may still hold.
+ * Live copies, the processors' side: chunk runs lie in staging buffers, and workers take parts of
+ * the oldest run that has any left. A worker prefers the same positions in every run, which its own
+ * cache may still hold.
  */
 #include <string.h>
 
@@ -50,7 +50,7 @@ bool sgpu_live_finished(struct sgpu_live *live, uint64_t number)
 	       atomic_load_explicit(&buffer->parts, memory_order_relaxed);
 }
 
-/* Takes the first free one of the parts in `which`; -1 if none is free. */
+/* Takes the first free part in the bit mask `which`; -1 if none is free. */
 static int take(struct sgpu_live_buffer *buffer, uint64_t number, uint32_t which)
 {
 	uint_fast64_t taken = atomic_load_explicit(&buffer->taken, memory_order_acquire);
@@ -82,7 +82,7 @@ static void fail(struct sgpu_live *live, int rc, uint64_t bad_chunk)
 	atomic_store(&live->failed, true);
 }
 
-/* The parts of a run that this worker prefers. */
+/* Bit mask of the parts of a run that this worker prefers. */
 static uint32_t own_parts(const struct sgpu_live *live, const struct sgpu_live_buffer *buffer,
 			  unsigned thread)
 {

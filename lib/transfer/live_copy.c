@@ -2,7 +2,7 @@
  *
  * Live copies, the device's side: the thread that asked for the copy gives chunk runs to the
  * workers and to the streams. It works on parts itself until the workers are awake, or when there
- * are few of them; else it is there for the bus.
+ * are few of them; else it only feeds the streams.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum {
 	ALONE = 3,	 /* with fewer workers, the caller's thread works on parts, too */
-	FEW_CHUNKS = 32, /* so many are sealed before a worker wakes */
+	FEW_CHUNKS = 32, /* a copy of no more ends before a worker wakes */
 };
 
 struct driver {
@@ -21,13 +21,12 @@ struct driver {
 	struct sgpu_transfer_result *result;
 	struct sgpu_stream *copy, *crypt;
 	struct sgpu_worker_job job;
-	uint64_t planned; /* chunks for which runs exist */
-	uint64_t offered, sent,
-		ended;	  /* runs that were given to workers, put on streams, left the streams */
-	uint64_t written; /* runs from the device that workers have finished */
-	uint64_t oldest;  /* the first run that may have parts for this thread */
-	bool started;	  /* the workers were called */
-	unsigned rounds;  /* of waiting, in a row */
+	uint64_t planned;	       /* chunks for which runs exist */
+	uint64_t offered, sent, ended; /* runs given to workers, put on streams, ended on streams */
+	uint64_t written;	       /* runs from the device that workers have finished */
+	uint64_t oldest;	       /* the first run that may have parts for this thread */
+	bool started;		       /* the workers were called */
+	unsigned rounds;	       /* consecutive rounds of waiting */
 	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
 };
 
@@ -69,7 +68,7 @@ static bool worker_step(void *argument, unsigned thread)
 	}
 	atomic_fetch_add(&live->there, 1);
 	for (;;) {
-		/* In this order: runs offered before the end are worked on. */
+		/* Read first, so that all runs offered before the end are worked on. */
 		bool over = atomic_load(&live->over);
 
 		if (sgpu_live_help(live, &oldest, thread, scratch)) {
@@ -84,7 +83,7 @@ static bool worker_step(void *argument, unsigned thread)
 	return true;
 }
 
-/* Ends a round. If it had nothing to do, works on a part or waits a moment. */
+/* Ends a round of the loop. If it made no progress, works on a part or waits a moment. */
 static void end_round(struct driver *d, bool progress)
 {
 	struct sgpu_live *live = d->live;
@@ -93,8 +92,8 @@ static void end_round(struct driver *d, bool progress)
 	if (!d->started && live->plan.total > FEW_CHUNKS) {
 		struct sgpu_error error = { 0 };
 
-		/* Waking takes long, so it comes after the first run was sent: now the streams are
-		 * busy. */
+		/* Waking takes long, so it comes after the first run was put on the streams (out)
+		 * or offered (in). */
 		d->job = (struct sgpu_worker_job){ .step = worker_step, .argument = live };
 		note(d, sgpu_workers_add(d->engine->workers, &d->job, &error), &error);
 		sgpu_workers_wake(d->engine->workers, workers);
@@ -237,10 +236,10 @@ static void end_oldest(struct driver *d)
 	struct sgpu_live_buffer *buffer = buffer_of(d, d->ended++);
 	struct sgpu_error error = { 0 };
 
-	/* Without its event it was not wholly enqueued: synchronize() waits then. */
+	/* A run without this event was not wholly enqueued: synchronize() has waited for it. */
 	if (buffer->end) {
 		note(d, sgpu_event_sync(buffer->end, &error), &error);
-		/* The first step has ended, too, but only its event tells how. */
+		/* The first step has ended, too, but only its own event reports its errors. */
 		note(d, buffer->middle ? sgpu_event_sync(buffer->middle, &error) : SGPU_OK, &error);
 		note(d, buffer->copy.code, &buffer->copy.error);
 		if (d->result->code == SGPU_OK && buffer->crypt.code != SGPU_OK) {
@@ -252,7 +251,7 @@ static void end_oldest(struct driver *d)
 	sgpu_event_free(&buffer->end);
 }
 
-/* Whether the oldest run has left the streams, be it with an error. */
+/* Whether the oldest run has ended on the streams, even with an error. */
 static bool oldest_has_ended(struct driver *d)
 {
 	struct sgpu_live_buffer *buffer = buffer_of(d, d->ended);
@@ -357,7 +356,7 @@ static void note_failure(struct driver *d)
 	}
 }
 
-/* Takes as many staging buffers as it gets, up to the most that are useful, but at least one. */
+/* Takes at least one staging buffer, and as many more as are available and useful. */
 static int take_buffers(struct sgpu_live *live, uint64_t runs, struct sgpu_error *error)
 {
 	struct sgpu_engine *engine = live->engine;
@@ -498,7 +497,7 @@ static int copy(struct sgpu_live *live, bool out, struct sgpu_transfer_result *r
 	return result->code;
 }
 
-/* The state of a copy is too large for the stack of a library's caller. */
+/* Allocates the state of a copy, which is too large for the stack of a library's caller. */
 static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key,
 		     enum sgpu_transfer_stage stage, bool out, void *plaintext, uint64_t size,
 		     sgpu_devptr device, struct sgpu_transfer_result *result)

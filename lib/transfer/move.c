@@ -71,7 +71,7 @@ struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move)
 {
 	const struct sgpu_transfer_request *request = &move->transfer->request;
 	const bool in = sgpu_transfer_is_in(move->transfer);
-	/* The last run may hold only the empty last chunk: its plaintext's address would lie
+	/* The last run may hold only the empty last chunk, whose plaintext address would be
 	 * outside. */
 	const sgpu_devptr plain =
 		request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
@@ -107,7 +107,7 @@ void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 	}
 }
 
-/* Releases what a move holds, and goes on with the transfer. The mutex is held, and is released. */
+/* Releases a move, and goes on with its transfer. The mutex is held; this releases it. */
 static void finish(struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
@@ -124,8 +124,8 @@ static void finish(struct sgpu_chunk_move *move)
 	    !transfer->pumping) {
 		bool in = sgpu_transfer_is_in(transfer);
 
-		/* If the device has nothing left to do, this thread reports the end; it is mostly a
-		 * callback's. */
+		/* If no step is left that may call the device, this thread, mostly a callback's,
+		 * reports the end. */
 		quick = !transfer->failed && !transfer->needs_digest &&
 			!(in ? transfer->request.source.close : transfer->request.sink.close);
 		if (quick) {
@@ -177,7 +177,7 @@ static void note_spans(const struct sgpu_chunk_move *move)
 	}
 }
 
-/* Called when the streams have done their part of the move. In a callback, it may call nothing of
+/* Called when the streams have done their part of the move, maybe in a callback: it must not call
  * the device. */
 static void device_ended(struct sgpu_chunk_move *move)
 {
@@ -300,7 +300,7 @@ static void clear_destination(struct sgpu_transfer *transfer)
 			      request->key ? sgpu_opened_size(request->size) : request->size,
 			      NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(
-			stream, NULL); /* if the device fails here, it reaches nothing any more */
+			stream, NULL); /* a device that fails here cannot be used any more */
 	}
 }
 

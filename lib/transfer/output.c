@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunk runs on their way out: sealed on the device, copied to where they belong, or to a staging
- * buffer, from which workers, or the thread that owns a pipe, write them on.
+ * Chunk runs on their way out: sealed on the device, and copied to their destination or to a
+ * staging buffer, which workers, or the thread that owns a pipe, write to the sink.
  */
 #include "transfer/engine.h"
 
-/* If kernels reach the memory of a single run, it is sealed into place. */
+/* If kernels reach the destination of a single run, they seal it there. */
 static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {

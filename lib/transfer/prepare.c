@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a transfer moves: from where to where, through which staging buffers, in which chunk runs.
+ * Plans a transfer: its source or sink, its staging buffers and its chunk runs.
  */
 #include "base/base.h"
 #include "transfer/engine.h"
 
 #include <limits.h>
 
-/* ---- chunk runs: at the begin and at the end they are small, where other stages would wait
- * ---- */
+/* ---- chunk runs: small at an end where other stages would wait for a large one ---- */
 static uint64_t max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
@@ -21,7 +20,7 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 
 	if (plan->at_begin) {
 		run.count = sgpu_min_u64(
-			run.count, max_u64(first, plan->at_begin)); /* as many as all runs before */
+			run.count, max_u64(first, plan->at_begin)); /* all earlier runs together */
 	}
 	if (plan->at_end) {
 		/* A device opens more than three times as fast as the bus moves, so take most of
@@ -29,8 +28,8 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 		run.count = sgpu_min_u64(run.count, max_u64(rest / 4 * 3, plan->at_end));
 	}
 	run.count = sgpu_min_u64(run.count, rest);
-	/* Takes a small rest along. The last chunk never goes alone: if it is empty, its address is
-	 * past the end. */
+	/* Adds a small rest. The last chunk is never a run of its own: if it is empty, its address
+	 * is past the end. */
 	left = rest - run.count;
 	if (left < 2 || 2 * left < max_u64(plan->at_begin, plan->at_end)) {
 		run.count = rest;
@@ -38,7 +37,7 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 	return run;
 }
 
-/* A run with the small rest that it may take along. */
+/* A largest run with the small rest that may be added. */
 uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest)
 {
 	return largest + smallest / 2 + 2;
@@ -65,7 +64,7 @@ static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Finds where the bytes lie. If they are registered for this, the time counts as reading. */
+/* Finds the source's or sink's memory. Time to register it counts as reading. */
 static void look_at_ends(struct sgpu_transfer *transfer)
 {
 	const struct sgpu_transfer_request *request = &transfer->request;

@@ -2,10 +2,10 @@
  *
  * Sources and sinks: files, regions and memory.
  *
- * A slice of a file in memory is mapped, read-only, for the device alone, where registering it
- * pays. The file may be changed or cut short by its owner at any time. What is registered stays
- * readable for the device, and what it read verifies or fails wherever that came from; but a
- * processor that touched the mapping would fault, so none does.
+ * A slice of a file in memory is mapped for the device alone, where registering it saves time. The
+ * file's owner may change it or cut it short at any time. Registered pages stay readable for the
+ * device, and whatever it reads has to verify; but a processor that touched the mapping could
+ * fault, so none does.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -30,11 +30,11 @@ enum {
 
 /* ---- slices of regions that stay registered: registering one costs more than moving it once ----
  *
- * A slice is registered at its second use, while its region has a name: one that nobody can use
- * again is not worth it. It stays until the region has lost its name, until others need the room,
- * or until the engine ends. Whoever cuts a region short, or replaces its pages, harms only what
- * they gave or wait for themselves: the device keeps the pages that it had, no processor touches
- * them here, and what the device reads has to verify. */
+ * A slice is registered at its second use, while its region has a name, since nobody can use a
+ * region without one again. It stays until the region has lost its name, others need the room, or
+ * the engine is freed. Whoever cuts a region short, or replaces its pages, harms only their own
+ * payloads and results: the device keeps the pages that it had, no processor touches them here, and
+ * what the device reads has to verify. */
 struct sgpu_kept_slice {
 	struct sgpu_kept_slice *next;
 	dev_t device;
@@ -87,7 +87,7 @@ static void *register_pages(struct sgpu_engine *engine, int fd, uint64_t begin, 
 	}
 	(void)madvise(base, bytes, MADV_DONTDUMP);
 	if (sgpu_host_register(engine->device, base, bytes, &why) != SGPU_OK) {
-		/* Do not ask a device again that can register nothing. */
+		/* A device that cannot register is not asked again. */
 		if (why.code == SGPU_EUNAVAILABLE) {
 			atomic_store(&engine->registers, false);
 		}
@@ -126,7 +126,8 @@ static bool has_name(const struct sgpu_kept_slice *slice)
 	return fstat(slice->fd, &status) == 0 && status.st_nlink > 0;
 }
 
-/* The list begins with the slice that was used last. */
+/* Drops unused slices: nameless ones, then old ones until `bytes` fit. The list begins with the
+ * newest. */
 static void make_room(struct sgpu_engine *engine, uint64_t bytes)
 {
 	struct sgpu_kept_slice **link = &engine->kept, **last;
@@ -176,7 +177,7 @@ static void note_use(struct sgpu_engine *engine, int fd, const struct stat *stat
 	make_room(engine, 0);
 	slice = engine->kept_count < KEPT_MAX ? calloc(1, sizeof(*slice)) : NULL;
 	if (!slice) {
-		return; /* the slice is copied, the next time too */
+		return; /* the slice is copied, also the next time */
 	}
 	*slice = (struct sgpu_kept_slice){ .next = engine->kept,
 					   .device = status->st_dev,
@@ -268,10 +269,10 @@ struct file {
 /* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB
  * pages.
  *
- * Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: to register 45 ms on pages of
- * 4 KiB and 25 ms on huge ones, to unregister 18 ms; the bus 55 GB/s. A core copies 4.5 GB/s, all
- * of them no more than 37 GB/s. A copy overlaps with the transfer, so that the slower of the two
- * counts; registering has to come first. */
+ * Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: registering takes 45 ms on
+ * pages of 4 KiB and 25 ms on huge ones, unregistering 18 ms. The bus moves 55 GB/s. A core copies
+ * 4.5 GB/s, all of them no more than 37 GB/s. A copy overlaps with the transfer, so that the slower
+ * of the two counts; registering has to come first. */
 static bool registering_pays(uint64_t size, unsigned cores, bool huge)
 {
 	const double gib = 1 << 30, bus = 55e9, core = 4.5e9, memory = 37e9, unregister = 0.018;
@@ -336,9 +337,9 @@ static int read_file(void *context, uint64_t position, void *data, size_t size,
 	return rc;
 }
 
-/* Writers of a file exclude one another in the kernel, writers of its mapped pages do not. 512 MiB
+/* The kernel lets only one thread write to a file at a time, but many to its mapped pages. 512 MiB
  * of tmpfs on 16 cores take 190 ms by pwrite and 87 ms through pages; if written before, 127 and 56
- * ms. Pages cannot fault if the file has them all and no name by which to cut it short. */
+ * ms. Pages cannot fault if the file has all of them and no name by which it could be cut short. */
 static bool write_pages(const struct file *file, uint64_t position, const void *data, size_t size)
 {
 	uint64_t begin = file->offset + position, first = begin / PAGE * PAGE, page;

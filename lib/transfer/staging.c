@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Staging buffers: taken by one chunk run at a time, made when none is free, and kept. Those who
- * wait for one get it in the order in which they began to wait.
+ * Staging buffers: taken by one chunk run at a time, made when none is free, and kept. A free one
+ * goes to a waiting live copy, else to the first waiting transfer by rank and time.
  */
 #include "transfer/engine.h"
 

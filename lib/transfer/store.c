@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies that go past the caches, from a buffer in them to memory that is not read soon: ordinary
+ * Copies that bypass the caches, from a cached buffer to memory that is not read soon. Ordinary
  * stores would first read every line that they overwrite.
  */
 #include <string.h>
@@ -77,7 +77,7 @@ void sgpu_transfer_store_fence(void)
 	_mm_sfence();
 }
 
-/* CLDEMOTE; processors without it do nothing. */
+/* The bytes are CLDEMOTE; processors without it do nothing. */
 void sgpu_transfer_demote(const void *memory, size_t size)
 {
 	for (size_t i = 0; i < size; i += LINE) {
@@ -90,8 +90,8 @@ void sgpu_transfer_demote(const void *memory, size_t size)
 	}
 }
 
-/* Some hypervisors hide the bit of CLDEMOTE although it works: processors with MOVDIR64B have
- * it. */
+/* Bit 25: CLDEMOTE, which some hypervisors hide although it works. Bit 28: MOVDIR64B; processors
+ * with that have CLDEMOTE. */
 bool sgpu_transfer_can_demote(void)
 {
 	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

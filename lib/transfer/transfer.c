@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transfers as their callers have them: started, waited for, cancelled, freed.
+ * Transfers for their callers: start, wait, cancel, free.
  */
 #include "transfer/engine.h"
 
@@ -23,7 +23,7 @@ void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int rc)
 	pthread_mutex_unlock(&engine->mutex);
 }
 
-/* ---- the caller's ---- */
+/* ---- starting and waiting ---- */
 static int check_request(const struct sgpu_engine *engine,
 			 const struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
@@ -58,8 +58,8 @@ static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event
 	return rc;
 }
 
-/* How many moves the calling thread enqueues at once: for a small transfer, or for memory that the
- * device reads itself. */
+/* How many moves the calling thread enqueues itself: for a small transfer, or a source or sink in
+ * memory. */
 static unsigned runs_at_once(const struct sgpu_engine *engine,
 			     const struct sgpu_transfer_request *request)
 {

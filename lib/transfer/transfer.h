@@ -3,13 +3,13 @@
  * The transfer engine: moves bytes between the host and the memory of a device, and opens, seals
  * or digests them on the way. All copies of payloads go through it.
  *
- * An engine is made once a process for a device and kept: streams, staging buffers in pinned and
- * in device memory, and worker threads. It takes memory and threads when they are first needed, in
- * proportion to what is moved, within a bound, and keeps them. Many transfers run at once. They
- * take turns by chunk run, so that a large one does not hold up a small one.
+ * A process makes one engine for a device and keeps it: streams, staging buffers in pinned and in
+ * device memory, and worker threads. The engine takes memory and threads when they are first
+ * needed, in proportion to the bytes moved, up to a limit. Many transfers run at the same time, a
+ * chunk run of each in turn, so that a large one does not hold up a small one.
  *
- * A transfer reads from a source or writes to a sink. Both are small tables of functions, so that
- * a pipe, a file, a region or memory are all the same to it. Its end is told by a call of `done`.
+ * A transfer reads from a source or writes to a sink. Both are small tables of functions, so that a
+ * transfer treats a pipe, a file, a region or memory alike. A call of `done` reports its end.
  *
  * What a transfer promises:
  * - After success of an input, every tag and the end mark, or the digest, have verified on the
@@ -17,9 +17,9 @@
  * - After a failure of an input its destination on the device is cleared before `done` is called.
  *   Nothing that was not verified stays readable. No kernel that reads it may be enqueued before
  *   `done`.
- * - Bytes that the host could change or cut short (mapped files) are touched by no processor, only
- *   by the device.
- * - Transfers never wait for one another for ever, however little staging memory there is.
+ * - No processor touches bytes that the host could change or cut short (mapped files); the device
+ *   does.
+ * - Transfers never deadlock, however little staging memory there is.
  */
 #ifndef SGPU_TRANSFER_H
 #define SGPU_TRANSFER_H
@@ -42,13 +42,13 @@ struct sgpu_engine_config {
 	uint64_t pinned_max;   /* most staging memory on the host; 64 MiB */
 	uint64_t staged_run;   /* chunk run through a staging buffer of the host; 2 MiB */
 	uint64_t direct_run;   /* chunk run that the device reads or writes in place; 32 MiB */
-	unsigned direct_count; /* staging buffers of that size on the device; 3 */
+	unsigned direct_count; /* device buffers of that size in each direction; 3 */
 	uint64_t first_run;    /* smallest chunk run at the start of a live copy; 512 KiB */
-	uint64_t last_run;     /* smallest chunk run when the bus is idle, at either end; 1 MiB */
+	uint64_t last_run; /* smallest: end of inputs and live copies, start of outputs; 1 MiB */
 	unsigned live_buffers; /* staging buffers that one live copy uses at most */
 	uint64_t kept_max;     /* most bytes of regions that stay registered; a quarter of memory */
-	bool shared_files; /* other processes have the files' descriptors and may cut them short at
-			      any time: no processor touches their mappings */
+	bool shared_files; /* other processes have the descriptors and may cut the files short at
+			      any time, so no processor touches their mappings */
 };
 
 /* Borrows `device`, which must outlive the engine; NULL: an engine for the host alone. config NULL:
@@ -61,18 +61,18 @@ SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device,
 void sgpu_engine_free(struct sgpu_engine **engine);
 
 /* ---- sources and sinks ----
- * Positions count bytes from the begin of what is moved: of the first chunk where it is sealed,
- * behind its header. All functions may fail; *error is filled in then. They are called on workers,
- * on the thread that starts a small transfer, and on the thread that pumps an ordered one; never
- * on a stream's callback. */
+ * Positions count bytes from the first that is moved; in sealed data this follows the header. A
+ * function that fails fills in *error. The functions are called on workers, on the thread that
+ * starts a small transfer, and on the thread that pumps an ordered one; never in a stream's
+ * callback. */
 
 struct sgpu_transfer_source {
 	/* Fills `data` with exactly `size` bytes from `position` on. */
 	int (*read)(void *context, uint64_t position, void *data, size_t size,
 		    struct sgpu_error *error);
-	/* NULL, or returns [0, size) in memory that stays until close; if it returns NULL, read is
-	 * called. *registered: the device reads the memory itself (sgpu_host_alloc,
-	 * sgpu_host_register). Then no processor touches it, and it may be a mapping that somebody
+	/* NULL, or returns bytes [0, size) in memory that stays until close; if it returns NULL,
+	 * read is called. *registered: the device reads the memory itself (sgpu_host_alloc,
+	 * sgpu_host_register). Then no processor touches it, so it may be a mapping that somebody
 	 * cuts short. Otherwise it is ordinary memory that does not change meanwhile. Called once,
 	 * before any read. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
@@ -83,8 +83,8 @@ struct sgpu_transfer_source {
 	 * less than `size`. */
 	int (*read_some)(void *context, uint64_t position, void *data, size_t size, size_t *got,
 			 struct sgpu_error *error);
-	/* NULL, or called on any thread when the data are not needed any more: a waiting read ends
-	 * soon. */
+	/* NULL, or called on any thread when the data are not needed any more; a waiting read must
+	 * end soon. */
 	void (*stop)(void *context);
 	/* Whether sgpu_transfer_pump reads the source, in order, on the one thread that owns the
 	 * pipe. Otherwise all workers read. */
@@ -96,20 +96,20 @@ struct sgpu_transfer_sink {
 	/* Takes exactly `size` bytes at `position`. */
 	int (*write)(void *context, uint64_t position, const void *data, size_t size,
 		     struct sgpu_error *error);
-	/* As a source's, for writing. If `write` is NULL, the memory is wiped after a failure of
-	 * the transfer. */
+	/* As a source's view, for writing. If `write` is NULL, the memory is wiped after a failure
+	 * of the transfer. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
 	void (*close)(void *context);
 	bool ordered;  /* written in order, in sgpu_transfer_pump */
-	bool parallel; /* several calls of write run at once, unlike in a file */
+	bool parallel; /* several calls of write may run at the same time, unlike for a file */
 	void *context;
 };
 
-/* Bytes [offset, offset + size) of a file or region. All cores read them with pread; but if the
- * file is in memory (tmpfs, hugetlbfs) and registering it with the device costs less than copying,
- * it is mapped and the device reads it. region: if several transfers use the same slice of a region
- * with a name, the slice stays registered. Borrows `fd` and `name` until the transfer has ended.
- * Errors: SGPU_ENOMEM. */
+/* A file or region from `offset` on, read by all cores with pread; but if the file is in memory
+ * (tmpfs, hugetlbfs) and registering it with the device costs less than copying, it is mapped and
+ * the device reads it. region: if several transfers use the same slice of a region that has a name,
+ * the slice stays registered. Borrows `fd` and `name` until the transfer has ended. Errors:
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name,
 					  uint64_t offset, bool region,
 					  struct sgpu_transfer_source *source,
@@ -152,9 +152,9 @@ const char *sgpu_engine_row_name(int row); /* "copy in", "open", "seal", "copy o
 struct sgpu_transfer_result {
 	int code; /* SGPU_OK, or the error at the lowest position */
 	struct sgpu_error error;
-	uint64_t bad_chunk; /* SGPU_EAUTH of a sealed input: the lowest bad chunk, from `first` */
+	uint64_t bad_chunk; /* SGPU_EAUTH of a sealed input: number of the lowest bad chunk */
 	uint8_t digest[SGPU_KT128_SIZE]; /* if one was asked for */
-	uint64_t bytes[SGPU_PATHS];	 /* by path, sealed or plain */
+	uint64_t bytes[SGPU_PATHS];	 /* bytes moved, by path */
 	uint64_t begin_ns, end_ns;
 };
 
@@ -164,30 +164,30 @@ struct sgpu_transfer_request {
 	 * under this key, which is borrowed until done. The header is not moved. */
 	struct sgpu_device_key *key;
 	uint64_t first;
-	bool last; /* sealed: the data end with the last chunk; otherwise size is whole chunks */
-	sgpu_devptr memory; /* plaintext; must stay until done */
-	uint64_t size;	    /* bytes: sealed ones of a sealed input, else plaintext ones */
+	bool last;	    /* sealed: the last chunk is included; else `size` is whole chunks */
+	sgpu_devptr memory; /* of the plaintext; must stay until done */
+	uint64_t size;	    /* sealed bytes of a sealed input, else plaintext bytes */
 	/* Plain: the device computes the KT128 of all bytes, returns it in the result, and compares
 	 * it with `expected` unless that is NULL (SGPU_EAUTH). */
 	bool digested;
-	const uint8_t *expected; /* SGPU_KT128_SIZE bytes, borrowed until done; in only */
+	const uint8_t *expected; /* SGPU_KT128_SIZE bytes, borrowed until done; inputs only */
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;	    /* out */
 	/* Out: the event after which the data are ready; NULL: they are ready. It is borrowed only
 	 * until sgpu_transfer_start returns. Later outputs may wait for it, too. */
 	struct sgpu_event *after;
-	uint64_t rank; /* lower ranks go first; transfers of one rank take turns by chunk run */
-	bool queued;   /* workers do all of it, even if it is small and the caller could */
-	/* NULL, or called once, before anything else, on a thread that calls the source: may fill
-	 * in unknown members (key, memory, size, source, sink) and read the header. `stream` is for
-	 * sgpu_device_key_load. An error ends the transfer. */
+	uint64_t rank; /* lower ranks go first; transfers of one rank alternate by chunk run */
+	bool queued;   /* workers do all of it, even if the caller could */
+	/* NULL, or called once, before anything else, on a thread that may call the source: may
+	 * fill in unknown members (key, memory, size, source, sink) and read the header. `stream`
+	 * is for sgpu_device_key_load. An error ends the transfer. */
 	int (*prepare)(void *argument, struct sgpu_stream *stream,
 		       struct sgpu_transfer_request *request, struct sgpu_error *error);
-	/* NULL, or called after each step, on any thread. It must call nothing of the device or of
-	 * this header. */
+	/* NULL, or called after each step, on any thread. It must call no function of the device or
+	 * of this header. */
 	void (*span)(void *argument, const struct sgpu_transfer_span *span);
 	/* NULL, or called once, after everything else, on any thread, maybe before start has
-	 * returned. It may post and count, but calls nothing of the device, and of this header only
+	 * returned. It must not call the device, and of this header only sgpu_transfer_cancel and
 	 * sgpu_transfer_free. The result is valid during the call. */
 	void (*done)(void *argument, const struct sgpu_transfer_result *result);
 	void *argument; /* for prepare, span and done */
@@ -195,27 +195,28 @@ struct sgpu_transfer_request {
 
 /* Copies the request. If this returns an error, nothing was started, and neither close nor done is
  * called; later errors go to done. The caller's thread itself reads and enqueues a transfer of up
- * to SGPU_TRANSFER_SMALL bytes that is not queued, if a staging buffer is free; once enqueued, it
- * needs no other thread. Errors: SGPU_ENOMEM, SGPU_EUSAGE, SGPU_EDEVICE. */
+ * to SGPU_TRANSFER_SMALL bytes that is not `queued`, if a staging buffer is free; once enqueued,
+ * the transfer needs no other thread. Errors: SGPU_ENOMEM, SGPU_EUSAGE, SGPU_EDEVICE. */
 #define SGPU_TRANSFER_SMALL ((uint64_t)128 << 10)
 SGPU_MUST_CHECK int sgpu_transfer_start(struct sgpu_engine *engine,
 					const struct sgpu_transfer_request *request,
 					struct sgpu_transfer **transfer, struct sgpu_error *error);
 /* Moves the bytes of an ordered source or sink on the calling thread, the only one that blocks in
  * it. Returns when the sink has all bytes, or when the source has been read to its end, even if the
- * transfer failed, so that the caller can read what follows in the pipe. Returns errors of the
- * source or sink, which done gets too, or SGPU_ECANCELED: the pipe cannot be used any more. */
+ * transfer failed, so that the caller can read what follows in the pipe. After an error of the
+ * source or sink, which done gets, too, or after sgpu_transfer_cancel, returns that code, and the
+ * pipe cannot be used any more. */
 SGPU_MUST_CHECK int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error);
 /* Ends the transfer soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT); does nothing if it has
  * ended. Does not interrupt a read or write that blocks. Any thread may call it, also in done. */
 void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code);
-/* Waits until done has returned, and copies the result unless NULL. Returns the result's code. Not
- * for use in callbacks. */
+/* Waits until done has returned, and copies the result unless `result` is NULL. Returns the
+ * result's code. Not for use in callbacks. */
 int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_result *result);
-/* To be called after done has begun, maybe in it. Accepts NULL. */
+/* Frees a transfer after done has begun, maybe in done. Accepts NULL. */
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
-/* Starts, pumps if it is ordered, waits and frees. Calls close in any case. `result` may be NULL;
- * its code is returned. */
+/* Starts a transfer, pumps it if ordered, waits and frees it. Calls close in any case. Returns the
+ * result's code. `result` may be NULL. */
 SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine,
 				       const struct sgpu_transfer_request *request,
 				       struct sgpu_transfer_result *result);
@@ -223,8 +224,8 @@ SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine,
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 
 /* A key for live copies, on the device and with every worker. It counts the chunks sealed in both
- * directions, so that no nonce is used twice: `keys` must be fresh (sgpu_sealed_keys_new) and not
- * be used elsewhere. Other engines refuse it (SGPU_EUSAGE). */
+ * directions, so that no nonce is used twice; therefore `keys` must be fresh (sgpu_sealed_keys_new)
+ * and not be used elsewhere. Other engines refuse the key (SGPU_EUSAGE). */
 struct sgpu_live_key;
 SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 				       const struct sgpu_sealed_keys *keys,
@@ -232,9 +233,9 @@ SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 /* Wipes the key; no copy may use it any more. Accepts NULL. */
 void sgpu_live_key_free(struct sgpu_live_key **key);
 
-/* Stages of a live copy to the device, to be timed one by one, as Graviton (OSDI 2018) breaks the
- * time down; each adds to the one before. `to` is defined only after the first, which protects
- * nothing, and the last. */
+/* Stages of a live copy to the device, to be timed one by one, as in Graviton (OSDI 2018); each
+ * adds work to the one before. Only the first, which protects nothing, and the last leave defined
+ * data in `to`. */
 enum sgpu_transfer_stage {
 	SGPU_TRANSFER_STAGE,	    /* processors copy to pinned memory, the device from there */
 	SGPU_TRANSFER_ENCRYPT,	    /* instead, processors encrypt: AES-256 in counter mode */
@@ -248,7 +249,7 @@ SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_ke
 				 enum sgpu_transfer_stage stage, const void *plaintext,
 				 uint64_t size, sgpu_devptr to,
 				 struct sgpu_transfer_result *result);
-/* Copies plaintext from the device to ordinary host memory. A chunk reaches it only once
+/* Copies plaintext from the device to ordinary host memory. A chunk is stored only after it has
  * verified. */
 SGPU_MUST_CHECK int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key,
 				  sgpu_devptr from, uint64_t size, void *plaintext,
@@ -261,21 +262,20 @@ struct sgpu_descriptor {
 	int fd;
 	const char *name; /* for messages */
 	bool positioned;  /* any worker reads or writes any part; else in order */
-	uint64_t offset;  /* positioned only: where position 0 is */
-	bool sparse;	  /* for positioned sinks: writes no pages of zeros. The file must be fresh
+	uint64_t offset;  /* positioned only: file offset of position 0 */
+	bool sparse;	  /* for positioned sinks: writes no pages of zeros. The file must be empty
 			     there, and the caller sets its size. */
 	/* private */
-	int pipe; /* a non-blocking description of an output pipe, or -1 */
+	int pipe; /* another, non-blocking descriptor of an output pipe, or -1 */
 	bool waits, is_socket, stopped;
 };
-/* It is positioned, at fd's offset, if fd is a regular file whose size says what a reader gets and
- * whose offset says where a writer writes. */
+/* Makes a descriptor. It is positioned, at fd's offset, if fd is a regular file with a true size
+ * (not as in /proc) and not written with O_APPEND. */
 void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor);
-/* Waits for another process can be interrupted: they end with SGPU_ECANCELED soon after
- * sgpu_io_interrupt. */
+/* A call that waits for another process ends with SGPU_ECANCELED soon after sgpu_io_interrupt. */
 struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor);
 struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descriptor);
-/* No transfer may use it any more. fd stays open. */
+/* No transfer may use the descriptor any more. fd stays open. */
 void sgpu_descriptor_close(struct sgpu_descriptor *descriptor);
 
 #define SGPU_SIZE_UNKNOWN UINT64_MAX
@@ -288,15 +288,15 @@ struct sgpu_host_part {
 	const char *name; /* the source's, for messages */
 	struct sgpu_transfer_source source;
 	struct sgpu_transfer_sink sink;
-	uint64_t from, to;   /* where it begins in source and sink */
+	uint64_t from, to;   /* where the part begins in source and sink */
 	uint64_t size;	     /* bytes to read; SGPU_SIZE_UNKNOWN: to the end, with read_some */
 	const uint8_t *key;  /* SEAL, OPEN: the segment's key, SGPU_KEY_SIZE bytes, and context */
 	const void *context; /* used only when the part begins */
 	size_t context_size;
 	const uint8_t *digest; /* COPY of known size: NULL, or the expected KT128. It is checked
 				  after the bytes were written: SGPU_EAUTH */
-	/* NULL, or called once before anything else, for one part at a time, in their order: fills
-	 * in what was unknown, except the size, and may read what an ordered source has before the
+	/* NULL, or called once before anything else, for one part after the other: fills in unknown
+	 * members, except the size, and may read the bytes of an ordered source that precede the
 	 * part. */
 	int (*prepare)(void *argument, struct sgpu_host_part *part, struct sgpu_error *error);
 	void *argument;
@@ -313,16 +313,16 @@ struct sgpu_host_move {
 	void *progress_argument;
 	/* results if a part fails */
 	struct sgpu_host_part *failed; /* else NULL */
-	uint64_t bad_chunk;	       /* of SGPU_EAUTH at a chunk, else SGPU_SIZE_UNKNOWN */
+	uint64_t bad_chunk;	       /* chunk of an SGPU_EAUTH, else SGPU_SIZE_UNKNOWN */
 };
 
-/* Moves the parts, in order, on all cores; several chunk runs are on their way at once. Neighbours
- * that are not ordered and have different sinks take turns, so several files are written at once.
- * Memory: about 1 MiB a thread, whatever the sizes, and up to 1/128 of the bytes read of a part
- * with a digest. Only verified chunks are written. An ordered sink gets exactly the chunks before
- * the lowest bad one. Between parts that share an ordered source or sink, no part may have another
- * ordered one. Success means that every part, its end mark or its digest included, has verified.
- * Errors: that of the lowest chunk run that failed; SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM,
+/* Moves the parts, in order, on all cores, several chunk runs at the same time. Adjacent parts that
+ * are not ordered and have different sinks are moved together, so that several files are written at
+ * the same time. Memory: about 1 MiB a thread, whatever the sizes, and up to 1/128 of the bytes
+ * read of a part with a digest. Only verified chunks are written. An ordered sink gets exactly the
+ * chunks before the lowest bad one. Between parts that share an ordered source or sink, no part may
+ * have another ordered one. Success means that every part, its end mark or its digest included, has
+ * verified. Errors: that of the lowest chunk run that failed; SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM,
  * SGPU_ECANCELED, SGPU_ENOMEM. `close` of each source and sink is called if its part was begun. */
 SGPU_MUST_CHECK int sgpu_host_move(struct sgpu_host_move *move, struct sgpu_error *error);
 
@@ -331,7 +331,7 @@ struct sgpu_seal_job {
 	const uint8_t *key; /* SGPU_KEY_SIZE bytes */
 	const void *context;
 	size_t context_size;
-	struct sgpu_descriptor in, out; /* from sgpu_descriptor_from_fd; out.sparse: open alone */
+	struct sgpu_descriptor in, out; /* from sgpu_descriptor_from_fd; out.sparse: only to open */
 	uint64_t size; /* bytes to read from `in`, or SGPU_SIZE_UNKNOWN: to the end of file */
 	unsigned jobs; /* threads; 0: sgpu_cpu_count() */
 	void (*progress)(void *argument,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns: what is to be done next, for which transfer. Transfers that may have something to do
- * stand in a queue, as do those that wait for a staging buffer; one that was given something goes
- * to its end, so that all advance by a chunk run in turn. Transfers of lower rank come first: so of
- * jobs that are under way at once one comes in whole, and computes while the next comes in, where
- * turns would bring all of them in at the same late moment.
+ * Turns: which transfer gets the next step, and which step. Transfers that may have work are in one
+ * queue, those that wait for a staging buffer in another. A transfer that gets a step goes to the
+ * end, so that all advance by a chunk run in turn. Transfers of lower rank come first: so one job's
+ * inputs arrive before the next one's, and it computes while these arrive. If jobs alternated, all
+ * inputs would be equally late.
  */
 #include "transfer/engine.h"
 
 #include <string.h>
 
 /* ---- queues; the mutex is held ---- */
-/* How many transfers are looked at from either end, so that very many cost no time. */
+/* How many transfers are examined from either end, so that long queues cost no time. */
 enum { LOOK_MAX = 64 };
 
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
@@ -307,7 +307,7 @@ void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)
 }
 
 /* ---- ordered transfers: the thread that pumps ---- */
-/* Waits for a buffer and takes the next move of an ordered source; NULL if there is none left. The
+/* Waits for a buffer and claims the next move of an ordered source; NULL if there is none left. The
  * mutex is held. */
 static struct sgpu_chunk_move *wait_for_turn(struct sgpu_transfer *transfer)
 {

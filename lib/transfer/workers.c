@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers. Some of them look for work for a while before they sleep: to wake a thread takes as long
- * as to copy some MiB, most of all in a virtual machine. Only some, since threads that look keep
- * others, the device's and the caller's, from the processors. A worker that looks in vain looks
- * half as long the next time.
+ * Workers. Some of them spin for a while before they sleep, since waking a thread takes as long as
+ * copying some MiB, most of all in a virtual machine. Only some do, since spinning threads keep the
+ * device's and the caller's from the processors. A worker that spins in vain spins half as long the
+ * next time.
  *
- * A call for a worker is a token, which one worker takes: so one call sends one of those that look
- * to the jobs, and not all of them. There are never more tokens than workers. A worker looks at the
- * jobs after it took its token, so that what was there before the call is seen after it.
+ * A call for a worker is a token, which one worker takes, so that it sends one spinning worker to
+ * the jobs and not all. There are never more tokens than workers. A worker looks at the jobs after
+ * it took its token, so that it sees all work from before the call.
  */
 #include "transfer/engine.h"
 
@@ -34,7 +34,7 @@ struct sgpu_workers {
 	atomic_uint wanted; /* how many may spin: as many as the last large call asked for */
 	_Alignas(64) atomic_uint asleep;
 	atomic_bool stop;
-	atomic_uint started; /* threads that have their number */
+	atomic_uint started; /* threads that have taken their number */
 	unsigned few;	     /* how many may spin when few are needed */
 	uint64_t spin_ns;
 	pthread_mutex_t mutex; /* guards the jobs and `running` */
@@ -88,7 +88,7 @@ static bool look_for_token(struct sgpu_workers *workers, uint64_t spin_ns)
 
 /* A waker adds tokens, changes `call`, then counts spinning and sleeping workers. A sleeper stops
  * spinning, reads `call`, then looks for a token. So one of them sees the other, or `call` has
- * changed before the sleep. */
+ * changed and the sleep ends immediately. */
 static void wait_for_call(struct sgpu_workers *workers, uint64_t spin_ns)
 {
 	uint32_t seen;
