@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evidence, in three steps that never mix: collect (RFC 9334's Attester), verify (signature,
- * chain, time, nonce, binding), appraise (by a policy).
+ * Evidence, in three separate steps: collect (RFC 9334's Attester), verify (signature, chain, time,
+ * nonce, binding), appraise (by a policy).
  *
  * A quote is a CMW collection in JSON (RFC 9999): our claims as an EAT (RFC 9711), a JWT signed
  * with ES384 whose x5c header holds the certificates, and the platform's native records.
  * sgpu-quote(5) describes every field, and docs/threat-model.md what each part proves. Times are
- * seconds since 1970. Arguments stay the caller's. */
+ * seconds since 1970. The caller keeps ownership of all arguments. */
 #ifndef SGPU_ATTEST_H
 #define SGPU_ATTEST_H
 
@@ -32,7 +32,7 @@ extern "C" {
 #define SGPU_TYPE_GRAMINE "application/vnd.sgpu.gramine-quote+json"
 
 enum {
-	SGPU_ES384_SIZE = 96, /* raw r || s of P-384 */
+	SGPU_ES384_SIZE = 96, /* bytes of a signature: r || s on P-384 */
 	SGPU_NONCE_MIN = 8,
 	SGPU_NONCE_MAX = 64,	      /* bytes of a verifier's nonce */
 	SGPU_QUOTE_MAX = 1 << 20,     /* bytes of a quote; longer ones are refused */
@@ -48,16 +48,16 @@ struct sgpu_signer; /* a private key */
  * with a hint. */
 SGPU_MUST_CHECK int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer,
 					 struct sgpu_error *error);
-/* path as in sgpu_key_load. Errors: SGPU_EPOLICY if others can read the file, SGPU_EINVALID
- * (another kind of key), SGPU_ESYSTEM, and SGPU_EUNAVAILABLE for a key in a TPM. */
+/* Reads a key; path as in sgpu_key_load. Errors: SGPU_EPOLICY (others can read the file),
+ * SGPU_EINVALID (another kind of key), SGPU_ESYSTEM, SGPU_EUNAVAILABLE (no provider for a TPM). */
 SGPU_MUST_CHECK int sgpu_signer_load(const char *path, struct sgpu_signer **signer,
 				     struct sgpu_error *error);
 void sgpu_signer_free(struct sgpu_signer **signer);
 bool sgpu_signer_in_tpm(const struct sgpu_signer *signer);
-/* PEM from malloc; free the private one with sgpu_free_wiped. */
+/* Writes the private key as PEM, from malloc; free it with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem,
 					    size_t *size, struct sgpu_error *error);
-/* The SHA-256 of the DER SubjectPublicKeyInfo, which names a key. */
+/* Computes the SHA-256 of the key's DER SubjectPublicKeyInfo, which names the key. */
 SGPU_MUST_CHECK int sgpu_signer_fingerprint(const struct sgpu_signer *signer,
 					    uint8_t hash[SGPU_SHA256_SIZE],
 					    struct sgpu_error *error);
@@ -67,7 +67,7 @@ struct sgpu_chain {
 	int count;
 	struct x509_st *list[SGPU_CHAIN_MAX]; /* X509 of libcrypto */
 };
-/* Read PEM from a file or from memory; `name` is for errors. The caller clears the chain. Errors:
+/* Read PEM from a file or from memory; `name` is for messages. The caller clears the chain. Errors:
  * SGPU_EINVALID, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_chain_load(const char *path, struct sgpu_chain *chain,
 				    struct sgpu_error *error);
@@ -75,19 +75,19 @@ SGPU_MUST_CHECK int sgpu_chain_parse(const char *pem, size_t size, const char *n
 				     struct sgpu_chain *chain, struct sgpu_error *error);
 void sgpu_chain_clear(struct sgpu_chain *chain);
 
-/* ---- three levels of certificates: an authority, EKs of machines, their AKs ---- */
-/* Makes a self-signed certificate for an authority's key, of path length 1. PEM from malloc. */
+/* ---- certificates: an authority, endorsement keys (EKs), their attestation keys (AKs) ---- */
+/* Makes a self-signed certificate, of path length 1, for an authority's key. PEM from malloc. */
 SGPU_MUST_CHECK int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now,
 				   unsigned days, char **pem, size_t *size,
 				   struct sgpu_error *error);
 /* Makes a request for a certificate (PKCS#10), signed by its key. PEM from malloc. */
 SGPU_MUST_CHECK int sgpu_request_create(const struct sgpu_signer *signer, char **pem, size_t *size,
 					struct sgpu_error *error);
-/* Makes a certificate for the key of a request that this key signed: an AK's, if the issuer's own
- * certificate has a path length of 0, as that of an EK has, or else an EK's. It lasts `days`, or
- * with 0 at most 30, and never longer than its issuer's. Chain PEM (that certificate, then the
- * issuer's), from malloc. Errors: SGPU_EINVALID (malformed), SGPU_ESIGNATURE, SGPU_EKEY (the
- * issuer's certificate is another key's), SGPU_EEXPIRED, SGPU_EUSAGE (too many days). */
+/* Certifies the key that signed a request: as an AK if the issuer's certificate has a path length
+ * of 0, as an EK's has, else as an EK. The certificate lasts `days` days (0: at most 30), never
+ * longer than the issuer's. *pem: the certificate, then the issuer's chain, from malloc. Errors:
+ * SGPU_EINVALID (malformed), SGPU_ESIGNATURE, SGPU_EKEY (the issuer's certificate is another
+ * key's), SGPU_EEXPIRED, SGPU_EUSAGE (too many days). */
 SGPU_MUST_CHECK int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
 				    const char *request, size_t request_size, int64_t now,
 				    unsigned days, char **pem, size_t *size,
@@ -108,18 +108,18 @@ struct sgpu_platform {
 };
 void sgpu_platform_detect(struct sgpu_platform *platform);
 const char *sgpu_platform_name(enum sgpu_platform_kind kind); /* for people */
-/* In quotes and policies: "plain", "gramine-direct", "sgx", "tdx", "snp". */
+/* The word in quotes and policies: "plain", "gramine-direct", "sgx", "tdx", "snp". */
 const char *sgpu_platform_word(enum sgpu_platform_kind kind);
 /* A row of the table in docs/threat-model.md. */
 struct sgpu_protection {
 	const char *row, *enclave_memory, *device_memory, *bus;
-	bool protects; /* the runner's memory from the host */
+	bool protects; /* the host cannot read the runner's memory */
 };
 const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform,
 						       bool on_gpu, const char *confidential,
 						       bool keys_agreed);
 
-/* ---- the platform's own evidence: one file and one row each ---- */
+/* ---- the platform's own evidence ---- */
 struct sgpu_record {
 	char label[32];	  /* "tsm-report", "gramine", "nv-gpu-evidence" */
 	const char *type; /* media type; static */
@@ -128,8 +128,8 @@ struct sgpu_record {
 	char absent[256]; /* why it is absent */
 };
 enum { SGPU_RECORDS_MAX = 8 };
-/* Collects this machine's records over 64 bytes of report data. An absent record is no failure.
- * `device` may be NULL. Returns the number of records. */
+/* Collects this machine's records, each made over report_data, into an array of SGPU_RECORDS_MAX.
+ * Absent records count, too. `device` may be NULL. Returns the number of records. */
 int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
 			  struct sgpu_record *records);
 void sgpu_records_clear(struct sgpu_record *records, int count);
@@ -139,13 +139,13 @@ struct sgpu_tee_report {
 	enum sgpu_platform_kind kind;
 	uint8_t report_data[64];
 	bool debug;
-	bool migratable; /* another guest, which the host names, can move and thus read it */
+	bool migratable; /* a migration agent, which the host chooses, can read the guest */
 	bool sept_ve;	 /* TDX: removing a page interrupts the guest (SEPT_VE_DISABLE is off) */
 	uint8_t measurement[48]; /* SNP launch measurement, or TDX MRTD */
 	uint8_t rtmr[4][48];	 /* TDX */
 	uint64_t tcb;		 /* SNP: reported TCB; TDX: first 8 bytes of the TEE TCB SVN */
 	uint32_t version;
-	uint32_t vmpl; /* SNP: level of the software that requested it, 0 to 3; 0 has all rights */
+	uint32_t vmpl; /* SNP: privilege level of the report's requester, 0 (all rights) to 3 */
 };
 /* Extends a TDX run-time measurement register (0 to 3; the kernel allows only 2 and 3) by 48 bytes.
  * Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
@@ -170,25 +170,25 @@ struct sgpu_quote_subject {
 	const uint8_t *nonce; /* the verifier's */
 	size_t nonce_size;
 	const struct sgpu_key *recipient; /* X25519 public key to seal batches to; NULL: none */
-	bool recipient_ephemeral; /* the process that quotes made it; it exists nowhere else */
+	bool recipient_ephemeral; /* this process made that key, which exists nowhere else */
 	const uint8_t *owner_key; /* 32 bytes: the owner's X25519 public key, or NULL */
 	struct sgpu_device *device;
 	const char *runner_path; /* program to measure; NULL: this process (/proc/self/exe) */
-	bool preemption;	 /* other work of the GPU may run between ours */
-	bool allows_modules;	 /* always claimed for a program that is only measured */
+	bool preemption;	 /* the GPU may run other work in between */
+	bool allows_modules;	 /* batches may bring code; always claimed with runner_path */
 	bool files;		 /* batches may name files here; likewise */
-	bool sessions;		 /* anybody may open one, whoever the owners are; likewise */
+	bool sessions;		 /* anybody may open one, whatever the owners; likewise */
 	/* Thumbprints of the signing keys whose batches the runner takes, sorted, each once;
 	 * owner_count 0: anybody's batches. */
 	const char *const *owners;
 	int owner_count;
-	/* What confines the process: each name has a truth, or an object of such truths. NULL: no
-	 * claim. */
+	/* How the process is confined: an object whose members are booleans, or objects of
+	 * booleans. NULL: no claim. */
 	const json_t *confinement;
 	const json_t
 		*measurements; /* array of {label, va, size, digest}, sizes in bytes, or NULL */
 };
-/* "disabled": no other process of this user can look into this one; else "enabled". Static. */
+/* Returns "disabled" if no process of this user can debug this one, else "enabled". Static. */
 const char *sgpu_debug_status(void);
 /* Makes only the claims, as a new object. */
 SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now,
@@ -203,44 +203,44 @@ SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject,
 				      const struct sgpu_chain *ak_chain, int64_t now, char **quote,
 				      size_t *size, struct sgpu_error *error);
 
-/* Whether the chain is that of the key, so that others can verify what it signs. Errors: SGPU_EKEY,
- * SGPU_EINVALID. */
+/* Checks that the chain certifies the key, so that others can verify its signatures. Errors:
+ * SGPU_EKEY (the certificate is another key's), SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_quote_check_key(const struct sgpu_signer *ak,
 					 const struct sgpu_chain *ak_chain,
 					 struct sgpu_error *error);
-/* What a later quote of the same claims has of its own. */
+/* What a renewed quote states anew; it takes all else from earlier claims. */
 struct sgpu_quote_renewal {
 	const uint8_t *nonce; /* the verifier's */
 	size_t nonce_size;
-	bool debugged; /* the process that made the claims is under a debugger by now */
+	bool debugged; /* the process that made the claims can be debugged by now */
 };
-/* Makes a quote of claims of sgpu_quote_claims, for another nonce, at another time. The process
- * that calls it has the attestation key, and the one that made the claims need not. Evidence that
- * only a device's driver can collect, such as a GPU's, is absent. */
+/* Makes a quote, for a new nonce and time, of claims that sgpu_quote_claims made, perhaps in
+ * another process; only this process needs the attestation key. Evidence that only a device's
+ * driver can collect, such as a GPU's, is absent. */
 SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *renewal,
 				     const struct sgpu_signer *ak,
 				     const struct sgpu_chain *ak_chain, int64_t now, char **quote,
 				     size_t *size, struct sgpu_error *error);
 
-/* Takes a well-formed quote apart without verifying it: the claims, a new reference, the native
- * records, including absent ones with the reason in the claims, and the AK's fingerprint (32 bytes,
- * or NULL). Clear the records with sgpu_records_clear. Only for showing a quote. */
+/* Takes a quote apart without verifying it, only to show it. *claims: a new reference. records:
+ * those in the quote, then those that the claims name as absent; clear them with
+ * sgpu_records_clear. ak: 32 bytes for the AK's fingerprint, or NULL. */
 SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
 				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count,
 				     uint8_t *ak, struct sgpu_error *error);
 
 struct sgpu_quote_checks {
-	const struct sgpu_chain *roots; /* of the AK's chain */
+	const struct sgpu_chain *roots; /* trusted, for the AK's chain */
 	const uint8_t *nonce; /* expected, or NULL: not compared, and the result says so */
 	size_t nonce_size;
 	const uint8_t *owner_key; /* expected, or NULL: not compared */
-	/* For TSM reports; NULL: these are not verified, and the result says so. */
+	/* For TSM reports. tee_roots NULL: these are not verified, and the result says so. */
 	const struct sgpu_chain *tee_certificates, *tee_roots;
 	int64_t now, max_age; /* seconds; max_age 0: one hour */
 };
 /* The result of verification, part by part. */
 struct sgpu_quote_result {
-	bool verified;	/* everything requested; only then can the quote be appraised */
+	bool verified;	/* all checks passed; only then can the quote be appraised */
 	json_t *claims; /* new reference: what was signed; NULL if the signature is wrong */
 	uint8_t ak[SGPU_SHA256_SIZE]; /* the fingerprint of the key that signed them */
 	bool nonce_checked;
@@ -263,13 +263,13 @@ SGPU_MUST_CHECK int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *
 
 /* ---- appraisal ---- */
 struct sgpu_policy; /* sgpu-policy(5) */
-/* `name` is for errors. Errors: SGPU_EINVALID, with the member. */
+/* Parses a policy; `name` is for messages. Errors: SGPU_EINVALID, which names the member. */
 SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name,
 				      struct sgpu_policy **policy, struct sgpu_error *error);
 void sgpu_policy_free(struct sgpu_policy **policy);
-/* Writes a policy that accepts exactly these digests, versions, owners and platform. The claims may
- * be unverified and incomplete; the policy does not name what they lack. The hardware's report is
- * not among them: the caller adds its measurements. Text from malloc. */
+/* Writes a policy that accepts these digests and owners, and at least these versions and this
+ * platform. The claims may be unverified and incomplete; the policy omits what they lack. The
+ * measurements in a hardware report are not claims: the caller adds them. *text is from malloc. */
 SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
 					    struct sgpu_error *error);
 
@@ -286,8 +286,8 @@ SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy,
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 
 /* ---- digests of code ---- */
-/* Computes KT128 with SGPU_MEASURE_CUSTOM of a regular file: "/proc/self/exe" is the program that
- * was started, even where another has taken its name since. */
+/* Computes the KT128, with SGPU_MEASURE_CUSTOM, of a regular file. "/proc/self/exe" is the running
+ * program, even if another file has its name by now. */
 SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE],
 				      uint64_t *size, struct sgpu_error *error);
 

@@ -20,15 +20,15 @@ extern "C" {
 /* Overwrites `size` bytes in a way that the compiler may not remove. */
 void sgpu_wipe(void *data, size_t size);
 
-/* Wipes `size` bytes, frees them and clears the caller's pointer, whose address data_pointer is.
+/* Wipes and frees `size` bytes, and clears the pointer to them, whose address is data_pointer.
  * Accepts NULL and a pointer to NULL. */
 void sgpu_free_wiped(void *data_pointer, size_t size);
 
-/* Compares in time that depends on `size` alone. */
+/* Compares `size` bytes, in time that depends on `size` alone. */
 bool sgpu_equal(const void *a, const void *b, size_t size);
 
 /* Parses a whole decimal number in [min, max], without sign, blanks or trailing text. `what` names
- * it in the error. Errors: SGPU_EUSAGE. */
+ * the number in messages. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t max,
 				   uint64_t *value, struct sgpu_error *error);
 
@@ -44,14 +44,14 @@ SGPU_MUST_CHECK int sgpu_parse_duration(const char *text, const char *what, uint
 /* Writes lower-case hexadecimal; `text` must hold 2 * size + 1 bytes. */
 void sgpu_hex_encode(const void *data, size_t size, char *text);
 
-/* Takes exactly 2 * size digits. Errors: SGPU_EINVALID, with both lengths in the text. */
+/* Decodes exactly 2 * size digits. Errors: SGPU_EINVALID, with both lengths in the text. */
 SGPU_MUST_CHECK int sgpu_hex_decode(const char *text, void *data, size_t size,
 				    struct sgpu_error *error);
 
 /* ---- untrusted text for display ----
- * Printable ASCII stays and, with `utf8`, the other characters of UTF-8, but for those that move
- * the cursor, turn the direction of writing or cannot be seen. Every other byte becomes \xNN. The
- * text is terminated and cut to `room` bytes (at least 1) between two characters. Returns its
+ * Copies printable ASCII and, with `utf8`, other characters in UTF-8, except those that move the
+ * cursor, change the direction of writing or are invisible. Every other byte becomes \xNN. The text
+ * ends with a NUL and is cut between characters to `room` bytes (at least 1). Returns its
  * length. */
 size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool utf8);
 
@@ -60,11 +60,11 @@ size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool
 #define SGPU_BASE64URL_MAX(size) (((size)*4 + 2) / 3 + 1)
 void sgpu_base64url_encode(const void *data, size_t size, char *text);
 
-/* Takes exactly `size` bytes without padding; unused bits must be zero. Errors: SGPU_EINVALID. */
+/* Decodes exactly `size` bytes, unpadded; unused bits must be zero. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_base64url_decode(const char *text, void *data, size_t size,
 					  struct sgpu_error *error);
 
-/* On overflow, these return false and leave *result alone. */
+/* On overflow, these return false, and *result is the value modulo 2^64. */
 static inline bool sgpu_add_u64(uint64_t a, uint64_t b, uint64_t *result)
 {
 	return !__builtin_add_overflow(a, b, result);

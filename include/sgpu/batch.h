@@ -22,11 +22,11 @@ extern "C" {
 enum {
 	SGPU_BATCH_VERSION = 1,
 	SGPU_BATCH_ID_SIZE = 16,
-	SGPU_BATCH_ID_TEXT = 22, /* characters of it in base64url */
+	SGPU_BATCH_ID_TEXT = 22, /* characters of an id in base64url */
 	SGPU_RESPONSE_ID_SIZE = 16,
 	SGPU_INDEX_SIZE_MAX = 64 << 20,	   /* bytes of batch.json or response.json */
-	SGPU_INDEX_FRAME_MAX = 1 << 20,	   /* bytes of it without the segments */
-	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* bytes of one segment */
+	SGPU_INDEX_FRAME_MAX = 1 << 20,	   /* bytes of the index without its segments */
+	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* bytes of a segment's entry in the index */
 	SGPU_RECIPIENTS_MAX = 256,
 	SGPU_SIGNATURES_MAX = 8,
 	SGPU_FILE_PATH_MAX = 4096, /* bytes of a FILE location's path */
@@ -35,8 +35,8 @@ enum {
 
 /* ---- tar: strict POSIX ustar with base-256 sizes and only regular files ---- */
 struct sgpu_tar_reader;
-/* Reads from fd, in order, from its position on. `name` is for messages. sgpu_tar_close does not
- * close fd. At the end of the archive the descriptor stands behind it. */
+/* Reads an archive in order, from fd's position to the end of the file. `name` is for messages.
+ * sgpu_tar_close does not close fd. */
 SGPU_MUST_CHECK int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 				  struct sgpu_error *error);
 void sgpu_tar_close(struct sgpu_tar_reader **reader);
@@ -50,8 +50,7 @@ SGPU_MUST_CHECK int sgpu_tar_end(int fd, const char *name, struct sgpu_error *er
 /* ---- the index ---- */
 enum sgpu_masking { SGPU_MASKING_NONE, SGPU_MASKING_AES_GCM };
 /* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response).
- * SGPU_LOCATION_FILE: only in batches, so that a reader of a response reads no file that its writer
- * names. */
+ * SGPU_LOCATION_FILE: only in batches, so that a response cannot make its reader open files. */
 enum sgpu_location_kind {
 	SGPU_LOCATION_NONE,
 	SGPU_LOCATION_INLINE,
@@ -71,8 +70,8 @@ struct sgpu_batch_segment {
 	char *id;
 	enum sgpu_masking masking;
 	uint64_t size; /* plaintext bytes; for an output of a batch the maximum */
-	/* MASKING_AES_GCM with a sealed_size: the location holds ciphertext. A batch before sealing
-	 * names the plaintext's file instead and has no sealed_size. */
+	/* There is a sealed_size, and the location holds ciphertext. Before sealing, a segment of
+	 * MASKING_AES_GCM has no sealed_size, and its location is the plaintext's file. */
 	bool sealed;
 	uint64_t sealed_size;
 	struct sgpu_location location;
@@ -106,9 +105,9 @@ struct sgpu_batch {
 	char *manifest_text; /* canonical JSON, as manifest.json carries it */
 	size_t manifest_size;
 	struct sgpu_manifest
-		*manifest; /* of one that was read: parsed from it, not checked against the
-			      operations; NULL after sgpu_batch_read_known() if it was known */
-	int *by_id; /* of one that was read: its segments in the order of their ids; or NULL */
+		*manifest; /* set by sgpu_batch_read(): parsed, but not checked against the
+			      operations; NULL if sgpu_batch_read_known() knew it */
+	int *by_id;	   /* set by reading: indexes of the segments, sorted by id; or NULL */
 };
 
 /* Also accepts a batch that a caller has made from calloc. */
@@ -118,44 +117,44 @@ enum sgpu_batch_read_what {
 	SGPU_READ_BATCH = 1, /* a batch */
 	SGPU_READ_RESPONSE = 2,
 	SGPU_READ_EITHER = SGPU_READ_BATCH | SGPU_READ_RESPONSE,
-	SGPU_READ_INDEX = 4, /* only the index, which the manifest may contradict */
+	SGPU_READ_INDEX = 4, /* also: only the index; the manifest is not read */
 };
 /* Reads batch.json or response.json, as `what` allows, and manifest.json from the reader. Checks
  * the format, the manifest's hash, that the text is canonical, and that index and manifest name the
  * same segments with the same sensitivity and direction. Does not check the manifest against the
- * operations, and authenticates nothing. Leaves the reader before the first payload. Errors:
+ * operations, and authenticates nothing. Leaves the reader at the first payload. Errors:
  * SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the index names another manifest), SGPU_EPOLICY (a HIGH
  * payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
 SGPU_MUST_CHECK int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what,
 				    struct sgpu_batch **batch, struct sgpu_error *error);
 
 /* ---- a refusal ---- */
-/* What a runner's side writes in place of a response when it refuses the batch. Nothing
- * authenticates it: whoever carries the response can write one. */
+/* A refusal takes the place of the response to a batch that was not run. Nothing authenticates a
+ * refusal, so whoever carries the response can write one. */
 #define SGPU_REFUSAL_MEMBER "refusal.json"
 struct sgpu_batch_refusal {
-	char batch_id[SGPU_BATCH_ID_TEXT + 1]; /* in base64url; "": it is not known */
-	int code;			       /* of those with exit status 4 */
+	char batch_id[SGPU_BATCH_ID_TEXT + 1]; /* in base64url; "": unknown */
+	int code;			       /* a code whose exit status is 4 */
 	char text[SGPU_ERROR_TEXT_MAX];
 };
 SGPU_MUST_CHECK int sgpu_batch_refusal_write(int fd, const char *name,
 					     const struct sgpu_batch_refusal *refusal,
 					     struct sgpu_error *error);
-/* After sgpu_batch_read has returned SGPU_EREFUSED: reads it to the end of the archive.
- * Errors: SGPU_EINVALID if it is not what sgpu_batch_refusal_write writes, SGPU_ESYSTEM. */
+/* Reads the refusal and the archive's end, after sgpu_batch_read has returned SGPU_EREFUSED.
+ * Errors: SGPU_EINVALID (not the form that sgpu_batch_refusal_write writes), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader,
 					    struct sgpu_batch_refusal *refusal,
 					    struct sgpu_error *error);
 
 /* ---- payloads ---- */
-/* Moves to the next inline payload: *segment is its index in batch->segments, or -1 at the end,
- * when no payload is missing. Refuses a member that is unknown, out of order, repeated, not inline,
- * or of another size. */
+/* Moves to the next inline payload: *segment is its index in batch->segments, or -1 at the
+ * archive's end. Refuses a missing payload, and a member that is unknown, out of order, repeated,
+ * not inline, or of another size. */
 SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader,
 					    const struct sgpu_batch *batch, int *segment,
 					    struct sgpu_error *error);
-/* Bytes of a segment's payload where its location is: sealed_size when sealed, else size (batch) or
- * actual_size (response). */
+/* Returns the bytes of a segment's payload at its location: sealed_size when sealed, else size
+ * (batch) or actual_size (response). */
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
 /* Returns the index of a segment by its id, or -1. */
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
@@ -165,7 +164,7 @@ int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
  * in the manifest's order. No payload has a location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_batch_create(const struct sgpu_manifest *manifest,
 				      struct sgpu_batch **batch, struct sgpu_error *error);
-/* Writes a whole batch: the head and each inline payload, of which write_payload() writes
+/* Writes a whole batch: the head and the inline payloads. For each payload, write_payload() writes
  * sgpu_batch_payload_size() bytes. */
 typedef int sgpu_batch_payload_writer(int fd, const char *name, const struct sgpu_batch *batch,
 				      int segment, void *argument, struct sgpu_error *error);
@@ -197,13 +196,13 @@ SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch,
  * key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index,
 					 struct sgpu_signing_key *key, struct sgpu_error *error);
-/* Whether a key has signed the batch. Errors: SGPU_EAUTH if a signature of this key does not
- * verify. */
+/* Tells whether the key with the thumbprint `kid` has signed the batch. Errors: SGPU_EAUTH if a
+ * signature of this key does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 					 struct sgpu_error *error);
-/* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which
- * those who carry the batch may change (sgpu-stage does); kt128 or the seal binds the payload
- * itself. */
+/* Make and verify the MAC of the index: canonical JSON without `mac` and without each segment's
+ * `location`, which those who carry the batch may change (sgpu-stage does); kt128 or the seal binds
+ * the payload itself. */
 SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch,
 				    const uint8_t batch_key[SGPU_KEY_SIZE],
 				    struct sgpu_error *error);
@@ -217,8 +216,8 @@ enum {
 };
 /* Derives the key of a segment from the batch key, and its context. response_id NULL: an input,
  * with the context "sgpu v1" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Otherwise
- * an output of that response, whose context ends in 'o' || response_id || segment_id, so that it
- * fits into no other response to the same batch. */
+ * an output of that response, whose context ends in 'o' || response_id || segment_id, so that the
+ * output fits into no other response to the same batch. */
 SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch,
 					   const uint8_t batch_key[SGPU_KEY_SIZE],
 					   const char *segment_id,

@@ -5,9 +5,9 @@
  * other device gives the same bytes.
  *
  * A function that takes a stream only enqueues work. The task that the caller passes gets the
- * outcome; it must live until the work has ended, which the caller learns from an event behind it,
- * or from a synchronisation of the stream or the device. The work of one stream runs in order. A
- * task that fails does not stop its stream.
+ * outcome; it must live until the work has ended, which the caller learns from an event after the
+ * work, or by synchronising the stream or the device. The work of one stream runs in order. A task
+ * that fails does not stop its stream.
  */
 #ifndef SGPU_DEVICE_H
 #define SGPU_DEVICE_H
@@ -34,9 +34,9 @@ struct sgpu_task {
 	int code;		 /* SGPU_OK or a negative code */
 	struct sgpu_error error; /* its text */
 	uint64_t begin_ns,
-		end_ns;	    /* of the clock of sgpu_now_ns(); valid once the work has ended */
-	bool mistimed;	    /* the device's time was impossible: these times are only bounds */
-	uint64_t bad_chunk; /* of a failed open */
+		end_ns; /* of the clock of sgpu_now_ns(); valid once the work has ended */
+	bool mistimed;	/* begin_ns and end_ns are only bounds: the device gave impossible times */
+	uint64_t bad_chunk; /* of a failed opening: the chunk's number */
 	uint64_t actual; /* of a launch: elements written by an operation of unknown output size */
 	bool untimed; /* set by the caller: the device need not take the time; both times are then
 			 the moment when the work could begin */
@@ -51,23 +51,24 @@ struct sgpu_device_info {
 	char capability[16];   /* compute capability of a GPU: "9.0"; "" on the CPU */
 	char confidential[32]; /* a GPU's confidential computing: "off", "on", "devtools",
 				  "unknown"; else "" */
-	int numa_node;	       /* the nearest, or -1 */
+	int numa_node;	       /* the nearest NUMA node, or -1 */
 	uint64_t memory_total, memory_free; /* bytes */
 	unsigned compute_units;		    /* workers, or multiprocessors */
 	/* Plaintext of HIGH segments is never in the host's memory; false on the CPU device, whose
-	 * memory is part of it (sgpu_device_open_chunks works on every device). */
+	 * memory is host memory (sgpu_device_open_chunks works on every device). */
 	bool opens_on_device;
 	bool pins_host_memory; /* sgpu_host_alloc returns memory that the device reads by DMA */
 	bool registers;	       /* sgpu_host_register may work; not in confidential computing mode */
-	char timer[16]; /* of a task: "host", "events", "globaltimer" (enum sgpu_device_timer) */
+	char timer[16]; /* a task's clock: "host", "events", "globaltimer" (enum sgpu_device_timer)
+			 */
 	bool reads_pageable; /* kernels read ordinary memory by themselves: HMM or ATS */
-	bool secure;	     /* a secure context (lib/secure) over the device */
-	uint64_t piece; /* bytes to move at once in a large transfer; a multiple of SGPU_CHUNK */
+	bool secure;	     /* this is a secure context (lib/secure) over a device */
+	uint64_t piece;	     /* bytes of one step of a large transfer; a multiple of SGPU_CHUNK */
 };
 
-/* What times the tasks of a GPU. In confidential computing mode the times between CUDA's events are
- * known to be wrong, even negative. There a kernel of one thread behind each timed task stores the
- * GPU's register %globaltimer, which adds some microseconds to it. */
+/* The source of the times of a GPU's tasks. In confidential computing mode, times between CUDA's
+ * events are known to be wrong, even negative. A kernel of one thread after each timed task then
+ * stores the GPU's register %globaltimer, which prolongs the task by some microseconds. */
 enum sgpu_device_timer {
 	SGPU_TIMER_AUTO, /* %globaltimer in confidential computing mode, else events */
 	SGPU_TIMER_EVENTS,
@@ -77,16 +78,16 @@ const char *sgpu_device_timer_name(
 	enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
 
 struct sgpu_device_config {
-	unsigned jobs; /* CPU device: workers; 0: all */
-	bool modules;  /* CPU device: start the process of the modules now, for a caller that may
-			  start none later, or holds keys by then */
+	unsigned jobs; /* CPU device: workers; 0: one per processor */
+	bool modules; /* CPU device: start the process for modules now, because later the caller may
+			 start none, or will hold keys */
 	uint64_t memory_limit; /* bytes of device memory; 0: no limit */
 	bool bare_keys; /* send keys over the bus in the clear, to measure what agreement costs.
 			   Whoever records the bus then has the keys and the data. */
 	enum sgpu_device_timer timer; /* of a GPU */
 };
 
-/* Bytes of device memory: what a launch touches. */
+/* A range of device memory that a launch reads or writes. */
 struct sgpu_device_range {
 	sgpu_devptr address;
 	uint64_t size;
@@ -99,7 +100,7 @@ struct sgpu_pages_info {
 	bool fresh;	/* memory that was never mapped reads as zero */
 };
 
-/* The key that the device made, to which keys of segments are sealed on their way there. */
+/* The device's key, to which keys of segments are sealed on their way to the device. */
 struct sgpu_device_agreement {
 	bool agreed;		/* false: keys cross the bus in the clear, and text says why */
 	uint8_t public_key[32]; /* X25519, made on the device */
@@ -118,7 +119,7 @@ struct sgpu_module_memory {
 	int count;	   /* SGPU_MODULE_RANGES_MAX at most */
 	uint64_t written;  /* by range, from bit 0: the function writes the range, and does not read
 			      it */
-	const int *target; /* by argument: the range that it points at, or -1 */
+	const int *target; /* by argument: index of the range that it points at, or -1 */
 };
 enum { SGPU_MODULE_RANGES_MAX = 64 };
 
@@ -128,7 +129,7 @@ struct sgpu_module_confinement {
 	uint8_t process;			 /* a process of its own */
 	uint8_t user, mount, pid, net, ipc, uts; /* a namespace of its own, of each kind */
 	uint8_t root;				 /* a root directory with nothing but libraries */
-	uint8_t landlock; /* its version; it denies all files but libraries */
+	uint8_t landlock; /* version of Landlock, which denies all files but libraries */
 	uint8_t seccomp;  /* only the system calls of computing code; any other ends the process */
 	uint8_t named;	  /* the call that ended the process is reported by name */
 	uint8_t capabilities; /* no capabilities */
@@ -136,32 +137,32 @@ struct sgpu_module_confinement {
 
 /* ---- devices ---- */
 
-/* selector: "cpu", "cuda", "cuda:1", "cuda:GPU-5d0c..." (a UUID, or the beginning of one that fits
- * no other GPU), "auto" (the first kind that has a device). Indexes count the devices that
- * CUDA_VISIBLE_DEVICES leaves. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE for an unknown word. A fault
- * of a GPU (an illegal address, a trap, an uncorrectable memory error) ends its context: everything
- * pending and everything later ends with SGPU_EDEVICE. The process can then use no other GPU
- * either; it has to be started again. A kernel that runs on 5 s after sgpu_device_cancel is given
- * up: everything pending ends with SGPU_ECANCELED. */
+/* Opens a device. selector: "cpu", "cuda", "cuda:1", "cuda:GPU-5d0c..." (a UUID, or a prefix that
+ * no other GPU's UUID has), "auto" (the first kind that has a device). Indexes count the devices
+ * that CUDA_VISIBLE_DEVICES leaves. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE for an unknown word. A
+ * fault of a GPU (an illegal address, a trap, an uncorrectable memory error) ends its context:
+ * everything pending and everything later ends with SGPU_EDEVICE. The process can then use no other
+ * GPU either; it has to be started again. A kernel that still runs 5 s after sgpu_device_cancel is
+ * abandoned: everything pending ends with SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_device_open(const char *selector, const struct sgpu_device_config *config,
 				     struct sgpu_device **device, struct sgpu_error *error);
 /* Clears and frees whatever is still allocated. */
 void sgpu_device_close(struct sgpu_device **device);
 SGPU_MUST_CHECK int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 					 struct sgpu_error *error);
-/* Returns when all work that was enqueued before has ended, on all streams. Not from a callback or
- * a launch. */
+/* Returns when all work that was enqueued before has ended, on all streams. Not to be called from a
+ * callback or a launch. */
 SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 
-/* Makes the device's key and agrees on a session key, on the first call, after a test with a known
+/* On the first call, makes the device's key and agrees on a session key, after a test with a known
  * answer. This hides keys from those who record the bus, not from those who change its traffic or
  * read device memory: nothing proves whose key it is. A device whose memory is part of the host's
- * says that there is nothing to agree. Errors: SGPU_EDEVICE (no known answer, or its entropy failed
- * the health tests), from then on always. */
+ * says that there is nothing to agree. Errors: SGPU_EDEVICE (a wrong answer, or the device's
+ * entropy failed the health tests), also on all later calls. */
 SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device,
 				      struct sgpu_device_agreement *agreement,
 				      struct sgpu_error *error);
-/* What pages the device maps. Errors: SGPU_EUNAVAILABLE. */
+/* Describes the pages that the device maps. Errors: SGPU_EUNAVAILABLE (it maps none). */
 SGPU_MUST_CHECK int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info,
 				      struct sgpu_error *error);
 
@@ -170,27 +171,27 @@ SGPU_MUST_CHECK int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pa
  * bytes. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_device_alloc(struct sgpu_device *device, uint64_t size,
 				      sgpu_devptr *memory, struct sgpu_error *error);
-/* Clears and frees; no work on it may be pending. Accepts a pointer to 0; clears it. */
+/* Clears and frees memory without pending work. Sets *memory to 0; accepts 0 there. */
 void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t size);
 
 /* Host memory for copies, from a pool of the device: on a GPU it is pinned once, near the device,
- * and lent again and again; on the CPU device it is plain memory. It starts at a multiple of 4096.
- * Unit: bytes. Errors: SGPU_ENOMEM. */
+ * and reused; on the CPU device it is plain memory. It starts at a multiple of 4096. Unit: bytes.
+ * Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 				    struct sgpu_error *error);
-/* Clears it; no copy may be pending. Accepts a pointer to NULL; clears it. */
+/* Clears and returns memory without pending copies. Sets *memory to NULL; accepts NULL there. */
 void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size);
 /* Lets the device read the caller's memory by DMA: whole pages, which may be mapped for reading
  * only. Errors: SGPU_EUNAVAILABLE where that is not possible (the CPU device; NVIDIA's confidential
- * computing mode; files on a disk): copy it then. */
+ * computing mode; files on a disk); the caller then copies it. */
 SGPU_MUST_CHECK int sgpu_host_register(struct sgpu_device *device, const void *memory,
 				       uint64_t size, struct sgpu_error *error);
 /* Call it before the memory is unmapped. */
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory);
 
-/* Host memory must stay until the task has ended. Unit: bytes. Here and below the task may be NULL
- * unless it says otherwise; a range that does not lie in one allocation of the device is
- * SGPU_EUSAGE at once. */
+/* Host memory must stay valid until the task has ended. Unit: bytes. Here and below, `task` may be
+ * NULL unless a comment says otherwise, and a range that is not in one allocation of the device
+ * fails immediately with SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
 				 uint64_t size, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from,
@@ -199,8 +200,8 @@ SGPU_MUST_CHECK int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr me
 				      struct sgpu_task *task);
 
 /* ---- streams and events ---- */
-/* On the CPU device a stream has a thread. Errors: SGPU_ENOMEM, also for more streams than it
- * serves. */
+/* On the CPU device a stream has a thread. Errors: SGPU_ENOMEM, also for more streams than the
+ * device serves. */
 SGPU_MUST_CHECK int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 				       struct sgpu_error *error);
 void sgpu_stream_free(struct sgpu_stream **stream); /* waits for its work first */
@@ -208,27 +209,26 @@ SGPU_MUST_CHECK int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_err
 
 /* ---- modules: kernels that came as data ---- */
 /* CUDA: `image` is a cubin, a fatbin or PTX text. CPU device: an ELF shared object, whose functions
- * have the type sgpu_module_fn; it runs in a process of its own, confined, that gets only the
- * memory that a launch names, and one launch of a module runs at a time. The image is copied. It is
- * code, so it must have been verified. Errors: SGPU_EINVALID (not an image for this device),
- * SGPU_EDEVICE; CPU device: SGPU_EPOLICY (it did what is refused), SGPU_EUNAVAILABLE (256 modules
- * are loaded). */
+ * have the type sgpu_module_fn; it runs in a confined process of its own, which gets only the
+ * memory that a launch names, and one launch of a module runs at a time. The image is copied. The
+ * caller must have verified it. Errors: SGPU_EINVALID (not an image for this device), SGPU_EDEVICE;
+ * CPU device: SGPU_EPOLICY (a refused system call), SGPU_EUNAVAILABLE (256 modules are loaded). */
 typedef int (*sgpu_module_fn)(const struct sgpu_module_shape *shape, void *const *args,
 			      int arg_count);
 SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const void *image,
 					    size_t size, struct sgpu_device_module **module,
 					    struct sgpu_error *error);
 void sgpu_device_module_free(struct sgpu_device_module **module); /* no launch may be pending */
-/* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), copied at
- * once. `memory` says which arguments are addresses, and of what memory; NULL: none of them. On the
- * CPU device the function gets no other memory; what it writes is zero at first, and no other
- * change is kept. Errors, at once or in the task: SGPU_EINVALID when there is no such function, or
- * when its parameters differ in number or size and the device can tell. */
+/* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), which
+ * this copies. `memory` says which arguments are addresses, and of what memory; NULL: none is. On
+ * the CPU device the function gets no other memory. Ranges that it writes are zero at first, and
+ * changes to others are lost. Errors, returned or in the task: SGPU_EINVALID when there is no such
+ * function, or when its parameters differ in number or size and the device can tell. */
 SGPU_MUST_CHECK int sgpu_device_module_launch_on(
 	struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
 	const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
 	int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task);
-/* How modules are confined. On a GPU not at all (all zero): they run there. Errors:
+/* Tells how modules are confined: on a GPU, where they run, not at all (all zero). Errors:
  * SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_device_module_confinement(struct sgpu_device *device,
 						   struct sgpu_module_confinement *confinement,

@@ -43,7 +43,7 @@ enum sgpu_code {
 		-19,	   /* evidence: its parts do not belong together, or to this key; exit 4 */
 	SGPU_ERETRY = -20, /* no room now, try again later; exit 3 */
 	SGPU_ENOSPACE = -21, /* no space left on a file system, or a quota is used up; exit 3 */
-	SGPU_ENOINPUT = -22, /* standard input is a pipe that ended at byte 0: the program before
+	SGPU_ENOINPUT = -22, /* standard input is an empty pipe, because the preceding program
 				failed; exit 6 */
 	SGPU_EREFUSED =
 		-23, /* there is no response but a refusal, which nothing authenticates; exit 4 */
@@ -59,10 +59,10 @@ struct sgpu_error {
 };
 
 /* Fills *error (unless NULL) from a format and returns `code`, so that a function can `return
- * sgpu_fail(...)`. Values may come from hostile input: what a terminal obeys, and what is no UTF-8,
- * is escaped, as \xNN. A value in quotes, '%s' in the format, is shown in full if it can be a name
- * (a path, or up to 64 bytes without quotes, braces and line breaks). Of other values at most 24
- * bytes are shown, and nothing of a value that looks like a key. */
+ * sgpu_fail(...)`. Values may come from hostile input, so control characters and bytes that are not
+ * UTF-8 are escaped as \xNN. A quoted value ('%s' in the format) is shown in full if it can be a
+ * name (a path, or up to 64 bytes without quotes, braces and line breaks). Of other values at most
+ * 24 bytes are shown, and nothing of a value that looks like a key. */
 int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...) SGPU_PRINTF(3, 4);
 int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list arguments)
 	SGPU_PRINTF(3, 0);
@@ -70,7 +70,7 @@ int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list a
 /* As sgpu_fail, for a failed system call: appends ": " and the text of errno. Returns SGPU_ENOMEM
  * for ENOMEM, SGPU_ENOSPACE for ENOSPC and EDQUOT, else SGPU_ESYSTEM. */
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
-/* The same for an output, which may be "standard output". */
+/* Reports a failed write to the output `name`, perhaps "standard output", like sgpu_fail_errno. */
 int sgpu_fail_write(struct sgpu_error *error, const char *name);
 
 /* Reports that memory ran out. Returns SGPU_ENOMEM. */
@@ -89,8 +89,8 @@ const char *sgpu_error_name(int code);
 int sgpu_error_by_name(const char *name);
 
 /* Returns the exit status of all tools for a code: 0 done, 1 the answer is no, 2 usage, 3 system,
- * device or I/O, 4 authentication or policy refused, 5 some segments failed, 6 nothing came,
- * because the program before failed. */
+ * device or I/O, 4 authentication or policy refused, 5 some segments failed, 6 no input, because
+ * the preceding program failed. */
 int sgpu_exit_status(int code);
 
 #ifdef __cplusplus

@@ -40,10 +40,10 @@ SGPU_MUST_CHECK int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *
 /* Gives the public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
 SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
 				    struct sgpu_error *error);
-/* Parses JWK text by jansson. Keys are generated, parsed and written with jansson's copies of their
- * secrets. A program that must leave none in freed memory gives jansson a free that wipes
- * (json_set_alloc_funcs) before its first call, as the tools do. A private key with another "x"
- * than its public key is refused. Errors: SGPU_EINVALID. */
+/* Parses JWK text. When keys are generated, parsed or written, jansson copies their secrets. A
+ * program that must leave no secret in freed memory first gives jansson a free function that wipes
+ * (json_set_alloc_funcs), as the tools do. A private key whose "x" is not its public key is
+ * refused. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name,
 				   struct sgpu_key *key, struct sgpu_error *error);
 /* Reads the key to encrypt with from a file with a JWK or a JWK Set. A secret key must be in a
@@ -57,7 +57,7 @@ SGPU_MUST_CHECK int sgpu_key_load_private(const char *path, struct sgpu_key *key
 void sgpu_key_clear(struct sgpu_key *key);
 
 /* ---- keys that sign: Ed25519 (RFC 8032) and ECDSA on P-256 with SHA-256 (FIPS 186-5) ---- */
-enum { SGPU_SIGNATURE_SIZE = 64 }; /* of both, as JWS has it: for P-256 r || s */
+enum { SGPU_SIGNATURE_SIZE = 64 }; /* bytes, for both kinds, as in JWS: for P-256 r || s */
 enum sgpu_signing_kind { SGPU_SIGNING_NONE, SGPU_SIGNING_ED25519, SGPU_SIGNING_P256 };
 
 struct sgpu_signing_key {
@@ -77,16 +77,15 @@ struct sgpu_key_set {
 	bool has_key; /* there is a key to encrypt with */
 	struct sgpu_key key;
 	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: none */
-	bool others_write; /* somebody else can write to the file it was loaded from; never of
-			      secrets */
+	bool others_write; /* others can write to the file; never true of a set with a secret */
 };
 SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name,
 				       struct sgpu_key_set *set, struct sgpu_error *error);
-/* Writes one line with a newline, from malloc; free with sgpu_free_wiped: a JWK Set, or a JWK if
- * there is only one key. */
+/* Writes a JWK Set, or a JWK if there is only one key, as a line with its newline. *text is from
+ * malloc; free it with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
 				      struct sgpu_error *error);
-/* Takes the public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID if
+/* Copies the public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID if
  * nothing is left. */
 SGPU_MUST_CHECK int sgpu_key_set_public(const struct sgpu_key_set *set,
 					struct sgpu_key_set *public_set, struct sgpu_error *error);

@@ -30,7 +30,7 @@ enum {
 	SGPU_LOCATION_MAX = 4095,	   /* bytes of data_location_client */
 	SGPU_DMA_VAR_MAX = 64,		   /* bytes of the name of a client variable */
 	SGPU_DIAGNOSTICS_MAX =
-		100000, /* recorded diagnostics; one more then says that there are others */
+		100000, /* recorded diagnostics; one more says that others were dropped */
 	SGPU_MODULE_FUNCTION_MAX =
 		255, /* bytes of the name of a module's function: a C identifier */
 	SGPU_MODULE_SIZE_MAX = 256 << 20, /* bytes of a module's image */
@@ -65,7 +65,7 @@ const char *sgpu_dtype_name(enum sgpu_dtype dtype); /* "f32" */
 enum sgpu_dtype sgpu_dtype_parse(const char *name); /* SGPU_NONE if unknown */
 /* Suggests the type that a wrong name such as "uint8" may mean, or returns NULL. */
 const char *sgpu_dtype_near(const char *name);
-/* False unless the product is below 2^53. */
+/* Computes the size of the data; false unless it is below 2^53. */
 bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);
 /* Writes "f32[181,217,181]" into `text`, cut to fit. */
 enum { SGPU_TYPE_TEXT_MAX = 112 };
@@ -98,7 +98,7 @@ const char *sgpu_nearest_name(const char *name, const char *const *names);
 enum sgpu_sensitivity { SGPU_LOW, SGPU_HIGH };
 enum sgpu_direction { SGPU_INPUT, SGPU_OUTPUT, SGPU_INPUT_OUTPUT, SGPU_INTERMEDIATE };
 
-/* The client_dma_*_var names of the proposal. */
+/* The client_dma_*_var members, sgpu-manifest(5). */
 enum sgpu_dma_var {
 	SGPU_DMA_INPUT_HOST,
 	SGPU_DMA_INPUT_DEVICE,
@@ -115,10 +115,10 @@ struct sgpu_segment {
 	int operation;	       /* index of gpu_operation_id, or -1 */
 	struct sgpu_type type; /* stated, or inferred by sgpu_ops_check */
 	bool type_given;       /* the document has a data_type_info */
-	bool type_stated;      /* and it is valid */
+	bool type_stated;      /* that data_type_info is valid */
 	bool has_offset; /* data_type_info.offset was given: the payload is a window of the file */
 	uint64_t offset; /* bytes into the file at data_location_client */
-	bool at_most; /* the size of this output is only known after the run; type is the largest */
+	bool at_most;	 /* only the run determines this output's size; `type` is the largest */
 	bool size_of_file; /* a module without data_type_info: as large as its file; type is u8[0]
 			      until that is known */
 	const char *dma_var[SGPU_DMA_VARS]; /* or NULL */
@@ -139,8 +139,8 @@ struct sgpu_argument {
 enum sgpu_module_param_kind {
 	SGPU_MODULE_POINTER,  /* 8 bytes: the device address of the argument's data */
 	SGPU_MODULE_ELEMENTS, /* u64: the number of elements of the argument */
-	SGPU_MODULE_BYTES,    /* u64: its number of bytes */
-	SGPU_MODULE_VALUE,    /* a number of the manifest */
+	SGPU_MODULE_BYTES,    /* u64: the argument's size in bytes */
+	SGPU_MODULE_VALUE,    /* a number that the manifest gives */
 };
 struct sgpu_module_param {
 	enum sgpu_module_param_kind kind;
@@ -149,7 +149,7 @@ struct sgpu_module_param {
 	uint8_t value[8]; /* VALUE: the number's bytes, in the machine's byte order */
 };
 
-/* An operation whose kernel a segment brings: "module:SEGMENT:FUNCTION". */
+/* A kernel that is a function of a module: "module:SEGMENT:FUNCTION". */
 struct sgpu_module_call {
 	const char *function;	    /* borrowed from the document */
 	int segment;		    /* index of the INPUT with the image, or -1 if it is wrong */
@@ -168,14 +168,14 @@ struct sgpu_operation {
 	struct sgpu_module_call *module; /* NULL: the kernel is an operation of the table */
 	struct sgpu_argument args[SGPU_ARGUMENTS_MAX];
 	int arg_count;
-	bool arguments_given; /* the document has an object of arguments, all in args */
+	bool arguments_given; /* the document has an object of arguments, and args has them all */
 	bool declassify;
 	int *before; /* operations that must end before this one starts, ascending, each once */
 	int before_count;
 };
 
 struct sgpu_manifest {
-	json_t *json;	/* the document; its arrays are empty unless it was parsed whole */
+	json_t *json;	/* the document; arrays are empty without SGPU_MANIFEST_WHOLE */
 	const char *id; /* manifest_id */
 	struct sgpu_segment *segments;
 	int segment_count;
@@ -184,11 +184,11 @@ struct sgpu_manifest {
 	int *order; /* the operations in an order that the graph allows; NULL if there is a cycle */
 	char *canonical; /* RFC 8785 text */
 	size_t canonical_size;
-	uint8_t sha256[32]; /* over the canonical text: the manifest's hash; both only without
+	uint8_t sha256[32]; /* of the canonical text: the manifest's hash. Both are set only without
 			       diagnostics */
 	json_t *segment_ids, *operation_ids; /* private: from id to index */
-	int *readers, *before;		     /* private: the memory of all of these, */
-	struct sgpu_manifest_texts *texts;   /* and of every name */
+	int *readers, *before;		     /* private: the memory of all arrays of these names */
+	struct sgpu_manifest_texts *texts;   /* private: the memory of all names */
 };
 
 /* Parses a manifest and validates everything that needs no knowledge of the operations: fields,
@@ -204,10 +204,10 @@ SGPU_MUST_CHECK int sgpu_manifest_parse(const char *text, size_t size,
 void sgpu_manifest_free(struct sgpu_manifest **manifest);
 
 /* The same with options. An output's location may never leave its directory. An input's may,
- * because a batch travels to machines without that directory; SGPU_MANIFEST_INSIDE makes it an
- * error. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, if only the diagnostics matter.
- * SGPU_MANIFEST_WHOLE keeps the whole document as a tree, which takes ten times the memory of the
- * text: for trusted documents. */
+ * because the machines that a batch travels to lack that directory; SGPU_MANIFEST_INSIDE makes this
+ * an error. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, if only the diagnostics
+ * matter. SGPU_MANIFEST_WHOLE keeps the whole document as a tree, which takes ten times the memory
+ * of the text, so it is only for trusted documents. */
 enum sgpu_manifest_options {
 	SGPU_MANIFEST_INSIDE = 1,
 	SGPU_MANIFEST_UNHASHED = 2,
@@ -225,7 +225,7 @@ bool sgpu_location_outside(const char *location);
 /* Returns the index of the segment with this id, or -1. */
 int sgpu_manifest_segment(const struct sgpu_manifest *manifest, const char *id);
 
-/* Directions as questions. */
+/* Whether a segment is an input, or an output; an INPUT_OUTPUT is both. */
 static inline bool sgpu_segment_is_input(const struct sgpu_segment *segment)
 {
 	return segment->direction == SGPU_INPUT || segment->direction == SGPU_INPUT_OUTPUT;
