@@ -208,8 +208,8 @@ int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu
  * over them ---- */
 static const char label[] = "sgpu quote v1"; /* its NUL is hashed, too */
 
-/* Returns a new object with all claims except those on the records, which are made after this. It
- * shares the other claims. */
+/* Returns a new object with all claims except those on the records, which are made later. The other
+ * claims are shared, not copied. */
 static json_t *covered_claims(const json_t *claims)
 {
 	json_t *covered = json_copy((json_t *)claims),

@@ -26,7 +26,6 @@ enum {
 
 SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 				struct sgpu_error *error);
-/* Signs the bytes with ES384. */
 SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
 				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
 				     struct sgpu_error *error);
@@ -46,8 +45,8 @@ static inline bool sgpu_is_p384(const EVP_PKEY *key)
  * messages. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
 					 struct sgpu_error *error);
-/* Whether the certificate, which may be NULL, is that of an EK: an authority with path length 0
- * that another certified. */
+/* Whether the certificate, which may be NULL, is that of an EK: of a CA with path length 0 that
+ * another key certified. */
 bool sgpu_is_ek_certificate(X509 *certificate);
 /* Converts a time to seconds since 1970; -1 if it is malformed. */
 int64_t sgpu_certificate_time(const ASN1_TIME *time);
@@ -57,24 +56,23 @@ SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sg
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
 /* Verifies the chain from `leaf` through `others` to one of the self-signed roots. Partial chains
- * are refused; no revocation lists are read. `machine` is given for the chain of an AK, which must
- * fit the profile of our own certificates; it receives the fingerprint of the EK that signed the
- * AK. It is NULL for chains of processor makers, whose certificates lack key usage and key
- * identifiers. `owner` names the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN,
- * SGPU_EEXPIRED. */
+ * are refused; no revocation lists are read. For the chain of an AK, which must fit the profile of
+ * our own certificates, `machine` receives the fingerprint of the EK that signed the AK. NULL is
+ * for chains of processor makers, whose certificates lack key usage and key identifiers. `owner`
+ * names the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);
 /* Verifies strictly by RFC 5280 that the chain leads through an EK to one of the roots at time
- * `now`; the system's roots are not used. The leaf must be on P-384, no CA, with key usage
+ * `now`; the system's roots are not used. The leaf must be on P-384 and no CA, with key usage
  * digitalSignature and no extended key usage except any. It may last neither longer than its EK's
  * certificate nor more than SGPU_AK_DAYS. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 				      const struct sgpu_chain *roots, int64_t now,
 				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);
 
-/* Makes a JSON string of bytes in base64 with padding, as libcrypto writes it; NULL when memory is
- * out. */
+/* Makes a JSON string of bytes in base64 with padding, as libcrypto writes it; NULL if out of
+ * memory. */
 json_t *sgpu_base64_json(const void *data, size_t size);
 
 /* ---- JSON web signatures with ES384 ---- */
@@ -91,7 +89,6 @@ SGPU_MUST_CHECK int sgpu_jws_open(const char *token, size_t size, struct sgpu_jw
 SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
 				   struct sgpu_error *error);
 
-/* ---- keys/ ---- */
 /* Parses the text of a file of owners (sgpu_owners_load). Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path,
 				      struct sgpu_owners *owners, struct sgpu_error *error);

@@ -13,7 +13,7 @@
 
 enum { WHERE_SIZE = 256, NAME_MAX_LENGTH = 32 };
 
-/* Returns the last name of a row's path if the rest is `path`, else NULL. */
+/* Returns the last name in a row's path if the names before it are `path`, else NULL. */
 static const char *name_inside(const struct sgpu_member *row, const char *path)
 {
 	const size_t length = strlen(path);
@@ -25,7 +25,7 @@ static const char *name_inside(const struct sgpu_member *row, const char *path)
 		       : NULL;
 }
 
-/* Finds the row of a member; "*" stands for all members that are not named. */
+/* Finds the row of a member; "*" stands for members without a row of their own. */
 static const struct sgpu_member *find(const struct sgpu_member *table, const char *path,
 				      const char *key)
 {

@@ -8,7 +8,7 @@
 
 #include "attest/internal.h"
 
-/* The claims of our own are in one object under the profile's name, in the token and in each
+/* Claims that sgpu defines are in one object under the profile's name, in the token and in each
  * submodule. */
 #define SGPU_OWN SGPU_EAT_PROFILE
 #define SGPU_PLATFORM_WORDS "plain gramine-direct sgx tdx snp"
@@ -31,7 +31,7 @@ enum sgpu_member_kind {
 	SGPU_MEMBER_TEXT,
 	SGPU_MEMBER_INTEGER,
 	SGPU_MEMBER_TRUTH,
-	SGPU_MEMBER_TRUTHS, /* a truth, or an object */
+	SGPU_MEMBER_TRUTHS, /* a boolean, or an object */
 	SGPU_MEMBER_BYTES,  /* base64url */
 	SGPU_MEMBER_HEX,
 	SGPU_MEMBER_OBJECT,
@@ -44,8 +44,8 @@ struct sgpu_member {
 	const char *path; /* "a/b"; "*" at its end is each item, or each member without a row */
 	enum sgpu_member_kind kind;
 	bool optional;
-	/* The limits of characters in a text, bytes in base64url or (max alone) in hexadecimal,
-	 * items in an array, or (max alone, 0: any number) members in an object. */
+	/* Least and most bytes of a text or in base64url, or items of an array. In hexadecimal, max
+	 * is the exact number of bytes; for an object, the most members (0: any). */
 	size_t min, max;
 	const char *words; /* all values that a text may have, separated by blanks */
 };
@@ -65,7 +65,7 @@ SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
  * none. */
 const json_t *sgpu_member_at(const json_t *object, const char *path);
 
-/* Checks the types, sizes and members of all claims. Errors: SGPU_EINVALID, with what and where. */
+/* Checks the types, sizes and members of all claims. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
 /* Return members of checked claims, or NULL. sgpu_claims_own returns the object SGPU_OWN. */
 const json_t *sgpu_claims_own(const json_t *object);
@@ -73,7 +73,7 @@ const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
 /* Returns the device's submodule, or NULL; *name receives its name. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* Makes the data that records are bound to: a hash of the AK and of all claims but those on the
+/* Makes the report data, which binds records: a hash of the AK and of all claims but those on the
  * records. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
@@ -88,7 +88,7 @@ struct sgpu_quote_parts {
 	struct sgpu_chain chain;      /* x5c */
 	EVP_PKEY *key;		      /* the AK, borrowed from the first certificate */
 	uint8_t ak[SGPU_SHA256_SIZE]; /* the AK's fingerprint */
-	json_t *claims;		      /* well formed, unless `old` */
+	json_t *claims;		      /* checked, unless `old` */
 	bool old;		      /* whether the quote is of version 1 */
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count;

@@ -93,8 +93,8 @@ static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const
 	}
 }
 
-/* Notes each value of the quote that the policy lists as revoked. Returns whether there is one, or
- * memory is out. */
+/* Notes each value of the quote that the policy lists as revoked. Returns true if there is one, or
+ * if out of memory. */
 static bool is_revoked(struct sgpu_judging *s)
 {
 	const json_t *claims = s->result->claims,
@@ -149,7 +149,7 @@ static void judge_machine(struct sgpu_judging *s)
 	}
 }
 
-/* Refuses a recipient's key of low order, which sgpu_quote_recipient does not read. */
+/* Refuses a recipient's key of low order, for which sgpu_quote_recipient fails. */
 static void judge_recipient(struct sgpu_judging *s)
 {
 	struct sgpu_key key;

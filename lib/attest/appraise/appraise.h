@@ -35,8 +35,8 @@ struct sgpu_findings {
 	enum sgpu_finding device_configuration, device_executables, device_hardware;
 };
 
-/* Makes the appraisal's result as claims (draft-ietf-rats-ear): a new object, NULL when memory is
- * out. */
+/* Makes the appraisal's result as claims (draft-ietf-rats-ear): a new object, NULL if out of
+ * memory. */
 json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 			const struct sgpu_findings *findings, bool accepted, int64_t now);
 
@@ -48,7 +48,7 @@ struct sgpu_judging {
 	const json_t *policy;
 	json_t *reasons;
 	struct sgpu_findings findings;
-	bool failed; /* memory is out */
+	bool failed; /* out of memory */
 };
 
 /* Notes the result of one demand; the status of a part is its worst result. */

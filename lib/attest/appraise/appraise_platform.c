@@ -26,7 +26,6 @@ static bool tcb_at_least(uint64_t got, const char *wanted_hex)
 	return true;
 }
 
-/* Compares a measurement or a register with its list. */
 static void judge_register(struct sgpu_judging *s, const json_t *list, const uint8_t value[48],
 			   const char *claim, const char *text)
 {

@@ -55,7 +55,6 @@ static void judge_debug(struct sgpu_judging *s, const json_t *runner)
 			mode, "the GPU is in its development mode");
 }
 
-/* Every owner the runner takes work from must be named by the policy. */
 static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
 	const json_t *named = json_object_get(wanted, "owners"),
@@ -80,8 +79,8 @@ static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const jso
 	}
 }
 
-/* Sessions run work without an owner. Quotes of older runners do not say whether these take
- * sessions, and are judged as if they did. */
+/* Sessions run work without an owner. The quote of an older runner does not say whether the runner
+ * takes sessions, and is judged as if it did. */
 static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
 	const char *got = sgpu_judge_text(own, "sessions", "not said");
@@ -134,7 +133,7 @@ void sgpu_judge_runner(struct sgpu_judging *s)
 		   *got = sgpu_judge_text(own, "key", "none");
 	enum sgpu_finding *part = &s->findings.configuration;
 	/* An ephemeral key is better than one in a file, so every policy accepts it. A policy that
-	 * names no key also accepts a runner without one: nothing can be sealed to it. */
+	 * names no key also accepts a runner without one, to which nothing can be sealed. */
 	bool good =
 		!strcmp(got, "ephemeral") || !strcmp(got, key) || (!*key && !strcmp(got, "none"));
 

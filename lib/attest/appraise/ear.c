@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The result of an appraisal as EAT Attestation Results (draft-ietf-rats-ear), whose vector is that
- * of AR4SI.
+ * The result of an appraisal as EAT Attestation Results (draft-ietf-rats-ear), with the
+ * trustworthiness vector of AR4SI.
  */
 #include <string.h>
 

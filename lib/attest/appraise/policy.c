@@ -123,7 +123,6 @@ static int check_revoked(const json_t *revoked, const char *name, struct sgpu_er
 	return 0;
 }
 
-/* Checks values that the table cannot check. */
 static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
 {
 	const json_t *platform = json_object_get(document, "platform");

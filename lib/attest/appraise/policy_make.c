@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A policy from claims: it accepts equal claims, as a start for the owner to read and change. It
- * does not name what the claims lack, and so refuses what a missing member would permit.
+ * Makes a policy that accepts given claims, as a draft for the owner to read and change. It omits
+ * the members that the claims lack, and so refuses what these could permit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "attest/appraise/appraise.h"
 
-/* base64url of 32 bytes to hexadecimal; NULL when it is none. */
+/* Converts base64url of 32 bytes to hexadecimal; NULL for any other text. */
 static json_t *hex_of(const json_t *text)
 {
 	char hex[SGPU_HEX_SIZE];
@@ -18,7 +18,7 @@ static json_t *hex_of(const json_t *text)
 	return sgpu_judge_hex(text, SGPU_KT128_SIZE, hex) ? json_string(hex) : NULL;
 }
 
-/* Sets a member unless the value is NULL: false when memory is out. */
+/* Sets a member unless the value is NULL; false if out of memory. */
 static bool put(json_t *object, const char *key, json_t *value)
 {
 	return !value || json_object_set_new(object, key, value) == 0;
@@ -47,7 +47,7 @@ static bool all_true(const json_t *object)
 	return json_object_size(object) > 0;
 }
 
-/* Adds what a runner's claims say even by omission: whose work it takes, and its confinement. */
+/* Adds whose work a runner takes, and its confinement. No claim of owners means anybody. */
 static bool add_limits(json_t *made, const json_t *own)
 {
 	const json_t *files = json_object_get(own, "files"),
@@ -119,7 +119,7 @@ static bool add_device(json_t *policy, const json_t *claims)
 		json_decref(made);
 		return true;
 	}
-	/* Neither is demanded of the CPU device; a GPU may leave out a mode that it lacks. */
+	/* If a GPU lacks a mode, the policy says false: a missing member would demand the mode. */
 	return put(policy, "device", made) && made &&
 	       put(made, "code", code_digests(json_object_get(own, "code"))) &&
 	       put(made, "driver",

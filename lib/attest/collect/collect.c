@@ -175,7 +175,6 @@ static int collect_gpu(const uint8_t report_data[64], struct sgpu_device *device
 	return rc;
 }
 
-/* ---- all sources ---- */
 const struct sgpu_evidence_source sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES] = {
 	{ "tsm-report", SGPU_TYPE_TSM, sgpu_evidence_tsm },
 	{ "gramine", SGPU_TYPE_GRAMINE, collect_gramine },

@@ -20,18 +20,18 @@ extern const struct sgpu_evidence_source {
 	sgpu_evidence_collector *collect;
 } sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES];
 
-/* Writes an object or array, which is taken over, as JSON text. NULL is SGPU_ENOMEM. */
+/* Writes an object or array as JSON text, and takes it over. For NULL, returns SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size,
 				       struct sgpu_error *error);
-/* Returns the root of one of the kernel's interfaces; "" is that of all other paths. Only in tests
- * does it differ from `usual`. */
+/* Returns the root directory of an interface or, for "", of all other paths. It differs from
+ * `usual` only in tests. */
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
 #define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
 const char *sgpu_evidence_root(const char *usual);
-/* Find, read and write a file beneath the root of an interface. The driver takes what was written
- * when the file is closed. Errors: SGPU_ESYSTEM, SGPU_EUSAGE (the path is too long),
- * SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */
+/* Find, read and write a file beneath the root of an interface. The driver takes the data when the
+ * file is closed. Errors: SGPU_ESYSTEM, SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the
+ * driver is busy). *data from malloc. */
 bool sgpu_evidence_has(const char *root, const char *name);
 SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit,
 				       char **data, size_t *size, struct sgpu_error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This function is alone in its file so that test programs can be linked with another one
+ * This function is alone in its file so that test programs can be linked with a replacement
  * (tests/harness). In installed programs, no environment variable can say where evidence comes
  * from.
  */

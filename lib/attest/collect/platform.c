@@ -40,8 +40,8 @@ static bool exists(const char *path)
 	return access(under_root(path, whole), F_OK) == 0;
 }
 
-/* Whether the first processor in /proc/cpuinfo has a flag. The flag sev_snp would not tell a guest:
- * hosts show it, too. */
+/* Whether the first processor in /proc/cpuinfo has a flag. The flag sev_snp does not show a guest,
+ * since hosts have it, too. */
 static bool cpu_flag(const char *word)
 {
 	char text[16384], whole[PATH_MAX], *line = NULL, *rest = NULL;
@@ -173,8 +173,8 @@ static const struct sgpu_protection guest_gpu[] = {
 static const struct sgpu_protection guest_confidential = { "TDX or SEV-SNP guest, GPU in CC mode",
 							   "no", "no", "nothing", true };
 
-/* With its development tools on, a GPU's confidential mode protects nothing: its word is then not
- * "on". */
+/* In its development mode ("devtools"), a GPU's confidential computing protects nothing, so only
+ * "on" counts. */
 const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform,
 						       bool on_gpu, const char *confidential,
 						       bool keys_agreed)

@@ -14,8 +14,8 @@
 #include "attest/quote.h"
 #include "attest/verify/tsm_report.h"
 
-/* First the AK's certificate, without which nobody can verify a signature, then its EK's, which
- * names the machine. */
+/* Checks that the chain begins with the AK's certificate, without which nobody can verify a
+ * signature, and its EK's, which names the machine. */
 static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
 		    uint8_t fingerprint[SGPU_SHA256_SIZE], uint8_t machine[SGPU_SHA256_SIZE],
 		    struct sgpu_error *error)
@@ -49,7 +49,7 @@ int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *
 	return check_ak(ak, ak_chain, fingerprint, machine, error);
 }
 
-/* "records" and "absent" in the claims. */
+/* Sets "records" and "absent" in the claims. */
 static int claim_records(json_t *claims, const struct sgpu_record *records, int count,
 			 struct sgpu_error *error)
 {
@@ -73,8 +73,8 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 	return rc ? rc : bad ? sgpu_fail_nomem(error) : 0;
 }
 
-/* The collected records must belong to this quote. *debug: whether one says that the platform can
- * be debugged. */
+/* Checks that the records belong to this quote. *debug: whether one says that the platform can be
+ * debugged. */
 static int check_records(const struct sgpu_record *records, int count,
 			 const uint8_t report_data[64], bool *debug, struct sgpu_error *error)
 {
@@ -91,8 +91,8 @@ static int check_records(const struct sgpu_record *records, int count,
 	return 0;
 }
 
-/* A platform that may be debugged makes the process so, too. *news: the claims did not say so
- * yet. */
+/* Sets "dbgstat" to "enabled", since a process can be debugged if its platform can. *news: whether
+ * that changed a claim. */
 static int say_debug(json_t *claims, bool *news, struct sgpu_error *error)
 {
 	json_t *submods = json_object_get(claims, "submods");
@@ -139,7 +139,7 @@ static json_t *cmw_record(const char *type, const void *value, size_t size)
 	return json_pack("[s, o, i]", type, sgpu_json_from_bytes(value, size), SGPU_CMW_EVIDENCE);
 }
 
-/* The collection (RFC 9999) as one line. */
+/* Writes the collection (RFC 9999) as one line. */
 static int write_quote(const char *token, const struct sgpu_record *records, int count,
 		       char **quote, size_t *size, struct sgpu_error *error)
 {

@@ -23,7 +23,6 @@
 
 enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };
 
-/* One report. */
 struct report {
 	const char *root;
 	char directory[PATH_MAX];

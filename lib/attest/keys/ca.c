@@ -192,7 +192,7 @@ int64_t sgpu_certificate_time(const ASN1_TIME *time)
 	return ASN1_TIME_to_tm(time, &parts) == 1 ? (int64_t)timegm(&parts) : -1;
 }
 
-/* Whether the issuer's certificate belongs to its key, is valid, and may issue what is needed. */
+/* Checks that the issuer's certificate belongs to `signer`, is valid, and may certify keys. */
 static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 			int64_t now, struct sgpu_error *error)
 {
@@ -251,8 +251,8 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 	return rc;
 }
 
-/* Chooses when a certificate ends: never after its issuer. The issuer's days are rounded up, since
- * the first may have begun: an authority made for N days signs for N days. */
+/* Chooses when a certificate ends: never after its issuer's. The days that the issuer has left are
+ * rounded up, so that an authority made for N days can still sign for N days. */
 static int choose_end(X509 *issuer, bool attests, int64_t now, unsigned days, int64_t *end,
 		      struct sgpu_error *error)
 {

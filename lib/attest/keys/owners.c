@@ -28,7 +28,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Adds a name, which is taken over and freed after a failure. NULL: memory is out. */
+/* Adds a name and takes it over, also after a failure. NULL means out of memory. */
 static int add(struct sgpu_owners *owners, char *name, const char *path, struct sgpu_error *error)
 {
 	char **more =

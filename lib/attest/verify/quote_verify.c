@@ -54,7 +54,6 @@ static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *che
 	return rc;
 }
 
-/* Whether a member exists and equals the 32 expected bytes. */
 static bool same_hash(const json_t *object, const char *key,
 		      const uint8_t expected[SGPU_SHA256_SIZE])
 {

@@ -111,7 +111,7 @@ static bool signs(X509 *certificate, struct sgpu_bytes blob, const uint8_t signa
 	       sgpu_ecdsa_verifies(key, "SHA384", blob.data, SIGNED_SIZE, signature, HALF);
 }
 
-/* Finds the certificate whose key signed the report: the table's, or one of those given. */
+/* Finds the certificate whose key signed the report: of_table, or one of the others. */
 static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
 		       const char *name, X509 *of_table, X509 **signer, struct sgpu_error *error)
 {

@@ -145,9 +145,8 @@ void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates)
 	memset(certificates, 0, sizeof(*certificates));
 }
 
-/* ---- what a VCEK or VLEK certificate says ---- */
-/* Returns the content of an extension, or nothing if the certificate has none of that number. AMD's
- * extensions are 1.3.6.1.4.1.3704.1.*. */
+/* Returns the content of an extension, or no bytes if the certificate has none of that number.
+ * AMD's extensions are 1.3.6.1.4.1.3704.1.*. */
 static struct sgpu_bytes extension(const X509 *certificate, const char *number)
 {
 	ASN1_OBJECT *object = OBJ_txt2obj(number, 1);
@@ -180,8 +179,8 @@ static bool small_number(struct sgpu_bytes der, uint8_t *number)
 	return false;
 }
 
-/* Where each part of a TCB stands in its 8 bytes: `at` up to Genoa, `at_turin` from Turin on, whose
- * certificates have an FMC. */
+/* The index of each part in the 8 bytes of a TCB: `at` up to Genoa, `at_turin` from Turin on, whose
+ * certificates name an FMC. */
 struct tcb_part {
 	const char *number, *name;
 	int at, at_turin;
@@ -232,8 +231,8 @@ static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *
 	return rc;
 }
 
-/* Compares the chip's identity. Turin's certificates hold only the 8 bytes that its chips have; the
- * report's field is then filled up with zeros. */
+/* Compares the chip's identity. Turin's certificates hold only the 8 bytes that its chips have;
+ * zeros fill the rest of the report's field. */
 static int match_chip(const X509 *leaf, const uint8_t chip[64], struct sgpu_error *error)
 {
 	struct sgpu_bytes identity = extension(leaf, "1.3.6.1.4.1.3704.1.4");

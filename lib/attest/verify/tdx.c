@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verifying a TDX quote: the TD's report is signed by an attestation key, which a quoting enclave
- * made and names in its own report, which is signed by the platform's key (PCK), which Intel
- * certified. The PCK signs the reports of other enclaves, too, and the owner of a machine can run
- * such an enclave; so it must be Intel's quoting enclave for TDX. tsm_report.h says what is not
+ * Verifies a TDX quote. An attestation key signs the TD's report. A quoting enclave made this key
+ * and names it in a report of its own, which the platform's key (PCK) signs. Intel certifies the
+ * PCK. The PCK signs the reports of other enclaves, too, and a machine's owner can run such an
+ * enclave, so the enclave must be Intel's quoting enclave for TDX. tsm_report.h says what is not
  * checked.
  */
 #include <string.h>
@@ -38,14 +38,13 @@ enum {
 	MRSIGNER_SIZE = 32,
 };
 
-/* If any of these bits is set, the host may look into the TD. */
+/* The host may look into the TD if any bit of TD_DEBUG is set. */
 #define TD_DEBUG UINT64_C(0xff)
 #define TD_SEPT_VE_DISABLE (UINT64_C(1) << 28)
 #define TD_MIGRATABLE (UINT64_C(1) << 29)
 
 /* Intel's QE identity for TDX ("TD_QE"): the signer of the enclave, its product, and its
- * attributes: initialised, with the provisioning key, not in debug mode; either in 64-bit mode or
- * not. */
+ * attributes: initialised, with the provisioning key, not in debug mode, in 64-bit mode or not. */
 static const uint8_t qe_signer[MRSIGNER_SIZE] = {
 	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34,
 	0xa7, 0xfc, 0x43, 0xed, 0x03, 0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba,
@@ -69,7 +68,7 @@ static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_er
 				    : "TDX quote: its attestation key is no point of P-256");
 }
 
-/* Whether the enclave made this attestation key, and is Intel's. */
+/* Checks that the enclave made this attestation key, and is Intel's. */
 static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	const uint8_t *report = quote->qe_report.data;
@@ -141,7 +140,8 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 	return rc;
 }
 
-/* The module between the TD and its host must be signed by Intel, and must not be debugged. */
+/* Checks that Intel signed the TDX module, which separates the TD from its host, and that nobody
+ * debugs it. */
 static int check_module(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	return sgpu_all_zero(quote->body.data + AT_SIGNER_SEAM, REGISTER) &&

@@ -28,7 +28,7 @@ struct sgpu_tsm_trust {
 /* Reads a report by its layout alone. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_snp_read(struct sgpu_bytes blob, struct sgpu_tee_report *report,
 				  struct sgpu_error *error);
-/* Read and verify a report. Errors: those of sgpu_tsm_verify; *report is then of no use. */
+/* Read and verify a report. Errors: those of sgpu_tsm_verify; *report is then undefined. */
 SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 				    const struct sgpu_tsm_trust *trust,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
@@ -41,14 +41,14 @@ struct sgpu_snp_certificates {
 	X509 *others[2 * SGPU_CHAIN_MAX]; /* the rest of the table, and those given */
 	int other_count;
 };
-/* Takes apart the table that a host gives with a report, which may be empty, and adds the given
- * certificates. Errors: SGPU_EINVALID. */
+/* Reads the table, maybe empty, that a host gives with a report, and adds the certificates in
+ * `given`. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
 					  struct sgpu_snp_certificates *certificates,
 					  struct sgpu_error *error);
 void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates);
-/* Whether a VCEK or VLEK was made for this security version (TCB) and, if it is a VCEK, this chip.
- * Errors: SGPU_EBINDING. */
+/* Checks that a VCEK or VLEK was made for this security version (TCB) and, if it is a VCEK, this
+ * chip. Errors: SGPU_EBINDING. */
 SGPU_MUST_CHECK int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8],
 				   const uint8_t chip[64], struct sgpu_error *error);
 
@@ -101,8 +101,8 @@ SGPU_MUST_CHECK int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote 
 				  struct sgpu_tee_report *report, struct sgpu_error *error);
 
 /* ---- records, bound to their quote ---- */
-/* Checks that the record carries this report data. *debug: whether it says that the runner's memory
- * can be looked into. Errors: SGPU_EINVALID (malformed), SGPU_EBINDING (made for something
+/* Checks that the record carries this report data. *debug: whether the record says that others can
+ * read the runner's memory. Errors: SGPU_EINVALID (malformed), SGPU_EBINDING (made for something
  * else). */
 SGPU_MUST_CHECK int sgpu_record_check(const struct sgpu_record *record,
 				      const uint8_t report_data[64], bool *debug,
