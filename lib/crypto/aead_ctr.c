@@ -20,7 +20,7 @@ int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE], const uint8_t nonce[SGPU_NONC
 	int part = 0, rc = SGPU_OK;
 
 	memcpy(counter, nonce, SGPU_NONCE_SIZE);
-	counter[BLOCK - 1] = 2; /* SP 800-38D: counter 1 is the tag's */
+	counter[BLOCK - 1] = 2; /* SP 800-38D: counter 1 is for the tag */
 	if (!context || EVP_EncryptInit_ex2(context, EVP_aes_256_ctr(), key, counter, NULL) != 1) {
 		rc = SGPU_EDEVICE;
 	}

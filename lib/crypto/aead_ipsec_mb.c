@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AES-256-GCM by libipsec-mb, where the CPU has VAES and VPCLMULQDQ. Its functions for whole
- * messages are stateless but for the key, so one manager serves all threads.
+ * messages keep no state but the key, so one manager serves all threads.
  */
 #if SGPU_IPSEC_MB
 
@@ -97,6 +97,6 @@ const struct sgpu_aead_provider sgpu_aead_ipsec_mb = {
 };
 
 #else
-/* ISO C wants something in every file. */
+/* ISO C requires a declaration in every file. */
 typedef int sgpu_no_ipsec_mb;
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM by libcrypto: one context a key, only the nonce is set anew for each message.
+ * AES-256-GCM by libcrypto: a context for each key, in which each message sets only the nonce.
  */
 #include <openssl/err.h>
 #include <openssl/evp.h>

@@ -27,11 +27,11 @@ SGPU_MUST_CHECK int sgpu_sha256(const void *data, size_t size, uint8_t digest[SG
 				struct sgpu_error *error);
 
 /* KangarooTwelve, KT128 (RFC 9861), with a customisation string that may be empty: a digest of any
- * length, of which security against collisions needs 32 bytes. It is a tree, so that large data are
- * hashed by several processors. */
+ * length; resistance to collisions needs 32 bytes. KT128 hashes a tree, so several processors can
+ * share large data. */
 void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom_size,
 		uint8_t *digest, size_t digest_size);
-/* The same on the workers of a pool, of which the calling thread holds a token. Errors:
+/* The same on the workers of a pool; the calling thread holds a token of the pool. Errors:
  * SGPU_ENOMEM, SGPU_ECANCELED. */
 struct sgpu_pool;
 SGPU_MUST_CHECK int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size,
@@ -50,7 +50,7 @@ SGPU_MUST_CHECK int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const 
 				     size_t size, uint8_t mac[SGPU_SHA256_SIZE],
 				     struct sgpu_error *error);
 
-/* HKDF (RFC 5869) with SHA-256. salt may be NULL with size 0. `size` is at most 255 digests. */
+/* HKDF (RFC 5869) with SHA-256. salt may be NULL with size 0. `size` is at most 255 * 32 bytes. */
 SGPU_MUST_CHECK int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const void *salt,
 				     size_t salt_size, const void *info, size_t info_size,
 				     uint8_t *out, size_t size, struct sgpu_error *error);
@@ -71,7 +71,7 @@ SGPU_MUST_CHECK int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KE
 SGPU_MUST_CHECK int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy,
 				   struct sgpu_error *error);
 void sgpu_aead_free(struct sgpu_aead **aead);
-/* The provider that name NULL takes, with its variant: "ipsec-mb (VAES, AVX512)". Static. */
+/* The provider that a NULL name selects, with its variant: "ipsec-mb (VAES, AVX512)". Static. */
 const char *sgpu_aead_provider(void);
 /* NULL-terminated names of the providers in this build that this CPU can run. Static. */
 const char *const *sgpu_aead_providers(void);
@@ -129,14 +129,14 @@ SGPU_MUST_CHECK int sgpu_detached_verify(const char *token, const char *typ, con
  * KT128 is a tree of leaves of 8 KiB, which the workers of a pool compute; the calling thread holds
  * one of the pool's tokens. pool NULL: the calling thread computes them all. */
 
-/* A place in a file that is read or written by position, by several threads at once. */
+/* A position in a file, which several threads read or write at the same time. */
 struct sgpu_file_place {
 	int fd;
 	const char *name; /* for messages */
 	uint64_t offset;  /* bytes */
 };
-/* Adds `size` bytes of a file and, unless `copy` is NULL, writes the very same to another one. Each
- * worker reads, digests and writes a few leaves at a time, in memory that is not wiped. Errors:
+/* Adds `size` bytes of a file and, unless `copy` is NULL, writes the same bytes there. Each worker
+ * reads, digests and writes a few leaves at a time, in memory that is not wiped. Errors:
  * SGPU_ENOMEM; SGPU_ESYSTEM, also when the file ends early; SGPU_ECANCELED, also after
  * sgpu_io_interrupt. After an error the state can only be freed. */
 SGPU_MUST_CHECK int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool,

@@ -12,7 +12,7 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-/* Makes the header. Each key and type has one header only, so a reader makes it again and
+/* Makes the header. A key and a type have only one header, so a reader makes it again and
  * compares. */
 static json_t *header_of(const struct sgpu_signing_key *key, const char *typ)
 {
@@ -61,8 +61,8 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 	return rc ? rc : sgpu_signing_thumbprint(key, error);
 }
 
-/* Reads the key in the header, and makes the text that it signed. Any other member of the header,
- * and any other form of it, is refused. */
+/* Reads the key in the header, and makes the text that it signed. A header with other members or in
+ * another form is refused. */
 static int parse(const char *token, const char *typ, const void *payload, size_t size,
 		 struct sgpu_signing_key *key, char **text, uint8_t signature[SGPU_SIGNATURE_SIZE],
 		 struct sgpu_error *error)

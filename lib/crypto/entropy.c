@@ -9,10 +9,10 @@
 
 enum {
 	ALPHA_BITS = 30,
-	COUNTS = 5, /* values reported for each source, each with at most as many bits as the number
-		       of samples */
+	COUNTS = 5, /* counts reported for each source; none has more bits than the number of
+		       samples */
 };
-/* The upper bound of a proportion at 99 %, in standard deviations. */
+/* The margin of a proportion at 99 % confidence, in standard deviations. */
 static const double bound = 2.576;
 
 unsigned sgpu_entropy_repetition_cutoff(double bits)

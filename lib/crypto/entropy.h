@@ -4,7 +4,7 @@
  * (4.4.1) and adaptive proportion (4.4.2), both with a probability of 2^-30 to fail a source that
  * is as good as claimed; and a conservative estimate of its min-entropy. The estimate is the lower
  * of two: that of the most common value (6.3.1), and that of a predictor that repeats the sample
- * `lag` positions before (after 6.3.8), which detects repetitions.
+ * `lag` positions earlier (like 6.3.8), which detects repetitions.
  *
  * A device counts properties of its own samples, which never leave it, and reports the counts. They
  * are judged here. */
@@ -28,8 +28,9 @@ struct sgpu_entropy_counts {
 	uint32_t longest_run;	 /* samples of the same value in a row */
 	uint32_t most_in_window; /* most occurrences of a window's first value in that window */
 	uint32_t most_common;	 /* occurrences of the most common value */
-	/* Of the samples from SGPU_ENTROPY_LAGS on, the number that equal the sample `lag` before,
-	 * for the best lag up to SGPU_ENTROPY_LAGS. Each lag thus has as many tries. */
+	/* Samples that equal the one `lag` positions earlier, for the best lag up to
+	 * SGPU_ENTROPY_LAGS, counted from sample SGPU_ENTROPY_LAGS on, so that all lags have as
+	 * many tries. */
 	uint32_t most_at_lag;
 };
 

@@ -18,14 +18,12 @@ static const uint8_t suite_id[SUITE_ID_SIZE] = { 'H',  'P',  'K',  'E',	 0x00,
 						 0x20, 0x00, 0x01, 0x00, 0x02 };
 static const char version_label[] = "HPKE-v1";
 
-/* One message's secrets. */
 struct message_keys {
 	uint8_t key[SGPU_KEY_SIZE];
 	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce, since a context has one message */
 };
 
-/* LabeledExtract of RFC 9180. salt NULL: the empty one, which HMAC pads to the same block as
- * zeros. */
+/* LabeledExtract of RFC 9180. salt NULL: an empty salt, which for HMAC equals zeros. */
 static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt[32],
 			   const char *label, const void *ikm, size_t ikm_size, uint8_t prk[32],
 			   struct sgpu_error *error)
@@ -107,7 +105,7 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 	return rc;
 }
 
-/* Encrypts or decrypts. The tag follows the text; `size` counts without it. Messages are keys, so
+/* Encrypts or decrypts. The tag follows the text; `size` does not count it. Messages are keys, so
  * their sizes fit libcrypto's int. */
 static int crypt(const struct message_keys *keys, bool seal, const void *aad, size_t aad_size,
 		 const uint8_t *in, size_t size, uint8_t *out, struct sgpu_error *error)
@@ -142,7 +140,7 @@ static int crypt(const struct message_keys *keys, bool seal, const void *aad, si
 	return rc;
 }
 
-/* Makes the keys of a message to `receiver` from the secret that a pair of keys and its peer agree
+/* Makes the keys of a message to `receiver` from the secret that the key pair and `peer` agree
  * on. */
 static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
 		 const uint8_t peer[32], const uint8_t enc[32], const uint8_t receiver[32],

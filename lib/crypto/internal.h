@@ -37,9 +37,9 @@ SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t pu
 /* Checks a public key. Errors: SGPU_EAUTH for a point of low order, with which all agreed secrets
  * are equal. */
 SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);
-/* Computes the shared secret. public_key: the other half of private_key, or NULL to have it
- * derived, which takes longer than the rest. Errors: SGPU_EAUTH when the secret is all zero (a peer
- * of low order), which RFC 9180 wants refused. */
+/* Computes the shared secret. public_key: the other half of private_key, or NULL to derive it,
+ * which takes longer than the agreement. Errors: SGPU_EAUTH when the secret is all zero (a peer of
+ * low order), which RFC 9180 forbids. */
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t *public_key,
 				const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);
@@ -55,12 +55,12 @@ bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);
 bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
 			 const uint8_t *raw, int half);
 
-/* ---- entropy.c: the tests of which sgpu_entropy_judge consists ---- */
+/* ---- entropy.c: the tests that sgpu_entropy_judge makes ---- */
 /* Return the cutoff of a test: a count that reaches it fails. bits: the claimed min-entropy of a
  * sample, more than 0 and at most 8. */
 unsigned sgpu_entropy_repetition_cutoff(double bits);
 unsigned sgpu_entropy_proportion_cutoff(double bits);
-/* Estimates the min-entropy of a sample in bits; the bound is at 99 %. */
+/* Estimates a lower bound, at 99 % confidence, of the min-entropy of a sample in bits. */
 double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts);
 
 /* ---- a provider of AES-256-GCM: one constant in a file of its own, and a row in aead.c ---- */
@@ -89,15 +89,15 @@ SGPU_MUST_CHECK int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE],
 
 extern const struct sgpu_aead_provider sgpu_aead_openssl;
 extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;
-/* ---- jws.c: the text of JSON web signatures (RFC 7515), whoever signs it ---- */
+/* ---- jws.c: JSON web signatures (RFC 7515), except the signing ---- */
 enum { SGPU_JWS_MAX = 1 << 20, SGPU_JWS_SIGNATURE_MAX = 96 };
 
-/* Makes HEADER "." PAYLOAD, the text that is signed, from malloc. Takes the header over; if that is
- * NULL, memory is out. */
+/* Makes the text to sign, HEADER "." PAYLOAD, in *text from malloc. Takes over `header`; for NULL,
+ * returns SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_jws_text(json_t *header, const void *payload, size_t size, char **text,
 				  struct sgpu_error *error);
-/* Makes the token of such a text; `detached`: without its payload (appendix F). *token is from
- * malloc. */
+/* Makes the token of such a text and its signature; `detached`: without the payload (appendix F).
+ * *token is from malloc. */
 SGPU_MUST_CHECK int sgpu_jws_token(const char *text, bool detached, const uint8_t *signature,
 				   size_t size, char **token, struct sgpu_error *error);
 
@@ -110,8 +110,8 @@ struct sgpu_jws {
 	size_t signed_size;
 	uint8_t signature[SGPU_JWS_SIGNATURE_MAX];
 };
-/* Takes apart a token whose signature has `signature_size` bytes. `what` names it in messages.
- * Clear *jws after an error, too. Errors: SGPU_EINVALID. */
+/* Takes apart a token whose signature has `signature_size` bytes. `what` names the token in
+ * messages. Clear *jws after an error, too. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, size_t signature_size,
 				   const char *what, struct sgpu_jws *jws,
 				   struct sgpu_error *error);

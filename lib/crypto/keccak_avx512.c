@@ -3,7 +3,7 @@
  * Keccak-p[1600, 12] of one state with AVX-512: for the final node of KT128, which cannot be
  * computed in parallel.
  *
- * A row of the state (y fixed) is a register. Theta and rho work on rows. Pi turns row y into
+ * A register holds a row of the state (y fixed). Theta and rho work on rows. Pi turns row y into
  * column y, so that permuting each register in itself gives the columns. Chi works on columns,
  * register by register; then they are transposed back to rows. Lanes 5 to 7 of a column repeat the
  * rows that the transposition needs there. Almost every instruction waits for the one before, so

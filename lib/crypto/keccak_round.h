@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One round of Keccak-p[1600] (FIPS 202, section 3.2), for whatever holds a lane or several: an
- * integer, a vector of integers, a GPU's registers. It is one text so that they all compute the
+ * One round of Keccak-p[1600] (FIPS 202, section 3.2), for any type that holds one lane or several:
+ * an integer, a vector of integers, a GPU's registers. They all use this macro, so they compute the
  * same. Lane (x, y) is a[5 * y + x].
  *
  * T is the type, ROL(v, n) rotates left by n bits (1 to 63), XOR3(a, b, c) is a ^ b ^ c, CHI(a, b,

@@ -34,11 +34,11 @@ SGPU_MUST_CHECK int sgpu_key_from_object(const char *name, const json_t *object,
 /* Makes an object of the members of the public half, from which the thumbprint (RFC 7638) is
  * computed. y: NULL unless the key is of type EC. Returns a new reference, or NULL. */
 json_t *sgpu_key_public_json(const char *crv, const uint8_t *x, const uint8_t *y);
-/* Computes the thumbprint of a key with these members. Takes the reference over; NULL: memory is
- * out. */
+/* Computes the thumbprint of a key with these members. Takes the reference over; for NULL, returns
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint_of(json_t *members, char kid[SGPU_KID_SIZE + 1],
 					   struct sgpu_error *error);
-/* Fills key->kid with the thumbprint (RFC 7638) of the rest of *key. */
+/* Fills key->kid with the thumbprint (RFC 7638) of the key. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error);
 
 /* ---- sign.c, jwk_sign.c ---- */

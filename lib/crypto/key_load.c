@@ -15,8 +15,8 @@
 #include "base/io.h"
 #include "crypto/key.h"
 
-/* Whether this is no path but a key: its text, or only its secret member, 32 bytes in base64url or
- * hexadecimal. */
+/* Whether `path` is not a path but a key: its text, or only its secret member, 32 bytes in
+ * base64url or hexadecimal. */
 static bool is_content(const char *path)
 {
 	static const char base64url[] =
@@ -27,7 +27,7 @@ static bool is_content(const char *path)
 	       (size == 64 && strspn(path, "0123456789abcdefABCDEF") == size);
 }
 
-/* Reports that the content was given in place of the name. None of it may be shown. */
+/* Reports that a key was given in place of its file's name. None of it may be shown. */
 static int refuse_content(struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EUSAGE, "a key itself was given where the name of its file belongs");
@@ -86,7 +86,6 @@ static int check_secret(const char *name, const struct stat *status, struct sgpu
 	return 0;
 }
 
-/* Reads the text of a key file, and the status of its descriptor. */
 static int read_key(const char *path, size_t limit, const char **name, struct stat *status,
 		    char **text, size_t *size, struct sgpu_error *error)
 {

@@ -50,7 +50,6 @@ static bool one_of(const char *text, const char *const *list)
 	return false;
 }
 
-/* Whether the value of "key_ops" is an array of different strings. */
 static bool valid_operations(const json_t *value)
 {
 	size_t count = json_array_size(value);

@@ -9,7 +9,7 @@
 #include "crypto/internal.h"
 #include "crypto/kt128.h"
 
-/* Leaves that are computed before the final node takes their values: few enough for a stack. */
+/* Leaves that are computed before the final node takes their values, which fit on the stack. */
 enum { BATCH = 64 };
 
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[])

@@ -24,8 +24,7 @@ enum { SGPU_KECCAK_LANES = 25, SGPU_TURBOSHAKE_RATE = 168 };
 struct sgpu_turboshake {
 	uint64_t lanes[SGPU_KECCAK_LANES]; /* lane i holds bytes 8 i to 8 i + 7 of the state,
 					      little-endian */
-	unsigned at; /* bytes of the current block that were absorbed or squeezed, less than a rate
-		      */
+	unsigned at; /* bytes of the current block that were absorbed or squeezed */
 };
 
 void sgpu_turboshake_absorb(struct sgpu_turboshake *sponge, const void *data, size_t size);
@@ -35,7 +34,7 @@ void sgpu_turboshake_squeeze(struct sgpu_turboshake *sponge, uint8_t *out, size_
 
 /* Absorbs whole blocks of a rate each, into a sponge that holds no part of a block. */
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
-/* The same in plain C, for every CPU; and with AVX-512, with a plane of the state in a register. */
+/* The same in plain C, for every CPU; and with AVX-512, with a row of the state in a register. */
 void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
 void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 
@@ -67,7 +66,7 @@ void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, 
 struct sgpu_kt128 {
 	struct sgpu_turboshake node; /* the final node, which takes chunk 0 itself */
 	struct sgpu_turboshake leaf; /* the leaf that is not whole yet */
-	bool in_leaves;		     /* chunk 0 is complete and marked */
+	bool in_leaves;		     /* chunk 0 and the marker were absorbed */
 	size_t filled;		     /* bytes of the current chunk */
 	uint64_t leaves;	     /* chaining values that the node has taken */
 	uint8_t *values;	     /* room for chaining values, for kt128_shared.c; or NULL */
@@ -91,12 +90,12 @@ SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sg
 					     struct sgpu_error *error);
 
 /* ---- measure.c ---- */
-/* The customisation string of all digests of a measure. With a key in it, it is secret. */
+/* The customisation string of all digests of a measure. It is secret if it has a key. */
 struct sgpu_measure_custom {
 	size_t size;
 	uint8_t bytes[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
 };
-/* Makes it; key: SGPU_KEY_SIZE bytes, or NULL. */
+/* Makes the string; key: SGPU_KEY_SIZE bytes, or NULL. */
 void sgpu_measure_custom(const uint8_t *key, struct sgpu_measure_custom *custom);
 
 #ifdef __cplusplus

@@ -16,10 +16,10 @@
 enum {
 	PIECE = 8, /* leaves that a worker computes at a time: as many as the widest vectors hold */
 	WINDOW = 4096,	      /* leaves whose chaining values are kept until the node takes them */
-	SHARED_MIN = 1 << 20, /* bytes for which it pays to wake workers */
+	SHARED_MIN = 1 << 20, /* least bytes for which it pays to wake workers */
 };
 
-/* The source of bytes: memory, or a file, with another file to copy them to. */
+/* The source of bytes: memory, or a file, and maybe another file to copy them to. */
 struct source {
 	const uint8_t *data;
 	const struct sgpu_file_place *file, *copy;
@@ -31,8 +31,8 @@ struct window {
 	uint64_t leaves;
 	uint8_t *values;
 	struct sgpu_kt128 *state; /* the digest that takes the values */
-	const uint8_t *before;	  /* chaining values of the window before */
-	uint64_t before_count;	  /* the number of those */
+	const uint8_t *before;	  /* chaining values of the previous window */
+	uint64_t before_count;	  /* how many */
 	pthread_mutex_t lock;
 	int code; /* the first failure */
 	struct sgpu_error error;
@@ -82,7 +82,7 @@ static void compute_piece(struct window *w, uint64_t first)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Runs pieces of a window. In piece 0, the node takes the values of the window before; each other
+/* Runs pieces of a window. In piece 0, the node takes the values of the previous window; each other
  * piece computes leaves. */
 static void window_pieces(void *argument, uint64_t begin, uint64_t end)
 {

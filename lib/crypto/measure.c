@@ -8,8 +8,8 @@
 
 #include "crypto/kt128.h"
 
-/* BATCH: pages digested before the list takes them, few enough for a stack. FEW: fewer pages do not
- * occupy all cores, so the leaves of each page are shared instead. */
+/* BATCH: pages whose digests are on the stack until the list takes them. FEW: fewer pages do not
+ * occupy all cores, so the workers share the leaves of each page instead. */
 enum { BATCH = 256, FEW = 64 };
 
 struct pages {
@@ -21,7 +21,7 @@ struct pages {
 
 void sgpu_measure_custom(const uint8_t *key, struct sgpu_measure_custom *custom)
 {
-	/* With a key, the literal's terminator stands before it. */
+	/* The literal's NUL separates the text from a key. */
 	memcpy(custom->bytes, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM));
 	custom->size = sizeof(SGPU_MEASURE_CUSTOM) - 1;
 	if (key) {

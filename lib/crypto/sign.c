@@ -70,8 +70,8 @@ static EVP_PKEY *load(const struct sgpu_signing_key *key)
 }
 
 /* Whether a point has small order: under such a key anybody can sign most messages. The points are
- * listed by their y coordinates; both signs of x are refused, and encodings that are not reduced
- * (RFC 8032, sections 5.1.3 and 8.9). */
+ * listed by their y coordinates; for each y, both signs of x and encodings that are not reduced are
+ * refused (RFC 8032, sections 5.1.3 and 8.9). */
 static bool has_small_order(const uint8_t point[32])
 {
 	static const uint8_t points[][32] = {
@@ -85,7 +85,7 @@ static bool has_small_order(const uint8_t point[32])
 		  0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a },
 	};
 	static const uint8_t last[] = { 0xec, 0xed,
-					0xee }; /* p - 1, p, p + 1: the other bytes are ones */
+					0xee }; /* low bytes of p - 1, p, p + 1; the rest is ones */
 	uint8_t y[32];
 	bool ones = true;
 

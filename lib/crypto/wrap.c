@@ -13,7 +13,6 @@
 
 enum { WRAPPED_SIZE = SGPU_KEY_SIZE + 8 };
 
-/* A context for wrapping or unwrapping, or NULL. */
 static EVP_CIPHER_CTX *wrap_context(const uint8_t kek[32], int wrapping)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();

@@ -43,7 +43,7 @@ int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 
 int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
 {
-	static const uint8_t scalar[32] = { 1 }; /* any scalar will do: its low bits are cleared */
+	static const uint8_t scalar[32] = { 1 }; /* any will do: clamping clears its low bits */
 	uint8_t shared[32];
 
 	return sgpu_x25519(scalar, NULL, public_key, shared, error);
