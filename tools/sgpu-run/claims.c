@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See spool.h. The lock file is made and locked before its directory is made, and removed after
+ * See spool.h. The lock file is made and locked before the claims' directory, and removed after
  * it. */
 #include "base/base.h"
 #include "crypto/crypto.h"
@@ -22,7 +22,8 @@
 enum { BOOT_SIZE = 8, HOST_MAX = 64, NAMES_TRIED = 100 };
 static const char lock_suffix[] = ".lock";
 
-/* Returns the first digits of the kernel's boot id, or "unknown", which equals no other. */
+/* Returns the first digits of the kernel's boot id, or "unknown", which is never taken for the same
+ * boot. */
 static const char *boot_id(void)
 {
 	static char id[64];

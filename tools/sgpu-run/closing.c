@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 
-/* CLOSE_RANGE: the call's number, the same on all architectures; the headers may be older. */
+/* CLOSE_RANGE: the call's number, the same on all architectures; headers may lack it. */
 enum { CLOSE_RANGE = 436, MANY = 256 };
 #define PAUSE_NS UINT64_C(100000000)
 
@@ -27,8 +27,8 @@ struct meeting {
 	bool apart; /* the thread has a descriptor table of its own */
 };
 
-/* Closes the connections taken, in a descriptor table of its own. Those on which nothing has come
- * cannot block and are closed first. The others close as the thread ends. */
+/* Closes the connections taken, in a descriptor table of its own. Connections on which nothing has
+ * come cannot block and are closed first. The others close as the thread ends. */
 static void *end_with_them(void *argument)
 {
 	struct meeting *meeting = argument;

@@ -145,7 +145,6 @@ void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
 	}
 }
 
-/* Which protections a runner has on this machine. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS])
 {
 	const char *off = cli_harden_off(), *kind = sgpu_secret_kind();

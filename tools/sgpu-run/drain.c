@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See drain.h. The calling thread claims batches and submits them; the runner calls back when one
- * has ended; a second thread, the closer, brings the responses that have come meanwhile to the disk
- * together, names them, and puts their batches away:
+ * See drain.h. The thread of drain() claims batches and submits them. The runner calls back when a
+ * batch has ended. A second thread, the closer, syncs together all responses that have come
+ * meanwhile, names them, and puts their batches away. The states of a batch:
  *
  *   spool_next -> under way -> ended -> closed
  */
@@ -32,12 +32,12 @@ enum {
 	ASIDE_MAX = 16,	      /* batches that wait because their responses found no space */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
 	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
-	NEWS_MS = 2,	      /* until ended batches are seen that are too few to wake the caller */
-	MEMORY_PART = 8,      /* files under way get this part of the device's free memory */
-	BIG_PART = 8,	      /* a file above this part of that is big; one big file at a time */
+	NEWS_MS = 2,	      /* until ended batches too few to wake drain() are seen */
+	MEMORY_PART = 8,      /* files under way get 1/8 of the device's free memory */
+	BIG_PART = 8,	      /* a file above 1/8 of that is big; one big file at a time */
 };
 static const uint64_t memory_least = 64 << 20;
-static const uint64_t long_ns = 10000000; /* a batch that ran longer may take long */
+static const uint64_t long_ns = 10000000; /* a batch that has run longer may take much longer */
 
 static int wake_fd = -1;
 static atomic_bool stopped;
@@ -58,7 +58,7 @@ void drain_stop(void)
 	}
 }
 
-/* ---- the calling thread ---- */
+/* ---- the thread of drain() ---- */
 static void hand_over(struct flight *flight)
 {
 	struct drain *drain = flight->drain;
@@ -285,7 +285,7 @@ static void print_progress(struct drain *drain)
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
-/* Sets how many batches must end to wake the caller: half of those that have not run long. Returns
+/* Sets how many batches must end to wake drain(): half of those that have not run long. Returns
  * whether so many have ended already. Wakes the closer for those that have ended so far. Ends the
  * worker if a device does not let go of a run. */
 static bool expect_news(struct drain *drain)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The closer: brings the responses that have come since it last looked to the disk together, names
- * them, and puts their batches away.
+ * The closer: syncs together all responses that have come since it last looked, names them, and
+ * puts their batches away.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static bool rewind_files(const struct flight *flight)
 	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
 }
 
-/* Whether the whole file system has less than the response needs. */
+/* Whether the whole file system is smaller than the response. */
 static bool never_fits(const struct flight *flight)
 {
 	struct statfs about;
@@ -93,8 +93,9 @@ static bool never_fits(const struct flight *flight)
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Decides whether and when a batch runs once more. One that found too little memory or disk space
- * beside others runs alone. One whose response found no space even then runs after all others. */
+/* Decides whether and when a batch runs once more. A batch that found too little memory or disk
+ * space beside others runs alone. A batch whose response found no space even then runs after all
+ * others. */
 static int once_more(struct flight *flight)
 {
 	const bool no_space = flight->full;
@@ -115,9 +116,8 @@ static int once_more(struct flight *flight)
 	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
 }
 
-/* Whether the response itself was too large, rather than the disk full: the whole file system has
- * less space than it needs, or the batch had its last try and the largest response written so far
- * would fit now. */
+/* Whether the response is too large, rather than the disk full: the whole file system is smaller,
+ * or after the batch's last try there is room for the largest response so far. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
 	if (never_fits(flight)) {
@@ -156,8 +156,8 @@ static bool is_to_be_named(const struct flight *flight)
 	return has_response(flight) && flight->batch->response.fd >= 0;
 }
 
-/* Syncs the whole file system at once, if it can. If that fails, syncs each response, to find those
- * with an error. */
+/* Syncs the whole file system for more than two responses. If that fails, or for fewer, syncs each
+ * response, to find those with an error. */
 static void sync_responses(struct drain *drain, struct flight *first)
 {
 	size_t count = 0;
@@ -240,8 +240,8 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	cli_error(&shown);
 }
 
-/* Whether only the batch's device failed, and others go on. The batch was given back: it is in the
- * directory again or, if it is from a list, stays without a response. */
+/* If the batch's device failed, marks the device, and returns whether others go on. The batch was
+ * given back: it is in the directory again or, if from a list, stays without a response. */
 static bool is_of_device(struct drain *drain, struct flight *flight)
 {
 	bool others = false, first;

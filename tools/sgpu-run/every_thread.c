@@ -2,8 +2,8 @@
  *
  * Calls a function in every thread, by the signal with which the C library changes the user id of
  * all threads. Threads of libraries may block all signals but this one, which the C library lets no
- * thread block. It is free for use, since nothing here changes the user id. The handler is set only
- * meanwhile. */
+ * thread block. The signal is free for use, since nothing here changes the user id. The handler is
+ * set only during the call. */
 #include "harden.h"
 
 #include <dirent.h>
@@ -54,7 +54,7 @@ static struct called {
 	pid_t thread;
 	atomic_int outcome;
 } called[THREADS_MAX];
-static atomic_int called_count; /* grows while handlers run, whose own entries are already there */
+static atomic_int called_count; /* grows while handlers run; a thread's entry precedes its signal */
 static bool (*to_call)(void);
 
 static void on_call(int signal)
@@ -71,9 +71,9 @@ static void on_call(int signal)
 	errno = saved;
 }
 
-/* Waits until the thread has made the call. Most threads do so at once, so it first yields and
- * looks again, then sleeps for times that grow. Returns whether the call succeeded or the thread
- * has ended. */
+/* Waits until the thread has made the call. Most threads do so immediately, so this function first
+ * yields, then sleeps for growing times. Returns whether the call succeeded or the thread has
+ * ended. */
 static bool wait_for(const struct called *one)
 {
 	struct timespec moment = { 0, MOMENT_MIN_NS };
@@ -95,8 +95,8 @@ static bool wait_for(const struct called *one)
 	return atomic_load(&one->outcome) > 0;
 }
 
-/* Has all new threads make the call, and waits for them. *any: there were some. *failure: an errno
- * if threads cannot be listed, else 0. */
+/* Signals all new threads, and waits for their calls. *any: there were new threads. *failure: an
+ * errno if threads cannot be listed, else 0. */
 static bool call_new_ones(bool *any, int *failure)
 {
 	const pid_t self = (pid_t)syscall(SYS_gettid);

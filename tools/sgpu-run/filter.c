@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The filter of system calls, through libseccomp. A call that no runner needs is trapped: the
- * handler says which one it was and ends the process. A call that is merely not on the list
- * of those allowed fails with ENOSYS, and libraries fall back to another. Modules, which could take
- * the handler away, are not in this process.
+ * handler says which one it was and ends the process. A call that is on no list fails with ENOSYS,
+ * so that libraries use another call. Modules, which could remove the handler, run in other
+ * processes.
  */
 #include "harden.h"
 
@@ -30,8 +30,8 @@
 #define FORBID SCMP_ACT_ERRNO(EPERM)
 #define UNKNOWN SCMP_ACT_ERRNO(ENOSYS)
 
-/* Packed by hand: one call a line would take 300 lines. Calls that this architecture has not are
- * left out. */
+/* Packed by hand: one call a line would take 300 lines. Calls that this architecture lacks are left
+ * out. */
 /* clang-format off */
 /* Calls that a CPU run needs: files, memory, threads, the process itself, clocks, waiting,
  * signals. */
@@ -57,7 +57,7 @@ static const char *const needed[] = {
 	NULL,
 };
 
-/* What the signer needs: its socket, memory, clocks, and the files of the platform's reports. */
+/* Calls that the signer needs, for its socket, memory, clocks, and the files of reports. */
 static const char *const signer[] = {
 	"read", "write", "readv", "writev", "preadv2", "pwritev2", "pread64", "lseek", "close", "openat", "fstat",
 	"newfstatat", "statx", "faccessat", "faccessat2", "mkdirat", "unlinkat", "memfd_create", "ppoll", "recvmsg",
@@ -67,8 +67,8 @@ static const char *const signer[] = {
 	NULL,
 };
 
-/* What no runner needs: other programs and processes, other ways to files, the machine, the
- * kernel's inside, other rights, the machine's time and name. */
+/* Calls that no runner needs: for other programs and processes, other ways to files, control of the
+ * machine and the kernel, other rights, the machine's time and name. */
 static const char *const refused[] = {
 	"execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
 	"process_mrelease", "kcmp", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "open_by_handle_at", "mount",
@@ -89,14 +89,14 @@ static const char *const refused[] = {
 		index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) \
 	}
 
-/* Allows threads, but no processes; signals to itself only; thread names; questions about
- * terminals, but no typing into them; reading limits. Forbids signals to others through
+/* Allows new threads, but no processes; signals to this process only; thread names; queries of
+ * terminals, but no input to them; reading limits. Forbids signals to other processes through
  * descriptors, and memory that is both writable and executable. */
 static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 {
 	const struct seccomp_rule rules[] = {
-		/* Not trapped: the C library blocks signals around these, so the trap would kill
-		 * the process without a message. */
+		/* Not trapped: the C library blocks signals around fork(), so a trap would kill the
+		 * process without a message. */
 		{ FORBID, "clone", BITS(0, CLONE_THREAD, 0) },
 		{ SCMP_ACT_ALLOW, "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
 		{ SCMP_ACT_ALLOW, "tgkill", EQUAL(0, getpid()) },
@@ -123,8 +123,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
 		{ TRAP, "mprotect", BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
 	};
-	/* F_DUPFD to F_SETLKW, F_DUPFD_CLOEXEC, pipes, seals; none of F_SETOWN, F_SETSIG,
-	 * F_SETOWN_EX. */
+	/* Without F_SETOWN, F_SETSIG and F_SETOWN_EX, which can send signals to others. */
 	static const int controls[] = { F_DUPFD,      F_GETFD,	    F_SETFD,	  F_GETFL,
 					F_SETFL,      F_GETLK,	    F_SETLK,	  F_SETLKW,
 					F_OFD_GETLK,  F_OFD_SETLK,  F_OFD_SETLKW, F_DUPFD_CLOEXEC,
@@ -149,7 +148,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, needed);
 }
 
-/* Allows no threads, and no code but its own. */
+/* Allows no new threads, and no new executable memory. */
 static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 {
 	static const struct seccomp_rule rules[] = {
@@ -190,7 +189,7 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 }
 
-/* Puts the filter on. Returns 0, or libseccomp's negative errno. */
+/* Installs the filter. Returns 0, or libseccomp's negative errno. */
 static int load(enum harden_kind kind)
 {
 	scmp_filter_ctx filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
@@ -214,9 +213,9 @@ static int load(enum harden_kind kind)
 	return rc;
 }
 
-/* ---- what was refused ---- */
-/* The handler of a trapped call, which was not made. The process ends, since code that makes such a
- * call is not this program's. */
+/* ---- trapped calls ---- */
+/* The handler of a trapped call, which the kernel has not made. Ends the process, since this
+ * program's own code makes no such call. */
 static void on_refused(int signal, siginfo_t *info, void *context)
 {
 	const int number = info->si_syscall;

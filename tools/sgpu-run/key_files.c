@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of the runner's own secrets: notes which they are, and closes all descriptors of
- * them. */
+ * See worker.h. */
 #include "worker.h"
 
 #include <dirent.h>
@@ -39,7 +38,7 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 	struct stat status;
 
 	if ((fd >= 0 ? fstat(fd, &status) : stat(key, &status)) != 0) {
-		return SGPU_OK; /* there is no such file: the key's loader reports it */
+		return SGPU_OK; /* the key's loader reports it */
 	}
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);

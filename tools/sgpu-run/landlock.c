@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the process may open, by Landlock. The rules are kept to the rights that the kernel's
- * version knows.
+ * Limits what the process may open, by Landlock, with the rights that the kernel's version knows.
  */
 #include "harden.h"
 
@@ -27,10 +26,9 @@ enum { MOVES_VERSION = 2 };
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 #define MOVE (LANDLOCK_REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
-/* A report's files appear and vanish with a folder that is made for it; in tests they are ordinary
- * files. */
+/* A report's files come and go with a folder made for it; in tests they are ordinary files. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
-/* The rights that apply to a file that is no folder. */
+/* The rights that apply to files other than folders. */
 #define OF_FILES \
 	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | LANDLOCK_IOCTL_DEV)
 
@@ -39,7 +37,7 @@ struct rule {
 	uint64_t rights;
 };
 
-/* Folders of libraries, and of what they read about the machine. A key there could be read. */
+/* Folders of libraries, and of what these read about the machine. A run can read keys there. */
 static const struct rule folders[] = {
 	{ "/usr", RUN },
 	{ "/lib", RUN },
@@ -75,7 +73,7 @@ static const struct rule of_tpms[] = {
 	{ NULL, 0 },
 };
 
-/* Patterns of what NVIDIA's driver opens. */
+/* Patterns of the files that NVIDIA's driver opens. */
 static const struct rule of_gpus[] = {
 	{ "/dev/nvidia*", DEVICE | READ },
 	{ "/etc/nvidia*", READ },
@@ -91,7 +89,7 @@ int landlock_version(void)
 	return version < 1 ? 0 : version;
 }
 
-/* Returns ../lib/sgpu from the program's folder, which has the libraries that it loads later. */
+/* Returns ../lib/sgpu from the program's folder, with libraries that the program loads later. */
 static const char *own_libraries(void)
 {
 	static char path[PATH_MAX + 32];
@@ -176,7 +174,7 @@ static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 	}
 }
 
-/* What is not on this machine needs no rule. */
+/* A path that does not exist needs no rule. */
 static void allow(struct ruleset *rules, const char *path, uint64_t rights)
 {
 	int fd = path ? open(path, O_PATH | O_CLOEXEC) : -1;
@@ -203,7 +201,7 @@ static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 	}
 }
 
-/* The directories are made now, since a region may be staged while the run waits for its batch. */
+/* Makes the directories of regions, which may be staged while the run waits for its batch. */
 static void allow_regions(struct ruleset *rules)
 {
 	char **regions = NULL;

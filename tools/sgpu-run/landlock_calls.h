@@ -15,19 +15,19 @@
 /* The calls' numbers, the same on all architectures. */
 enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
 
-/* Rights of later versions, which the headers that this is built with may not have. */
+/* Rights of later versions, which the build's headers may lack. */
 #define LANDLOCK_REFER (1ULL << 13)
 #define LANDLOCK_TRUNCATE (1ULL << 14)
 #define LANDLOCK_IOCTL_DEV (1ULL << 15)
 
-/* The kernel's version; below 1: it has none. */
+/* Returns the kernel's version of Landlock; below 1: none. */
 static inline int landlock_kernel(void)
 {
 	return (int)syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-/* Makes a ruleset that refuses all that this version knows of files and TCP, and, if it is scoped,
- * signals and abstract sockets to processes outside. *known: the rights to files that this version
+/* Makes a ruleset that refuses every access to files and TCP that `version` knows and, if `scoped`,
+ * signals and abstract sockets to processes outside. *known: the rights to files that `version`
  * knows. -1 with errno. */
 static inline int landlock_ruleset(int version, bool scoped, uint64_t *known)
 {
@@ -49,7 +49,8 @@ static inline int landlock_ruleset(int version, bool scoped, uint64_t *known)
 			    0);
 }
 
-/* Allows `rights` to what is at `fd` or beneath it. False, with errno: the rule was not added. */
+/* Allows `rights` to the file or directory `fd` and all beneath it. False, with errno: the rule was
+ * not added. */
 static inline bool landlock_allow(int ruleset, int fd, uint64_t rights)
 {
 	const struct landlock_path_beneath_attr rule = { .allowed_access = rights,

@@ -21,7 +21,7 @@ struct planned {
 	struct sgpu_plan *plan;
 };
 
-/* ---- who lives in a buffer, in the order in which they move in ---- */
+/* ---- the tenants of a buffer: what it holds, one after the other ---- */
 static void add_tenant(json_t *buffers, int buffer, const char *kind, const char *id)
 {
 	json_t *tenants = json_object_get(json_array_get(buffers, (size_t)buffer), "tenants");
@@ -142,7 +142,6 @@ static void print_buffers(FILE *out, const struct planned *p)
 	json_decref(buffers);
 }
 
-/* The moves, and the memory of each device. */
 static void print_moves(FILE *out, const struct planned *p)
 {
 	fprintf(out, "\n%-24s %4s %4s %16s\n", "SEGMENT THAT MOVES", "FROM", "TO", "BYTES");

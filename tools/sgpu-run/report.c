@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One line a batch, for whoever keeps the logs of a runner: which batch, whose, how much, how long,
- * what came of it. Nothing in it is secret: the host sees all of it in the batch.
+ * Reports of runs. The line for each batch in a runner's log has its ids, owner, sizes, time and
+ * status. None of this is secret, since the host sees it anyway.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -43,7 +43,7 @@ const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *ke
 	return "";
 }
 
-/* Many batches in a row have the same manifest, by the hash that was checked. */
+/* Keeps the last id, since many batches in a row have the same manifest, by its checked hash. */
 static const char *manifest_id(const struct sgpu_batch *batch)
 {
 	static uint8_t last[SGPU_SHA256_SIZE];
@@ -65,7 +65,7 @@ static const char *manifest_id(const struct sgpu_batch *batch)
 	return id ? json_string_value(id) : "";
 }
 
-/* The description is kept while the device is the same, since asking reads several files of /proc.
+/* Keeps the description while the device is the same, since a query reads several files of /proc.
  * Free memory is left out of reports. */
 static void describe_device(struct sgpu_device *device, struct sgpu_device_info *about)
 {
@@ -144,7 +144,7 @@ void report_batch(const struct report *report, const char *file, int rc,
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &utc);
-	/* as RFC 3339 has it */
+	/* in the format of RFC 3339 */
 	snprintf(time + strftime(time, TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc), TIME_MAX / 2,
 		 ".%03ldZ", now.tv_nsec / 1000000);
 	if (cli_json) {
@@ -170,8 +170,8 @@ void report_batch(const struct report *report, const char *file, int rc,
 	}
 }
 
-/* Statistics: the total time of each stage, more than the run's where streams overlap, and the path
- * of payloads to the device and back. */
+/* Statistics: the total time of each stage, and the bytes on each path to the device and back. The
+ * times add up to more than the run's where streams overlap. */
 
 static double rate(const struct sgpu_run_total *total)
 {
@@ -252,8 +252,8 @@ void report_stats(const struct report *report)
 	}
 }
 
-/* The trace: Chrome's trace event format, complete events ("X") in microseconds, a row (tid) for
- * the host, for each stream and for moves between two devices, named by metadata events. Labels are
+/* The trace, in Chrome's trace event format: complete events ("X") in microseconds. The host, each
+ * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
  * ids, which need no escaping. */
 
 static void print_name(FILE *out, const char *kind, int tid, int device, const char *name,
@@ -320,7 +320,7 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 			span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label,
 			span->bytes);
 	}
-	/* A last event, which has no comma behind it. */
+	/* The last event has no comma after it. */
 	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"
 		     "index\":0}}\n]}\n");
 }
@@ -346,10 +346,10 @@ int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 	return rc;
 }
 
-/* Progress: a line on a terminal, and one on SIGUSR1, which a thread reads from a descriptor, so
- * that printing needs no care for signal handlers. The same thread notices a run that was stopped
- * and does not end: a GPU gives up on its kernels in seconds, but a driver's call may wait for a
- * kernel that never ends, and nothing stops a module on the CPU device. */
+/* Progress: a line on a terminal, and one for each SIGUSR1. A thread reads the signal from a
+ * descriptor, so no signal handler prints. On a GPU, the thread also notices a stopped run that
+ * does not end: a GPU abandons its kernels within seconds, but a call of the driver may wait for a
+ * kernel that never ends. */
 
 static pthread_t thread;
 static bool started;
@@ -373,8 +373,8 @@ uint64_t report_bytes_in_all(const struct sgpu_run *run)
 
 enum { WHOLE = 1 << 20 };
 
-/* How much of WHOLE is done: a third is bytes, one operations, one the response. 0 before the
- * batch's head. */
+/* Returns how much of WHOLE is done: bytes in, operations and the response are a third each. 0
+ * until the batch's head has been read. */
 static uint64_t share_done(const struct sgpu_run_progress *p, uint64_t all)
 {
 	if (!p->operations) {

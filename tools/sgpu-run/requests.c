@@ -19,12 +19,12 @@
 
 static bool leased; /* somebody has asked for a lease */
 
-/* Sessions. A client brings the memory of a ring and an area, and the connection is the bell of
- * both sides. The worker's loop only ends them. */
+/* Sessions. A client brings the memory of a ring and an area; through the connection each side
+ * wakes the other. The worker's loop only ends sessions. */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* sessions that run */
-static unsigned sessions, places = TENANT_SESSIONS_MAX; /* of one worker, and so of one user */
+static unsigned sessions, places = TENANT_SESSIONS_MAX; /* open now; limit for this worker's user */
 
 static int serve(const struct request *request, const int fds[2], struct sgpu_error *error)
 {
@@ -68,7 +68,7 @@ static int serve_session(const struct request *request, struct sgpu_error *error
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	/* A session does not tell whose program it is, so no owner can be required. */
+	/* A session does not prove an owner, so no owner can be required. */
 	if (!serving.server->worker.sessions) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "this server takes no sessions, which anybody could open");
@@ -111,7 +111,7 @@ void sessions_end(uint64_t idle_ns)
 static void end(int connection, int rc, struct sgpu_error *error)
 {
 	if (rc < 0 && rc != SGPU_ECANCELED) {
-		error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was sent */
+		error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* client sent nothing */
 		wire_refuse(connection, error);
 	}
 	close(connection);
@@ -158,17 +158,18 @@ void requests_take(int connection, uint64_t uid)
 	}
 }
 
-/* Memory of a worker's tenant. The library counts what batches and sessions take, and enforces the
- * limits. Of host memory, a reserve for the engines' staging is set aside. The pool of leases gets
- * at most half of the rest, since results need some. */
+/* Memory limits of a worker's tenant. The library counts what batches and sessions take, and
+ * enforces the limits. The engines' staging has a reserve of host memory. The pool of leases gets
+ * at most half of the remainder, since results need memory, too. */
 
-/* Staging and gaps between buffers get device memory above the limit: a quarter of it, and this. */
+/* Bytes. Staging and gaps between buffers get device memory above the limit: a quarter of it plus
+ * this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
 
 static uint64_t set_aside;
 
-/* Sets the limit; 0: none. The reserve for staging is taken before there is a limit, and stays as
- * long as there is one. */
+/* Sets the limit in bytes; 0: none. Takes the reserve for staging before there is a limit, and
+ * keeps it as long as there is one. */
 static void limit_host_memory(const struct worker *w, uint64_t bytes)
 {
 	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
@@ -210,17 +211,15 @@ bool serve_limits_take(void)
 	}
 	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits.device_memory);
 	limit_host_memory(w, limits.host_memory);
-	pthread_mutex_lock(&lock); /* sessions that are there stay */
+	pthread_mutex_lock(&lock); /* open sessions stay */
 	places = limits.sessions < TENANT_SESSIONS_MAX ? (unsigned)limits.sessions
 						       : TENANT_SESSIONS_MAX;
 	pthread_mutex_unlock(&lock);
 	return true;
 }
 
-/* The outcomes of a worker's batches, in the counters that the supervisor reads. */
-
-/* Classifies an outcome. It is no fault of the machine if the user may not have so much, if there
- * is not so much free, or if the client's own files fail to be read or written. */
+/* Classifies an outcome. An exceeded limit of the user, a lack of free memory, and errors of the
+ * client's own files are no faults of the machine. */
 static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 {
 	struct sgpu_run_result result = { .owner = NULL };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Filters of system calls by the names of calls, for the programs that confine themselves. All
- * functions keep the first failure, a negative errno, in *rc, and do nothing after it. */
+ * Filters of system calls by the names of calls, for the programs that confine themselves.
+ * Functions with `rc` keep the first failure, a negative errno, and do nothing after it. */
 #ifndef SGPU_RUN_SECCOMP_FILTER_H
 #define SGPU_RUN_SECCOMP_FILTER_H
 
@@ -59,12 +59,12 @@ static inline void seccomp_add_rules(scmp_filter_ctx filter, int *rc,
 	}
 }
 
-/* Puts the filter on. foreign: the action for calls by the numbers of other architectures. */
+/* Installs the filter. foreign: the action for calls by the numbers of other architectures. */
 static inline int seccomp_put_on(scmp_filter_ctx filter, int rc, uint32_t foreign)
 {
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, foreign);
 	if (rc == 0) {
-		/* known to libseccomp 2.5 and later */
+		/* libseccomp before 2.5 lacks this */
 		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 		rc = seccomp_load(filter);
 	}

@@ -2,10 +2,10 @@
  *
  * sgpu-run serve: what its verb, the supervisor and the worker processes share.
  *
- * The supervisor has neither keys nor a device. It takes connections, asks the kernel whose they
- * are, and hands each to the worker process of that user, its tenant. Workers are the same program,
- * started anew: they share no memory with the supervisor but a page of counters, which they only
- * write.
+ * The supervisor has neither keys nor a device. It accepts connections, asks the kernel for their
+ * users, and hands each to the worker process of its user, the tenant. Workers are the same
+ * program, started anew. The only memory that they share with the supervisor is a page of counters,
+ * which only workers write.
  */
 #ifndef SGPU_RUN_SERVE_H
 #define SGPU_RUN_SERVE_H
@@ -22,36 +22,36 @@
 
 enum {
 	SERVE_CONTROL_FD = 3,
-	SERVE_COUNTERS_FD = 4, /* a worker starts with these two */
+	SERVE_COUNTERS_FD = 4, /* a worker inherits these two descriptors */
 	SERVE_WORKERS_MAX = 256,
 	SERVE_SUBMISSIONS_MAX = 1024,
 };
 
 struct server {
-	struct worker worker; /* of a worker process; the supervisor only checks the options */
+	struct worker worker; /* of a worker process; the supervisor only checks its options */
 	const char *socket;
-	const char *tenants;			   /* the file of their rules, or NULL */
+	const char *tenants;			   /* file with the tenants' rules, or NULL */
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
-	const char *sessions; /* whose sessions are taken: "none" or "any"; NULL: as owners imply */
+	const char *sessions; /* "none" or "any"; NULL: "none" if there are owners, else "any" */
 	bool everybody, as_worker;
 	unsigned workers, ahead, submissions, running;
-	uint64_t leases;   /* bytes of each worker's pool of leases; 0: none */
-	uint64_t lease_ns; /* how long a lease stays that nobody holds; 0: the default */
+	uint64_t leases;   /* bytes of each worker's pool of leases; 0: no pool */
+	uint64_t lease_ns; /* how long a lease that nobody holds stays; 0: the default */
 	uint64_t drain_ns;
-	uint64_t stall_ns; /* how long a lease may wait for its client, or a session have nothing to
-			      do, while others wait for a worker */
-	uint64_t session_memory; /* bytes of the device that a session may have; 0: all */
+	uint64_t stall_ns; /* how long a lease may wait for its client, or a session be idle, while
+			      others wait for a worker */
+	uint64_t session_memory; /* bytes of device memory that a session may have; 0: all */
 	int argc;		 /* the command line, for the workers */
 	char **argv;
 };
 
-/* Bounds of the time from connection to answer; the last is all time. */
+/* Upper bounds of the time from a batch's connection to its answer; the last is UINT64_MAX. */
 enum { SERVE_LATENCIES = 12 };
 extern const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES];
 
-/* Sums over batches. Those before SERVE_RESULTS count batches by outcome. Only SERVE_FAILED is a
- * fault of this machine; no user may be able to raise it. Each SERVE_LATENCY counts the batches up
- * to its bound and above the one before. */
+/* Sums over batches. Those before SERVE_RESULTS count batches by outcome. Only SERVE_FAILED counts
+ * faults of this machine; no user may be able to raise it. SERVE_LATENCY + i counts batches up to
+ * bound i and above bound i - 1. */
 enum serve_sum {
 	SERVE_DONE,
 	SERVE_SOME_FAILED,
@@ -68,40 +68,40 @@ enum serve_sum {
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
-/* Written by the worker alone, which sends WIRE_NOTE when one of the first two has changed. The
- * worker may lie. */
+/* Only the worker writes these; its values may be false. It sends WIRE_NOTE after it has changed
+ * one of the first two. */
 struct serve_counters {
-	_Atomic uint64_t ended;		 /* connections that it has closed */
-	_Atomic uint64_t requests_ended; /* connections of requests that it has closed */
+	_Atomic uint64_t ended;		 /* connections with batches that it has closed */
+	_Atomic uint64_t requests_ended; /* the same with requests */
 	_Atomic uint64_t quoted_ns;	 /* when it gave its last quote, or 0 */
 	_Atomic uint64_t leases, leased_bytes, pool_bytes;
 	_Atomic uint64_t sums[SERVE_SUMS];
 	_Atomic uint64_t sessions;		   /* open sessions of programs */
-	_Atomic uint64_t device_bytes, host_bytes; /* memory counted by base/base.h */
+	_Atomic uint64_t device_bytes, host_bytes; /* memory in use, as base/base.h counts it */
 };
 
-/* serve_worker.c: what the files of a worker process share. */
+/* serve_worker.c: shared by the files of a worker process. */
 extern struct serving {
 	struct server *server;
 	struct serve_counters *counters;
-	int wake_fd;		   /* an eventfd: a run or a request has ended */
+	int wake_fd;		   /* an eventfd, written when a run or a request has ended */
 	atomic_uint requests;	   /* requests that have not ended */
 	_Atomic uint64_t press_ns; /* until then other users wait for a worker, so threads that wait
 				      for a client give up soon */
-	/* the key that its quotes name and sessions are bound to, or NULL */
+	/* the key that quotes name and to which sessions are bound, or NULL */
 	const struct sgpu_key *quote_key;
 } serving;
 
 /* requests.c: counts a batch that has ended. since_ns: when its client connected. run: NULL if it
- * never began. */
+ * was not started. */
 void serve_count(const struct sgpu_run *run, int code, uint64_t since_ns,
 		 const struct sgpu_run_progress *progress);
 
 /* service.c: the server's socket. */
 struct service_socket {
-	int fd; /* listens, does not block; -1: closed */
+	int fd; /* listening, non-blocking; -1: closed */
 	char path[sizeof(
-		((struct sockaddr_un *)0)->sun_path)]; /* "": it came from the service manager */
+		((struct sockaddr_un *)0)->sun_path)]; /* "": the service manager made it */
 	dev_t device;
 	ino_t inode;
 };
@@ -110,10 +110,10 @@ struct service_socket {
 		.fd = -1    \
 	}
 
-/* The socket that a service manager has passed on (LISTEN_FDS), or a new one at `path`, for all
- * users or for this one and root. Makes a directory that is missing, and replaces a socket that
- * nobody answers at. Errors: SGPU_ESYSTEM, also if another server lives there; SGPU_EPOLICY: others
- * could take its place. */
+/* Takes the socket that a service manager passed (LISTEN_FDS), or makes one at `path`, for all
+ * users or for this one and root. Makes a missing directory, and replaces a socket at which no
+ * server answers. Errors: SGPU_EUSAGE; SGPU_ESYSTEM, also if a server listens there; SGPU_EPOLICY:
+ * others could replace the socket. */
 SGPU_MUST_CHECK int service_listen(const struct sgpu_service_path *path, bool everybody,
 				   struct service_socket *socket, struct sgpu_error *error);
 /* Closes the socket, and removes it if service_listen made it. */
@@ -122,7 +122,7 @@ void service_close(struct service_socket *socket);
 /* Tells the service manager, if there is one, a state such as "READY=1". */
 void service_notify(const char *state);
 
-/* What each user may have of a server: the file of sgpu-run serve --tenants. One user a line:
+/* Limits and shares of a server's users: the file of sgpu-run serve --tenants. One user a line:
  *
  *   # name or uid, or * for all others     what differs from the default
  *   alice    weight=3 priority=high
@@ -131,14 +131,14 @@ void service_notify(const char *state);
  */
 
 enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
-/* Less would leave no room to stage anything. */
+/* Bytes. With less, nothing could be staged. */
 enum { TENANT_HOST_MEMORY_MIN = 128 << 20 };
 
 struct tenant_rule {
 	unsigned weight;
 	bool high;
 	unsigned in_flight, waiting, sessions; /* at most */
-	uint64_t device_memory, host_memory;   /* bytes, at most; 0: no limit */
+	uint64_t device_memory, host_memory;   /* bytes; 0: no limit */
 };
 
 struct tenant_rules {
@@ -151,91 +151,90 @@ struct tenant_rules {
 	bool any_high;
 };
 
-/* Reads the file. Without one (path NULL) the default holds for everybody. again: the file was read
- * before; a user who certainly no longer exists is left out, with a warning. Errors, with *rules as
- * it was: SGPU_EINVALID with the line; SGPU_EPOLICY: others may write to the file; errors of
+/* Reads the file; path NULL: the default holds for everybody. again: the file was read before, so
+ * the line of a user who no longer exists is skipped with a warning. Errors, which leave *rules
+ * unchanged: SGPU_EINVALID, with the line; SGPU_EPOLICY: others may write to the file; errors of
  * reading. */
 SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
 				      struct sgpu_error *error);
 
 const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
 
-/* Looks up a name in /etc/passwd alone, since other sources may be slow. "": it is not there. */
+/* Looks up the user's name in /etc/passwd alone, since other sources may be slow. "": not found. */
 void tenant_user_name(uid_t uid, char *name, size_t size);
 
-/* supervisor.c: runs until a signal ends it. Returns an exit status. */
+/* supervisor.c: runs until a signal, or until its first worker fails. Returns an exit status. */
 int supervise(const struct server *server, struct service_socket *socket);
 
-/* serve_worker.c: runs until the supervisor ends it, or has gone. Returns an exit status. */
+/* serve_worker.c: runs until the supervisor ends it or has ended itself. Returns an exit status. */
 int serve_as_worker(struct server *server);
 
 /* supervisor_workers.c: a worker process, as the supervisor sees it. */
 struct process {
 	pid_t pid;
-	int control; /* its socket; once this is closed, the worker gives up its runs and ends */
+	int control; /* its socket; when this is closed, the worker cancels its runs and ends */
 	const struct serve_counters *counters;
-	unsigned generation; /* of the keys that it has read */
+	unsigned generation; /* key generation: which keys it has read */
 	uint64_t started_ns;
-	uint64_t given_ns; /* when it became its tenant's */
+	uint64_t given_ns; /* when it was given to its tenant */
 	bool ready, draining;
 	uint64_t deadline_ns;  /* when draining has to end: `control` is closed then, and later the
 				  worker is killed */
-	struct tenant *tenant; /* or NULL: it is spare */
-	uint64_t handed, requests; /* connections with batches that it got; those with requests */
-	/* how many of these ended, as the worker says, but never more than it got nor less than
-	 * before */
+	struct tenant *tenant; /* NULL: the worker is spare */
+	uint64_t handed, requests; /* connections handed to it: with batches; with requests */
+	/* how many of these ended, as the worker says; at most what it got, and never decreasing */
 	uint64_t ended, requests_ended;
-	struct serve_counters said; /* as of the last process_look */
+	struct serve_counters said; /* its counters at the last process_look */
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process,
 				  struct sgpu_error *error);
-/* Reads the worker's counters, each once: everything else, here and in the supervisor, uses these
- * values. */
+/* Copies the worker's counters to `said`. All other code uses the copy, which the worker cannot
+ * change. */
 void process_look(struct process *process);
-/* Batches that the worker has not ended, each with a turn. A lie of the worker cannot raise the
- * number. */
+/* Batches that the worker has not ended; each has a turn. False counters cannot raise this. */
 uint64_t process_in_flight(const struct process *process);
-/* Tells the worker its tenant's limits; false: it does not read its messages. */
+/* Sends the worker its tenant's limits. False: it does not read its messages. */
 bool process_limit(const struct process *process, const struct tenant_rule *rule);
 uint64_t process_requests(const struct process *process);
-/* Has the worker take no more, and end when its work has, at the latest at deadline_ns. */
+/* Tells the worker to take no more work, and to end after its work, by deadline_ns at latest. */
 void process_drain(struct process *process, uint64_t deadline_ns);
 /* Frees what belongs to a worker that has ended or could not be started. */
 void process_bury(struct process *process);
 
-/* Requests to a worker: no batches, so the supervisor hands their connections over without a turn.
- * A function for each kind deals with them. */
+/* Requests to a worker are not batches, so the supervisor hands their connections over without a
+ * turn. Each kind has a function. */
 
 struct request {
-	int connection; /* its next message is of `kind` */
+	int connection; /* the next message on it is of `kind` */
 	enum wire_kind kind;
 	uint64_t uid; /* of the client */
 };
 
-/* A thread deals with the connection, and closes it. */
+/* Starts a thread that serves the request on the connection and closes it. */
 void requests_take(int connection, uint64_t uid);
 
 /* serve_lease.c. Makes the pool that the options ask for, if any. Call before the worker is
  * confined. */
 SGPU_MUST_CHECK int serve_lease_open(struct sgpu_error *error);
-/* Frees the pool, once all requests and runs have ended. */
+/* Frees the pool. All requests and runs must have ended. */
 void serve_lease_close(void);
-/* Replaces a pool that no run has used yet by one of at most `most` bytes, if it is larger. */
+/* Replaces a pool of more than `most` bytes, which no run has used, by a smaller one. */
 void serve_lease_shrink(uint64_t most);
 /* Sets a run's options for the pool. results: results are left in a lease. Errors:
- * SGPU_EUNAVAILABLE. */
+ * SGPU_EUNAVAILABLE: there is no pool. */
 SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options,
 					struct sgpu_error *error);
 SGPU_MUST_CHECK int serve_lease(const struct request *request, struct sgpu_error *error);
 
-/* requests.c. Takes a WIRE_LIMITS that has come; false: the message is none. */
+/* requests.c. Receives a WIRE_LIMITS and applies it. False: the next message is not one. */
 bool serve_limits_take(void);
 
-/* Quotes of a worker, for a server with an attestation key. The key that they name is made by the
- * worker, is in no file, and ends with it. A worker, and so the key, has one tenant. */
+/* Quotes of a worker, for a server with an attestation key. The worker makes the key that they
+ * name, which is in no file and is lost when the worker ends. A worker, and so its key, has one
+ * tenant. */
 
-/* serve_quote_begin is called before there is any thread or key, serve_quote_claim once the worker
- * is open, before it is confined. Both do nothing without an attestation key. */
+/* Call serve_quote_begin before any thread or key exists, serve_quote_claim between worker_open and
+ * worker_start. Both do nothing without an attestation key. */
 SGPU_MUST_CHECK int serve_quote_begin(struct sgpu_error *error);
 SGPU_MUST_CHECK int serve_quote_claim(struct sgpu_error *error);
 
@@ -244,7 +243,7 @@ SGPU_MUST_CHECK int serve_quote(const struct request *request, struct sgpu_error
 /* Adds a hint to the error of a batch that no key of the worker opens. */
 void serve_quote_explain(struct sgpu_error *error);
 
-/* Ends sessions that were idle for idle_ns; 0: all. Does not wait. */
+/* Ends sessions that have been idle for at least idle_ns; 0: all. Does not wait for their ends. */
 void sessions_end(uint64_t idle_ns);
 
 #endif

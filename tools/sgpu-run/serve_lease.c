@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "serve.h"
 
-#define HOLD_NS UINT64_C(600000000000) /* the time for a client to fill or read a lease */
+#define HOLD_NS UINT64_C(600000000000) /* how long a client may fill or read a lease */
 enum { LOOK_MS = 250, POOL_PAGE = 2 << 20 };
 
 static struct {
@@ -108,7 +108,7 @@ int serve_lease_options(bool results, struct sgpu_run_options *options, struct s
 	return SGPU_OK;
 }
 
-/* Waits until the client says that it is done; false: it has gone, or takes too long. */
+/* Waits until the client says that it is done; false: the client has gone, or takes too long. */
 static bool wait_for_client(const struct request *request)
 {
 	struct pollfd client = { .fd = request->connection, .events = POLLIN };

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Quotes, see serve.h. A child of the worker has the attestation key, and none of the worker's
- * secrets. The worker tells it the claims once, before it takes anything from clients, and from
- * then on only nonces. So a worker that a batch has taken over gets quotes only of the key that it
- * has anyway, and never the attestation key. The two exchange messages of wire.h over a socket
- * pair.
+ * secrets. The worker sends the child the claims once, before it serves any client, and later only
+ * nonces. So a batch that takes over the worker gets quotes only of the worker's own key, and never
+ * the attestation key. Worker and child exchange messages of wire.h over a socket pair.
  *
- * The platform may take its time for a report. Requests ask the child one after the other, and only
- * a few may wait: whoever asks for many quotes is told to come again.
+ * The platform may take long for a report. Requests ask the child one after the other, and at most
+ * WAITING_MAX may wait. Further requests are told to try again.
  */
 #include "base/base.h"
 #include "base/json.h"
@@ -33,8 +32,8 @@
 enum { WAITING_MAX = 16 };
 
 static struct {
-	int fd;		       /* of the process that signs; -1: there is none, and no quotes */
-	pthread_mutex_t mutex; /* held while asking */
+	int fd;		       /* socket to the signing process; -1: no such process, no quotes */
+	pthread_mutex_t mutex; /* held by the request that asks the child */
 	atomic_uint waiting;
 } q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER };
 
@@ -182,7 +181,7 @@ int serve_quote_begin(struct sgpu_error *error)
 	return rc == SGPU_OK ? hear_child(q.fd, WIRE_READY, NULL, error) : rc;
 }
 
-/* Without the process that signs, nobody can seal to this worker any more. */
+/* Ends this worker after the process that signs, since nobody could seal to the worker any more. */
 static void *watch_signer(void *unused)
 {
 	struct pollfd signer = { .fd = q.fd };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker process of sgpu-run serve: runs what its tenant's clients submit. One thread, in one
- * loop, takes connections from the supervisor, submits, sees who hangs up, and answers; the
+ * A worker process of sgpu-run serve: runs the batches of its tenant's clients. One thread, in one
+ * loop, takes connections from the supervisor, submits batches, notices hang-ups, and answers; the
  * runner's threads do the work. Nothing that a client sends or omits makes the loop wait.
  */
 #include <errno.h>
@@ -34,7 +34,7 @@ struct work {
 	char user[REPORT_USER_MAX];
 	struct wire_submit request;
 	struct sgpu_run *run;
-	atomic_bool ended; /* set by a thread of the runner, as its last deed */
+	atomic_bool ended; /* set by a thread of the runner, which then leaves `work` */
 };
 
 struct serving serving;
@@ -51,8 +51,8 @@ static struct tending {
 } t;
 
 /* ---- one submission ---- */
-/* Counts a closed connection and tells the supervisor. If its socket is full, it still has notes to
- * read and will see the counter then. */
+/* Counts a closed connection and tells the supervisor. If the socket is full, the supervisor has
+ * notes to read, and will see the counter then. */
 static void count_end(void)
 {
 	atomic_fetch_add(&serving.counters->ended, 1);
@@ -77,8 +77,8 @@ static void run_ended(void *argument, struct sgpu_run *run, int rc)
 	(void)eventfd_write(serving.wake_fd, 1);
 }
 
-/* Refuses a response that would replace a payload file of the batch: the client cannot know
- * these. */
+/* Refuses a response that would replace a payload file of the batch: the client cannot know these
+ * files. */
 static int spare_payloads(const struct work *work, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(work->run);
@@ -210,7 +210,7 @@ static void take_batch(int connection, const struct wire_take *take)
 		t.work[t.count++] = work;
 		return;
 	}
-	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was sent */
+	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
 	if (rc != SGPU_ECANCELED) {
 		wire_refuse(connection, &error);
 	}
@@ -247,8 +247,8 @@ static void hear_client(struct work *work)
 
 /* ---- the loop ---- */
 
-/* Takes a message of the supervisor. When the supervisor has gone, the clients are dropped, too,
- * since nobody would know of the worker any more. */
+/* Handles a message of the supervisor. When the supervisor has gone, drops the clients, since
+ * nobody would know of the worker any more. */
 static void hear_supervisor(void)
 {
 	static const struct sgpu_error ended = {
@@ -376,7 +376,7 @@ static int run_loop(struct sgpu_error *error)
 	struct server *server = serving.server;
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
-	int rc = serve_quote_begin(error); /* first: the signer has no keys */
+	int rc = serve_quote_begin(error); /* first: the child must inherit no keys */
 
 	t.signal_fd = worker_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -395,7 +395,7 @@ static int run_loop(struct sgpu_error *error)
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
 	}
 	if (rc == SGPU_OK && wire_say(SERVE_CONTROL_FD, WIRE_READY, -1)) {
-		/* Runs what was handed over, also after a signal to end. */
+		/* Runs all work that was handed over, also after a signal to end. */
 		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
 		       (!t.left && poll(&control, 1, 0) > 0)) {
 			take_events();
@@ -419,10 +419,10 @@ int serve_as_worker(struct server *server)
 		return cli_usage("--as-worker is for 'sgpu-run serve' alone");
 	}
 	close(SERVE_COUNTERS_FD);
-	/* A terminal's signals are for the supervisor; SIGTERM is for this one. */
+	/* A terminal's signals are for the supervisor; SIGTERM is for this worker. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from outside the terminal's group */
+	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	server->worker.shared_files = true;
 	status = worker_begin(&server->worker, NULL);
 	status = status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The socket of a server. A lock on the directory makes sure that of two servers that start at once
- * only one replaces a dead one's socket.
+ * The socket of a server. A lock on the socket's directory ensures that, of two servers that start
+ * at the same time, only one replaces the socket of a dead server.
  */
 #include "serve.h"
 
@@ -21,7 +21,7 @@
 
 enum { BACKLOG = 256, MANAGED_FD = 3, LOCK_TRIES = 50, LOCK_PAUSE_US = 20000 };
 
-/* Takes the socket that a service manager listens at for us. Returns 1 if there is one, else 0. */
+/* Takes the socket at which a service manager listens for us. Returns 1 if there is one, else 0. */
 static int adopt(struct service_socket *made, struct sgpu_error *error)
 {
 	const char *count = getenv("LISTEN_FDS"), *pid = getenv("LISTEN_PID");
@@ -85,8 +85,8 @@ static int open_directory(const char *path, bool everybody, struct sgpu_error *e
 			  (unsigned)status.st_mode & 07777u);
 		goto fail;
 	}
-	/* Whoever can open the directory can hold its lock, so it is not waited for long: servers
-	 * that start at once are the operator's own. */
+	/* Anybody who can open the directory can hold its lock, so after a second the server goes
+	 * on without: the lock only matters if the operator starts several servers together. */
 	for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
 		usleep(LOCK_PAUSE_US);
 	}

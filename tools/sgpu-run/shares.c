@@ -16,8 +16,7 @@ static bool is_busy(const struct share *share)
 	       (share->waiting > 0 || share->turns > 0 || share->held || share->lacks);
 }
 
-/* Moves the clock on to the least pass of a busy tenant or, if none is busy, to the greatest
- * pass. */
+/* Advances the clock to the least pass of busy tenants or, if none is busy, the greatest pass. */
 static void set_clock(struct shares *s, bool high)
 {
 	uint64_t *clock = &s->clock[high], least = 0;
@@ -75,7 +74,7 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	}
 }
 
-/* Has a tenant that had nothing to do begin where the others are. */
+/* Raises the pass of a tenant that was idle to the clock. */
 static void catch_up(const struct shares *s, struct share *share)
 {
 	if (!is_busy(share) && is_earlier(share->pass, s->clock[share->high])) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See spool.h: the directories, and which batch is next. The directory is looked through from its
- * beginning to its end until nothing more is found in it; then the claims of dead workers are, so
- * that a batch that kills its worker keeps no other waiting.
+ * See spool.h. Opens the directories and chooses the next batch. Searches the whole directory until
+ * a search claims nothing, and only then the claims of dead workers, so that a batch that kills its
+ * worker keeps no other waiting.
  */
 #include "stage/stage.h"
 #include "spool.h"
@@ -137,9 +137,9 @@ void spool_need(const struct spool *spool, struct landlock_needs *needs)
 	}
 }
 
-/* ---- which is next ---- */
-/* Moves a file to this worker's claims. EEXIST: a batch of this name is under way. Where the file
- * system lacks this rename, two calls serve, since only this thread puts files there. */
+/* ---- the next batch ---- */
+/* Moves a file to this worker's claims. EEXIST: a batch of this name is under way. If the file
+ * system lacks RENAME_NOREPLACE, a check comes first: only this thread puts files there. */
 static int take_over(const struct spool *spool, int from, const char *name)
 {
 	if (renameat2(from, name, spool->own.directory, name, RENAME_NOREPLACE) == 0) {
@@ -197,9 +197,9 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Chooses what to look through next: the directory, until a look claimed nothing; then the claims
- * of each dead worker, unless another worker takes them. When a whole round claimed nothing, *more
- * is false, and the next call begins anew. */
+/* Chooses what to search next: the directory, until a search claims nothing; then the claims of
+ * each dead worker, unless another worker takes them. When a whole round claimed nothing, *more is
+ * false, and the next call begins a new round. */
 static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];
@@ -260,7 +260,7 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 		*next = NULL;
 		names->at++;
 	} else if (spool->directory < 0) {
-		names->count = names->kept; /* names in a list that were too large come again */
+		names->count = names->kept; /* files of a list that were too large come again */
 		names->at = names->kept = 0;
 	}
 	return rc;

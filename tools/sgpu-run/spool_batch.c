@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One batch of a spool: opens it with its response, and puts it where it belongs when its outcome
- * is known. */
+ * One batch of a spool: opens it with its response, and puts it away when its outcome is known. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@
 enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
 enum {
 	RESULT_MODE = 0644
-}; /* or another could put a batch into a file of ours, and name our regions */
+}; /* or others could write a batch into our file that names our regions */
 
 static void free_batch(struct spool_batch **batch)
 {
@@ -98,10 +97,10 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	return SGPU_OK;
 }
 
-/* Reads the index of a batch or a response; NULL: the file is none. Nothing in it is authenticated:
- * at worst a batch counts as answered by a wrong file in the place of its response, or waits for
- * another worker. The manifest is left out, since it takes long and batches for others are read in
- * each look. */
+/* Reads the index of a batch or a response; NULL: the file is not one. Nothing in it is
+ * authenticated: at worst a batch counts as answered by a wrong file in the place of its response,
+ * or waits for another worker. The manifest is left out, since it takes long and batches for others
+ * are read in each look. */
 static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 {
 	const unsigned what = response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH;
@@ -184,7 +183,7 @@ int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *
 	int rc = sgpu_output_commit(&b->response, error);
 
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
-		compare_response(spool, b); /* by another worker, which took this one for dead */
+		compare_response(spool, b); /* another worker took this one for dead */
 		rc = SGPU_OK;
 	}
 	return rc;
@@ -201,7 +200,7 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	if (errno != EINVAL && errno != ENOSYS && errno != EEXIST) {
 		return -1;
 	}
-	/* NFS has no such rename. A kill between these two leaves two names of one file. */
+	/* NFS lacks this rename. A kill between link and unlink leaves two names of one file. */
 	if (linkat(from, name, to, new_name, 0) != 0 &&
 	    (errno != EEXIST || fstatat(from, name, &here, AT_SYMLINK_NOFOLLOW) != 0 ||
 	     fstatat(to, new_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -211,8 +210,8 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	return unlinkat(from, name, 0);
 }
 
-/* "NAME", or "NAME.1" and so on if that is taken, in the end any number, for which a taken name has
- * room. */
+/* Makes "NAME", then "NAME.1" and so on, and at last "NAME." with digits of the clock. Names that
+ * may be claimed leave room for these. */
 static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
 {
 	if (attempt == 0) {

@@ -168,8 +168,6 @@ void spool_reason_name(const char *name, char file[NAME_MAX + 1])
 		 name);
 }
 
-/* What is left in a spool. Changes nothing. */
-
 /* Adds an object. Members that are NULL are left out. Takes over the reference to `alive`. */
 static int add(json_t *missing, const char *batch, const char *state, const char *worker,
 	       json_t *alive, const char *reason, struct sgpu_error *error)

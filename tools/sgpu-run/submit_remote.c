@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A submission to a server: it gets the descriptors of the batch and of the place for the response,
- * and says what came of it. The response is shown here, as that of a runner in this process is, and
- * only once the server has said that it is complete.
+ * A submission to a server, which gets the descriptors of the batch and of the response's place,
+ * and reports the outcome. This process shows the response, as it does with a runner of its own,
+ * once the server has said that the response is complete.
  */
 #include <errno.h>
 #include <poll.h>
@@ -49,7 +49,7 @@ static bool is_late(const struct remote *m)
 	return m->deadline_ns != 0 && sgpu_now_ns() >= m->deadline_ns;
 }
 
-/* Whether there is something to read, or nothing more will come. */
+/* Waits until `fd` has data or is at its end. */
 static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *error)
 {
 	struct pollfd input = { .fd = fd, .events = POLLIN };
@@ -66,8 +66,8 @@ static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *err
 	return SGPU_OK;
 }
 
-/* Copies the whole batch, since a server waits for nobody's pipe. If the input does not begin as a
- * batch, copies only so much that the server can tell what it is. */
+/* Copies the whole batch, since a server waits for no client's pipe. If the input does not begin as
+ * a batch, copies only its first bytes, by which the server can tell what it is. */
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
 	static const char first_name[] = "batch.json";
@@ -151,14 +151,14 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	}
 	snprintf(message->in_name, sizeof(message->in_name), "%s", r->in_name);
 	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
-	/* Sending may fail because the server has refused at once and closed; its answer is read
+	/* Sending may fail because the server has refused already and closed; its answer is read
 	 * next. */
 	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 2);
 	free(message);
 	return SGPU_OK;
 }
 
-/* Returns 1 when the answer is there. */
+/* Receives a message. Returns 1 if it is the answer. */
 static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct sgpu_error *error)
 {
 	struct wire_progress progress;
@@ -198,8 +198,8 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
-/* Fails if the deadline has passed and the worker is silent. A worker that lives ends a late run,
- * which takes a while; one that is stopped or hangs does not answer. */
+/* Fails if the deadline has passed and the worker is silent. A working worker ends a late run,
+ * which takes a while; a stopped or hung one does not answer. */
 static int check_late(struct remote *m, struct sgpu_error *error)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -228,7 +228,7 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
-		/* A question that came before the run was taken is asked now. */
+		/* A SIGUSR1 from before the run was taken is passed on now. */
 		if (m->taken && (wanted || (on_terminal && cli_progress_due()))) {
 			(void)wire_say(m->connection, WIRE_PROGRESS, -1);
 			wanted = false;

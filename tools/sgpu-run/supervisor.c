@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One loop over the listening socket, connections that no worker has yet, and workers. Nothing in
- * it blocks, and none of what clients send is read but the first bytes of a message, which say what
- * is asked for.
+ * the loop blocks. Of what clients send, it reads only the head of a message, which says what they
+ * ask for.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,7 +28,7 @@
 enum { LONGEST_MS = 3600000 };
 #define LACK_LOOK_NS (SECOND / 4) /* between looks for a free worker, while tenants have none */
 
-/* The map has lines of "first inside, first outside, count", which need not be in order. */
+/* `map` has lines of "first inside, first outside, count", which need not be in order. */
 bool callers_are_mapped(const char *map)
 {
 	unsigned long long known = 0, before, first, count;
@@ -49,7 +49,7 @@ bool callers_are_mapped(const char *map)
  * are none. */
 static uid_t unmapped_uid(void)
 {
-	enum { MAP_SIZE = 1 << 14, USUAL = 65534 }; /* the kernel takes 340 lines */
+	enum { MAP_SIZE = 1 << 14, USUAL = 65534 }; /* the kernel takes at most 340 lines */
 	char map[MAP_SIZE], text[16];
 	uint64_t uid;
 
@@ -86,9 +86,9 @@ void callers_refuse(struct caller *caller, int rc, const char *format, ...)
 	refuse_by(caller, &error);
 }
 
-/* Returns the caller to give up for another: the silent one that came first, since callers that
- * speak at once are not silent for long. If none is silent, the last to come of the user with most
- * waiting callers; NULL if each has one. */
+/* Returns the caller to refuse for a new one: the first of the silent callers, since clients
+ * normally send a message immediately. If none is silent, the last of the user with most waiting
+ * callers; NULL if each user has one. */
 static struct caller *find_dispensable(struct supervisor *s)
 {
 	unsigned of_tenant[SUPERVISOR_TENANTS_MAX] = { 0 }, most = 1;
@@ -265,7 +265,7 @@ static void stop(struct supervisor *s)
 	}
 }
 
-/* Whether batches still wait that may run. If the first worker did not start, none may. */
+/* Whether a batch waits that may still run. If the first worker did not start, none may. */
 static bool has_waiting_batch(const struct supervisor *s)
 {
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
@@ -316,7 +316,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a == 0 ? b : b == 0 || a < b ? a : b;
 }
 
-/* Refuses callers that are late, and ends workers that are. Returns when to look again, or 0. */
+/* Refuses callers and ends workers whose time is over. Returns when to look again, or 0. */
 static uint64_t check_deadlines(struct supervisor *s)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -358,11 +358,10 @@ static uint64_t check_deadlines(struct supervisor *s)
 	return next;
 }
 
-/* Places of events: workers and callers by their indices, then these. */
+/* Sources of events: workers and callers by their indices, then these. */
 enum { SIGNALS = SERVE_WORKERS_MAX + SUPERVISOR_CALLERS_MAX, LISTENER, PLACES };
 
-/* Only descriptors that are open: poll() takes no more entries than this process may have
- * descriptors. */
+/* Has open descriptors only, since poll() takes no more entries than RLIMIT_NOFILE. */
 struct waits {
 	struct pollfd fds[PLACES];
 	int places[PLACES];

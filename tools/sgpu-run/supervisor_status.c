@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the supervisor tells of itself. Root and the server's own user see all of it, others what is
- * theirs.
+ * The supervisor's status. Root and the server's own user see all of it, others their own part.
  */
 #include "supervisor.h"
 
@@ -64,13 +63,13 @@ static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
 			 (json_int_t)count, "buckets", buckets);
 }
 
-/* A limit of 0 is none, which is null. */
+/* 0, no limit, becomes null. */
 static json_t *describe_bytes(uint64_t limit)
 {
 	return limit ? json_integer((json_int_t)limit) : json_null();
 }
 
-/* Describes a tenant. Its sums include all its workers, also those that drain. */
+/* The sums include all of the tenant's workers, also draining ones. */
 static json_t *describe_tenant(const struct supervisor *s, const struct tenant *t)
 {
 	const struct share *share = &s->shares.of[t - s->tenants];

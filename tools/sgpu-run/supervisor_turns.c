@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns: how many batches run at once is limited, and shares.c says whose is next. A batch has a
- * turn from the moment at which its connection is handed over until its worker has closed it. It
- * lies in a file, so that nobody waits for its client meanwhile. Requests need a worker, but no
- * turn.
+ * Turns limit how many batches run at the same time; shares.c says whose batch is next. A batch has
+ * a turn from when its connection is handed over until its worker has closed it. The batch is in a
+ * file, so its turn does not wait for the client. Requests need a worker, but no turn.
  */
 #include "supervisor.h"
 
@@ -15,16 +14,16 @@
 #include "wire.h"
 
 /* ---- tenants ---- */
-/* Whether a user is root, the server's own, or in the file of tenants. A user who may map a range
- * of uids can act as many users, but not as these. */
+/* Whether a user is root, the server's own user, or in the file of tenants. A user who may map a
+ * range of uids can act as many users, but not as these. */
 static bool is_known(const struct supervisor *s, uid_t uid)
 {
 	return uid == 0 || uid == geteuid() ||
 	       tenant_rules_find(&s->rules, uid) != &s->rules.others;
 }
 
-/* Frees a place for a known user: that of the unknown tenant, of those without workers, that came
- * last. Its waiting callers are refused. NULL: there is none. */
+/* Frees a place for a known user: that of the last unknown tenant to come that has no workers.
+ * Refuses this tenant's callers. NULL: there is none. */
 static struct tenant *displace_tenant(struct supervisor *s)
 {
 	struct tenant *last = NULL;
@@ -46,7 +45,7 @@ static struct tenant *displace_tenant(struct supervisor *s)
 	return last;
 }
 
-/* Returns the user's tenant, a new one if need be. NULL: all places have something under way. */
+/* Returns the user's tenant, a new one if need be. NULL: all places have workers or callers. */
 static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 {
 	struct tenant *oldest = NULL;
@@ -97,7 +96,7 @@ void turns_apply_rules(struct supervisor *s)
 	}
 }
 
-/* ---- what there is ---- */
+/* ---- counting ---- */
 /* Sets a tenant's share. Waiting batches count only as far as the tenant's limit lets them
  * begin. */
 static void tell_shares(struct supervisor *s, const struct tenant *t)
@@ -109,7 +108,7 @@ static void tell_shares(struct supervisor *s, const struct tenant *t)
 		   t->in_flight);
 }
 
-/* Whether a tenant has to wait for its own workers: one still leaves, and the tenant's limits hold
+/* Whether a tenant has to wait for its own workers: one still drains, and the tenant's limits hold
  * for all of its workers together; or the last one died just now. */
 static bool awaits_end(const struct tenant *t, uint64_t now)
 {
@@ -159,7 +158,7 @@ static void count_all(struct supervisor *s)
 	}
 	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const struct tenant *t = &s->tenants[i];
-		/* It has a worker without turns, which would be charged by themselves. */
+		/* It has a worker but no turns; turns are charged anyway. */
 		const bool keeps =
 			t->used && (t->requests > 0 || t->in_session) && t->in_flight == 0;
 
@@ -168,8 +167,8 @@ static void count_all(struct supervisor *s)
 }
 
 /* ---- giving ---- */
-/* Returns the tenant's batch that has waited for longest; if `last`, the last of those that came
- * just now; or NULL. */
+/* Returns the tenant's batch that has waited for longest; if `last`, the newest that was not told
+ * that it waits; or NULL. */
 static struct caller *find_batch(struct supervisor *s, const struct tenant *tenant, bool last)
 {
 	struct caller *found = NULL;

@@ -20,21 +20,21 @@
 #include "wire.h"
 
 #define START_PAUSE_NS UINT64_C(100000000)
-#define SHORT_LIFE_NS UINT64_C(1000000000) /* a worker that ends sooner is not replaced at once */
+#define SHORT_LIFE_NS UINT64_C(1000000000) /* a shorter life delays the worker's replacement */
 #define TENURE_NS UINT64_C(1000000000)	   /* a busy worker stays its tenant's at least so long */
 #define PRESS_PAUSE_NS UINT64_C(250000000)
 #define QUOTE_KEPT_NS \
-	UINT64_C(60000000000) /* so long an idle worker stays for the batch sealed to its quote */
+	UINT64_C(60000000000) /* how long an idle worker stays for a batch sealed to its quote */
 #define QUOTE_YIELD_NS                                                                       \
 	UINT64_C(10000000000) /* once a tenant has waited so long, quotes and leases keep no \
 				 worker */
 enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
 
-/* The call's number, the same on all architectures; the headers may be older. */
+/* The call's number, the same on all architectures; headers may lack it. */
 enum { CLOSE_RANGE = 436 };
 
-/* Added to the nice value of workers without high priority, where some user has it. Where
- * processors are short, such a worker still gets about a tenth of one. */
+/* Added to the nice value of workers without high priority, if some user has it. If processors are
+ * scarce, such a worker still gets about a tenth of one. */
 enum { GIVE_WAY_NICE = 10, NICE_MAX = 19 };
 
 const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
@@ -275,8 +275,8 @@ void workers_give(struct supervisor *s)
 		spare->tenant = t;
 		spare->given_ns = sgpu_now_ns();
 		if (s->rules.any_high && !t->rule.high) {
-			/* The kernel prefers other processes to it for its whole life. Threads that
-			 * it starts later inherit this. */
+			/* The kernel prefers other processes to this worker until its end. Its
+			 * later threads inherit this. */
 			const int nice = getpriority(PRIO_PROCESS, 0) + GIVE_WAY_NICE;
 
 			(void)setpriority(PRIO_PGRP, (id_t)spare->pid,
@@ -286,8 +286,8 @@ void workers_give(struct supervisor *s)
 	}
 }
 
-/* Returns a worker of the tenant that has had most for its weight, or NULL if the waiting tenant
- * has had more. */
+/* Returns a worker of the tenant that is served last by share_is_before(); NULL if the tenant that
+ * waits would be served after all others. */
 static struct process *find_busy(struct supervisor *s, uint64_t now)
 {
 	const struct tenant *needy = find_needy(s);
@@ -304,7 +304,7 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	return busy;
 }
 
-/* Tells workers to end leases and sessions that have long had nothing to do, if tenants wait. */
+/* Tells workers to end leases and sessions that have long been idle, if tenants wait. */
 static void press(struct supervisor *s, uint64_t now)
 {
 	if (now < s->press_ns) {
@@ -347,7 +347,7 @@ static void make_room(struct supervisor *s, unsigned leaving)
 }
 
 /* Starts as many spare workers as the options say, and one for each tenant that waits and has none,
- * within the limit. While keys are read anew, one more may run. */
+ * within the limit. During a reload, one more may run. */
 void workers_keep(struct supervisor *s)
 {
 	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking;

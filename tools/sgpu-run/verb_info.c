@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run info: devices, what is missing and how to get it, and what this platform protects. It
- * claims nothing that the platform does not give.
+ * sgpu-run info: devices, what is missing and how to get it, and what this platform protects.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +29,6 @@ struct found {
 	struct sgpu_error missing;
 };
 
-/* Describes this machine. */
 struct inventory {
 	struct found devices[DEVICES_MAX]; /* those of the preferred backend first */
 	int device_count;

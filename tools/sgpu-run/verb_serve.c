@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run serve: a service that takes batches from the users of this machine. The supervisor is
- * here and in supervisor.c; what it starts comes by here, too, and goes to serve_worker.c.
+ * sgpu-run serve: a service that takes batches from the users of this machine. The supervisor
+ * starts here and goes to supervisor.c. Its workers start here, too, and go to serve_worker.c.
  */
 #include <string.h>
 #include <unistd.h>
@@ -136,7 +136,7 @@ int verb_serve(int argc, char **argv)
 
 	server.drain_ns = DEFAULT_DRAIN_NS;
 	server.stall_ns = DEFAULT_STALL_NS;
-	/* While one batch computes, others are read and written. */
+	/* At least 4: while one batch computes, others are read and written. */
 	server.running = processors <= DEFAULT_RUNNING_MIN ? DEFAULT_RUNNING_MIN
 			 : processors >= RUNNING_MAX	   ? RUNNING_MAX
 							   : (unsigned)processors;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is asked of a server. sgpu-run status: what it tells of itself.
+ * Verbs that ask a server. sgpu-run status shows the server's status.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ const struct cli_option status_options[] = {
 	CLI_END,
 };
 
-/* The member at the end of a path such as "limits.host_memory", or NULL. */
+/* Returns the member at the end of a path such as "limits.host_memory", or NULL. */
 static const json_t *status_find(const json_t *object, const char *path)
 {
 	const char *dot = strchr(path, '.');
@@ -129,8 +129,8 @@ static int print_rows(const json_t *rows, const struct column *columns)
  * row, after its HELP and TYPE; times are in seconds. */
 
 /* Each field gives a sample: of the server (`of` is ""), of the sum over its workers, or of each
- * tenant. A field is a path, with the label's value behind a colon unless both are the same. If a
- * field is text, its values are counted. */
+ * tenant. A field is a path, and after a colon the label's value, unless both are the same. If the
+ * member is text, the sample counts the members equal to the label's value. */
 static const struct metric {
 	const char *name, *help, *type, *of, *label, *fields;
 } metrics[] = {
@@ -163,7 +163,7 @@ static const struct metric {
 static void put_label(char before, const char *name, const char *value)
 {
 	printf("%c%s=\"", before, name);
-	for (; value && *value; value++) { /* the server's text is foreign: no escapes */
+	for (; value && *value; value++) { /* not trusted: no escapes */
 		putchar(*value < ' ' || *value > '~' || strchr("\"\\", *value) ? '?' : *value);
 	}
 	putchar('"');

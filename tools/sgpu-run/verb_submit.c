@@ -45,8 +45,8 @@ const struct cli_option submit_options[] = {
 	CLI_END,
 };
 
-/* Returns an option about the runner, or NULL. With one, this process runs the batch, since a
- * server has keys, rules and a device of its own. */
+/* Returns a given option about the runner, or NULL. With such an option, this process runs the
+ * batch, since a server has keys, rules and a device of its own. */
 static const char *find_runner_option(const struct submit *r)
 {
 	const struct worker *w = &r->worker;
@@ -182,7 +182,7 @@ void submit_refuse(int fd, const struct report *report, const struct sgpu_error 
 		snprintf(refusal.batch_id, sizeof(refusal.batch_id), "%.*s", SGPU_BATCH_ID_TEXT,
 			 report->batch_id);
 		snprintf(refusal.text, sizeof(refusal.text), "%s", why->text);
-		/* the status says the same */
+		/* the exit status says the same */
 		(void)!sgpu_batch_refusal_write(fd, "the response", &refusal, NULL);
 	}
 }
@@ -192,7 +192,7 @@ void submit_tell(const struct submit *r, const struct report *report, int rc)
 	if (r->stats && (rc == SGPU_OK || rc == SGPU_ESEGMENTS)) {
 		report_stats(report);
 	}
-	/* If the reader of the response has ended, nothing of ours has failed. */
+	/* If the reader of the response has ended, the run has not failed. */
 	report_batch(report, NULL,
 		     rc == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : rc, NULL);
 }
@@ -235,7 +235,7 @@ static int run_batch(struct submit *r, struct outputs *outputs, struct sgpu_erro
 		*error = other;
 		rc = other.code;
 	}
-	/* The user waits until all is cleared: the time that is told ends there. */
+	/* The user waits until all is cleared, so the reported time includes that. */
 	ended_ns = sgpu_now_ns();
 	sgpu_run_free(&run);
 	worker_stop(&r->worker);
@@ -284,8 +284,8 @@ static int submit(struct submit *r)
 	if (worker_open(&r->worker, r->attested.key, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (r->attested.quote) {
-		/* The evidence comes first: the batch's sender waits for it, and a pipe cannot even
-		 * be opened before. */
+		/* The evidence comes first: the batch's sender waits for it, and opens a pipe only
+		 * then. */
 		if (attested_quote(&r->attested, &r->worker, &error) != SGPU_OK) {
 			status = cli_error(&error);
 		} else {

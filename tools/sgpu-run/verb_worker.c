@@ -93,7 +93,7 @@ static int work(struct request *r)
 	int rc, status;
 
 	worker_raise_descriptors();
-	signal(SIGIO, SIG_IGN); /* sent when somebody opens a file with a lease of ours */
+	signal(SIGIO, SIG_IGN); /* sent when others open a file that has our lease */
 	rc = worker_open(&r->worker, NULL, &error);
 	if (rc == SGPU_OK) {
 		key_files_close(&r->worker.key_files, -1);
@@ -168,7 +168,7 @@ int verb_worker(int argc, char **argv)
 	}
 	status = status ? status : worker_begin(&r.worker, drain_stop);
 	if (status == 0) {
-		cli_signals_gently(drain_stop); /* what is under way ends */
+		cli_signals_gently(drain_stop); /* finishes the batches under way */
 		status = work(&r);
 	}
 	return worker_end(&r.worker, status);

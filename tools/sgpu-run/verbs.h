@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-run, one file each; submissions to a server have submit_remote.c besides.
+ * The verbs of sgpu-run, in verb_*.c, and submissions to a server, in submit_remote.c.
  */
 #ifndef SGPU_RUN_VERBS_H
 #define SGPU_RUN_VERBS_H
@@ -42,10 +42,10 @@ struct outputs {
  * refusal. A regular file that -o names gets none, so that each file with a response's name is a
  * response. */
 void submit_refuse(int fd, const struct report *report, const struct sgpu_error *why);
-/* Reports on standard error, after all is written. */
+/* Reports the run on standard error. Call after all is written. */
 void submit_tell(const struct submit *r, const struct report *report, int code);
 
-/* Lets the server run the batch, which is open, and shows the response. An exit status. */
+/* Has the server run the open batch, and shows the response. Returns an exit status. */
 int submit_remote(const struct submit *r);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See wire.h. Every byte that comes in is hostile: sizes are exact, and what is too much is no
- * message.
+ * See wire.h. Every byte that comes in may be hostile, so sizes must be exact, and longer messages
+ * are refused.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -214,9 +214,8 @@ void wire_clean(struct wire_answer *answer)
 }
 
 /* ---- descriptors of batches and responses ---- */
-/* Even fstat() and fstatfs() ask the server behind a FUSE file, so a file is first judged by what
- * the kernel itself knows. Of file systems without a device, only tmpfs has seals; those with a
- * device only root can mount. */
+/* fstat() and fstatfs() of a FUSE file ask its server, so a file is first judged by what the kernel
+ * itself knows. Files with seals are in memory. Only root can mount file systems with a device. */
 static bool is_memory_or_disk(int fd)
 {
 	struct statx status;
@@ -284,7 +283,7 @@ int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size
 
 	rc = rc ? rc : sgpu_service_connect(&path, connection, error);
 	if (rc == SGPU_OK) {
-		/* Sending may fail because the server has refused at once and closed; its answer is
+		/* Sending may fail because the server has refused already and closed; its answer is
 		 * read next. */
 		(void)sgpu_wire_send(*connection, kind, message, size, NULL, 0);
 	}
@@ -331,8 +330,8 @@ int ask_server(const char *socket, enum wire_kind kind, void *message, size_t me
 	rc = ask_wait(connection, patience_s, error);
 	rc = rc ? rc : wire_hear(connection, expected, &file, error);
 	close(connection);
-	/* Reading any but a memory file may never return. Whether a file has seals the kernel tells
-	 * without asking the file system. */
+	/* Reading any but a memory file may never return. The kernel tells whether a file has seals
+	 * without asking its file system. */
 	if (rc == SGPU_OK && fcntl(file, F_GET_SEALS) < 0) {
 		close(file);
 		rc = sgpu_fail(error, SGPU_EINVALID, "the server's answer is not in a memory file");

@@ -13,14 +13,14 @@
  *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE: requests, which come to the worker
  *                       as WIRE_SUBMIT does, but need no turn; requests.c
  *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
- *   worker -> client    WIRE_LEASE_IS, with the pool; the client then says WIRE_LEASE_DONE, and
- *                       hears it
- *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
- *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker,
- *                       so end what waits for a client; WIRE_LIMITS, what its tenant may have:
- *                       before anything else when it becomes a tenant's
+ *   worker -> client    WIRE_LEASE_IS, with the pool; the client then sends WIRE_LEASE_DONE, and
+ *                       gets it back
+ *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters have changed
+ *   server -> worker    WIRE_DRAIN: take no more work, and end; WIRE_PRESS: others wait for a
+ *                       worker, so end idle leases and sessions; WIRE_LIMITS: its tenant's limits,
+ *                       first of all when it is given to a tenant
  *
- * Whoever closes a connection ends what it was for: a client its run, the server its workers.
+ * Closing a connection ends what it was opened for: a client's run, or the server's worker.
  */
 #ifndef SGPU_RUN_WIRE_H
 #define SGPU_RUN_WIRE_H
@@ -73,8 +73,8 @@ struct wire_submit {
 	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
 };
 
-/* id "": asks for a lease of this size for the payloads of a batch. Else: for the lease with its
- * results. */
+/* Asks for a lease of `size` bytes for a batch's payloads if id is "", else for the lease `id` with
+ * its results. */
 struct wire_lease {
 	struct sgpu_greeting header;
 	uint64_t size;
@@ -109,7 +109,7 @@ struct wire_take {
 	char user[REPORT_USER_MAX]; /* the client's name, for the log; "": it has none */
 };
 
-/* Bytes; 0: no limit. */
+/* The limits of the worker's tenant; of memory in bytes, 0: none. */
 struct wire_limits {
 	struct sgpu_greeting header;
 	uint64_t device_memory, host_memory;
@@ -120,71 +120,70 @@ struct wire_limits {
 struct wire_quote {
 	struct sgpu_greeting header;
 	uint32_t nonce_size; /* bytes of `nonce` */
-	uint32_t debugged;   /* set by the worker: 1 if others may look into its memory */
+	uint32_t debugged;   /* set by the worker: 1 if others may read its memory */
 	uint8_t nonce[64];
 };
 
-/* All other messages are a header alone. WIRE_STATUS_IS and WIRE_QUOTE_IS have a memory file as
- * descriptor, of at most WIRE_TEXT_MAX bytes of JSON; and so has WIRE_CLAIMS, from the worker to
- * the process that signs. */
+/* All other messages are a header alone. WIRE_STATUS_IS, WIRE_QUOTE_IS and WIRE_CLAIMS (from the
+ * worker to the process that signs) bring the descriptor of a memory file with at most
+ * WIRE_TEXT_MAX bytes of JSON. */
 
 /* Receives one message of that kind and size with exactly `count` descriptors, which the caller
- * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: nothing is
- * there; SGPU_EINVALID for anything else, of which no descriptor is left. */
+ * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no
+ * message; SGPU_EINVALID: it is another, whose descriptors are closed. */
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
 				 int *fds, int count, struct sgpu_error *error);
 
-/* The same for a header alone, with the descriptor `fd`, or none: -1, NULL. */
+/* Send and receive a header alone, with one descriptor or, if fd is -1 or NULL, none. */
 bool wire_say(int socket, enum wire_kind kind, int fd);
 SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error);
 
 /* Sends a text in a memory file. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
 				  struct sgpu_error *error);
-/* Reads the text in such a file, at most `most` bytes, into memory from malloc, with a NUL behind
- * it. Closes the file. It must be a memory file: another file system may never answer. */
+/* Reads the text in a file, at most `most` bytes, into memory from malloc, and appends a NUL.
+ * Closes the file. It must be a memory file, since other file systems may never answer. */
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
-/* The kind of the next message, which stays where it is with its descriptors. Errors as those of
- * wire_receive. */
+/* Gets the kind of the next message, which stays in the queue. Errors as of wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
 
-/* Whether such a message is a request to a worker. */
+/* Whether messages of this kind are requests to a worker. */
 bool wire_is_request(enum wire_kind kind);
 
 /* Sends an answer that is an error. */
 void wire_refuse(int socket, const struct sgpu_error *error);
 
-/* Whether the server takes the descriptor of a batch, or of the place of a response: files in
- * memory and on a disk, on which no call can block for ever. Not pipes, network file systems, FUSE,
- * overlays, and files that show the kernel or another process: a client copies those through
- * memory. Never blocks, either. */
+/* Whether the server takes a descriptor as a batch, or as the place of a response: only files in
+ * memory and on a disk, on which no call can block for ever. A client copies pipes and files of
+ * network file systems, FUSE, overlays, /proc and /sys through memory. These functions never block.
+ */
 bool wire_takes_batch(int fd);
 bool wire_takes_response(int fd);
 
-/* Makes an answer from another process fit to be printed. */
+/* Makes an answer from another process safe to print. */
 void wire_clean(struct wire_answer *answer);
 
-/* A request to a server that one answer ends; see requests.c for the other side. */
+/* Requests to a server that end with one answer; requests.c is the server's side. */
 
-/* Asks the server at `socket` (NULL: the usual one) for an answer with a memory file; *text is from
- * malloc, with a NUL behind it. Errors: those of finding the server; the one that it answers with;
- * SGPU_ESYSTEM: it, or its worker, has ended. */
+/* Sends the server at `socket` (NULL: the default) a message, and reads the text in the memory file
+ * of its answer; *text is from malloc and ends with a NUL. Errors: those of finding the server; the
+ * error in its answer; SGPU_ESYSTEM: the server or its worker has ended, or is silent. */
 SGPU_MUST_CHECK int ask_server(const char *socket, enum wire_kind kind, void *message,
 			       size_t message_size, enum wire_kind expected, unsigned patience_s,
 			       char **text, size_t *size, struct sgpu_error *error);
 
 /* The parts of ask_server, for callers that go on with the connection. ask_open connects and sends;
- * *connection is -1 on an error. ask_wait waits until the server has sent something; if that is an
- * error, returns it. */
+ * set *connection to -1 before. ask_wait waits until the server has sent a message; if this carries
+ * an error, returns that. */
 SGPU_MUST_CHECK int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size,
 			     int *connection, struct sgpu_error *error);
 SGPU_MUST_CHECK int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error);
 /* Receives a WIRE_ANSWER, which has come, and returns the error in it. */
 SGPU_MUST_CHECK int ask_error(int connection, struct sgpu_error *error);
 
-/* Leases of a server, as its clients have them; sgpu-seal has this, too. */
+/* The client's side of leases; sgpu-seal uses this, too. */
 
 /* A lease, which this process holds as long as the connection is open. */
 struct lease_client {
@@ -198,17 +197,17 @@ struct lease_client {
 	}
 
 /* Asks the server at `socket` (see sgpu_service_find) for a lease of `size` bytes for the payloads
- * of a batch, or, with an id, for that of its results. Errors: the server's (SGPU_ERETRY: no room;
- * SGPU_EUNAVAILABLE: it gives none), and those of sgpu_service_connect. */
+ * of a batch or, if `id` is given, for lease `id` with its results. Errors: the server's
+ * (SGPU_ERETRY: no room; SGPU_EUNAVAILABLE: it has no pool), and those of sgpu_service_connect. */
 SGPU_MUST_CHECK int lease_client_open(const char *socket,
 				      const uint8_t batch_id[SGPU_BATCH_ID_SIZE], const char *id,
 				      uint64_t size, struct lease_client *client,
 				      struct sgpu_error *error);
-/* Says that the lease is filled, for its batch to take, or has been read, and ends. Errors:
- * SGPU_ESYSTEM. */
+/* Tells the server that the lease is filled, so that its batch can take it, or has been read.
+ * Closes the client. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int lease_client_done(struct lease_client *client, struct sgpu_error *error);
-/* Gives the lease up. If it is not done, one to be filled ends, and one to be read stays for its
- * time. */
+/* Gives the lease up. If lease_client_done was not called, a lease to be filled ends, and a lease
+ * to be read can be taken again until it expires. */
 void lease_client_close(struct lease_client *client);
 
 #endif

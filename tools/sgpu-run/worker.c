@@ -52,7 +52,7 @@ static int check_names(const struct worker *w, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* "cpu", "cuda:0,1", "cuda:0,cuda:1", "cuda:all", "cpu,cpu". */
+/* Parses "cpu", "cuda:0,1", "cuda:0,cuda:1", "cuda:all", "cpu,cpu". */
 static int parse_names(struct worker *w, struct sgpu_error *error)
 {
 	const char *from = w->selector;
@@ -74,7 +74,7 @@ static int parse_names(struct worker *w, struct sgpu_error *error)
 					 w->selector);
 		}
 		name = w->devices[w->named++].selector;
-		/* A name may continue the kind of the one before: the "1" of "cuda:0,1". */
+		/* A name without a kind has the first one's, such as the "1" of "cuda:0,1". */
 		size = snprintf(name, sizeof(w->devices[0].selector), "%s%.*s",
 				w->named > 1 &&
 						(strncmp(from, "GPU-", 4) == 0 ||
@@ -99,7 +99,7 @@ enum { KEYS_SIZE = (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 enum {
 	KEPT_BLOCK = 4 << 20,
 	KEPT_HEAP = 8 << 20
-}; /* bytes: as one block, and unused at the end of one heap */
+}; /* bytes of the largest block in a heap, and unused at a heap's end */
 
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
@@ -176,8 +176,8 @@ int worker_begin(struct worker *w, void (*stop)(void))
 {
 	current = w;
 #if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
-	/* The next batch takes the memory of this one. The C library would give it back after each
-	 * batch of some ten KiB, and fault it in again. */
+	/* The next batch reuses the memory of this one. By default the C library would return it to
+	 * the kernel after each batch of some ten KiB, and fault it in again. */
 	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
 #endif
@@ -268,7 +268,7 @@ static int open_devices(struct worker *w, struct sgpu_error *error)
 		snprintf(w->devices[i].selector, sizeof(w->devices[i].selector), "cuda:%d", i);
 		rc = open_next(w, error);
 		if (rc == SGPU_EUNAVAILABLE && i > 0) {
-			return SGPU_OK; /* that was the last */
+			return SGPU_OK; /* there is no GPU i */
 		}
 	}
 	/* Refuses a GPU that is named in two ways. */
@@ -329,9 +329,9 @@ int worker_subject(struct worker *w, struct sgpu_key *recipient, struct sgpu_quo
 	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
 }
 
-/* Confines the process: from here on it opens nothing else and makes no other system calls. If the
- * kernel or this build lacks a confinement, warns. If `strict`, one that is there but cannot be
- * used is an error, since a quote tells of it. Any other failure is an error. */
+/* Confines the process to files in `needs` and to the system calls of its kind. If the kernel or
+ * this build lacks a confinement, warns. If `strict`, failing to apply one that exists is an error,
+ * since a quote claims it. Any other failure is an error. */
 static int confine(const struct worker *w, struct landlock_needs *needs, bool strict,
 		   struct sgpu_error *error)
 {
@@ -428,7 +428,7 @@ int worker_end(struct worker *w, int status)
 	key_files_clear(&w->key_files);
 	status = cli_finish(status);
 	if (w->on_gpu) {
-		/* All is closed and flushed. A GPU's driver would wait at an exit for a kernel that
+		/* All is closed and flushed. In exit(), a GPU's driver would wait for a kernel that
 		 * never ends. */
 		fflush(stderr);
 		_exit(status);
@@ -436,7 +436,6 @@ int worker_end(struct worker *w, int status)
 	return status;
 }
 
-/* Ends the process, and so the run that the device holds. */
 void worker_give_up(void)
 {
 	sigset_t all;
@@ -448,9 +447,9 @@ void worker_give_up(void)
 	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
 }
 
-/* The evidence of a run or a session. The private half of the named key never leaves this process
- * and ends with it: a batch sealed to it opens in the measured program or nowhere, and so does a
- * session bound to it. */
+/* The evidence of a run or a session. The private half of the key that the quote names never leaves
+ * this process and is lost with it. So a batch sealed to the key, or a session bound to it, opens
+ * in the measured program or nowhere. */
 
 int attested_check(const struct attested *options, bool dry_run)
 {
@@ -485,7 +484,7 @@ int attested_quote(const struct attested *options, struct worker *w, struct sgpu
 	struct sgpu_signer *ak = NULL;
 	struct sgpu_chain chain = { .count = 0 };
 	struct sgpu_key owner = { .kind = 0 };
-	struct sgpu_key recipient; /* the signer does not need the other half */
+	struct sgpu_key recipient; /* the public half alone */
 	struct sgpu_quote_subject subject;
 	char *quote = NULL;
 	size_t size = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A process that runs batches: its keys, what it accepts, its device, and the runner. The verbs
- * that run batches share its options and its life: worker_check, worker_begin, worker_open,
- * (quote,) worker_start, batches, worker_stop, worker_end
+ * that run batches share its options and this order of calls: worker_check, worker_begin,
+ * worker_open, (quote,) worker_start, batches, worker_stop, worker_end.
  */
 #ifndef SGPU_RUN_WORKER_H
 #define SGPU_RUN_WORKER_H
@@ -18,28 +18,28 @@
 #include "cli.h"
 #include "harden.h"
 
-/* Files of the runner's secrets. They are read once before the first batch, and out of reach after
- * that. */
+/* Files of the runner's secrets. They are read once, before the first batch, and cannot be opened
+ * after that. */
 
 enum { KEY_FILES_MAX = 72 };
 
 struct key_files {
 	struct {
 		struct stat status;
-		char *path; /* resolved; NULL: the key came by a descriptor */
+		char *path; /* resolved; NULL: no regular file, or named by a descriptor */
 	} list[KEY_FILES_MAX];
 	int count;
 };
 
-/* Notes the file of a key, as -k takes one, before it is read. No batch gets it from `files` (may
- * be NULL): a key in there is refused (SGPU_EUSAGE), and its other names are never fetched. A key
- * that the confined run could read, as in `state` (may be NULL), is refused, too (SGPU_EPOLICY). If
- * there is no such file, the loader of the key reports it. */
+/* Notes the file of `key`, an argument of -k, before the key is read. Batches cannot fetch it from
+ * `files` (may be NULL): a key there is refused (SGPU_EUSAGE), and files of the same inode are
+ * never fetched. A key that the confined run could read, as in `state` (may be NULL), is refused,
+ * too (SGPU_EPOLICY). A missing file is left for the key's loader to report. */
 SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
 				   struct sgpu_files *files, const char *state,
 				   struct sgpu_error *error);
 
-/* Whether a file is that of a key, whatever its name is. */
+/* Whether a file is that of a noted key, whatever its name. */
 bool key_files_have(const struct key_files *keys, const struct stat *status);
 
 /* Closes every descriptor of these files but `kept`, inherited ones too. */
@@ -51,36 +51,36 @@ enum { WORKER_KEYS_MAX = 64, WORKER_DEVICES_MAX = 16 };
 
 /* A device of the worker, and what it runs there. */
 struct worker_device {
-	char selector[80]; /* of sgpu_device_open */
+	char selector[80]; /* as passed to sgpu_device_open */
 	struct sgpu_device *device;
 	struct sgpu_secure *context; /* NULL on a device that maps no pages */
-	struct sgpu_runner *runner;  /* NULL where the first device's runner has them all */
+	struct sgpu_runner *runner;  /* NULL if the first device's runner uses all devices */
 };
 
 /* What a verb does with several devices. */
 enum worker_spread {
 	WORKER_ONE,	/* the verb takes one device */
 	WORKER_BATCHES, /* each device has a runner, and batches of its own */
-	WORKER_GRAPHS,	/* one runner has them all, and spreads the operations of each batch */
+	WORKER_GRAPHS,	/* one runner uses all, and spreads the operations of each batch */
 };
 
 /* The first member of a verb's values. */
 struct worker {
 	struct cli_list key_paths;
-	struct sgpu_key *keys; /* in secret memory, with room for one more */
+	struct sgpu_key *keys; /* in secret memory, with room for one more key */
 	int key_count;
-	struct key_files key_files; /* of all these and the attestation key */
+	struct key_files key_files; /* files of these and of the attestation key */
 	struct sgpu_owners owners;  /* none: anybody's batches are taken */
 	const char *state;	    /* directory of the replay record; NULL: in memory */
 	uint64_t window_ns;
 	struct sgpu_replay *replay; /* NULL without owners */
-	struct sgpu_files *files;   /* where payloads may be; NULL: nowhere */
-	const char *selector;	    /* of the device or devices */
+	struct sgpu_files *files;   /* where files of payloads may be; NULL: nowhere */
+	const char *selector;	    /* names the device or devices */
 	enum worker_spread spread;
 	struct sgpu_device_config config;
 	bool allow_modules;
 	bool sessions;				/* anybody may open one */
-	bool shared_files;			/* clients hold the descriptors, too */
+	bool shared_files;			/* clients, too, have the batches' descriptors */
 	struct sgpu_module_confinement modules; /* known once the device is open */
 	json_t *confinement;			/* the claim for a quote, if there will be one */
 	struct worker_device devices[WORKER_DEVICES_MAX]; /* of one kind */
@@ -122,59 +122,58 @@ int worker_take_owners(void *values, const char *path);
 			CLI_FLAG(type, member.allow_modules)                                  \
 	}
 
-/* Checks options, and learns which devices they name: 0, or the exit status after a message. */
+/* Checks options and parses the devices' names. Returns 0, or the exit status after a message. */
 int worker_check(struct worker *worker);
 
-/* Blocks a signal in this thread and those that it starts. Returns a descriptor that tells of the
- * signal; -1 with errno. */
+/* Blocks a signal in this thread and those that it starts. Returns a signalfd for it; -1 with
+ * errno. */
 int worker_signal_fd(int number);
-/* Whether the signal has come; once for each. */
+/* Reads one signal from it. False: none has come. */
 bool worker_take_signal(int fd);
-/* Call before any thread and any secret exist: no core files, SIGUSR1 blocked, and `stop` at SIGINT
- * and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
+/* Call before any thread or secret exists. Disables core files, blocks SIGUSR1, and has signals to
+ * end call `stop` (see cli_signals()). Returns 0, or the exit status after a message. */
 int worker_begin(struct worker *worker, void (*stop)(void));
-/* Raises the number of descriptors to the limit, since each batch has several. */
+/* Raises the soft limit of descriptors to the hard one, since each batch has several. */
 void worker_raise_descriptors(void);
 /* Loads the keys, and opens the replay record and the device. extra_key: the file of another
  * secret, or NULL. */
 SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key,
 				struct sgpu_error *error);
-/* Adds a new X25519 key, whose public half is *recipient, and tells what a quote says of a worker
- * with it, but for the nonce. */
+/* Adds a new X25519 key, whose public half is *recipient, and sets *subject to what a quote says of
+ * this worker, without the nonce. */
 SGPU_MUST_CHECK int worker_subject(struct worker *worker, struct sgpu_key *recipient,
 				   struct sgpu_quote_subject *subject, struct sgpu_error *error);
 /* Makes the secure context, confines the process to what `needs` and the options name, and makes
- * the runner. strict: what cannot be confined is an error, not a warning. */
+ * the runner. strict: failing to apply a confinement that exists here is an error. */
 SGPU_MUST_CHECK int worker_start(struct worker *worker, struct landlock_needs *needs, bool strict,
 				 struct sgpu_error *error);
-/* Returns the device as runs on it see it. */
+/* Returns the device that runs use, guarded by its context. */
 static inline struct sgpu_device *worker_secure_device(const struct worker_device *d)
 {
 	return d->context ? sgpu_secure_device(d->context) : d->device;
 }
 /* Returns options with the worker's keys, owners, replay record, files and modules. */
 struct sgpu_run_options worker_run_options(const struct worker *worker);
-/* Frees the runner, the context and the device, once its runs have been freed. */
+/* Frees runners, contexts and devices. All runs must have been freed. */
 void worker_stop(struct worker *worker);
-/* Wipes and frees all, and returns `status`, or a signal's. On a GPU it ends the process. */
+/* Wipes and frees all, and returns cli_finish(status). If the device is a GPU, exits instead. */
 int worker_end(struct worker *worker, int status);
-/* How long a device may hold a run that was stopped: three times what a GPU takes to give up on a
- * kernel. */
+/* How long a device may take to end a run that was stopped: three times what a GPU needs to abandon
+ * a kernel. */
 #define WORKER_STUCK_NS UINT64_C(15000000000)
-/* Called when a device holds a run: wipes the keys and ends the process with status 3.
- * Async-signal-unsafe. */
+/* Called when a device does not end a stopped run: wipes the keys and ends the process with
+ * status 3. Async-signal-unsafe. */
 void worker_give_up(void);
 
-/* A run or a session that proves itself first: it makes a key, quotes it for the verifier's nonce,
- * and takes a batch sealed to it, or a session bound to it. */
+/* Attested runs and sessions: the process makes a key, writes a quote of it for the verifier's
+ * nonce, and takes a batch sealed to the key, or a session bound to it. */
 
-/* As on the command line; NULL or no bytes: not given. */
+/* Options of the command line; NULL or no bytes: not given. */
 struct attested {
 	const char *quote, *key, *certificate, *owner;
 	struct cli_bytes nonce;
 };
 
-/* Rows of a verb's table of options. */
 #define ATTESTED_OPTIONS(type, member, of)                                                        \
 	{ "quote", 0, "FILE", "first write evidence of this " of " there, with a key of its own", \
 	  CLI_TEXT(type, member.quote) },                                                         \
@@ -187,10 +186,10 @@ struct attested {
 			CLI_INPUT(type, member.certificate)                                       \
 	}
 
-/* Whether the options belong together: 0, or the exit status after a message. */
+/* Checks that the options fit together. Returns 0, or the exit status after a message. */
 int attested_check(const struct attested *options, bool dry_run);
-/* Once the worker is open: adds a new X25519 key, and writes the quote that names it, whole or not
- * at all. The attestation key is loaded for this alone. */
+/* Call after worker_open. Adds a new X25519 key, and writes the quote that names it, whole or not
+ * at all. The attestation key is loaded for this call alone. */
 SGPU_MUST_CHECK int attested_quote(const struct attested *options, struct worker *worker,
 				   struct sgpu_error *error);
 
