@@ -29,7 +29,7 @@ ulimit -c 0
 # A make that a test starts must not take part in the one that started us, nor a sanitizer's exit look like one of ours.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 export ASAN_OPTIONS=${ASAN_OPTIONS:-exitcode=99:allocator_may_return_null=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-exitcode=99:second_deadlock_stack=1:no_huge_pages_for_shadow=0}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-exitcode=99:second_deadlock_stack=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
 # Where python3 is a launcher of another one, it takes eight times as long to start.

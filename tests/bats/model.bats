@@ -15,7 +15,7 @@ setup() {
 search() {
 	rm -f pan pan.* found
 	spin -a "$@" "$MODEL" >generated || return 99
-	gcc -O1 -DSAFETY -o pan pan.c >generated 2>&1 || return 99
+	gcc -DSAFETY -o pan pan.c >generated 2>&1 || return 99
 	./pan -m100000 -n >found
 	if grep -q 'max search depth too small' found; then
 		return 99
