@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the other parts of the library and the programs use of lib/base, besides the installed
+ * Interfaces of lib/base for the rest of the library and the programs, besides the installed
  * headers.
  */
 #ifndef SGPU_BASE_BASE_H
@@ -37,19 +37,19 @@ static inline bool sgpu_all_zero(const void *data, size_t size)
 
 /* ---- system.c: limits ----
  * Limits on the memory that this process takes for the work of others; a server has a process for
- * each user. Code that takes such memory asks here first. Any thread. */
+ * each user. Code that takes such memory calls sgpu_limit_take first. Any thread. */
 enum sgpu_limited {
 	SGPU_DEVICE_MEMORY, /* buffers of batches and sessions, on all devices */
 	SGPU_HOST_MEMORY,   /* leases, and results until they are read */
 	SGPU_LIMITED
 };
 
-/* Sets a limit; 0, the default, is none. Memory above a new limit stays. */
+/* Sets a limit; 0, the default, means no limit. Memory beyond a new limit stays taken. */
 void sgpu_limit_set(enum sgpu_limited what, uint64_t bytes);
-/* Moves the count into *counter, which may be in memory that other processes read. */
+/* Moves the count of taken bytes to *counter, which may be in memory that other processes read. */
 void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter);
-/* Counts bytes, in whole pages. Errors: SGPU_ENOMEM when the limit is reached; nothing is counted
- * then. */
+/* Counts bytes, in whole pages. Errors: SGPU_ENOMEM if they would exceed the limit; nothing is
+ * counted then. */
 SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
 				    struct sgpu_error *error);
 /* Gives back what one call of sgpu_limit_take took. */
@@ -61,47 +61,48 @@ uint64_t sgpu_limit_left(enum sgpu_limited what);
  * Memory files shared by two processes that do not trust each other: their size is fixed and
  * sealed. */
 /* Makes a file of zeros. filled: all pages are allocated now, not at their first use. huge: the
- * pages have 2 MiB. */
+ * pages are of 2 MiB. */
 SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge,
 					    int *fd, struct sgpu_error *error);
 /* Checks that a file from another process is a memory file of `least` to `most` bytes that can be
- * written to. `what` names it in messages. *huge: whether its pages have 2 MiB; if NULL, they must
- * not. Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ESYSTEM. */
+ * written to. `what` names it in messages. *huge: whether its pages are of 2 MiB; if `huge` is
+ * NULL, such a file is refused. Errors: SGPU_EINVALID, SGPU_EPOLICY (size not sealed),
+ * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most,
 					   uint64_t *size, bool *huge, struct sgpu_error *error);
-/* Checks a memory file and maps it: *memory of *size bytes, which no core dump shows. */
+/* Checks a memory file and maps it: *memory has *size bytes, and core dumps omit it. */
 SGPU_MUST_CHECK int sgpu_memory_file_map(int fd, const char *what, uint64_t least, uint64_t most,
 					 void **memory, uint64_t *size, struct sgpu_error *error);
 
 /* ---- ranges.c ----
- * A tree of ranges of addresses that do not overlap. A range is the first member of the record that
- * it stands for. An empty tree is NULL.
+ * A tree of ranges of addresses that do not overlap. A range is the first member of the caller's
+ * record. An empty tree is NULL.
  */
 struct sgpu_range {
 	uint64_t address;
-	uint64_t extent; /* bytes, at least 1; may change while ranges do not overlap */
+	uint64_t extent; /* bytes, at least 1; may change if ranges then do not overlap */
 };
 
-/* Inserts a range. Returns false if another range lies there, or memory is out. */
+/* Inserts a range. Returns false if it overlaps another, or if out of memory. */
 bool sgpu_ranges_insert(void **tree, struct sgpu_range *range);
 void sgpu_ranges_remove(void **tree, struct sgpu_range *range);
-/* Returns the range that an address lies in, or NULL. */
+/* Returns the range that contains `address`, or NULL. */
 struct sgpu_range *sgpu_ranges_find(void *const *tree, uint64_t address);
-/* Returns any range, for taking a tree apart; NULL when it is empty. */
+/* Returns any range, so that a loop can remove all; NULL when there is none. */
 struct sgpu_range *sgpu_ranges_any(void *const *tree);
 
 /* ---- thread.c: threads of the library, which leave signals to the program's threads ---- */
-/* Starts a thread with all signals blocked. thread NULL: it is detached. Errors: SGPU_ENOMEM,
- * SGPU_ESYSTEM, with errno. */
+/* Starts a thread with all signals blocked. If `thread` is NULL, the new thread is detached.
+ * Errors: SGPU_ENOMEM, SGPU_ESYSTEM, with errno. */
 SGPU_MUST_CHECK int sgpu_thread_start(pthread_t *thread, void *(*function)(void *), void *argument,
 				      struct sgpu_error *error);
-/* Blocks all signals but SIGSYS in this thread, and so in threads that another library starts
- * meanwhile. If SIGSYS were blocked, a refused system call would end the process without a message.
- * *before: the mask to set afterwards. */
+/* Blocks all signals but SIGSYS in this thread; threads that it starts meanwhile, even by another
+ * library, inherit the mask. If SIGSYS were blocked, a refused system call would end the process
+ * without a message. *before: the mask to set afterwards. */
 void sgpu_signals_block(sigset_t *before);
 
 /* ---- spin.c ----
- * Short waits without sleeping, since waking a thread takes longer than most of them. */
+ * Short waits without sleeping, since waking a thread takes longer than most such waits. */
 static inline void sgpu_pause(void)
 {
 #if defined(__x86_64__)
@@ -109,29 +110,29 @@ static inline void sgpu_pause(void)
 #endif
 }
 
-/* Waits until the word differs from `seen`, for `ns` at most. Returns whether it does. */
+/* Waits at most `ns` until *word differs from `seen`. Returns whether it differs. */
 bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns);
 
 /* Whether this processor has UMWAIT, which waits without running instructions. */
 bool sgpu_has_umwait(void);
 /* Waits in UMWAIT until the word's cache line is written to, or some microseconds have passed.
- * Returns at once if the word differs from `seen`. Only where sgpu_has_umwait is true. */
+ * Returns immediately if the word differs from `seen`. Only where sgpu_has_umwait is true. */
 void sgpu_umwait(const _Atomic uint32_t *word, uint32_t seen);
 
 /* ---- message.c: messages of errors, and of the faults of a manifest ---- */
-/* Formats like vsnprintf, but escapes control characters and invalid UTF-8. A value in quotes
- * ('%s') that is no name is cut to its beginning, or to nothing when it looks like a key. */
+/* Formats like vsnprintf, but escapes control characters and invalid UTF-8. The value of a quoted
+ * conversion ('%s') is shortened by sgpu_excerpt unless sgpu_is_name accepts it. */
 void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments);
 
 /* ---- escape.c ---- */
-/* Returns the bytes of the first character of a UTF-8 text; 0 if it is malformed, controls the
- * terminal or is invisible. `size` is not 0. */
+/* Returns the length in bytes of the first character of a UTF-8 text; 0 if it is malformed,
+ * controls the terminal or is invisible. `size` is not 0. */
 size_t sgpu_shown_length(const char *text, size_t size);
-/* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value
- * looks like a key. Returns `text`. */
+/* Writes the first 24 bytes of a value, escaped, and "..." if there are more; only "..." if such a
+ * longer value looks like a key. Returns `text`. */
 #define SGPU_EXCERPT_MAX (4 * 24 + 4)
 const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX]);
-/* The same for a string, in memory of the enclosing block: for messages on arguments that are no
+/* The same for a string. The result lasts as long as the enclosing block. For arguments that are no
  * paths. */
 #define SGPU_EXCERPT(value) sgpu_excerpt((value), strlen(value), (char[SGPU_EXCERPT_MAX]){ 0 })
 
@@ -140,24 +141,24 @@ bool sgpu_looks_secret(const char *text, size_t size);
 /* Whether a value can be a name, which messages show in full. */
 bool sgpu_is_name(const char *value, size_t size);
 
-/* ---- system.c: small files of the kernel's, which tell about the machine ---- */
-/* Reads the beginning of a file, at most room - 1 bytes, and terminates it; never waits. Returns
- * false, with an empty text, if nothing can be read; an empty file is true. */
+/* ---- system.c: small files in which the kernel describes the machine ---- */
+/* Reads the beginning of a file, at most room - 1 bytes, and terminates the text; never waits.
+ * Returns false, with an empty text, if nothing can be read; true for an empty file. */
 bool sgpu_peek(const char *path, char *text, size_t room);
-/* Reads the first line, up to a byte that is no printable ASCII. If it has a word in brackets, by
+/* Reads the first line, up to a byte that is not printable ASCII. If it has a word in brackets, by
  * which the kernel marks the current choice ("this [that]"), only this word is returned. */
 bool sgpu_peek_line(const char *path, char *line, size_t room);
 
 /* ---- json.c ---- */
 /* Parses as sgpu_json_parse does, but accepts any value if `any` is set, and at most `values_max`
- * values. *position is the byte at fault. */
+ * values. After an error, *position is the offset of the fault. */
 int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value,
 		       size_t *position, struct sgpu_error *error);
 /* Returns the line and the column, in characters, of the byte at `position`. */
 void sgpu_json_place(const char *text, size_t position, int *line, int *column);
 
-/* ---- output_walk.c: the place of an output ---- */
-/* A directory that was made on the way. */
+/* ---- output_walk.c: the directory and name of an output ---- */
+/* A directory that was missing and was made. */
 struct sgpu_output_made {
 	int directory; /* descriptor of its parent */
 	char *name;
@@ -165,16 +166,16 @@ struct sgpu_output_made {
 
 struct sgpu_walk {
 	const char *shown; /* the path, for messages */
-	char *rest, *at;   /* the rest of the path, from malloc */
+	char *rest, *at;   /* the path, from malloc; the part still to walk */
 	mode_t mode;	   /* of directories that are made */
 	bool is_beneath;
 	bool whole; /* the last component is a directory, too */
 	int links;
-	/* the place: */
+	/* the result: */
 	int descriptor;	    /* the process's own descriptor that the path names, else -1 */
 	int directory;	    /* descriptor of the last component's directory */
 	char *name;	    /* the last component, from malloc */
-	int found;	    /* O_PATH descriptor of what has that name, or -1 */
+	int found;	    /* O_PATH descriptor of `name`, or -1: absent */
 	struct stat status; /* the status of `found` */
 	struct sgpu_output_made *made;
 	int made_count;
@@ -182,30 +183,30 @@ struct sgpu_walk {
 
 #define SGPU_WALK_INIT .descriptor = -1, .directory = -1, .found = -1
 
-/* Walks to the place and makes missing directories, by the rules of io.h. */
+/* Walks along `path` and makes missing directories, by the rules in io.h. */
 SGPU_MUST_CHECK int sgpu_output_walk(struct sgpu_walk *walk, const char *path,
 				     struct sgpu_error *error);
-/* Ends a walk, after a failure, too. Directories that were made stay. */
+/* Ends a walk, also a failed one. The caller gets the directories that it made. */
 void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count);
 /* Frees the list. Unless `keep` is set, removes the directories that are empty. */
 void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep);
 
 /* ---- secret.c: memory for keys ----
- * Its pages come from memfd_secret(2): no other process, no /proc/PID/mem, no core file and no swap
- * has them. On a kernel without that call, the memory is locked and stays out of core files. A
- * child made by fork has none of it.
+ * Its pages come from memfd_secret(2): they are in no other process, /proc/PID/mem, core file or
+ * swap. On a kernel without that call, the memory is locked and stays out of core files. A forked
+ * child has none of it.
  *
  * Buffered read() and write() work with such memory; O_DIRECT, vmsplice, registration with a device
  * and io_uring's fixed buffers do not. The leak checker does not search it for pointers. */
-/* Returns zeroed memory at a multiple of 64; NULL if memory is out or size is 0. Weaker protection
- * is no error; see sgpu_secret_kind. Any thread. */
+/* Returns zeroed memory, aligned to 64 bytes; NULL if out of memory or if size is 0. Weaker
+ * protection is no error; see sgpu_secret_kind. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);
-/* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL; other memory is
+/* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL; foreign memory is
  * wiped but not freed. */
 void sgpu_secret_free(void *memory, size_t size);
 
 /* The weakest protection of all allocations so far: "memfd_secret", "mlock", or "none"
- * (RLIMIT_MEMLOCK leaves no room, so it can be swapped). Static. */
+ * (RLIMIT_MEMLOCK leaves no room, so the memory can be swapped). Static. */
 const char *sgpu_secret_kind(void);
 
 #endif

@@ -78,8 +78,8 @@ int sgpu_exit_status(int rc)
 	return codes[find(rc)].status;
 }
 
-/* Formats by a pointer to a copy of the list: a parameter may be an array on some ABIs, so its own
- * address has another type. */
+/* Passes on a pointer to a copy of the list: where va_list is an array, the address of a va_list
+ * parameter has another type. */
 static void SGPU_PRINTF(3, 0)
 	format_text(char *text, size_t size, const char *format, va_list arguments)
 {

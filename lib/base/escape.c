@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text from outside, made fit to be shown: control characters are escaped, values that are no names
+ * Makes text from outside fit to be shown: control characters are escaped, values that are no names
  * are cut, and nothing of a key is shown.
  */
 #include <string.h>
@@ -113,8 +113,8 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 	return text;
 }
 
-/* A path of any length is a name, which is shown in full. A long value with quotes, braces or line
- * breaks, or without a '/', is a text. */
+/* Besides short values, any path is a name. A longer value with quotes, braces or line breaks, or
+ * beyond NAME_MAX_LENGTH without a '/', is text. */
 bool sgpu_is_name(const char *value, size_t size)
 {
 	if (size <= EXCERPT) {

@@ -65,7 +65,7 @@ static bool can_block(int fd)
 	return fstat(fd, &status) != 0 || !S_ISREG(status.st_mode);
 }
 
-/* Returns when a wait that begins now is given up; 0: never. */
+/* Returns when a wait that begins now times out; 0: never. */
 static uint64_t guard_end(void)
 {
 	uint64_t stalled;
@@ -91,7 +91,7 @@ static int guard_timeout(uint64_t end)
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
-/* Waits until the descriptor is ready, as it also is when the other side has closed it. */
+/* Waits until the descriptor is ready. It is also ready when the other side has closed it. */
 static int wait_guarded(int fd, short events, const char *what, const char *name,
 			struct sgpu_error *error)
 {
@@ -137,8 +137,8 @@ static int wait_for_data(int fd, struct sgpu_error *error)
 	return 0;
 }
 
-/* Moves what can be moved without blocking: another process may have read from the same pipe, and a
- * descriptor that can take one byte may block on more. */
+/* Moves what can be moved without blocking: since poll(), another process may have read from the
+ * pipe, and a descriptor that can take one byte may block on more. */
 static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 {
 	const struct iovec part = { .iov_base = data, .iov_len = size };
@@ -153,7 +153,7 @@ static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 	return count;
 }
 
-/* Handles a call that returned -1. Returns 0 to try again, or the error. */
+/* Handles a failed read or write. Returns 0 to try again, or the error. */
 static int after_failure(int fd, short events, const char *what, const char *name,
 			 struct sgpu_error *error)
 {
@@ -174,7 +174,7 @@ static int after_failure(int fd, short events, const char *what, const char *nam
 				 : sgpu_fail_errno(error, "cannot %s '%s'", what, name);
 }
 
-/* The kernel moves at most this much in one call. */
+/* The kernel moves less than 2 GiB in one call. */
 static size_t piece(size_t size)
 {
 	return size < ((size_t)1 << 30) ? size : (size_t)1 << 30;
@@ -194,7 +194,7 @@ static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool o
 	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
 }
 
-/* Reads or writes until all is done or, when reading, the file ends; *done says how far it came. */
+/* Reads or writes until all bytes are moved or, when reading, the file ends; *done: bytes moved. */
 static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out,
 		    size_t *done, struct sgpu_error *error)
 {
@@ -218,7 +218,7 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 					  offset == AT_POSITION ? offset : offset + (int64_t)*done,
 					  out, guarded);
 		if (count < 0 && guarded && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-			continue; /* wait_guarded sees whether to stop */
+			continue; /* wait_guarded checks whether to stop */
 		}
 		if (count < 0) {
 			rc = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name,
@@ -256,7 +256,7 @@ int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offse
 	return rc ? rc : move_all(fd, name, data, size, (int64_t)offset, false, got, error);
 }
 
-/* The loop is shared with reading, so it takes data that are not const. */
+/* move_all reads as well, so it takes data that are not const. */
 int sgpu_write(int fd, const char *name, const void *data, size_t size, struct sgpu_error *error)
 {
 	size_t done;
@@ -331,8 +331,8 @@ int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_e
 	if (fstat(fd, &status)) {
 		return sgpu_fail_errno(error, "cannot inspect '%s'", name);
 	}
-	/* Pipes and the like are accepted, since the user gave them. An access control list shows
-	 * in the group's bits. */
+	/* Pipes and the like are accepted, since the user gave them. The group's bits hold the mask
+	 * of an access control list. */
 	if (!S_ISREG(status.st_mode) || ((status.st_uid == geteuid() || status.st_uid == 0) &&
 					 !(status.st_mode & (S_IWGRP | S_IWOTH)))) {
 		return 0;

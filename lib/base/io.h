@@ -21,7 +21,7 @@ SGPU_MUST_CHECK int sgpu_read(int fd, const char *name, void *data, size_t size,
 /* The same at an offset; the file position does not move. */
 SGPU_MUST_CHECK int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset,
 			       size_t *got, struct sgpu_error *error);
-/* Writes all bytes. EPIPE is an error, which sgpu_io_reader_gone reports (the tools ignore
+/* Writes all bytes. EPIPE is an error; sgpu_io_reader_gone is then true (the tools ignore
  * SIGPIPE). */
 SGPU_MUST_CHECK int sgpu_write(int fd, const char *name, const void *data, size_t size,
 			       struct sgpu_error *error);
@@ -29,15 +29,15 @@ SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size
 				uint64_t offset, struct sgpu_error *error);
 
 /* Reads a whole file or pipe of at most `limit` bytes into memory from malloc, with a NUL at the
- * end that *size does not count; the caller frees it. The path "-" is standard input. A longer file
- * is SGPU_EINVALID. */
+ * end that is not counted in *size; the caller frees it. The path "-" is standard input. A longer
+ * file is SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 				 struct sgpu_error *error);
-/* Checks a file whose content is trusted: SGPU_EPOLICY if it is another user's (but root's), or if
- * its group or everybody can write to it. `what` follows its name in the message: "says whose work
- * is taken". */
+/* Checks a file whose content is trusted: SGPU_EPOLICY if a regular file is not the user's or
+ * root's, or if its group or everybody can write to it. `what` completes the message "..., which":
+ * "says whose work is taken". */
 SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what,
 				       struct sgpu_error *error);
 /* Checks such a file, and reads it as sgpu_read_file does. */
@@ -45,15 +45,15 @@ SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, s
 					   char **data, size_t *size, struct sgpu_error *error);
 
 /* For a signal handler or a deadline: reads and writes of the whole process end with SGPU_ECANCELED
- * from then on. */
+ * from now on. */
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
 /* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a
- * socket only as long as `ended` returns 0; then they fail with the code that it returns. They ask
- * it before each wait, whenever wake_fd, a non-blocking eventfd, becomes readable, and at
- * deadline_ns (sgpu_now_ns() clock, 0: none). With stall_ns, a single wait of this length fails
- * with SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move. NULL
- * removes the guard. */
+ * socket only as long as `ended` returns 0; else they fail with its code. They call `ended` before
+ * each wait, whenever wake_fd, a non-blocking eventfd, becomes readable, and at deadline_ns
+ * (sgpu_now_ns() clock, 0: none). With deadline_ns and stall_ns, a wait of stall_ns fails with
+ * SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move. NULL removes
+ * the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
@@ -70,16 +70,17 @@ void sgpu_io_note_failure(void);
 void sgpu_close(int fd);
 
 /* ---- an output that appears only on success ----
- * If the path names a regular file or nothing, the data go to a file without a name in the same
- * directory (O_TMPFILE), which commit names; a killed process leaves nothing. On a file system
- * without such files, see sgpu_output_has_name. "-", "/dev/stdout", pipes, devices and sockets are
- * written directly.
+ * If the path names a regular file or none, the data go to a nameless file in the same directory
+ * (O_TMPFILE), and commit names it; a killed process leaves nothing. On a file system without
+ * O_TMPFILE, see sgpu_output_has_name. "-", "/dev/stdout", pipes, devices and sockets are written
+ * directly.
  *
- * The path is walked by descriptors. What another user may have planted is refused (SGPU_EPOLICY):
- * their links, pipes and devices anywhere, and anything of theirs in a directory that everybody can
- * write to. The user's own links in their own directories are followed: the link stays, its target
- * is replaced. Missing directories are made, and removed again without a commit. After open, no
- * path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE to replace. */
+ * The path is walked by descriptors. Files that another user may have planted are refused
+ * (SGPU_EPOLICY): their links, pipes and devices anywhere, and any file of theirs in a directory
+ * that everybody can write to. The user's own links in their own directories are followed: the
+ * target is replaced, not the link. Missing directories are made, and removed again without a
+ * commit. After open, no path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE
+ * to replace. */
 struct sgpu_output {
 	int fd;		 /* to write to; -1 when closed */
 	bool regular;	 /* positioned writes are possible and commit makes it appear */
@@ -87,8 +88,8 @@ struct sgpu_output {
 	char *temporary; /* the temporary name, or NULL while it has none */
 	int directory;	 /* descriptor of the directory, or -1 */
 	char *name;	 /* its final name in the directory */
-	int kept_mode;	 /* permission bits of the user's own file that it replaces, or -1 */
-	bool is_new;	 /* commit does not replace */
+	int kept_mode;	 /* permission bits of the user's own file that commit replaces, or -1 */
+	bool is_new;	 /* commit must not replace */
 	bool unsynced;	 /* commit does not sync data and names to the disk: the caller does */
 	struct sgpu_output_made *made; /* directories that were missing */
 	int made_count;
@@ -96,31 +97,32 @@ struct sgpu_output {
 
 /* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
  * file's bits, unless mode is 0600. Missing directories get mode 0700 if mode is 0600, else 0777
- * less the umask. is_new: a file must not exist, neither now nor at commit (SGPU_ESYSTEM); existing
+ * less the umask. is_new: no file may exist, neither now nor at commit (SGPU_ESYSTEM); existing
  * pipes and devices are accepted. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
 				     bool is_new, struct sgpu_error *error);
 /* The same beneath the directory `root`: missing directories are made (0700); a path that leaves
- * it, any link, and anything but a regular file at the end is SGPU_EPOLICY, even if components are
- * swapped meanwhile. `shown` is for messages. */
+ * `root`, any link, and an existing file at the end that is not regular are SGPU_EPOLICY, even if
+ * components are swapped meanwhile. `shown` is for messages. */
 SGPU_MUST_CHECK int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,
 					     const char *shown, mode_t mode, bool is_new,
 					     struct sgpu_error *error);
 /* Changes the mode as though the output had been opened with it. */
 SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode,
 					 struct sgpu_error *error);
-/* Whether the data have a temporary name, which a killed process leaves behind: vfat, NFS and most
+/* Whether the file has a temporary name, which a killed process leaves behind: vfat, NFS and most
  * of FUSE have no O_TMPFILE. */
 bool sgpu_output_has_name(const struct sgpu_output *output);
-/* The descriptor of the directory in which the i-th missing one was made; -1 ends the list. */
+/* The descriptor of the parent of the i-th directory that was made; -1 ends the list. */
 int sgpu_output_made_in(const struct sgpu_output *output, int i);
-/* Flushes to the disk and makes the file appear. On an error nothing appears. */
+/* Flushes to the disk and makes the file appear; after an error, it does not appear. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
 /* In place of commit, for an output without data: removes the file that commit would have replaced.
  * *removed: whether there was such a file. A pipe or a device stays. */
 SGPU_MUST_CHECK int sgpu_output_remove_older(struct sgpu_output *output, bool *removed,
 					     struct sgpu_error *error);
-/* Removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a closed output. */
+/* Closes the output and removes all that was not committed. Accepts SGPU_OUTPUT_INIT and a closed
+ * output. */
 void sgpu_output_close(struct sgpu_output *output);
 #define SGPU_OUTPUT_INIT                                   \
 	{                                                  \
@@ -136,7 +138,7 @@ struct sgpu_output_directory {
 SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory,
 					       const char *path, mode_t mode,
 					       struct sgpu_error *error);
-/* Closes it, and removes the empty directories that were made, unless `keep` is set. */
+/* Closes it, and removes the empty directories that open made, unless `keep` is set. */
 void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep);
 #define SGPU_OUTPUT_DIRECTORY_INIT \
 	{                          \
@@ -144,7 +146,7 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 	}
 
 /* ---- sniff.c: what a file is, by its first bytes ----
- * Only for messages that a file is not what was wanted; no decision may depend on it. */
+ * Only for messages that a file is of the wrong kind; no decision may depend on it. */
 enum { SGPU_SNIFF_SIZE = 512 }; /* bytes that are looked at */
 
 enum sgpu_sniffed {
@@ -158,12 +160,12 @@ enum sgpu_sniffed {
 	SGPU_SNIFFED_OTHER,
 };
 
-/* Recognises the beginning of a file, `size` bytes or SGPU_SNIFF_SIZE of a longer one. */
+/* Recognises a file by its first `size` bytes, at most SGPU_SNIFF_SIZE. */
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size);
 
-/* Reports what `name`, read from fd, is in place of what was wanted, with a hint if there is one.
- * Returns SGPU_EINVALID. Empty "standard input" is "no input". If that is a pipe or a socket, the
- * program at its other end has said why, and SGPU_ENOINPUT is returned. */
+/* Reports what kind of data `name`, read from fd, is instead of `wanted`, perhaps with a hint.
+ * Returns SGPU_EINVALID. Empty standard input is "no input"; if it is a pipe or a socket, the
+ * program at the other end has said why, so SGPU_ENOINPUT is returned. */
 int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first,
 		      size_t size, const char *wanted);
 

@@ -15,37 +15,37 @@
 /* Integers in every format of sgpu are below 2^53 (RFC 7493). */
 #define SGPU_JSON_INTEGER_MAX ((uint64_t)1 << 53)
 
-/* The most values in a document: their tree takes at most 16 MiB, besides strings. */
+/* The most values in a document: their tree takes at most 16 MiB, without the strings. */
 enum { SGPU_JSON_VALUES_MAX = 1 << 16 };
 
 /* Parses UTF-8 text. Refuses duplicate keys, trailing text, nesting beyond 64 and more than
  * SGPU_JSON_VALUES_MAX values; depth and values are counted before memory is allocated for them.
- * After an error, *line and *column (from 1; either may be NULL) say where. The caller owns *value
- * (json_decref). Errors: SGPU_EINVALID. */
+ * After an error, *line and *column (from 1; either may be NULL) are the place. The caller owns
+ * *value (json_decref). Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line,
 				    int *column, struct sgpu_error *error);
 
-/* A tree takes ten times the memory of its text, so an object with long arrays as members is read
- * an element at a time. */
+/* A tree takes ten times the memory of its text, so the long arrays of an object are parsed one
+ * element at a time. */
 struct sgpu_json_part {
 	const char *text; /* of one element, borrowed; sgpu_json_part_parse parses it */
 	size_t size;
 };
 struct sgpu_json_list {
-	const char *key;	      /* of the document's member */
+	const char *key;	      /* of the array in the object */
 	size_t count_max;	      /* more elements are refused */
 	size_t part_max;	      /* longer elements are refused; bytes, 0: any */
 	size_t count;		      /* filled in: elements found */
 	struct sgpu_json_part *parts; /* filled in, freed by sgpu_json_lists_clear */
 };
 /* Splits a document. *frame: the document with these arrays empty, of at most frame_max bytes (0:
- * any), checked as by sgpu_json_parse; the parts are not checked. Errors: SGPU_EINVALID, with *line
+ * any), checked as by sgpu_json_parse. The parts are not checked. Errors: SGPU_EINVALID, with *line
  * and *column; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 				    size_t list_count, size_t frame_max, json_t **frame, int *line,
 				    int *column, struct sgpu_error *error);
-/* Parses one element. *line and *column are the place in `text`, the whole document; all three may
- * be NULL. */
+/* Parses one element. After an error, *line and *column are the place in `text`, the whole
+ * document; all three may be NULL. */
 SGPU_MUST_CHECK int sgpu_json_part_parse(const struct sgpu_json_part *part, const char *text,
 					 json_t **value, int *line, int *column,
 					 struct sgpu_error *error);
@@ -57,8 +57,8 @@ void sgpu_json_lists_clear(struct sgpu_json_list *lists, size_t list_count);
 SGPU_MUST_CHECK int sgpu_json_canonical(const json_t *value, char **text, size_t *size,
 					struct sgpu_error *error);
 
-/* The same for an object, with arrays made an element at a time for some members: `item` returns a
- * new reference, or NULL if memory runs out. */
+/* The same for an object some of whose members are arrays made one element at a time: `item`
+ * returns a new reference, or NULL if out of memory. */
 struct sgpu_json_items {
 	const char *key;
 	size_t count;
@@ -70,13 +70,13 @@ SGPU_MUST_CHECK int sgpu_json_canonical_items(const json_t *value,
 					      size_t list_count, char **text, size_t *size,
 					      struct sgpu_error *error);
 
-/* Compares that form with a text, without making it. Errors: SGPU_EDIFFERS, SGPU_ENOMEM. */
+/* Compares the canonical form with a text. Errors: SGPU_EDIFFERS, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value,
 						const struct sgpu_json_items *lists,
 						size_t list_count, const char *text, size_t size,
 						struct sgpu_error *error);
 
-/* Access to members. Each fails with SGPU_EINVALID and names the member; `where` names the object:
+/* Access to members. All fail with SGPU_EINVALID and name the member; `where` names the object:
  * "batch.json: /segments/3". */
 SGPU_MUST_CHECK int sgpu_json_string(const json_t *object, const char *where, const char *key,
 				     const char **value, struct sgpu_error *error);
@@ -85,14 +85,14 @@ SGPU_MUST_CHECK int sgpu_json_u64(const json_t *object, const char *where, const
 /* Reads a member that holds exactly `size` bytes in base64url. */
 SGPU_MUST_CHECK int sgpu_json_bytes(const json_t *object, const char *where, const char *key,
 				    void *data, size_t size, struct sgpu_error *error);
-/* Decodes base64url of any length, of at most 4 MiB: *data from malloc, with a NUL behind. `what`
- * is for messages. Errors: SGPU_EINVALID. */
+/* Decodes at most 4 MiB of base64url. *data comes from malloc, with a NUL after it. `what` is for
+ * messages. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_base64url_read(const char *text, size_t length, const char *what,
 					uint8_t **data, size_t *size, struct sgpu_error *error);
 /* Refuses any member that is not in the NULL-terminated list. */
 SGPU_MUST_CHECK int sgpu_json_only(const json_t *object, const char *where, const char *const *keys,
 				   struct sgpu_error *error);
-/* Returns a new JSON string of bytes in base64url, or NULL if memory runs out. */
+/* Returns a new JSON string of bytes in base64url, or NULL if out of memory. */
 json_t *sgpu_json_from_bytes(const void *data, size_t size);
 
 #endif

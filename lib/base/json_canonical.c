@@ -17,7 +17,7 @@ struct text {
 	char *data; /* NUL-terminated at the end */
 	size_t size, capacity;
 	bool failed;
-	/* If not NULL, the output is not kept, but compared with this. */
+	/* If not NULL, the output is compared with this text and not kept. */
 	const char *expected;
 	size_t expected_size;
 	bool differs;
@@ -79,7 +79,7 @@ static uint32_t next_point(const unsigned char **text)
 	return point;
 }
 
-/* Section 3.2.3 sorts by UTF-16 code units: beyond the basic plane these are surrogates, which come
+/* Section 3.2.3 sorts by UTF-16 code units: characters beyond the basic plane sort as surrogates,
  * before U+E000. */
 static uint32_t sort_key(uint32_t point)
 {
@@ -184,7 +184,7 @@ static const struct sgpu_json_items *find_items(const struct sgpu_json_items *li
 	return NULL;
 }
 
-/* A member with the key of a list is replaced by that list. */
+/* A member with the key of a list is written as that list. */
 static int write_object(struct text *out, const json_t *value, const struct sgpu_json_items *lists,
 			size_t list_count)
 {

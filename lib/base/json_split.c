@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Splits a long document into parts. The borders of an element are found only by brackets, quotes
- * and commas; parsing it decides whether it is valid. If the frame and all parts are valid, so is
- * the whole document.
+ * Splits a long document into parts. Elements are delimited only by brackets, quotes and commas;
+ * parsing an element decides whether it is valid. If the frame and all parts are valid, so is the
+ * whole document.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 enum { LISTS_MAX = 4 };
 
 struct cut {
-	/* bytes that the document has after frame_at and that the frame lacks */
+	/* at offset frame_at, the frame lacks `removed` bytes of the document */
 	size_t frame_at, removed;
 };
 
@@ -87,8 +87,8 @@ static void add_part(struct pass *pass, struct sgpu_json_list *list, const char 
 	list->count++;
 }
 
-/* Takes a list, from its opening bracket to after the closing one, which is missing if the document
- * was cut short. */
+/* Splits a list, from its opening bracket to after the closing one, which is missing if the
+ * document was cut short. */
 static void split_list(struct pass *pass, struct sgpu_json_list *list)
 {
 	const char *open = pass->at, *begin = open + 1;
@@ -133,8 +133,8 @@ static bool is_key(const char *key, size_t size, const char *name)
 	return same;
 }
 
-/* Returns the list of that key; NULL if it is not to be split, or was split already: the frame's
- * parse then reports a repeated key. */
+/* Returns the list with that key; NULL if there is none, or if it was split already. Parsing the
+ * frame then reports the repeated key. */
 static struct sgpu_json_list *find_list(const struct pass *pass, const char *key, size_t size)
 {
 	for (size_t i = 0; i < pass->list_count; i++) {

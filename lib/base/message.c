@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of a message. It is formatted here and not only by vsnprintf, because a value in quotes
- * comes from outside: a name is shown in full, of other values only the beginning, and of a key
- * nothing. Every message thus follows these rules.
+ * Formats messages. vsnprintf alone would not do, because a value in quotes comes from outside: a
+ * name is shown in full, another value only in part, and a key not at all.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -29,7 +28,7 @@ static void put(struct writer *writer, const char *bytes, size_t size)
 /* One conversion: "%-8.3lld". */
 struct spec {
 	char text[SPEC_MAX];
-	size_t length; /* in the format */
+	size_t length; /* bytes in the format */
 	bool star[2];  /* width, precision */
 	char modifier[3];
 	char kind;

@@ -11,8 +11,8 @@
 
 #include "base/base.h"
 
-/* Reads the digits at the start of text: their value and the rest. False when there are none or too
- * many. */
+/* Reads the digits at the start of text. *rest: the text after them. Returns false if there are
+ * none or too many. */
 static bool leading_digits(const char *text, uint64_t *value, const char **rest)
 {
 	uint64_t sum = 0;

@@ -3,8 +3,8 @@
  * Output files that appear only on success. Linux cannot link a file over another, so a replacement
  * has a temporary name for a moment; on a file system without O_TMPFILE, every output has one from
  * the start. A process holds a lock on its temporary file. A temporary file without a lock was left
- * by a killed process, and the next run removes it. All processes try the same first names, so that
- * such files are found without a search.
+ * by a killed process, and the next output there removes it. All processes try the same first
+ * names, so that such files are found without a search.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static void make_name(int attempt, char name[NAME_SIZE])
 	}
 }
 
-/* Whether the file is the user's own, has that name, and is locked by us alone. */
+/* Locks the file. Returns whether we hold the lock on the user's own file of that name. */
 static bool lock_own(int fd, int directory, const char *name)
 {
 	struct stat file, named;
@@ -63,7 +63,7 @@ static void collect(int directory)
 	}
 }
 
-/* Links a file that has no name yet. Without /proc this needs a new kernel, or root. */
+/* Gives a nameless file a name. Without /proc, this needs Linux 6.10 or root. */
 static int link_nameless(const struct sgpu_output *output, const char *name)
 {
 	char link[64];
@@ -76,7 +76,7 @@ static int link_nameless(const struct sgpu_output *output, const char *name)
 			       : -1;
 }
 
-/* Gives the output a temporary name: makes a new file of that name, or links the nameless one. */
+/* Gives the output a temporary name: makes a file of that name, or links the nameless file. */
 static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
 {
 	const bool is_new = output->fd < 0;
@@ -97,7 +97,7 @@ static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error 
 			}
 			continue;
 		}
-		/* Between creation and lock, another run may have removed the file as a
+		/* Between creation and lock, another process may have removed the file as a
 		 * leftover. */
 		if (!is_new || lock_own(output->fd, output->directory, name)) {
 			output->temporary = strdup(name);
@@ -118,7 +118,7 @@ static int exists(const struct sgpu_output *output, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists", output->path);
 }
 
-/* Gives a new file its name, which must be free. NFS lacks RENAME_NOREPLACE, but it has links. */
+/* Renames to the final name, which must be free. NFS lacks RENAME_NOREPLACE, but it has links. */
 static int rename_new(const struct sgpu_output *output)
 {
 	const int directory = output->directory;
@@ -177,7 +177,7 @@ int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_er
 		       : 0;
 }
 
-/* Opens a pipe or device by the descriptor that was judged, not by its path again. */
+/* Opens a pipe or device by the descriptor that the walk judged, not by its path again. */
 static int open_special(struct sgpu_output *output, int found, struct sgpu_error *error)
 {
 	char link[64];
@@ -187,7 +187,7 @@ static int open_special(struct sgpu_output *output, int found, struct sgpu_error
 	return output->fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", output->path) : 0;
 }
 
-/* Copies a descriptor that was given; the copy shares its position. */
+/* Duplicates the descriptor that the path names; both share a position. */
 static int open_descriptor(struct sgpu_output *output, int descriptor, struct sgpu_error *error)
 {
 	const int flags = fcntl(descriptor, F_GETFL);
@@ -200,7 +200,7 @@ static int open_descriptor(struct sgpu_output *output, int descriptor, struct sg
 	return output->fd < 0 ? sgpu_fail_write(error, output->path) : 0;
 }
 
-/* Opens a regular file, and moves what the output needs out of the walk. */
+/* Opens a regular file, and takes over the walk's name and directory. */
 static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode_t mode,
 			struct sgpu_error *error)
 {
@@ -220,7 +220,7 @@ static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode
 		output->directory = walk->directory;
 		walk->directory = -1;
 	}
-	/* Only the mode of the user's own file, with a single link, is kept: the mode of another
+	/* Only the mode of the user's own file, with a single link, is kept: that of another file
 	 * could let others read. */
 	if (walk->found >= 0 && status->st_uid == geteuid() && status->st_nlink == 1) {
 		output->kept_mode = (int)(status->st_mode & 0777);
@@ -302,8 +302,8 @@ int sgpu_output_made_in(const struct sgpu_output *output, int i)
 
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
-	/* A full disk behind a redirection may be reported only at close, and standard output is
-	 * not ours to close: fsync reports it now, where the file supports it. */
+	/* A full disk may be reported only at close, and standard output is not ours to close: so
+	 * fsync reports it now, where the file supports fsync. */
 	if (!output->unsynced && fsync(output->fd) &&
 	    (output->regular || (errno != EINVAL && errno != EROFS && errno != ENOTSUP))) {
 		return sgpu_fail_write(error, output->path);
@@ -313,8 +313,8 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 		return rc;
 	}
 	if (output->regular && !output->unsynced) {
-		/* The name must survive a crash too; a file system that cannot is no reason to
-		 * fail. */
+		/* The name must survive a crash too; a file system that cannot sync it is no
+		 * error. */
 		(void)!fsync(output->directory);
 	}
 	sgpu_output_made_clear(&output->made, &output->made_count, true);

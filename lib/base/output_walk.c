@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where an output goes. The path is walked a component at a time, each looked
- * at through its own descriptor, so that what was judged is what is used. The rules:
+ * Finds the directory and name of an output. The path is walked a component at a time, each opened
+ * and judged by its descriptor, so that the file judged is the file used:
  * - a link is followed if it is the user's own (or root's) and lies in a directory of their own (or
  *   root's) that not everybody can write to;
- * - in a directory that everybody can write to, whatever is there must be the user's own or root's;
- * - a pipe, device or socket must be the user's own or root's, wherever it is;
- * - beneath a given directory no link is followed, and nothing leads out.
+ * - in a directory that everybody can write to, each component must be the user's own or root's;
+ * - a pipe, device (but null, zero, full) or socket must be the user's own or root's;
+ * - beneath a given directory, no link is followed and no path leads out.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,15 +44,15 @@ static bool is_trusted(const struct stat *status)
 	return status->st_uid == geteuid() || status->st_uid == 0;
 }
 
-/* Whether users other than its owner can put files there, as in /tmp. */
+/* Whether everybody (or the group, under a sticky bit) can put files in it. */
 static bool is_shared(const struct stat *directory)
 {
 	return (directory->st_mode & S_IWOTH) ||
 	       ((directory->st_mode & S_ISVTX) && (directory->st_mode & S_IWGRP));
 }
 
-/* Whether this is null, zero or full. Only root makes devices, though a container may show another
- * owner. */
+/* Whether this is /dev/null, zero or full, of any owner: only root makes devices, though a
+ * container may show another owner. */
 static bool is_plain_device(const struct stat *status)
 {
 	const unsigned number = minor(status->st_rdev);
@@ -87,8 +87,8 @@ static int judge(const struct sgpu_walk *walk, const char *name, const struct st
 	return 0;
 }
 
-/* Returns the descriptor that a path names, as "/dev/stdout" does; -1: none. The user gave it to
- * us, so it may be of any kind. */
+/* Returns the descriptor that a path names, as "/dev/stdout" does; -1: none. Its file may be of any
+ * kind, since the user gave it to us. */
 static int named_descriptor(const char *path)
 {
 	int number = -1;
@@ -103,7 +103,7 @@ static int named_descriptor(const char *path)
 		       : -1;
 }
 
-/* Continues with the path `rest`, which is taken over. */
+/* Continues with the path `rest`, and owns it from then on. */
 static int start(struct sgpu_walk *walk, char *rest, struct sgpu_error *error)
 {
 	free(walk->rest);

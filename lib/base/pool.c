@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pool of workers: tokens bound how many threads compute, loops are shared piece by piece.
+ * A pool of workers: tokens limit how many threads compute; these share loops piece by piece.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ struct loop {
 	void (*body)(void *argument, uint64_t begin, uint64_t end);
 	void *argument;
 	uint64_t count, grain;
-	atomic_uint_fast64_t position; /* next piece that nobody has taken */
+	atomic_uint_fast64_t position; /* start of the next piece */
 	unsigned helpers;	       /* workers in the loop, under the pool's lock */
 };
 
@@ -54,7 +54,7 @@ static bool has_pieces(struct loop *loop)
 	return atomic_load_explicit(&loop->position, memory_order_relaxed) < loop->count;
 }
 
-/* Returns a loop with work, if there is a token that no stream is waiting for, else NULL. The
+/* Returns a loop with pieces left, if a token is free and no thread waits for one; else NULL. The
  * caller holds the lock. */
 static struct loop *find_work(struct sgpu_pool *pool)
 {
@@ -169,7 +169,7 @@ void sgpu_pool_enter(struct sgpu_pool *pool)
 	pool->waiting--;
 	pool->tokens--;
 	if (pool->tokens && pool->loops && !pool->waiting) {
-		pthread_cond_signal(&pool->work); /* workers held back while this thread waited */
+		pthread_cond_signal(&pool->work); /* find_work held a worker back meanwhile */
 	}
 	pthread_mutex_unlock(&pool->lock);
 }

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* A pool's tokens limit how many threads compute at once. A thread that computes holds one
+/* A pool's tokens limit how many threads compute at a time. A thread that computes holds one
  * (sgpu_pool_enter/leave); idle workers join its loops while tokens are free. */
 struct sgpu_pool;
 
@@ -26,12 +26,11 @@ SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool,
 void sgpu_pool_free(struct sgpu_pool **pool);
 unsigned sgpu_pool_jobs(const struct sgpu_pool *pool);
 
-/* Take and give back a token; enter waits until one is free. Not recursive. */
+/* Take and give back a token. sgpu_pool_enter waits until a token is free. Not recursive. */
 void sgpu_pool_enter(struct sgpu_pool *pool);
 void sgpu_pool_leave(struct sgpu_pool *pool);
 
-/* Asks all present and future loops to stop early, until it is called with false.
- * Async-signal-safe. */
+/* Asks all present and future loops to stop early, until called with false. Async-signal-safe. */
 void sgpu_pool_cancel(struct sgpu_pool *pool, bool cancel);
 bool sgpu_pool_cancelled(const struct sgpu_pool *pool);
 

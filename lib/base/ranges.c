@@ -7,8 +7,8 @@
 
 #include <base/base.h>
 
-/* Orders ranges by address. Ranges that overlap compare as equal, so a range of one byte finds the
- * range around it. */
+/* Orders ranges by address. Ranges that overlap compare as equal, so a search for one byte finds
+ * the range that contains it. */
 static int compare(const void *a, const void *b)
 {
 	const struct sgpu_range *left = a, *right = b;

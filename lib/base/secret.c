@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory for keys: regions of pages that nobody else sees, divided into units. An object larger
- * than half a region gets a region of its own.
+ * Memory for keys: regions of pages that no other process sees, divided into units. An object
+ * larger than half a region gets a region of its own.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -140,7 +140,7 @@ static void remove_region(struct region *region)
 	free(region);
 }
 
-/* Takes the first `count` free units in a row; NULL when there are none. */
+/* Takes the first `count` free units in a row; NULL if there are none. */
 static uint8_t *take_units(struct region *region, unsigned count)
 {
 	unsigned begin = 0;
@@ -196,7 +196,7 @@ static void *alloc_large(size_t size)
 	if (__builtin_add_overflow(size, page + REGION, &rounded)) {
 		return NULL;
 	}
-	/* Never REGION bytes, which would mean a region cut into units. */
+	/* Never REGION bytes, which would mark a region cut into units. */
 	rounded = size <= REGION ? REGION + page : (size + page - 1) / page * page;
 	region = add_region(rounded);
 	if (region) {

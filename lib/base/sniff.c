@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file is, by its first bytes.
+ * Recognises files by their first bytes.
  */
 #include <stdint.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 enum { IN_JSON = -1, IN_TEXT = -2 };
 
-/* The first row that fits tells the kind. An archive is known by its first member's name, so that
- * one with a damaged or short header is still recognised. */
+/* The first row that fits decides. A batch is recognised by the name of its first member, even if
+ * the tar header is damaged or short. */
 static const struct row {
 	int at; /* offset of the bytes; IN_JSON or IN_TEXT: anywhere in such text */
 	const char *bytes;
@@ -46,8 +46,8 @@ static const struct row {
 #undef ROW
 };
 
-/* Whether a row fits. begin: the first byte of a text that is no blank, or 0 if the bytes are no
- * text. */
+/* Whether a row fits. begin: the first byte of the text that is not blank, or 0 if the bytes are
+ * not text. */
 static bool fits(const struct row *row, const char *text, size_t size, char begin)
 {
 	if (row->at >= 0) {
@@ -77,14 +77,14 @@ static const struct row *find(const void *first, size_t size)
 		begin = strchr(" \t\r\n", begin) ? text[i] : begin;
 		controls += !byte || byte == 0x7f || (byte < 0x20 && !strchr("\t\n\r\f\033", byte));
 	}
-	/* Any bytes from 0x80 among many ASCII bytes count as UTF-8. */
+	/* Bytes from 0x80 count as UTF-8 if three quarters of all are ASCII. */
 	begin = !controls && plain * 4 >= size * 3 ? begin : '\0';
 	for (size_t i = 0; size && i < SGPU_ARRAY_LENGTH(rows); i++) {
 		if (fits(&rows[i], text, size, begin)) {
 			return &rows[i];
 		}
 	}
-	/* No byte occurs this often in random bytes, as sealed data are. */
+	/* In random bytes, such as sealed data, no value occurs this often. */
 	return !size ? &empty : most > size / 16 + 8 ? &uneven : &unknown;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu_spin looks at the word after each pause, but at the clock only after a series of looks. A
- * long wait gives way now and then: the thread that will change the word may be waiting for this
- * very processor, and the kernel may let it wait for milliseconds.
+ * sgpu_spin reads the word after each pause, but the clock only after PAUSES of them. In a long
+ * wait it yields now and then: the thread that will change the word may be waiting for this very
+ * processor, and the kernel may let that thread wait for milliseconds.
  */
 #include "base/base.h"
 
@@ -58,9 +58,9 @@ bool sgpu_has_umwait(void)
 	return answer == 2;
 }
 
-/* UMONITOR watches the line, and UMWAIT stops the core, in the lighter of its two states, until the
- * line is written to or some microseconds have passed. The look between them finds a write that
- * came before UMONITOR. */
+/* UMONITOR watches the cache line, and UMWAIT stops the core, in the lighter of its two states,
+ * until it is written to or some microseconds have passed. The load between the two instructions
+ * finds a write that came before UMONITOR. */
 void sgpu_umwait(const _Atomic uint32_t *word, uint32_t seen)
 {
 	const uint64_t until = __builtin_ia32_rdtsc() + 20000;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock, the processors, the kernel's small files, and limits of this process.
+ * The clock, the processors, the kernel's small files, and limits on this process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,8 +58,8 @@ unsigned sgpu_cpu_count(void)
 	return count ? count : 1;
 }
 
-/* ---- small files of the kernel's ----
- * A path may not lead to a regular file: a named pipe would wait for a writer, and a device may
+/* ---- small files of the kernel ----
+ * The path may lead to another kind of file: a named pipe would wait for a writer, and a device may
  * have no end. */
 bool sgpu_peek(const char *path, char *text, size_t room)
 {
@@ -104,7 +104,7 @@ bool sgpu_peek_line(const char *path, char *line, size_t room)
 enum { PAGE = 4096 };
 
 static _Atomic uint64_t limits[SGPU_LIMITED], own_counters[SGPU_LIMITED];
-static _Atomic uint64_t *_Atomic counters[SGPU_LIMITED]; /* NULL: its entry in own_counters */
+static _Atomic uint64_t *_Atomic counters[SGPU_LIMITED]; /* NULL: use own_counters */
 
 static _Atomic uint64_t *counter_of(enum sgpu_limited what)
 {
