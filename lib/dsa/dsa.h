@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Intel's Data Streaming Accelerator (DSA): copies and CRCs from user space, over a shared work
- * queue of the kernel's driver idxd. The device reaches the memory of this process alone: the IOMMU
- * translates by the process's own page tables.
+ * queue of the kernel's driver idxd. The device reaches only the memory of this process, because
+ * the IOMMU uses the process's own page tables.
  *
- * Of an answer nothing but its status is looked at, and the CRC that was asked for. A device that
- * reports a fault of its own or does not answer is not used again. That the bytes are right is the
- * caller's to check. */
+ * Only the status in a completion record is used, and the CRC if one was asked for. A device that
+ * reports a fault of its own or does not answer is not used again. The caller must check that the
+ * bytes are right. */
 #ifndef SGPU_DSA_DSA_H
 #define SGPU_DSA_DSA_H
 
@@ -30,23 +30,23 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa);
 
 struct sgpu_dsa_job {
 	const void *from;
-	void *to;      /* NULL: the CRC-32C of `from`. Else the place of a copy; no overlap */
+	void *to;      /* where `from` is copied to, without overlap; NULL: computes a CRC-32C */
 	uint32_t size; /* from 1 to SGPU_DSA_JOB_MAX */
 	uint32_t crc;
 	bool done;
 };
-/* Does jobs, at most `depth` at a time, and polls for their end. After an error no job is under
+/* Runs jobs, at most `depth` at a time, and polls for their end. After an error no job is under
  * way, and the caller must do those that are not `done`. Errors: SGPU_ERETRY: the queue stayed
  * full; SGPU_ESYSTEM: a job's memory is not mapped; SGPU_ETIMEOUT, SGPU_EDEVICE: the device did not
- * answer or failed. Every later call then returns SGPU_EUNAVAILABLE. */
+ * answer or failed. After these two, every later call returns SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count,
 				 unsigned depth, struct sgpu_error *error);
 
-/* CRC-32C (Castagnoli) by the CPU. `crc` is 0, or the CRC of what comes before. */
+/* CRC-32C (Castagnoli) by the CPU. `crc` is 0, or the CRC of the bytes before. */
 uint32_t sgpu_crc32c(uint32_t crc, const void *data, size_t size);
 
-/* ---- files: the device reads large pieces if it is faster than a core at them; pread(2) reads the
- * rest, and while another thread uses the device ---- */
+/* ---- files: the device reads large pieces if it is faster than a core; pread(2) reads others, and
+ * any while another thread uses the device ---- */
 struct sgpu_dsa_reader;
 /* Borrows `dsa`; if it is NULL, only pread(2) is used. */
 SGPU_MUST_CHECK int sgpu_dsa_reader_create(struct sgpu_dsa *dsa, struct sgpu_dsa_reader **reader,
@@ -56,8 +56,8 @@ void sgpu_dsa_reader_free(struct sgpu_dsa_reader **reader);
 SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name,
 				   void *data, size_t size, uint64_t offset, size_t *got,
 				   struct sgpu_error *error);
-/* The bytes that the device has read, and why it is not used any more, or "". Call it only while no
- * thread reads. */
+/* The bytes that the device has read; why it is not used any more, or "". Call the function only
+ * while no thread reads. */
 struct sgpu_dsa_figures {
 	uint64_t bytes;
 	char why[SGPU_ERROR_TEXT_MAX];

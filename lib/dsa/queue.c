@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding a work queue, opening it, and the ways to hand it a descriptor. What /sys says is text
- * from outside: it is a known word, or the queue is passed over.
+ * Finds and opens a work queue, and submits descriptors. Text in /sys comes from outside, so a
+ * queue is skipped unless each attribute is the expected word.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 enum { PORTAL = 4096, ATTRIBUTE_MAX = 64, PROOF = 4096 };
 #define PATIENCE_NS 10000000ull
 
-/* A dedicated queue belongs to one process, and without PASID user space gets no queue. */
+/* A dedicated queue serves one process only. Without PASID, user space gets no queue. */
 static int check_queue(const struct sgpu_dsa_place *place, const char *queue, unsigned device,
 		       struct sgpu_error *error)
 {
@@ -57,8 +57,8 @@ static int check_queue(const struct sgpu_dsa_place *place, const char *queue, un
 
 /* ---- descriptors ---- */
 /* Submits by ENQCMD, written as bytes so that no compiler flag is needed. SFENCE makes earlier
- * stores to the job's memory visible. The page is one portal; writes to the same cache line would
- * wait for each other. */
+ * stores to the job's memory visible. All addresses of the page are one portal; writes to one cache
+ * line would wait for each other. */
 static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	bool full = true;
@@ -74,7 +74,7 @@ static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descrip
 	return full ? SGPU_ERETRY : SGPU_OK;
 }
 
-/* Linux 6.10 and later submit for a process where its own access could harm others
+/* Submits by write(2): Linux 6.10 and later allow only this where direct access could harm others
  * (INTEL-SA-01084). */
 static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
@@ -88,7 +88,7 @@ static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descript
 
 /* ---- opening ---- */
 /* Closing the last mapping and descriptor makes the kernel close the queue: it waits for this
- * process's jobs, and the device cannot reach the process's memory any more. */
+ * process's jobs and ends the device's access to the process's memory. */
 static void stop(struct sgpu_dsa *dsa)
 {
 	if (dsa->portal) {
@@ -126,7 +126,7 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	*dsa = NULL;
 }
 
-/* Opens the queue. Jobs go by the portal if the CPU has ENQCMD and the kernel maps the portal. */
+/* Opens the queue. Uses the portal if the CPU has ENQCMD and the kernel maps the portal. */
 static int reach(struct sgpu_dsa *dsa, const struct sgpu_dsa_place *place, struct sgpu_error *error)
 {
 	struct stat status;
@@ -181,7 +181,7 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 	return rc;
 }
 
-/* name: of an entry in /sys. Returns SGPU_EINVALID if no queue has such a name ("wq0.1"). */
+/* `name` is from /sys. Returns SGPU_EINVALID if no queue has such a name ("wq0.1"). */
 static int open_queue(const struct sgpu_dsa_place *place, const char *name, struct sgpu_dsa **dsa,
 		      struct sgpu_error *error)
 {
@@ -207,7 +207,7 @@ static int open_queue(const struct sgpu_dsa_place *place, const char *name, stru
 	return rc;
 }
 
-/* Tries queues in the order of their names; gives up after one that does not answer. */
+/* Tries queues in the order of their names; stops at a queue that does not answer. */
 int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct sgpu_dsa **dsa,
 		     struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A work queue of the accelerator: what the files of lib/dsa share. The layouts are those of
+ * A work queue of the accelerator, for the files of lib/dsa. The layouts are those of
  * <linux/idxd.h>.
  */
 #ifndef SGPU_DSA_QUEUE_H
@@ -22,12 +22,12 @@ struct sgpu_dsa {
 	char name[24]; /* "wq0.1" */
 	/* Returns SGPU_OK, SGPU_ERETRY (the queue is full) or an error. */
 	int (*submit)(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor);
-	/* Makes the device take no more jobs, and returns when none is under way. */
+	/* Makes the device accept no more jobs, and returns when no job is under way. */
 	void (*stop)(struct sgpu_dsa *dsa);
 	int fd;
-	uint8_t *portal;      /* page for descriptors; NULL: write(2) takes them */
-	unsigned place;	      /* where the next descriptor goes in the portal */
-	uint64_t timeout_ns;  /* for an answer, besides the time for the bytes */
+	uint8_t *portal;      /* page for descriptors; NULL: write(2) is used */
+	unsigned place;	      /* offset of the next descriptor in the portal */
+	uint64_t timeout_ns;  /* for an answer, plus 1 ns for each byte */
 	uint64_t patience_ns; /* how long to wait for room in a full queue */
 	bool dead;
 	struct sgpu_error why; /* why the device is dead */
@@ -42,7 +42,7 @@ struct sgpu_dsa_place {
 };
 SGPU_MUST_CHECK int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct sgpu_dsa **dsa,
 				     struct sgpu_error *error);
-/* Makes a queue that reaches no device yet; the caller fills in name, submit and stop. */
+/* Makes a queue that reaches no device yet; the caller fills in name, submit and timeout_ns. */
 SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error);
 /* Checks that the device copies and computes CRCs correctly: SGPU_EDEVICE if not. */
 SGPU_MUST_CHECK int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files by the accelerator: a piece of the file is mapped, and copied from the page cache. read(2)
- * copies too, with a core; which of the two is faster depends on the machine, so the first pieces
- * go both ways in turns, and the best time of each decides. A file that is cut short meanwhile is a
- * page that the device does not find, and no signal.
+ * Reads files with the accelerator, which copies a mapped piece from the page cache; pread(2)
+ * copies with a core. Which is faster depends on the machine, so the first pieces are read both
+ * ways in turn, and the best time of each decides. If a file is cut short meanwhile, the device
+ * reports a missing page, and no signal comes.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -73,8 +73,8 @@ void sgpu_dsa_reader_figures(const struct sgpu_dsa_reader *reader, struct sgpu_d
 	memcpy(figures->why, reader->why, sizeof(figures->why));
 }
 
-/* Whether the file still reaches to `end`. If it was cut, the mapping reads as zeros up to the
- * page's end. */
+/* Whether the file still has `end` bytes. If cut, the mapping reads as zeros up to the page's
+ * end. */
 static bool has(int fd, uint64_t end)
 {
 	struct stat status;
@@ -84,7 +84,7 @@ static bool has(int fd, uint64_t end)
 }
 
 /* Reads through a mapping. SGPU_ESYSTEM if the file cannot be mapped or was cut short: the caller
- * then uses read(2), which tells why. */
+ * then uses pread(2), which says why. */
 static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset,
 		     struct sgpu_error *error)
 {
@@ -102,7 +102,7 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	if (map == MAP_FAILED) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the file cannot be mapped");
 	}
-	/* Maps all pages at once, so that no access faults. */
+	/* Maps all pages now, so that no access faults. */
 	(void)madvise(map, length, MADV_POPULATE_READ);
 	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page,
 		      MADV_POPULATE_WRITE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs on a work queue. Of an answer one thing is believed: that a descriptor is done.
+ * Runs jobs on a work queue.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { PAUSES = 256 };
 
-/* A run of jobs. The `busy` slots from `first` on are under way, in the order of submission. */
+/* One call of sgpu_dsa_run. The `busy` slots from `first` on are under way, in this order. */
 struct run {
 	struct sgpu_dsa *dsa;
 	struct sgpu_dsa_job *jobs;
@@ -20,7 +20,7 @@ struct run {
 	unsigned depth, first, busy;
 };
 
-/* Submits the next job. Sets *full if the queue stays full until a job ends. */
+/* Submits the next job. Sets *full if the queue is full and a job under way must end first. */
 static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -56,7 +56,7 @@ static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 				   dsa->name, strerror(errno));
 }
 
-/* Waits for the first job under way. Its record is zero until the device answers. */
+/* Waits for the oldest job under way. Its record is zero until the device answers. */
 static int end_first(struct run *run, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -105,8 +105,8 @@ static bool is_fatal(int rc)
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EDEVICE;
 }
 
-/* Waits until no job is under way. If the device may never end one, the kernel stops it and takes
- * its access to this process's memory. */
+/* Waits until no job is under way. If the device may never end a job, dsa->stop ends its access to
+ * this process's memory. */
 static void leave(struct run *run, struct sgpu_error why)
 {
 	struct sgpu_dsa *dsa = run->dsa;
