@@ -144,7 +144,7 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 	return ready;
 }
 
-/* Takes over an input's type, which infer may have filled. */
+/* Gives a segment the type of its input argument, which infer may have filled in. */
 static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
 		       int segment)
 {
@@ -181,8 +181,8 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
 		s->at_most = true;
-		/* A segment that is also an input may have readers: they read the value that
-		 * arrived. */
+		/* A segment that is also an input may have readers: they read the value that came
+		 * as input. */
 		if (s->reader_count && !sgpu_segment_is_input(s)) {
 			sgpu_ops_report(checker, "arguments", call->op->args[arg].name, NULL,
 					"no operation can read '%s', whose size is only known "
@@ -240,7 +240,7 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	}
 }
 
-/* At first, the types that are known are those that the manifest states for inputs. */
+/* At first, only the types that the manifest states for inputs are known. */
 static void start_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;

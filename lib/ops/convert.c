@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversions between element types. Every loop is a clone of its own so that the compiler sees one
- * type at a time.
+ * Conversions between element types. Every loop is a function of its own, so that the compiler sees
+ * one type at a time.
  */
 #include "half.h"
 #include "ops_private.h"

@@ -75,7 +75,7 @@ const char *sgpu_ops_near(const char *name, const char *const *names,
 	const char *type = types ? sgpu_dtype_near(name) : NULL,
 		   *near = types ? NULL : sgpu_nearest_name(name, names);
 
-	/* The nearest type is a hint only if the operation takes it. */
+	/* The nearest type is a hint only if it is among the names. */
 	for (int i = 0; type && names[i] && !near; i++) {
 		near = strcmp(names[i], type) == 0 ? names[i] : NULL;
 	}

@@ -29,8 +29,7 @@ struct piece {
 	uint64_t batch, row, rows, column, columns;
 };
 
-/* ---- a BLAS, found at run time. It uses one thread a call, as the pool provides the threads
- * ---- */
+/* ---- a BLAS, found at run time. One thread per call, since the pool has the threads ---- */
 static struct {
 	void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
 		      const float *a, int lda, const float *b, int ldb, float beta, float *c,
@@ -43,7 +42,8 @@ static struct {
 #if SGPU_BLAS
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Copies a function's address from what dlsym returned; C has no cast between the two. */
+/* Copies a function's address from what dlsym returned; C has no cast from data to function
+ * pointers. */
 static void take_symbol(void *library, const char *name, void *function_pointer)
 {
 	void *symbol = dlsym(library, name);

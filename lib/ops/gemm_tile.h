@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The built-in matrix product of one element type, included once for each: define GEMM_T and
+ * The built-in matrix product of one element type, included once for each type: define GEMM_T and
  * GEMM_NAME(x) first.
  *
  * A piece is computed in steps of GEMM_KC of the inner dimension. Rows of a and columns of b are
  * packed into panels that stay in the caches, and a kernel keeps 6 rows of one vector of c in
  * registers. Every element of c is the sum of the steps in order, each the sum of its products in
- * order, so that neither vectors nor pieces change a bit.
+ * order, so that neither the vector length nor the pieces change a bit.
  */
 #define GEMM_ROWS 6
 #define GEMM_LANES (64 / sizeof(GEMM_T))
 #define GEMM_KC (1024 / sizeof(GEMM_T))
-/* `loose` is aligned as one element is: rows of c start anywhere. */
+/* `loose` has the alignment of one element, since rows of c start anywhere. */
 typedef GEMM_T GEMM_NAME(vector) __attribute__((vector_size(64)));
 typedef GEMM_T GEMM_NAME(loose)
 	__attribute__((vector_size(64), aligned(sizeof(GEMM_T)), may_alias));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations whose kernel a segment brings: the kernel is unknown, so nothing can be inferred.
+ * Operations whose kernel is in a module, which a segment holds: the kernel is unknown, so nothing
+ * can be inferred.
  */
 #include <string.h>
 
@@ -14,7 +15,8 @@ const struct sgpu_op sgpu_op_module = {
 	.args = no_arguments,
 };
 
-/* Without data_type_info, the module's size is that of its file, so it must have one. */
+/* Without data_type_info, the module's size is that of its file, so the segment must have a
+ * file. */
 static void check_image(struct sgpu_ops_checker *checker, int index)
 {
 	struct sgpu_segment *segment = &checker->manifest->segments[index];

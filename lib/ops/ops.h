@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations, sgpu-ops(7): one table, and for each device a file for an operation, or for a few
- * that go together. An operation is a row: its arguments with their element types and ranks, its
- * parameters with ranges and defaults, a function that infers the types of the outputs and checks
- * those of the inputs, and its CPU implementation. */
+ * The operations, sgpu-ops(7): one table, and for each device one file per operation, or per group
+ * of related ones. A row of the table describes an operation: its arguments with their element
+ * types and ranks, its parameters with ranges and defaults, a function that infers the types of the
+ * outputs and checks those of the inputs, and its CPU implementation. */
 #ifndef SGPU_OPS_OPS_H
 #define SGPU_OPS_OPS_H
 
@@ -61,8 +61,7 @@ struct sgpu_op_value {
 	double number;
 };
 
-/* One call of an operation. Arguments and parameters have the indexes that they have in the
- * operation. */
+/* One call of an operation. Arguments and parameters are indexed as in `op`. */
 struct sgpu_op_call {
 	const struct sgpu_op *op;
 	/* dtype SGPU_NONE: the optional argument is absent */
@@ -91,7 +90,7 @@ struct sgpu_op {
 	const char *name;		     /* "gaussian3d" */
 	const char *help;		     /* one line */
 	const struct sgpu_op_argument *args; /* ends with a NULL name; inputs first */
-	const struct sgpu_op_param *params;  /* ends with a NULL name; NULL: there are none */
+	const struct sgpu_op_param *params;  /* ends with a NULL name; NULL: none */
 	/* Called when the types of all required inputs are known, and the dtypes and ranks of all
 	 * inputs are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports
 	 * diagnostics. May fill the type of an optional input that is present without a type. Must
@@ -102,7 +101,7 @@ struct sgpu_op {
 	/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not
 	 * depend on the number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
 	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
-	/* Whether the size of the output is known only after the run (call->actual). */
+	/* Whether the run decides the size of the output (call->actual). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
 };
 
@@ -114,20 +113,21 @@ int sgpu_op_arg(const struct sgpu_op *op, const char *name);
 int sgpu_op_param(const struct sgpu_op *op, const char *name);
 
 /* Checks a parsed manifest against the table and infers every type that it leaves open, in graph
- * order. Records all diagnostics, and skips what the parser found to be wrong. Returns 0 or
+ * order. Records all diagnostics, and skips parts that the parser has reported. Returns 0 or
  * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest,
 				   struct sgpu_diagnostics *diagnostics, struct sgpu_error *error);
 
-/* Parses and checks a manifest, and locates its diagnostics. Returns SGPU_EINVALID if the manifest
- * has errors: *diagnostics has all of them, *error the first, and *manifest is NULL. */
+/* Parses and checks a manifest, and gives its diagnostics lines and columns. Returns SGPU_EINVALID
+ * if the manifest has errors: *diagnostics has all of them, *error the first, and *manifest is
+ * NULL. */
 SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 					   struct sgpu_manifest **manifest,
 					   struct sgpu_diagnostics *diagnostics,
 					   struct sgpu_error *error);
 
-/* The operation of a kernel that a segment brings. It has no arguments, parameters or code, and is
- * not in the table. */
+/* Stands for a kernel of a module, which a segment holds. It has no arguments, parameters or code,
+ * and is not in the table. */
 extern const struct sgpu_op sgpu_op_module;
 
 /* Fills in the types and parameters of a call, but no data, for an operation of a checked manifest.

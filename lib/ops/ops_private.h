@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the operations share: the rows of the table, vectors by CPU, conversions, the matrix
+ * Shared by the operations: the rows of the table, clones for vector units, conversions, the matrix
  * product, and checks for infer functions.
  *
  * Rules for a CPU implementation: the result depends neither on the number of workers (pieces of
  * sgpu_pool_for start at fixed multiples; partial results are added in the order of the pieces) nor
- * on the CPU's vectors (sums keep a fixed number of lanes that are added in a fixed order). Copies
- * of data on the stack are wiped.
+ * on the CPU's vector length (sums keep a fixed number of lanes that are added in a fixed order).
+ * Copies of data on the stack are wiped.
  */
 #ifndef SGPU_OPS_OPS_PRIVATE_H
 #define SGPU_OPS_OPS_PRIVATE_H
@@ -23,8 +23,8 @@ extern "C" {
 #endif
 
 /* Compiles a function with a hot loop for several levels of x86-64; one is chosen when the program
- * starts. What the loop calls must be SGPU_INLINE. Sanitizers would instrument the chooser, which
- * runs before they are ready. */
+ * starts. Functions that the loop calls must be SGPU_INLINE. Not with sanitizers: they would
+ * instrument the resolver, which runs before they are ready. */
 #if SGPU_CLONES && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SGPU_CLONES_ATTR \
@@ -59,17 +59,17 @@ SGPU_OPS(SGPU_OP_ROW)
 #undef SGPU_OP_ROW
 
 /* ---- for infer ----
- * A required input always has a type here. An optional input is SGPU_NONE when it is absent, and
- * also when the manifest gives it without a type (call->present tells): infer may fill the latter.
- * All these functions return false after they reported a diagnostic. */
+ * A required input always has a type here. An optional input is SGPU_NONE if it is absent, or if
+ * the manifest gives it without a type. In the second case call->present is set, and infer may fill
+ * in the type. The bool functions return false after they have reported a diagnostic. */
 /* Same element type and same shape. */
 bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			int second);
-/* Same element type. */
 bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			 int second);
 
-/* The infer functions of operations whose output has the type of the one input, or of both. */
+/* The infer functions of operations whose output has the type of the only input, or of both
+ * inputs. */
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report);
 void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report);
 
@@ -83,14 +83,14 @@ SGPU_INLINE uint64_t sgpu_ops_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
-/* The number of parts of `size` that hold so many items. */
+/* Returns how many parts of `size` items hold `items` items. */
 SGPU_INLINE uint64_t sgpu_ops_ceil(uint64_t items, uint64_t size)
 {
 	return items / size + (items % size != 0);
 }
 
-/* Operations along the last axis cut longer rows into parts of this size. The results of the parts
- * are kept in the scratch memory and combined in order. */
+/* Operations along the last axis cut longer rows into parts of so many elements. The results of the
+ * parts are kept in the scratch memory and combined in order. */
 enum { SGPU_ROW_PART = 1 << 16 };
 SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 {
@@ -98,8 +98,8 @@ SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 }
 
 /* ---- conversions of `count` elements that start at element `begin` of `data` ----
- * Loading is exact for every type. Storing rounds to nearest, ties to even, once; integers
- * saturate, and NaN becomes 0. */
+ * Loading is exact for every type. Storing rounds to nearest, ties to even, once; as an integer a
+ * value saturates, and NaN becomes 0. */
 void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count,
 		       double *to);
 void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count,
@@ -107,14 +107,14 @@ void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint6
 
 /* ---- matrix product: c = alpha op(a) op(b) + beta c ----
  * Row-major; op(a) is m x k, op(b) is k x n, c is m x n; ld: elements from one stored row to the
- * next. With beta 0 c is not read, with alpha 0 neither a nor b. The calling thread holds a token
- * of the pool. `dtype` is f32 or f64. Errors: SGPU_ECANCELED. */
+ * next. If beta is 0, c is not read; if alpha is 0, neither a nor b is. The calling thread holds a
+ * token of the pool. `dtype` is f32 or f64. Errors: SGPU_ECANCELED. */
 struct sgpu_gemm {
 	uint64_t m, n, k;
 	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */
 	uint64_t lda, ldb, ldc;
 	double alpha, beta;
-	/* Several products, with the distance in elements from one to the next; batch 0 is 1. */
+	/* Several products: `batch` of them (0 is 1), and elements from one matrix to the next. */
 	uint64_t batch, stride_a, stride_b, stride_c;
 };
 SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a,
@@ -128,32 +128,32 @@ struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count);
 
-/* How many items, each of so much work, make a piece of at least `enough` work. */
+/* Returns how many items of `work` each make a piece of at least `enough` work. */
 SGPU_INLINE uint64_t sgpu_ops_grain(uint64_t work, uint64_t enough)
 {
 	return work < enough ? enough / (work + 1) + 1 : 1;
 }
 
-/* sgpu_pool_for and a copy, with an error text. */
+/* As sgpu_pool_for, and a copy by it, with an error text. */
 SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 				 void (*body)(void *argument, uint64_t begin, uint64_t end),
 				 void *argument, struct sgpu_error *error);
 
 SGPU_MUST_CHECK int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from,
 					uint64_t bytes, struct sgpu_error *error);
-/* What copy does, for operations that leave the bytes as they are. */
+/* The CPU code of copy, also for other operations that keep the bytes. */
 SGPU_MUST_CHECK int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool,
 				  struct sgpu_error *error);
 
-/* ---- gaussian3d: the kernel, the same on every device ---- */
+/* ---- gaussian3d: the weights, the same on every device ---- */
 enum {
 	SGPU_GAUSSIAN_SIGMA_MAX = 64,
 	SGPU_GAUSSIAN_TRUNCATE_MAX = 8,
 	SGPU_GAUSSIAN_RADIUS_MAX = SGPU_GAUSSIAN_SIGMA_MAX * SGPU_GAUSSIAN_TRUNCATE_MAX,
 };
 
-/* Computes the weights at distances from 0 to the radius, and returns the radius. The centre plus
- * twice the others is 1. */
+/* Computes the weights at distances from 0 to the radius, and returns the radius. weights[0] plus
+ * twice the sum of the others is 1. */
 int sgpu_ops_gaussian_weights(double sigma, double truncate,
 			      double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
 
@@ -164,7 +164,7 @@ enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
  * candidates, one for each part of the tile's rows; with fewer queries there are more parts. */
 struct sgpu_nearest_plan {
 	uint64_t queries, rows, parts;
-	uint64_t keep; /* candidates in a list: k, and some in reserve */
+	uint64_t keep; /* candidates in a list: k, and a reserve */
 };
 struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call);
 
@@ -212,7 +212,7 @@ uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3]);
 
 /* ---- checking a manifest against the table ---- */
 struct sgpu_ops_checker {
-	struct sgpu_op_report report; /* is first: infer functions get its address */
+	struct sgpu_op_report report; /* first, as infer functions get its address */
 	struct sgpu_manifest *manifest;
 	struct sgpu_diagnostics *diagnostics; /* NULL: diagnostics only set `failed` */
 	const struct sgpu_operation *operation;
@@ -228,7 +228,7 @@ void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const
 /* Records a diagnostic at /segments/<segment>/<member>; member may be NULL. */
 void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
 			     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
-/* Returns the hint "did you mean 'x'?" for the nearest of the names, or NULL when none is near. */
+/* Returns the hint "did you mean 'x'?" for the nearest of the names, or NULL if none is near. */
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX]);
 

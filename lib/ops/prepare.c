@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a text to a checked manifest, and from a checked manifest to the calls that its operations
- * make.
+ * Makes a checked manifest from text, and the calls of its operations from a checked manifest.
  */
 #include <string.h>
 

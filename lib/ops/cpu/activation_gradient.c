@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * activation_gradient: the gradient before an activation, from the one behind it and from what the
- * activation gave.
+ * activation_gradient: the gradient at the input of an activation, from the gradient at its output
+ * and the output itself.
  */
 #include "ops/cpu/training.h"
 

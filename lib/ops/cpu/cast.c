@@ -44,8 +44,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	/* For the same type there is no conversion: it would change the bits of a signalling
-	 * NaN. */
+	/* The same type is copied: a conversion would change the bits of a signalling NaN. */
 	return call->type[INPUT].dtype == call->type[OUTPUT].dtype
 		       ? sgpu_ops_copy(call, pool, error)
 		       : sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, call,

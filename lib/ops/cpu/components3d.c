@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The largest connected component of a mask, neighbours sharing a face; of two equally large ones,
- * that with the voxel that comes first. Rows become runs, touching runs are joined by union-find:
- * slabs of planes in parallel, then their seams. A set's root is its lowest run, so the order of
- * the unions leaves no trace.
+ * that with the voxel that comes first. Each row is cut into runs; touching runs are joined by
+ * union-find, in slabs of planes in parallel, then across the slabs. A set's root is its lowest
+ * run, so the order of the unions does not matter.
  */
 #include <string.h>
 
@@ -158,8 +158,8 @@ static void place_runs(struct runs *runs)
 	runs->first[rows] = total;
 }
 
-/* Points every run at its root (a parent is lower, so one pass does), adds up sizes, and finds the
- * largest. */
+/* Points every run at its root (a parent is a lower run, so one pass is enough), adds up sizes, and
+ * finds the largest. */
 static void measure(struct runs *runs)
 {
 	uint32_t total = runs->first[runs->planes * runs->height];

@@ -3,11 +3,10 @@
  * conv2d: convolution of images, as neural networks mean it (correlation: the kernel is not
  * flipped), on f32, and conv2d_gradient: its gradients by input, weights and bias.
  *
- * All of them are matrix products, of which the right factor is never stored as a whole: blocks of
- * DEPTH rows and LANES columns are gathered into a panel, and every row of the left factor meets
- * the panel. Each sum is made in the order of k. Every element of conv2d's output starts with its
- * bias and adds input * weight in the order channel, row, column of the kernel; the padding counts
- * as 0.
+ * All are matrix products whose right factor is never stored as a whole: blocks of DEPTH rows and
+ * LANES columns are gathered into a panel, and every row of the left factor is multiplied by the
+ * panel. Each sum is made in the order of k. Every element of conv2d's output starts with its bias
+ * and adds input * weight in the order channel, row, column of the kernel; the padding counts as 0.
  */
 #include <string.h>
 
@@ -184,7 +183,7 @@ SGPU_INLINE void add_rows(const struct strip *s, const struct panel *panel, cons
 	const float *left[ROWS];
 
 	for (uint64_t r = 0; r < rows; r++) {
-		/* A row that does not exist is read from the first one. */
+		/* For a row that does not exist, the first one is read. */
 		left[r] = s->left + (r < s->rows ? r : 0) * s->left_row;
 		if (r < s->rows) {
 			copy_lanes(&sums[r], s->to + r * s->to_row, s->count);
@@ -229,8 +228,8 @@ static void clear_rows(float *to, uint64_t row, uint64_t rows, uint64_t count)
 	}
 }
 
-/* What each lane of a panel is for: a pixel of an image, or a weight of a kernel, with the plane of
- * its channel. */
+/* What each lane of a panel stands for: a pixel of an image, or a weight of a kernel and the plane
+ * of its channel. */
 struct stand {
 	int64_t y[LANES], x[LANES];
 	const float *plane[LANES];
@@ -247,7 +246,7 @@ SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int6
 }
 
 /* Gathers the elements of an image under `depth` weights of a kernel, from `weight` on, for some
- * pixels. Neighbours in one row are copied at once: with few output channels, gathering takes
+ * pixels. Neighbours in one row are copied together, since with few output channels gathering takes
  * longer than the products. */
 SGPU_CLONES_ATTR static void gather_pixels(const struct sgpu_conv2d *c, const float *image,
 					   const struct stand *pixels, uint64_t weight,
@@ -402,7 +401,7 @@ static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *rep
 	call->type[OUTPUT_BIAS] = sgpu_ops_type(SGPU_F32, 1, call->type[WEIGHTS].shape);
 }
 
-/* A matrix for each part. If the size overflows, so would memory. */
+/* Scratch memory: a matrix for each part; UINT64_MAX if the size overflows. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[GRADIENT]);
@@ -439,8 +438,8 @@ SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int
 		       : 0.0f;
 }
 
-/* Gathers `depth` weights of a kernel, from `weight` on, and the elements of the gradient that they
- * multiply for each pixel. */
+/* Gathers the elements of the gradient that `depth` weights of a kernel, from `weight` on, multiply
+ * for each pixel. */
 static void gather_windows(const struct sgpu_conv2d *c, const float *plane,
 			   const struct stand *pixels, uint64_t weight, uint64_t depth,
 			   struct panel *panel)
@@ -510,8 +509,8 @@ static struct stand find_columns(const struct job *job, uint64_t first)
 	return at;
 }
 
-/* Gathers the factors of the columns for `depth` elements of the output, from `element` on. skip:
- * the number of elements before the part's first image. */
+/* Gathers the factors of the columns for `depth` elements of an output image, from `element` on.
+ * skip: the number of input elements before the image. */
 static void gather_images(const struct sgpu_conv2d *c, const struct stand *columns, uint64_t skip,
 			  uint64_t element, uint64_t depth, struct panel *panel)
 {

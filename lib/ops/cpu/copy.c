@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy: the same elements; reshape: in another shape; slice: some neighbours along the first
+ * copy: the same elements; reshape: in another shape; slice: adjacent items along the first
  * dimension.
  */
 #include "ops/ops_private.h"

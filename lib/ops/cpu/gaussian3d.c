@@ -37,7 +37,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 
 struct job {
 	uint64_t shape[3];
-	uint64_t along, step; /* axis: its length in voxels, and elements between neighbours */
+	uint64_t along, step; /* the axis: length in voxels, and elements between neighbours */
 	const void *in;
 	void *out;
 	int radius;
@@ -68,7 +68,6 @@ static void make_weights(struct job *job, double sigma, double truncate)
 	}
 }
 
-/* gaussian3d_passes.h is included once for each element type. */
 #define REAL float
 #define NAME(name) name##_f32
 #define WEIGHT(job) (job)->weight_f32

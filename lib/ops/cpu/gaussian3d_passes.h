@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The passes of gaussian3d.c, which includes this once for each element type, REAL.
+ * The passes of gaussian3d.c, which includes this file once for each element type, REAL.
  */
 
 SGPU_INLINE void NAME(start)(REAL *restrict out, const REAL *centre, REAL weight, uint64_t count)
@@ -19,7 +19,7 @@ SGPU_INLINE void NAME(add_pair)(REAL *restrict out, const REAL *left, const REAL
 }
 
 /* Smooths along the rows: copies a tile with its neighbourhood, repeating the voxels at the
- * borders, and sums. */
+ * borders, and sums the copies. */
 SGPU_CLONES_ATTR static void NAME(row_tile)(const struct job *job, const REAL *row, uint64_t begin,
 					    uint64_t count, REAL *padded, REAL *out)
 {

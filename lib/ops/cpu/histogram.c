@@ -77,7 +77,7 @@ struct job {
 	uint32_t *counts; /* [pieces][bins + 1]; the last counts values outside the range */
 };
 
-/* The bin of each value. The quotient may give a neighbour of the right bin: the bins' edges
+/* The bin of each value. The quotient may give a neighbour of the right bin, so the bins' edges
  * decide. */
 SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values, uint64_t count,
 				    int32_t *bins)

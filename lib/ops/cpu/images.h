@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the operations on images share with their gradients and with every device: the extents of
- * conv2d, and the windows of max_pool2d.
+ * Shared by the operations on images, their gradients and all devices: the extents of conv2d, and
+ * the windows of max_pool2d.
  */
 #ifndef SGPU_OPS_CPU_IMAGES_H
 #define SGPU_OPS_CPU_IMAGES_H
@@ -27,7 +27,7 @@ struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
 /* ---- the gradient ----
  * The gradient of weights and bias is a matrix with a row for each output channel, a column for
  * each weight of a kernel, and a last column, whose factors are 1, for the bias. It is summed over
- * parts of the images, then over the parts.
+ * the images of each part, then over the parts.
  */
 enum { SGPU_CONV2D_PARTS_MAX = 64 };
 SGPU_INLINE uint64_t sgpu_conv2d_part_images(uint64_t images)
@@ -45,8 +45,8 @@ SGPU_INLINE uint64_t sgpu_conv2d_columns(const struct sgpu_conv2d *c)
 	return c->channels * c->kernel_height * c->kernel_width + 1;
 }
 
-/* An output's data, or NULL if the output is absent or empty. Memory does not bound the other
- * extents of an empty one, so the loops over them would take forever to write nothing. */
+/* An output's data, or NULL if the output is absent or empty. If one extent is 0, memory does not
+ * bound the others, so loops over them could take forever and write nothing. */
 static inline float *sgpu_conv2d_output(const struct sgpu_op_call *call, int output)
 {
 	return sgpu_ops_count(&call->type[output]) ? (float *)call->data[output] : NULL;
@@ -59,8 +59,8 @@ struct sgpu_pool2d {
 	uint64_t size, stride, padding;
 };
 
-/* Where in the plane a window's largest element is: the first of equal ones; a NaN is the largest.
- * Padding is below size, so no window is empty. */
+/* Returns the index in the plane of a window's largest element: the first of equal ones; NaN is the
+ * largest. Padding is below size, so no window is empty. */
 SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float *plane,
 				       uint64_t out_y, uint64_t out_x)
 {
@@ -83,8 +83,8 @@ SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float 
 	return place;
 }
 
-/* The extents of a call of either operation, whose first argument is the input and whose first
- * parameters are: size, stride, padding. */
+/* The extents of a call of max_pool2d or its gradient, whose first argument is the input and whose
+ * first parameters are: size, stride, padding. */
 struct sgpu_pool2d sgpu_pool2d_describe(const struct sgpu_op_call *call);
 
 #ifdef __cplusplus

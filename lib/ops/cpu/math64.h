@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * exp, log and the normal distribution from additions, multiplications and divisions alone. The C
- * library picks its own by CPU, and their last bits differ; these give the same bytes everywhere,
- * and loops over them vectorise. Checked against the C library in
+ * library chooses its versions by CPU, and their last bits differ. The functions here give the same
+ * bytes everywhere, and loops over them vectorise. Checked against the C library in
  * tests/unit/test_ops_black_scholes.c.
  */
 #ifndef SGPU_OPS_CPU_MATH64_H
@@ -125,8 +125,8 @@ struct sgpu_option {
 };
 
 /* The prices, which rounding may make negative. `deviation` is the standard deviation over all
- * `years`. If it is 0 (no time left, or no volatility), only the sign of the forward value
- * counts. */
+ * `years`. If it is 0 (no time left, or no volatility), only whether price exceeds the discounted
+ * strike counts. */
 SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, double years,
 						double deviation, double rate)
 {

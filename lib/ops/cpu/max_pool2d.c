@@ -102,7 +102,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
 	if (p.planes == 0) {
-		return 0; /* no plane: the other extents are not bounded */
+		return 0; /* no plane: memory does not bound the other extents */
 	}
 	return sgpu_ops_for(pool, p.planes * p.out_height,
 			    GRAIN_WORK / (p.out_width * p.size * p.size) + 1, body, call, error);
@@ -170,7 +170,7 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
 	if (p.planes == 0) {
-		return 0; /* no plane: the other extents are not bounded */
+		return 0; /* no plane: memory does not bound the other extents */
 	}
 	return sgpu_ops_for(pool, p.planes,
 			    GRAIN_WORK / (p.out_height * p.out_width * p.size * p.size) + 1,

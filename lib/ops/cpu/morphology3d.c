@@ -3,9 +3,9 @@
  * morphology3d: erosion by a ball, the largest connected component, dilation by a ball, in this
  * order.
  *
- * A ball is a bound on the squared distance to the nearest voxel of the other kind. Distances up to
- * the radius are found axis by axis: along x by running over the row, along y and z as the least of
- * distance + offset squared.
+ * Erosion and dilation compare the squared distance to the nearest voxel of the other kind with a
+ * bound. Distances up to the radius are found axis by axis: along x by running over the row, along
+ * y and z as the least of distance + offset squared.
  */
 #include <string.h>
 
@@ -60,10 +60,10 @@ struct job {
 	const uint64_t *shape;
 	const uint8_t *in;
 	uint8_t *mask;
-	int16_t *first, *second; /* squared distances within the row; within the plane */
+	int16_t *first, *second; /* squared distances along x; along x and y */
 	int radius;
 	bool erode;	      /* measure distances to voxels outside, else to those inside */
-	uint64_t along, step; /* axis: its length in voxels, and elements between neighbours */
+	uint64_t along, step; /* the axis: length in voxels, and elements between neighbours */
 };
 
 static void normalise_body(void *argument, uint64_t begin, uint64_t end)
@@ -119,8 +119,8 @@ SGPU_INLINE void at_most(int16_t *least, int bound, uint64_t count)
 	}
 }
 
-/* Squared distances along another axis, from the distances along the axes before. `at`: the row's
- * position on that axis. */
+/* Squared distances along another axis, from those along the earlier axes. `at`: the row's position
+ * on that axis. */
 SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, uint64_t at,
 				    uint64_t count, int16_t *restrict least)
 {

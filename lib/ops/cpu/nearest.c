@@ -3,9 +3,8 @@
  * nearest: the k rows of b that are nearest to each row of a, by Euclidean distance; with labels,
  * the label that most of them have.
  *
- * Candidates come from |b|^2 - 2ab by a matrix product in f32, k of them and a reserve; their
- * distances are then computed anew in f64 from the differences, which decides among them: ties by
- * the lower index.
+ * k candidates and a reserve are chosen by |b|^2 - 2ab, by a matrix product in f32. Then their
+ * distances, computed again in f64 from the differences, decide; ties go to the lower index.
  */
 #include <math.h>
 #include <string.h>
@@ -19,7 +18,7 @@ enum {
 	RESERVE = SGPU_NEAREST_RESERVE, /* candidates beyond k, since f32 cannot tell close rows
 					   apart */
 	CANDIDATES_MAX = K_MAX + RESERVE,
-	QUERIES = 512, /* rows of a, and rows of b, in a tile of products */
+	QUERIES = 512, /* rows of a, and then ROWS of b, in a tile of products */
 	ROWS = 2048,
 	GRAIN_QUERIES = 8,
 	LANES = 8,
@@ -81,7 +80,7 @@ struct job {
 	float *products;	      /* [QUERIES][ROWS]: ab */
 	struct candidate *candidates; /* [QUERIES][keep]: nearest first */
 	uint32_t *found;	      /* [QUERIES]: candidates so far */
-	uint64_t query, row, rows;    /* what the tile covers */
+	uint64_t query, row, rows;    /* first query, first row and rows of the tile */
 };
 
 static uint64_t keep(const struct sgpu_op_call *call)
@@ -96,8 +95,8 @@ static uint64_t tile_queries(const struct sgpu_op_call *call)
 	return sgpu_ops_min(call->type[A].shape[0], QUERIES);
 }
 
-/* How a device with many threads divides the work. A tile has 2^20 products (4 MiB), or 2^22 if
- * there are many. */
+/* How a device with many threads divides the work. A tile has 2^20 products (4 MiB), or 2^22 for a
+ * large call. */
 struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
 {
 	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape;
@@ -126,7 +125,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 	return (here > device ? here : device) + m * sizeof(float);
 }
 
-/* The sum of the squares of a, or of the squared differences of a and b; kept in lanes. */
+/* The sum of the squares of a or, if b is not NULL, of a - b; kept in lanes. */
 SGPU_INLINE double sum_squares(const float *a, const float *b, uint64_t d)
 {
 	double lanes[LANES] = { 0 };
@@ -174,7 +173,7 @@ SGPU_INLINE double ordered(double value)
 	return value != value ? (double)INFINITY : value;
 }
 
-/* Inserts a candidate behind those that are as near. A full list drops its last candidate. */
+/* Inserts a candidate after those that are equally near. A full list drops its last candidate. */
 static void insert(struct candidate *list, uint32_t *found, uint64_t most, struct candidate one)
 {
 	uint64_t at = *found < most ? (*found)++ : most - 1;

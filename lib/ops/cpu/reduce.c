@@ -2,9 +2,9 @@
  *
  * reduce: sum, least, greatest or mean of all elements or along an axis.
  *
- * Elements are worked on as f64, which holds each type exactly. The axis is cut into pieces of
- * fixed length; a contiguous piece is added in eight lanes. Pieces are combined in their order.
- * Integer sums are exact below 2^53.
+ * Elements are computed as f64, which holds each type exactly. The axis is cut into pieces of fixed
+ * length; a contiguous piece is added in eight lanes. Pieces are combined in their order. Integer
+ * sums are exact below 2^53.
  */
 #include <math.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 	return v.pieces > 1 ? v.outer * v.pieces * v.inner * sizeof(double) : 0;
 }
 
-/* ---- minimum, in a total order: -NaN and NaN first, then -0 before +0 ----
+/* ---- minimum, in a total order: NaN of either sign is least, and -0 is below +0 ----
  * The maximum is the minimum of the negated values, negated. */
 SGPU_INLINE int64_t key(double value)
 {
@@ -165,8 +165,8 @@ struct job {
 	struct sgpu_op_call *call;
 	struct sgpu_reduce_view v;
 	int operation;
-	uint64_t tiles;	 /* of the inner extent */
-	double *partial; /* [outer][pieces][inner]; NULL: a piece is a result */
+	uint64_t tiles;	 /* tiles in the inner extent */
+	double *partial; /* [outer][pieces][inner]; NULL: one piece per output */
 };
 
 static void load(const struct job *job, uint64_t at, uint64_t count, double *to)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: exp(x - max) / sum of the same, over the last axis. Exponentials and sums in f64. Short
- * rows are shared out among the workers; a long row is cut into parts, whose maxima and sums are
- * combined in order.
+ * softmax: exp(x - max), divided by its sum, over the last axis. Exponentials and sums are f64.
+ * Short rows are distributed over the workers; a long row is cut into parts, whose maxima and sums
+ * are combined in order.
  */
 /* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -130,7 +130,7 @@ static void short_rows(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* One row that is divided; the scratch memory has a number for each part. */
+/* One row that is cut into parts; `parts`, in the scratch memory, has a number for each. */
 struct long_row {
 	const struct sgpu_op_call *call;
 	uint64_t first, count;
@@ -176,7 +176,7 @@ static int run_long_row(struct long_row *row, struct sgpu_pool *pool, struct sgp
 	return rc ? rc : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
 }
 
-/* Scratch memory: a number for each part of a row. A device that computes all rows at once needs
+/* Scratch memory: a number for each part of a row. A device that computes all rows together needs
  * two for each part of every row, and two for each row. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {

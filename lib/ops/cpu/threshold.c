@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * threshold: which elements lie in a band, bounds included, as a mask or as the list of their
- * indexes.
+ * threshold: the elements in a band, bounds included, as a mask or as a list of indexes.
  */
 #include <float.h>
 #include <math.h>
@@ -70,7 +69,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 struct job {
 	struct sgpu_op_call *call;
 	double low, high;
-	uint64_t *counts; /* by piece: its elements in the range; later, the index of the first */
+	uint64_t *counts; /* by piece: its elements in the range; later, where its output begins */
 };
 
 SGPU_CLONES_ATTR static void inside(const double *in, uint64_t count, double low, double high,
@@ -153,7 +152,7 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(list, sizeof(list));
 }
 
-/* Counts each piece's elements in the range, finds where its output begins, and writes the
+/* Counts each piece's elements in the range, computes where its output begins, and writes the
  * indices. */
 static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
 		   struct sgpu_error *error)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of training, in f64, the same text for every device: slopes of activations,
+ * The arithmetic of training, in f64, the same source for every device: slopes of activations,
  * losses, and sums over a row, whose element i is added to lane i % SGPU_LANES before the lanes are
  * added as a tree.
  */
@@ -35,7 +35,8 @@ SGPU_INLINE double sgpu_lanes_sum(double lanes[SGPU_LANES])
 	return lanes[0];
 }
 
-/* A row's loss `sum`, of exp(x - top), and `x`, the label's element. sgpu_math_log takes no NaN. */
+/* A row's loss. `sum`: of all exp(element - top); `x`: the label's element. sgpu_math_log takes no
+ * NaN. */
 SGPU_INLINE double sgpu_entropy(double sum, double x, double top)
 {
 	return sum == sum ? sgpu_math_log(sum) - (x - top) : sum;
@@ -49,7 +50,6 @@ SGPU_INLINE double sgpu_entropy_gradient(double x, double top, double sum, bool 
 	return (sgpu_math_exp(x - top) / sum - (labelled ? 1.0 : 0.0)) / rows;
 }
 
-/* Whether `label` is one of `classes`. */
 SGPU_INLINE bool sgpu_label_fits(int64_t label, uint64_t classes)
 {
 	return label >= 0 && (uint64_t)label < classes;

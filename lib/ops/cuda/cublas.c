@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLAS by dlopen. One handle a device, used under a lock: a call only enqueues. The same call
- * gives the same bytes every time: f32 is computed in f32 (no TF32), nothing is added by atomics,
- * and the library works in memory of one size that we give it.
+ * cuBLAS by dlopen. One handle per device, used under a lock, briefly: a call only enqueues. The
+ * same call gives the same bytes every time: f32 is computed in f32 (no TF32), nothing is added by
+ * atomics, and cuBLAS's workspace, which we provide, has a fixed size.
  */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ typedef void *handle_type;
 
 static struct {
 	char found[192];   /* "13.1.0, libcublas.so.13" */
-	char missing[192]; /* why there is none */
+	char missing[192]; /* why cuBLAS is not used */
 	int (*create)(handle_type *handle);
 	int (*destroy)(handle_type handle);
 	int (*set_stream)(handle_type handle, cudaStream_t stream);
@@ -59,7 +59,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `devices` and their handles */
 static struct {
 	handle_type handle;
-	cudaMemPool_t pool; /* keeps unused workspaces: no call waits for the driver */
+	cudaMemPool_t pool; /* keeps unused workspaces, so that no call waits for the driver */
 } devices[DEVICES_MAX];
 
 static bool take_symbol(void *from, const char *name, void *function_pointer)

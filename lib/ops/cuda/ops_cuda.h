@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations on a CUDA device, all of SGPU_OPS. An implementation enqueues
- * its kernels on launch->native and returns; nothing may wait there. common.cuh has what they share
- * and the rules.
+ * The operations on a CUDA device, all of SGPU_OPS. An implementation enqueues its kernels on
+ * launch->native and returns without waiting. common.cuh has shared code and the rules.
  */
 #ifndef SGPU_OPS_CUDA_OPS_CUDA_H
 #define SGPU_OPS_CUDA_OPS_CUDA_H
@@ -30,14 +29,14 @@ sgpu_op_fn sgpu_cuda_op(const char *name);
  * library. */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
 
-/* 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
+/* Returns 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
  * (cudaErrorMemoryAllocation)". */
 SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what,
 					    cudaError_t code);
 
 /* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
-/* Whether cuBLAS is there and the product (batch at least 1; k is 0 when nothing is multiplied) is
- * large enough for it. The first product that is large enough makes it look for the library. */
+/* Whether cuBLAS was found and the product (batch at least 1; k is 0 when nothing is multiplied) is
+ * large enough for it. The first call with such a product looks for the library. */
 bool sgpu_cublas_fits(const struct sgpu_gemm *gemm);
 
 /* As sgpu_cuda_gemm. Enqueues the product; cuBLAS's workspace is cleared before it is freed. */

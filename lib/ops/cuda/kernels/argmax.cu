@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * argmax: a warp for a short row, a block for a long one, and several blocks for one that is longer
- * still, whose winners are compared afterwards. The order of elements is total, so that the way
- * there does not matter.
+ * argmax: a warp for a short row, a block for a long one, and several blocks for a still longer
+ * one, whose results are compared afterwards. The order of elements is total, so the order of
+ * comparisons does not matter.
  */
 #include "ops/cuda/kernels/common.cuh"
 

@@ -4,9 +4,9 @@
  * computed in f32, with the device's own exponential, logarithm and root; all others as
  * cpu/black_scholes.c does.
  *
- * What f32 loses in d1 and d2 alike hardly moves the price, whose derivative by a common shift of
- * both is 0. What counts is their difference, which is the deviation itself, and the two
- * probabilities.
+ * An error of f32 that d1 and d2 share hardly changes the price, whose derivative by a common shift
+ * of both is 0. Only the errors of their difference, the deviation itself, and of the two
+ * probabilities matter.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"

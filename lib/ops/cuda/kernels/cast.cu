@@ -47,8 +47,7 @@ extern "C" int sgpu_cast_cuda(struct sgpu_op_call *call, struct sgpu_launch *lau
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 
-	/* For the same type there is no conversion: it would change the bits of a signalling
-	 * NaN. */
+	/* The same type is copied: a conversion would change the bits of a signalling NaN. */
 	if (call->type[INPUT].dtype == call->type[OUTPUT].dtype) {
 		return sgpu_copy_cuda(call, launch);
 	}

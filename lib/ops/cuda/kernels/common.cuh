@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the operations' kernels share: checked launches, grids, packs of elements, conversions,
+ * Shared by the operations' kernels: checked launches, grids, packs of elements, conversions,
  * reductions.
  *
  * Rules for an implementation:
- * - It enqueues on launch->native and does not wait. A call that fails ends it with the code of
- * sgpu_cuda_runtime_check.
+ * - It enqueues on launch->native and does not wait. If a call fails, the implementation returns
+ *   the code of sgpu_cuda_runtime_check.
  * - The result depends on the inputs and parameters alone: not on the grid, the device's size, or
- * the order in which blocks run. So sums keep one partial result for each part of a fixed size, and
- * are added in the order of the parts; floats are never added by atomics.
+ *   the order in which blocks run. So sums keep one partial result for each part of a fixed size,
+ *   and are added in the order of the parts; floats are never added by atomics.
  * - Kernels are compiled without contraction (-fmad=false), as the CPU's code is: a * b + c rounds
- * twice. Where one rounding is wanted, fmaf() and fma() say so. What half.h and cpu/math64.h
- * compute is the same bits on both.
+ *   twice. Where one rounding is wanted, fmaf() and fma() say so. half.h and cpu/math64.h give the
+ *   same bits on both.
  * - Sizes and indexes of elements are uint64_t. A grid has at most 2^31 - 1 blocks: kernels loop
- * over the rest.
+ *   over the rest.
  * - All of an output is written. Data start at multiples of 64 bytes.
- * - What is found out at run time goes to launch->status, by one thread; launch->counters are zero
- * at the start.
+ * - One thread writes codes and sizes found at run time to launch->status; launch->counters are
+ *   zero at the start.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_COMMON_CUH
 #define SGPU_OPS_CUDA_KERNELS_COMMON_CUH
@@ -41,7 +41,7 @@ static inline cudaStream_t sgpu_cuda_stream(const struct sgpu_launch *launch)
 }
 
 /* Starts a kernel; `what` names it in an error. sgpu_cuda_start(launch, "scale", kernel<float>,
- * grid, block, shared bytes, arguments...). A kernel that wants more than 48 KiB of shared memory
+ * grid, block, shared bytes, arguments...). A kernel that needs more than 48 KiB of shared memory
  * gets it. */
 template <typename... P, typename... A>
 static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *what,
@@ -95,8 +95,7 @@ static inline unsigned sgpu_cuda_grid(uint64_t items, uint64_t per_block)
 	return blocks < 1 ? 1 : (unsigned)sgpu_ops_min(blocks, most);
 }
 
-/* Blocks for a kernel in which each block takes one item, then the item gridDim.x later, and so
- * on. */
+/* Blocks for a kernel in which a block takes every gridDim.x-th item. */
 static inline unsigned sgpu_cuda_blocks(uint64_t items)
 {
 	return items < 1 ? 1 : items < 0x7fffffffu ? (unsigned)items : 0x7fffffffu;
@@ -162,8 +161,8 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 	T at[N];
 };
 
-/* output[i] = f(inputs[i]...), N elements at once. N is a power of 2 from 2 to 16; output may not
- * be an input. */
+/* output[i] = f(inputs[i]...), N elements in one access. N is a power of 2 from 2 to 16; output may
+ * not be an input. */
 template <int N, typename F, typename O, typename... I>
 SGPU_KERNEL sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inputs)
 {
@@ -186,7 +185,7 @@ SGPU_KERNEL sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inp
 	}
 }
 
-/* f: a struct with `__device__ O operator()(I...) const`. */
+/* f is a struct with `__device__ O operator()(I...) const`. */
 template <int N, typename F, typename O, typename... I>
 static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, uint64_t count, F f,
 				O *output, const I *...inputs)
@@ -200,7 +199,7 @@ static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, ui
 }
 
 /* ---- reductions in a fixed order ---- */
-/* Calls f with the lanes of a warp that share a row of few elements, 4, 8, 16 or 32, as a constant.
+/* Calls f with the number of lanes (4 to 32) that share a row of `width`, as a constant.
  */
 template <int N> struct sgpu_cuda_lanes {
 	static constexpr int value = N;
@@ -227,9 +226,9 @@ struct sgpu_cuda_sum {
 	}
 };
 
-/* Combines the lanes of a warp, or of each group of LANES of them, as a tree: the same tree
- * whatever the grid; every lane gets the result. f(a, b) gets the lower lane's value first. The
- * type is 4 or 8 bytes. */
+/* Combines the lanes of a warp, or of each group of LANES of them, as a tree, the same for every
+ * grid; every lane gets the result. f(a, b) gets the lower lane's value first. The type is 4 or 8
+ * bytes. */
 template <int LANES = SGPU_CUDA_WARP, typename T, typename F>
 SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F f)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The largest connected component of a mask, as cpu/components3d.c. Voxels that touch are joined by
- * union-find without locks: a root is hung below a lower one by an atomic minimum, so that in the
- * end a set's root is its first voxel whatever the order (J. Jaiganesh and M. Burtscher, A
+ * union-find without locks: a root gets a lower root as its parent by an atomic minimum, so that in
+ * the end a set's root is its first voxel whatever the order (J. Jaiganesh and M. Burtscher, A
  * High-Performance Connected Components Implementation for GPUs, 2018). A warp takes 32 voxels of a
- * row as the bits of a word, and only one voxel of a run joins.
+ * row as the bits of a word, and only one voxel of a run is joined.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
-enum { CHUNK = 16 }; /* words whose sizes a warp adds up before it writes them to memory */
+enum { CHUNK = 16 }; /* words whose runs a warp adds up before it writes to memory */
 
 struct volume {
 	uint8_t *mask;
@@ -49,7 +49,7 @@ SGPU_DEVICE uint64_t item_step()
 	return (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
 }
 
-/* Where in its word the run of a lane begins. */
+/* Returns the bit at which the run of a lane begins. */
 SGPU_DEVICE unsigned run_start(unsigned bits, unsigned lane)
 {
 	unsigned gaps = ~bits & ((1u << lane) - 1);
@@ -75,8 +75,8 @@ SGPU_DEVICE uint32_t find_root(uint32_t *parent, uint32_t node)
 	return node;
 }
 
-/* Finds the root once all sets are joined. It shortens no path, since it could lengthen that of a
- * voxel that another thread has just pointed at its root. */
+/* Finds the root once all sets are joined. Shortens no path: a late write could lengthen the path
+ * of a voxel that another thread has just pointed at its root. */
 SGPU_DEVICE uint32_t final_root(const uint32_t *parent, uint32_t node)
 {
 	uint32_t next;
@@ -103,7 +103,7 @@ SGPU_DEVICE void join(uint32_t *parent, uint32_t a, uint32_t b)
 		if (old == high) {
 			return;
 		}
-		/* `high` was no root any more; `old` is in the same set */
+		/* `high` is no longer a root; `old` is in the same set */
 		a = old;
 		b = low;
 	}
@@ -125,8 +125,8 @@ SGPU_KERNEL make_runs(struct volume v)
 	}
 }
 
-/* Joins the runs of this word with those that they touch `back` voxels before. The first lane of
- * each overlap does so. */
+/* Joins the runs of this word with the runs that they touch `back` voxels earlier. The first lane
+ * of each overlap does it. */
 SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint64_t back)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
@@ -138,7 +138,6 @@ SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint6
 	__syncwarp();
 }
 
-/* Joins rows with the row before, along y. */
 SGPU_KERNEL join_rows(struct volume v)
 {
 	uint64_t faces = v.height - 1;
@@ -151,7 +150,6 @@ SGPU_KERNEL join_rows(struct volume v)
 	}
 }
 
-/* Joins planes with the plane before. */
 SGPU_KERNEL join_planes(struct volume v)
 {
 	uint64_t faces = v.planes - 1;
@@ -179,7 +177,7 @@ SGPU_KERNEL join_columns(struct volume v)
 	}
 }
 
-/* The voxels of one set that a warp has counted and not yet added in memory. */
+/* The voxels of one set that a warp has counted but not yet added to memory. */
 struct tally {
 	uint32_t root, count;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d: the product of the weights, a row for each output channel, and a matrix that is never
- * stored: a column for each element of an output image, a row for each weight of a kernel. Products
- * are added in the order channel, row, column with two roundings, and what the padding stands for
- * is multiplied as 0: the same bytes as on the CPU.
+ * conv2d: the matrix of weights, with a row for each output channel, times a matrix that is never
+ * stored, with a column for each element of an output image and a row for each weight of a kernel.
+ * Products are added in the order channel, row, column with two roundings, and padding is
+ * multiplied as 0, so the bytes are those of the CPU.
  */
 #include "ops/cpu/images.h"
 #include "ops/cuda/kernels/convert.cuh"
@@ -31,7 +31,7 @@ struct window {
 	static constexpr bool along_k = false;
 	const job &j;
 	const float *image; /* NULL: no such column */
-	int64_t top, left;  /* where the kernel begins in the image */
+	int64_t top, left;  /* of the kernel in the image */
 	uint64_t depth;
 
 	/* false: any element may be in the padding. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d_gradient: two matrix products of which one factor is never stored. Products are added in
- * the order that cpu/conv2d.c has, with two roundings, and what is not there is multiplied
- * as 0: the same bytes.
+ * conv2d_gradient: two matrix products, of each of which one factor is never stored. Products are
+ * added in the order of cpu/conv2d.c with two roundings, and elements outside count as 0, so the
+ * bytes are the same.
  */
 #include "ops/cpu/images.h"
 #include "ops/cuda/kernels/tile.cuh"
@@ -49,7 +49,7 @@ struct kernels {
 	}
 };
 
-/* The column that this thread copies: the weights that are multiplied for one pixel. */
+/* The column that this thread copies: the elements of the gradient that contribute to one pixel. */
 struct windows {
 	static constexpr bool along_k = false;
 	const job &j;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversions between element types by way of f64, bit for bit as ../convert.c has them on the CPU:
- * NaN included, whose sign and payload the device's own conversions would not keep.
+ * Conversions between element types by way of f64, with the same bits as convert.c on the CPU, also
+ * for NaN, whose sign and payload the device's own conversions would lose.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
 #define SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
@@ -9,11 +9,11 @@
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
 
-/* The number of elements that are converted in one access: 16 bytes of the wider type. */
+/* The elements that one access converts: 16 bytes of the wider type. */
 template <typename A, typename B>
 constexpr int sgpu_cuda_together = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));
 
-/* Makes a NaN quiet as a CPU does: its sign and payload stay. */
+/* Makes a NaN quiet as a CPU does, with the same sign and payload. */
 SGPU_DEVICE double sgpu_cuda_quiet(double nan)
 {
 	return __longlong_as_double(__double_as_longlong(nan) | 0x0008000000000000ll);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dense: a matrix product, then bias and activation where it stands.
+ * dense: a matrix product, then bias and activation in place.
  */
 #include "ops/cuda/kernels/convert.cuh"
 #include "ops/cuda/kernels/gemm.cuh"

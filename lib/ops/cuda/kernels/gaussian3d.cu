@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaussian3d: as cpu/gaussian3d.c, along x, y and z, sums in the same order. A thread makes several
- * neighbours along the axis, so that most of what it reads serves more than one. Along x, rows pass
- * through shared memory to keep accesses to the other memory adjacent; along the other axes threads
- * side by side do that by themselves.
+ * gaussian3d: as cpu/gaussian3d.c, along x, y and z, sums in the same order. A thread computes
+ * several neighbours along the axis, so that most voxels that it reads serve more than one sum.
+ * Along x, rows pass through shared memory to coalesce accesses to global memory; along the other
+ * axes, the accesses of adjacent threads coalesce anyway.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
@@ -21,8 +21,8 @@ template <typename REAL> struct weights {
 	REAL at[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 };
 
-/* Computes the sums of neighbours 0 to EACH - 1. at(d) is the voxel at distance d from the first;
- * it is called for d = 0, 1, ... and for d = -1, -2, ... */
+/* Computes the sums of EACH neighbours. at(d) is the voxel at distance d from the first one; it is
+ * called for d = 0, 1, ... and for d = -1, -2, ... */
 template <typename REAL, typename At>
 SGPU_DEVICE void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
 {
@@ -89,14 +89,14 @@ SGPU_DEVICE void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
 	}
 }
 
-/* Leaves a word unused after each row of banks, so that threads whose voxels are EACH places apart
- * use different banks. */
+/* Leaves a word unused after each row of banks, so that threads whose voxels are EACH apart use
+ * different banks. */
 template <typename REAL> static __host__ __device__ __forceinline__ unsigned place(unsigned i)
 {
 	return i + i / (unsigned)(128 / sizeof(REAL));
 }
 
-/* Places for a tile with its neighbourhood, and for what the last thread reads beyond them. */
+/* Words for a tile with its neighbourhood, and for those that the last thread reads beyond it. */
 template <typename REAL> static __host__ __device__ __forceinline__ unsigned row_places(int radius)
 {
 	return place<REAL>(ROW_TILE + 2 * (unsigned)radius + EACH) + 1;
@@ -151,12 +151,12 @@ SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 	}
 }
 
-/* The voxels along an axis, up and down from the first one. Beyond the ends, the last voxel and
- * voxel 0 are repeated. */
+/* The voxels along an axis, in both directions from the first one. Beyond the ends, the last voxel
+ * and voxel 0 are repeated. */
 template <typename REAL> struct walk {
 	const REAL *up, *down;
 	uint64_t step;
-	int top, bottom; /* the distances at which the ends are */
+	int top, bottom; /* the distances of the ends */
 
 	__device__ __forceinline__ walk(const REAL *first, uint64_t at, uint64_t along,
 					uint64_t one)

@@ -126,7 +126,7 @@ static int start_built_in(struct sgpu_launch *launch, const char *what,
 	return start_tiles<small>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
 }
 
-/* If there is nothing to multiply, only beta c is left. */
+/* If alpha or k is 0, only beta c is left. */
 static struct sgpu_gemm effective(const struct sgpu_gemm *gemm)
 {
 	struct sgpu_gemm result = *gemm;

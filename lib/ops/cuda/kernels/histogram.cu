@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * histogram: as cpu/histogram.c. Each block counts in shared memory, where few bins get a copy for
- * each lane so that equal values do not wait for each other, and adds its counts to the output.
- * Very many bins are counted there at once.
+ * histogram: as cpu/histogram.c. Each block counts in shared memory, with a copy of few bins for
+ * each lane, so that equal values do not wait for each other, and then adds its counts to the
+ * output. Very many bins are counted directly in the output.
  */
 #include <math.h>
 
@@ -22,14 +22,14 @@ struct bins {
 	int count;
 	double min, max, width, inverse;
 	bool quick; /* multiplying by `inverse` gives the exact quotient */
-	/* For elements that f32 holds: the same bounds in f32, and the error of a quotient in f32,
-	 * in bins; 1: too large to use f32. */
+	/* For elements that f32 holds: the same bounds in f32, and the error in bins of a quotient
+	 * in f32; 1: too large to use f32. */
 	float min_f32, low_f32, high_f32, inverse_f32, error_f32;
 };
 
-/* (value - min) / width, rounded once: from the inverse of the width, with the remainder taken
- * twice (P. Markstein, Computation of elementary functions on the IBM RISC System/6000 processor,
- * 1990). */
+/* (value - min) / width, rounded once: from the inverse of the width, corrected twice by the
+ * remainder (P. Markstein, Computation of elementary functions on the IBM RISC System/6000
+ * processor, 1990). */
 SGPU_DEVICE double quotient(const struct bins &bins, double value)
 {
 	double distance = __dsub_rn(value, bins.min), near;
@@ -94,7 +94,7 @@ __device__ __forceinline__ int locate_element<sgpu_half>(const struct bins &bins
 	return locate_f32(bins, sgpu_half_to_float(element.bits));
 }
 
-/* Calls f(element) for all elements of this thread's share, loading several at once. */
+/* Calls f(element) for all elements of this thread's share, loading several per access. */
 template <typename T, typename F> SGPU_DEVICE void for_each(const T *in, uint64_t count, F f)
 {
 	constexpr int N = 16 / sizeof(T);
@@ -113,7 +113,7 @@ template <typename T, typename F> SGPU_DEVICE void for_each(const T *in, uint64_
 	}
 }
 
-/* Adds up a slot's copies. Each thread starts at another copy, so that threads use different
+/* Adds up a slot's copies. Each thread starts at a different copy, so that threads use different
  * banks. */
 SGPU_DEVICE unsigned slot_sum(const unsigned *table, unsigned slot, unsigned copies)
 {
@@ -133,7 +133,7 @@ SGPU_DEVICE void clear(unsigned *table, unsigned words)
 	__syncthreads();
 }
 
-/* copies: of the table in shared memory, a power of 2, or 0. */
+/* copies: of the table in shared memory, a power of 2; 0: uses no shared memory. */
 template <typename T>
 static __global__ void __launch_bounds__(WIDE_BLOCK)
 	count_any(const T *in, uint64_t count, struct bins bins, unsigned copies, int32_t *out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * max_pool2d: a thread for each window. max_pool2d_gradient: a thread for each element of the
- * input, which looks at the windows that it lies in, in the order in which the CPU adds their
+ * input, which visits the windows that contain it in the order in which the CPU adds their
  * gradients.
  */
 #include "ops/cpu/images.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * morphology3d: as cpu/morphology3d.c: squared distances up to the radius, axis by axis. Along x a
- * warp has the voxels around its own as the bits of words; along the other axes a thread makes
- * several neighbours at once.
+ * morphology3d: as cpu/morphology3d.c: squared distances up to the radius, axis by axis. Along x, a
+ * warp has its voxels and those around them as bits of words; along the other axes, a thread
+ * computes several neighbours together.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
@@ -41,7 +41,7 @@ SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t
 
 #pragma unroll
 		for (int i = 0; i < 3; i++) {
-			/* is negative, and wraps around, before the first word */
+			/* before the first word this wraps around */
 			uint64_t at = x + (uint64_t)(i * 32) - 32;
 
 			bits[i] = __ballot_sync(0xffffffffu,
@@ -59,8 +59,8 @@ SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t
 	}
 }
 
-/* Squared distances along another axis, from the distances along the axes before. The last axis
- * writes the mask. */
+/* Squared distances along another axis, from those along the earlier axes. The last axis writes the
+ * mask. */
 template <int RADIUS, typename OUT>
 SGPU_KERNEL across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis,
 			uint64_t tiles, int radius, bool erode)
@@ -76,7 +76,7 @@ SGPU_KERNEL across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axi
 		}
 		low = -(int)min(first, (uint64_t)radius);
 		high = (int)min(axis.along - first, (uint64_t)(EACH + radius));
-		at = start - RADIUS * axis.inner; /* may wrap around; it is not used then */
+		at = start - RADIUS * axis.inner; /* may wrap around; then it is not used */
 #pragma unroll
 		for (int d = -RADIUS; d < EACH + RADIUS; d++) {
 			near[d + RADIUS] = d >= low && d < high ? (int)in[at] : beyond;

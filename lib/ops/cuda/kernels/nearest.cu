@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: as cpu/nearest.c has it. Candidates come from |b|^2 - 2ab in f32, distances are computed
- * anew in f64 in the same order of additions, and decide.
+ * nearest: as cpu/nearest.c. Candidates are chosen by |b|^2 - 2ab in f32; distances, computed again
+ * in f64 with the same order of additions, decide.
  *
- * A candidate is one number of 64 bits: its distance in f32, made an integer of the same order,
- * above its index. So the lists of k and a reserve hold the same candidates however the rows are
- * shared out.
+ * A candidate is one number of 64 bits: in the upper half its distance in f32, mapped to an integer
+ * that sorts as the float does, and in the lower half its index. So the lists hold the same
+ * candidates however the rows are divided.
  */
 #include "ops/cuda/kernels/gemm.cuh"
 
@@ -15,7 +15,7 @@ enum {
 	LANES = 8, /* threads that add up one distance */
 	GROUPS = SGPU_CUDA_BLOCK / LANES,
 	WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP,
-	BATCH = 8, /* products that a lane reads at once */
+	BATCH = 8, /* products that a lane reads together */
 };
 
 struct job {
@@ -24,7 +24,7 @@ struct job {
 	const float *a, *b;
 	float *norms, *products;	    /* [m], [queries][rows of the tile] */
 	unsigned long long *lists;	    /* [queries][parts][keep], ascending; all ones: empty */
-	uint64_t query, queries, row, rows; /* what the tile covers */
+	uint64_t query, queries, row, rows; /* the extent of the tile */
 };
 
 /* ---- sums in lanes: lane i has elements i, i + 8, ... ---- */
@@ -67,7 +67,7 @@ SGPU_DEVICE unsigned long long make_key(float near, uint64_t index)
 	return (unsigned long long)bits << 32 | index;
 }
 
-/* Inserts a key into a warp's ascending list, and drops the last key, which is greater. */
+/* Inserts a key into a warp's ascending list, and drops the last key, which is above it. */
 static __device__ void insert(unsigned long long *list, unsigned keep, unsigned long long key,
 			      unsigned lane)
 {
@@ -102,7 +102,7 @@ static __device__ void insert(unsigned long long *list, unsigned keep, unsigned 
 	__syncwarp();
 }
 
-/* Inserts the keys of all lanes that are small enough; returns whether there were any. */
+/* Inserts each lane's key if it is small enough; returns whether any was. */
 SGPU_DEVICE bool offer(unsigned long long *list, unsigned keep, unsigned long long key,
 		       unsigned lane)
 {
@@ -187,8 +187,8 @@ SGPU_KERNEL merge_parts(job j)
 		for (uint64_t part = 1; part < j.plan.parts; part++) {
 			bool any = true;
 
-			/* the list is ascending: if a row was not taken, all later ones are
-			 * farther */
+			/* the list is ascending: if no key was small enough, later ones are not
+			 * either */
 			for (unsigned base = 0; base < keep && any; base += SGPU_CUDA_WARP) {
 				unsigned i = base + lane;
 
@@ -209,7 +209,7 @@ struct decision {
 	double distance[KEEP_MAX];
 	uint32_t index[KEEP_MAX], sorted[KEEP_MAX];
 	int32_t labels[SGPU_NEAREST_K_MAX];
-	unsigned winner; /* votes in the upper bits, then the nearest place */
+	unsigned winner; /* votes in the upper bits, then the nearest rank */
 };
 
 static __device__ void compute_distances(const job &j, uint64_t query, decision *shared)

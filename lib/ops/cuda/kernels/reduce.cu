@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce: as cpu/reduce.c, and floats are added in the very same order: eight lanes for each piece
- * of adjacent elements, row after row of a piece else, then piece after piece. That leaves eight
- * threads for a piece, each of which has many loads under way. What is exact in any order, sums of
- * integers within a piece and extremes, takes many more.
+ * reduce: as cpu/reduce.c. Floats are added in the same order: in eight lanes for each piece of
+ * adjacent elements, else row after row of a piece, then piece after piece. So only eight threads
+ * add a piece, each with many loads in flight. Reductions that are exact in any order (integers
+ * within a piece, extremes) use many more threads.
  */
 #include "ops/cuda/kernels/reduce.cuh"
 
@@ -16,12 +16,12 @@ enum {
 	LONG = 4096, /* a piece of more elements is worth a block */
 };
 
-/* What a kernel reads and writes. */
+/* The input and output of a kernel. */
 template <typename T, typename O> struct job {
 	const T *in;
 	O *out;
 	struct sgpu_reduce_view v;
-	double *partial; /* [outer][pieces][inner]; NULL: a piece is a result */
+	double *partial; /* [outer][pieces][inner]; NULL: one piece per output */
 	double divisor;
 	bool greatest;
 };
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 			for (int j = 0; j < UNROLL; j++) {
 				values[j] = in[j * LANES];
 			}
-			asm volatile("" ::: "memory"); /* makes all loads come first */
+			asm volatile("" ::: "memory"); /* keeps all loads before the additions */
 #pragma unroll
 			for (int j = 0; j < UNROLL; j++) {
 				sum += sgpu_cuda_f64(values[j]);
@@ -121,7 +121,7 @@ template <typename F, typename T, typename O> SGPU_KERNEL fold_warps(struct job<
 	}
 }
 
-/* A block takes a piece, and loads several elements at once where they are aligned. */
+/* A block takes a piece, and loads several elements per access where they are aligned. */
 template <typename F, typename T, typename O> SGPU_KERNEL fold_blocks(struct job<T, O> job, F f)
 {
 	constexpr int N = 16 / sizeof(T);
@@ -177,7 +177,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 			for (int j = 0; j < UNROLL_ROWS; j++) {
 				values[j] = from_row[j * inner];
 			}
-			asm volatile("" ::: "memory"); /* makes all loads come first */
+			asm volatile("" ::: "memory"); /* keeps all loads before the additions */
 #pragma unroll
 			for (int j = 0; j < UNROLL_ROWS; j++) {
 				folded = f(folded, f.key(values[j]));
@@ -190,7 +190,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 	}
 }
 
-/* ---- combining the pieces: a warp takes a result; each lane adds all values in order ---- */
+/* ---- combining the pieces: a warp per result; each lane adds all values in order ---- */
 template <typename F, typename O>
 SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor, F f)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What reduce.cu folds with. A folding has keys, a key for nothing, and the value of a key as f64:
+ * The foldings of reduce.cu. Each has keys of elements, a neutral key, and the f64 value of a key:
  *	F::in_order   whether the order of elements changes the result
  *	f.nothing()   f.key(element)   f(key, key)   f.value(key)
  */
@@ -30,7 +30,7 @@ template <typename O> SGPU_DEVICE O sgpu_reduce_result(double value, double divi
 						  : __longlong_as_double(0x7ff8000000000000ll));
 }
 
-/* ---- sums: those of integers are exact within a piece, in integers ---- */
+/* ---- sums: integers are added as integers within a piece, exactly ---- */
 template <typename T> struct sgpu_reduce_sum {
 	static constexpr bool in_order = false;
 
@@ -77,8 +77,8 @@ template <> struct sgpu_reduce_sum<sgpu_half> : sgpu_reduce_float_sum<sgpu_half>
 
 /* ---- the least and the greatest ----
  * The greatest is the least of inverted keys. The key of a float is its bits, as an integer that
- * sorts as the float does: -0 below +0, and NaN below all, so that it wins both. Any order of the
- * reduction gives the same. */
+ * sorts as the float does: -0 below +0, and NaN below all, so that NaN is the result of both. The
+ * order of the reduction does not matter. */
 template <typename K, typename T> struct sgpu_reduce_least {
 	static constexpr bool in_order = false;
 	static constexpr K low = (K)((K)1 << (sizeof(K) * 8 - 2)) * -2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scale: as cpu/scale.c: f64, product and sum rounded by themselves.
+ * scale: as cpu/scale.c: in f64, product and sum rounded separately.
  */
 #include "ops/cuda/kernels/convert.cuh"
 
@@ -23,7 +23,7 @@ static __device__ double nan_of(double value, double gain, double bias)
 
 template <typename I, typename O> struct affine {
 	double gain, bias;
-	const float *calibration; /* NULL: `gain` and `bias` count */
+	const float *calibration; /* NULL: `gain` and `bias` are used */
 
 	__device__ O operator()(I in) const
 	{

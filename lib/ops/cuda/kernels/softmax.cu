@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: a warp for a short row, a block for a long one. Rows that are longer still are cut into
- * parts of a fixed size; their maxima, and then their sums, are combined before every element is
- * divided.
+ * softmax: a warp for a short row, a block for a long one. Still longer rows are cut into parts of
+ * a fixed size; their maxima, and then their sums, are combined before every element is divided.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
 
 enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
 
-/* e^x for x <= 0 or NaN. f32 needs fewer terms: the rest is below 1e-8 of the result. */
+/* e^x for x <= 0 or NaN. f32 needs fewer terms: the error is below 1e-8 of the result. */
 template <typename T> SGPU_DEVICE double exponential(double x)
 {
 	return sgpu_math_exp(x);
@@ -172,7 +171,6 @@ template <typename T> SGPU_KERNEL part_divide(long_rows job, T *output)
 	}
 }
 
-/* Combines the values of each row's parts into one. */
 template <typename F>
 SGPU_KERNEL combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
 			  double *results)

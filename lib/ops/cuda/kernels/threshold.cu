@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * threshold: as cpu/threshold.c. Indexes are written in one pass over the input: each tile counts
- * what lies inside, publishes the count, and looks back at the tiles before it until it meets one
- * whose place is known (D. Merrill and M. Garland, Single-pass Parallel Prefix Scan with Decoupled
- * Look-back, 2016). Tiles are numbered as their blocks start, so those before always end.
+ * its elements in the range, publishes the count, and looks back at earlier tiles until it meets
+ * one with a known total up to its end (D. Merrill and M. Garland, Single-pass Parallel Prefix Scan
+ * with Decoupled Look-back, 2016). Tiles are numbered in the order in which blocks start, so
+ * earlier ones always end.
  */
 #include <math.h>
 
@@ -47,7 +48,7 @@ static __device__ unsigned look_back(unsigned long long *tiles, unsigned tile)
 	for (int64_t last = (int64_t)tile - 1; last >= 0; last -= SGPU_CUDA_WARP) {
 		int64_t at = last - lane;
 		unsigned long long word = (unsigned long long)UP_TO_HERE
-					  << 32; /* there are 0 before the first tile */
+					  << 32; /* before the first tile: 0 */
 		unsigned known, nearest;
 
 		while (at >= 0 &&

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), where
- * structs of the caller's say in which memory a and b are. Every sum is made by one thread, in the
- * order of k, so that it depends neither on the tile's shape nor on the grid.
+ * the caller's structs a and b give the addresses of the elements. Every sum is made by one thread,
+ * in the order of k, so that it depends neither on the tile's shape nor on the grid.
  *
- * Steps of DEPTH values of k pass through STAGES buffers in shared memory: while one is used, the
- * copies of the next ones are under way. A thread computes DOWN x ACROSS elements.
+ * Steps of DEPTH values of k pass through STAGES buffers in shared memory: while one is read, the
+ * others are being filled. A thread computes DOWN x ACROSS elements.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_TILE_CUH
 #define SGPU_OPS_CUDA_KERNELS_TILE_CUH
@@ -24,8 +24,8 @@ struct sgpu_tile {
 	static constexpr int RESIDENT = DOWN * ACROSS * sizeof(T) >= 128 ? 2 : 3;
 	/* Keeps vectors aligned, and puts neighbouring rows into different banks. */
 	static constexpr int PAD = 16 / (int)sizeof(T);
-	/* A thread's elements come in groups of at most 4 side by side, so that a warp reads shared
-	 * memory densely. */
+	/* A thread's elements come in groups of at most 4 adjacent ones, so that a warp reads
+	 * shared memory densely. */
 	static constexpr int DOWN_GROUP = DOWN < 4 ? DOWN : 4,
 			     ACROSS_GROUP = ACROSS < 4 ? ACROSS : 4;
 
@@ -38,7 +38,7 @@ struct sgpu_tile {
 	static_assert(ROWS * DEPTH % THREADS == 0 && COLUMNS * DEPTH % THREADS == 0,
 		      "every thread reads as much");
 
-	/* Where element i of a thread's DOWN rows, or ACROSS columns, is in the tile. */
+	/* The tile's row, or column, of element i of a thread's DOWN rows, or ACROSS columns. */
 	SGPU_DEVICE int row(int i)
 	{
 		int self = (int)threadIdx.x / (COLUMNS / ACROSS);
@@ -97,7 +97,7 @@ SGPU_DEVICE void sgpu_tile_begin(const A &a, const B &b, uint64_t k, uint64_t de
 	__pipeline_commit();
 }
 
-/* Adds the products for one k. T STEP::add(T sum, T a, T b) adds one. */
+/* Adds the products for one k, each by T STEP::add(T sum, T a, T b). */
 template <typename TILE, typename STEP>
 SGPU_DEVICE void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::PAD],
 				const typename TILE::T (&b)[TILE::COLUMNS + TILE::PAD],
@@ -127,9 +127,10 @@ SGPU_DEVICE void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::P
 	}
 }
 
-/* Adds the products of all k below `depth`. A source has inside(EXTENT), whether all of a tile's
- * rows or columns exist, and where<WHOLE>(row or column of the tile, k), an element's address, or
- * NULL for 0; never NULL if WHOLE. All threads of the block must call this function. */
+/* Adds the products of all k below `depth`. A source has two functions: inside(EXTENT), whether all
+ * rows or columns of the tile exist, and where<WHOLE>(row or column of the tile, k), an element's
+ * address, or NULL for 0, but never NULL if WHOLE. All threads of the block must call this
+ * function. */
 template <typename TILE, typename STEP, typename A, typename B>
 SGPU_DEVICE void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
 				   typename TILE::buffers &shared, typename TILE::sums &sums)
@@ -142,7 +143,8 @@ SGPU_DEVICE void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
 	}
 	for (uint64_t k = 0; k < depth; k += TILE::DEPTH) {
 		__pipeline_wait_prior(TILE::STAGES - 2);
-		__syncthreads(); /* this step's data are there; the last step's are not needed */
+		__syncthreads(); /* this step's data have arrived; the last step's are no longer
+				    read */
 		sgpu_tile_begin<TILE>(a, b, k + (TILE::STAGES - 1) * TILE::DEPTH, depth, shared,
 				      next);
 		if (depth - k >= TILE::DEPTH) {

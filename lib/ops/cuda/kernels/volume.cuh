@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What operations on images and volumes share: places from indexes, and the two halves of
- * morphology3d.
+ * Shared by operations on images and volumes: division of indexes, the work along an axis, and the
+ * interface of components3d.cu.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_VOLUME_CUH
 #define SGPU_OPS_CUDA_KERNELS_VOLUME_CUH
 
 #include "ops/cuda/kernels/common.cuh"
 
-/* Returns number / by, and the remainder in *rest. 32 bits are enough for most, and quicker. */
+/* Returns number / by, and the remainder in *rest. Usually 32 bits are enough, and faster. */
 SGPU_DEVICE uint64_t sgpu_cuda_split(uint64_t number, uint64_t by, uint64_t *rest)
 {
 	uint64_t quotient = (number | by) >> 32 ? number / by : (uint32_t)number / (uint32_t)by;
@@ -50,8 +50,8 @@ SGPU_DEVICE uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
 }
 
 /* A volume as [outer, along, inner], for work along its middle axis. A thread computes `each`
- * neighbours on that axis. A block has `lanes` adjacent threads in the inner extent, and fills up
- * with groups along the axis: they share the cache of one multiprocessor. */
+ * neighbours on that axis. A block has `lanes` adjacent threads in the inner extent, and is filled
+ * up with groups along the axis, which share the cache of a multiprocessor. */
 struct sgpu_cuda_axis {
 	uint64_t outer, along, inner;
 	uint64_t groups, group_tiles, inner_tiles;
@@ -79,7 +79,7 @@ static inline uint64_t sgpu_cuda_axis_tiles(const struct sgpu_cuda_axis *axis)
 	return axis->outer * axis->group_tiles * axis->inner_tiles;
 }
 
-/* Finds where a thread begins in a tile; returns false if the thread has nothing to do there. */
+/* Finds where a thread begins in a tile; returns false if it has no voxel there. */
 SGPU_DEVICE bool sgpu_cuda_axis_at(const struct sgpu_cuda_axis &axis, uint64_t tile,
 				   uint64_t *first, uint64_t *start)
 {
