@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading, checking and reporting, which all verbs share; and JSON with numbers as they were
- * written.
+ * Loads, checks and reports on manifests for all verbs; writes JSON with numbers in their shortest
+ * form.
  */
 #include "base/io.h"
 #include "base/json.h"
@@ -71,7 +71,7 @@ static int check(struct document *document, unsigned options)
 					     &document->manifest, &document->diagnostics, &error);
 
 	rc = rc ? rc : sgpu_ops_check(document->manifest, &document->diagnostics, &error);
-	/* If the text is not JSON, that is a diagnostic, which names the place. */
+	/* Text that is not JSON is reported as a diagnostic, with its line and column. */
 	if (rc && !(rc == SGPU_EINVALID && document->diagnostics.count)) {
 		return cli_error(&error);
 	}
@@ -183,7 +183,7 @@ int text_write(const char *path, const char *text, size_t size)
 	return cli_write_text(path, 0666, text, size, &error) ? cli_error(&error) : 0;
 }
 
-/* Writes a number of a JSON text that has a fraction or an exponent in its shortest form. */
+/* Writes the JSON number `digits` in its canonical form, which is the shortest. */
 static int put_number(FILE *out, const char *digits, size_t length)
 {
 	struct sgpu_error error = { 0 };
@@ -194,7 +194,7 @@ static int put_number(FILE *out, const char *digits, size_t length)
 
 	if (!rc) {
 		fwrite(text, 1, size, out);
-	} else if (rc != SGPU_ENOMEM) { /* an integer from 2^53 on has no canonical form */
+	} else if (rc != SGPU_ENOMEM) { /* integers of 2^53 or more have no canonical form */
 		fwrite(digits, 1, length, out);
 		rc = 0;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user of init says about a file, or what its NIfTI-1 or IDX header says: both give
- * extents and an element type. Payloads in a manifest are little-endian and row-major, so a file
- * that is stored otherwise is refused rather than misread.
+ * Takes a file's extents and element type from the arguments of init, or from the file's NIfTI-1 or
+ * IDX header. Payloads of a manifest are little-endian and row-major, so a file with another layout
+ * is refused.
  */
 #include "base/io.h"
 #include "base/json.h"
@@ -42,8 +42,8 @@ static const uint8_t nifti_types[] = {
 	[2] = SGPU_U8, [4] = SGPU_I16, [8] = SGPU_I32, [16] = SGPU_F32, [64] = SGPU_F64,
 };
 
-/* Takes the extents. NIfTI's first extent varies fastest, a manifest's slowest. Extents of 1 at the
- * end are left off. */
+/* Sets the shape. NIfTI's first dimension varies fastest, a manifest's slowest. Trailing extents of
+ * 1 are left off. */
 static int nifti_shape(const struct nifti *nifti, struct file_spec *spec, struct sgpu_error *error)
 {
 	int rank = nifti->dim[0];
@@ -136,8 +136,8 @@ static bool is_nifti(const struct nifti *nifti, size_t size)
 	       (memcmp(nifti->magic, "n+1", 4) == 0 || memcmp(nifti->magic, "ni1", 4) == 0);
 }
 
-/* Takes an IDX header. Two zero bytes, a type and a rank are little to go by, so the file's size
- * has to fit exactly; otherwise spec->type stays as it is. */
+/* Reads an IDX header. Its only magic number is two zero bytes, so the file's size must match the
+ * header exactly; otherwise spec->type stays unchanged. */
 static int read_idx(const uint8_t *first, size_t size, uint64_t file_size, struct file_spec *spec,
 		    struct sgpu_error *error)
 {
@@ -174,7 +174,7 @@ static int read_idx(const uint8_t *first, size_t size, uint64_t file_size, struc
 }
 
 /* Reads a NIfTI or IDX header. A header that promises more than the file holds, or a type that no
- * manifest can have, is an error. Without a header spec->type stays as it is. */
+ * manifest can have, is an error. Without a header, spec->type stays unchanged. */
 static int read_header(struct file_spec *spec, struct sgpu_error *error)
 {
 	union {
@@ -216,7 +216,7 @@ static int read_header(struct file_spec *spec, struct sgpu_error *error)
 }
 
 /* ---- what the user says ---- */
-/* Finds the last ":DTYPE:" of the text, so that a path may hold colons. */
+/* Finds the last ":DTYPE:" in the text. The path before it may contain colons. */
 static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 {
 	const char *found = NULL;
@@ -235,7 +235,7 @@ static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 	return found;
 }
 
-/* Parses "DTYPE:SHAPE[:OFFSET]" behind a path; a shape is "181,217,181", or nothing for a
+/* Parses the "DTYPE:SHAPE[:OFFSET]" after a path. A shape is "181,217,181", or empty for a
  * scalar. */
 static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec *spec,
 		      struct sgpu_error *error)
@@ -271,7 +271,7 @@ static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec 
 	return rc;
 }
 
-/* Reports a misspelt argument. A path may hold '=', but if no file has that name, what stands
+/* Reports a misspelt argument. A path may contain '=', but if there is no such file, the text
  * before '=' was meant as an argument. */
 static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_error *error)
 {
@@ -285,7 +285,7 @@ static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_er
 	return sgpu_hint(error, "'sgpu-manifest ops %s' shows the arguments", op->name);
 }
 
-/* Finds what was meant as a type: the last ":WORD" that ends the text or stands before
+/* Finds the word that was meant as a type: that of the last ":WORD" that ends the text or precedes
  * ":SHAPE[:OFFSET]". */
 static const char *find_word(const char *text, size_t *length)
 {
@@ -304,7 +304,7 @@ static const char *find_word(const char *text, size_t *length)
 	return found;
 }
 
-/* Reports an unknown type, as in "FILE:uint8:16", unless a file has that whole name. */
+/* Reports an unknown type, as in "FILE:uint8:16", unless the whole text is a file's name. */
 static int check_type_name(const char *path, struct sgpu_error *error)
 {
 	char name[TYPE_WORD_MAX];
@@ -324,7 +324,7 @@ static int check_type_name(const char *path, struct sgpu_error *error)
 			"FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, and nothing for one element");
 	}
 	if (!near && !word[length]) {
-		return SGPU_OK; /* the word ends a file's name with a colon */
+		return SGPU_OK; /* a file's name may end with ":WORD" */
 	}
 	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not one of the types f32, f64, i32, u8, i16, f16",
 		  name);
@@ -376,7 +376,7 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	return rc;
 }
 
-/* Returns the real path of the file's folder and, behind it, the file's own name, which may be a
+/* Returns the real path of the file's directory, followed by the file's name, which may be a
  * link. */
 static char *absolute(const char *path)
 {
@@ -402,7 +402,7 @@ char *file_spec_location(const char *path, const char *folder)
 		return strdup(path);
 	}
 	full = absolute(path);
-	if (!full) { /* the folder does not exist yet */
+	if (!full) { /* the file's directory does not exist yet */
 		return strdup(path);
 	}
 	if (strncmp(full, folder, length) != 0 || full[length] != '/') {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-manifest, and what its files share.
+ * The verbs of sgpu-manifest, and the functions that its files share.
  */
 #ifndef SGPU_MANIFEST_TOOL_H
 #define SGPU_MANIFEST_TOOL_H
@@ -45,25 +45,24 @@ struct request {
 			CLI_TEXT(struct request, output)                      \
 	}
 
-/* document.c: a manifest that was read from a file, checked and reported on; and writing to the
- * output of -o. */
+/* document.c: reads manifests, checks them and reports on them; writes to the file of -o. */
 struct document {
 	const char *path; /* "-" is standard input */
-	const char *name; /* what messages call it */
+	const char *name; /* its name in messages */
 	char *text;
 	size_t size;
 	struct sgpu_manifest *manifest; /* NULL when it has errors */
 	struct sgpu_diagnostics diagnostics;
 };
 
-/* An option besides enum sgpu_manifest_options: with --json the diagnostics' records are the
- * result, on standard output. Without it they are messages. */
+/* An option besides enum sgpu_manifest_options: with --json, diagnostics are the result, as records
+ * on standard output, not on standard error. */
 enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 
-/* Reads and checks with these options; prints every diagnostic. Returns an exit status. path NULL
- * is standard input. The document is to be freed in any case. */
+/* Reads and checks a manifest with `options`; prints every diagnostic. Returns an exit status. path
+ * NULL is standard input. The caller frees the document in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
-/* Does the same with a document in memory, in the text of pretty_json. */
+/* Does the same with JSON in memory, as the text that pretty_json makes of it. */
 int document_check(const json_t *value, size_t indent, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
@@ -76,54 +75,54 @@ int document_each(int argc, char **argv, unsigned options,
 /* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
  * exit status. */
 int text_write(const char *path, const char *text, size_t size);
-/* Returns JSON text, indented by so many blanks, or on one line with 0. Numbers are the shortest
- * that mean the same: 0.58, and not all the digits of its f64. With `ascii`, other characters are
- * escaped, as \u202e. From malloc; NULL when out of memory. */
+/* Returns JSON text, indented by `indent` blanks, or on one line if that is 0. Numbers have their
+ * shortest form: 0.58, not 0.57999999999999996. With `ascii`, other characters are escaped, as
+ * \u202e. From malloc; NULL when out of memory. */
 char *pretty_json(const json_t *value, size_t indent, bool ascii);
 /* Writes the text of pretty_json, in ASCII if path is NULL, and a line feed. Takes over the
- * reference; a NULL value means out of memory. Returns an exit status. */
+ * reference to `value`; NULL means out of memory. Returns an exit status. */
 int json_write(const char *path, json_t *value, size_t indent);
 /* Returns the extents of a type as a new array. */
 json_t *shape_json(const struct sgpu_type *type);
 /* Returns the folder of a path, "." if it names none. From malloc; NULL when out of memory. */
 char *folder_of(const char *path);
 
-/* payload.c: the files behind the inputs of a manifest. */
-/* The folder that locations are relative to, and what the checks are to allow. */
+/* payload.c: the payload files of a manifest's inputs. */
+/* The folder that locations are relative to, and the state of reading payloads. */
 struct payload_folder {
 	char *path; /* the real path of the manifest's folder */
 	bool allow_outside;
-	bool standard_input;	/* the manifest itself comes from there */
-	struct sgpu_pool *pool; /* threads that digest; made when first needed, or NULL */
-	uint64_t hashed;	/* bytes so far, for the progress */
+	bool standard_input;	/* the manifest is read from it */
+	struct sgpu_pool *pool; /* threads that hash; made on first use, or NULL */
+	uint64_t hashed;	/* bytes hashed so far, for the progress display */
 	int spool;		/* descriptor of a copy of standard input, or -1 */
 };
 
-/* Sets path from that of the manifest ("-": the current folder). */
+/* Sets folder->path from the manifest's path ("-": the current folder). */
 SGPU_MUST_CHECK int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
 					struct sgpu_error *error);
 void payload_folder_close(struct payload_folder *folder);
 
-/* Finds, opens and measures the payload of an input, and fills size, location and, for a LOW one,
- * kt128. Errors: SGPU_ESYSTEM, SGPU_EINVALID (a size that does not fit), SGPU_EPOLICY (outside the
- * folder, HIGH data that would have to travel in the clear). */
+/* Finds an input's payload, checks its size, and sets size, location and, for LOW data, kt128 of
+ * `entry`. Errors: SGPU_ESYSTEM, SGPU_EINVALID (a size that does not fit), SGPU_EPOLICY (outside
+ * the folder, HIGH data that would have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
 /* Copies `size` bytes from one file to another. */
 SGPU_MUST_CHECK int payload_copy(int from, const char *from_name, uint64_t size, int to,
 				 const char *to_name, struct sgpu_error *error);
 
-/* Compares each module_digest with the file of the image, unless that is not here, and prints every
+/* Compares each module_digest with the image's file, if that can be read, and prints every
  * difference. Returns an exit status. */
 int module_digests_compare(const struct document *document, const struct payload_folder *folder);
-/* Does the same, and fills in the digests that are absent: the document is then replaced by a new
- * one, checked with `options`. An image from standard input gets no digest, which a note says. */
+/* Does the same, adds missing digests, and fails for an unreadable image. The document is replaced
+ * by a new one, checked with `options`. An image from standard input gets only a warning. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
 
 /* file_spec.c */
 struct file_spec {
-	int argument; /* index in the operation's row, or -1 when it was not named */
+	int argument; /* index in the operation's args, or -1 if none was named */
 	char *path;   /* as given */
 	struct sgpu_type type;
 	bool has_offset;
@@ -132,20 +131,19 @@ struct file_spec {
 	double gain, bias;
 };
 
-/* Parses what the user says of a file. A type that is not stated is taken from the file's header;
- * if it is stated, the header's scaling does not apply. Errors: SGPU_EUSAGE, SGPU_EINVALID,
- * SGPU_ESYSTEM. */
+/* Parses an argument of init. A type that is not stated is read from the file's header; if it is
+ * stated, the header's scaling is not applied. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int file_spec_parse(const char *text, const struct sgpu_op *op,
 				    struct file_spec *spec, struct sgpu_error *error);
-/* Returns the path as data_location_client of a manifest in `folder` (a real path): relative when
- * it lies below, else absolute. From malloc; NULL when out of memory. */
+/* Returns `path` as data_location_client of a manifest in `folder` (a real path): relative if it is
+ * below `folder`, else absolute. From malloc; NULL when out of memory. */
 char *file_spec_location(const char *path, const char *folder);
 
 /* verb_ops.c */
 enum { OP_TEXT_MAX = 160 };
 /* Lists a set of types: "f32 f64". */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
-/* Describes the default, or is "none" or "required". */
+/* Writes the default as text, or "none" or "required". */
 void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]);
 /* Returns the default as a manifest would write it; NULL when there is none. */
 json_t *op_default_json(const struct sgpu_op_param *param);

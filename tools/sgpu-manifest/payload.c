@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds, measures and hashes payloads. Of HIGH data only the file's properties are read here, not
- * the content; the exception is a module's image, whose digest is compared with the manifest's or
- * filled in.
+ * Finds payloads, checks their sizes and hashes them. Of HIGH data only the file's properties are
+ * read here, not the content; the exception is a module's image, whose digest is compared with the
+ * manifest's or added to it.
  */
 #include "base/io.h"
 #include "crypto/crypto.h"
@@ -20,7 +20,7 @@
 
 enum {
 	BUFFER_SIZE = 1 << 20,
-	SHARED_MIN = 4 << 20, /* payloads from here on are worth starting threads for */
+	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
 	WINDOW = 32 << 20,    /* bytes between two updates of the progress */
 };
 
@@ -53,8 +53,8 @@ void payload_folder_close(struct payload_folder *folder)
 	folder->path = NULL;
 }
 
-/* Whether a path is below a folder. "/" is above everything; else a slash must follow: /data is not
- * above /database. */
+/* Whether a path is below a folder. All paths are below "/"; after another folder a slash must
+ * follow: /database is not below /data. */
 static bool is_below(const char *folder, const char *path)
 {
 	size_t length = strlen(folder);
@@ -63,8 +63,8 @@ static bool is_below(const char *folder, const char *path)
 	       (strncmp(folder, path, length) == 0 && path[length] == '/');
 }
 
-/* Finds the real path behind a location, all symbolic links followed; it must stay below the
- * folder. */
+/* Finds the real path of a location, with all symbolic links followed. It must be below the folder,
+ * unless allow_outside is set. */
 static int resolve(const struct payload_folder *folder, const struct sgpu_segment *segment,
 		   char **path, struct sgpu_error *error)
 {
@@ -93,8 +93,8 @@ static int resolve(const struct payload_folder *folder, const struct sgpu_segmen
 	return SGPU_OK;
 }
 
-/* Checks a file's size. Without an offset the file is the payload and nothing else; with one the
- * payload is a window of it. */
+/* Checks a file's size. Without an offset, the whole file is the payload; with one, the payload is
+ * a part of the file. */
 static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -116,9 +116,9 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 	return SGPU_OK;
 }
 
-/* Opens the file of an input without following a link and without waiting for a pipe: the path was
- * resolved, so either has come since. *size: of the payload, set here only if the file alone tells
- * it. No output may replace the file: such a batch could never be sealed. */
+/* Opens an input's file without following a link or waiting for a pipe, since either may have
+ * replaced the resolved path. Sets *size, of the payload, only if the manifest does not state it.
+ * Remembers the file so that no output replaces it: such a batch could never be sealed. */
 static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment,
 			char **path, int *fd, uint64_t *size, struct sgpu_error *error)
 {
@@ -157,8 +157,8 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	struct sgpu_kt128 *state = NULL;
 	int rc = sgpu_kt128_create(&state, error);
 
-	/* The threads are made for the first payload that is large enough. This thread computes
-	 * with them. */
+	/* The pool is made for the first payload that is large enough. This thread computes with
+	 * it. */
 	if (!rc && !folder->pool && entry->size >= SHARED_MIN) {
 		rc = sgpu_pool_create(0, &folder->pool, error);
 		if (!rc) {
@@ -194,8 +194,8 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	return code;
 }
 
-/* Copies standard input to the spool, at most one byte beyond the payload: enough to know that the
- * input goes on. */
+/* Copies standard input to the spool. Without an offset, up to one byte more than the payload, to
+ * detect a longer input. */
 static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
 		      uint64_t wanted, struct sgpu_error *error)
 {
@@ -296,9 +296,9 @@ int payload_copy(int from, const char *from_name, uint64_t size, int to, const c
 }
 
 /* ---- digests of modules ---- */
-/* Measures, as in sgpu-quote(5), the module's image that is the payload of this INPUT. It is read
- * whatever its sensitivity, because only this digest tells what is to run. The segment has a
- * location other than "-". */
+/* Measures the module's image that is this segment's payload, as in sgpu-quote(5). The image is
+ * read even if it is HIGH, because only its digest tells which code is to run. The segment's
+ * location is not "-". */
 static int measure_image(const struct payload_folder *folder, const struct sgpu_segment *segment,
 			 uint8_t digest[32], struct sgpu_error *error)
 {
@@ -334,7 +334,7 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	return rc;
 }
 
-/* The digest of one segment's image, read once however many operations use it. */
+/* The digest of one segment's image, which is read once for all operations that use it. */
 struct image {
 	bool measured, there;
 	char digest[SGPU_BASE64URL_MAX(32)];
@@ -371,8 +371,8 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 			operation->id, stated, segment->location, image->digest);
 }
 
-/* Goes through all modules. With `added`, missing digests are added to the document's JSON and
- * counted. Without, only given digests are compared, and an unreadable image does not matter. */
+/* Compares the digests of all modules with their images. If `added` is not NULL, also adds missing
+ * digests to the document's JSON and to *added; otherwise, unreadable images are skipped. */
 static int walk(const struct document *document, const struct payload_folder *folder, int *added)
 {
 	const struct sgpu_manifest *manifest = document->manifest;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest check, canon and hash: print every diagnostic of manifests; their canonical form
- * (RFC 8785), the bytes that are hashed; and that hash, by which a batch names its manifest.
+ * sgpu-manifest check, canon and hash: print the diagnostics of manifests; their canonical form
+ * (RFC 8785); and its SHA-256, by which a batch names its manifest.
  */
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 
 const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct request), CLI_END };
 
-/* The last document is not freed but left to the end of the process, which takes a tenth of the
- * time of freeing a large manifest piece by piece. */
+/* The last document is not freed: the exit of the process takes a tenth of the time that freeing a
+ * large manifest piece by piece takes. */
 static struct document document;
 
 /* Compares the manifest's module digests with the files. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest init: writes a manifest for one operation and its files, to be edited from there.
- * Where the operation does not take a file as it is, operations that convert it come first.
+ * sgpu-manifest init: writes a manifest for one operation and its files, which the user then edits.
+ * If the operation does not take a file's element type, operations that convert the file come
+ * first.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -12,20 +13,20 @@
 
 #include "manifest_tool.h"
 
-enum { STEM_MAX = 160 }; /* bytes; a file's name may have 255 with what is appended */
+enum { STEM_MAX = 160 }; /* bytes; a file's name may have 255 together with its suffixes */
 
 struct draft {
 	const struct sgpu_op *op;
 	const char *id, *output;
-	json_t *params, *low; /* params: of the operation; low: names to be LOW, as members */
+	json_t *params, *low; /* the operation's parameters; an object whose keys are to be LOW */
 	struct file_spec specs[SGPU_ARGUMENTS_MAX];
 	int spec_count;
-	/* The draft. */
+	/* The manifest so far. */
 	json_t *segments, *arguments, *operations;
-	json_t *ids;		 /* taken ids; true for segments that have files */
-	char stem[STEM_MAX + 1]; /* the first input's name, which outputs are named after */
+	json_t *ids;		 /* ids in use; true for segments that have files */
+	char stem[STEM_MAX + 1]; /* of the first input; output files are named after it */
 	bool used[SGPU_ARGUMENTS_MAX];
-	bool outside; /* a file lies outside the folder */
+	bool outside; /* a file is outside the manifest's folder */
 };
 
 /* Returns a parameter: a number, true, false, or else a string. */
@@ -84,7 +85,7 @@ const struct cli_option init_options[] = {
 	CLI_END
 };
 
-/* Makes an id of the text and, if that is taken, a number; `text` may be `id` itself. */
+/* Makes an unused id of the text and, if that id is taken, a number. `text` may be `id` itself. */
 static void make_id(const struct draft *draft, const char *text, char id[SGPU_ID_MAX + 1])
 {
 	size_t used = strnlen(text, SGPU_ID_MAX - 8);
@@ -97,7 +98,7 @@ static void make_id(const struct draft *draft, const char *text, char id[SGPU_ID
 	}
 }
 
-/* Takes a file's name without its folder and its ending. A long one is not cut in the middle of a
+/* Copies a file's name without its folder and extensions. A long name is not cut in the middle of a
  * character. */
 static void stem_of_file(const char *path, char stem[STEM_MAX + 1])
 {
@@ -113,8 +114,8 @@ static void stem_of_file(const char *path, char stem[STEM_MAX + 1])
 	snprintf(stem, STEM_MAX + 1, "%.*s", (int)length, name);
 }
 
-/* Makes an id of a name. Ids are ASCII: other characters become their numbers, as JSON escapes
- * them, so that different names give different ids. */
+/* Makes an id of a stem. Ids are ASCII, so other characters become their numbers, as in JSON
+ * escapes, so that different stems give different ids. */
 static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU_ID_MAX + 1])
 {
 	json_t *text = json_string(stem);
@@ -133,13 +134,13 @@ static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU
 	json_decref(text);
 }
 
-/* Whether the user made the argument, or the segment, LOW. */
+/* Whether --low names the argument or the segment. */
 static bool is_low(const struct draft *draft, const char *argument, const char *id)
 {
 	return json_object_get(draft->low, argument) || json_object_get(draft->low, id);
 }
 
-/* Adds a segment. Takes over the reference of the type, which may be NULL, as may the location. */
+/* Adds a segment. Takes over the reference to `type`. `type` and `location` may be NULL. */
 static int add_segment(struct draft *draft, const char *id, const char *direction, bool low,
 		       const char *location, json_t *type)
 {
@@ -175,9 +176,8 @@ static void id_of_op(const char *name, char id[SGPU_ID_MAX + 1])
 	}
 }
 
-/* ---- from what a file holds to what an operation takes: the scaling that its header states, and a
- * cast ---- */
-/* Whether every value of `from` is one of `to`. */
+/* ---- conversion of a file's elements: the scaling that its header states, and a cast ---- */
+/* Whether the type `to` has every value of the type `from`. */
 static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
 {
 	enum { F64 = SGPU_TYPE_BIT(SGPU_F64), FLOATS = SGPU_TYPE_BIT(SGPU_F32) | F64 };
@@ -192,8 +192,8 @@ static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
 	return holders[from] & SGPU_TYPE_BIT(to);
 }
 
-/* Whether a file has f64. Then f64 is preferred for all files, so that an operation on several need
- * not take two types. */
+/* Whether any file has f64. If so, f64 is preferred for all files, so that an operation on several
+ * gets them in one type. */
 static bool is_wide(const struct draft *draft)
 {
 	bool wide = false;
@@ -204,9 +204,9 @@ static bool is_wide(const struct draft *draft)
 	return wide;
 }
 
-/* Returns an allowed type that holds all values, f32 first if no file has f64; else a float, to
- * which values are rounded; else none, since integers that are cut off or rounded would be other
- * data. */
+/* Returns an allowed type that has all values of `from`, preferably f32, or f64 if any file has
+ * f64; else a float, to which values are rounded; else SGPU_NONE, since rounding to integers or
+ * clipping would change the data. */
 static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype from,
 				   unsigned allowed)
 {
@@ -223,7 +223,7 @@ static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype fr
 						   : SGPU_NONE;
 }
 
-/* Adds an operation whose input is the segment `id`; `id` becomes the segment of its output. */
+/* Adds an operation that reads the segment `id`. Sets `id` to the segment that it writes. */
 static int add_step(struct draft *draft, const char *kernel, const char *suffix, bool low,
 		    json_t *params, char id[SGPU_ID_MAX + 1], char operation[SGPU_ID_MAX + 1])
 {
@@ -259,7 +259,7 @@ static int refuse(const struct draft *draft, const struct file_spec *spec, enum 
 }
 
 /* Adds operations that apply the scaling of the file's header and cast to a type that the argument
- * takes. `id`, of the file's segment, becomes that of the segment to be read. */
+ * takes. `id` is the file's segment before, and the segment that the argument reads afterwards. */
 static int convert(struct draft *draft, const struct file_spec *spec, bool low,
 		   char id[SGPU_ID_MAX + 1])
 {
@@ -306,7 +306,7 @@ static json_t *type_json(const struct file_spec *spec)
 			 spec->has_offset ? json_integer((json_int_t)spec->offset) : NULL);
 }
 
-/* Returns the row's argument for the next file without a name, or -1. */
+/* Returns the first unused input argument, for a file without ARGUMENT=, or -1. */
 static int next_input(const struct draft *draft)
 {
 	for (int i = 0; draft->op->args[i].name; i++) {
@@ -373,7 +373,7 @@ static int add_input(struct draft *draft, const struct file_spec *spec, const ch
 	return status;
 }
 
-/* Adds the outputs that are required; if all are optional, all. */
+/* Adds the required outputs, or all outputs if all are optional. */
 static int add_outputs(struct draft *draft)
 {
 	bool needed = false;
@@ -396,7 +396,7 @@ static int add_outputs(struct draft *draft)
 	return status;
 }
 
-/* Sets parameters that are required and were not given to a value to start from. */
+/* Sets required parameters that the user has not given to a value to start from. */
 static void fill_params(struct draft *draft)
 {
 	for (int i = 0; draft->op->params && draft->op->params[i].name; i++) {
@@ -416,7 +416,7 @@ static void fill_params(struct draft *draft)
 	}
 }
 
-/* Checks that every name that the user made LOW is that of an argument or of a file's segment. */
+/* Checks that every name of --low is that of an argument or of a file's segment. */
 static int check_low(const struct draft *draft)
 {
 	struct sgpu_error error = { 0 };
@@ -458,8 +458,8 @@ static int build(struct draft *draft, const char *folder)
 			     json_object_size(draft->params) ? json_incref(draft->params) : NULL);
 }
 
-/* Names the files of outputs after the first input, the operation and the element type, which only
- * the checked manifest tells. */
+/* Names output files after the first input, the operation and the element type, which only the
+ * checked manifest has. */
 static void name_outputs(struct draft *draft, const struct sgpu_manifest *checked)
 {
 	for (int i = 0; i < checked->segment_count; i++) {
@@ -478,8 +478,7 @@ static void name_outputs(struct draft *draft, const struct sgpu_manifest *checke
 	}
 }
 
-/* Makes the manifest, which is the caller's, and names its output files, which depend on the
- * types. */
+/* Makes and checks the manifest, which the caller releases, and names its output files. */
 static int finish(struct draft *draft, json_t **manifest)
 {
 	struct document document = { 0 };

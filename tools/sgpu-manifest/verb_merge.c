@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest merge: looks at the responses of shards together. Each has a key of its own, so
- * its payloads stay in its container. Merged are their reports, and the responses become members
- * of one container.
+ * sgpu-manifest merge: reports on the responses of shards together, and puts them into one tar
+ * archive. Each response has its own batch key, so its payloads stay in it.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -33,7 +32,7 @@ const struct cli_option merge_options[] = {
 
 struct merger {
 	json_t *segments; /* records, in the order of the responses */
-	json_t *ids;	  /* segment id to the name of the response that has it */
+	json_t *ids;	  /* keys are segment ids, values names of their responses */
 	json_t *responses;
 	json_t *missing; /* ids of outputs that no response has */
 	int failed;
@@ -63,7 +62,7 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	return 0;
 }
 
-/* Adds a response, which is read to its end so that one cut short is noticed. */
+/* Adds a response. Reads it to its end, to detect a truncated one. */
 static int add_response(struct merger *merger, const char *path)
 {
 	struct sgpu_tar_reader *reader = NULL;
@@ -135,7 +134,7 @@ static int print_table(const struct merger *merger)
 	return cli_table_print(&table);
 }
 
-/* Copies a response as a member; it was read before and found to be whole. */
+/* Copies a response into the archive. add_response has found it complete. */
 static int copy_response(const char *path, size_t number, const char *output, int out,
 			 struct sgpu_error *error)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest ops and schema: what a manifest can ask for. Prints rows of the table of
- * operations as text and as JSON; init uses them, too.
+ * sgpu-manifest ops and schema: print the table of operations as text, JSON and JSON Schema.
  */
 #include <math.h>
 
@@ -10,7 +9,7 @@
 
 const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
 
-/* Bounds beyond this are there only because a row must have some. */
+/* A bound or default of this magnitude or more stands for none. */
 static const double unbounded = 1e30;
 
 static const char *param_kind(enum sgpu_param_kind kind)
@@ -39,8 +38,8 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 	}
 }
 
-/* Describes a range: "0 to 5", "at least 0", "none|relu", "true|false"; empty when anything
- * goes. */
+/* Describes a range: "0 to 5", "at least 0", "none, relu", "true or false"; empty if any value is
+ * allowed. */
 static void range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 {
 	bool low = param->min > -unbounded, high = param->max < unbounded;
@@ -78,7 +77,7 @@ void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 	}
 }
 
-/* Returns a number as an integer if it is one; NULL if it stands for no bound. */
+/* Returns a number, as a JSON integer if it is one; NULL if it stands for no bound. */
 static json_t *number_json(double number)
 {
 	if (!isfinite(number) || fabs(number) >= unbounded) {
@@ -243,8 +242,8 @@ int verb_ops(int argc, char **argv)
 }
 
 /* ---- the JSON Schema 2020-12, from schema.json and the table. It covers what an editor can check
- * while somebody types; references, the graph and the flow of information are for the verb check
- * ---- */
+ * while the user types; the verb check also checks references, the graph and the flow of
+ * information ---- */
 /* The part of the schema that does not depend on the operations, embedded in the program.
  * tests/unit/test_schema.c compares its limits. */
 extern const char schema_text[] __attribute__((visibility("hidden")));
@@ -314,7 +313,7 @@ static json_t *op_rule(const struct sgpu_op *op)
 			 required);
 }
 
-/* Returns the schema, with the operations that a kernel can be and what each of them takes. */
+/* Returns the schema, with the name of each operation and the rule for it. */
 static json_t *manifest_schema(void)
 {
 	json_t *schema = json_loadb(schema_text, (size_t)(schema_end - schema_text), 0, NULL);

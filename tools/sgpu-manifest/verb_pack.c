@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest pack: writes a batch whose payloads are references to the files. Everything is
- * checked before a byte is written.
+ * sgpu-manifest pack: writes a batch that refers to the files of its payloads. Everything is
+ * checked before the first byte is written.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 const struct cli_option pack_options[] = { CLI_COMMON, OPTION_OUTPUT,
 					   OPTION_OUTSIDE(struct request), CLI_END };
 
-/* Finds the payload of each input. Each diagnostic is printed; the status is that of the first. */
+/* Finds the payload of each input. Prints every error and returns the status of the first. */
 static int find_payloads(const struct sgpu_manifest *manifest, struct payload_folder *folder,
 			 struct sgpu_batch *batch)
 {
@@ -37,7 +37,7 @@ static int find_payloads(const struct sgpu_manifest *manifest, struct payload_fo
 	return status;
 }
 
-/* Returns the bytes that have to be read and hashed. */
+/* Returns the number of bytes to hash. */
 static uint64_t open_bytes(const struct sgpu_manifest *manifest)
 {
 	uint64_t total = 0, bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest show: what a manifest says and what follows from it.
+ * sgpu-manifest show: prints a manifest's segments, operations and graph.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -151,8 +151,7 @@ static int print_graph(const struct sgpu_manifest *manifest)
 		}
 		last = *own > last ? *own : last;
 	}
-	/* Makes a list of the operations of each level. Their numbers count from 1 on; 0 ends a
-	 * list. */
+	/* Links the operations of each level in a list, by index + 1; 0 ends a list. */
 	for (int i = manifest->operation_count; enough && i > 0; i--) {
 		next[i - 1] = first[level[i - 1]];
 		first[level[i - 1]] = i;
@@ -185,8 +184,8 @@ static int print_text(const struct sgpu_manifest *manifest)
 }
 
 /* ---- for Graphviz, and as JSON ---- */
-/* Whether `later` reads something that `earlier` writes. Then the segment between them shows the
- * edge. */
+/* Whether `later` reads a segment that `earlier` writes. The edges of that segment then show the
+ * order. */
 static bool has_data_edge(const struct sgpu_manifest *manifest, int earlier, int later)
 {
 	const struct sgpu_operation *operation = &manifest->operations[later];
@@ -213,8 +212,8 @@ static void dot_segment(const struct sgpu_segment *segment)
 	       segment->direction == SGPU_INTERMEDIATE ? ", color=gray" : "");
 }
 
-/* Returns the segment of an operation's module; -1 if there is none, or if it is an argument, whose
- * edge is drawn already. */
+/* Returns the segment of an operation's module; -1 if there is none, or if the segment is also an
+ * argument, so that its edge is drawn already. */
 static int module_of(const struct sgpu_operation *operation)
 {
 	for (int k = 0; operation->module && k < operation->arg_count; k++) {
@@ -225,9 +224,9 @@ static int module_of(const struct sgpu_operation *operation)
 	return operation->module ? operation->module->segment : -1;
 }
 
-/* Prints the graph for Graphviz: segments as ellipses, HIGH ones filled, operations as boxes, order
- * without data dashed. Neither ids nor kernels hold quotes or backslashes: a kernel is a name of
- * the table, or ids and an identifier. */
+/* Prints the graph for Graphviz: segments as ellipses (HIGH ones filled), operations as boxes,
+ * dependencies without data as dashed edges. Neither ids nor kernels contain quotes or backslashes:
+ * a kernel is a name from the table, or ids and an identifier. */
 static void show_dot(const struct sgpu_manifest *manifest)
 {
 	printf("digraph manifest {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];\n");

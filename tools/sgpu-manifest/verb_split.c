@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest split: writes a manifest's independent parts as manifests that are packed and run
- * by themselves.
+ * sgpu-manifest split: writes a manifest's independent parts as manifests, each of which is packed
+ * and run by itself.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -30,12 +30,12 @@ const struct cli_option split_options[] = {
 	CLI_END
 };
 
-/* ---- parts: union-find over the operations, then the largest part to the lightest shard ---- */
+/* ---- parts, by union-find over the operations; the largest goes to the lightest shard ---- */
 struct components {
 	int *shard; /* per operation: its shard */
 	int shard_count;
 	int part_count;	 /* independent parts of the manifest */
-	uint64_t *bytes; /* per shard: of all its segments */
+	uint64_t *bytes; /* per shard: the bytes of all its segments */
 };
 
 static int find(int *parent, int i)
@@ -47,8 +47,8 @@ static int find(int *parent, int i)
 	return i;
 }
 
-/* Joins two parts. The smaller index is the root: parts are numbered in the order of their first
- * operation. */
+/* Joins two parts. The smaller index becomes the root, so that parts are numbered in the order of
+ * their first operation. */
 static void join(int *parent, int a, int b)
 {
 	a = find(parent, a);
@@ -111,8 +111,8 @@ static int by_size(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Adds up the bytes of the parts. Each segment counts once for every part that it is in. `last`
- * remembers the last segment counted for a part. */
+/* Adds up the bytes of the parts. Each segment counts once for every part that it is in. last[part]
+ * is 1 + the index of the last segment counted for that part. */
 static void weigh(const struct sgpu_manifest *manifest, const int *part_of, struct part *parts,
 		  int *last)
 {
@@ -134,8 +134,8 @@ static void weigh(const struct sgpu_manifest *manifest, const int *part_of, stru
 	}
 }
 
-/* Moves the heap's first shard down, so that the lightest is first. A heap, because a linear search
- * would take shards times parts steps, and both may be 65536. */
+/* Moves the heap's first shard down, so that the lightest is first. A linear search instead of a
+ * heap would take shards times parts steps, and both may be 65536. */
 static void sift_down(int *heap, int count, const uint64_t *bytes)
 {
 	int i = 0;
@@ -175,7 +175,7 @@ static void share(struct part *parts, int part_count, int *shard_of, int *heap,
 	}
 	qsort(parts, (size_t)part_count, sizeof(*parts), by_size);
 	for (int i = 0; i < part_count; i++) {
-		/* A part counts one byte more than it has, so that empty parts still take turns. */
+		/* A part counts one byte more than it has, so that empty parts are spread, too. */
 		shard_of[parts[i].number] = heap[0];
 		components->bytes[heap[0]] += parts[i].bytes + 1;
 		sift_down(heap, components->shard_count, components->bytes);
@@ -185,10 +185,10 @@ static void share(struct part *parts, int part_count, int *shard_of, int *heap,
 	}
 }
 
-/* Finds the independent parts and distributes them to shards. Operations are of one part if an edge
- * joins them, or something that cannot be in two places: an INPUT_OUTPUT, standard input, a segment
- * that names client variables. `wanted`: shards, 0 for one for each part; there are never more than
- * parts. Returns false when out of memory. */
+/* Finds the independent parts and distributes them to shards. Operations belong to one part if an
+ * edge joins them, or if they use a segment that cannot be in two shards: an INPUT_OUTPUT, standard
+ * input, or one that names client variables. Makes `wanted` shards (0: any number), but at most one
+ * for each part. Returns false when out of memory. */
 static bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
 			    struct components *components)
 {
@@ -239,14 +239,14 @@ struct splitter {
 	const struct document *document;
 	struct components components;
 	const char *directory; /* as given, or own */
-	char *own;	       /* the manifest's folder as its path has it */
+	char *own;	       /* the manifest's folder as in its path */
 	char *from, *to;       /* real paths of the manifest's folder and of the directory */
 	json_t *shards;	       /* the manifests of the shards */
 	bool outside;
 };
 
-/* Keeps only ids that are in the shard: a dependency on what is elsewhere never held anything
- * back. */
+/* Removes dependencies on ids outside the shard. They delay nothing; otherwise the ids would be in
+ * the shard. */
 static void filter_dependencies(json_t *entry, const json_t *ids)
 {
 	json_t *kept = json_array(), *item;
@@ -265,8 +265,8 @@ static void filter_dependencies(json_t *entry, const json_t *ids)
 	json_decref(kept);
 }
 
-/* Rewrites an input's location, which is relative to the manifest's folder, if the shards are in
- * another one. */
+/* Rewrites an input's location for the folder of the shards, if that is not the manifest's
+ * folder. */
 static int move_location(struct splitter *splitter, const struct sgpu_segment *segment,
 			 json_t *entry)
 {
@@ -298,7 +298,7 @@ static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, 
 	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
 }
 
-/* Takes a segment into every shard that has one of its operations. */
+/* Copies a segment into every shard that has its writer or a reader. */
 static int take_segment(struct splitter *splitter, int index, json_t **ids)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
@@ -383,7 +383,7 @@ static int make_shards(struct splitter *splitter)
 	return status;
 }
 
-/* Checks all shards before one is written. An error would be a fault of this program. */
+/* Checks all shards before any is written. An error would be a bug of this program. */
 static int check_shards(const struct splitter *splitter)
 {
 	json_t *shard;
@@ -505,7 +505,7 @@ int verb_split(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	/* The folder is made before the manifest is read, so that a failure is reported at once. */
+	/* Makes the directory before it reads the manifest, so that it fails early. */
 	if (request.directory &&
 	    sgpu_output_directory_open(&folder, request.directory, 0777, &error)) {
 		return cli_error(&error);
