@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open, between its files: which outputs are wanted and where they go, and the opening
- * itself.
+ * The interface between the files of sgpu-seal open.
  */
 #ifndef SGPU_SEAL_OPENING_H
 #define SGPU_SEAL_OPENING_H
@@ -9,20 +8,20 @@
 #include "parts.h"
 #include "wire.h"
 
-/* Leases of a server of this machine that the response names. */
-enum { OPEN_LEASES_MAX = 8 }; /* a response may name so many; a server names one */
+/* Leases, from a server on this machine, that the response names. */
+enum { OPEN_LEASES_MAX = 8 }; /* the most that a response may name; a server names one */
 struct open_leases {
 	const char *socket;
 	struct lease_client list[OPEN_LEASES_MAX];
 	int count;
-	bool read_all; /* all their outputs are wanted */
+	bool read_all; /* all outputs in leases are wanted */
 };
 
 /* One output of the response. */
 struct opening_target {
 	bool wanted;
-	char *path;   /* below the folder, without dots; NULL: the output goes to out_path */
-	bool written; /* verified and in `output`, which waits to be committed */
+	char *path;   /* below `folder`, without "." or ".."; NULL: the output goes to out_path */
+	bool written; /* verified and in `output`, which is not yet committed */
 	struct sgpu_output output;
 };
 
@@ -40,18 +39,18 @@ struct opening {
 	bool has_key;
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct opening_target *targets;	    /* by segment */
-	struct sgpu_output out;		    /* at out_path, until its target takes it */
+	struct sgpu_output out;		    /* at out_path, until it is moved into its target */
 	struct sgpu_output_directory below; /* the folder of -C */
-	struct open_leases leases;	    /* where outputs are */
-	int pending_max;		    /* how many outputs may wait to be committed */
-	int spool; /* where a LOW output for a pipe is until it has verified, or -1 */
+	struct open_leases leases;	    /* that hold outputs */
+	int pending_max;		    /* the most outputs that are open at a time */
+	int spool; /* holds a LOW output for a pipe until it has verified, or -1 */
 	struct seal_meter meter;
 	uint64_t bytes_in, bytes_out;
 	int opened, failed;
 };
 
-/* opening_write.c: opens all wanted outputs, reads the archive to its end, and only then lets the
- * outputs appear. */
+/* opening_write.c: opens the wanted outputs and commits them after the end of the archive; of more
+ * than pending_max outputs, the first ones earlier. */
 SGPU_MUST_CHECK int opening_write(struct opening *opening, struct sgpu_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open: opens or verifies the outputs, which appear only when all of them are good.
+ * sgpu-seal open: opens or verifies the outputs, then commits them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 
 enum { SYNCED_ONE_BY_ONE = 8 };
 
-/* ---- leases: other processes of this user may write to one at any time, so what is opened from it
- * is copied first ---- */
+/* ---- leases: other processes of this user may write to a lease at any time, so its contents are
+ * copied before they are opened ---- */
 static const struct lease_client *find_lease(const struct open_leases *leases, const char *id)
 {
 	for (int i = 0; i < leases->count; i++) {
@@ -75,7 +75,7 @@ static int get_leases(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes the source of an output in a lease. Its descriptor stays the lease's. */
+/* Makes the source of an output in a lease. The lease still owns the descriptor. */
 static void lease_source(const struct open_leases *leases, const struct sgpu_batch *response,
 			 int segment, struct sgpu_source *source)
 {
@@ -88,7 +88,7 @@ static void lease_source(const struct open_leases *leases, const struct sgpu_bat
 	snprintf(source->name, sizeof(source->name), "lease %s", client->lease.id);
 }
 
-/* Gives the leases back after all wanted outputs were read, unless they hold others. */
+/* Gives the leases back after all wanted outputs were read, unless they hold unwanted ones. */
 static void release_leases(struct open_leases *leases)
 {
 	struct sgpu_error error = { 0 };
@@ -101,7 +101,7 @@ static void release_leases(struct open_leases *leases)
 	}
 }
 
-/* ---- places ---- */
+/* ---- output files ---- */
 /* Opens an output at a target's path below the folder, without following links on the way. */
 static int open_below(const struct opening *opening, int i, mode_t mode, struct sgpu_output *output,
 		      struct sgpu_error *error)
@@ -158,7 +158,7 @@ static int copy_verified(const struct opening *opening, uint64_t size,
 	return rc;
 }
 
-/* Returns where a redirected file ends, if what is written to it is appended; else -1. */
+/* Returns the size of a redirected file if the output is appended to it; else -1. */
 static off_t end_of_redirection(const struct sgpu_output *output)
 {
 	struct stat status;
@@ -185,8 +185,8 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 	return 0;
 }
 
-/* Commits the outputs. Many go to the disk by one sync of the file system, and their names by
- * another: a sync for each would take longer than all the rest. */
+/* Commits the outputs. If there are many, one sync of the file system writes their data and another
+ * their names, because a sync for each would take longer than all else. */
 static int commit(struct opening *opening, struct sgpu_error *error)
 {
 	struct stat root, status;
@@ -209,12 +209,12 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 		}
 	}
 	if (at_once) {
-		(void)!syncfs(opening->below.fd); /* a failure is ignored: the outputs are there */
+		(void)!syncfs(opening->below.fd); /* a failure is ignored: the outputs exist */
 	}
 	return rc;
 }
 
-/* Finds the payload of segment i in the archive. Payloads that are not wanted are passed over. */
+/* Finds the payload of segment i in the archive. Skips payloads that are not wanted. */
 static int find_in_archive(struct opening *opening, int i, struct sgpu_error *error)
 {
 	int segment = -1, rc;
@@ -228,8 +228,8 @@ static int find_in_archive(struct opening *opening, int i, struct sgpu_error *er
 	return rc;
 }
 
-/* Sets the part's sink. Bytes that are not written to a new file stay even if a later chunk fails,
- * so they must be a prefix, without gaps. */
+/* Sets the part's sink. A pipe or redirected file, unlike a new file, keeps its bytes if a later
+ * chunk fails, so they must be a prefix of the output, without gaps. */
 static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 			struct sgpu_host_part *part, struct sgpu_error *error)
 {
@@ -238,8 +238,8 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 	uint64_t size = 0;
 
 	if (part->action == SGPU_HOST_COPY && !output->regular) {
-		/* A copied output is verified by its digest, at its end. Until then it waits in a
-		 * file. */
+		/* The digest verifies a copied output only at its end. Until then the output is in
+		 * a temporary file. */
 		const int rc = cli_temporary_file(&opening->spool, error);
 		if (rc) {
 			return rc;
@@ -294,7 +294,7 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	return rc;
 }
 
-/* Adds the wanted outputs from *next on, as many as may wait to be committed. */
+/* Adds up to pending_max wanted outputs, from segment *next on. */
 static int add_outputs(struct opening *opening, struct seal_moves *moves, int *next,
 		       struct sgpu_error *error)
 {
@@ -311,7 +311,7 @@ static int add_outputs(struct opening *opening, struct seal_moves *moves, int *n
 		}
 		if (!is_inline && s->location.kind != SGPU_LOCATION_REGION &&
 		    s->location.kind != SGPU_LOCATION_LEASE) {
-			/* Whoever made the response could have named a file of the owner's. */
+			/* The author of the response could have named a file of the owner. */
 			return sgpu_fail(
 				error, SGPU_EINVALID,
 				"'%s': output '%s' is in a file, which no response may refer to",
@@ -334,7 +334,7 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	int rc = seal_moves_run(moves, &opening->meter, &failed, error);
 
 	if (rc == SGPU_EKEY && failed) {
-		/* The index has verified, and the key and the context follow from it. */
+		/* The key and the context are right: they follow from the verified index. */
 		rc = sgpu_fail(error, SGPU_EAUTH,
 			       "output '%s' was altered, or is not of this response",
 			       opening->response->segments[failed->segment].id);
@@ -352,8 +352,8 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	return rc;
 }
 
-/* Removes the file of an earlier response in the place of an output that has failed: it must not
- * pass for a result of this one. */
+/* Removes an older file at the path of a failed output, so that it is not taken for a result of
+ * this response. */
 static int remove_older(struct opening *opening, int i, struct sgpu_error *error)
 {
 	struct sgpu_output below = SGPU_OUTPUT_INIT,
@@ -411,7 +411,7 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	}
 	seal_moves_clear(&moves);
 	if (rc) {
-		/* Cuts off what a failure leaves behind the end of a redirected file. */
+		/* Removes what was appended to a redirected file. */
 		if (end >= 0) {
 			(void)!ftruncate(place, end);
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys that several verbs take, and reports of what was done and how fast, for people (-v) and
- * for scripts (--json).
+ * Keys from the options of several verbs, and reports of what was done and how fast, for people
+ * (-v) and for scripts (--json).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int add(struct seal_keys *keys, const char *path, enum seal_use use,
 					set->signing.secret_known);
 	const bool opens = use == SEAL_READER || use == SEAL_OPENER || use == SEAL_CHANGER;
 
-	/* Public halves decide who reads the data, or whose batch is believed. */
+	/* These keys decide who can read the data, or whose batch is trusted. */
 	if (set->others_write && (use == SEAL_RECIPIENT || verifies)) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "others can write to key '%s', which says who is trusted", path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-seal, and what they share.
+ * The verbs of sgpu-seal, and the functions that they share.
  */
 #ifndef SGPU_SEAL_PARTS_H
 #define SGPU_SEAL_PARTS_H
@@ -33,10 +33,9 @@ struct seal_keys {
 	int signer_count;
 	bool standard_input; /* a key was read from there */
 };
-/* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and verify; to
- * open and sign. */
+/* What a key does: is a recipient; is one and signs; opens; opens and verifies; opens and signs. */
 enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_OPENER, SEAL_CHANGER };
-/* Takes a key file, for the row of an option. Returns 0, or the exit status after a message. */
+/* Loads a key file for an option. Returns 0, or the exit status after a message. */
 int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
 /* The option -j, for a struct with a meter. */
 #define SEAL_JOBS(type)                                                                  \
@@ -48,8 +47,8 @@ int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
  * input. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
-/* Describes the keys of a file, at most one that encrypts and one that signs, as a new array; and
- * one of them in words. */
+/* Describe the keys of a file, at most one that encrypts and one that signs, as a new array; and an
+ * element of that array in words. */
 json_t *seal_keys_json(const struct sgpu_key_set *set);
 struct seal_key_words {
 	const char *kind, *use, *secret, *kid;
@@ -59,12 +58,12 @@ struct seal_key_words seal_key_words(const json_t *key);
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */
 struct seal_meter {
-	uint64_t done; /* of the payloads before the current one */
+	uint64_t done; /* by earlier calls of seal_moves_run */
 	uint64_t begin_ns;
 	unsigned jobs;
 };
 
-/* What a segment is sealed with. Wiped when its payload has been moved. */
+/* The key and context of a segment. Wiped when the payload has been moved. */
 struct seal_secret {
 	uint8_t key[SGPU_KEY_SIZE];
 	uint8_t context[SGPU_SEGMENT_CONTEXT_MAX];
@@ -73,7 +72,7 @@ struct seal_secret {
 
 /* One payload of many that move together. */
 struct seal_payload {
-	struct sgpu_descriptor in;  /* the first member: it is the context of its part's source */
+	struct sgpu_descriptor in;  /* the first member: the context of the part's source */
 	struct sgpu_descriptor out; /* when opening: the file, or temporary file, of this payload */
 	struct sgpu_source region;  /* where the payload is; fd -1: in the archive */
 	struct seal_secret secret;
@@ -90,8 +89,8 @@ struct seal_moves {
 						  archive that is written */
 	struct sgpu_tar_reader *reader;	       /* the archive that payloads are read from */
 	void *owner;
-	struct sgpu_descriptor out; /* if all payloads go to one archive */
-	uint64_t at;		    /* its size so far */
+	struct sgpu_descriptor out; /* the archive that payloads are written to, if any */
+	uint64_t at;		    /* bytes written there so far */
 };
 #define SEAL_MOVES_INIT                        \
 	{                                      \
@@ -100,38 +99,39 @@ struct seal_moves {
 SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
 				      struct sgpu_error *error);
 void seal_moves_clear(struct seal_moves *moves);
-/* Adds a payload. prepare() gets it, and sets its source, and its sink unless seal_moves_place
- * did. */
+/* Adds a payload. prepare() gets the payload and sets its part's source, and its sink unless
+ * seal_moves_place did. */
 void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
 		    uint64_t size, const char *name,
 		    int (*prepare)(void *payload, struct sgpu_host_part *part,
 				   struct sgpu_error *error));
-/* To be called before a payload is added: adds the padding of the one before in `out`, and the
- * header of this one. */
+/* Adds the padding of the previous payload in `out` and the header of the next one, which is to be
+ * added after this call. */
 SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
 				      int segment, struct sgpu_error *error);
-/* Places the payload that was added last in `out`, where it will have `size` bytes. */
+/* Makes `out` the sink of the payload that was added last, with `size` bytes. */
 void seal_moves_place(struct seal_moves *moves, uint64_t size);
-/* Make the current member of the archive, or what is at a location, the source of a payload. */
+/* Make the archive's current member, or the data at a location, the source of a payload. */
 void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_part *part);
 SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 				      const struct sgpu_location *location,
 				      struct sgpu_error *error);
 /* Makes payload->region, which is open, the source. */
 void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part);
-/* Moves all that was added. The position of `out` ends behind the last payload. *failed: the
- * payload of an error. */
+/* Moves all payloads that were added. Leaves the position of `out` after the last one. *failed: the
+ * payload of an error, or NULL. */
 SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
 				   const struct seal_payload **failed, struct sgpu_error *error);
 
 /* ---- outputs ---- */
-/* Refuses a place where a killed process would leave plaintext under a name. */
+/* Fails, since a killed process would leave plaintext in a named file at `place`. */
 SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error);
 
 /* ---- reports ---- */
-/* -v: "sealed 1.0 GiB in 0.31 s, 3.46 GB/s, ipsec-mb (VAES), 2 threads". */
+/* -v: "sealed 1073741824 bytes in 0.310 s, 3.46 GB/s, AES-256-GCM by ..., up to 2 threads". */
 void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *meter);
-/* --json: adds the rate and prints a line on standard error. Takes the reference, or NULL. */
+/* --json: adds the rate to `record` and prints it on standard error. Takes the reference, or
+ * NULL. */
 void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
 		 const struct seal_meter *meter);
 /* Returns the kids of the recipients as a new array. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves payloads: sealed, opened or copied, many at once.
+ * Seals, opens or copies many payloads together.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +97,7 @@ void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_pa
 
 	sgpu_descriptor_from_fd(sgpu_tar_fd(reader), part->name, &payload->in);
 	read_from(payload, part);
-	/* The payload is read before anybody else reads from the archive. */
+	/* Called in advance: the payload is read before anything else in the archive. */
 	sgpu_tar_consumed(reader, part->size);
 }
 
@@ -132,8 +132,8 @@ static void progress(void *argument, uint64_t bytes)
 	cli_progress(NULL, meter->done + bytes);
 }
 
-/* Returns rc, or an error if the stream was cut inside the payload, whatever the seal says of what
- * is there: behind a payload there is always more of an archive. */
+/* Returns rc, but another error if the payload fails to verify because the archive is cut short
+ * within it: after a payload, a whole archive always has more bytes. */
 static int blame_archive(const struct seal_payload *payload, const char *name, int rc,
 			 struct sgpu_error *error)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-seal inspect: says whether an input is a batch, a response, a bare sealed file, a key or
- * none of them, and describes it. Nothing secret is in the answer, which is gathered as the object
- * that --json prints; the text is made from that.
+ * none of them, and describes it. The description contains no secrets.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "batch/index.h"
 #include "parts.h"
 
-enum { KEY_FILE_MAX = 16 << 10 }; /* longer ones are refused by the parser, too */
+enum { KEY_FILE_MAX = 16 << 10 }; /* bytes; the parser refuses longer ones, too */
 
 struct task {
 	struct seal_keys keys;
@@ -23,7 +22,7 @@ struct task {
 	const char *in_name;
 	uint8_t first[SGPU_TAR_BLOCK]; /* may hold a part of a key */
 	size_t first_size;
-	const char *kid; /* of the key that is a recipient, or NULL */
+	const char *kid; /* of the given key that is a recipient, or NULL */
 	json_t *json;	 /* what --json prints */
 };
 
@@ -68,7 +67,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ma
 			 "error", failed);
 }
 
-/* Lists the signatures. Verifying one needs no key of ours, and does not tell whether its key is
+/* Lists the signatures. Each is verified with the public key that it contains, which need not be
  * trusted. */
 static json_t *signatures_json(const struct sgpu_batch *batch)
 {
@@ -220,7 +219,7 @@ static int authenticate(struct task *task, const struct sgpu_batch *batch, const
 	return rc;
 }
 
-/* Inspects an archive. It is read to its end first, so that the answer is about a whole one. */
+/* Inspects an archive. Reads it to its end first, so that a truncated one is an error. */
 static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *reader = NULL;
@@ -255,7 +254,7 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 }
 
 /* ---- a bare sealed file ---- */
-/* Counts the bytes of the input, with those in `first`, to its end. */
+/* Finds the size of the whole input, including the bytes in `first`. */
 static int whole_size(const struct task *task, int in, uint64_t *size, struct sgpu_error *error)
 {
 	struct stat status;
@@ -276,7 +275,7 @@ static int whole_size(const struct task *task, int in, uint64_t *size, struct sg
 	return rc;
 }
 
-/* Tries whether a key fits. Only an oct key, the key of a bare sealed file, can. */
+/* Tries whether a key fits. Only an oct key can be that of a bare sealed file. */
 static int try_keys(const struct task *task, bool *fits, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys;
@@ -296,8 +295,8 @@ static int try_keys(const struct task *task, bool *fits, struct sgpu_error *erro
 	return rc;
 }
 
-/* Describes sealed data. They have no mark: without a key that fits, an input is taken for sealed
- * data only if it is nothing else. */
+/* Describes sealed data. They have no magic number, so without a key that fits, an input is taken
+ * for sealed data only if no other format is recognised. */
 static int inspect_sealed(struct task *task, int in, enum sgpu_sniffed kind,
 			  struct sgpu_error *error)
 {

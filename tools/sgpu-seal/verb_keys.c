@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal keygen, pubkey and keyinfo: make a secret key, for its owner's eyes only; write the
- * halves of a key file that may be given away; and say which keys a file holds, but nothing
- * secret.
+ * sgpu-seal keygen, pubkey and keyinfo: make a secret key; write the public halves of a key file;
+ * and say which keys a file holds, but nothing secret.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +31,7 @@ const struct cli_option keygen_options[] = {
 	CLI_END,
 };
 
-/* Reports what is not secret about the keys, their ids, on standard error. */
+/* Reports the ids of the keys, which are not secret. */
 static int report(const struct sgpu_key_set *keys, const char *path)
 {
 	const char *kind = keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519";
@@ -189,8 +188,8 @@ static int print(const struct sgpu_key_set *keys, bool owner, FILE *to)
 	return 0;
 }
 
-/* Writes the description. A file of owners decides whose work is taken: whatever the umask, nobody
- * else may write to it. */
+/* Writes the description. A file for --owners decides whose batches are accepted, so only the user
+ * may write it, whatever the umask. */
 static int write_info(const struct sgpu_key_set *keys, const char *path,
 		      const struct inquiry *request)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open: verifies a response and opens its outputs. This file finds out whether the
- * response is ours, which of its outputs are wanted, and where they go.
+ * sgpu-seal open: verifies a response and opens its outputs. This file authenticates the response,
+ * and decides which outputs are wanted and where they go.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ const struct cli_option open_options[] = {
 	CLI_END,
 };
 
-/* ---- places ---- */
+/* ---- where outputs go ---- */
 int seal_refuse_name(const char *place, struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EPOLICY,
@@ -53,8 +53,8 @@ int seal_refuse_name(const char *place, struct sgpu_error *error)
 			 "choose another place, or accept that with --allow-named-temporary");
 }
 
-/* Whether a file system where every file has a name is refused. With a key secrets are expected, so
- * it is refused before the response has come. */
+/* Whether a file system where every file has a name is refused before the response has come: with a
+ * key, the response is expected to contain secrets. */
 static bool minds_names(const struct opening *opening)
 {
 	return opening->keys.count && !opening->named;
@@ -98,7 +98,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
 	}
-	/* Without a key to verify it, the batch is believed, so its file must be trusted. */
+	/* Without a key that verifies the batch, its file must be trusted. */
 	int rc = opening->keys.signer_count
 			 ? 0
 			 : sgpu_check_trusted(fd, opening->batch_path,
@@ -110,7 +110,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 	return rc;
 }
 
-/* Checks that one of the keys that sign has signed the batch. */
+/* Checks that one of the signing keys, if any were given, has signed the batch. */
 static int check_signature(const struct opening *opening, const struct sgpu_batch *batch,
 			   struct sgpu_error *error)
 {
@@ -130,9 +130,8 @@ static int check_signature(const struct opening *opening, const struct sgpu_batc
 	return rc;
 }
 
-/* Compares the response with the batch. An X25519 key proves nothing about who wrapped the batch
- * key, and an old response verifies too: only the batch itself says which response belongs to
- * it. */
+/* Checks that the response answers the batch. Anybody can wrap a batch key for an X25519 key, and
+ * old responses verify, too, so only the batch itself tells which response belongs to it. */
 static int compare_batch(const struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -156,7 +155,7 @@ static int compare_batch(const struct opening *opening, struct sgpu_error *error
 	return rc;
 }
 
-/* Unwraps the key and verifies the MAC, also against the batch that was sent. */
+/* Unwraps the batch key, verifies the MAC, and compares with the batch of --batch. */
 static int authenticate(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -226,8 +225,8 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	return 0;
 }
 
-/* Checks the place of an output before it is opened: it is no file that is read, and exists only if
- * it may be replaced. */
+/* Checks an output's path before the output is opened: it must not be a file that is read and,
+ * without --force, not an existing file. */
 static int check_below(const struct opening *opening, const char *path, struct sgpu_error *error)
 {
 	struct stat status;
@@ -249,8 +248,8 @@ static int check_below(const struct opening *opening, const char *path, struct s
 	return rc;
 }
 
-/* Takes the outputs' paths from the manifest. Its check found that no two are the same, and that
- * none leads out of the folder. */
+/* Takes the outputs' paths from the manifest, whose check ensures that no two are the same and none
+ * leads out of the folder. */
 static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest,
 		      struct sgpu_error *error)
 {
@@ -279,8 +278,8 @@ static int take_paths(struct opening *opening, const struct sgpu_manifest *manif
 	return 0;
 }
 
-/* Raises the limit of descriptors: each output takes some, and as many outputs as possible wait for
- * the whole response to verify. */
+/* Raises the limit of descriptors and sets pending_max: each open output takes some, and most
+ * should stay open until the whole response has verified. */
 static void raise_limits(struct opening *opening)
 {
 	struct rlimit limit = { 0 };
@@ -340,7 +339,7 @@ static int read_options(struct opening *opening, int argc, char **argv, char ***
 	return 0;
 }
 
-/* Fails with what a refusal says, which comes in place of a response; its author is unknown. */
+/* Fails with the text of a refusal, which comes in place of a response and is not authenticated. */
 static int fail_refused(struct opening *opening, struct sgpu_error *error)
 {
 	struct sgpu_batch_refusal refusal;
@@ -359,8 +358,8 @@ static int fail_refused(struct opening *opening, struct sgpu_error *error)
 			 sgpu_error_name(refusal.code), refusal.text);
 }
 
-/* Reads a pipe to its end after an error, so that the writer of the response, which has done its
- * part, does not fail as well. The rest of a file is left for the next reader. */
+/* Reads a pipe to its end after an error, so that the program that writes the response does not
+ * fail, too. The rest of a file is left for the next reader. */
 static void drain(int in, const char *name)
 {
 	static char buffer[1 << 16];
@@ -373,8 +372,7 @@ static void drain(int in, const char *name)
 
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
-	/* The places of the outputs come first: one that cannot be used is known before the
-	 * response comes. */
+	/* An output's place that cannot be used is reported before the response comes. */
 	int rc = opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
 	rc = rc ? rc : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
 	rc = rc ? rc
@@ -424,8 +422,8 @@ static int report(const struct opening *opening)
 
 static void clear(struct opening *opening)
 {
-	/* The last output first, so that a folder is empty when the output that made it is
-	 * closed. */
+	/* Closes the last output first, so that a directory is empty when the output that made it
+	 * is closed. */
 	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
 		sgpu_output_close(&opening->targets[i].output);
 		free(opening->targets[i].path);
@@ -463,7 +461,7 @@ int verb_open(int argc, char **argv)
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
 	const bool has_begun = opening.reader != NULL;
-	clear(&opening); /* before drain(), which may not end: wipes keys and temporary files */
+	clear(&opening); /* wipes keys and temporary files before drain(), which may never return */
 	if (has_begun && status) {
 		drain(in, opening.in_name);
 	}

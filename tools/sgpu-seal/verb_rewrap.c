@@ -60,8 +60,8 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
 }
 
-/* Replaces the signatures, which were over other recipients: signers among our keys sign anew; the
- * others are named. */
+/* Replaces the signatures, which covered the old recipients. The given keys that had signed sign
+ * again. */
 static int sign_again(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
@@ -93,9 +93,9 @@ static int change(struct task *task, struct sgpu_error *error)
 	int rc =
 		sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	rc = rc ? rc : sgpu_batch_verify(batch, task->batch_key, error);
-	/* Finds out which of the signing keys have signed the batch as it was read. Anybody with
-	 * the batch key, as recipients have, can make another batch and its MAC: so a MAC that
-	 * verifies says nothing about who wrote what is signed anew. */
+	/* Finds out which of the signing keys have signed the batch as it was read. Only these sign
+	 * again: a valid MAC does not tell who wrote the batch, since every recipient has the batch
+	 * key and can make another batch with its MAC. */
 	for (int i = 0; !rc && !batch->response && i < task->keys.signer_count; i++) {
 		rc = sgpu_batch_signed_by(batch, task->keys.signers[i].kid, &task->signed_before[i],
 					  error);
@@ -129,7 +129,7 @@ static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu
 	return rc;
 }
 
-/* Copies the payloads that follow in the archive, all of them, unchanged. */
+/* Copies all payloads of the archive unchanged. */
 static int pass_through(struct task *task, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = task->batch;

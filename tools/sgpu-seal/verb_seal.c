@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal seal: a filter on a batch that seals its secret payloads from their files and takes the
- * others along, in the stream or in a lease.
+ * sgpu-seal seal: seals a batch. Secret payloads are sealed from their files, others copied; they
+ * go into the new batch or into a lease.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,14 @@
 #include "parts.h"
 #include "wire.h"
 
-enum { LINE = 64 }; /* payloads in a lease begin at multiples of it */
+enum { LINE = 64 }; /* bytes; payloads in a lease begin at multiples of this */
 
-/* A lease of a server of this machine. Other processes of this user may write to it at any time:
- * what is sealed into it is written and never read again. */
+/* A lease from a server on this machine. Other processes of this user may write to it at any time,
+ * so what is sealed into it is never read back. */
 struct seal_lease {
 	bool wanted;
 	const char *socket; /* of the server, or NULL */
-	uint64_t size;	    /* of all payloads so far */
+	uint64_t size;	    /* bytes of all payloads placed so far */
 	struct lease_client client;
 	struct sgpu_lease_mapping mapping;
 };
@@ -86,8 +86,8 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
 	return s->input && s->masking == SGPU_MASKING_AES_GCM;
 }
 
-/* Checks that a payload's source exists before the first byte is written: later only an output that
- * breaks off could tell. */
+/* Checks that a payload's source exists before the first byte is written, because a later failure
+ * would leave an incomplete output. */
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_source source;
@@ -103,7 +103,7 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 	return rc;
 }
 
-/* Finds a place for a payload of `size` bytes. */
+/* Finds a place in the lease for a payload of `size` bytes. */
 static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_location *location,
 			  struct sgpu_error *error)
 {
@@ -117,7 +117,7 @@ static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_l
 	return 0;
 }
 
-/* Turns a packed segment into the one to be written, and keeps where its payload is now. */
+/* Turns a packed segment into the one to be written; keeps its old location in task->from. */
 static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_batch_segment *s = &task->batch->segments[i];
@@ -153,8 +153,8 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	return check_source(task, i, error);
 }
 
-/* Warns, or fails with --require-high, if nothing is HIGH: a manifest in which HIGH was forgotten
- * sends all that it names as plaintext. */
+/* Warns, or fails with --require-high, if no segment is HIGH: if the manifest's author forgot HIGH,
+ * all data would travel as plaintext. */
 static int check_high(const struct task *task, struct sgpu_error *error)
 {
 	for (int i = 0; i < task->batch->segment_count; i++) {
@@ -195,8 +195,8 @@ static int plan(struct task *task, struct sgpu_error *error)
 		rc = sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
 			       task->out_path);
 	}
-	/* Sealing twice makes two batches: a runner takes each once, and they share no keys or
-	 * contexts. */
+	/* Sealing a batch twice gives two batches without common keys or contexts, each of which a
+	 * runner takes once. */
 	rc = rc ? rc : sgpu_random(batch->id, sizeof(batch->id), error);
 	rc = rc ? rc : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
 	for (int i = 0; !rc && i < task->keys.count; i++) {
@@ -209,8 +209,8 @@ static int plan(struct task *task, struct sgpu_error *error)
 	return rc ? rc : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
-/* Finds the next payload of the incoming archive, which must be that of segment i. The archive
- * follows the locations that the batch had when it came, not those of now. */
+/* Finds the next payload of the incoming archive, which must be that of segment i. The archive has
+ * the payloads whose old location, in task->from, is inline. */
 static int find_in_archive(struct task *task, int i, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &task->batch->segments[i];
@@ -253,7 +253,7 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 	return rc;
 }
 
-/* Gets the lease for all that was placed, and names it in the batch. */
+/* Gets a lease for all placed payloads, and names it in the batch. */
 static int open_lease(struct seal_lease *lease, struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	const uint64_t size = lease->size ? lease->size : LINE; /* all payloads may be empty */
@@ -323,8 +323,8 @@ static int check_end(struct task *task, struct sgpu_error *error)
 					 task->in_name, member);
 }
 
-/* Writes the batch. If it names a lease, it appears only when that is filled, so that nobody reads
- * too early. */
+/* Writes the batch. If the batch names a lease, it is written after the lease is filled, so that
+ * nobody reads too early. */
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	const bool leased = task->lease.wanted;

@@ -117,7 +117,7 @@ static int open_output(struct task *task)
 	if (!cli_binary_apart(path)) {
 		return 2;
 	}
-	/* The plaintext is private; a file of the user's own keeps its mode. */
+	/* A new file of plaintext is private; an existing file keeps its mode. */
 	int rc = sgpu_output_open(&task->out, path, task->opening ? 0600 : 0666, false, &error);
 	if (!rc && task->opening && task->out.kept_mode >= 0) {
 		rc = sgpu_output_set_mode(&task->out, 0666, &error);
@@ -131,15 +131,15 @@ static int open_output(struct task *task)
 	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &task->job.out);
 	task->job.out.sparse = task->opening && task->out.regular;
 	if (task->opening && !task->out.regular) {
-		/* A redirection keeps what is written even if we fail: then it must be a prefix,
-		 * without gaps. */
+		/* A redirected output keeps its bytes even after a failure, so they must be a
+		 * prefix of the plaintext, without gaps. */
 		task->job.out.positioned = false;
 	}
 	return 0;
 }
 
-/* Moves the positions of redirected descriptors to where we stopped, so that whoever shares them
- * goes on there. */
+/* Moves the positions of redirected descriptors to the end of the data, so that programs that share
+ * them continue there. */
 static void move_positions(const struct task *task)
 {
 	if (task->job.in.positioned) {
