@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verbs from a table: dispatch, --help, --version, and the listing of options that the completions
- * and the check of the man pages are made from.
+ * Runs verbs by a table, and prints --help, --version and the list of options from which the
+ * completions and the check of the man pages are made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 
 #include "cli.h"
 
-/* COLUMNS, LEFT: the width of --help, and of its column of options. NAMES_MAX: verbs among which a
- * misspelt one is looked for. */
+/* COLUMNS, LEFT: the widths of --help and of its left column, the options. NAMES_MAX: the most
+ * verbs that a misspelt one is compared with. */
 enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64 };
 
 static const struct cli_tool *tool;
@@ -41,7 +41,7 @@ const struct cli_verb *cli_verb(void)
 	return verb;
 }
 
-/* Prints a text up to the last column, and its rest below. Blanks within the text stay. */
+/* Prints a text in the right column, wrapped at blanks. Other blanks stay. */
 static void print_wrapped(const char *text)
 {
 	while (strlen(text) > COLUMNS - LEFT) {
@@ -154,22 +154,22 @@ static const char *const *verb_names(void)
 	return names;
 }
 
-/* Whether the first argument, of a tool with a default verb, is probably a misspelt verb: no file,
- * but nearly a verb. */
+/* Whether the first argument of a tool with a default verb is probably a misspelt verb: it is no
+ * file, but similar to a verb. */
 static bool meant_verb(const char *given)
 {
 	return *given != '-' && !strpbrk(given, "/.") && access(given, F_OK) &&
 	       sgpu_nearest_name(given, verb_names());
 }
 
-/* Opens descriptors 0 to 2 if they are closed, since the next file that is opened would take their
- * place. */
+/* Opens descriptors 0 to 2 if they are closed, since the next file that is opened would get their
+ * number. */
 static bool open_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++) {
 		if (fcntl(fd, F_GETFD) < 0) {
-			/* Output to 1 must not seem to arrive, even if it is opened again by a name
-			 * such as /dev/stdout. */
+			/* Writes to 1 must fail, even if it is opened again by a name such as
+			 * /dev/stdout. */
 			if (open(fd == 1 ? "/dev/full" : "/dev/null",
 				 fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
 				return false;
@@ -179,8 +179,8 @@ static bool open_standard(void)
 	return true;
 }
 
-/* Flushes buffered output. If it cannot be written, that is a failure, even if the verb has
- * answered no or some parts failed. */
+/* Flushes standard output. A write error replaces the status of a verb that has succeeded, answered
+ * no or failed in part. */
 static int flush_output(int status)
 {
 	const bool has_answered = !status || status == sgpu_exit_status(SGPU_EDIFFERS) ||
@@ -207,7 +207,7 @@ void cli_print_help(bool version)
 	exit(flush_output(0));
 }
 
-/* Whether --json is among the arguments: it applies to faults of options before it, too. */
+/* Whether --json is among the arguments. It also applies to errors in options before it. */
 static bool asks_for_json(int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -231,7 +231,7 @@ void cli_command_text(char *text, size_t size)
 	}
 }
 
-/* The JSON parser keeps copies of what it reads, and key files are JSON. */
+/* Wipes, because the JSON parser keeps copies of its input, and key files are JSON. */
 static void free_wiped(void *memory)
 {
 	sgpu_wipe(memory, malloc_usable_size(memory));
@@ -247,8 +247,7 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	if (!open_standard()) {
 		return 3;
 	}
-	/* Failed writes are errors with a message and an orderly end, not the death of the
-	 * process. */
+	/* A failed write is an error with a message and clean-up, and does not kill the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	/* If a parent ignored SIGCHLD, the kernel would reap the processes that a tool starts and

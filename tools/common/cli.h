@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all tools share: verbs and options as tables (which also make --help, the shell completions
- * and the check of the man pages), and the one place that prints messages.
+ * Functions for all tools: tables of verbs and options, from which --help, the shell completions
+ * and the check of the man pages are made, too, and all printing of messages.
  */
 #ifndef SGPU_CLI_H
 #define SGPU_CLI_H
@@ -16,13 +16,13 @@
 
 #include "base/io.h"
 
-/* One option of a verb: a row of its table, which CLI_END ends. The last members say what becomes
- * of the value. They come from one of the macros below, which names a member of the struct that
- * cli_read() is given. */
+/* One option of a verb: a row of its table, which CLI_END ends. The members from `kind` on say how
+ * to parse and store the value. One of the macros below sets them and names a member of the struct
+ * that is passed to cli_read(). */
 struct cli_option {
 	const char *name;     /* long name without the dashes */
 	char letter;	      /* its short form, or 0 */
-	const char *argument; /* "FILE", or NULL; "FILE", "DIR", "KEY" complete as paths */
+	const char *argument; /* for --help, or NULL; "FILE", "DIR", "KEY" complete as paths */
 	const char *help;     /* one line, lower case, no full stop */
 	enum {
 		CLI_IS_COMMON,
@@ -41,7 +41,7 @@ struct cli_option {
 	int (*take)(void *values, const char *value);
 };
 
-/* All values of an option that may be repeated. Free `items`. */
+/* All values of an option that may be repeated. The caller frees `items`. */
 struct cli_list {
 	const char **items;
 	int count;
@@ -58,11 +58,11 @@ struct cli_bytes {
 #define CLI_FLAG(type, member) CLI_MEMBER(type, member, bool, CLI_IS_FLAG)
 /* const char *: the text as given. */
 #define CLI_TEXT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_TEXT)
-/* The same for a file that is read: no output may overwrite it. */
+/* The same for an input file, which no output may overwrite. */
 #define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
 /* struct cli_list: every value that is given. */
 #define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
-/* unsigned or uint64_t: a whole number in a range, or a size in bytes with K, M, G or T. */
+/* unsigned or uint64_t: a whole number; uint64_t: a size in bytes, also with K, M, G or T. */
 #define CLI_NUMBER(type, member, least, most)                                                  \
 	.kind = _Generic(((type *)0)->member, unsigned                                         \
 			 : CLI_IS_NUMBER, uint64_t                                             \
@@ -77,7 +77,8 @@ struct cli_bytes {
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
-/* Anything else: a function that stores it, and returns 0 or the exit status after a message. */
+/* Anything else: a function that stores the value; returns 0, or the exit status after a
+ * message. */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
 #define CLI_MEMBER(type, member, wanted, its_kind)   \
@@ -117,16 +118,16 @@ struct cli_tool {
 	const char *summary;	      /* one line */
 	const struct cli_verb *verbs; /* ends with a NULL name */
 	bool holds_secrets;	      /* whether cli_harden() is called before any verb */
-	const char *default_verb;     /* the verb if the first argument is none, or NULL */
+	const char *default_verb;     /* run if the first argument is no verb; or NULL */
 };
 
-/* Runs a tool; returns what main() returns. Opens descriptors 0 to 2. A write to a pipe without a
- * reader is an error that gets no message; after clean-up the process dies by SIGPIPE. */
+/* Runs a tool; returns the value for main(). Opens descriptors 0 to 2 if closed. A write to a pipe
+ * without a reader is an error without a message; after clean-up the process dies by SIGPIPE. */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
 /* Reads the options of the running verb into `values`; *arguments receives the other arguments, as
  * many as the verb's row says, then NULL. Returns 0, or the exit status after a message; `values`
- * then holds what was read before the fault, and all paths. -h and -V print and exit. */
+ * then holds the options before the error, and all paths. -h and -V print and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
 extern bool cli_quiet, cli_verbose, cli_json;
@@ -138,11 +139,11 @@ void cli_describe_build(json_t *object);
 /* ---- messages, on standard error: rules in message.c ---- */
 /* The descriptors of results and messages: 1 and 2, until cli_silence() has moved them. */
 extern int cli_output_fd, cli_error_fd;
-/* Replaces descriptors 1 and 2 by /dev/null, so that what a driver, a library or a kernel prints is
- * lost. Outputs that are open stay. */
+/* Replaces descriptors 1 and 2 by /dev/null, which discards what drivers, libraries and kernels
+ * print. The originals stay open as cli_output_fd and cli_error_fd. */
 SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
-/* Prints `TOOL: error: TEXT`, the hint on its own line, or {"error":{"code","text","hint"}}.
- * Returns the exit status. */
+/* Prints `TOOL: error: TEXT` and the hint on its own line, or {"error":{"code","text","hint"}} with
+ * --json. Returns the exit status. */
 int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
 int cli_usage(const char *format, ...)
@@ -151,29 +152,29 @@ void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
 void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);   /* unless -q */
 void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2); /* with -v */
 
-/* Text from outside, escaped for a terminal (see sgpu_escape): all such text is printed by these,
- * or as JSON. The first result is from malloc, NULL when memory is out. */
+/* Escape text from outside for a terminal (see sgpu_escape). All such text is printed by these, or
+ * as JSON. cli_shown returns memory from malloc, NULL when out of memory. */
 char *cli_shown(const char *text);
 void cli_print_text(FILE *file, const char *text);			    /* nothing for NULL */
 void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* adds the line feed */
 
 /* ---- progress ----
- * A line on standard error if that is a terminal, not with -q and --json, and without escapes if
- * TERM is "dumb". On SIGUSR1, which ends no tool, a line is printed wherever standard error goes.
- * `label`: static memory. */
+ * A line on standard error if that is a terminal, not with -q or --json, and without escapes if
+ * TERM is "dumb". SIGUSR1, which ends no tool, prints a line even if standard error is no terminal.
+ * `label` is static memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
 void cli_progress_end(void);
-/* For verbs that make the line themselves: whether it is time, ten times a second; and the line. */
+/* For verbs that format the line: whether a new one is due (ten times a second); to show it. */
 bool cli_progress_due(void);
 void cli_progress_line(const char *text);
 /* Removes the line, so that something else can be printed. */
 void cli_progress_pause(void);
-/* Returns the time left, in ns, if `done` of `total` took `elapsed_ns`; 0: unknown. The estimate
- * only falls, until its time has passed. */
+/* Returns the time left, in ns, if `done` of `total` took `elapsed_ns`; 0: unknown. The estimated
+ * end never moves later before it has passed. */
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
-/* Refuses to write binary data to a terminal: prints and returns false. */
+/* Refuses to write binary data to a terminal: prints a message and returns false. */
 bool cli_binary_output(int fd);
 
 /* Refuses to write a secret to a terminal, likewise. path "-" or NULL: standard output. */
@@ -182,30 +183,30 @@ bool cli_secret_output(const char *path);
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
 
-/* Opens a file in $TMPDIR or /tmp that has no name, so that nothing of it stays. */
+/* Opens a file in $TMPDIR or /tmp that has no name, so that it ends with the process. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);
 
-/* Opens an input ("-" or NULL: standard input, but no terminal). Returns 0, or the exit status
- * after a message, with *fd -1. *name is for messages. */
+/* Opens an input ("-" or NULL: standard input, which must not be a terminal). Returns 0, or the
+ * exit status after a message, with *fd -1. *name is for messages. */
 int cli_input(const char *path, const char **name, int *fd);
 /* Closes an input, unless it is standard input. Accepts -1. */
 void cli_input_close(int fd);
 
-/* ---- no output may take the place of what is read ----
+/* ---- no output may replace a file that is read ----
  * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for
  * standard input, or a key's "fd:N". Only regular files are remembered. */
 void cli_remember_input(const char *path);
 struct stat;
 void cli_remember_file(const struct stat *status); /* by its device and inode */
 /* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.
- * cli_output_apart: the opposite, with a message if it is. */
+ * cli_output_apart: whether it is not; prints a message if it is. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
 /* Like cli_output_apart, but also refuses to write binary data to a terminal. */
 bool cli_binary_apart(const char *path);
-/* Whether two outputs ("-" or NULL: standard output) are two files, however they are spelt; prints
- * a message if not. Two outputs may share a pipe or a device, but not standard output. `what` and
- * `other` are for the message: "the key". */
+/* Whether two outputs ("-" or NULL: standard output) are two files, whatever their paths; prints a
+ * message if not. Two outputs may share a pipe or a device, but not standard output. `what` and
+ * `other` name them in the message: "the key". */
 bool cli_outputs_apart(const char *what, const char *path, const char *other,
 		       const char *other_path);
 /* Whether a path stands for standard input or output: "-" or NULL. */
@@ -215,8 +216,8 @@ bool cli_is_standard(const char *path);
  * as the hint. Returns 2. */
 int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
 
-/* Returns the operation of that name. NULL after a message with the nearest name: the exit status
- * is 2. */
+/* Returns the operation of that name; NULL after a message with the nearest name, when the exit
+ * status is to be 2. */
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
 struct sgpu_op_argument;
@@ -226,26 +227,26 @@ enum { CLI_OP_TEXT_MAX = 160 };
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);
 
 /* ---- outputs that are opened before the input is read ----
- * Opens what will be written to `path` much later, so that a place that cannot be written to is
- * reported at once. Returns 0, or the exit status after a message. Standard output and pipes are
- * opened only when they are taken. `path` is borrowed until then. */
+ * Opens the output `path`, which is written much later, so that a path that cannot be written to is
+ * reported early. Returns 0, or the exit status after a message. Standard output and pipes are
+ * opened only by cli_output_take. `path` must stay valid until then. */
 int cli_output_prepare(const char *path, mode_t mode, bool is_new);
-/* Gives the caller that output; or opens it ("-" or NULL: standard output). */
+/* Gives the caller a prepared output, or else opens `path` ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 				    struct sgpu_error *error);
 
 /* ---- results ----
- * Prints one JSON value and a line feed, in ASCII. Takes the reference over; NULL: memory is out.
+ * Prints one JSON value and a line feed, in ASCII. Takes over the reference; NULL: out of memory.
  * Returns an exit status. */
 int cli_print_json(json_t *value, FILE *out, size_t flags);
-/* Makes a JSON string of a text. If this is not UTF-8, as names of files may be, '?' replaces what
- * is not ASCII. NULL for NULL. */
+/* Makes a JSON string of a text. If it is not UTF-8, which a file's name need not be, '?' replaces
+ * bytes that are not ASCII. NULL for NULL. */
 json_t *cli_json_text(const char *text);
 /* Returns a text member of an object; "" when it is no string. */
 const char *cli_text_of(const json_t *object, const char *key);
-/* An aligned table: rows of texts, headings first. NULL and "" are empty cells. */
+/* An aligned table: rows of texts, headings first. NULL and "" are shown as "-". */
 struct cli_table {
-	size_t columns, count; /* cells */
+	size_t columns, count; /* in a row; in all */
 	char **cells;
 	bool failed;
 };
@@ -259,13 +260,13 @@ int cli_table_print(struct cli_table *table);
  * NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
-/* The same for a JSON value, indented; takes the reference over; NULL: memory is out. */
+/* The same for a JSON value, indented. Takes over the reference; NULL: out of memory. */
 SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);
 
 /* ---- signals: SIGINT, SIGTERM and SIGHUP ----
  * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second
- * signal kills. */
+ * signal kills the process. */
 void cli_signals(void (*stop)(void));
 /* The same without sgpu_io_interrupt(), for a verb that finishes what it has begun. */
 void cli_signals_gently(void (*stop)(void));
@@ -273,16 +274,16 @@ void cli_signals_gently(void (*stop)(void));
  * has gone; else returns status. */
 int cli_finish(int status);
 
-/* Returns why the process is not hardened, or NULL: a build for a sanitizer, whose leak checker
- * attaches to its own process, or SGPU_DEBUG. A quote says so, too. */
+/* Returns why the process is not hardened, or NULL. Reasons are SGPU_DEBUG and a sanitizer, whose
+ * leak checker attaches to its own process. A quote states it, too. */
 const char *cli_harden_off(void);
 
 /* Hardens the process, before any thread starts: no core file, no attaching, no new privileges.
- * Warns of what it cannot have. cli_main calls it for tools with holds_secrets. */
+ * Warns if one of these fails. cli_main calls it for tools with holds_secrets. */
 void cli_harden(void);
 
 /* ---- between the files of tools/common ---- */
-/* The tool, "sgpu-seal"; the running verb, or "". */
+/* The tool's name, "sgpu-seal"; the running verb's, or ""; the verb, or NULL. */
 const char *cli_tool_name(void);
 const char *cli_verb_name(void);
 const struct cli_verb *cli_verb(void);

@@ -6,10 +6,10 @@
  * no full stop;
  * - a hint stands on a line of its own, indented by four;
  * - a quoted value is cut unless it is a name: sgpu_vfail does this;
- * - control characters are escaped, and where the locale is not UTF-8, so is all that is not ASCII;
+ * - control characters are escaped, and if the locale is not UTF-8, all that is not ASCII, too;
  * - with --json every message is one object on one line: {"error":{...}}, {"warning":{...}},
  * {"note":{...}};
- * - one write a message, so that messages of several processes do not mix.
+ * - one write per message, so that messages of several processes do not mix.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -26,8 +26,7 @@
 bool cli_quiet, cli_verbose, cli_json;
 int cli_error_fd = STDERR_FILENO;
 
-/* Whether the locale's character set is UTF-8, by the environment alone: the locale need not be
- * installed. */
+/* Whether the environment names a UTF-8 locale, which need not be installed. */
 static bool is_utf8(void)
 {
 	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -76,15 +75,15 @@ static void emit_json(const char *kind, const struct sgpu_error *message)
 	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII)
 			    : NULL;
 	cli_progress_pause();
-	/* Even without memory, a program that parses the lines gets one. */
+	/* Even when out of memory, a program that parses the lines gets a line. */
 	dprintf(cli_error_fd, "%s\n",
 		line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
 	free(line);
 	json_decref(object);
 }
 
-/* Adds a hint if memory ran out and the shell limits addresses. On the CPU device, a failed mapping
- * is EDEVICE. */
+/* Adds a hint if an allocation failed and `ulimit -v` limits addresses. On the CPU device, a failed
+ * mapping is EDEVICE. */
 static void explain_limit(struct sgpu_error *error)
 {
 	struct rlimit limit;
@@ -142,8 +141,8 @@ int cli_usage(const char *format, ...)
 	return cli_error(&error);
 }
 
-/* Prints a message. kind: the member's name with --json; prefix: what stands before the text
- * without it. */
+/* Prints a message. kind: the member's name with --json; prefix: what precedes the text without
+ * --json. */
 static void SGPU_PRINTF(3, 0)
 	print_line(const char *kind, const char *prefix, const char *format, va_list arguments)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of a verb: each row of its table says where a value goes and how it is read.
+ * Options of a verb: each row of its table says how a value is parsed and where it is stored.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -17,13 +17,13 @@ enum { OPTIONS_MAX = 48 };
  */
 enum { ROW = 256 };
 
-/* Fills getopt's tables. False if there are more options than these hold. */
+/* Fills getopt's tables. Returns false if there are more options than they hold. */
 static bool fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
 			char shorts[2 * OPTIONS_MAX + 2])
 {
 	int row = 0;
 
-	*shorts++ = ':'; /* tells a missing argument from an unknown option */
+	*shorts++ = ':'; /* getopt then returns ':' for a missing argument */
 	for (; options[row].name; row++) {
 		const struct cli_option *option = &options[row];
 
@@ -143,7 +143,7 @@ static int store_item(struct cli_list *list, const char *value, int argc)
 	if (!list->items) {
 		list->items =
 			calloc((size_t)argc,
-			       sizeof(*list->items)); /* no option is given more often than argc */
+			       sizeof(*list->items)); /* no option occurs more than argc times */
 	}
 	if (!list->items) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
@@ -235,8 +235,8 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 		const bool known = key != '?' && key != ':';
 		const struct cli_option *option = known ? find_row(verb->options, key) : NULL;
 
-		/* After the first fault only paths are still read: appraise removes the output of
-		 * an earlier run. */
+		/* After the first error, only paths are still stored: appraise removes the outputs
+		 * of an earlier run in any case. */
 		if (status == 0) {
 			status = known ? store_value(option, values, optarg, argc)
 				       : refuse_option(verb->options, argv[optind - 1], key);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The progress of a program: a line on a terminal, at most ten times a second, and a line on
- * SIGUSR1 wherever standard error goes. The signal handler itself writes the latter, and may run at
- * any time. So it reads only atomics, and formats only integers and strings, for which the C
- * library takes neither memory nor locks.
+ * SIGUSR1 wherever standard error goes. The signal handler itself writes the second line and may
+ * run at any time, so it reads only atomics, and formats only integers and strings, for which the C
+ * library neither allocates nor locks.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,16 +28,15 @@ static struct {
 	uint64_t last_ns;
 } line = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* For the signal handler. */
+/* Read by the signal handler. */
 static struct {
 	_Atomic(const char *) label; /* NULL while none of the verb's long steps runs */
-	/* end_ns: the end as last estimated */
+	/* end_ns: the last estimate of the end */
 	atomic_uint_least64_t done, total, begin_ns, start_ns, end_ns;
 } state;
 
-/* Locks the terminal while this process draws on it, so that of several processes that share one,
- * as in a pipe, one draws at a time. The lock ends with the process. False: another process holds
- * it. */
+/* Locks the terminal, so that of several processes that share it, as in a pipeline, only one draws
+ * on it. The lock ends with the process. Returns false if another process holds it. */
 static bool lock_terminal(int command, short type)
 {
 	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
@@ -212,7 +211,7 @@ static void on_usr1(int number)
 
 void cli_progress_on_signal(void)
 {
-	/* SA_RESTART: system calls that wait go on waiting. */
+	/* SA_RESTART: blocked system calls continue. */
 	struct sigaction action = { .sa_handler = on_usr1, .sa_flags = SA_RESTART };
 
 	atomic_store(&state.start_ns, sgpu_now_ns());

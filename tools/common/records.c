@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results that tools write alike: JSON, and whole texts.
+ * Writes the results of tools: JSON, whole texts and tables.
  */
 #include <locale.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_err
 
 /* Aligned tables. */
 
-/* Returns the columns that a text takes: a character of East Asia takes two, and a combining accent
+/* Returns how many columns a text takes: a character of East Asia takes two, a combining accent
  * none. */
 static size_t width_of(const char *text)
 {

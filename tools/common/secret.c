@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files with secrets: new ones, for their owner's eyes only.
+ * Writes files with secrets for their owner alone, and hardens processes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "base/io.h"
 #include "cli.h"
 
-/* Writes a new file, and never replaces one: all that depends on an overwritten key would be
+/* Writes a new file and never replaces one, because data that depend on an overwritten key would be
  * lost. */
 static int create_file(const char *path, const char *text, size_t size, struct sgpu_error *error)
 {
@@ -35,7 +35,7 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 	return rc;
 }
 
-/* Warns if others can read standard output: a shell opened a redirection, with its own umask. */
+/* Warns if standard output is a file that others can read, as the shell's umask may allow. */
 static void warn_of_readers(void)
 {
 	struct stat status;
@@ -70,10 +70,10 @@ int cli_write_secret(const char *path, const char *text, size_t size, struct sgp
 	return rc;
 }
 
-/* A process with keys and plaintext leaves no core file, lets no other process of the user attach,
- * and gives no started program new rights. */
+/* Hardening: a process with keys and plaintext leaves no core file, lets no other process of the
+ * user attach, and starts no program with more privileges. */
 
-/* A sanitizer's leak checker attaches to its own process, so it must not be hardened. */
+/* A sanitizer's leak checker attaches to its own process, which must allow that. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -108,7 +108,7 @@ void cli_harden(void)
 		cli_warning("core files cannot be switched off");
 	}
 #ifndef SANITIZED
-	/* A program in core_pattern gets a core whatever the limit: this stops that, too. */
+	/* Also prevents core files for a program in core_pattern, which ignores the limit. */
 	if (prctl(PR_SET_DUMPABLE, 0) != 0) {
 		cli_warning("other processes cannot be kept from attaching");
 	}

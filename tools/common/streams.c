@@ -123,8 +123,8 @@ bool cli_binary_apart(const char *path)
 	       (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
 }
 
-/* Finds the file that has this name. If there is none, gives its folder and *name, its name
- * there. */
+/* Sets *status to the status of the file; if there is none, to that of its directory, and *name to
+ * the file's name there. */
 static bool find_file(const char *path, struct stat *status, const char **name)
 {
 	char folder[PATH_MAX];
@@ -181,8 +181,8 @@ int cli_input(const char *path, const char **name, int *fd)
 	*name = path;
 	*fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (*fd < 0) {
-		/* If a signal interrupted the wait for the writer of a pipe, nothing is wrong with
-		 * it. */
+		/* If a signal interrupted the wait for a pipe's writer, there is no error to
+		 * report. */
 		return sgpu_io_interrupted() ? sgpu_exit_status(SGPU_ESYSTEM)
 					     : cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path,
 							strerror(errno));
@@ -247,8 +247,8 @@ static void handle_signals(void (*handler)(int), void (*stop)(void))
 	for (size_t i = 0; i < 3; i++) {
 		static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
 		struct sigaction before;
-		/* A shell starts background jobs with SIGINT ignored, nohup with SIGHUP: leave them
-		 * so. */
+		/* A shell starts background jobs with SIGINT ignored, nohup with SIGHUP: keep
+		 * that. */
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
 			sigaction(numbers[i], &action, NULL);
 		}
@@ -269,7 +269,7 @@ bool cli_reader_gone(void)
 {
 	struct pollfd out = { .fd = cli_output_fd, .events = POLLOUT };
 
-	/* A failed write of stdio may have left no errno, so the pipe is asked. */
+	/* A failed write of stdio may have left no errno, so the pipe is polled. */
 	return sgpu_io_reader_gone() ||
 	       (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
 }
@@ -288,8 +288,7 @@ int cli_finish(int status)
 	return status;
 }
 
-/* Outputs are opened before the input is read, so that a bad place is reported before a long job
- * has run. */
+/* Outputs are opened before the input is read, so that a bad path is reported before a long job. */
 
 static struct prepared {
 	const char *path;
@@ -297,8 +296,8 @@ static struct prepared {
 } * prepared;
 static size_t prepared_count;
 
-/* Whether a path is a pipe. Opening a pipe waits for its reader, who may wait for something else of
- * ours. */
+/* Whether a path is a pipe. Opening a pipe waits for its reader, which may wait for another output
+ * of this program. */
 static bool is_pipe(const char *path)
 {
 	struct stat status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The output of --version: enough to report a fault, or to find the source again.
+ * The output of --version: enough to report a bug, or to find the source.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #include "cli.h"
 
-/* The Makefile defines these for this file alone: the commit, and which of its variables built
- * something in, or did not. */
+/* The Makefile defines these for this file alone: the commit, its options that are on and off, and
+ * the compiler's flags. */
 #ifndef SGPU_COMMIT
 #define SGPU_COMMIT "unknown"
 #define SGPU_WITH ""
