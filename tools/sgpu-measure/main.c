@@ -36,8 +36,7 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
-	/* The libraries of the TPM report each attempt on standard error, where messages are ours.
-	 */
+	/* Keeps the TPM's libraries from logging each attempt on standard error. */
 	setenv("TSS2_LOG", "all+NONE", 0);
 	return cli_main(&tool, argc, argv);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-measure, one file each, and what they share.
+ * The verbs of sgpu-measure, and the functions that they share.
  */
 #ifndef SGPU_MEASURE_PARTS_H
 #define SGPU_MEASURE_PARTS_H
@@ -26,12 +26,11 @@ CLI_VERB(extend);
 CLI_VERB(info);
 CLI_VERB(memory);
 
-/* The longest time, in days, that anything is valid or may be old; and a second in nanoseconds, the
- * unit of an option. */
+/* The longest validity of a certificate, in days; and a second in ns, the unit of --max-age. */
 enum { MEASURE_DAYS_MAX = 36500 };
 #define MEASURE_SECOND UINT64_C(1000000000)
 
-/* Writes a time as "2026-11-21T15:01:25Z", or as the number when no calendar has it. */
+/* Writes a time as "2026-11-21T15:01:25Z", or as a number if that is impossible. */
 enum { MEASURE_TIME_MAX = 32 };
 const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
 
@@ -43,17 +42,17 @@ SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
 /* Reads at most SGPU_QUOTE_MAX bytes from a file or standard input. what: the expected content, for
  * messages. *text from malloc. Returns an exit status. */
 int measure_read_input(const char *path, const char *what, char **text, size_t *size);
-/* Reports why a text is no quote, by the file's name, or the findings of sgpu_quote_verify. Returns
+/* Prints the error of parsing or verifying a quote, with the file's name if it is no quote. Returns
  * an exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
-/* Finds the sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
+/* Finds sgpu-run in the directory of this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
 
 /* ---- reports ---- */
 /* Returns bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 
-/* ---- verb_verify.c, for appraise, too ---- */
+/* ---- verb_verify.c, also used by appraise ---- */
 #define MEASURE_CHECK_OPTIONS(type, checks)                                                    \
 	{ "roots", 0, "FILE", "trusted certificates for the attestation key",                  \
 	  CLI_INPUT(type, checks roots_path) },                                                \
@@ -80,13 +79,13 @@ struct measure_checks {
 	size_t quote_size;
 	struct sgpu_quote_result result;
 };
-/* Loads what the options name, reads the quote, and verifies it. Returns an exit status, after
+/* Loads the files of the options, reads the quote, and verifies it. Returns an exit status, after
  * messages. */
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 		       struct sgpu_error *error);
 void measure_checks_clear(struct measure_checks *checks);
-/* Prints what was checked, one line each on standard output; or returns it as a new object
- * {"signature": "verified", ...}. */
+/* Prints the checks on standard output, a line each; or returns them as a new object {"signature":
+ * {"state": "verified", "text": "ES384"}, ...}. */
 void measure_print_checks(const struct measure_checks *checks);
 json_t *measure_checks_json(const struct measure_checks *checks);
 

@@ -68,7 +68,7 @@ static int judge(struct task *task, struct sgpu_error *error)
 	int rc = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,
 			       error);
 
-	/* The result is written whatever the policy's answer. */
+	/* The result is written even if the policy refuses the quote. */
 	if (!rc && task->ear_path) {
 		rc = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear), error);
 	}
@@ -85,7 +85,7 @@ static bool data_on_stdout(const struct task *task)
 	       (task->recipient_path && cli_is_standard(task->recipient_path));
 }
 
-/* Prints every reason; returns the exit status. */
+/* Prints every reason, or with --json their number; returns the exit status. */
 static int refuse(const struct task *task)
 {
 	const json_t *reason = NULL;
@@ -130,8 +130,8 @@ static int check_paths(const struct task *task)
 	if (task->no_nonce && task->checks.nonce.size) {
 		return cli_usage("--nonce and --no-nonce exclude each other");
 	}
-	/* Without a nonce the quote may be an old one, whose key is that of a process that has
-	 * ended, or of another owner. */
+	/* Without a nonce, the quote may be an old one, whose key belongs to a process that has
+	 * ended, or to another owner. */
 	if (task->recipient_path && !task->checks.nonce.size && !task->no_nonce) {
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
 				 "new; --no-nonce does without");
@@ -147,8 +147,8 @@ static int check_paths(const struct task *task)
 	return 0;
 }
 
-/* ---- what an earlier run left ---- */
-/* Removes an earlier run's output; a pipe or a device keeps none. Returns an exit status. */
+/* ---- outputs of an earlier run ---- */
+/* Removes an earlier run's file; leaves pipes and devices alone. Returns an exit status. */
 static int remove_older(const char *path)
 {
 	struct sgpu_output output;
@@ -169,8 +169,8 @@ static int remove_older(const char *path)
 	return rc ? cli_error(&error) : 0;
 }
 
-/* Removes the key and the result of another quote before anything is read or judged: whoever does
- * not look at the exit status would take them for those of this one. */
+/* Removes an earlier run's key and result before anything is read or judged, because a caller that
+ * ignores the exit status would take them for those of this quote. */
 static int remove_both(const struct task *task)
 {
 	const int first = remove_older(task->recipient_path), second = remove_older(task->ear_path);
@@ -202,7 +202,7 @@ int verb_appraise(int argc, char **argv)
 {
 	struct task task = { 0 };
 	char **paths;
-	/* Reads all options, even when one is wrong: an earlier run's outputs are removed in any
+	/* Reads all paths, even if an option is wrong: an earlier run's outputs are removed in any
 	 * case. */
 	int status = cli_read(argc, argv, &task, &paths);
 

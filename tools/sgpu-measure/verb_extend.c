@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure extend: adds a digest to a run-time measurement register (RTMR) of a TDX guest, so
- * that every later report of the hardware says that it was there.
+ * sgpu-measure extend: extends a run-time measurement register (RTMR) of a TDX guest by a digest,
+ * which every later hardware report then reflects.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure info: what this machine can prove, what is missing and why, and what the runner here
- * would claim.
+ * sgpu-measure info: prints what this machine can prove, what is missing and why, and what a quote
+ * of its runner would claim.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -68,7 +68,7 @@ static void look(struct found *found, const char *device)
 	struct sgpu_signer *signer = NULL;
 
 	sgpu_platform_detect(&found->platform);
-	/* The TPM makes a key, which is forgotten: nothing tells better whether that works. */
+	/* The best test of the TPM is to make a key in it, which is dropped. */
 	found->tpm = sgpu_signer_generate(true, &signer, &found->tpm_missing) == SGPU_OK;
 	sgpu_signer_free(&signer);
 	look_at_device(found, device);

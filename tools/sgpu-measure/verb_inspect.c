@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure inspect: what a quote says. It verifies nothing, and says so: every text in it may
- * be hostile, and nothing of it reaches a terminal as it stands.
+ * sgpu-measure inspect: prints the content of a quote, and that it is not verified. Every text in a
+ * quote may be hostile, so all text is escaped for the terminal.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { BYTES_MAX = 64, TEXT_SIZE = 1024 };
 
 #define line(label, ...) (printf("%-17s", label), cli_print_line(stdout, __VA_ARGS__))
 
-/* Returns a member's bytes in hexadecimal instead of base64url; as they stand when malformed. */
+/* Returns a base64url member in hexadecimal; unchanged if it is malformed or too long. */
 static const char *hex_of(const json_t *object, const char *key, char hex[2 * BYTES_MAX + 1])
 {
 	const char *text = cli_text_of(object, key);
@@ -50,7 +50,7 @@ static const char *first_of(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* Adds the names of members that are true, or of the others, to a list in words. */
+/* Appends the names of members that are `wanted`, also in nested objects, to a list in `text`. */
 static void list_truths(const json_t *object, bool wanted, const char *within, char *text,
 			size_t size)
 {
@@ -210,7 +210,7 @@ static void print_text(const json_t *claims, const uint8_t *ak, const struct sgp
 	     measure_time_text((int64_t)json_integer_value(json_object_get(claims, "iat")),
 			       moment));
 	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
-	/* As in a policy's `machines`, without the first byte, which names the kind of number. */
+	/* As in a policy's `machines`: without the first byte, which is the type of the UEID. */
 	line("machine", "%s",
 	     cli_text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
 	sgpu_hex_encode(ak, SGPU_SHA256_SIZE, hex);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure keygen and certify: keygen makes a private key and what goes to others with it, a
- * request for a certificate or an authority's own certificate; certify answers a request. An
- * authority certifies the endorsement key of a machine, and that key the attestation keys of the
- * machine.
+ * sgpu-measure keygen and certify: keygen makes a private key, and for others a request for a
+ * certificate or an authority's own certificate; certify answers a request. An authority certifies
+ * a machine's endorsement key, and that key certifies the machine's attestation keys.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +61,7 @@ static int check_options(const struct task *task)
 	return cli_secret_output(task->path) && cli_output_apart(public_path) ? 0 : 2;
 }
 
-/* Writes the key, and then what goes to others with it: both, or neither. */
+/* Writes the key, and then the request or certificate: both or neither. */
 static int write_both(const struct task *task, const char *public_path, const char *text,
 		      size_t size, struct sgpu_error *error)
 {
@@ -99,7 +98,7 @@ static int run(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* Reports what is not secret about a new key: a record with --json, else a detail. Returns an exit
+/* Reports the fingerprint of a new key: as a record with --json, else with -v. Returns an exit
  * status. */
 static int report_key(const struct sgpu_signer *signer, const char *path, const char *public_path)
 {

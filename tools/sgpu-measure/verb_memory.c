@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure memory: brings data into a secure context on a device and measures them there, as
- * CH_MEASURE does.
+ * sgpu-measure memory: copies data into a secure context on a device and measures them there with
+ * CH_MEASURE.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,16 +20,16 @@
 #include "parts.h"
 
 struct task {
-	/* what was asked for */
+	/* the options */
 	const char *device_name, *path, *batch_path, *segment;
 	struct cli_list keys; /* paths */
 	bool keyed;
 	struct cli_bytes expected; /* a digest */
 	uint64_t offset, size;	   /* size 0: to the end */
-	/* what it runs in */
+	/* the device and its context */
 	struct sgpu_device *device;
 	struct sgpu_secure *context;
-	struct sgpu_engine *engine; /* over the context */
+	struct sgpu_engine *engine; /* for transfers into the context */
 	json_t *results;	    /* array of {"label", "offset", "size", "digest"} */
 	/* the batch */
 	struct sgpu_tar_reader *reader;
@@ -40,12 +40,12 @@ struct task {
 /* Data on their way into the context. */
 struct payload {
 	const char *name;
-	uint64_t size;	  /* of the input; load() makes it that of the plaintext */
-	const char *data; /* NULL: it comes from `fd` or `tar` */
-	int fd;		  /* read from `offset` on; or the current member of an archive */
+	uint64_t size;	  /* of the input; load() replaces it by that of the plaintext */
+	const char *data; /* the input; NULL: it is read from `fd` or `tar` */
+	int fd;		  /* read from `offset` on, unless `data` or `tar` is set */
 	uint64_t offset;
 	struct sgpu_tar_reader *tar;
-	bool sealed; /* opened on the device with this key and context */
+	bool sealed; /* opened on the device with `key` and `context` */
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size;
 	struct sgpu_device_key *device_key;
@@ -74,8 +74,8 @@ const struct cli_option memory_options[] = {
 	CLI_END,
 };
 
-/* ---- data into a secure context, by the engine of transfers: sealed ones are opened on the device
- * and LOW ones digested there; others cross the bus sealed, by secure copies ---- */
+/* ---- copies into a secure context: the transfer engine opens sealed data and digests LOW data on
+ * the device; secure copies seal other data on the bus ---- */
 enum { PIECE = 4 << 20 };
 
 static int read_payload(void *context, uint64_t position, void *data, size_t size,
@@ -98,7 +98,7 @@ static int read_payload(void *context, uint64_t position, void *data, size_t siz
 					     payload->name);
 }
 
-/* Makes the device's key from the header, which stands before the chunks. */
+/* Makes the device's key from the header, which precedes the chunks. */
 static int load_key(void *argument, struct sgpu_stream *stream,
 		    struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
@@ -165,7 +165,7 @@ static int copy_pieces(struct task *task, struct payload *payload, uint64_t size
 	return rc;
 }
 
-/* Brings the payload into fresh memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
+/* Copies the payload into newly allocated memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
 static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 		struct sgpu_error *error)
 {
@@ -188,8 +188,8 @@ static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 	return rc;
 }
 
-/* Measures [offset, offset + size) of `total` bytes at `memory`, as the options say, and notes the
- * result. */
+/* Measures the range of --offset and --size within `total` bytes at `memory`, and adds the digest
+ * to task->results. */
 static int measure(struct task *task, const char *label, sgpu_devptr memory, uint64_t total,
 		   struct sgpu_error *error)
 {
@@ -223,7 +223,7 @@ static bool wanted(const struct task *task, int i)
 	       (!task->segment || !strcmp(task->segment, s->id));
 }
 
-/* Verifies the MAC. Nothing of the index is believed before. */
+/* Verifies the MAC, if there is one, before the index is used. */
 static int authenticate(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_key *keys = NULL;
@@ -404,7 +404,7 @@ static int report(const struct task *task)
 	return 0;
 }
 
-/* Compares the only result that there is with --expect. */
+/* Compares the only result with --expect. */
 static int compare(const struct task *task)
 {
 	const json_t *result = json_array_get(task->results, 0);

@@ -39,17 +39,17 @@ const struct cli_option policy_options[] = {
 	CLI_END,
 };
 
-/* Whether the host reads the runner's memory on this platform: then a GPU whose memory it also
- * reads makes nothing worse. */
+/* Whether the host of an --at-least platform can read the runner's memory. Then a GPU whose memory
+ * it can also read makes nothing worse. */
 static bool is_open(const struct task *task)
 {
 	return task->at_least &&
 	       (!strcmp(task->at_least, "plain") || !strcmp(task->at_least, "gramine-direct"));
 }
 
-/* ---- claims as a quote of that build should have them: digests from files, and the conditions
- * under which the digests mean something: the quote is of the process that holds the key, which
- * nobody looks into and which runs no other code ---- */
+/* ---- claims that a quote of the build should have: digests of files, and conditions without which
+ * the digests prove nothing: the process that holds the key made the quote, is not debugged, and
+ * runs no other code ---- */
 /* Returns the owners' ids; NULL: any owner, or out of memory. */
 static json_t *owner_claims(const struct task *task)
 {
@@ -85,8 +85,8 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 	return rc || *runner ? rc : sgpu_fail_nomem(error);
 }
 
-/* Makes the claims of the device. A build without the CUDA device has no code for a GPU, so quotes
- * with a device are to be refused. */
+/* Makes the claims of the device. A build without the CUDA device has no code for a GPU, so the
+ * policy must refuse quotes with a GPU. */
 static int build_device(const struct task *task, const char *folder, json_t **device,
 			struct sgpu_error *error)
 {
@@ -107,7 +107,7 @@ static int build_device(const struct task *task, const char *folder, json_t **de
 	cli_remember_input(path);
 	const int rc = sgpu_device_code_of_file(path, &found, error);
 	if (!rc) {
-		/* Nothing keeps other programs' work off a GPU. */
+		/* On a GPU, other programs' work can run in between. */
 		*device =
 			json_pack("{s:{s:[{s:s, s:I, s:o}], s:b, s:s*}}", SGPU_EAT_PROFILE, "code",
 				  "name", found.name, "size", (json_int_t)found.size, "digest",
@@ -229,8 +229,8 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	return status;
 }
 
-/* Whether the policy lacks members of a hardware report: neither a quote's claims nor a build has
- * them. */
+/* Whether the policy needs the measurements of a hardware report, which neither a quote's claims
+ * nor a build contain. */
 static bool guest_missing(const struct task *task)
 {
 	const char *kind = json_string_value(json_object_get(

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure quote: collects what can be said of the runner, the device and the platform, and
- * signs that for a verifier's nonce.
+ * sgpu-measure quote: collects claims about the runner, the device and the platform, and signs them
+ * with a verifier's nonce.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static int collect(struct task *task, char **quote, size_t *size, struct sgpu_er
 		.recipient = task->recipient_path ? &task->recipient : NULL,
 		.device = task->device,
 		.runner_path = task->runner_path,
-		/* Nothing keeps other programs' work off a GPU. */
+		/* On a GPU, other programs' work can run in between. */
 		.preemption = !rc && strncmp(info.selector, "cpu", 3) != 0,
 	};
 

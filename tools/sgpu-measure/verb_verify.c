@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure verify: says whether a quote is what it claims to be, and what was checked. Its
- * content is judged by appraise, which verifies as this does.
+ * sgpu-measure verify: verifies a quote and prints what was checked. The verb appraise does the
+ * same and then judges the content.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static int load(struct measure_checks *checks, struct sgpu_error *error)
 	return rc;
 }
 
-/* Fails if roots for the hardware's report were named and no report was verified by them. */
+/* Fails if --tee-roots was given and no hardware report was verified. */
 static int demand_report(const struct measure_checks *checks, struct sgpu_error *error)
 {
 	if (!checks->tee_roots_path || checks->result.tee_verified) {
@@ -129,8 +129,8 @@ void measure_checks_clear(struct measure_checks *checks)
 	checks->quote = NULL;
 }
 
-/* ---- what was checked, one by one ---- */
-/* Sets the finding on a record: `state` is "verified", "not checked" or "absent". */
+/* ---- the list of checks ---- */
+/* Adds a check to the list. `state` is "verified", "not checked" or "absent". */
 static void SGPU_PRINTF(4, 5)
 	set(json_t *list, const char *name, const char *state, const char *format, ...)
 {
@@ -144,8 +144,8 @@ static void SGPU_PRINTF(4, 5)
 			    json_pack("{s:s, s:o*}", "state", state, "text", cli_json_text(text)));
 }
 
-/* Sets the finding on an unchecked record: whether the claims name it, or why they say that it is
- * absent. */
+/* Adds an unchecked record to the list: "not checked" if the claims name it, or else "absent" with
+ * the reason from the claims. */
 static void set_record(const struct measure_checks *checks, json_t *list, const char *name,
 		       const char *label, const char *unchecked)
 {
