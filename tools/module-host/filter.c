@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The system calls of a worker: what computing code makes is listed, and all else is refused. A
- * call that is refused is not made: the process waits in it until the host, which listens, has
- * noted the call and killed the process. Without a listener the kernel does, and the call has no
- * name. No signal handler is involved, so none can be taken away.
+ * The filter of a worker's system calls: those of computing code are listed, all others refused. A
+ * refused call is not carried out: the process blocks in it until the host, which listens, has
+ * noted the call and killed the process. Without a listener, the kernel kills it, and the call
+ * stays unknown. No signal handler is involved that a module could replace.
  */
 #include "host.h"
 
@@ -41,7 +41,7 @@ static const char *const computing[] = {
 /* clang-format on */
 
 /* Calls of the loader. It also calls openat() for reading, and mmap() of code, which must be a
- * private mapping of a file: other code could be written through another mapping. */
+ * private mapping of a file, since code mapped otherwise could still be written. */
 static const char *const opening[] = { "open", "openat", NULL };
 static const char *const loading[] = { "readlink",  "readlinkat", "access",
 				       "faccessat", "faccessat2", "getcwd",
@@ -51,8 +51,8 @@ static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat"
 #define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
 #define CODE_FLAGS (MAP_TYPE | MAP_ANONYMOUS)
 
-/* Allows memory without code, threads but no processes, an end by abort(), signals of its own,
- * names of threads, reading limits, and messages over the two sockets. */
+/* Allows memory without code, threads but no processes, abort(), handlers of all signals but
+ * SIGSYS, names of threads, reading limits, and messages over the two sockets. */
 static void add_conditions(scmp_filter_ctx filter, int *rc, int channel, int handoff)
 {
 	const struct seccomp_rule rules[] = {
@@ -104,8 +104,8 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 	*listener = -1;
 	seccomp_add_all(filter, &rc, SCMP_ACT_ALLOW, computing);
 	add_conditions(filter, &rc, channel, handoff);
-	/* In place of clone3() the C library takes clone(), whose flags a filter can see. No open
-	 * file is a terminal, so ioctl() may say so. */
+	/* Without clone3() the C library calls clone(), whose flags a filter can see. ioctl() fails
+	 * as on any file that is no terminal, since none is open. */
 	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
 	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 	if (!listening) {
@@ -138,7 +138,7 @@ bool filter_tighten(void)
 	seccomp_add_all(filter, &rc, SCMP_ACT_ERRNO(EPERM), in_passing);
 	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
 	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
-	/* threads that a constructor started, too */
+	/* also for threads that a constructor started */
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	return seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS) == 0;
 }

@@ -29,8 +29,8 @@ enum { WORKERS = SGPU_HOST_WORKERS, PLACES = 2 + 2 * WORKERS, DESCRIPTORS = 1024
 
 struct worker {
 	pid_t pid;	      /* 0: the place is free */
-	int report, listener; /* socket that tells the device of its end; the filter's listener; or
-				 -1 */
+	int report, listener; /* socket that tells the device how it ended; the filter's listener;
+			       * or -1 */
 	bool loaded;
 	int call;    /* the refused call, or -1 */
 	int channel; /* the worker's descriptor of its channel */
@@ -109,7 +109,7 @@ static void tell_end(struct worker *worker, int status)
 		filter_name(worker->call, answer.text, sizeof(answer.text));
 	}
 	if (worker->report >= 0) {
-		/* the only message over it */
+		/* the only message over this socket */
 		(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
 	}
 	root_remove(&confinement, worker->path);
@@ -136,15 +136,15 @@ static void reap(void)
 
 /* ---- refused calls ---- */
 #if SGPU_SECCOMP
-/* Decides on a call, in which the process waits. At a forbidden call it kills the process, so the
- * call is never made. */
+/* Decides on a system call, in which the worker is blocked. A forbidden call kills the worker, so
+ * it is never carried out. */
 static void decide(struct worker *worker, const struct seccomp_notif *request,
 		   struct seccomp_notif_resp *response)
 {
 	enum host_verdict verdict = filter_verdict(
 		request->data.nr, (const uint64_t *)request->data.args, worker->channel);
-	/* A call that may go on is made some time after this. So only the loading thread may map
-	 * code, and it alone says that all is loaded, when its code is mapped. */
+	/* An allowed call is carried out some time after this. So only the loading thread may map
+	 * code, and it alone says that all is loaded, after its code is mapped. */
 	const bool loader = request->pid == (uint32_t)worker->pid;
 	const bool now = worker->loaded ? verdict == HOST_SERVE
 			 : request->data.nr == SYS_mmap
@@ -258,7 +258,7 @@ static void serve(void)
 	struct pollfd fds[PLACES];
 
 	for (;;) {
-		/* poll takes no more places than this process may have descriptors */
+		/* poll() takes no more entries than this process may have descriptors */
 		nfds_t count = 2;
 
 		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
@@ -266,7 +266,7 @@ static void serve(void)
 		for (int i = 0; i < WORKERS; i++) {
 			bool there = workers[i].pid > 0;
 
-			/* Notices that the other end was closed: the device no longer needs the
+			/* Without events, only tells that the device has closed its end, to end the
 			 * worker. */
 			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
 			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
@@ -296,7 +296,7 @@ static void serve(void)
 	}
 }
 
-/* ---- the beginning ---- */
+/* ---- start ---- */
 static bool say_hello(void)
 {
 	struct worker trial = { .report = -1, .listener = -1 };
@@ -352,7 +352,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
-	prctl(PR_SET_DUMPABLE, 0); /* root, who reads every file, starts it dumpable */
+	prctl(PR_SET_DUMPABLE, 0); /* needed if root, who can read every file, starts this */
 	close_all_but_control();
 	root_enter(&confinement);
 	root_change(&confinement);

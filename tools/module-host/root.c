@@ -35,7 +35,7 @@ static bool write_text(const char *path, const char *text)
 	return good;
 }
 
-/* Maps only the user and the group, each to itself. */
+/* Makes a user namespace that maps the user and the group to themselves. */
 static bool make_user_namespace(void)
 {
 	const unsigned user = geteuid(), group = getegid();
@@ -52,9 +52,9 @@ static bool make_user_namespace(void)
 	return true;
 }
 
-/* A process can write the maps of its namespace only while others of the same user can look into
- * it. This process never allows that. So a child that holds nothing secret makes the namespace, and
- * this process enters it. */
+/* A process can write the id maps of its namespace only while it is dumpable, which this process
+ * never is. So a child that holds nothing secret makes the namespace, and this process enters
+ * it. */
 static bool enter_user_namespace(void)
 {
 	char byte = 0, path[32];
@@ -72,7 +72,7 @@ static bool enter_user_namespace(void)
 		prctl(PR_SET_DUMPABLE, 1);
 		byte = make_user_namespace();
 		(void)!write(ends[1], &byte, 1);
-		(void)!read(ends[1], &byte, 1); /* until the namespace was entered */
+		(void)!read(ends[1], &byte, 1); /* until the parent has entered the namespace */
 		_exit(0);
 	}
 	close(ends[1]);
@@ -90,7 +90,7 @@ static bool enter_user_namespace(void)
 	return good;
 }
 
-/* Has the process that was started only wait for the one that goes on. */
+/* Makes the started process only wait for its child, which does the work. */
 static _Noreturn void wait_for(pid_t child)
 {
 	int status = 0;
@@ -122,7 +122,7 @@ static void enter_pid_namespace(struct sgpu_module_confinement *confinement)
 	}
 	close(ends[1]);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* The other end is open for as long as the parent lives; it never writes. */
+	/* The parent keeps the other end open while it lives, and never writes. */
 	if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0 || read(ends[0], &byte, 1) == 0) {
 		_exit(1);
 	}
@@ -160,7 +160,7 @@ static bool allow(int ruleset, const char *path)
 	if (fd >= 0) {
 		close(fd);
 	}
-	return good; /* what is not on this machine needs no rule */
+	return good; /* a path that does not exist needs no rule */
 }
 
 int root_landlock(const char *image)
@@ -181,8 +181,8 @@ int root_landlock(const char *image)
 	return good ? version : 0;
 }
 
-/* Brings a path into the new root, which is the current folder. A link is copied; a folder or a
- * file is bound. */
+/* Makes `path` exist in the new root, the current directory: copies a symbolic link, bind-mounts a
+ * directory or a file. */
 static bool bring(const char *path)
 {
 	char here[256], target[256];

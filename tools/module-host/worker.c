@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A worker: it is confined, loads one module, and runs its functions on the memory that the device
- * passes. From the moment that the module is loaded all of this may be told what to do by it.
+ * passes. Once the module is loaded, it may control everything in this process.
  */
 #include "host.h"
 
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /* ---- confinement ---- */
-/* Confines the worker as far as the kernel can. Without a filter it goes on: the host has reported
- * that, and the device decides. */
+/* Confines the worker as far as the kernel can. Continues without a filter, since the host has
+ * reported that at its start, and the device decides. */
 static struct worker_confined confine(const struct worker_start *start, int *listener)
 {
 	struct worker_confined confined = { 0, 0 };
@@ -46,8 +46,7 @@ static void say(int channel, uint32_t kind, int rc, const char *text)
 	}
 }
 
-/* Finds a function of the module itself. dlsym() would also find those of the libraries that it
- * uses. */
+/* Finds a function of the module itself. dlsym() alone would also find those of its libraries. */
 static sgpu_module_fn find_function(void *handle, const char *name)
 {
 	void *address = dlsym(handle, name);
@@ -66,8 +65,8 @@ static sgpu_module_fn find_function(void *handle, const char *name)
 	return function;
 }
 
-/* The device writes the head of `memory`. A module's thread may change it meanwhile, but harms only
- * itself. */
+/* Runs the launch that the device wrote to the head of `memory`. A module's thread may change it
+ * meanwhile, but harms only itself. */
 static void run_function(int channel, void *handle, char *memory)
 {
 	static struct sgpu_host_launch launch;
@@ -133,7 +132,7 @@ void worker_run(const struct worker_start *start)
 		_exit(0);
 	}
 	handle = dlopen(start->path, RTLD_NOW | RTLD_LOCAL);
-	/* Constructors, which have run by now, could make only the loader's calls besides. */
+	/* Constructors have run by now; they could make only the loader's and the listed calls. */
 	if (listener >= 0 ? prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0
 			  : confined.seccomp && !filter_tighten()) {
 		_exit(1);
