@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage load: what its files share.
+ * Types and functions for the files of sgpu-stage load.
  */
 #ifndef SGPU_STAGE_LOAD_H
 #define SGPU_STAGE_LOAD_H
@@ -13,7 +13,7 @@
 #include "base/pool.h"
 #include "stage/stage.h"
 
-/* What is done with one segment of the batch. */
+/* How one segment of the batch is staged. */
 struct load_slice {
 	bool staged;		   /* it has a place in the region */
 	uint64_t offset, size;	   /* of that place */
@@ -24,7 +24,7 @@ struct load {
 	struct sgpu_region_options options;
 	unsigned jobs;
 	struct sgpu_files *files;   /* folders whose files batches may name; NULL: none */
-	struct sgpu_leases *leases; /* opens the payloads' sources, with `files` */
+	struct sgpu_leases *leases; /* opens payloads in `files` */
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;
@@ -32,7 +32,7 @@ struct load {
 	struct load_slice *slices; /* by segment of the batch */
 	uint64_t total;		   /* bytes of the region */
 	uint64_t payload;	   /* bytes to copy */
-	int staged, outputs, left; /* numbers of segments */
+	int staged, outputs, left; /* numbers of segments; left: in their files */
 	struct sgpu_region region;
 	struct sgpu_pool *pool;
 	struct sgpu_dsa_reader *files_reader; /* reads payloads in files */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies payloads into the region. Memory is asked for piece by piece, as data arrive: a batch
- * that only claims to be large gets none. LOW payloads are compared with their digests in the
- * region itself, in the very bytes that a runner will read.
+ * Copies payloads into the region. Memory is allocated piece by piece, as data arrive, so a batch
+ * that only claims to be large gets none. Digests of LOW payloads are checked in the region itself,
+ * on the bytes that a runner will read.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@
 #include "load.h"
 #include "verbs.h"
 
-enum { PIECE = 1 << 20, LARGE = 64 << 20 }; /* LARGE: bytes worth opening an accelerator for */
+enum { PIECE = 1 << 20, LARGE = 64 << 20 }; /* LARGE: the least bytes for an accelerator */
 
 /* One payload that is read from a file, on several threads. */
 struct copy {
@@ -70,7 +70,7 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	pthread_mutex_unlock(&copy->lock);
 }
 
-/* Copies a payload from a regular file, at any place in it, by all threads of the pool. */
+/* Copies a payload from `offset` in a regular file, by all threads of the pool. */
 static int fill_positioned(struct load *load, const struct load_slice *slice, int fd,
 			   const char *name, uint64_t offset, struct sgpu_error *error)
 {
@@ -208,8 +208,8 @@ int load_fill(struct load *load, struct sgpu_error *error)
 			rc = rc ? rc : check_digest(load, i, error);
 		} else if (load->slices[i].staged &&
 			   load->slices[i].from.kind == SGPU_LOCATION_NONE) {
-			/* The memory is allocated now, so that it cannot be lacking when a runner
-			 * needs it. */
+			/* An output's memory is allocated now, so that a runner cannot run out of
+			 * it. */
 			rc = sgpu_region_back(&load->region, load->slices[i].offset,
 					      load->slices[i].size, error);
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage info: what this machine offers for staging, what would be used, and why. It is
- * gathered as the object that --json prints, and the text is made from that. GPUs are looked up in
- * sysfs alone, so nothing of NVIDIA is needed.
+ * sgpu-stage info: what this machine offers for staging, what would be used, and why. The text is
+ * made from the object that --json prints. GPUs are looked up in sysfs alone, so no software of
+ * NVIDIA is needed.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -167,8 +167,7 @@ static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
 	return array;
 }
 
-/* Adds the node nearest to the GPUs, or null when there is nothing to choose, and why, to
- * `choice`. */
+/* Adds the GPUs' node, or null when there is nothing to choose, and the reason, to `choice`. */
 static void choose_node(json_t *choice, const json_t *nodes, const json_t *gpus)
 {
 	const json_t *node = NULL, *gpu;
@@ -202,7 +201,7 @@ static json_t *bytes_json(uint64_t bytes)
 	return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
 }
 
-/* Gathers the object; NULL: an error, or out of memory. */
+/* Collects the findings. NULL: an error, or out of memory. */
 static json_t *look(struct sgpu_error *error)
 {
 	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(error);

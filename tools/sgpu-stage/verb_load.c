@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage load: a filter on a batch that puts its payloads into one staged region and refers to
- * them there.
+ * sgpu-stage load: puts the payloads of a batch into one region, and writes the batch with their
+ * new locations.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,9 +100,9 @@ static int read_head(struct load *load, int in, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- the plan of a region: one slice a payload, each on pages of its own. A sealed slice starts
- * at 8 modulo 16, so that its chunks, which follow a header of 56 bytes, are aligned for whoever
- * opens them there ---- */
+/* ---- the plan of a region: one slice for each payload, on pages of its own. A sealed slice starts
+ * at 8 modulo 16, so that its chunks, which follow a header of 56 bytes, are aligned when they are
+ * opened in place ---- */
 enum { PAGE = 4096, SEALED_SHIFT = 8 };
 
 static int place(struct load *load, int segment, uint64_t size, struct sgpu_error *error)
@@ -134,8 +134,8 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 		load->left++;
 		return SGPU_OK;
 	}
-	/* A file needs the user's consent: the batch's author chose it, and the outcome tells them
-	 * whether a guess at its content was right. */
+	/* A file needs the user's consent, because the batch's author chose it and could tell from
+	 * the outcome whether a guess at its content was right. */
 	if (s->location.kind == SGPU_LOCATION_FILE && sgpu_files_count(load->files) == 0) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "segment '%s' is in a file, and no directory is open to batches", s->id);
@@ -195,7 +195,7 @@ static void relocate(struct load *load)
 		if (!load->slices[i].staged) {
 			continue;
 		}
-		/* The slice keeps the path of a FILE, and frees it. */
+		/* The slice keeps the path of a FILE, which clear() frees. */
 		location = &load->batch->segments[i].location;
 		*location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION,
 						    .offset = load->slices[i].offset };
@@ -203,8 +203,7 @@ static void relocate(struct load *load)
 	}
 }
 
-/* Says where the region is, and which requested kinds of memory were unavailable, which is no
- * failure. */
+/* Says where the region is and which pages it got, which may not be those asked for. */
 static void tell_region(const struct load *load)
 {
 	const struct sgpu_region *region = &load->region;
@@ -257,8 +256,8 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 }
 
 /* ---- shell assignments for the variables that a manifest names. A shell evaluates them, and a
- * manifest comes from outside: only ids that are validated once more here are printed, and values
- * are handles that a runner validates, never pointers ---- */
+ * manifest comes from outside, so only names that are validated again here are printed. Values are
+ * handles, which a runner validates, never pointers ---- */
 static int export_segment(const struct load *load, int i, const struct sgpu_segment *segment,
 			  struct sgpu_error *error)
 {
@@ -282,8 +281,8 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 			return sgpu_fail(error, SGPU_EPOLICY,
 					 "'%s' is not the name of a shell variable", name);
 		} else if (which == SGPU_DMA_OUTPUT_SIZE) {
-			/* The largest size that the output may have; the response tells the one
-			 * that it has. */
+			/* The largest size that the output may have; the response states the actual
+			 * one. */
 			printf("%s='%llu'\n", name, size);
 		} else {
 			printf("%s='sgpu:%s:%llu:%llu'\n", name, load->region.id, offset, size);

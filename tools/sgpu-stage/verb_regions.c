@@ -14,7 +14,7 @@
 
 const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
 
-/* Describes a span of time: "3d", "59m", "12s"; "-" once it is over. */
+/* Describes a duration: "3d", "59m", "12s"; "-" if it is not positive. */
 static void span(int64_t seconds, char text[24])
 {
 	static const struct {
@@ -121,7 +121,7 @@ const struct cli_option release_options[] = {
 	CLI_END,
 };
 
-/* Releases a region; the caller goes on after a failure, and the first one decides the status. */
+/* Releases a region. Callers continue after a failure, and return the first status. */
 static int release(const char *id, int *released)
 {
 	struct sgpu_error error = { 0 };
