@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An operation by the bare calls of a device.
+ * Runs an operation by direct calls of a device.
  */
 #include <string.h>
 

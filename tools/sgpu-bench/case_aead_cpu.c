@@ -8,7 +8,7 @@
 #include "cases.h"
 #include "setup.h"
 
-enum { CHUNKS = 64, SEED = 1, PROVIDERS_MAX = 4 }; /* a sample: 1 MiB, in one chunk's memory */
+enum { CHUNKS = 64, SEED = 1, PROVIDERS_MAX = 4 }; /* a sample: 1 MiB, always the same chunk */
 
 static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 

@@ -10,7 +10,7 @@
 
 enum { CALLS_MAX = 32, SEED = 4 };
 static const struct bench_sizes sizes = { BENCH_SWEEP(SGPU_CHUNK, 1 << 30), 4, 4, 0 };
-/* Bytes that a sample of large calls works on, about. */
+/* The approximate bytes of a sample of large calls. */
 #define SAMPLE ((uint64_t)256 << 20)
 
 struct aead {

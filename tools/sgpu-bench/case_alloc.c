@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alloc: the time to get memory and to give it back, both the device's memory and its pool on the
- * host.
+ * alloc: the time to allocate and free memory, of the device and of its pool on the host.
  */
 #include "cases.h"
 #include "setup.h"

@@ -10,11 +10,11 @@
 #include "job.h"
 
 /* ---- what is measured of each application ---- */
-/* A way to open the device and to bring payloads. Graviton compares with and without all
- * protection; the comparison with bare calls also runs several batches at once. */
+/* A way to run batches: opens the device for each; stages payloads. Graviton's paper compares with
+ * and without protection; against bare calls, several batches also run at a time. */
 struct way {
 	bool opens, staged;
-	int at_once; /* batches at once; 0: not compared with bare calls */
+	int at_once; /* batches at a time; 0: not compared with bare calls */
 };
 enum { WAYS = 6 };
 static const struct way ways[WAYS] = { { false, false, 0 },
@@ -183,7 +183,7 @@ static int measure_black_scholes(struct sgpu_bench *bench, struct sgpu_error *er
 }
 
 /* ---- fashion-knn ---- */
-/* The shape of examples/fashion-knn with pictures made here, whose classes are known. */
+/* As examples/fashion-knn, but with generated pictures, whose classes are known. */
 enum {
 	KNOWN = 10000,
 	ASKED = 2000,

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bandwidth: plain copies between host memory and the device, one direction or both at once.
- * Pinned: memory of the device's pool. Pageable: the process's own as it is. Many copies are
- * enqueued back to back and timed by the device; "one by one" waits for each and is timed by the
- * host.
+ * bandwidth: plain copies between host memory and the device, in one or both directions. Pinned
+ * memory is of the device's pool, pageable memory is ordinary. Many copies are enqueued back to
+ * back and timed by the device; "one by one" waits for each and is timed by the host.
  */
 #include <string.h>
 
 #include "cases.h"
 #include "setup.h"
 
-enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* of the host */ };
+enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* buffers of the host */ };
 static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 1 << 30), MEMORIES, 2, 0 };
-/* Bytes that a sample of large copies moves, about. */
+/* The approximate bytes of a sample of large copies. */
 #define SAMPLE ((uint64_t)256 << 20)
 
 /* A direction copies in one way or in both; each way has a stream of its own. */
@@ -33,7 +32,7 @@ struct bandwidth {
 	struct sgpu_stream *streams[WAYS];
 	sgpu_devptr to, from; /* on the device */
 	struct memories pinned, pageable;
-	uint64_t size, room; /* bytes of a copy, and of each memory: all copies of a sample */
+	uint64_t size, room; /* bytes of a copy; of each buffer, for all copies */
 	int copies;
 	const struct direction *direction; /* of the point */
 	struct sgpu_task tasks[2 * WAYS];  /* of each way's first copy, and of its last */
@@ -59,8 +58,8 @@ static int copy_one(const struct bandwidth *b, enum way way, int i, struct sgpu_
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
 
-/* Enqueues copies of the ways in turns, so that both are busy from the start. Timing a copy costs
- * time, so only the first and the last of each way are timed. */
+/* Enqueues copies of both ways alternately, so that both are busy from the start. Timing a copy
+ * costs time, so only the first and the last of each way are timed. */
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;
@@ -175,7 +174,7 @@ static int make_memories(struct bandwidth *b, enum bench_way way, struct memorie
 	return rc;
 }
 
-/* Takes as many copies as show the rate, or one if there is no memory for more. */
+/* Measures with enough copies to show the rate, or one if there is no memory for more. */
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;

@@ -62,8 +62,7 @@ static int measure_segments(struct sgpu_bench *bench, int n, bool opens, struct 
 	return job_measure(bench, &point, sides, 2, error);
 }
 
-/* Adds the chains. side->data holds three vectors: the expected sum, the vector that is added to,
- * and the vector that is added. */
+/* Adds the chains. side->data holds three vectors: the expected sum, the start, and the addend. */
 static void add_chains(struct job *job, const struct job_side *side)
 {
 	const struct job_type type = { "f32", { EDGE, EDGE } };

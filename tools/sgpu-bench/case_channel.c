@@ -68,7 +68,7 @@ struct row {
 	const char *command, *pages;
 	enum sgpu_channel_op op;
 	unsigned big, small; /* pages that a channel maps and unmaps */
-	bool ends;	     /* the end counts (unmapping, destroying), not the begin */
+	bool ends;	     /* times unmapping or destroying, not mapping */
 };
 
 static const struct row rows[] = {
@@ -85,17 +85,17 @@ static const struct row rows[] = {
 struct scene {
 	struct sgpu_bench *bench;
 	struct bench_channel *channel; /* stays open for the whole case */
-	struct sgpu_key owner; /* owner of the channels that come and go with pages: another one, so
-				  that they share no tables */
+	struct sgpu_key owner; /* of a sample's channels with pages; not that of `channel`, so that
+				* they share no tables */
 	struct sgpu_space *space; /* owned by no channel: for pages that are mapped without one */
 	sgpu_devptr base;
 	struct sgpu_stream *stream;
 	const struct row *row;
 	uint64_t sizes[2];	     /* bytes in big and in small pages */
-	struct sgpu_summary summary; /* of the last CH_PTE of the standing channel */
+	struct sgpu_summary summary; /* of the last CH_PTE of `channel` */
 };
 
-/* Takes a channel from CH_CREATE to CH_DESTROY; the time of the row's command counts. */
+/* Makes and destroys a channel; the time of the row's command counts. */
 static int run_life(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
@@ -125,7 +125,7 @@ static int run_life(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- pages of the standing channel ---- */
+/* ---- pages of the channel that stays open ---- */
 static int hear(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
 {
 	struct scene *s = argument;

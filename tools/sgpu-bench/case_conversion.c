@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conversion: the time to convert pages between private and shared, by the hardware and by a model
- * (no figure mixes the two), and what conversions cost streaming. The model computes the published
- * flows from terms that every sample measures anew.
+ * conversion: the time to convert pages between private and shared, by the hardware or by a model
+ * (no figure mixes the two), and what conversions cost a stream of copies. The model adds up the
+ * published steps from terms that every sample measures anew.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,11 +31,11 @@ struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-/* The terms that a time consists of, as a set, and the flows as such sets. In SNP and TDX the host
- * maps each page anew; the TDX module also clears each page that is accepted. */
+/* Sets of terms, which add up to a time. The flows are such sets. In SNP and TDX the host maps each
+ * page anew; the TDX module also clears each page that is accepted. */
 enum terms {
 	FLIP = 1,
-	FAULT = 2, /* this and the next two or three: once for each page */
+	FAULT = 2, /* this and the next three: once for each page */
 	CLEAR = 4,
 	ACCEPT = 8, /* clearing, only for a call to private */
 	EXIT = 16,
@@ -46,8 +46,8 @@ enum terms {
 	TDX = FLIP | TDX_EXITS | FAULT | ACCEPT,
 };
 
-/* Entries of a page-state change in Linux (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2 MiB. A call
- * of a TDX guest to its hypervisor passes the TDX module on both ways. */
+/* Entries of a page-state change in Linux (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2 MiB. A TDX
+ * guest's call to its hypervisor goes through the TDX module both ways. */
 enum { SNP_ENTRIES = 64, TDX_EXITS_A_CALL = 2 };
 
 /* Returns how often a call leaves the guest. */
@@ -90,8 +90,8 @@ struct conversion {
 /* A variant: a way to convert. */
 struct way {
 	const char *name;
-	/* Makes one call and returns its time, without that of the preparations. NULL: the way
-	 * makes no call. */
+	/* Makes one call and sets *ns to its time without preparations. NULL: the way makes no
+	 * call. */
 	int (*convert)(struct conversion *c, int detail, const struct call *call, double *ns,
 		       struct sgpu_error *error);
 	int detail; /* for convert(); if that is NULL, 1 means that the data are first copied to the
@@ -139,7 +139,7 @@ static double time_flip(struct conversion *c, uint64_t pages)
 	return (double)ns * (double)pages / (double)entries;
 }
 
-/* Touches new pages, then clears them. */
+/* Times touching new pages, then clearing them. */
 static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *costs)
 {
 	const uint64_t count = page_bytes == SMALL ? FAULTS : 1, size = count * page_bytes;
@@ -306,8 +306,8 @@ static int measure_heap(struct conversion *c, struct sgpu_error *error)
 	return rc;
 }
 
-/* Measures the terms by themselves, all batches in both directions, and streaming. What needs exits
- * comes last. */
+/* Measures the terms by themselves, all batches in both directions, and streaming. Variants that
+ * need exits come last. */
 static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_error *error)
 {
 	static const struct way terms[] = { { "flip", by_model, FLIP },

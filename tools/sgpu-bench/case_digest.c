@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * digest, measure: KangarooTwelve of device memory where it lies, as one tree (digest) or a tree
- * per page (measure); on a GPU also the CPU's digest beside it. Also what the case channel has of
- * CH_MEASURE.
+ * digest, measure: KangarooTwelve of device memory in place, as one tree (digest) or a tree per
+ * page (measure); on a GPU also the CPU's digest. Also the points of CH_MEASURE of the case
+ * channel.
  */
 #include <string.h>
 
@@ -20,12 +20,12 @@ struct digest {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
 	struct sgpu_pool *pool; /* of the CPU */
-	void *pattern;		/* its contents, on the host */
+	void *pattern;		/* contents of `memory`, on the host */
 	sgpu_devptr memory;
 	uint64_t size;
 	bool pages; /* measures pages; else one digest */
 	struct bench_channel *channel;
-	uint64_t va; /* of its memory */
+	uint64_t va; /* of the channel's memory */
 	struct sgpu_task task;
 	uint8_t digest[SGPU_KT128_SIZE], expected[SGPU_KT128_SIZE];
 };
@@ -53,7 +53,7 @@ static int digest_on_device(void *argument, struct sgpu_error *error)
 	return sgpu_bench_enqueue(d->bench, &d->stream, 1, enqueue, d, &d->task, 1, error);
 }
 
-/* Times a measure by the host's clock, since it ends on the processor after the device's task. */
+/* Times a measure by the host's clock, since the CPU finishes it after the device's task. */
 static int measure_on_device(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
@@ -88,7 +88,7 @@ static int verify(void *argument, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
 }
 
-/* Makes what is digested, on both sides. */
+/* Makes the memory to digest, on host and device. */
 static int make(struct digest *d, uint64_t size, struct sgpu_error *error)
 {
 	int rc = sgpu_bench_new_pinned(d->bench, size, &d->pattern, error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dsa: copies and CRCs by Intel's Data Streaming Accelerator against those of a core, by size and
- * by how many are under way.
+ * number under way.
  */
 #include <stdlib.h>
 #include <string.h>

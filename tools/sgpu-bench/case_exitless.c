@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * exitless: what an exit from an enclave costs a program that makes many system calls, and what a
- * queue to a thread outside saves, after SGXIO. Ways are measured in turns: the queue, direct
- * calls, and exits of the paper's cycles and of this machine's own.
+ * queue to a thread outside saves, after SGXIO. The ways are measured alternately: the queue,
+ * direct calls, and exits that take the paper's cycles or this machine's own.
  *
- * The parameter server is that of the example. Alone, it serves requests that are in its sockets
- * already, so that only it runs, and with the queue the thread outside. Then clients send over the
- * loopback interface, as fast as they get answers and at rates that are swept.
+ * The parameter server is that of the example. Alone, it serves requests that are already in its
+ * sockets, so that nothing else runs but, with the queue, the thread outside. Then clients send
+ * over the loopback interface, as fast as they get answers or at several rates.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ enum {
 	/* Samples are short, so that some are undisturbed even while other programs run. */
 	EMPTY_CALLS = 100,
 	CONNECTIONS = 8,
-	/* The most that waits in a socket: with the answers, it fits the system's buffers. */
+	/* The most that waits in a socket. With the answers, this fits the system's buffers. */
 	WAITING_REQUESTS = 32,
 	WAITING_BYTES = 16 << 10,
 };
@@ -169,7 +169,7 @@ static int verify_clients(void *argument, struct sgpu_error *error)
 static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work,
 		   struct parameters_load load, struct sgpu_error *error)
 {
-	/* A load's absent quantities are no parameters of its point. */
+	/* Only quantities that the load has are parameters of the point. */
 	const struct sgpu_bench_point point = {
 		.parameters = { { "what", what, 0 },
 				{ load.items ? "items" : NULL, NULL, load.items },
@@ -214,7 +214,8 @@ static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_erro
 	return measure(ways, "server alone", alone, load, error);
 }
 
-/* rate: requests a second; 0: as fast as answers come. Clients take processors that are spare. */
+/* rate: requests a second; 0: as fast as answers come. Clients have a thread for each spare
+ * processor, up to 4. */
 static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t requests,
 			   struct sgpu_error *error)
 {
@@ -275,7 +276,7 @@ static int open_way(struct way *way, struct sgpu_error *error)
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
-/* Opens all ways. The others are compared with the first that is available. */
+/* Opens all ways. The first that is available is the others' reference. */
 static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgpu_error *error)
 {
 	struct sgpu_bench_exit costs;

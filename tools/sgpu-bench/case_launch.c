@@ -18,7 +18,7 @@ static void expect(const struct bare *b, int times, float sum[ELEMENTS])
 }
 
 /* ---- launches alone ---- */
-/* Times only enqueueing, for which the caller waits; the work goes on meanwhile. */
+/* Times only the calls that enqueue, not the work. */
 static int enqueue_only(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peer: copies from the device to a second one, plain and sealed, by each way that ciphertext can
- * take, in one run. Times are the host's, from the call to its end.
+ * peer: copies from the device to a second one, plain and sealed, by each path of the ciphertext,
+ * in one run. Times are the host's, from the call to its end.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum { SEED = 11, PATHS = 2 };
 static const struct bench_sizes sizes = { 4 * MIB | 64 * MIB | SIZE_LARGEST, 4 * MIB, 2, 2,
 					  768 * MIB };
 static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_HOST };
-/* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
+/* Chunks per multiprocessor in a chunk run; the library uses 8. */
 static const unsigned depths[] = { 4, 8, 16, 32 };
 
 struct state {
@@ -25,7 +25,7 @@ struct state {
 	struct sgpu_device_info info; /* of the second device */
 	struct sgpu_stream *out, *in; /* of the first device, of the second */
 	sgpu_devptr from;
-	sgpu_devptr sealed, arrived; /* ciphertext in each */
+	sgpu_devptr sealed, arrived; /* ciphertext on the first, on the second */
 	struct sgpu_device_key *seal_key, *open_key;
 	uint64_t size, sealed_size;
 	struct sgpu_peer *peers[PATHS]; /* by path: of the second variant, of the third */
@@ -88,7 +88,7 @@ static int open_alone(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-/* run: 0 for the library's choice. */
+/* run: bytes of a chunk run; 0 for the library's choice. */
 static int open_peer(struct state *s, int i, uint64_t run, struct sgpu_error *error)
 {
 	const struct sgpu_peer_config config = { .path = paths[i], .run = run };
@@ -97,7 +97,7 @@ static int open_peer(struct state *s, int i, uint64_t run, struct sgpu_error *er
 	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
 }
 
-/* run: 0 for all variants; else the plain copy and that by stored ciphertext alone. */
+/* run: 0 for all variants; else only the variants "plain" and "stored". */
 static int measure(struct state *s, uint64_t run, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size },
@@ -115,7 +115,7 @@ static int measure(struct state *s, uint64_t run, struct sgpu_error *error)
 	return sgpu_bench_measure(s->bench, &point, variants, run ? 2 : 5, error);
 }
 
-/* Chunk runs of other lengths. */
+/* Measures chunk runs of other lengths. */
 static int measure_runs(const struct state *all, struct sgpu_error *error)
 {
 	struct state s = *all;
@@ -159,7 +159,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 		rc = bench_to_device(s->out, s->from, s->to.scratch, size, error);
 	}
 	rc = rc ? rc : seal_alone(s, error);
-	/* What opening alone opens. */
+	/* The ciphertext for open_alone(). */
 	rc = rc ? rc : copy(s, s->arrived, s->sealed, s->sealed_size, error);
 	rc = rc ? rc : measure(s, 0, error);
 	return rc == SGPU_OK && size == SIZE_LARGEST && s->info.opens_on_device

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * secure-copy: what it costs that nothing but sealed data cross the bus, next to a plain copy of
- * the same size from pinned memory in the same run. At rest: the host's memory holds sealed data.
- * Live: it holds plaintext, ordinary memory. Times are the host's, from the call to its end.
+ * secure-copy: the cost of copies whose data cross the bus sealed, next to a plain copy of the same
+ * size from pinned memory in the same run. At rest: the host's memory holds sealed data. Live: it
+ * is ordinary memory with plaintext. Times are the host's, from the call to its end.
  */
 #include <string.h>
 
@@ -29,9 +29,9 @@ struct copy {
 	struct bench_sealed host;     /* pinned; data that are sealed at rest */
 	void *memory, *memory_result; /* ordinary */
 	uint64_t size;
-	uint64_t next;		       /* chunk number that was not used with the key at rest */
-	uint64_t first;		       /* of the last copy out */
-	enum sgpu_transfer_stage last; /* of a live copy up */
+	uint64_t next;		       /* the first chunk number not yet used with host.key */
+	uint64_t first;		       /* the first chunk number of the last copy out */
+	enum sgpu_transfer_stage last; /* stage of live copies up */
 };
 
 SGPU_BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
@@ -42,7 +42,7 @@ static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgp
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result->error.text);
 }
 
-/* ---- up ---- */
+/* ---- up, to the device ---- */
 static int up_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
@@ -76,7 +76,7 @@ static int up_live(void *argument, struct sgpu_error *error)
 	return outcome(rc, &result, error);
 }
 
-/* ---- down ---- */
+/* ---- down, from the device ---- */
 static int prepare_down(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
@@ -196,7 +196,7 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 	return measure_direction(c, "breakdown", variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-/* Each size has a fresh key: the last chunk of one size is a full chunk of the next. */
+/* Each size has a new key, since the last chunk of one size is a full chunk of the next. */
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct copy *c = argument;

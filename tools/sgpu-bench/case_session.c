@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: what a secure context costs beside the plain device: to open it, to get memory from its
- * pool and to give it back, and to load a module; what a sealed command group costs by itself; and
- * what an operation or a launch costs that comes from another process.
+ * session: what a secure context costs compared with the plain device: opening it, allocating and
+ * freeing memory of its pool, loading a module; what a sealed command group costs; and what an
+ * operation or a launch costs that another process requests.
  */
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static int open_here(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* The verb `open` says how long it took. */
+/* The verb `open`, in the other process, prints its times. */
 static int open_in_process(void *argument, struct sgpu_error *error)
 {
 	const struct opening *o = argument;
@@ -180,10 +180,10 @@ struct pair {
 	struct sgpu_bench *bench;
 	struct sgpu_secure *context;
 	uint64_t size;	 /* of the point */
-	bool gives_back; /* what counts of memory */
+	bool gives_back; /* times freeing, not allocating */
 };
 
-/* Waits until freed memory is clear, so that no sample waits for that. */
+/* Waits until freed memory is cleared, so that no sample does. */
 static int settle(void *argument, struct sgpu_error *error)
 {
 	return sgpu_device_synchronize(((struct pair *)argument)->bench->device, error);
@@ -224,7 +224,7 @@ static int measure_memory(void *argument, uint64_t size, struct sgpu_error *erro
 static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 			    ".visible .entry nothing() { ret; }\n";
 
-/* In a context, the module is first brought to protected memory and measured there. */
+/* In a context, the module is first copied to protected memory and measured there. */
 static int load_module(void *argument, struct sgpu_error *error)
 {
 	const struct pair *p = argument;
@@ -345,7 +345,7 @@ static int verify(void *argument, struct sgpu_error *error)
 	return check(((const struct program *)argument)->out, error);
 }
 
-/* Brings the numbers for launches, which leave the data on the device. */
+/* Copies the numbers in for launches, which copy nothing. */
 static int bring_numbers(void *argument, struct sgpu_error *error)
 {
 	struct program *p = argument;
@@ -435,7 +435,7 @@ static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct pro
 /* ---- the sides ---- */
 SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 
-/* Prepares a session that was just opened. */
+/* Loads the job and allocates the buffer of a new session. */
 static int prepare_session(struct sgpu_bench *bench, struct program *p, struct sgpu_error *error)
 {
 	int rc = sgpu_bench_keep(bench, end_remote, (uintptr_t)p->remote, 0, error);

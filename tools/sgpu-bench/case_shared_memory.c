@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shared-memory: what it costs a kernel to read a word of each page of the host's memory: copied to
- * the device before, read in place over the bus, and where the GPU reads ordinary memory by itself
- * (HMM, ATS), by page faults.
+ * shared-memory: what it costs a kernel to read a word of each page of the host's memory: after a
+ * copy to the device, in place over the bus, and by page faults, if the GPU reads ordinary memory
+ * (HMM, ATS).
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 enum { PAGE = 4096, THREADS = 512 };
 static const struct bench_sizes sizes = { 4 << 10 | 64 << 10 | 2 << 20, UINT64_MAX, 2, 1, 0 };
 
-/* One block, in which every thread reads pages of its own, all of them at once. */
+/* One block of threads that read at the same time, each its own pages. */
 static const char kernel[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry touch(.param .u64 memory, .param .u64 pages, .param .u64 result)\n"
@@ -64,7 +64,7 @@ static int read_pages(void *argument, struct sgpu_error *error)
 	return bench_finish(s->stream, rc, tasks, 2, "read the pages", error);
 }
 
-/* The processor writes all pages, so that those that went to the device come back. */
+/* The CPU writes all pages, so that those that migrated to the device come back. */
 static int prepare(void *argument, struct sgpu_error *error)
 {
 	struct shared *s = argument;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staging: what it costs to bring 4 KiB of the host's memory to the device, by the kind of memory,
- * the number of threads that ask for it, and the NUMA node that it is on; and to register 4 KiB
- * with the device and to let them go. All figures are in the same unit, so that they can be added.
+ * staging: what it costs to copy 4 KiB of the host's memory to the device, by the kind of memory,
+ * the number of threads that copy, and the memory's NUMA node; and to register and unregister 4
+ * KiB. All figures are in the same unit, so that they can be added.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ enum {
 	WAYS = 7,
 	FIRST_PAGEABLE = 1,
 	FIRST_REGISTERED = 4
-}; /* of the same pages */
+}; /* the kinds from each on have the same pages */
 #define SIZE_LARGEST ((uint64_t)64 << 20)
 static const struct bench_sizes sizes = { 4 << 20 | SIZE_LARGEST, UINT64_MAX, WAYS + 1, 1, 0 };
 
@@ -42,19 +42,19 @@ static const struct kind {
 /* Memory of a kind. */
 struct source {
 	void *memory;
-	struct sgpu_error lack; /* why it is unavailable, if that has a code */
+	struct sgpu_error lack; /* why it is unavailable, if lack.code is set */
 };
 
 struct staging {
 	struct bench_target to;
 	struct sgpu_bench *bench;
 	struct sgpu_pool *pool;
-	struct sgpu_stream **streams; /* one a thread */
+	struct sgpu_stream **streams; /* one per thread */
 	uint64_t size;
 	unsigned threads;
-	int failed; /* a thread's copy */
+	int failed; /* code of a thread's copy */
 	struct source sources[WAYS];
-	void *registered; /* by the point, of the pageable ones */
+	void *registered; /* the pageable memory that the point registers */
 	int near, far;	  /* nodes; -1: there is none */
 };
 
@@ -130,7 +130,7 @@ static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
 	return sgpu_bench_measure(s->bench, &point, variants, WAYS, error);
 }
 
-/* Of memory that is not registered, as the kind has it that is. */
+/* Measures registering pageable `memory`, whose pages are as in the registered `kind`. */
 static int measure_registration(struct staging *s, void *memory, const struct kind *kind,
 				struct sgpu_error *error)
 {
@@ -192,7 +192,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc == SGPU_OK && s->far >= 0 ? measure_node(s, s->far, error) : rc;
 }
 
-/* The threads run near the device; where that is not known, on any node. */
+/* Binds the threads to the device's node or, if that is unknown, to the first one. */
 static int choose_nodes(struct staging *s, struct sgpu_error *error)
 {
 	struct sgpu_numa_node *nodes = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * training: the networks of examples/fashion-train, each trained for some steps in one batch:
- * pictures and first parameters go in, losses and last parameters come out, and what is between
- * stays on the device. Sealed and in a secure context next to unsealed on the plain device, which
- * stays open.
+ * pictures and initial parameters go in, losses and final parameters come out, and all else stays
+ * on the device. Sealed in a secure context next to unsealed on the plain device. The device stays
+ * open.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,26 +14,26 @@
 #include "job.h"
 
 /* ---- pictures: of Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017) from Debian's package
- * dataset-fashion-mnist, or made ones ---- */
+ * dataset-fashion-mnist, or generated ones ---- */
 /* The shell expands the folder inside quotes, where no name can become a command. */
 #define UNPACK(file)                                                                         \
 	"exec gzip -dcq -- \"${SGPU_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/" file \
 	"\" 2>/dev/null"
 
-/* Reads the first `size` bytes of the items, after a header that tells what they are. */
+/* Reads the first `size` bytes of the items, after checking their header. */
 static bool read_items(const char *command, const char *header, size_t header_size, uint8_t *items,
 		       size_t size)
 {
 	uint8_t head[16];
 	FILE *from = popen(command, "re");
-	/* Bytes 4 to 7 are the number of items: if there are too few, the file ends too soon. */
+	/* Bytes 4 to 7, the number of items, are not compared: with too few, fread() fails. */
 	bool right = from && fread(head, header_size, 1, from) == 1 &&
 		     memcmp(head, header, 4) == 0 &&
 		     memcmp(head + 8, header + 8, header_size - 8) == 0 &&
 		     fread(items, size, 1, from) == 1;
 
 	if (from) {
-		pclose(from); /* gzip ends, as the pipe does */
+		pclose(from); /* gzip ends when the pipe is closed */
 	}
 	return right;
 }
@@ -68,17 +68,17 @@ static bool read_pictures(uint8_t *images, uint8_t *labels, size_t count)
 /* ---- networks ---- */
 struct trained {
 	struct training t;
-	uint8_t *images, *labels; /* those of the test come last */
+	uint8_t *images, *labels; /* the test's come last */
 	float *values[NETWORK_PARAMETERS_MAX];
-	void *first; /* the results of the first sample, which all others have to give */
+	void *first; /* the results of the first sample, which all others must equal */
 };
 
-/* Reports how good the network is; it has to be better than at first. */
+/* Reports the network's loss, which must have decreased, and its accuracy. */
 static int judge(const struct trained *d, struct sgpu_error *error)
 {
 	const uint64_t tested = d->t.network->classifies ? d->t.tested : 0;
 	const uint8_t *wanted = d->labels + d->t.steps * d->t.batch;
-	const int32_t *classes = d->first; /* none, if it does not classify; then come the losses */
+	const int32_t *classes = d->first; /* empty if it does not classify; the losses follow */
 	const float *loss = (const float *)(classes + tested);
 	uint64_t right = 0;
 
@@ -98,7 +98,7 @@ static int judge(const struct trained *d, struct sgpu_error *error)
 				   (double)loss[0], (double)loss[1]);
 }
 
-/* Every training gives the bytes of the first one, sealed or not. */
+/* Every training, sealed or not, must give the bytes of the first one. */
 static int check_training(const struct job_side *s, const void *results, uint64_t size,
 			  struct sgpu_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * transition: what it costs to cross a border and to come back: between functions, processes, the
- * kernel, and what lies beneath it. What the loop itself costs is in the figures.
+ * transition: what it costs to enter a function, another process, the kernel, the hypervisor or a
+ * GPU, and to come back. The figures include the cost of the loop.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,7 +24,7 @@
 /* Crosses and comes back `count` times, and verifies that it did, if that takes no time. */
 typedef int cross_fn(void *argument, uint64_t count, struct sgpu_error *error);
 
-/* The clock takes some tens of nanoseconds: less than a hundredth of a block. */
+/* Reading the clock takes some tens of nanoseconds, less than a hundredth of a block. */
 enum { BLOCK_NS = 5000, BLOCK_MAX = 1 << 16, TRIES = 5, SPINS = 1 << 16, PATH_LINE = 128 };
 
 struct block {
@@ -40,8 +40,8 @@ static int run_block(void *argument, struct sgpu_error *error)
 	return b->cross(b->argument, b->count, error);
 }
 
-/* block.count 0: the power of two that takes 5 us together. The shortest of some tries counts, so
- * that no interrupt makes the blocks shorter. */
+/* If block.count is 0, finds the power of two that makes a block take 5 us. The shortest of several
+ * tries counts, so that no interrupt makes the blocks shorter. */
 static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, const char *name,
 		   struct block block, struct sgpu_error *error)
 {
@@ -70,7 +70,7 @@ static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, cons
 /* ---- calls of functions and of the kernel, exits from a guest and an enclave ---- */
 static __attribute__((noinline)) void callee(void)
 {
-	__asm__ volatile("" ::: "memory"); /* so that the call remains */
+	__asm__ volatile("" ::: "memory"); /* keeps the call from being optimised away */
 }
 
 static struct sgpu_platform platform;
@@ -99,7 +99,7 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 		const char *what, *name;
 		cross_fn *cross;
 	} rows[] = {
-		{ "call", "empty block", do_nothing }, /* of one, however short */
+		{ "call", "empty block", do_nothing }, /* count 1, however short */
 		{ "call", "function", call_function },
 		{ "call", "system call", call_kernel },
 		{ "exit", "cpuid", leave_guest },
@@ -130,8 +130,8 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 }
 
 /* ---- round trips to another process, which does nothing but answer ---- */
-/* Two processors of different cores, or else hardware threads of one core. Returns how many there
- * are; with one, both entries name it. */
+/* Finds two processors of different cores, or else hardware threads of one core. Returns how many
+ * there are; with one, both entries name it. */
 static int find_cores(const cpu_set_t *set, int cpus[2])
 {
 	char path[PATH_LINE], first[PATH_LINE], siblings[PATH_LINE];
@@ -165,10 +165,10 @@ static bool bind_to_cpu(int cpu)
 	return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
-/* The other process, a fork, which shares pipes and memory. */
+/* Round trips to a forked process, which shares pipes and memory. */
 struct trip {
 	bool spins; /* on words in shared memory; else both sleep in pipes */
-	/* What either side sent last, in cache lines of their own. */
+	/* The number that each side sent last, in a cache line of its own. */
 	struct {
 		_Alignas(128) _Atomic uint32_t turn;
 	} * words;
@@ -182,7 +182,7 @@ static _Noreturn void answer(const struct trip *t, int cpu, pid_t parent)
 	sigset_t all;
 	char byte;
 
-	sigfillset(&all); /* the parent says when it ends */
+	sigfillset(&all); /* only the parent ends this process */
 	if (sigprocmask(SIG_BLOCK, &all, NULL) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
 	    getppid() != parent || !bind_to_cpu(cpu)) {
 		_exit(1);
@@ -263,8 +263,8 @@ static void end_trips(struct trip *t)
 	}
 }
 
-/* On one processor, a spinning side waits for the end of its time slice: that is no figure of a
- * crossing. */
+/* On one processor, a spinning side would wait for the end of its time slice, so that is not
+ * measured. */
 static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct {
@@ -310,7 +310,7 @@ static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 
 /* ---- from the host to a kernel that runs on a GPU, and back ---- */
 enum { LINE = 64, WORDS = LINE / 4 };
-/* Any GPU that answers does so sooner. */
+/* A GPU that works answers sooner. */
 #define PATIENCE_NS ((uint64_t)1000000000)
 
 /* A kernel that announces itself, waits for the host's word, and writes another. */
@@ -326,7 +326,7 @@ static const char kernel[] =
 struct gpu {
 	struct sgpu_stream *stream;
 	struct sgpu_device_module *module;
-	volatile uint32_t *words; /* in lines of their own: the host's, and two of the kernel's */
+	volatile uint32_t *words; /* the host's and the kernel's two, a line each */
 	uint32_t turn;
 	struct sgpu_task task;
 };
@@ -343,7 +343,7 @@ static int see_word(const struct gpu *g, int line, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* The kernel is already waiting when the host's word is written. */
+/* Starts the kernel, which then waits for the host's word. */
 static int start_answer(void *argument, struct sgpu_error *error)
 {
 	static const struct sgpu_module_shape shape = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
@@ -395,7 +395,7 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = sgpu_bench_new_stream(bench, bench->device, &g.stream, error);
 	rc = rc ? rc : bench_new_module(bench, kernel, &g.module, error);
 	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
-	g.words[0] = g.turn; /* nothing waits any more */
+	g.words[0] = g.turn; /* ends a kernel that still waits */
 	sgpu_bench_release(bench, mark);
 	return rc;
 }

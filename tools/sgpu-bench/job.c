@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs, the manifests that they are made from, and their batches and responses in memory files:
- * what sgpu-seal and sgpu-stage do, without the processes between.
+ * Makes jobs from manifests, and their batches and responses in memory files: what sgpu-seal and
+ * sgpu-stage do, in one process.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,7 +207,7 @@ static int set_payloads(struct job *job, uint64_t *total, struct sgpu_error *err
 	return SGPU_OK;
 }
 
-/* Brings the payloads into a region, as sgpu-stage load --keep does. */
+/* Copies the payloads into a region, as sgpu-stage load --keep does. */
 static int stage(struct job *job, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_region_options options = { .numa_node = -1, .keep = true };
@@ -318,7 +318,7 @@ static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar,
 	return rc || left == 0 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "the outputs are too short");
 }
 
-/* Behind the response may be what is left of an earlier, longer one. */
+/* After the response, the file may still have the end of a longer one. */
 int job_read(struct job *job, void *results, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *tar = NULL;

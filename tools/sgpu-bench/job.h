@@ -32,13 +32,12 @@ enum job_kind { JOB_INPUT, JOB_BETWEEN, JOB_OUTPUT };
 /* Makes a job, kept until the case, or its part, ends. */
 SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct job **job,
 			    struct sgpu_error *error);
-/* Adds a segment. One between operations has no type; only an input has data, which are
- * borrowed. */
+/* Adds a segment. JOB_BETWEEN has no type; only JOB_INPUT has data, which must stay valid. */
 void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type,
 		 const void *data);
 /* Sets the data of an input that is already in job->segments. */
 void job_data(struct job *job, const char *id, const void *data);
-/* Takes the references to arguments and params (or NULL). after: what it waits for, or NULL. */
+/* Takes over arguments and params (or NULL). after: the operation to wait for, or NULL. */
 void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
 /* Adds chains, each of which adds b to a `length` times; in_a_row: each after the one before. */
@@ -47,11 +46,12 @@ void job_chains(struct job *job, int chains, int length, struct job_type type, c
 /* Makes the batch: sealed or with digests, signed. */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
-/* After each run, once: the plaintext of all outputs, authenticated, in the manifest's order:
- * result_size bytes. Errors: SGPU_EDIFFERS for another size; those of reading and opening. */
+/* Reads a response, once after each run. results: the authentic plaintext of all outputs, in the
+ * manifest's order, result_size bytes. Errors: SGPU_EDIFFERS for another size; those of reading and
+ * opening. */
 SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
 
-/* ---- an operation by the bare calls that a job comes down to, with memory that stays ---- */
+/* ---- an operation by the device calls that a job makes in the end, with memory that stays ---- */
 enum { BARE_VECTORS_MAX = 5, BARE_LAUNCHES_MAX = 64 };
 
 /* Vectors of f32 of one size, the inputs first, and launches on one stream. */
@@ -60,42 +60,43 @@ struct bare {
 	struct sgpu_stream *stream;
 	uint64_t size;		       /* bytes of a vector */
 	int inputs, vectors, launches; /* launches: one, unless the caller sets more */
-	bool untimed;		       /* tasks, by the device */
-	float *host[BARE_VECTORS_MAX]; /* of the device's pool, each right behind the one before */
+	bool untimed;		       /* the device times no tasks */
+	float *host[BARE_VECTORS_MAX]; /* contiguous, of the device's pool */
 	sgpu_devptr memory[BARE_VECTORS_MAX];
 	struct sgpu_op_call call, next; /* next: of each launch but the first */
 	struct sgpu_task tasks[BARE_VECTORS_MAX + BARE_LAUNCHES_MAX]; /* copies, then launches */
-	const float *wanted;					      /* of bare_verify */
+	const float *wanted;					      /* for bare_verify */
 };
-/* Makes bare calls, kept. The caller fills the inputs, and sets parameters of the calls. */
+/* Makes bare calls, which are kept. The caller fills the inputs, and sets parameters of the
+ * calls. */
 SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size,
 			     struct bare **bare, struct sgpu_error *error);
-/* For a variant whose argument is a bare: the first brings the inputs to the device and spoils the
- * outputs on both sides; the second compares the first output on the device with what is wanted. */
+/* For a variant whose argument is a bare: the first copies the inputs to the device and spoils the
+ * outputs on both sides; the second compares the first output on the device with `wanted`. */
 SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
 /* Enqueues copies of the inputs, the launches, and copies of the outputs. */
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
-/* Waits for their end. */
+/* Waits for what bare_begin enqueued. */
 SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
-/* Enqueues some of the launches alone; for a variant: waits for each before the next. */
+/* Enqueues some launches without copies; for a variant: all, and waits for each. */
 SGPU_MUST_CHECK int bare_launch(struct bare *bare, int first, int count, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
 
-/* ---- variants that run jobs, or the bare calls that they come down to ---- */
+/* ---- variants that run jobs or bare calls ---- */
 enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
 	const char *name;     /* of the variant */
-	bool opens;	      /* the device anew for every batch, which counts */
+	bool opens;	      /* opens the device for each batch, which counts */
 	bool sealed, staged;  /* as in struct job */
-	int batches, at_once; /* of a sample; of them under way at once. 0 counts as 1 */
-	/* What is run: jobs, to which `add` adds segments and operations; or bare calls, which
-	 * `new_bare` makes, or which are set. */
+	int batches, at_once; /* of a sample; at a time. 0 counts as 1 */
+	/* Runs jobs, to which `add` adds segments and operations; or bare calls, which `new_bare`
+	 * makes or `bare` has. */
 	void (*add)(struct job *job, const struct job_side *side);
 	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
 			struct sgpu_error *error);
 	struct bare *bare[JOB_AT_ONCE_MAX];
-	/* Checks what came out of the last batches. */
+	/* Checks the results of the last batches. */
 	int (*check)(const struct job_side *side, const void *results, uint64_t size,
 		     struct sgpu_error *error);
 	/* For these functions. data and size: of one output, for job_check_same. */
@@ -108,7 +109,7 @@ struct job_side {
 	struct sgpu_bench *bench;
 	struct job *jobs[JOB_AT_ONCE_MAX];
 };
-/* A check: every output is the data. */
+/* A check: every output equals side->data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,
 				   struct sgpu_error *error);
 /* Measures each of at most JOB_SIDES_MAX sides as a variant. */

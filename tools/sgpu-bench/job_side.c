@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where jobs run, and variants that run them.
+ * The runners of jobs, and variants that run jobs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 #include "job.h"
 #include "setup.h"
 
-/* ---- places ---- */
-/* Where jobs run: those that are sealed in a secure context over the device, as in sgpu-run. */
+/* ---- runners ---- */
+/* The runners of a device. Sealed jobs run in a secure context over it, as in sgpu-run. */
 struct place {
 	struct sgpu_secure *context; /* NULL when the device maps no pages: all run in `plain` */
 	struct sgpu_runner *plain, *sealed;
 };
 
-/* That of the case's jobs, on the device that stays open. */
+/* For the case's jobs, on bench->device, which stays open. */
 static struct place *standing;
 
 static void end_place(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
@@ -51,7 +51,7 @@ static int new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool 
 }
 
 /* ---- runs ---- */
-/* The response's file keeps its memory: fresh pages would cost more than some jobs. */
+/* The response's file keeps its size, since new pages would cost more than some jobs. */
 static int submit(struct job *job, const struct place *place, struct sgpu_run **run,
 		  struct sgpu_error *error)
 {
@@ -90,7 +90,7 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Runs on a device that it opens. */
+/* Runs a job on a newly opened device. */
 static int run_opened(const struct job_side *side, struct sgpu_error *error)
 {
 	const bool with_context = side->sealed && standing->sealed;
@@ -129,7 +129,7 @@ static int work(void *argument, struct sgpu_error *error)
 		}
 	}
 	for (int k = 0; k < JOB_AT_ONCE_MAX; k++) {
-		sgpu_run_free(&runs[k]); /* after a failure, of another batch */
+		sgpu_run_free(&runs[k]); /* left after a failure */
 	}
 	return rc;
 }
@@ -153,7 +153,7 @@ static int verify(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* A side's state for batch number k of those under way at once. */
+/* Makes the job or bare calls of batch k of those that run at the same time. */
 static int make(struct job_side *side, int k, struct sgpu_error *error)
 {
 	struct job **job = &side->jobs[k];

@@ -31,7 +31,7 @@ static void close_all(const int *descriptors, int count)
 	}
 }
 
-/* The worker ends when nobody holds the other ends any more. */
+/* The worker ends when these descriptors are closed. */
 static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	const struct worker *worker = (const struct worker *)what;
@@ -53,7 +53,7 @@ static struct worker *new_worker(struct sgpu_bench *bench, struct sgpu_error *er
 	return worker;
 }
 
-/* Descriptors are copied to higher numbers first, so that none is in another's place. */
+/* given[i] becomes the child's i, by way of higher numbers, so that none overwrites another. */
 static int spawn(const char *const *words, const int *given, int count, pid_t *child,
 		 struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What several cases set up alike.
+ * Set-up that several cases share.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 	return rc;
 }
 
-/* ---- things ---- */
+/* ---- objects ---- */
 SGPU_BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
 SGPU_BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
 SGPU_BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What several cases set up alike. All of it is kept until the case, or a part of it, ends.
+ * Set-up that several cases share. Objects are kept until the case, or a part of it, ends.
  */
 #ifndef BENCH_SETUP_H
 #define BENCH_SETUP_H
@@ -15,27 +15,27 @@
 		.argument = (with)                                                      \
 	}
 
-/* Sizes are powers of two, so a set of them is a bit mask. quick: those that are taken with
- * --quick. host, device: memory that a size needs, so many times the size, and `more` of each. */
+/* Sizes are powers of two, so a set of them is a bit mask. quick: those for --quick. host, device:
+ * the memory that a size needs, in multiples of the size, plus `more` bytes each. */
 struct bench_sizes {
 	uint64_t all, quick;
 	unsigned host, device;
 	uint64_t more;
 };
-/* The first two members: powers of four times 4 KiB, from one of them to another. */
+/* The first two members: powers of four times 4 KiB, from `min` to `max`. */
 #define BENCH_SWEEP(min, max) \
 	(2 * (uint64_t)(max) - (uint64_t)(min)) & 0x5555555555555000, 64 << 10 | 4 << 20 | 64 << 20
 typedef int (*bench_size_fn)(void *argument, uint64_t size, struct sgpu_error *error);
-/* Calls measure() for each size that --size allows; waives those for which memory is lacking. What
- * measure() makes ends with each size. */
+/* Calls measure() for each size that --size allows; waives those for which memory is lacking.
+ * Releases what measure() keeps after each size. */
 SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 				    bench_size_fn measure, void *argument,
 				    struct sgpu_error *error);
 
-/* A device besides bench->device, whose memory ends with it. */
+/* Opens another device besides bench->device. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
 				     struct sgpu_device **device, struct sgpu_error *error);
-/* Makes a pool with threads for all jobs. */
+/* Makes a pool with options.jobs threads. */
 SGPU_MUST_CHECK int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool,
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
@@ -48,7 +48,7 @@ SGPU_MUST_CHECK int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_s
 SGPU_MUST_CHECK int bench_new_module(struct sgpu_bench *bench, const char *text,
 				     struct sgpu_device_module **module, struct sgpu_error *error);
 
-/* A pattern and what it seals to, as one run of chunks from 0 on, with a new key. */
+/* A pattern and its sealed form, a chunk run from chunk 0 on, with new keys. */
 struct bench_sealed {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead;
@@ -60,8 +60,8 @@ SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_strea
 				     uint64_t size, uint64_t seed, struct bench_sealed *sealed,
 				     struct sgpu_error *error);
 
-/* ---- memory that copies are measured with, and the time between two ends on a stream ---- */
-/* Makes memory with every page present, from a multiple of 2 MiB on, on a node or any (-1). Errors:
+/* ---- memory for copies, and timed parts of work ---- */
+/* Makes memory, aligned to 2 MiB, with every page present, on a node or any (-1). Errors:
  * SGPU_EUNAVAILABLE when there are no such pages, SGPU_ENOMEM. */
 enum bench_pages {
 	BENCH_PAGES_ANY, /* huge ones where the kernel has them */
@@ -71,9 +71,9 @@ enum bench_pages {
 };
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages,
 				    int node, void **memory, struct sgpu_error *error);
-/* Makes memory for a way to the device, with the pattern of a seed; pages and node: unless it is
- * pinned. Errors: SGPU_EUNAVAILABLE when the device does not have the way; those of bench_new_pages
- * and sgpu_bench_new_pinned. */
+/* Makes host memory for a kind of copy, with the pattern of a seed. pages and node do not apply to
+ * pinned memory. Errors: SGPU_EUNAVAILABLE when the device does not have the way; those of
+ * bench_new_pages and sgpu_bench_new_pinned. */
 enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
 SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way,
 				     enum bench_pages pages, int node, uint64_t size, uint64_t seed,
@@ -84,14 +84,14 @@ void bench_spoil(void *memory, uint64_t size);
 SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
 				 struct sgpu_error *error);
 
-/* Gives the time of one of two parts of work: from `begin` to `between`, or from there until
- * now. */
+/* Gives the sample the time of one of two parts of work: from `begin` to `between`, or from there
+ * until now. */
 void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);
-/* Allocates and frees device memory; one of the two counts. */
+/* Allocates and frees device memory; one of the two is timed. */
 SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
 				      uint64_t size, bool gives_back, struct sgpu_error *error);
-/* Waits for tasks, the last one enqueued with `rc`, and reports the first failure, as one of
- * `what`: "copy to the device". */
+/* Waits for tasks; `rc` is the code of enqueueing them. Reports the first failure as one of `what`:
+ * "copy to the device". */
 SGPU_MUST_CHECK int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks,
 				 int count, const char *what, struct sgpu_error *error);
 /* Copy, and wait for the end. */
@@ -101,15 +101,15 @@ SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu
 				      uint64_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				struct sgpu_error *error);
-/* Device memory to which the pattern of a seed comes. */
+/* Device memory that receives the pattern of a seed. */
 struct bench_target {
 	struct sgpu_stream *stream;
 	sgpu_devptr memory;
 	uint64_t size, seed;
 	void *scratch; /* host memory of the same size */
 };
-/* For a variant whose argument begins with a target: the first clears it, the second verifies it in
- * the scratch, which has no old contents then. */
+/* For a variant whose argument begins with a target: the first clears the memory, the second
+ * verifies a copy of it in `scratch`, which it spoils first. */
 SGPU_MUST_CHECK int bench_clear_target(void *target, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_verify_target(void *target, struct sgpu_error *error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results beside others: those of another run, those of the same build, whose differences are
- * noise, and those that papers have published (published.json).
+ * Compares results with those of another run, of runs of one build, whose differences are noise,
+ * and of published papers (published.json).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static const struct column difference_columns[] = {
 	{ "noise", 15 },       { "verdict", 28 }, { NULL, 0 },
 };
 
-/* Slower by more than the threshold, or fails now; with --strict also what may be slower. */
+/* Whether it is slower by more than the threshold, or fails now; with --strict, also if
+ * ambiguous. */
 static bool is_worse(const struct sgpu_bench_difference *d, const struct request *request)
 {
 	if (d->verdict == SGPU_BENCH_NOT_MEASURED) {
@@ -262,7 +263,7 @@ static bool is_at(const struct sgpu_bench_record *record, json_t *point)
 	return is_so;
 }
 
-/* The first record of a variant; or one that says why the point, or the case, has none; or NULL. */
+/* Returns the first passed record of a variant; or one that says why there is none; or NULL. */
 static const struct sgpu_bench_record *find(const struct sgpu_bench_results *runs, size_t count,
 					    const char *name, json_t *point, const char *variant)
 {
@@ -292,7 +293,7 @@ static double ns_of(const struct sgpu_bench_record *record)
 		       : 0;
 }
 
-/* Our figure, of the same kind as the paper's. */
+/* Returns our figure, a rate or a time like the paper's. */
 static const char *ours(const struct sgpu_bench_record *record, bool is_rate, char text[TEXT_MAX])
 {
 	return ns_of(record) <= 0 ? ""

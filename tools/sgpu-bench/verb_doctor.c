@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-bench doctor: what this machine has and lacks for confidential work on a GPU, and how to get
- * it. One row a check; it looks at the kernel's files, or asks the library, or the kernel by its
- * calls.
+ * it. Each row is a check, which looks at the kernel's files or calls the library or the kernel.
  */
 #include <errno.h>
 #include <glob.h>
@@ -28,7 +27,7 @@ enum doctor_status {
 	DOCTOR_OK,
 	DOCTOR_MISSING,
 	DOCTOR_WRONG
-}; /* wrong: it is there but does not serve */
+}; /* wrong: it is there but not usable */
 
 struct doctor_finding {
 	enum doctor_status status;
@@ -36,16 +35,16 @@ struct doctor_finding {
 };
 
 struct doctor_check {
-	const char *name, *serves; /* what it is for, a clause for people */
+	const char *name, *serves; /* serves: its purpose */
 	void (*look)(const struct doctor_check *check, struct doctor_finding *finding);
 	const char *fix; /* a sentence without its full stop */
-	/* files, a pattern of glob(7); they must be there, and one must serve, or */
+	/* a glob(7) pattern of files, at least one of which must pass */
 	const char *path;
-	bool every;  /* ...all of them. To serve, */
-	bool access; /* ...this process may read and write it; or */
-	/* ...its first line is one of these words, or has what is behind "*"; or */
+	bool every;  /* all files must pass */
+	bool access; /* a file passes if this process may read and write it */
+	/* a file passes if its first line is one of these words, or has the text after "*" */
 	const char *wanted;
-	uint64_t least, most; /* ...that is a number, at least this and, unless 0, at most that */
+	uint64_t least, most; /* or a number from least to most (0: no limit) */
 };
 
 enum { LINE = 96 };
@@ -61,7 +60,7 @@ static void SGPU_PRINTF(3, 4)
 	va_end(arguments);
 }
 
-/* ---- files: what these hold is untrusted, and may be no file of the kernel's at all ---- */
+/* ---- files: their contents are untrusted, and may not be the kernel's ---- */
 static const char *root(void)
 {
 	return sgpu_evidence_root("");
@@ -76,7 +75,7 @@ static bool has_word(const char *words, const char *word)
 	return words[0] == '*' ? strstr(word, words + 1) != NULL : strstr(all, one) != NULL;
 }
 
-/* Whether a file serves, and what there is to say about it. */
+/* Whether a file passes a check. Writes the finding about it to `line`. */
 static bool serves(const struct doctor_check *check, const char *path, char line[LINE])
 {
 	const char *name = path + strlen(root());
@@ -101,13 +100,13 @@ static bool serves(const struct doctor_check *check, const char *path, char line
 	if (sgpu_parse_u64(line, name, check->least, UINT64_MAX, &number, NULL) != SGPU_OK) {
 		return false;
 	}
-	/* An idle state has a file beside it that says whether it is turned off. */
+	/* An idle state has a file in the same directory that says whether it is disabled. */
 	snprintf(beside, sizeof(beside), "%.*sdisable", (int)(strrchr(path, '/') + 1 - path), path);
 	return !check->most || number <= check->most ||
 	       (sgpu_peek_line(beside, word, LINE) && strcmp(word, "1") == 0);
 }
 
-/* The finding quotes a file for which its status holds. */
+/* The finding quotes a file that has the finding's status. */
 static void look_at_files(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	char pattern[PATH_MAX], lines[2][LINE];
@@ -135,7 +134,7 @@ static void look_at_files(const struct doctor_check *check, struct doctor_findin
 	globfree(&found);
 }
 
-/* Whether a device to swap to is memory with no disk behind it, or a mapping that dm-crypt made. */
+/* Whether a swap device is zram without a backing disk, or a mapping of dm-crypt. */
 static bool is_safe(const char *place)
 {
 	const char *name =
@@ -150,12 +149,11 @@ static bool is_safe(const char *place)
 			       : strncmp(line, "CRYPT-LUKS", 10) == 0 ||
 					 strncmp(line, "CRYPT-PLAIN-", 12) == 0;
 	}
-	*strrchr(path, '/') =
-		'\0'; /* a kernel that puts no disk behind zram has the device, and no such file */
+	*strrchr(path, '/') = '\0'; /* without support for backing disks, zram has no such file */
 	return is_zram && errno == ENOENT && access(path, F_OK) == 0;
 }
 
-/* If the text were cut short, a disk could be missing. */
+/* A truncated text could lack a disk, so it is refused. */
 static void look_swap(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	char text[4096], path[PATH_MAX], *rest = NULL, *line;
@@ -179,7 +177,7 @@ static void look_swap(const struct doctor_check *check, struct doctor_finding *f
 	}
 }
 
-/* ---- asking: what answers is this machine, whatever the root ---- */
+/* ---- questions to this machine itself, even if another root is set ---- */
 static void ask_platform(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	struct sgpu_platform platform;
@@ -191,7 +189,7 @@ static void ask_platform(const struct doctor_check *check, struct doctor_finding
 	    platform.virtual_machine ? ", virtual" : "", platform.seen);
 }
 
-/* The GPU that "cuda" means, and with `wanted` its mode. */
+/* Checks the GPU that "cuda" selects, or with `wanted` its CC mode. */
 static void ask_gpu(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	struct sgpu_platform platform;

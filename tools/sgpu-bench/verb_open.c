@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench open: what it takes to open a device in a process that has none yet, or the worker of
- * sessions. The case session starts it.
+ * sgpu-bench open: times opening a device in a new process, or is the worker of sessions. The case
+ * session starts it.
  */
 #include <inttypes.h>
 #include <string.h>

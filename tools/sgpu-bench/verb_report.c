@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench report: results as a page for a browser. The page has the records as they are and
- * draws by itself; what differs between runs is judged here, as `compare` does.
- * scripts/report-page.sh makes everything else of the page.
+ * sgpu-bench report: makes a page for a browser of results. The page has the records and draws
+ * them; differences between runs are judged here, as `compare` does. scripts/report-page.sh makes
+ * the rest of the page.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@ const struct cli_option report_options[] = {
 	CLI_END,
 };
 
-/* What stands before the data, which are one JSON value, and after them. */
+/* The page before and after the data, which are one JSON value. */
 BENCH_EMBED(page_head, "head.html");
 BENCH_EMBED(page_tail, "tail.html");
 
-/* The run that has noise from the same machine and build as another run, or -1. */
+/* Returns a run with noise of the machine and build of `environment`, or -1. */
 static int find_noise(const struct sgpu_bench_results *runs, int count, const json_t *environment)
 {
 	for (int i = 0; i < count; i++) {
@@ -36,8 +36,8 @@ static int find_noise(const struct sgpu_bench_results *runs, int count, const js
 	return -1;
 }
 
-/* What two files have in common: [file, measurement, file, measurement, verdict, change, noise,
- * noise was measured]. */
+/* Adds what two files have in common: [file, measurement, file, measurement, verdict, change,
+ * noise, noise was measured]. */
 static int add_differences(json_t *all, const struct sgpu_bench_results *runs, int a, int b,
 			   int noise, struct sgpu_error *error)
 {
@@ -102,7 +102,7 @@ static int write_page(char *const *paths, const struct sgpu_bench_results *runs,
 
 	if (out) {
 		fputs(page_head, out);
-		for (const char *c = text; *c; c++) { /* cannot end the element that they are in */
+		for (const char *c = text; *c; c++) { /* the data cannot end their element */
 			if (*c == '<') {
 				fputs("\\u003c", out);
 			} else {

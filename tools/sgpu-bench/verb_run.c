@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench run: measures, and gives each record as soon as it is known.
+ * sgpu-bench run: measures, and writes each record as soon as it is known.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,21 +11,21 @@
 
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
 
-/* What was asked for; and where records go, which is opened before anything is measured. */
+/* The options, and the output of records, which is opened before anything is measured. */
 struct run {
 	const char *device, *path;
 	struct sgpu_bench_options options;
 	const struct sgpu_bench_case *cases[CASES_MAX];
 	int case_count;
 	struct sgpu_output output;
-	FILE *out;     /* to it */
+	FILE *out;     /* to `output` */
 	int fault;     /* errno of the first record that could not be written */
 	int counts[3]; /* cases by status */
 	struct sgpu_bench_moment begin;
 };
 
 /* ---- options ---- */
-/* "64M", or "4K:1G". */
+/* Takes a size, "64M", or a range, "4K:1G". */
 static int take_size(void *values, const char *value)
 {
 	struct sgpu_bench_options *options = &((struct run *)values)->options;
@@ -111,7 +111,7 @@ static int choose_cases(struct run *r, char *const *names)
 }
 
 /* ---- records ---- */
-/* To be called before anything else changes errno. */
+/* Keeps the first errno. To be called before anything else changes it. */
 static void note_fault(struct run *r, bool has_failed)
 {
 	if (has_failed && !r->fault) {
@@ -174,7 +174,7 @@ static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_erro
 	return rc;
 }
 
-/* A file appears only when the run came to its end. */
+/* The output file appears only when the run has ended. */
 static int measure(struct run *r, struct sgpu_device *device)
 {
 	struct sgpu_device_info info;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-bench, and what they share.
+ * The verbs of sgpu-bench, and functions that they share.
  */
 #ifndef BENCH_VERBS_H
 #define BENCH_VERBS_H
@@ -23,8 +23,9 @@ CLI_VERB(report);
 CLI_VERB(run);
 CLI_VERB(table);
 
-/* Reads files of results with their texts, which have in common what `differ` (or NULL) asks for;
- * prints and returns an exit status when it cannot. The caller clears the runs in any case. */
+/* Reads files of results and their texts. Fails if `differ`, unless NULL, says what in a file
+ * differs from the first. Returns 0, or the exit status after a message. The caller always clears
+ * the runs. */
 int read_runs(char *const *paths, const char *(*differ)(const json_t *a, const json_t *b),
 	      struct sgpu_bench_results **runs, size_t *count);
 void clear_runs(struct sgpu_bench_results *runs, size_t count);
@@ -39,8 +40,7 @@ void clear_runs(struct sgpu_bench_results *runs, size_t count);
 
 /* ---- numbers for people ---- */
 enum { TEXT_MAX = 64, LABEL_MAX = 384 };
-/* Ties go away from 0, as in decimals, and not by what binary fractions make of them: others can
- * recompute a table. */
+/* Rounds ties of the decimal value away from 0, so that others can recompute a table. */
 double rounded(double value, int digits);
 /* "12.3 us", "55.3 GB/s": three digits and a unit. */
 const char *time_text(double ns, char text[TEXT_MAX]);
