@@ -25,7 +25,7 @@
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
-	/* A pipe or a device, which may block or never end, is no program. */
+	/* A pipe or a device may block or never end: neither is a program. */
 	const struct sgpu_file_place program = {
 		open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0
 	};
@@ -73,7 +73,7 @@ const char *sgpu_debug_status(void)
 	return !traced && prctl(PR_GET_DUMPABLE) == 0 ? "disabled" : "enabled";
 }
 
-/* Finds the note of type NT_GNU_BUILD_ID in memory, and writes its content in hexadecimal. */
+/* The note of type NT_GNU_BUILD_ID among notes in memory, as hexadecimal. */
 static bool find_build_id(const uint8_t *notes, size_t size, size_t align, char *hex)
 {
 	size_t at = 0, step = align == 8 ? 8 : 4;
@@ -111,8 +111,8 @@ static bool notes_of(int fd, const Elf64_Phdr *segment, char *hex)
 	return found;
 }
 
-/* Reads a build id; "" if the file has none, or is no 64-bit ELF file. That is no failure, since a
- * build id only helps to find sources. */
+/* "" for a file that has none, or is no ELF file of 64 bits: a build id is a help to find sources,
+ * no proof. */
 static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
 {
 	Elf64_Ehdr header;
@@ -141,7 +141,7 @@ static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
 	close(fd);
 }
 
-/* Writes the last part of a path; NULL stands for that of this process's program. */
+/* The last part of the path; of this process the path that it was started by. */
 static void base_name(const char *path, char name[PATH_SIZE])
 {
 	static const char deleted[] = " (deleted)";
@@ -150,7 +150,7 @@ static void base_name(const char *path, char name[PATH_SIZE])
 	if (!path) {
 		ssize_t length = readlink("/proc/self/exe", link, sizeof(link) - 1);
 		path = length > 0 ? link : "unknown";
-		/* The kernel appends this if the program's file was replaced or deleted. */
+		/* The kernel's mark for a program whose file was replaced since. */
 		if (length > (ssize_t)strlen(deleted) &&
 		    !strcmp(link + length - strlen(deleted), deleted)) {
 			link[length - (ssize_t)strlen(deleted)] = '\0';
@@ -179,7 +179,7 @@ static int runner_claims(const struct sgpu_quote_subject *subject, json_t **clai
 	const char *key = !subject->recipient		 ? "none"
 			  : subject->recipient_ephemeral ? "ephemeral"
 							 : "stored";
-	/* Only this process's own state is known, so the worst is claimed for another program. */
+	/* Only this process's own state is known: the worst is claimed for another program. */
 	const bool file = subject->runner_path != NULL;
 	uint8_t digest[SGPU_KT128_SIZE] = { 0 };
 	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
@@ -235,8 +235,8 @@ static json_t *code_claims(const struct sgpu_device_code *list, int count)
 	return array;
 }
 
-/* The CPU device's memory is the program's own. A GPU's driver can read the GPU's memory unless its
- * confidential mode is "on". */
+/* The CPU device's memory is the program's own. A GPU's driver can look into it with confidential
+ * mode off or in development mode. */
 static const char *device_debug(bool on_gpu, const char *confidential)
 {
 	return on_gpu ? !strcmp(confidential, "on") ? "disabled" : "enabled" : sgpu_debug_status();
@@ -247,7 +247,7 @@ static const char *unless_empty(const char *text)
 	return text[0] ? text : NULL;
 }
 
-/* Also fills in *info and *agreement, for the platform's row. */
+/* Also fills in info and *agreement, for the platform's row. */
 static int device_claims(const struct sgpu_quote_subject *subject, const char **name,
 			 struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
 			 json_t **claims, struct sgpu_error *error)
@@ -276,7 +276,7 @@ static int device_claims(const struct sgpu_quote_subject *subject, const char **
 		"compute_units", (json_int_t)info->compute_units, "code",
 		code_claims(code_list, count), "agreed", agreement->agreed, "agreement",
 		agreement->text, "preemption", subject->preemption,
-		/* If out of memory here, sgpu_claims_check refuses `agreed` without a key. */
+		/* Out of memory is found by sgpu_claims_check: `agreed` does not stand alone. */
 		"agreement_key",
 		agreement->agreed
 			? sgpu_json_from_bytes(agreement->public_key, sizeof(agreement->public_key))
@@ -290,7 +290,8 @@ static int device_claims(const struct sgpu_quote_subject *subject, const char **
 	return *claims ? 0 : sgpu_fail_nomem(error);
 }
 
-/* Sets a member, and takes over `value`. False if out of memory, also if `value` is NULL. */
+/* ---- all claims ---- */
+/* Sets a member; false when memory is out. Takes over `value`, which may be NULL for that. */
 static bool put(json_t *object, const char *key, json_t *value)
 {
 	return json_object_set_new(object, key, value) == 0;

@@ -21,7 +21,7 @@ enum {
 	PEM_MAX = 1 << 18,
 	AUTH_LEVEL = 2, /* of libcrypto: 112 bits at least in every certificate */
 	LOOSE_DEPTH = 4,
-	CLOCKS = 60, /* seconds: openssl(1) reads the clock for notBefore, and again for notAfter */
+	CLOCKS = 60, /* seconds: openssl(1) reads the clock for each end of a certificate */
 };
 
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size)
@@ -61,8 +61,8 @@ void sgpu_chain_clear(struct sgpu_chain *chain)
 	memset(chain, 0, sizeof(*chain));
 }
 
-/* Adds one block of a PEM text. Anything but a certificate is refused, so that a private key in the
- * file does not go unseen. */
+/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file
+ * does not go unseen. */
 static int add_block(const char *type, const uint8_t *data, size_t size, const char *name,
 		     struct sgpu_chain *chain, struct sgpu_error *error)
 {
@@ -103,7 +103,8 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 		OPENSSL_free(header);
 		OPENSSL_clear_free(data, (size_t)length);
 	}
-	/* OpenSSL reports the end of the text as an error, too: that no block starts. */
+	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block.
+	 */
 	if (!rc && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d",
 			       name, chain->count);
@@ -131,7 +132,8 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 	return rc;
 }
 
-/* Makes a stack, which borrows the certificates; NULL if out of memory. */
+/* ---- verification ---- */
+/* A stack that borrows its certificates; NULL: no memory. */
 static STACK_OF(X509) * stack_of(X509 *const *list, int count, bool only_authorities)
 {
 	STACK_OF(X509) *stack = sk_X509_new_null();
@@ -158,6 +160,7 @@ static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct s
 			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
 }
 
+/* Whether the leaf may sign evidence. */
 static int check_leaf(X509 *leaf, struct sgpu_error *error)
 {
 	EVP_PKEY *key = X509_get0_pubkey(leaf);
@@ -182,7 +185,7 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 	return 0;
 }
 
-/* Makes checks that X509_verify_cert does not, on the chain that it has built. */
+/* Checks that X509_verify_cert leaves to its caller, on the chain it has built. */
 static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA256_SIZE],
 			  struct sgpu_error *error)
 {
@@ -217,7 +220,8 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
 	STACK_OF(X509) *untrusted = stack_of(others, other_count, false);
-	/* A certificate among the roots that is not a CA's is not trusted, not even for itself. */
+	/* Certificates beside the roots in their file vouch for nothing, not even for
+	 * themselves. */
 	STACK_OF(X509) *trusted = roots ? stack_of(roots->list, roots->count, true) : NULL;
 	int rc = 0;
 
@@ -232,7 +236,7 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 	if (!rc) {
 		X509_VERIFY_PARAM *parameters = X509_STORE_CTX_get0_param(context);
 
-		/* the system's roots are not used */
+		/* the system's roots are not asked */
 		X509_STORE_CTX_set0_trusted_stack(context, trusted);
 		X509_VERIFY_PARAM_set_time(parameters, (time_t)now);
 		X509_VERIFY_PARAM_set_flags(parameters,

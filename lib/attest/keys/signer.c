@@ -24,13 +24,13 @@
 /* ---- keys in a TPM 2.0, by OpenSSL's provider "tpm2" (the package tpm2-openssl), which is loaded
  * only if such a key is used. This library cannot suppress the messages of the provider's own
  * library on standard error; TSS2_LOG=all+NONE in the environment silences it ---- */
-/* Signing must name the provider, since OpenSSL otherwise takes the default one, which has no
- * private half. */
+/* Signing needs it named: without, OpenSSL takes the signature of the default provider, which has
+ * no private half. */
 static const char tpm_properties[] = "?provider=tpm2";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static OSSL_PROVIDER *standard, *loaded;
 
-/* The provider's errors are its own, and may have no text, so `what` begins the message. */
+/* The provider's error numbers and texts are its own, and may be missing: the message is ours. */
 static int unavailable(struct sgpu_error *error, const char *what)
 {
 	unsigned long reason = ERR_peek_error();
@@ -45,8 +45,8 @@ static int unavailable(struct sgpu_error *error, const char *what)
 	return SGPU_EUNAVAILABLE;
 }
 
-/* Loading a provider by name disables the default one, which is therefore loaded by name, too. Both
- * stay loaded for the life of the process, since keys refer to them. */
+/* To load a provider by name switches the default one off, so the default one is loaded by name
+ * too. Both stay for the life of the process, since keys refer to them. */
 static int load_provider(struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -65,6 +65,7 @@ static int load_provider(struct sgpu_error *error)
 	return rc;
 }
 
+/* ---- keys ---- */
 bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 {
 	char group[32] = "";
@@ -76,8 +77,8 @@ bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 		ERR_clear_error();
 		return false;
 	}
-	/* A curve with explicit parameters may differ from the named one. A TPM's key lacks the
-	 * parameter that is read here. */
+	/* A curve with explicit parameters may differ from the named one. A key in a TPM has no
+	 * such parameter. */
 	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS,
 				   &is_explicit) != 1) {
 		ERR_clear_error();
@@ -97,8 +98,8 @@ int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct s
 {
 	unsigned char *der = NULL;
 
-	/* A key has one fingerprint, even if it was read from a compressed point. A TPM's key is
-	 * never compressed, so a failure is ignored. */
+	/* One key, one name, even if it was read from a compressed point. A TPM's key has no other
+	 * form. */
 	(void)EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT,
 					     "uncompressed");
 	ERR_clear_error();
@@ -120,7 +121,7 @@ int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_erro
 	}
 	(*signer)->in_tpm = tpm;
 	int rc = tpm ? load_provider(error) : SGPU_OK;
-	/* A key in memory is not made by the TPM's provider, even if that is loaded. */
+	/* In memory even where the TPM's provider was loaded before. */
 	EVP_PKEY_CTX *context = rc ? NULL
 				   : EVP_PKEY_CTX_new_from_name(
 					     NULL, "EC", tpm ? "provider=tpm2" : "provider!=tpm2");
@@ -218,7 +219,7 @@ int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t 
 static const char plain_mark[] = "-----BEGIN PRIVATE KEY-----";
 static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";
 
-/* Says why a file of neither kind is refused. */
+/* Reports the fault of a file of neither kind. */
 static int refuse_other(const char *name, const char *text, struct sgpu_error *error)
 {
 	if (strstr(text, "-----BEGIN ENCRYPTED PRIVATE KEY-----")) {
@@ -263,7 +264,7 @@ static int decode(const char *name, const char *text, size_t size, struct sgpu_s
 	return 0;
 }
 
-/* Checks that both halves are there and belong together. */
+/* Whether both halves are there and belong together. */
 static int check_pair(const char *name, const struct sgpu_signer *signer, struct sgpu_error *error)
 {
 	EVP_PKEY_CTX *context =
