@@ -107,7 +107,7 @@ enum {
 };
 void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
 			json_t *params, struct sgpu_operation *operation);
-/* After all segments are read, checks the segment with an operation's module. */
+/* After all segments are read, checks the one with the module of operation `index`. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment);
 /* After all segments are read, checks that no two outputs share a file and that none needs the name

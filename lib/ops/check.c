@@ -66,10 +66,11 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 	for (int i = 0; op->args[i].name; i++) {
 		bool output = strncmp(op->args[i].name, "output", 6) == 0;
 
+		/* The parser has already reported an argument whose segment it could not find (-2).
+		 */
 		if (segment[i] != -1 || op->args[i].optional) {
 			continue;
 		}
-		/* The parser has already reported an argument whose segment it could not find. */
 		segment[i] = -2;
 		if (operation->arguments_given && (!output || any_output)) {
 			snprintf(hint, sizeof(hint), "%s: %s", op->args[i].name, op->args[i].help);

@@ -35,7 +35,7 @@ struct sgpu_rpc {
 static const bool has_cycles = true;
 
 /* Spins for `cycles` of the time-stamp counter, whose rate is constant whatever the processor's
- * clock does. On the processor of the paper's figure both rates are nearly the same. */
+ * clock does. Where SGPU_RPC_EXIT_CYCLES was measured, the two rates are nearly the same. */
 static void lose(uint64_t cycles)
 {
 	const uint64_t begin = __builtin_ia32_rdtsc();

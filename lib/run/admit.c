@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: all that can be refused before the first payload is refused here. The order of the
+ * Admission: refuses all that can be refused before the first payload arrives. The order of the
  * checks: the index and, if owners are named, whether one of them signed it; the manifest, which
  * says what is HIGH; what the policy forbids; whether a key opens the batch, and whether it is
  * authentic; only then sizes, plan and leases. Nothing is fetched or run before all checks have

@@ -39,7 +39,7 @@ SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operatio
 void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task);
 
-/* Returns which rule a module broke, for which the run is stopped with SGPU_EPOLICY; or NULL. */
+/* Returns the rule that a module broke, which stops the run with SGPU_EPOLICY; NULL: none. */
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
 /* Whether a module, of this run or of another, broke the rules on the run's devices. False if this
  * run used no module. */

@@ -34,7 +34,7 @@ struct sgpu_workers {
 	atomic_uint wanted; /* how many may spin: as many as the last large call asked for */
 	_Alignas(64) atomic_uint asleep;
 	atomic_bool stop;
-	atomic_uint started; /* threads that have taken their number */
+	atomic_uint started; /* threads that run; the next one's index */
 	unsigned few;	     /* how many may spin when few are needed */
 	uint64_t spin_ns;
 	pthread_mutex_t mutex; /* guards the jobs and `running` */

@@ -40,7 +40,7 @@ void clear_runs(struct sgpu_bench_results *runs, size_t count);
 
 /* ---- numbers for people ---- */
 enum { TEXT_MAX = 64, LABEL_MAX = 384 };
-/* Rounds ties of the decimal value away from 0, so that others can recompute a table. */
+/* Rounds to `digits` decimals, halves away from 0, so that others can recompute a table. */
 double rounded(double value, int digits);
 /* "12.3 us", "55.3 GB/s": three digits and a unit. */
 const char *time_text(double ns, char text[TEXT_MAX]);

@@ -183,7 +183,7 @@ int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *
 	int rc = sgpu_output_commit(&b->response, error);
 
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
-		compare_response(spool, b); /* another worker took this one for dead */
+		compare_response(spool, b); /* a worker that thought us dead may have answered */
 		rc = SGPU_OK;
 	}
 	return rc;

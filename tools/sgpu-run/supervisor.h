@@ -44,7 +44,7 @@ struct shares {
 void shares_add(struct shares *shares, unsigned i, unsigned weight, bool high);
 void shares_change(struct shares *shares, unsigned i, unsigned weight, bool high);
 
-/* Charges turns for the time since the last call. Call before counts change. */
+/* Charges tenants for their turns since the last call. Call before shares_set or shares_hold. */
 void shares_advance(struct shares *shares, uint64_t now_ns);
 
 /* Sets tenant `i`'s numbers of waiting batches and of turns. */

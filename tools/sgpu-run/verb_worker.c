@@ -93,7 +93,7 @@ static int work(struct request *r)
 	int rc, status;
 
 	worker_raise_descriptors();
-	signal(SIGIO, SIG_IGN); /* sent when others open a file that has our lease */
+	signal(SIGIO, SIG_IGN); /* sent when others open a file that we hold by F_SETLEASE */
 	rc = worker_open(&r->worker, NULL, &error);
 	if (rc == SGPU_OK) {
 		key_files_close(&r->worker.key_files, -1);

@@ -53,7 +53,7 @@ static void clear_bytes(void *argument, uint64_t begin, uint64_t end)
 	sgpu_cpu_pages_clear(clearing->device, (uintptr_t)clearing->item->to + begin, end - begin);
 }
 
-/* A large clear avoids making pages, since most of the memory may never have been written. */
+/* A large clear skips pages that were never written, often most, so that none is allocated. */
 static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			 struct sgpu_task *task)
 {

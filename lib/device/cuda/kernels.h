@@ -81,8 +81,8 @@ struct sgpu_cuda_digests;
 
 /* Returns NULL if out of memory. */
 struct sgpu_cuda_digests *sgpu_cuda_digests_create(void);
-/* Frees them; no digest may be pending, and the context must be sound. Accepts a pointer to NULL;
- * clears it. */
+/* Frees them; no digest may be pending, and the CUDA context must have no fault. Accepts a pointer
+ * to NULL; clears it. */
 void sgpu_cuda_digests_free(struct sgpu_cuda_digests **digests);
 /* Enqueues a digest. Work enqueued on the stream later finds its 32 bytes at `result`: pinned host
  * memory, aligned to 16, at the device address `result_address`. `custom`, at most 256 bytes, is
