@@ -147,6 +147,33 @@ UNIT_TEST(a_policy_from_a_quote_accepts_that_quote)
 	json_decref(bad);
 }
 
+static int allocations_left;
+
+static void *allocate_some(size_t size)
+{
+	return allocations_left-- > 0 ? malloc(size) : NULL;
+}
+
+/* A policy without one of its members would accept more. */
+UNIT_TEST(a_policy_is_whole_or_not_made_when_memory_ends)
+{
+	char *whole = NULL, *text = NULL;
+	size_t size = 0;
+	int made = 0;
+
+	REQUIRE(!sgpu_policy_from_claims(verified.claims, &whole, &size, NULL));
+	for (int least = 0; made < 3; least++) {
+		json_set_alloc_funcs(allocate_some, free);
+		allocations_left = least;
+		const int rc = sgpu_policy_from_claims(verified.claims, &text, &size, NULL);
+		json_set_alloc_funcs(malloc, free);
+		CHECK(rc == SGPU_OK ? !strcmp(text, whole) : !text);
+		made += rc == SGPU_OK;
+		free(text);
+	}
+	free(whole);
+}
+
 /* Each member by itself: what the lenient policy lets pass is refused without it. */
 UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 {
@@ -645,6 +672,7 @@ int main(void)
 	json_object_set_new(json_object_get(own_of(NULL), "platform"), "kind",
 			    json_string("plain"));
 	UNIT_RUN(a_policy_from_a_quote_accepts_that_quote);
+	UNIT_RUN(a_policy_is_whole_or_not_made_when_memory_ends);
 	UNIT_RUN(what_a_policy_does_not_name_it_refuses);
 	UNIT_RUN(a_policy_that_does_not_ask_for_sessions_accepts_none_alone);
 	UNIT_RUN(the_runner_is_judged_by_owners_files_and_confinement);

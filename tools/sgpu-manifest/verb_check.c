@@ -21,9 +21,11 @@ static int compare_modules(unsigned options)
 	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),
 					 .spool = -1 };
 	struct sgpu_error error = { 0 };
-	int status = 0;
+	int status;
 
-	if (!payload_folder_open(document.path, &folder, &error)) {
+	if (payload_folder_open(document.path, &folder, &error)) {
+		status = cli_error(&error);
+	} else {
 		status = module_digests_compare(&document, &folder);
 	}
 	payload_folder_close(&folder);

@@ -46,7 +46,6 @@ struct spool_options {
 
 /* A batch that this worker has taken. */
 struct spool_batch {
-	struct spool_batch *next; /* for the owner's lists */
 	char *name;		  /* its name in the directory, or its path in a list */
 	char *shown;		  /* for messages */
 	char *response_name;	  /* in the output directory */

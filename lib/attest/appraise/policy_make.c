@@ -18,20 +18,25 @@ static json_t *hex_of(const json_t *text)
 	return sgpu_judge_hex(text, SGPU_KT128_SIZE, hex) ? json_string(hex) : NULL;
 }
 
-/* Sets a member unless the value is NULL; false if out of memory. */
-static bool put(json_t *object, const char *key, json_t *value)
+/* Sets a member if it is `wanted`, and consumes the value. Returns false if out of memory. */
+static bool put(json_t *object, const char *key, bool wanted, json_t *value)
 {
-	return !value || json_object_set_new(object, key, value) == 0;
+	if (!wanted) {
+		json_decref(value);
+		return true;
+	}
+	return json_object_set_new(object, key, value) == 0;
 }
 
-/* "580.159.04" from "driver 580.159.04, CUDA 13.0". */
-static json_t *first_version(const char *text)
+/* Sets "580.159.04" from "driver 580.159.04, CUDA 13.0". */
+static bool put_version(json_t *object, const char *key, const json_t *text)
 {
-	size_t skip = text ? strcspn(text, "0123456789") : 0;
-	size_t length = text ? strspn(text + skip, "0123456789.") : 0;
+	const char *all = json_is_string(text) ? json_string_value(text) : "",
+		   *first = all + strcspn(all, "0123456789");
+	size_t length = strspn(first, "0123456789.");
 
-	length -= length && text[skip + length - 1] == '.';
-	return length ? json_stringn(text + skip, length) : NULL;
+	length -= length && first[length - 1] == '.';
+	return put(object, key, length, json_stringn(first, length));
 }
 
 static bool all_true(const json_t *object)
@@ -51,13 +56,14 @@ static bool all_true(const json_t *object)
 static bool add_limits(json_t *made, const json_t *own)
 {
 	const json_t *files = json_object_get(own, "files"),
-		     *owners = json_object_get(own, "owners");
+		     *owners = json_object_get(own, "owners"),
+		     *sessions = json_object_get(own, "sessions");
 
 	return !files ||
-	       (put(made, "files", json_boolean(json_is_true(files))) &&
-		put(made, "owners", owners ? json_deep_copy(owners) : json_string("any")) &&
-		put(made, "sessions", json_deep_copy(json_object_get(own, "sessions"))) &&
-		put(made, "confinement",
+	       (put(made, "files", true, json_boolean(json_is_true(files))) &&
+		put(made, "owners", true, owners ? json_deep_copy(owners) : json_string("any")) &&
+		put(made, "sessions", sessions, json_deep_copy(sessions)) &&
+		put(made, "confinement", true,
 		    json_boolean(all_true(json_object_get(own, "confinement")))));
 }
 
@@ -76,17 +82,16 @@ static bool add_runner(json_t *policy, const json_t *claims)
 		json_decref(made);
 		return true;
 	}
-	return put(policy, "runner", made) && made &&
-	       put(made, "digests", digest ? json_pack("[o]", hex_of(digest)) : NULL) &&
-	       put(made, "version", first_version(json_string_value(version))) &&
-	       put(made, "debug",
-		   debug ? json_boolean(strcmp(json_string_value(debug), "disabled") != 0)
-			 : NULL) &&
-	       put(made, "modules", modules ? json_boolean(json_is_true(modules)) : NULL) &&
+	return put(policy, "runner", true, made) &&
+	       put(made, "digests", digest, json_pack("[o]", hex_of(digest))) &&
+	       put_version(made, "version", version) &&
+	       put(made, "debug", debug,
+		   json_boolean(!debug || strcmp(json_string_value(debug), "disabled") != 0)) &&
+	       put(made, "modules", modules, json_boolean(json_is_true(modules))) &&
 	       add_limits(made, own) &&
-	       put(made, "key", key && strcmp(key, "none") ? json_string(key) : NULL) &&
-	       put(made, "process",
-		   measured ? json_boolean(!strcmp(json_string_value(measured), "process")) : NULL);
+	       put(made, "key", key && strcmp(key, "none"), json_string(key)) &&
+	       put(made, "process", measured,
+		   json_boolean(measured && !strcmp(json_string_value(measured), "process")));
 }
 
 static json_t *code_digests(const json_t *list)
@@ -110,7 +115,8 @@ static bool add_device(json_t *policy, const json_t *claims)
 	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(claims, &name));
 	const char *confidential = json_string_value(json_object_get(own, "confidential"));
 	const json_t *agreed = json_object_get(own, "agreed"),
-		     *preemption = json_object_get(own, "preemption");
+		     *preemption = json_object_get(own, "preemption"),
+		     *code = json_object_get(own, "code");
 	bool on = confidential && !strcmp(confidential, "on"),
 	     whole_gpu = agreed && strcmp(name, "cpu") != 0;
 	json_t *made = json_object();
@@ -120,16 +126,13 @@ static bool add_device(json_t *policy, const json_t *claims)
 		return true;
 	}
 	/* If a GPU lacks a mode, the policy says false: a missing member would demand the mode. */
-	return put(policy, "device", made) && made &&
-	       put(made, "code", code_digests(json_object_get(own, "code"))) &&
-	       put(made, "driver",
-		   first_version(json_string_value(json_object_get(own, "driver")))) &&
-	       put(made, "confidential", confidential || whole_gpu ? json_boolean(on) : NULL) &&
-	       put(made, "agreement",
-		   json_is_true(agreed) ? json_true()
-		   : whole_gpu && !on	? json_false()
-					: NULL) &&
-	       put(made, "preemption", preemption ? json_boolean(json_is_true(preemption)) : NULL);
+	return put(policy, "device", true, made) &&
+	       put(made, "code", json_is_array(code), code_digests(code)) &&
+	       put_version(made, "driver", json_object_get(own, "driver")) &&
+	       put(made, "confidential", confidential || whole_gpu, json_boolean(on)) &&
+	       put(made, "agreement", json_is_true(agreed) || (whole_gpu && !on),
+		   json_boolean(json_is_true(agreed))) &&
+	       put(made, "preemption", preemption, json_boolean(json_is_true(preemption)));
 }
 
 static bool add_rest(json_t *policy, const json_t *claims)
@@ -139,9 +142,9 @@ static bool add_rest(json_t *policy, const json_t *claims)
 	char hex[SGPU_HEX_SIZE];
 	const bool named = sgpu_judge_hex(json_object_get(claims, "ueid"), SGPU_UEID_SIZE, hex);
 
-	return put(policy, "platform",
-		   kind ? json_pack("{s:s}", "at_least", json_string_value(kind)) : NULL) &&
-	       put(policy, "machines", named ? json_pack("[s]", hex) : NULL);
+	return put(policy, "platform", kind,
+		   json_pack("{s:s}", "at_least", json_string_value(kind))) &&
+	       put(policy, "machines", named, named ? json_pack("[s]", hex) : NULL);
 }
 
 int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
