@@ -32,7 +32,7 @@ enum sgpu_rpc_way {
 };
 
 enum {
-	/* Cycles of an exit and the entry after it, measured by the paper on SGXIO. */
+	/* Cycles of an exit and the entry after it, as the SGXIO paper measured them. */
 	SGPU_RPC_EXIT_CYCLES = 7110,
 	/* Most calls under way at the same time. */
 	SGPU_RPC_CALLS_MAX = 64,

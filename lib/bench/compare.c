@@ -64,7 +64,7 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	}
 }
 
-/* Returns the position of a key in the index. A key that is not there yet is added at `next`. */
+/* Returns the position in d[] that the index has for a key; a new key gets `next`. */
 static size_t place(json_t *index, const char *key, size_t next)
 {
 	const json_t *at = json_object_get(index, key);

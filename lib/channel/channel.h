@@ -230,7 +230,7 @@ int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgp
 			      struct sgpu_reply *reply);
 /* Seals the answer to the last group that was opened. *counter: the group's number, under which no
  * second answer is sealed. `sealed` has room for size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no
- * group is left to answer; more than SGPU_GROUP_MAX). */
+ * such channel; no group is left to answer; the answer would exceed SGPU_GROUP_MAX). */
 SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel,
 					  const void *answer, size_t size, uint8_t *sealed,
 					  uint64_t *counter, struct sgpu_error *error);

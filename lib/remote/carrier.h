@@ -33,7 +33,7 @@ struct sgpu_carrier_calls {
 	void (*close)(struct sgpu_carrier *carrier);
 };
 
-/* Returns when a call that begins now times out; 0: never. */
+/* Returns the time at which a call that begins now times out; 0: never. */
 static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
 {
 	const uint64_t now = sgpu_now_ns(), patience = carrier->patience_ns;

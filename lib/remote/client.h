@@ -66,7 +66,7 @@ SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgp
 /* Makes room in the next group for an item without a tail, and in the area for `bytes` at *at. */
 SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t bytes, uint64_t *at,
 					struct sgpu_error *error);
-/* Sends the next group and waits for its end. */
+/* Sends the items added so far as a group, and waits for the answer. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
 /* copy.c: copies data, which are sealed on their way. Both functions only add items to groups. */

@@ -68,7 +68,8 @@ struct sgpu_runner {
 void sgpu_runner_add(struct sgpu_run *run);
 /* Removes a run from the list. The mutex is held. */
 void sgpu_runner_remove(struct sgpu_run *run);
-/* On the loop's thread: checks whether the run must stop. Returns when to check again, or 0. */
+/* On the loop's thread, with the lock: carries out a stop or a deadline that is due. Returns the
+ * time of the next check; 0: none. */
 uint64_t sgpu_run_look(struct sgpu_run *run);
 
 struct sgpu_inputs;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine: streams, workers, staging buffers, for its life.
+ * The engine makes and frees its streams, workers and staging buffers.
  *
  * Why transfers never deadlock. A chunk run takes everything that it needs, one staging buffer at
  * most, before it begins, and no thread waits for a second one while it holds a first. A buffer in
  * use is given back without another being taken:
  *
- *   - while a worker fills or empties it: files and memory wait for nobody;
+ *   - while a worker fills it from a file or memory, or empties it there: that always ends;
  *   - while the device copies, opens or seals: streams complete their work;
- *   - while a pipe's owner fills or empties it, which may take for ever: each ordered transfer
- *     raises the limit of its class by as many buffers as it may hold meanwhile (staging.c: extra),
- *     so others do not lack them;
+ *   - while a pipe's peer fills or empties it, which may take for ever: each ordered transfer, a
+ *     pipe's, raises the limit of its class of buffers by as many as it may hold meanwhile
+ *     (staging.c: extra), so others do not lack them;
  *   - while a live copy uses it: the copy takes the free buffers, at least one, and waits for no
  *     more.
  *
@@ -29,8 +29,8 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
-/* A live copy uses so many buffers that the data have left the cores' own caches when the bus reads
- * them; or, if workers demote sealed data to the shared cache, so few that the data stay there. */
+/* Buffers of a live copy: enough that the data have left the cores' private caches when the bus
+ * reads them; or, if workers demote sealed data to the shared cache, few enough to stay there. */
 enum { LIVE_BUFFERS = 30, LIVE_BUFFERS_DEMOTED = 10 };
 
 static uint64_t a_quarter_of_memory(void)

@@ -276,7 +276,7 @@ static int open_way(struct way *way, struct sgpu_error *error)
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
-/* Opens all ways. The first that is available is the others' reference. */
+/* Opens the ways that this machine has. Ratios are to the first of them. */
 static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgpu_error *error)
 {
 	struct sgpu_bench_exit costs;

@@ -61,7 +61,7 @@ static int open_here(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* The verb `open`, in the other process, prints its times. */
+/* Runs "sgpu-bench open" in a new process, which prints its times of opening and closing. */
 static int open_in_process(void *argument, struct sgpu_error *error)
 {
 	const struct opening *o = argument;

@@ -18,7 +18,7 @@
 
 enum { GIVEN_MAX = 5 };
 
-/* The other process, and this one's descriptors for it, or -1. */
+/* The child process, and this process's descriptors to talk to it; -1: none. */
 struct worker {
 	pid_t pid;
 	int held[3];

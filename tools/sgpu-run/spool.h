@@ -46,12 +46,12 @@ struct spool_options {
 
 /* A batch that this worker has taken. */
 struct spool_batch {
-	char *name;		  /* its name in the directory, or its path in a list */
-	char *shown;		  /* for messages */
-	char *response_name;	  /* in the output directory */
-	int fd;			  /* -1 when it is not open */
-	uint64_t size;		  /* bytes */
-	bool foreign; /* others may have written the file, so it may not name our regions */
+	char *name;	     /* its name in the directory, or its path in a list */
+	char *shown;	     /* for messages */
+	char *response_name; /* in the output directory */
+	int fd;		     /* -1 when it is not open */
+	uint64_t size;	     /* bytes */
+	bool foreign;	     /* others may have written the file, so it may not name our regions */
 	struct sgpu_output response; /* open unless `answered` or `error` is set */
 	bool resumed;		     /* taken from the claims of a dead worker */
 	bool answered;		     /* it already had a response */

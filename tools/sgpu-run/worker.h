@@ -88,7 +88,7 @@ struct worker {
 	bool all;		 /* every GPU */
 	bool on_gpu;
 	int signal_fd;	/* tells of SIGUSR1 */
-	bool many_runs; /* as of struct sgpu_runner_config */
+	bool many_runs; /* as in struct sgpu_runner_config */
 };
 
 #define WORKER_INIT                \

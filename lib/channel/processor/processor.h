@@ -177,8 +177,8 @@ struct sgpu_page_run {
 	uint32_t count;
 	const uint32_t *pages;
 };
-/* If the device fails, both leave the mappings as they were; but pages to be unmapped may be clear
- * then, and pages to be mapped may be stale or retired. */
+/* If the device fails, neither changes a mapping; but pages to be unmapped may have been cleared,
+ * and pages to be mapped are left stale or, if they could not be unmapped again, retired. */
 int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		   struct sgpu_error *error);
 int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,

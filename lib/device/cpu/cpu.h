@@ -122,7 +122,7 @@ struct sgpu_cpu_item {
 	/* WORK: performs the item; its result becomes the task's code */
 	int (*work)(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		    struct sgpu_task *task);
-	bool moves;		/* it only copies or clears */
+	bool moves;		/* WORK: only copies or clears */
 	struct sgpu_task *task; /* or NULL */
 	void *to;
 	const void *from;

@@ -112,7 +112,9 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 	if (run->count > GRAIN_MIN) {
 		rc = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
 	} else {
-		work_grain(run, 0, run->count); /* also for an empty run, which may be an error */
+		work_grain(
+			run, 0,
+			run->count); /* an empty run, too: it fails if it should end the segment */
 	}
 	pthread_mutex_destroy(&run->lock);
 	if (run->code != SGPU_OK) {

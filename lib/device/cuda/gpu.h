@@ -393,8 +393,8 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 /* Enqueues a mark: an event, or a kernel that stores the time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
-/* *time: when the work before the mark ended, on the host's clock, between `from` and now. Returns
- * whether the device's time was possible. */
+/* *time: when the work before the mark ended, on the host's clock, clamped to [from, now]. Returns
+ * false if the device's time is missing or far outside. */
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
 		       uint64_t from, uint64_t *time);
 

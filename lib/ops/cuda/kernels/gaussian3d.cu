@@ -134,7 +134,7 @@ SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 					return padded[place<REAL>(lane * EACH + radius +
 								  (unsigned)d)];
 				},
-				sum); /* the sums of voxels beyond the end are not used */
+				sum); /* sums beyond the tile's end do not reach out */
 		}
 		__syncwarp();
 #pragma unroll
