@@ -134,9 +134,10 @@ wait_for() {
 	done
 }
 
-# catches_usr1 PID: from then on SIGUSR1 does not kill it.
+# catches_usr1 PID: from then on SIGUSR1 does not kill it. A shell that has not yet become the program catches it, too.
 catches_usr1() {
 	local caught
+	[ "$(readlink "/proc/$1/exe")" != "$(readlink /proc/$$/exe)" ] || return 1
 	caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status")
 	(((16#${caught:-0} >> 9) & 1))
 }
