@@ -51,7 +51,7 @@ SGPU_CPPFLAGS := -D_GNU_SOURCE -Iinclude -Ilib -Itools/common
 # No contraction: every CPU must give the same bytes. The prefix map keeps the folder out of the objects.
 SGPU_CFLAGS := -std=c11 -pthread -ffp-contract=off -ffile-prefix-map="$(CURDIR)"=. $(WARN) $(HARDEN)
 # The build id names the very bytes, in quotes, too.
-SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,--build-id=sha1
+SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,--build-id=sha1,--as-needed
 LIBS := -ljansson -lcrypto -lm -ldl
 
 is_built = $(if $(filter-out 0,$($(1))),1)
@@ -86,7 +86,7 @@ LIB := $(BUILD)/libsgpu.a
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROGRAMS := $(TOOLS:%=$(BUILD)/bin/%)
 # For tests alone: these look for the kernel's files where variables of the environment say.
-TEST_PROGRAMS := $(patsubst %,$(BUILD)/test/bin/sgpu-%,bench measure run)
+TEST_PROGRAMS := $(patsubst %,$(BUILD)/test/bin/sgpu-%,bench measure run enclave serve worker)
 UNITS := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/unit/%)
 GPU_UNITS := $(GPU_SOURCES:tests/gpu/%.c=$(BUILD)/unit/%)
 GPU_TOOLS := $(patsubst tests/gpu/%.c,$(BUILD)/gpu/%,$(filter-out $(GPU_SOURCES),$(wildcard tests/gpu/*.c)))
@@ -136,7 +136,7 @@ USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c \
 	tools/sgpu-bench/case_staging.c)
 USES_CLONES := $(call objects,lib/transfer/store.c lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c))
-USES_SECCOMP := $(call objects,tools/sgpu-run/confinement.c tools/sgpu-run/filter.c) $(BUILD)/module-host/main.o \
+USES_SECCOMP := $(call objects,tools/sgpu-enclave/confinement.c tools/sgpu-enclave/filter.c) $(BUILD)/module-host/main.o \
 	$(BUILD)/module-host/filter.o
 USES_CUDA := $(call objects,lib/device/cuda.c)
 define feature
@@ -209,13 +209,19 @@ $(MODULE_HOST): $(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host
 $(BUILD)/obj/lib/device/cpu/module_image.o: private MORE = -I$(BUILD)/module-host
 $(BUILD)/obj/lib/device/cpu/module_image.o: $(MODULE_HOST)
 
-$(BUILD)/bin/sgpu-run $(BUILD)/test/bin/sgpu-run: LIBS += $(SECCOMP_LIBS)
+# What runs batches.
+ENCLAVE_OBJECTS := $(call objects,$(filter-out %/main.c,$(sort $(wildcard tools/sgpu-enclave/*.c))))
+ENCLAVES := $(foreach tool,enclave worker,$(BUILD)/bin/sgpu-$(tool) $(BUILD)/test/bin/sgpu-$(tool))
+$(ENCLAVES): LIBS += $(SECCOMP_LIBS)
+$(BUILD)/bin/sgpu-worker $(BUILD)/test/bin/sgpu-worker: $(ENCLAVE_OBJECTS)
+$(BUILD)/obj/tools/sgpu-worker/%.o: MORE = -Itools/sgpu-enclave
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
-# It asks the server of sgpu-run for leases.
-$(BUILD)/bin/sgpu-seal: $(call objects,tools/sgpu-run/wire.c)
-$(BUILD)/obj/tools/sgpu-seal/%.o: MORE = -Itools/sgpu-run
+# A tool takes of these what it needs.
+COMMON := $(BUILD)/common.a
+$(COMMON): $(call objects,$(COMMON_SOURCES)) $(BUILD)/members
+	$(call say,AR,$@)rm -f $@.new && $(AR) rcs $@.new $(filter %.o,$^) && mv -f $@.new $@
 define program
-$(BUILD)/bin/$(1) $(BUILD)/test/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)
+$(BUILD)/bin/$(1) $(BUILD)/test/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c))) $(COMMON) $(LIB)
 	$$(call link)
 endef
 $(foreach tool,$(TOOLS),$(eval $(call program,$(tool))))
@@ -231,9 +237,9 @@ $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
 
 # The server's two sides, each against counterparts that lie.
 SERVER_UNITS := $(BUILD)/unit/test_supervisor $(BUILD)/unit/test_serve_worker
-SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-run/*.c)) $(COMMON_SOURCES))
+SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-serve/*.c))) $(ENCLAVE_OBJECTS)
 $(SERVER_UNITS): LIBS += $(SECCOMP_LIBS)
-$(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(HARNESS) $(LIB)
+$(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(COMMON) $(HARNESS) $(LIB)
 	$(call link)
 
 # Objects come before archives, so this function is taken in place of the library's.
@@ -291,7 +297,7 @@ LIBS_NOW := $(LIBS) $(SECCOMP_LIBS)
 $(BUILD)/flags: force | $(BUILD)/settings
 	$(call remember,'$(FLAGS_NOW)')
 $(BUILD)/members: force
-	$(call remember,'$(LIB_SOURCES) $(LIBS_NOW)')
+	$(call remember,'$(LIB_SOURCES) $(COMMON_SOURCES) $(LIBS_NOW)')
 $(BUILD)/settings: force
 	$(call remember,$(foreach name,$(SETTINGS),'$(name)=$($(name))'))
 .PHONY: force
@@ -307,7 +313,7 @@ $(BUILD)/headers:
 install_deps = $(if $(filter 0,$(DEPS)),,@scripts/install-deps.sh $(1))
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: demo check check-gpu reach interop fuzz mutate sanitize bench benchmarks
+.PHONY: demo check check-gpu reach tcb interop fuzz mutate sanitize bench benchmarks
 demo:
 	$(call install_deps,build demo)
 	$(again) programs examples
@@ -329,6 +335,11 @@ reach:
 	$(call install_deps,build)
 	$(again) reach-now BUILD='$(BUILD)-reach' CUDA_BUILD='$(CUDA_BUILD)' SANITIZE= \
 		CFLAGS='-O0 -w -ffunction-sections -fdata-sections' LDFLAGS='-Wl,--gc-sections $(PLUGIN_NAMES:%=-u %)'
+
+tcb:
+	$(call install_deps,build)
+	$(again) $(BUILD)/bin/sgpu-enclave $(PLUGIN)
+	@scripts/tcb.sh '$(BUILD)'
 
 interop:
 	$(call install_deps,build interop)
@@ -407,6 +418,7 @@ targets
   mutate     plant mistakes one at a time: do the tests notice? (most of an hour)
   interop    against other implementations of the same formats
   reach      which functions of the library does no program reach?
+  tcb        the trusted code: files and lines that are linked into sgpu-enclave
   check-gpu  all tests on a GPU, under compute-sanitizer too, and a short bench;
              fails where there is no GPU or no nvcc, since nothing is tested then
   bench      figures, as ratios measured in one run

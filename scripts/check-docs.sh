@@ -77,7 +77,7 @@ check_verbs() {
 	local tool verb
 	for tool in $(tools); do
 		[ -e "man/$tool.1" ] || continue
-		"$SGPU_BUILD/bin/$tool" --list-options | awk -F '\t' '$2 == "" { print $1 }' >"$work/verbs"
+		"$SGPU_BUILD/bin/$tool" --list-options | awk -F '\t' '$2 == "" && $1 != "" { print $1 }' >"$work/verbs"
 		while IFS= read -r verb; do
 			grep -Eq "^\..*\b(Cm|Ic|Nm|Ss|Sx)\b.*(^|[ \"])$verb([ \"]|$)" "man/$tool.1" ||
 				fault "man/$tool.1: the verb '$verb' is not described"

@@ -119,7 +119,7 @@ run_tests() {
 # Without it nearly all tests would be skipped, each for the same reason.
 step_device() {
 	local shown
-	shown=$("$SGPU_BUILD/bin/sgpu-run" info 2>&1)
+	shown=$("$SGPU_BUILD/bin/sgpu-run" --info 2>&1)
 	printf '%s\n' "$shown" | sed 's/^/# /'
 	if ! grep -q '^device cuda:' <<<"$shown"; then
 		echo "not ok 1 - sgpu-run finds a CUDA device"

@@ -7,8 +7,9 @@ set -eu
 	exit 2
 }
 tool=$(basename "$2")
-default=$("$2" --help | sed -n 's/^  \([a-z0-9-]*\) .*(the default)$/\1/p')
-table=$("$2" --list-options)
+# A verb without a name is what runs if the first word is none: it is "_" here.
+table=$("$2" --list-options | sed 's/^\t/_\t/')
+default=$(printf '%s\n' "$table" | sed -n 's/^\(_\)\t\t.*/\1/p')
 
 # Lines of the table: verb, long, short, argument, help; a verb's own line has neither long nor short.
 generate() {
@@ -68,7 +69,7 @@ function offer(what, argument) {
 }
 END {
 	names = ""
-	for (v = 1; v <= verbs; v++) names = names verb[v] " "
+	for (v = 1; v <= verbs; v++) if (verb[v] != "_") names = names verb[v] " "
 	print "# bash completion for " tool ": made from its option tables."
 	print identifier(tool) "()"
 	print "{"
@@ -152,6 +153,7 @@ END {
 	print "\tlocal verb=$words[2] ret=1"
 	print "\tverbs=("
 	for (v = 1; v <= verbs; v++) {
+		if (verb[v] == "_") continue
 		text = verb_help[verb[v]]
 		gsub(/:/, "\\\\&", text)
 		print "\t\t" quoted(verb[v] ":" text)
@@ -200,10 +202,11 @@ function offer(what, argument) {
 END {
 	print "# fish completion for " tool ": made from its option tables."
 	names = ""
-	for (v = 1; v <= verbs; v++) names = names " " verb[v]
+	for (v = 1; v <= verbs; v++) if (verb[v] != "_") names = names " " verb[v]
 	if (default_verb == "")
 		printf "complete -c %s -n \"not __fish_seen_subcommand_from%s\" -f\n", tool, names
 	for (v = 1; v <= verbs; v++) {
+		if (verb[v] == "_") continue
 		printf "complete -c %s -n \"not __fish_seen_subcommand_from%s\" -a %s -d %s\n", tool, names, verb[v],
 			quoted(verb_help[verb[v]])
 		what = positional(verb_arguments[verb[v]])
@@ -214,8 +217,7 @@ END {
 	for (r = 1; r <= rows; r++) {
 		split(row[r], f, "\t")
 		what = kind(f[4])
-		when = "__fish_seen_subcommand_from " f[1]
-		if (f[1] == default_verb) when = when "; or not __fish_seen_subcommand_from" names
+		when = f[1] == "_" ? "not __fish_seen_subcommand_from" names : "__fish_seen_subcommand_from " f[1]
 		printf "complete -c %s -n \"%s\" -l %s%s%s -d %s\n", tool, when, f[2], f[3] == "" ? "" : " -s " f[3],
 			what == "none" ? "" : offer(what, words(f[4])), quoted(f[5])
 	}

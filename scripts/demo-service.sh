@@ -53,11 +53,11 @@ printf '61001 weight=3\n61002 weight=1\n' >tenants
 
 mkdir "$shared/service"
 chmod 755 "$shared/service"
-sgpu-run serve -q -k runner.jwk --owners owners --state "$PWD/state" --tenants tenants --everybody \
+sgpu-serve -q -k runner.jwk --owners owners --state "$PWD/state" --tenants tenants --everybody \
 	--device "${DEVICE:-auto}" --socket "$shared/service/run.sock" &
 server=$!
 export SGPU_SOCKET="$shared/service/run.sock"
-until sgpu-run status >/dev/null 2>&1; do
+until sgpu-serve status >/dev/null 2>&1; do
 	kill -0 $server 2>/dev/null || exit 3
 	sleep 0.05
 done
@@ -113,7 +113,7 @@ if sgpu-seal open -q -k alice.jwk -C out.other response.bob.1 2>/dev/null; then
 	exit 1
 fi
 echo "Alice cannot open Bob's"
-sgpu-run status
+sgpu-serve status
 
 echo "a batch that comes again is refused:"
 status=0

@@ -53,7 +53,7 @@ install_all() {
 	list | while read -r mode from to; do
 		install -D -m "$mode" "$from" "$root/$to" || exit 1
 	done
-	sed -i "s,=/usr/local/bin/,=$prefix/bin/," "$root/$doc/systemd/sgpu-run.service"
+	sed -i "s,=/usr/local/bin/,=$prefix/bin/," "$root/$doc/systemd/sgpu-serve.service"
 	echo "installed in '$root': programs in bin, the library in lib, pages in share/man, documents in $doc"
 }
 

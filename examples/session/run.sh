@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [DIR]: trains a classifier of 2000 pictures of clothes in a secure session with `sgpu-run session`. DEVICE names the
-# device, WORKER another command than sgpu-run, as `ssh host sgpu-run`. With SGPU_SOCKET, it is a session of the server there.
+# run.sh [DIR]: trains a classifier of 2000 pictures of clothes in a secure session with `sgpu-enclave --session`. DEVICE names the
+# device, WORKER another command than sgpu-enclave, as `ssh host sgpu-enclave`. With SGPU_SOCKET, it is a session of the server there.
 # QUOTED is the key of the worker that it has to be, from an accepted quote.
 # The losses stay in DIR, if it is given.
 set -eu
@@ -28,6 +28,6 @@ if [ -n "${SGPU_SOCKET:-}" ]; then
 	train <data >losses
 else
 	# shellcheck disable=SC2086 # a command and its arguments
-	train ${WORKER:-sgpu-run} session --device "${DEVICE:-cpu}" <data >losses
+	train ${WORKER:-sgpu-enclave} --session --device "${DEVICE:-cpu}" <data >losses
 fi
 cat losses

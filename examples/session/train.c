@@ -2,10 +2,10 @@
  *
  * Trains a classifier of pictures on a device that another process has.
  * usage: train [WORKER [ARGUMENT...]] <DATA
- * WORKER is `sgpu-run session`, here or behind ssh; without one, it is the server of this machine.
- * All that travels to it and back is sealed. DATA are SAMPLES pictures of PIXELS bytes, and as many
- * labels of one byte. QUOTED in the environment is the file of the key that an accepted quote
- * names: then nobody but the worker that was quoted gets the data.
+ * WORKER is `sgpu-enclave --session`, here or behind ssh; without one, it is the server of this
+ * machine. All that travels to it and back is sealed. DATA are SAMPLES pictures of PIXELS bytes,
+ * and as many labels of one byte. QUOTED in the environment is the file of the key that an accepted
+ * quote names: then nobody but the worker that was quoted gets the data.
  *
  * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session,
  * run once for each step.

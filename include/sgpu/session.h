@@ -6,8 +6,8 @@
  * sealed under keys that are sent in such groups. Whoever carries them sees sizes, and can stop
  * them.
  *
- * `sgpu-run session` is such a worker on its standard input and output; a program starts it, or
- * reaches it by ssh.
+ * `sgpu-enclave --session` is such a worker on its standard input and output; a program starts it,
+ * or reaches it by ssh.
  *
  * Work is carried out in the order of the calls. Most calls only add work to the next group, so
  * that many calls cost one exchange of messages. A failure is reported by a later call, at the
@@ -64,7 +64,7 @@ struct sgpu_remote_config {
  * SGPU_ETIMEOUT (the patience is over), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config,
 				     struct sgpu_remote **remote, struct sgpu_error *error);
-/* Opens a session with this user's worker of `sgpu-run serve`; socket NULL: where sgpu-run(1) looks
+/* Opens a session with this user's worker of `sgpu-serve`; socket NULL: where sgpu-run(1) looks
  * for it. Errors: SGPU_EUNAVAILABLE (there is no server), SGPU_ERETRY (too many sessions), those
  * above. */
 SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <openssl/crypto.h>
-
 #include <sgpu/base.h>
 
 #include "base/json.h"
@@ -16,7 +14,7 @@ enum { TEXT_MAX = 4 << 20 };
 void sgpu_wipe(void *data, size_t size)
 {
 	if (data && size) {
-		OPENSSL_cleanse(data, size);
+		explicit_bzero(data, size);
 	}
 }
 
@@ -32,11 +30,6 @@ void sgpu_free_wiped(void *data_pointer, size_t size)
 	sgpu_wipe(data, size);
 	free(data);
 	memset(data_pointer, 0, sizeof(data));
-}
-
-bool sgpu_equal(const void *a, const void *b, size_t size)
-{
-	return !size || CRYPTO_memcmp(a, b, size) == 0;
 }
 
 void sgpu_hex_encode(const void *data, size_t size, char *text)

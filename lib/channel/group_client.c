@@ -184,7 +184,7 @@ static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner,
 		sgpu_fail(error, SGPU_EAUTH,
 			  "whoever answers does not have the key of the worker that was quoted");
 		(void)sgpu_hint(error, "that worker may have ended: ask for a new quote with "
-				       "'sgpu-run quote', and appraise it");
+				       "'sgpu-serve quote', and appraise it");
 		rc = SGPU_EAUTH;
 	}
 out:

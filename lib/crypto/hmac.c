@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <openssl/core_names.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 
@@ -76,4 +77,9 @@ int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
 	return EVP_Digest(size ? data : "", size, digest, NULL, EVP_sha256(), NULL) == 1
 		       ? 0
 		       : sgpu_crypto_fail(error, "SHA-256");
+}
+
+bool sgpu_equal(const void *a, const void *b, size_t size)
+{
+	return !size || CRYPTO_memcmp(a, b, size) == 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session with a worker of `sgpu-run serve`: a connection to the server's socket passes the
+ * A session with a worker of `sgpu-serve`: a connection to the server's socket passes the
  * shared memory's descriptors, and is then the bell. The server's texts are made printable.
  */
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds `sgpu-run serve`, connects to it, and sends and receives packets.
+ * Finds `sgpu-serve`, connects to it, and sends and receives packets.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -264,7 +264,7 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 			sgpu_fail(error, SGPU_EPOLICY,
 				  "segment '%s' is in a lease, and this runner gives none",
 				  in_batch->id);
-			rc = sgpu_hint(error, "leases are those of 'sgpu-run serve --leases'");
+			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
 		needs_key = needs_key || high;
 	}

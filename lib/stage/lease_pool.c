@@ -441,7 +441,7 @@ int sgpu_lease_create(struct sgpu_lease_pool *pool, const uint8_t batch_id[SGPU_
 		rc = sgpu_fail(error, SGPU_EUSAGE,
 			       "a lease of %llu bytes does not fit the pool, which has %llu",
 			       (unsigned long long)size, (unsigned long long)pool->memory.size);
-		sgpu_hint(error, "'sgpu-run serve --leases' says how large the pool is");
+		sgpu_hint(error, "'sgpu-serve --leases' says how large the pool is");
 		return rc;
 	}
 	rc = sgpu_random(id, sizeof(id), error);

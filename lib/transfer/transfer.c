@@ -190,14 +190,3 @@ int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_re
 	sgpu_transfer_free(&transfer);
 	return rc;
 }
-
-const char *sgpu_transfer_path_name(enum sgpu_transfer_path path)
-{
-	static const char *const names[SGPU_PATHS] = {
-		[SGPU_PATH_REGISTERED] = "registered",
-		[SGPU_PATH_PINNED] = "pinned",
-		[SGPU_PATH_PAGEABLE] = "pageable",
-	};
-
-	return (unsigned)path < SGPU_PATHS ? names[path] : "unknown";
-}

@@ -212,6 +212,6 @@ reads_nothing() {
 	# A program of the host says what it likes; its report says which guest said it.
 	FAKE_TSM_DRIVER="python3 '$PWD/host/other_guest.py' report '$PWD/machine/amd'" LD_PRELOAD=$PWD/machine/fake_tsm.so \
 		sgpu-measure quote -k machine/ak.pem --certificate machine/ak.crt --nonce "$NONCE" --device cpu \
-		--runner "$SGPU_BUILD/bin/sgpu-run" --recipient host/host.jwk -o host/quote
+		--runner "$SGPU_BUILD/bin/sgpu-enclave" --recipient host/host.jwk -o host/quote
 	refused host/quote "the guest is not one that the policy knows"
 }

@@ -97,7 +97,7 @@ seal_to_owner() {
 }
 
 @test "one more byte in the runner is another program: nothing is sealed" {
-	cp "$SGPU_BUILD/bin/sgpu-run" altered
+	cp "$SGPU_BUILD/bin/sgpu-enclave" altered
 	printf x >>altered
 	start_runner ./altered
 	run --separate-stderr -4 appraise
@@ -108,7 +108,7 @@ seal_to_owner() {
 
 @test "one changed byte in a text of the runner is another program" {
 	local at
-	cp "$SGPU_BUILD/bin/sgpu-run" altered
+	cp "$SGPU_BUILD/bin/sgpu-enclave" altered
 	at=$(grep -abo 'no runner needs it' altered | head -n 1 | cut -d : -f 1)
 	flip_byte altered "$at"
 	start_runner ./altered
@@ -134,7 +134,7 @@ seal_to_owner() {
 	assert_contains "$stderr" "modules"
 	assert_no_file recipient.jwk
 	sed -i 's/"modules": false/"modules": true/' policy.json
-	if sgpu-run info --json | jq -e .modules.namespaces.holds >/dev/null; then
+	if sgpu-run --info --json | jq -e .modules.namespaces.holds >/dev/null; then
 		appraise
 		[ -s recipient.jwk ]
 	else # as in a chroot: less than all that confines them is not accepted unasked
@@ -248,7 +248,7 @@ seal_to_owner() {
 	assert_contains "$stderr" "--quote needs --nonce"
 	run --separate-stderr -2 sgpu-run --quote - "${all[@]}" -o response /dev/null
 	assert_contains "$stderr" "the quote goes to a file"
-	run --separate-stderr -2 sgpu-run --quote quote --dry-run "${all[@]}" -o response /dev/null
+	run --separate-stderr -2 sgpu-run --quote quote --plan "${all[@]}" -o response /dev/null
 	assert_contains "$stderr" "nothing to quote"
 	for nonce in 00 0001020304050607g8 "${NONCE}0" "$(printf '%0130d' 0)"; do
 		run --separate-stderr -2 sgpu-run --quote quote --nonce "$nonce" "${all[@]:2}" -o response /dev/null
@@ -300,7 +300,7 @@ seal_to_owner() {
 	run --separate-stderr -0 "$SGPU_TOP/examples/attested/run.sh" here
 	assert_contains "$output" "policy         accepted"
 	assert_contains "$output" "as without"
-	cp "$SGPU_BUILD/bin/sgpu-run" altered
+	cp "$SGPU_BUILD/bin/sgpu-enclave" altered
 	printf x >>altered
 	RUNNER=$PWD/altered run --separate-stderr -4 "$SGPU_TOP/examples/attested/run.sh"
 	assert_contains "$stderr" "the runner is not a program that the policy knows"

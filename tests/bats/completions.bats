@@ -47,16 +47,15 @@ setup() {
 # shell_offers SHELL: what must hold in each.
 shell_offers() {
 	local operations cases region
-	operations=$(sgpu-run ops | awk 'NR > 1 { print $1 }' | sort | paste -sd ' ')
+	operations=$(sgpu-run --ops | awk 'NR > 1 { print $1 }' | sort | paste -sd ' ')
 	cases=$(sgpu-bench list --json | grep -o '"case":"[^"]*' | cut -d '"' -f 4 | sort | paste -sd ' ')
 	[ -n "$operations" ]
 	[ -n "$cases" ]
 	# Devices, and no files; an option that takes a file has those.
 	offers "$1" "sgpu-bench run --device c" "cpu cuda"
-	offers "$1" "sgpu-run submit --device c" "cpu cuda"
+	offers "$1" "sgpu-run --device c" "cpu cuda"
 	# Operations.
 	offers "$1" "sgpu-manifest ops ge" "gemm"
-	offers "$1" "sgpu-run ops ge" "gemm"
 	offers "$1" "sgpu-manifest init --op sof" "softmax"
 	# Cases, regions.
 	offers "$1" "sgpu-bench run ap" "app"
@@ -71,7 +70,8 @@ shell_offers() {
 	offers "$1" "sgpu-run cp" "cpu.batch"
 	offers "$1" "sgpu-run --trac" "--trace"
 	offers "$1" "sgpu-run --device c" "cpu cuda"
-	offers "$1" "sgpu-run info c" ""
+	offers "$1" "sgpu-serve status c" ""
+	offers "$1" "sgpu-serve stat" "status"
 }
 
 @test "bash offers operations, cases, regions and devices, and files only where they are taken" {

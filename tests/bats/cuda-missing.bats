@@ -7,9 +7,9 @@ load helpers
 # bats sets it.
 stderr=""
 
-# info_of LIBRARIES: the cuda device of `sgpu-run info --json`, one field a line, with this folder searched first.
+# info_of LIBRARIES: the cuda device of `sgpu-run --info --json`, one field a line, with this folder searched first.
 info_of() {
-	LD_LIBRARY_PATH=$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "${RUNNER:-sgpu-run}" info --json | python3 -c '
+	LD_LIBRARY_PATH=$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "${RUNNER:-sgpu-enclave}" --info --json | python3 -c '
 import json, sys
 info = json.load(sys.stdin)
 cuda = [d for d in info["devices"] if d["selector"] == "cuda"][0]
@@ -49,8 +49,8 @@ needs_plugin() {
 # other_place: a copy of the program without what stands beside it.
 other_place() {
 	mkdir -p other/bin other/lib/sgpu
-	cp "$SGPU_BUILD/bin/sgpu-run" other/bin/
-	RUNNER=$PWD/other/bin/sgpu-run
+	cp "$SGPU_BUILD/bin/sgpu-enclave" other/bin/
+	RUNNER=$PWD/other/bin/sgpu-enclave
 }
 
 @test "a program without its plugin has the CPU device, and says what is missing" {
@@ -58,7 +58,7 @@ other_place() {
 	other_place
 	run -0 info_of .
 	[[ $output == *"sgpu-cuda.so' is missing"* || $output == *"this build has no CUDA device"* ]]
-	run --separate-stderr -0 "$RUNNER" ops
+	run --separate-stderr -0 "$RUNNER" --ops
 	[[ $output != *cuda* ]]
 }
 

@@ -39,7 +39,7 @@ tree_job() {
 
 # answers DEVICES FOLDER: the tree on these devices, opened into FOLDER.
 answers() {
-	sgpu-run submit -q --device "$1" -k runner.jwk -o "$2.response" tree
+	sgpu-run -q --device "$1" -k runner.jwk -o "$2.response" tree
 	sgpu-seal open -q -k owner.jwk -C "$2" "$2.response"
 }
 
@@ -57,8 +57,8 @@ answers() {
 @test "the trace names the device of each operation, and what moves between two" {
 	requires python3
 	tree_job 3
-	sgpu-run submit -q --device cpu,cpu --trace trace.json --stats --json -k runner.jwk -o response tree 2>stats
-	sgpu-run submit --dry-run --json --device cpu,cpu tree >plan.json
+	sgpu-run -q --device cpu,cpu --trace trace.json --stats --json -k runner.jwk -o response tree 2>stats
+	sgpu-run --plan --json --device cpu,cpu tree >plan.json
 	python3 - <<-'END'
 	import json
 	plan = json.load(open("plan.json"))
@@ -84,14 +84,14 @@ answers() {
 @test "a dry run shows devices and moves, and one device's plan as before" {
 	requires python3
 	tree_job 2
-	run --separate-stderr -0 sgpu-run submit --dry-run --device cpu,cpu tree
+	run --separate-stderr -0 sgpu-run --plan --device cpu,cpu tree
 	assert_contains "$output" "ORDER DEVICE STREAM  OPERATION"
 	assert_contains "$output" "SEGMENT THAT MOVES"
 	assert_contains "$output" "devices: 2, moves: 1,"
-	run --separate-stderr -0 sgpu-run submit --dry-run --device cpu tree
+	run --separate-stderr -0 sgpu-run --plan --device cpu tree
 	assert_contains "$output" "ORDER STREAM  OPERATION"
 	[[ $output != *DEVICE* && $output != *MOVES* ]]
-	run --separate-stderr -2 sgpu-run submit --dry-run --device cuda:all tree
+	run --separate-stderr -2 sgpu-run --plan --device cuda:all tree
 	assert_contains "$stderr" "only the machine knows: name them"
 }
 
@@ -100,7 +100,7 @@ answers() {
 	tree_job 4
 	answers cpu one
 	start_server -k runner.jwk --device cpu,cpu,cpu
-	run --separate-stderr -0 sgpu-run submit --stats -o response tree
+	run --separate-stderr -0 sgpu-run --stats -o response tree
 	assert_contains "$stderr" "; 3 devices"
 	sgpu-seal open -q -k owner.jwk -C served response
 	diff -r one served
@@ -114,7 +114,7 @@ answers() {
 	# The last input of the batch lies in front of the two blocks that end the archive.
 	offset=$(($(stat -c %s tree) - 1024 - 2000))
 	printf '\377\377\377\377' | dd of=tree bs=1 seek=$offset conv=notrunc status=none
-	run --separate-stderr -5 sgpu-run submit -q --device cpu,cpu -k runner.jwk -o two.response tree
+	run --separate-stderr -5 sgpu-run -q --device cpu,cpu -k runner.jwk -o two.response tree
 	run --separate-stderr -5 sgpu-seal open -q -k owner.jwk -C two two.response
 	for name in y0 y1 y2 s0 s1; do
 		assert_same two/$name.f32 one/$name.f32
@@ -141,12 +141,12 @@ answers() {
 }
 
 @test "a session and a quote take one device" {
-	run --separate-stderr -2 sgpu-run session --device cpu,cpu </dev/null
+	run --separate-stderr -2 sgpu-enclave --session --device cpu,cpu </dev/null
 	assert_contains "$stderr" "a quote names one device, and a session has one"
-	run --separate-stderr -2 sgpu-run submit --local --device cpu,cpu --quote quote --nonce 00112233445566778899aabbccddeeff \
+	run --separate-stderr -2 sgpu-run --local --device cpu,cpu --quote quote --nonce 00112233445566778899aabbccddeeff \
 		--attestation-key runner.jwk --certificate runner.jwk -o response batch.tar
 	assert_contains "$stderr" "a quote names one device"
-	run --separate-stderr -2 sgpu-run serve -k runner.jwk --device cpu,cpu --attestation-key runner.jwk --certificate runner.jwk
+	run --separate-stderr -2 sgpu-serve -k runner.jwk --device cpu,cpu --attestation-key runner.jwk --certificate runner.jwk
 	assert_contains "$stderr" "a quote names one device"
 	assert_no_file response quote
 }

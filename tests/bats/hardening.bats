@@ -233,6 +233,7 @@ peek() {
 	bool cli_json;
 	int cli_error_fd = STDERR_FILENO;
 	const char *cli_harden_off(void) { return NULL; }
+	const char *cli_tool_name(void) { return "filtered"; }
 	int main(void)
 	{
 		struct sgpu_error error;
@@ -244,8 +245,8 @@ peek() {
 		return pause();
 	}
 	END
-	compile -D_GNU_SOURCE -DSGPU_SECCOMP=1 -I"$SGPU_TOP"/{include,lib,tools/common,tools/sgpu-run} -o filtered filtered.c \
-		"$SGPU_TOP"/tools/sgpu-run/filter.c "$SGPU_BUILD/libsgpu.a" -lseccomp -lcrypto
+	compile -D_GNU_SOURCE -DSGPU_SECCOMP=1 -I"$SGPU_TOP"/{include,lib,tools/common,tools/sgpu-enclave} -o filtered filtered.c \
+		"$SGPU_TOP"/tools/sgpu-enclave/filter.c "$SGPU_BUILD/libsgpu.a" -lseccomp -lcrypto
 	attempt() {
 		# Not in timeout itself: a second thread there would take the signal that it waits for.
 		timeout 60 env TRY="$1" LD_PRELOAD="$BATS_FILE_TMPDIR/inside.so" ./filtered
@@ -316,17 +317,17 @@ peek() {
 @test "info tells each protection, and SGPU_DEBUG, which takes them away, shows in it" {
 	local name
 	requires jq
-	sgpu-run info --json >info.json
+	sgpu-run --info --json >info.json
 	for name in no_core no_attaching no_new_privileges filtered_system_calls confined_files; do
 		[ "$(jq ".hardening.$name.holds" info.json)" = true ]
 	done
 	jq -e '.hardening.secret_memory.text' info.json
-	SGPU_DEBUG=1 sgpu-run info --json >debug.json
+	SGPU_DEBUG=1 sgpu-run --info --json >debug.json
 	for name in no_core no_attaching no_new_privileges filtered_system_calls confined_files; do
 		[ "$(jq ".hardening.$name.holds" debug.json)" = false ]
 		jq -r ".hardening.$name.text" debug.json | grep -q 'SGPU_DEBUG is set'
 	done
-	run -0 sgpu-run info
+	run -0 sgpu-run --info
 	assert_contains "$output" "of this build on this machine"
 }
 
@@ -406,7 +407,7 @@ wait_in() {
 
 @test "without /proc info shows figures of this machine" {
 	requires mount
-	run -0 unshare --mount sh -c 'umount -l /proc; sgpu-run info'
+	run -0 unshare --mount sh -c 'umount -l /proc; sgpu-enclave --info'
 	grep -qE '[1-9][0-9]* MiB of memory, [1-9][0-9]* MiB free' <<<"$output"
 	run ! grep -q '17592186044415 MiB' <<<"$output"
 }
@@ -418,7 +419,7 @@ wait_in() {
 
 # landlock: skips where the kernel has none.
 landlock() {
-	sgpu-run info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
+	sgpu-run --info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
 }
 
 @test "a run that cannot be confined for a low ulimit -n is an error, and no warning" {
@@ -481,7 +482,7 @@ landlock() {
 	# shellcheck disable=SC2016
 	seq -f 'spool/b%.0f' 500 | xargs sh -c 'tee "$@" <sealed >/dev/null' sh
 	worker() {
-		TRY=40 LD_PRELOAD=$BATS_FILE_TMPDIR/inside.so sgpu-run worker -q --device cpu -k owner.jwk -o results spool
+		TRY=40 LD_PRELOAD=$BATS_FILE_TMPDIR/inside.so sgpu-worker -q --device cpu -k owner.jwk -o results spool
 	}
 	for name in spool results spool/done; do
 		OPENED=$name run -9 worker

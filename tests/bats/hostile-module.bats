@@ -247,10 +247,10 @@ apart() {
 @test "on one of two devices a module that ends its process fails its operation alone, and one that breaks a rule the run" {
 	requires python3
 	local number
-	local -a run_apart=(sgpu-run submit --device "cpu,cpu" --allow-modules -k owner.jwk -o response batch.tar)
+	local -a run_apart=(sgpu-run --device "cpu,cpu" --allow-modules -k owner.jwk -o response batch.tar)
 	for number in "201:status 3" "203:SIGSEGV" "208:its process"; do
 		apart "${number%%:*}"
-		sgpu-run submit --dry-run --json --device cpu,cpu batch.tar >plan
+		sgpu-run --plan --json --device cpu,cpu batch.tar >plan
 		[ "$(python3 -c 'import json; print(len({o["device"] for o in json.load(open("plan"))["operations"]}))')" -eq 2 ]
 		run --separate-stderr -5 "${run_apart[@]}"
 		assert_contains "$stderr" "${number#*:}"

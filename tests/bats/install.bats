@@ -53,7 +53,7 @@ installed() {
 	for unit in "$SGPU_TOP"/systemd/*; do
 		sed 's,=/usr/local/bin/,=/opt/sgpu/bin/,' "$unit" | cmp - "$root/share/doc/sgpu/systemd/$(basename "$unit")"
 	done
-	grep -qx "ExecStart=/opt/sgpu/bin/sgpu-run serve .*" "$root/share/doc/sgpu/systemd/sgpu-run.service"
+	grep -qx "ExecStart=/opt/sgpu/bin/sgpu-serve .*" "$root/share/doc/sgpu/systemd/sgpu-serve.service"
 	for header in "$SGPU_TOP"/include/sgpu/*.h; do
 		cmp "$header" "$root/include/sgpu/$(basename "$header")"
 	done
@@ -91,14 +91,14 @@ installed() {
 @test "the units of systemd are ones that it takes" {
 	command -v systemd-analyze >/dev/null || skip "needs systemd-analyze"
 	# The programs that they name are not there.
-	cp "$SGPU_TOP"/systemd/sgpu-run.* .
-	sed -i -e 's,^ExecStart=[^ ]*,ExecStart=/bin/true,' sgpu-run.service
-	run -0 systemd-analyze verify --man=no ./sgpu-run.service ./sgpu-run.socket
-	run ! grep -q "sgpu-run" <<<"$output"
-	run -0 systemd-analyze security --offline=true --threshold=7 ./sgpu-run.service
+	cp "$SGPU_TOP"/systemd/sgpu-serve.* .
+	sed -i -e 's,^ExecStart=[^ ]*,ExecStart=/bin/true,' sgpu-serve.service
+	run -0 systemd-analyze verify --man=no ./sgpu-serve.service ./sgpu-serve.socket
+	run ! grep -q "sgpu-serve" <<<"$output"
+	run -0 systemd-analyze security --offline=true --threshold=7 ./sgpu-serve.service
 	# The drop-in for modules gives back namespaces and mounts, and nothing else.
 	{
-		sed '/^\[Install\]/,$d' sgpu-run.service
+		sed '/^\[Install\]/,$d' sgpu-serve.service
 		sed '/^\[/d' "$SGPU_TOP/systemd/modules.conf"
 	} >modules.service
 	run -0 systemd-analyze verify --man=no ./modules.service
@@ -108,7 +108,7 @@ installed() {
 # denied_calls: those that the unit's filter takes away, one a line, with the groups that its groups name.
 denied_calls() {
 	local group groups
-	read -ra groups <<<"$(sed -n 's/^SystemCallFilter=~//p' "$SGPU_TOP/systemd/sgpu-run.service")"
+	read -ra groups <<<"$(sed -n 's/^SystemCallFilter=~//p' "$SGPU_TOP/systemd/sgpu-serve.service")"
 	[ "${#groups[@]}" -gt 0 ]
 	for group in "${groups[@]}"; do
 		systemd-analyze syscall-filter "$group"
@@ -128,10 +128,10 @@ denied_calls() {
 	sgpu-seal keyinfo --owner -o owners owner.jwk
 	echo '1 priority=high' >tenants
 	# Traced, a process cannot be hardened against tracing.
-	SGPU_DEBUG=1 strace -f -qq -e signal=none -o calls sgpu-run serve -k runner.jwk --owners owners --state "$PWD/state" \
+	SGPU_DEBUG=1 strace -f -qq -e signal=none -o calls sgpu-serve -k runner.jwk --owners owners --state "$PWD/state" \
 		--tenants tenants 2>log 3>&- &
 	wait_for grep -q 'serving at' log
-	server=$(sgpu-run status | awk 'NR == 1 { sub(",", "", $2); print $2 }')
+	server=$(sgpu-serve status | awk 'NR == 1 { sub(",", "", $2); print $2 }')
 	sgpu-run -o response batch.tar
 	kill -HUP "$server"
 	wait_for grep -q "new workers serve" log
@@ -140,7 +140,7 @@ denied_calls() {
 	sed -n 's/^[0-9]* *\([a-z0-9_]*\)(.*/\1/p' calls | sort -u >called
 	grep -qx accept4 called
 	grep -qx futex called
-	sed -n '/ needed\[\]/,/^};/p' "$SGPU_TOP/tools/sgpu-run/filter.c" |
+	sed -n '/ needed\[\]/,/^};/p' "$SGPU_TOP/tools/sgpu-enclave/filter.c" |
 		grep -oE '"[a-z0-9_]+"' | tr -d '"' | sort -u >needed
 	grep -qx read needed
 	run -1 grep -Fxf denied called

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# Leases: payloads go from sgpu-seal to the worker of sgpu-run serve, and results back, in its memory.
+# Leases: payloads go from sgpu-seal to the worker of sgpu-serve, and results back, in its memory.
 
 load serve
 
@@ -12,7 +12,7 @@ lease_of() {
 }
 
 leases() {
-	[ "$(sgpu-run status --json | python3 -c '
+	[ "$(sgpu-serve status --json | python3 -c '
 import json, sys
 print(sum(w["leases"] for w in json.load(sys.stdin)["status"]["workers"]))')" -eq "$1" ]
 }
@@ -75,7 +75,7 @@ manifest.json" ]
 	assert_contains "$output" "lease $(lease_of sealed) at 0"
 	run -0 hostile look bias.f32
 	[ "$output" -ge 0 ]
-	sgpu-run submit --lease -o response sealed
+	sgpu-run --lease -o response sealed
 	[ "$(tar tf response)" = "response.json
 manifest.json" ]
 	wait_for leases 1
@@ -89,14 +89,14 @@ manifest.json" ]
 
 @test "the whole pipe gives the same with leases as without" {
 	start_server -k runner.jwk --device cpu --leases 16M
-	sgpu-manifest pack job.json | seal | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	sgpu-manifest pack job.json | seal | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 	cmp bias.f32 out/bias.copy.f32
-	sgpu-manifest pack job.json | seal | sgpu-run submit | sgpu-seal open -k owner.jwk -C one-way
+	sgpu-manifest pack job.json | seal | sgpu-run | sgpu-seal open -k owner.jwk -C one-way
 	cmp expected.f32 one-way/out.f32
-	sgpu-run submit --lease batch.tar | sgpu-seal open -k owner.jwk -C other-way
+	sgpu-run --lease batch.tar | sgpu-seal open -k owner.jwk -C other-way
 	cmp expected.f32 other-way/out.f32
-	pack_inline | seal | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C inline
+	pack_inline | seal | sgpu-run --lease | sgpu-seal open -k owner.jwk -C inline
 	cmp expected.f32 inline/out.f32
 	cmp bias.f32 inline/bias.copy.f32
 }
@@ -108,10 +108,10 @@ manifest.json" ]
 	done
 	copies "${sizes[@]}"
 	start_server -k runner.jwk --device cpu --leases 16M
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	copied "${sizes[@]}"
 	copies HIGH:1 # and a few
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk --force -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk --force -C out
 	copied HIGH:1
 }
 
@@ -124,7 +124,7 @@ manifest.json" ]
 	start_server -k runner.jwk --device cpu --leases 16M
 	seal packed >sealed
 	[ "$(tar xOf sealed batch.json | grep -oE '"lease":"[0-9a-f]{32}"' | sort -u | wc -l)" -eq 1 ]
-	sgpu-run submit --lease sealed | sgpu-seal open -k owner.jwk -C out
+	sgpu-run --lease sealed | sgpu-seal open -k owner.jwk -C out
 	copied "${sizes[@]}"
 }
 
@@ -138,11 +138,11 @@ manifest.json" ]
 			"operations": [ { "gpu_operation_id": "FIND", "kernel": "threshold", "params": { "low": 7, "mode": "indices" },
 			  "arguments": { "input": "scan", "output": "where" } } ] }' $level $level >job.json
 		[ -n "$SERVER" ] || start_server -k runner.jwk --device cpu --leases 16M
-		sgpu-manifest pack job.json | seal | sgpu-run submit --lease -o response
+		sgpu-manifest pack job.json | seal | sgpu-run --lease -o response
 		run -0 sgpu-seal inspect response
 		assert_contains "$output" "lease $(lease_of response) at"
 		sgpu-seal open -k owner.jwk -C lease.$level response
-		sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk | sgpu-run submit |
+		sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk | sgpu-run |
 			sgpu-seal open -k owner.jwk -C pipe.$level
 		cmp pipe.$level/where.i32 lease.$level/where.i32
 		[ "$(stat -c %s pipe.$level/where.i32)" -lt 8000 ]
@@ -152,7 +152,7 @@ manifest.json" ]
 @test "some outputs are opened first, and the others stay for later" {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 16M
-	seal packed | sgpu-run submit --lease -o response
+	seal packed | sgpu-run --lease -o response
 	sgpu-seal open -k owner.jwk --only bias_copy -o first response
 	cmp bias.f32 first
 	leases 1
@@ -168,7 +168,7 @@ manifest.json" ]
 	copies HIGH:1500000 LOW:400000
 	start_server -k runner.jwk --device cpu --leases 2M
 	seal packed >sealed
-	sgpu-run submit --lease -o response sealed
+	sgpu-run --lease -o response sealed
 	run -0 sgpu-seal inspect response
 	assert_contains "$output" inline
 	sgpu-seal open -k owner.jwk -C out response
@@ -185,7 +185,7 @@ manifest.json" ]
 	run -3 --separate-stderr seal packed
 	assert_contains "$stderr" "no room for a lease of"
 	[ -z "$output" ]
-	sgpu-run submit -o response sealed
+	sgpu-run -o response sealed
 	sgpu-seal open -k owner.jwk -C out response
 	wait_for leases 0
 	copies HIGH:3000000
@@ -199,10 +199,10 @@ manifest.json" ]
 	start_server -k runner.jwk --device cpu --leases 16M --lease-life 300ms
 	seal packed >sealed
 	wait_for leases 0
-	run -3 --separate-stderr sgpu-run submit -o response sealed
+	run -3 --separate-stderr sgpu-run -o response sealed
 	assert_contains "$stderr" "there is no lease '$(lease_of sealed)' of a batch's payloads"
 	[ ! -e response ]
-	sgpu-run submit --lease -o response batch.tar
+	sgpu-run --lease -o response batch.tar
 	wait_for leases 0
 	run -3 --separate-stderr sgpu-seal open -k owner.jwk -C out response
 	assert_contains "$stderr" "there is no lease '$(lease_of response)'"
@@ -213,14 +213,14 @@ manifest.json" ]
 	run -3 --separate-stderr seal packed
 	assert_contains "$stderr" "there is no server at"
 	[ -z "$output" ]
-	run -2 --separate-stderr sgpu-run submit --lease -k runner.jwk batch.tar
-	assert_contains "$stderr" "is about a runner in this process"
-	run -2 --separate-stderr sgpu-run submit --lease batch.tar
+	run -2 --separate-stderr sgpu-run --lease -k runner.jwk batch.tar
+	assert_contains "$stderr" "is about a runner of one's own"
+	run -2 --separate-stderr sgpu-run --lease batch.tar
 	assert_contains "$stderr" "needs a server"
 	start_server -k runner.jwk --device cpu
 	run -3 --separate-stderr seal packed
 	assert_contains "$stderr" "this server gives no leases"
-	run -3 --separate-stderr sgpu-run submit --lease -o response batch.tar
+	run -3 --separate-stderr sgpu-run --lease -o response batch.tar
 	assert_contains "$stderr" "this server gives no leases"
 	[ ! -e response ]
 	run -2 --separate-stderr sgpu-seal seal --socket x -k owner.jwk packed
@@ -230,10 +230,10 @@ manifest.json" ]
 @test "a batch in a lease is for its server alone" {
 	start_server -k runner.jwk --device cpu --leases 4M
 	seal packed >sealed
-	run -4 --separate-stderr bash -c 'sgpu-run submit --local --device cpu -k runner.jwk sealed >answer'
+	run -4 --separate-stderr bash -c 'sgpu-run --local --device cpu -k runner.jwk sealed >answer'
 	assert_contains "$stderr" "is in a lease, and this runner gives none"
 	[ "$(tar tf answer)" = refusal.json ]
-	sgpu-run submit sealed >/dev/null
+	sgpu-run sealed >/dev/null
 }
 
 # ---- deaths ----
@@ -260,20 +260,20 @@ manifest.json" ]
 	seal packed >sealed
 	: >"$response"
 	chmod +t "$response"
-	start "$response" sgpu-run submit --lease sealed
+	start "$response" sgpu-run --lease sealed
 	wait_for leases 2 # its payloads, and its results
 	kill -9 "$STARTED"
 	chmod -t "$response"
 	wait_for leases 0
 	wait_for in_flight 0
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 }
 
 @test "an open that is killed can be repeated" {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 4M
-	seal packed | sgpu-run submit --lease -o response
+	seal packed | sgpu-run --lease -o response
 	mkfifo pipe
 	exec 7<>pipe
 	head -c $(($(stat -c %s response) - 100)) response >&7
@@ -294,9 +294,9 @@ manifest.json" ]
 	seal packed >early
 	kill -9 "$(serving_pid)"
 	wait_for leases 0
-	run -3 --separate-stderr sgpu-run submit -o response early
+	run -3 --separate-stderr sgpu-run -o response early
 	assert_contains "$stderr" "there is no lease '$(lease_of early)'"
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 }
 
@@ -328,14 +328,14 @@ manifest.json" ]
 	seal packed >one
 	seal packed >other
 	hostile rewrite other forged "lease=$(lease_of one)"
-	run -4 --separate-stderr sgpu-run submit -o response forged
+	run -4 --separate-stderr sgpu-run -o response forged
 	assert_contains "$stderr" "lease '$(lease_of one)' is another batch's"
 	[ ! -e response ]
-	sgpu-run submit one | sgpu-seal open -k owner.jwk -C out
+	sgpu-run one | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 	# So are its results.
-	sgpu-run submit --lease -o response other
-	sgpu-run submit --lease -o response2 batch.tar
+	sgpu-run --lease -o response other
+	sgpu-run --lease -o response2 batch.tar
 	hostile rewrite response2 forged.response "lease=$(lease_of response)"
 	run -4 --separate-stderr sgpu-seal open -k owner.jwk -C forged.out forged.response
 	assert_contains "$stderr" "is another batch's"
@@ -352,7 +352,7 @@ manifest.json" ]
 	SGPU_SOCKET=$PWD/fake.sock run --separate-stderr -1 seal -o batch packed
 	assert_contains "$stderr" "the server gives another lease than the one that was asked for"
 	seal -o batch packed
-	sgpu-run submit --lease -o response batch
+	sgpu-run --lease -o response batch
 	SGPU_SOCKET=$PWD/fake.sock run --separate-stderr -1 sgpu-seal open -k owner.jwk -C out response
 	assert_contains "$stderr" "the server gives another lease than the one that was asked for"
 	sgpu-seal open -k owner.jwk -C out response
@@ -362,9 +362,9 @@ manifest.json" ]
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 4M
 	seal packed >sealed
-	sgpu-run submit sealed | sgpu-seal open -k owner.jwk -C out
+	sgpu-run sealed | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
-	run -3 --separate-stderr sgpu-run submit -o response sealed
+	run -3 --separate-stderr sgpu-run -o response sealed
 	assert_contains "$stderr" "there is no lease '$(lease_of sealed)'"
 	[ ! -e response ]
 	wait_for leases 0
@@ -376,16 +376,16 @@ manifest.json" ]
 	for offset in +1 1000000 4194304 9007199254740000; do
 		seal packed >sealed
 		hostile rewrite sealed forged "offset=$offset"
-		run -1 --separate-stderr sgpu-run submit -o response forged
+		run -1 --separate-stderr sgpu-run -o response forged
 		[ ! -e response ]
 		wait_for leases 0
 	done
 	seal packed >sealed
 	hostile rewrite sealed forged "lease=ffffffffffffffffffffffffffffffff"
-	run -3 sgpu-run submit -o response forged
+	run -3 sgpu-run -o response forged
 	hostile rewrite sealed forged "lease=xyz"
-	run -1 sgpu-run submit -o response forged
-	sgpu-run submit --lease -o response sealed
+	run -1 sgpu-run -o response forged
+	sgpu-run --lease -o response sealed
 	hostile rewrite response forged "offset=9000000"
 	run -1 --separate-stderr sgpu-seal open -k owner.jwk -C out forged
 	assert_contains "$stderr" "does not lie in lease"
@@ -397,16 +397,16 @@ manifest.json" ]
 	start_server -k runner.jwk --device cpu --leases 4M
 	seal packed >sealed
 	hostile flip sealed scan
-	run -5 --separate-stderr sgpu-run submit -o response sealed
+	run -5 --separate-stderr sgpu-run -o response sealed
 	assert_contains "$stderr" "segment 'scan' failed: chunk 0 does not verify"
 	seal packed >sealed
 	wait_for leases 1
 	hostile flip sealed bias 0
-	run -5 --separate-stderr sgpu-run submit -o response sealed
+	run -5 --separate-stderr sgpu-run -o response sealed
 	assert_contains "$stderr" "segment 'bias' failed: its kt128 is not the one that the batch names"
 	wait_for leases 0
 	for place in result:64 result:20 bias_copy:7; do
-		sgpu-run submit --lease -o response batch.tar
+		sgpu-run --lease -o response batch.tar
 		hostile flip response "${place%:*}" "${place#*:}"
 		run -4 sgpu-seal open -k owner.jwk -C out response
 		[ ! -e out/out.f32 ]
@@ -421,14 +421,14 @@ manifest.json" ]
 # spoils DEED: while somebody does that to the pool, results are right or are not given, and the worker stays.
 spoils() {
 	start_server -k runner.jwk --device cpu --leases 4M
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C first
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C first
 	pid=$(serving_pid)
 	start spoiler hostile "$1"
 	wait_for test -s spoiler
 	for _ in 1 2 3 4 5 6 7 8; do
 		rm -rf out response
 		seal packed >sealed
-		sgpu-run submit -q --lease -o response sealed || [ $? -eq 5 ]
+		sgpu-run -q --lease -o response sealed || [ $? -eq 5 ]
 		if sgpu-seal open -q -k owner.jwk -C out response; then
 			cmp expected.f32 out/out.f32
 		else
@@ -453,7 +453,7 @@ spoils() {
 
 # by_leases OUT: a batch, both ways.
 by_leases() {
-	seal packed | sgpu-run submit -q --lease | sgpu-seal open -q -k owner.jwk -C "$1" && cmp expected.f32 "$1/out.f32"
+	seal packed | sgpu-run -q --lease | sgpu-seal open -q -k owner.jwk -C "$1" && cmp expected.f32 "$1/out.f32"
 }
 
 # huge_pages COUNT: so many are free.
@@ -514,14 +514,14 @@ is_replaced() {
 @test "requests for leases that break off at any point leave none" {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 4M
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	pid=$(serving_pid)
 	run -0 hostile attack
 	[ "$output" = "done" ]
 	wait_for leases 0
 	[ "$(serving_pid)" = "$pid" ]
 	rm -r out
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 }
 
@@ -529,7 +529,7 @@ is_replaced() {
 	requires root python3
 	share_socket
 	start_server -k runner.jwk --device cpu --leases 4M --everybody
-	seal packed | sgpu-run submit --lease -o response
+	seal packed | sgpu-run --lease -o response
 	id=$(lease_of response)
 	SERVE_UID=65534 run -0 hostile ask 0 "$id"
 	assert_contains "$output" "there is no lease '$id'"
@@ -544,10 +544,10 @@ is_replaced() {
 	share_socket
 	start_server -k runner.jwk --device cpu --leases 4M --everybody --workers 1 --ahead 0 --stall 1s
 	# Whoever has had turns, too, is served before one who has only had the worker.
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C first
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C first
 	SERVE_UID=65534 start renewer hostile renew
 	wait_for grep -qs renews renewer
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 }
 
@@ -557,7 +557,7 @@ is_replaced() {
 	start_server -k runner.jwk --device cpu --leases 4M --everybody --workers 1 --ahead 0 --stall 1s
 	SERVE_UID=65534 start holder hostile hold 1000000
 	wait_for grep -qs lease holder
-	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	seal packed | sgpu-run --lease | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 }
 
@@ -565,17 +565,17 @@ is_replaced() {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 3M
 	seal packed >sealed
-	run -0 sgpu-run status
+	run -0 sgpu-serve status
 	assert_contains "$output" "LEASES"
-	run -0 sgpu-run status --prometheus
+	run -0 sgpu-serve status --prometheus
 	assert_contains "$output" "sgpu_leases 1"
-	sgpu-run status --json | python3 -c '
+	sgpu-serve status --json | python3 -c '
 import json, sys
 worker = next(w for w in json.load(sys.stdin)["status"]["workers"] if w["state"] == "serving")
 assert worker["leases"] == 1 and worker["leased_bytes"] >= 16000 and worker["pool_bytes"] == 4 << 20, worker'
 }
 
 @test "a pool that the machine has no memory for keeps the server from its start" {
-	run -3 --separate-stderr sgpu-run serve -k runner.jwk --device cpu --leases 30T
+	run -3 --separate-stderr sgpu-serve -k runner.jwk --device cpu --leases 30T
 	assert_contains "$stderr" "is more than the"
 }

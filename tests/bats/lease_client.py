@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# lease_client.py WHAT [ARGUMENT...]: what hostile clients do to leases of sgpu-run serve, by the socket SGPU_SOCKET. It
+# lease_client.py WHAT [ARGUMENT...]: what hostile clients do to leases of sgpu-serve, by the socket SGPU_SOCKET. It
 # becomes user SERVE_UID before it connects.
 #
 #   rewrite FROM TO [lease=ID] [offset=N]  a batch or a response whose payloads are said to be elsewhere; nothing else changes

@@ -7,11 +7,11 @@
 
 load helpers
 
-# every_verb COMMAND: calls COMMAND TOOL VERB for each verb of each tool.
+# every_verb COMMAND: calls COMMAND TOOL VERB for each verb of each tool; what has no name is "-v", which changes nothing.
 every_verb() {
 	local tool verb
-	for tool in sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-measure sgpu-bench; do
-		for verb in $("$tool" --list-options | awk -F '\t' '$2 == "" { print $1 }'); do
+	for tool in sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-enclave sgpu-serve sgpu-worker sgpu-measure sgpu-bench; do
+		for verb in $("$tool" --list-options | awk -F '\t' '$2 == "" { print $1 == "" ? "-v" : $1 }'); do
 			"$@" "$tool" "$verb" || return 1
 		done
 	done
@@ -41,14 +41,14 @@ with_keys() {
 	content=$(cat owner.jwk)
 	case "$1 $2" in
 	"sgpu-bench run" | "sgpu-bench open") return 0 ;;
-	"sgpu-run serve") limit=2 ;; # without anything wrong, it goes on until it is ended
+	"sgpu-serve -v") limit=2 ;; # without anything wrong, it goes on until it is ended
 	esac
 	timeout 20 "$1" "$2" "$content" >>said 2>&1 </dev/null
 	timeout 20 "$1" "$2" owner.jwk >>said 2>&1 </dev/null
 	timeout $limit "$1" "$2" <owner.jwk >>said 2>&1
 	timeout 20 "$1" "$2" runner.jwk owner.jwk >>said 2>&1 </dev/null
 	timeout 20 "$1" "$content" >>said 2>&1 </dev/null
-	for option in $("$1" --list-options | awk -F '\t' -v verb="$2" '$1 == verb && $2 != "" && $4 != "" { print $2 }'); do
+	for option in $("$1" --list-options | awk -F '\t' -v verb="${2#-v}" '$1 == verb && $2 != "" && $4 != "" { print $2 }'); do
 		case $option in
 		output | public | request | recipient | quote | trace | results | ear | state) continue ;; # written, not read
 		esac
@@ -110,7 +110,7 @@ with_keys() {
 	[ "${#stderr}" -lt 150 ]
 	run -2 --separate-stderr sgpu-run --jobs "$long"
 	assert_contains "$stderr" "--jobs '${long:0:24}...' is not a whole number"
-	run -2 --separate-stderr sgpu-run ops "$long"
+	run -2 --separate-stderr sgpu-run --ops "$long"
 	assert_contains "$stderr" "unknown operation '${long:0:24}...'"
 	# A path is: whoever reads the message must find the file.
 	run -3 --separate-stderr sgpu-seal inspect "/nowhere/$long/$long"
@@ -323,7 +323,7 @@ other_files() {
 		"sgpu-seal open -k owner.jwk -C out" "sgpu-seal open-file -k owner.jwk" "sgpu-seal keyinfo" \
 		"sgpu-seal pubkey" "sgpu-manifest check" "sgpu-manifest show" "sgpu-manifest canon" "sgpu-manifest pack -" \
 		"sgpu-manifest pack stdin.json" "sgpu-manifest merge -" "sgpu-stage load" "sgpu-measure inspect" \
-		"sgpu-bench table -" "sgpu-run" "sgpu-run --dry-run"; do
+		"sgpu-bench table -" "sgpu-run" "sgpu-run --plan"; do
 		tool=${command%% *}
 		# shellcheck disable=SC2086
 		run -6 --separate-stderr bash -c "true | $command"

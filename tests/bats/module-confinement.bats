@@ -21,7 +21,7 @@ load hostile-module
 @test "a file in the place of the program that modules run in is never run: the runner has that program in itself" {
 	local i copies=0 at place image=$SGPU_BUILD/module-host/sgpu-module-host.image
 	mkdir -p alone/bin alone/lib/sgpu
-	cp "$SGPU_BUILD/bin/sgpu-run" alone/bin/
+	cp "$SGPU_BUILD/bin/sgpu-enclave" alone/bin/
 	printf '#!/bin/sh\ntouch %s/mark\n' "$PWD" >hostile
 	chmod +x hostile
 	# Wherever one might look for it.
@@ -31,14 +31,14 @@ load hostile-module
 		done
 	done
 	batch 100
-	PATH=$PWD:$PATH LD_LIBRARY_PATH=$PWD alone/bin/sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	PATH=$PWD:$PATH LD_LIBRARY_PATH=$PWD alone/bin/sgpu-enclave --device cpu --allow-modules -k owner.jwk -o response batch.tar
 	results
 	assert_same out/y.f32 zeros
 	assert_no_file mark
 	# No other bytes than those that the digest of the runner covers.
 	while IFS=: read -r at _; do
-		! cmp -s -n "$(stat -c %s "$image")" -i "$at:0" alone/bin/sgpu-run "$image" || copies=$((copies + 1))
-	done < <(grep -obUaP '\x7fELF' alone/bin/sgpu-run)
+		! cmp -s -n "$(stat -c %s "$image")" -i "$at:0" alone/bin/sgpu-enclave "$image" || copies=$((copies + 1))
+	done < <(grep -obUaP '\x7fELF' alone/bin/sgpu-enclave)
 	[ "$copies" -eq 1 ]
 }
 
@@ -58,7 +58,7 @@ load hostile-module
 	assert_contains "$stderr" "modules cannot be run: memory files may not be executed here"
 	assert_contains "$stderr" "vm.memfd_noexec"
 	assert_no_file response
-	"${UNDER[@]}" sgpu-run info --json >info.json
+	"${UNDER[@]}" sgpu-run --info --json >info.json
 	jq -e '.modules.process.holds == false and (.modules.process.text | contains("may not be executed"))' info.json
 	# Files that do not ask for it are not executable then; this one does.
 	UNDER=(unshare -Urpf --mount-proc ./setting.sh 1)
@@ -90,7 +90,7 @@ has_module() {
 # modules_in_namespaces: skips where they are not.
 modules_in_namespaces() {
 	requires jq
-	sgpu-run info --json | jq -e .modules.namespaces.holds >/dev/null || skip "needs namespaces for modules"
+	sgpu-run --info --json | jq -e .modules.namespaces.holds >/dev/null || skip "needs namespaces for modules"
 }
 
 @test "the kernel shows a module in namespaces and a root of its own, without rights, under a filter" {
@@ -126,16 +126,16 @@ modules_in_namespaces() {
 @test "info says how modules are confined here, as text and as JSON" {
 	local name
 	requires jq
-	sgpu-run info --json >info.json
+	sgpu-run --info --json >info.json
 	for name in process namespaces root landlock seccomp no_capabilities; do
 		jq -e ".modules.$name | (.holds | type) == \"boolean\" and (.text | length) > 0" info.json
 	done
 	[ "$(jq .modules.process.holds info.json)" = true ]
-	run -0 sgpu-run info
+	run -0 sgpu-run --info
 	assert_contains "$output" "modules       of the CPU device, tried on this machine"
 	requires unshare
 	unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_net_namespaces' 2>/dev/null || skip "needs user namespaces to be counted"
-	unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_net_namespaces; sgpu-run info --json' >info.json
+	unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_net_namespaces; sgpu-run --info --json' >info.json
 	jq -e '.modules.process.holds and (.modules.namespaces.holds | not)' info.json
 	jq -r .modules.namespaces.text info.json | grep -q 'these kinds: .*network'
 }
@@ -215,10 +215,10 @@ modules_in_namespaces() {
 	compile -shared -fPIC -o evil.so stay.c
 	batch 0
 	mkdir "$there"
-	cp owner.jwk batch.tar "$SGPU_BUILD/bin/sgpu-run" "$there"
+	cp owner.jwk batch.tar "$SGPU_BUILD/bin/sgpu-enclave" "$there"
 	chmod 711 "$TEST_SHM"
 	chown -R 65534 "$there"
-	"${nobody[@]}" "$there/sgpu-run" --device cpu --allow-modules --timeout 600s -k "$there/owner.jwk" -o "$there/response" \
+	"${nobody[@]}" "$there/sgpu-enclave" --device cpu --allow-modules --timeout 600s -k "$there/owner.jwk" -o "$there/response" \
 		"$there/batch.tar" 2>/dev/null 3>&- &
 	runner=$!
 	"${nobody[@]}" sleep 600 3>&- &

@@ -280,7 +280,7 @@ results() {
 	    "arguments": { "input": "second", "output": "y" }, "params": ["output", "input"] } ] }
 	END
 	seal
-	run -0 sgpu-run --dry-run batch.tar
+	run -0 sgpu-run --plan batch.tar
 	assert_contains "$output" "first, then y"
 	submit --allow-modules
 	results
@@ -458,7 +458,7 @@ below() {
 	assert_contains "$output" '"function": "scale"'
 	assert_contains "$output" '"size_of_file": true'
 	sgpu-manifest pack job.json -o packed
-	run -0 sgpu-run --dry-run packed
+	run -0 sgpu-run --plan packed
 	assert_contains "$output" "module:code:scale"
 	assert_contains "$output" "$(stat -c %s kernels.so)"
 }

@@ -64,7 +64,7 @@ a_system() {
 	if [ "$(id -u)" -eq 0 ]; then
 		# The user sgpu, who need not exist, and what they can reach of the programs.
 		export SERVICE_UID=61003
-		cp "$(command -v sgpu-run)" stubs/
+		cp "$(command -v sgpu-run)" "$(command -v sgpu-serve)" "$(command -v sgpu-enclave)" stubs/
 		stub chown 'exec /usr/bin/chown "${1/sgpu:/$SERVICE_UID:$SERVICE_UID}" "${@:2}"'
 		stub install 'exec /usr/bin/install "${@/#sgpu/$SERVICE_UID}"'
 	else
@@ -114,7 +114,7 @@ the_service_runs() {
 		grep -qF "$name" "$GUIDE"
 		assert_contains "$output" "$name"
 	done
-	[ "$(sgpu-run status --json | jq -r '.status.workers[].state' | grep -cx serving)" -eq 1 ]
+	[ "$(sgpu-serve status --json | jq -r '.status.workers[].state' | grep -cx serving)" -eq 1 ]
 }
 
 @test "the runner's key is rotated as the guide says: both are taken, then the new one alone" {
@@ -208,14 +208,14 @@ submit_all_the_while() {
 @test "an upgrade as in the guide loses no client's batch" {
 	local pid submitter
 	the_service_runs
-	pid=$(sgpu-run status | awk 'NR == 1 { sub(",", "", $2); print $2 }')
+	pid=$(sgpu-serve status | awk 'NR == 1 { sub(",", "", $2); print $2 }')
 	submit_all_the_while 3>&- & submitter=$!
 	wait_for test -e once
 	do_as_told upgrade
 	do_as_told upgrade
 	touch enough
 	wait $submitter
-	[ "$(sgpu-run status | awk 'NR == 1 { sub(",", "", $2); print $2 }')" != "$pid" ]
+	[ "$(sgpu-serve status | awk 'NR == 1 { sub(",", "", $2); print $2 }')" != "$pid" ]
 	# A client that comes while there is no server at all waits for one.
 	tell_manager stop
 	sealed_to runner.pub.jwk >alone
@@ -288,7 +288,7 @@ ended() {
 	"$SGPU_TOP/scripts/demo-service.sh" >said 2>&1 3>&- & pid=$!
 	wait_for grep -q '^serving at' said
 	shared=$(sed -n 's,^serving at \(/tmp/sgpu-service[^/]*\)/.*,\1,p' said)
-	server=$(sgpu-run status --socket "$shared/service/run.sock" | awk 'NR == 1 { sub(",", "", $2); print $2 }') || true
+	server=$(sgpu-serve status --socket "$shared/service/run.sock" | awk 'NR == 1 { sub(",", "", $2); print $2 }') || true
 	kill -TERM $pid || true
 	wait $pid || true
 	[ ! -e "$shared" ]

@@ -29,7 +29,7 @@ def settings(name, key):
 
 def start():
     global service
-    line = settings("sgpu-run.service", "ExecStart")[-1].replace("/usr/local/bin/", "")
+    line = settings("sgpu-serve.service", "ExecStart")[-1].replace("/usr/local/bin/", "")
     command = [re.sub(r"^/(etc|var)/", root + r"/\1/", word) for word in line.split()]
 
     def activate():
@@ -57,14 +57,14 @@ def stop():
 
 atexit.register(stop)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-path = root + settings("sgpu-run.socket", "ListenSequentialPacket")[-1]
+path = root + settings("sgpu-serve.socket", "ListenSequentialPacket")[-1]
 os.makedirs(os.path.dirname(path), exist_ok=True)
 os.makedirs(root + "/var/lib/sgpu", mode=0o700, exist_ok=True)
 if "SERVICE_UID" in os.environ:
     os.chown(root + "/var/lib/sgpu", int(os.environ["SERVICE_UID"]), -1)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind(path)
-listener.listen(int(settings("sgpu-run.socket", "Backlog")[-1]))
+listener.listen(int(settings("sgpu-serve.socket", "Backlog")[-1]))
 commands = os.open(root + "/commands", os.O_RDWR)
 while True:
     ready, _, _ = select.select([commands] + ([] if service else [listener]), [], [])

@@ -238,7 +238,7 @@ unread() {
 	unread sgpu-stage load -o job.json/out
 	unread sgpu-run -q -k owner.jwk -o job.json/out
 	unread sgpu-run -q -k owner.jwk --trace job.json/out
-	unread sgpu-run -q --dry-run -o job.json/out
+	unread sgpu-run -q --plan -o job.json/out
 	unread sgpu-manifest pack -o job.json/out
 	unread sgpu-manifest split -n 2 -C job.json/out
 	unread sgpu-manifest canon -o job.json/out
@@ -259,7 +259,7 @@ unread() {
 	for command in "sgpu-manifest schema" "sgpu-manifest show job.json" "sgpu-manifest pack job.json" \
 		"sgpu-manifest ops --json" "sgpu-stage load sealed" "sgpu-stage list --json" "sgpu-seal seal -k owner.jwk packed" \
 		"sgpu-seal open -k owner.jwk --only result response" "sgpu-seal open-file -k owner.jwk single" \
-		"sgpu-seal inspect sealed" "sgpu-run -q -k owner.jwk sealed" "sgpu-run info" "sgpu-run ops" \
+		"sgpu-seal inspect sealed" "sgpu-run -q -k owner.jwk sealed" "sgpu-run --info" "sgpu-run --ops" \
 		"sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-measure info" "sgpu-bench --version" \
 		"sgpu-bench list --json" "sgpu-bench run -q --samples 3 --size 4K --device cpu alloc"; do
 		for where in ">/dev/full No space left on device" ">&- Bad file descriptor"; do
@@ -298,7 +298,7 @@ closed_early() {
 	closed_early sgpu-run -q -k owner.jwk sealed
 	for command in "sgpu-manifest schema" "sgpu-manifest canon job.json" "sgpu-manifest pack job.json" \
 		"sgpu-stage load sealed" "sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-bench --help" \
-		"sgpu-measure info" "sgpu-run info" "sgpu-seal inspect sealed"; do
+		"sgpu-measure info" "sgpu-run --info" "sgpu-seal inspect sealed"; do
 		# shellcheck disable=SC2086 # words on purpose
 		unread_from_the_start $command
 	done

@@ -68,7 +68,7 @@ no_region() {
 	sgpu-manifest pack job.json >packed
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk <packed >sealed
 	sgpu-stage load <sealed >staged
-	sgpu-run submit -k runner.jwk - <staged >response
+	sgpu-run -k runner.jwk - <staged >response
 	sgpu-seal open -k owner.jwk -C out <response
 	results out
 }

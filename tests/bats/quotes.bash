@@ -32,7 +32,7 @@ appraise() {
 
 # quoted_batch NAME: sealed to the worker of this user, after its quote was appraised.
 quoted_batch() {
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	appraise
 	seal_to_quote >"$1"
 }

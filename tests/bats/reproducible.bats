@@ -19,14 +19,14 @@ build() {
 
 @test "another build of the runner in another place is the same bytes" {
 	requires no-sanitizer
-	local settings ours=$SGPU_BUILD/bin/sgpu-run theirs=a/longer/name-of-another/out/of-it/bin/sgpu-run
+	local settings ours=$SGPU_BUILD/bin/sgpu-enclave theirs=a/longer/name-of-another/out/of-it/bin/sgpu-enclave
 	mapfile -t settings <"$SGPU_BUILD/settings"
 	copy a/longer/name-of-another
 	build a/longer/name-of-another "${settings[@]}" BUILD=out/of-it out/of-it/flags
 	# Every sixth object is compiled there, and all are linked. A path in one of the others is found below.
 	cp -r "$SGPU_BUILD/obj" a/longer/name-of-another/out/of-it/
 	find a/longer/name-of-another/out/of-it/obj -name '*.o' | sort | awk 'NR % 6 == 1' | xargs rm
-	build a/longer/name-of-another "${settings[@]}" BUILD=out/of-it out/of-it/bin/sgpu-run
+	build a/longer/name-of-another "${settings[@]}" BUILD=out/of-it out/of-it/bin/sgpu-enclave
 	cmp "$ours" "$theirs"
 	readelf -n "$theirs" | grep -q 'Build ID: [0-9a-f]\{40\}'
 	run ! grep -aqF "$BATS_TEST_TMPDIR" "$theirs"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# sgpu-run serve with hostile clients, and with what dies at any moment.
+# sgpu-serve with hostile clients, and with what dies at any moment.
 
 load serve
 
@@ -83,7 +83,7 @@ load serve
 	client linger "$SERVER" 600 >sent 3>&- &
 	SERVERS+=($!)
 	wait_for grep -q sent sent
-	run -0 timeout 60 sgpu-run status
+	run -0 timeout 60 sgpu-serve status
 	run -0 timeout 60 sgpu-run -o response batch.tar
 	wait_for has_descriptors_left "$SERVER" "$((before + 1))"
 	kill "$SERVER"
@@ -106,7 +106,7 @@ load serve
 	for user in 65526 65527 65528 65529 65530 65531 65532 65533 65534; do
 		wait_for grep -q silent "silent.$user"
 	done
-	run -0 timeout 60 sgpu-run status
+	run -0 timeout 60 sgpu-serve status
 	run -0 timeout 60 sgpu-run -o response batch.tar
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# How much memory one user of sgpu-run serve may have: of the device, and of the host. How a device counts is
+# How much memory one user of sgpu-serve may have: of the device, and of the host. How a device counts is
 # tests/unit/test_limit.c. A batch here takes 4 MiB of the device, and 7 MiB are less than two of them.
 
 load serve
@@ -15,14 +15,14 @@ setup() {
 	small_job $((1 << 18))
 	sgpu-manifest pack job.json >packed
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch.tar
-	NEEDS=$(sgpu-run --dry-run --json batch.tar | jq .device_memory_bytes)
+	NEEDS=$(sgpu-run --plan --json batch.tar | jq .device_memory_bytes)
 	SOCKET=$XDG_RUNTIME_DIR/sgpu/run.sock
 	SERVERS=()
 }
 
 # tenant MEMBER: of the first user that the status tells of.
 tenant() {
-	sgpu-run status --json | jq -r ".status.tenants[0] | $1"
+	sgpu-serve status --json | jq -r ".status.tenants[0] | $1"
 }
 
 tenant_is() {
@@ -53,7 +53,7 @@ end_batch() {
 	run -0 client_of 65532 queue batch.tar
 	assert_contains "$output" "batch.tar 0 "
 	run -0 jq -e '[.status.tenants[] | select(.uid != 65532)] | length == 2 and all(.done == 0 and .over_quota == 1 and .failed == 0)' \
-		<(sgpu-run status --json)
+		<(sgpu-serve status --json)
 }
 
 @test "two batches of a user have no more of the device than the limit, and what is given back is had again" {
@@ -174,10 +174,10 @@ end_batch() {
 	run -0 sgpu-run -o response batch.tar
 	hold_batch
 	run -0 jq -e ".status.tenants[0] | .limits.device_memory == 7 * $MIB and .limits.host_memory == 256 * $MIB and
-		.device_bytes == $NEEDS and .host_bytes == 64 * $MIB" <(sgpu-run status --json)
-	sgpu-run status | grep -q '^USER.*DEVICE MIB  *HOST MIB  *SESSIONS$'
+		.device_bytes == $NEEDS and .host_bytes == 64 * $MIB" <(sgpu-serve status --json)
+	sgpu-serve status | grep -q '^USER.*DEVICE MIB  *HOST MIB  *SESSIONS$'
 	status shares | grep -q '  4/7  '
-	run -0 sgpu-run status --prometheus
+	run -0 sgpu-serve status --prometheus
 	assert_contains "$output" "sgpu_memory_limit_bytes{uid=\"$(id -u)\",user=\"$(id -un)\",of=\"device\"} $((7 * MIB))"
 	grep -q "^sgpu_memory_bytes{.*of=\"device\"} $NEEDS\$" <<<"$output"
 	end_batch
@@ -194,7 +194,7 @@ end_batch() {
 	sgpu-run batch.tar | sgpu-seal open -k owner.jwk -C results
 	wait_for tenant_is .host_bytes "$before"
 	run -0 jq -e "[.status.workers[] | select(.state == \"serving\") | .pool_bytes] == [32 * $MIB]" \
-		<(sgpu-run status --json)
+		<(sgpu-serve status --json)
 	run -2 sgpu-seal seal -k owner.jwk -r runner.pub.jwk --lease large
 	assert_contains "$output" "does not fit the pool, which has $((32 * MIB))"
 	# Results for a file that can be written alone wait in memory, and one of the two is too much; else they wait nowhere.

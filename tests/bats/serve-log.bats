@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# What sgpu-run serve tells its operator: the log, the counters, and warnings at its start.
+# What sgpu-serve tells its operator: the log, the counters, and warnings at its start.
 
 load serve
 
@@ -16,7 +16,7 @@ owned_server() {
 
 # results_are LIST: how many batches of this user there were of each kind.
 results_are() {
-	[ "$(sgpu-run status --json | jq -c '.status.tenants[0] |
+	[ "$(sgpu-serve status --json | jq -c '.status.tenants[0] |
 		[.done, .some_failed, .refused, .replayed, .over_quota, .cancelled, .failed]')" = "$1" ]
 }
 
@@ -30,10 +30,10 @@ results_are() {
 	run -4 sgpu-run -o again stranger.tar
 	run -1 sgpu-run -o again job.json
 	wait_for results_are '[1,0,2,1,0,0,0]'
-	run -0 grep -cE "^sgpu-run: $time batch $id, manifest 'small-job', $user, owner $owner, key [^ ]+: .* ms, OK$" log
-	run -0 grep -cE "^sgpu-run: $time batch $id, manifest 'small-job', $user, owner $owner, .* EPOLICY: .*taken before" log
-	run -0 grep -cE "^sgpu-run: $time batch $id, manifest 'small-job', $user, key [^ ]+: .* EPOLICY: .*owner" log
-	run -0 grep -cE "^sgpu-run: $time batch none, manifest '', $user, key none: .* EINVALID: " log
+	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, owner $owner, key [^ ]+: .* ms, OK$" log
+	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, owner $owner, .* EPOLICY: .*taken before" log
+	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, key [^ ]+: .* EPOLICY: .*owner" log
+	run -0 grep -cE "^sgpu-enclave: $time batch none, manifest '', $user, key none: .* EINVALID: " log
 }
 
 @test "each line of the log says when, who, what and why, as JSON, and what is too old says so" {
@@ -54,7 +54,7 @@ results_are() {
 
 @test "no user can raise the count of failures, and each refusal is counted for what it is" {
 	requires jq python3
-	metric() { sgpu-run status --prometheus | python3 "$BATS_TEST_DIRNAME/prometheus.py" "$@"; }
+	metric() { sgpu-serve status --prometheus | python3 "$BATS_TEST_DIRNAME/prometheus.py" "$@"; }
 	sgpu-seal keygen -q --x25519 -o other.jwk
 	sgpu-seal pubkey -o other.pub.jwk other.jwk
 	sgpu-seal seal -q -k owner.jwk -r other.pub.jwk -o other.tar packed
@@ -85,7 +85,7 @@ results_are() {
 	kill -HUP "$SERVER"
 	wait_for grep -q 'new workers serve' log
 	run -3 sgpu-run -o again fresh2.tar
-	over() { sgpu-run status --json | jq -e '.status.tenants[0] | .over_quota == 1 and .failed == 0'; }
+	over() { sgpu-serve status --json | jq -e '.status.tenants[0] | .over_quota == 1 and .failed == 0'; }
 	wait_for over
 	run -0 metric 'sgpu_batches_total{result="over_quota"}' 'sgpu_batches_total{result="failed"}'
 	[ "$(awk '{ print $2 }' <<<"$output" | tr '\n' ' ')" = "1 0 " ]
@@ -114,9 +114,9 @@ results_are() {
 	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$PWD/fake.sock" tell told >telling 3>&- &
 	SERVERS+=($!)
 	wait_for grep -q telling telling
-	sgpu-run status --socket fake.sock >table
+	sgpu-serve status --socket fake.sock >table
 	LC_ALL=C run ! grep -aP '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae' table
-	sgpu-run status --socket fake.sock --prometheus >metrics
+	sgpu-serve status --socket fake.sock --prometheus >metrics
 	LC_ALL=C run ! grep -a '[^ -~]' metrics
 	grep -q '^sgpu_build_info{version="1?\[2J????' metrics
 	run ! grep -q '^x{y' metrics

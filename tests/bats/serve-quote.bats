@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# sgpu-run quote: owners seal to the worker that serves them, and programs open sessions with it, and with no other.
+# sgpu-serve quote: owners seal to the worker that serves them, and programs open sessions with it, and with no other.
 
 load quotes
 
@@ -10,7 +10,7 @@ load quotes
 	requires jq
 	attested_server
 	before=$(find . -type f | sort)
-	quote=$(sgpu-run quote --nonce "$NONCE")
+	quote=$(sgpu-serve quote --nonce "$NONCE")
 	[ "$(find . -type f | sort)" = "$before" ]
 	printf '%s\n' "$quote" >quote
 	run -0 jq -e '.__cmwc_t' quote
@@ -38,11 +38,11 @@ load quotes
 
 @test "a quote that was kept is none for another nonce, and one that was changed gives no key" {
 	attested_server
-	sgpu-run quote --nonce ff0102030405060708090a0b0c0d0e0f -o quote
+	sgpu-serve quote --nonce ff0102030405060708090a0b0c0d0e0f -o quote
 	run --separate-stderr -4 appraise
 	assert_contains "$stderr" "nonce"
 	assert_no_file recipient.jwk
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	flip_byte quote $(($(stat -c %s quote) / 2))
 	run appraise
 	[ "$status" -eq 4 ] || [ "$status" -eq 1 ]
@@ -63,7 +63,7 @@ time.sleep(600)' "$pid" 3>&- &
 		kill -0 "$tracer" 2>/dev/null || skip "nobody may trace here"
 		sleep 0.05
 	done
-	run sgpu-run quote --nonce "$NONCE" -o quote
+	run sgpu-serve quote --nonce "$NONCE" -o quote
 	kill "$tracer"
 	wait "$tracer" || true
 	[ "$status" -eq 0 ]
@@ -132,7 +132,7 @@ time.sleep(600)' "$pid" 3>&- &
 @test "quotes that are asked for without end are refused beyond a limit, and disturb nobody" {
 	requires python3
 	attested_server
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	pid=$(serving_pid)
 	signer=$(cat "/proc/$pid/task/$pid/children")
 	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER") signer_before=$(descriptors "${signer% }")
@@ -176,7 +176,7 @@ time.sleep(600)' "$pid" 3>&- &
 		echo "$SERVER" >server
 	)
 	SERVERS+=("$(cat server)")
-	sgpu-run quote --nonce "$NONCE" -o quote 3>&- &
+	sgpu-serve quote --nonce "$NONCE" -o quote 3>&- &
 	first=$!
 	wait_for test -e asked
 	client crowded 40 15 >crowd 3>&- &
@@ -184,7 +184,7 @@ time.sleep(600)' "$pid" 3>&- &
 	wait_for grep -q full crowd
 	run -0 sgpu-run -o response batch.tar
 	opens response
-	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" -o refused
+	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" -o refused
 	assert_contains "$stderr" "16 quotes are asked for already, which is the limit"
 	assert_no_file refused quote
 	touch go
@@ -228,7 +228,7 @@ someone_waits() {
 
 @test "SIGHUP takes a new attestation key; a wrong one changes nothing, and a server does not start with one" {
 	attested_server
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	appraise
 	sgpu-measure keygen -o new.pem --request request
 	sgpu-measure keygen -o new-ca.pem --authority new-ca.crt
@@ -239,55 +239,55 @@ someone_waits() {
 	kill -HUP "$SERVER"
 	wait_for grep -q "those from before go on" log
 	assert_contains "$(cat log)" "the certificate is not that of the attestation key"
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	appraise
 	cp new.crt ak.crt
 	kill -HUP "$SERVER"
 	wait_for grep -q "new workers serve" log
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	run --separate-stderr -4 appraise
 	assert_contains "$stderr" "chain"
 	cp new-ca.crt ca.crt
 	appraise
-	run --separate-stderr -4 sgpu-run serve --socket other/run.sock -k runner.jwk --attestation-key old.pem --certificate ak.crt
+	run --separate-stderr -4 sgpu-serve --socket other/run.sock -k runner.jwk --attestation-key old.pem --certificate ak.crt
 	assert_contains "$stderr" "quotes name the workers' own keys and none of -k"
 	assert_contains "$stderr" "the certificate is not that of the attestation key"
-	run --separate-stderr -2 sgpu-run serve --attestation-key ak.pem
+	run --separate-stderr -2 sgpu-serve --attestation-key ak.pem
 	assert_contains "$stderr" "--attestation-key needs --certificate"
-	run --separate-stderr -2 sgpu-run serve --certificate ak.crt
+	run --separate-stderr -2 sgpu-serve --certificate ak.crt
 	assert_contains "$stderr" "--certificate needs --attestation-key"
-	run --separate-stderr -2 sgpu-run serve --attestation-key - --certificate ak.crt
+	run --separate-stderr -2 sgpu-serve --attestation-key - --certificate ak.crt
 	assert_contains "$stderr" "keys are files"
 }
 
 @test "without an attestation key there are no quotes, and what is no quote is not passed on" {
 	requires python3
 	start_server -k runner.jwk
-	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" -o quote
+	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" -o quote
 	assert_contains "$stderr" "this server gives no quotes: it has no attestation key"
-	run --separate-stderr -2 sgpu-run quote -o quote
+	run --separate-stderr -2 sgpu-serve quote -o quote
 	assert_contains "$stderr" "nonce is missing"
-	run --separate-stderr -2 sgpu-run quote --nonce 0011 -o quote
-	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" --socket nowhere -o quote
+	run --separate-stderr -2 sgpu-serve quote --nonce 0011 -o quote
+	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" --socket nowhere -o quote
 	assert_contains "$stderr" "there is no server at 'nowhere'"
 	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$PWD/fake.sock" pose 4 >posed 3>&- &
 	SERVERS+=($!)
 	wait_for grep -q posing posed
-	run --separate-stderr -1 sgpu-run quote --nonce "$NONCE" --socket fake.sock -o quote
+	run --separate-stderr -1 sgpu-serve quote --nonce "$NONCE" --socket fake.sock -o quote
 	run ! grep -q $'\e' <<<"$stderr"
-	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" --socket fake.sock -o quote
+	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" --socket fake.sock -o quote
 	assert_contains "$stderr" "has ended"
 	# A file that is not in memory may be of a file system that never answers.
-	run --separate-stderr -1 sgpu-run quote --nonce "$NONCE" --socket fake.sock -o quote
+	run --separate-stderr -1 sgpu-serve quote --nonce "$NONCE" --socket fake.sock -o quote
 	assert_contains "$stderr" "the server's answer is not in a memory file"
-	run --separate-stderr -1 sgpu-run status --socket fake.sock
+	run --separate-stderr -1 sgpu-serve status --socket fake.sock
 	assert_contains "$stderr" "the server's answer is not in a memory file"
 	assert_no_file quote
 }
 
 # quote_worker: the key of this user's worker in recipient.jwk, once its quote was appraised.
 quote_worker() {
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	appraise
 }
 
@@ -318,7 +318,7 @@ session_server() {
 	run -0 sgpu-measure inspect quote
 	assert_contains "$output" "sessions are taken of nobody"
 	session_server --socket sessions.sock
-	sgpu-run quote --socket sessions.sock --nonce "$NONCE" -o quote
+	sgpu-serve quote --socket sessions.sock --nonce "$NONCE" -o quote
 	run -0 sgpu-measure inspect quote
 	assert_contains "$output" "sessions are taken of anyone"
 	appraise
@@ -382,7 +382,7 @@ session_server() {
 piped_session() {
 	rm -f to from
 	mkfifo to from
-	sgpu-run session --device cpu "$@" <to >from 2>session.log 3>&- &
+	sgpu-enclave --session --device cpu "$@" <to >from 2>session.log 3>&- &
 	SERVERS+=($!)
 	exec 7>to 8<from
 }
@@ -403,9 +403,9 @@ piped_session() {
 	piped_session
 	run -4 program_piped
 	not_the_quoted
-	run --separate-stderr -2 sgpu-run session --device cpu --quote quote </dev/null
+	run --separate-stderr -2 sgpu-enclave --session --device cpu --quote quote </dev/null
 	assert_contains "$stderr" "--quote needs --nonce"
-	run --separate-stderr -2 sgpu-run session --device cpu --quote ak.pem --nonce "$NONCE" --attestation-key ak.pem \
+	run --separate-stderr -2 sgpu-enclave --session --device cpu --quote ak.pem --nonce "$NONCE" --attestation-key ak.pem \
 		--certificate ak.crt </dev/null
 	grep -q "PRIVATE KEY" ak.pem
 }

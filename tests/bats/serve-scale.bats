@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# sgpu-run serve with many users at once, eight of them hostile. SGPU_SCALE=full: 56 others with 24024 batches, and a worker
+# sgpu-serve with many users at once, eight of them hostile. SGPU_SCALE=full: 56 others with 24024 batches, and a worker
 # for each. The figures are of this machine in this hour, so none of them is judged: tests/bench/tenants.sh has the goals.
 
 load serve

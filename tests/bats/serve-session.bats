@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031 # bats sets stderr; each test is a process of its own
 #
-# Sessions of programs with sgpu-run serve. What a session does: test_remote_ring. The programs here are test_remote_connect.
+# Sessions of programs with sgpu-serve. What a session does: test_remote_ring. The programs here are test_remote_connect.
 
 load serve
 
@@ -64,7 +64,7 @@ refuses_sessions() {
 	start_server --device cpu --socket any.sock --owners owners --state "$PWD/state" --sessions any
 	SOCKET=any.sock run -0 program run 1
 	[ "$output" = "done" ]
-	run --separate-stderr -2 sgpu-run serve --sessions owners
+	run --separate-stderr -2 sgpu-serve --sessions owners
 	assert_contains "$stderr" "--sessions is none or any, not 'owners'"
 }
 
@@ -81,8 +81,8 @@ refuses_sessions() {
 	start_server --device cpu
 	hold_sessions 16
 	sessions 16
-	sgpu-run status --json | jq -e '.status.tenants[0].sessions == 16' >/dev/null
-	sgpu-run status --prometheus | grep -q '^sgpu_sessions{.*} 16$'
+	sgpu-serve status --json | jq -e '.status.tenants[0].sessions == 16' >/dev/null
+	sgpu-serve status --prometheus | grep -q '^sgpu_sessions{.*} 16$'
 	run -1 program run 1
 	assert_contains "$output" "16 sessions, which is the limit"
 	let_go
@@ -109,7 +109,7 @@ refuses_sessions() {
 	wait_for grep -q 'new workers serve' log
 	run -1 program run 1
 	assert_contains "$output" "0 sessions, which is the limit"
-	sgpu-run status --json | jq -e '.status.tenants[0].limits.sessions == 0' >/dev/null
+	sgpu-serve status --json | jq -e '.status.tenants[0].limits.sessions == 0' >/dev/null
 }
 
 # takes_no_time PID: no processor time in a second.
@@ -224,7 +224,7 @@ is_stopped() {
 	run -0 program large 8388608
 	run -1 program large 8388609
 	assert_contains "$output" "more than the session may have"
-	run --separate-stderr -2 sgpu-run serve --session-memory 0
+	run --separate-stderr -2 sgpu-serve --session-memory 0
 }
 
 @test "hostile programs get errors, and others do not notice" {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# What one user of sgpu-run serve gets beside others: turns by weight and priority, limits that hold, and what status tells
+# What one user of sgpu-serve gets beside others: turns by weight and priority, limits that hold, and what status tells
 # of it. The shares themselves are counted in tests/unit/test_shares.c.
 
 load serve
@@ -88,30 +88,30 @@ waiting() {
 		"* device-memory=1Q" "* device-memory=1.5G" "* device-memory=8388608T" "* device-memory=1G device-memory=1G" \
 		"* sessions=17" "* sessions=-1" "* sessions=" "* host-memory=many" "* host-memory=127M" "* host-memory=134217727" "* Weight=1" "* weight =1" "$(printf '*%0600d' 0)"; do
 		printf '1 weight=2\n%s\n' "$line" >tenants
-		run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+		run --separate-stderr -1 sgpu-serve -k runner.jwk --tenants tenants
 		assert_contains "$stderr" "'tenants', line 2"
 		assert_no_file "$SOCKET"
 	done
 	printf '1\n1\n' >tenants
-	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	run --separate-stderr -1 sgpu-serve -k runner.jwk --tenants tenants
 	assert_contains "$stderr" "two lines for user 1"
 	printf '*\n*\n' >tenants
-	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	run --separate-stderr -1 sgpu-serve -k runner.jwk --tenants tenants
 	printf '1 \0\n' >tenants
-	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	run --separate-stderr -1 sgpu-serve -k runner.jwk --tenants tenants
 	seq 1025 >tenants
-	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	run --separate-stderr -1 sgpu-serve -k runner.jwk --tenants tenants
 	assert_contains "$stderr" "more than 1024 users"
-	run --separate-stderr -3 sgpu-run serve -k runner.jwk --tenants nothing
+	run --separate-stderr -3 sgpu-serve -k runner.jwk --tenants nothing
 	: >tenants
 	chmod 0666 tenants
-	run --separate-stderr -4 sgpu-run serve -k runner.jwk --tenants tenants
+	run --separate-stderr -4 sgpu-serve -k runner.jwk --tenants tenants
 }
 
 @test "SIGHUP reads the tenants again, and keeps what was there when the file is wrong" {
 	requires jq
 	weighs() { [ "$(weight)" -eq "$1" ]; }
-	weight() { sgpu-run status --json | jq -r '.status.tenants[0].weight'; }
+	weight() { sgpu-serve status --json | jq -r '.status.tenants[0].weight'; }
 	echo '* weight=7' >tenants
 	start_server -k runner.jwk --tenants tenants
 	sgpu-run -o response batch.tar
@@ -158,7 +158,7 @@ waiting() {
 	assert_contains "$stderr" "user $(id -u) has 2 batches that wait, which is the limit 'waiting'"
 	assert_no_file response
 	run -0 jq -e '.status.tenants[0] | .waiting == 2 and .in_flight == 1 and .over_quota == 1 and .done == 0 and
-		.limits == {"in_flight": 1, "waiting": 2, "sessions": 16, "device_memory": null, "host_memory": null}' <(sgpu-run status --json)
+		.limits == {"in_flight": 1, "waiting": 2, "sessions": 16, "device_memory": null, "host_memory": null}' <(sgpu-serve status --json)
 	kill -9 "$one"
 	wait_for waiting 1
 	run --separate-stderr -3 sgpu-run --json --timeout 200ms -o response batch.tar
@@ -345,7 +345,7 @@ worker_of() {
 	requires python3 jq
 	local uid sizes
 	uid=$(id -u)
-	metric() { sgpu-run status --prometheus | python3 "$BATS_TEST_DIRNAME/prometheus.py" "$@"; }
+	metric() { sgpu-serve status --prometheus | python3 "$BATS_TEST_DIRNAME/prometheus.py" "$@"; }
 	echo '* in-flight=1 waiting=1 weight=5' >tenants
 	# More bytes come in than go out.
 	jq 'del(.segments[4], .operations[2])' job.json >one.json
@@ -373,12 +373,12 @@ worker_of() {
 	# So are times, but for what the log leaves out.
 	took=$(sed -n 's/.* out, \([0-9.]*\) ms, .*/\1/p' log | awk '{ sum += $1 } END { print int(sum * 1000000 / 2) }')
 	run -0 jq -e '.status.tenants[0] | .busy_ns > 0 and .latency.count == 3 and .latency.buckets[-1].le_ns == null and
-		.latency.buckets[-1].count == 3 and .latency.sum_ns > '"$took" <(sgpu-run status --json)
+		.latency.buckets[-1].count == 3 and .latency.sum_ns > '"$took" <(sgpu-serve status --json)
 	# What a worker that dies had done is not forgotten.
 	kill -9 "$(serving_pid)"
 	ends_with 3 "$HELD"
 	wait_for grep -q "ended by signal 9" log
 	run -0 metric 'sgpu_bytes_total{direction="in"}' 'sgpu_batches_total{result="failed"}'
 	[ "$(awk '{ print $2 }' <<<"${lines[1]}")" -eq 1 ]
-	run -2 sgpu-run status --prometheus --json
+	run -2 sgpu-serve status --prometheus --json
 }

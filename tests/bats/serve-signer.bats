@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# The process that signs the quotes of sgpu-run serve: it alone has the attestation key, and can do nothing else.
+# The process that signs the quotes of sgpu-serve: it alone has the attestation key, and can do nothing else.
 
 load quotes
 
 @test "worker and signer keep no descriptor of the attestation key, and a worker without its signer gives way to another" {
 	attested_server -k runner.jwk
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	pid=$(serving_pid)
 	signer=$(signer_of "$pid")
 	run ! grep -q ak.pem <(ls -l "/proc/$pid/fd" "/proc/$signer/fd" "/proc/$SERVER/fd")
@@ -16,7 +16,7 @@ load quotes
 	kill -9 "$signer"
 	wait_for has_ended "$pid"
 	grep -q "the process that signs quotes has ended" log
-	wait_for sgpu-run quote -q --nonce "$NONCE" -o later
+	wait_for sgpu-serve quote -q --nonce "$NONCE" -o later
 	[ "$(serving_pid)" != "$pid" ]
 	run -0 sgpu-run -o response batch.tar
 	opens response
@@ -26,7 +26,7 @@ load quotes
 hostile_signer() {
 	requires no-sanitizer cc
 	sgpu-run --version | grep -q '^Built with:.* SECCOMP' || skip "needs libseccomp"
-	sgpu-run info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
+	sgpu-run --info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
 	cat >hostile.c <<-'END'
 	#include <errno.h>
 	#include <fcntl.h>
@@ -90,7 +90,7 @@ tries() {
 	SERVERS=()
 	use_roots
 	TRY=$1 SGPU_TSM_ROOT=$PWD/reports LD_PRELOAD=$PWD/hostile.so serve_quotes "${@:2}"
-	sgpu-run quote --nonce "$NONCE" -o quote 2>refused || status=$?
+	sgpu-serve quote --nonce "$NONCE" -o quote 2>refused || status=$?
 	TOLD=$(ls reports)
 	kill "$SERVER"
 	wait "$SERVER" || true
@@ -101,7 +101,7 @@ tries() {
 	local signer try
 	hostile_signer
 	attested_server
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	signer=$(signer_of "$(serving_pid)")
 	grep -q '^Seccomp:[[:space:]]*2$' "/proc/$signer/status"
 	grep -q '^NoNewPrivs:[[:space:]]*1$' "/proc/$signer/status"
@@ -146,7 +146,7 @@ tries() {
 	run -0 sgpu-run -o response sealed
 	opens response
 	[ -z "${SGPU_SANITIZE:-}" ] || return 0
-	sgpu-run info | grep -q 'system calls: *those' || return 0
+	sgpu-run --info | grep -q 'system calls: *those' || return 0
 	signer=$(signer_of "$(serving_pid)")
 	grep -q '^Seccomp:[[:space:]]*2$' "/proc/$signer/status"
 }
@@ -178,7 +178,7 @@ has_key() {
 @test "only the signer has the attestation key in its memory, and neither worker nor supervisor" {
 	requires root python3 no-sanitizer
 	attested_server
-	sgpu-run quote --nonce "$NONCE" -o quote
+	sgpu-serve quote --nonce "$NONCE" -o quote
 	pid=$(serving_pid)
 	[ "$(has_key "$(signer_of "$pid")" ak.pem)" = yes ]
 	[ "$(has_key "$pid" ak.pem)" = no ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154 # the tests that load this use what it sets
 #
-# What the tests of sgpu-run serve share: a small batch, a server that is ended with the test, and questions to it.
+# What the tests of sgpu-serve share: a small batch, a server that is ended with the test, and questions to it.
 
 SERVE_TESTS=${BASH_SOURCE[0]%/*}
 load "$SERVE_TESTS/helpers"
@@ -38,7 +38,7 @@ teardown() {
 start_server() {
 	rm -f log # of a server before
 	[ -e holding.so ] || compile -shared -fPIC -O2 -o holding.so "$SERVE_TESTS/holding.c"
-	LD_PRELOAD=$PWD/holding.so${LD_PRELOAD:+:$LD_PRELOAD} sgpu-run serve "$@" 2>log 3>&- 7>&- &
+	LD_PRELOAD=$PWD/holding.so${LD_PRELOAD:+:$LD_PRELOAD} sgpu-serve "$@" 2>log 3>&- 7>&- &
 	SERVER=$!
 	SERVERS+=("$SERVER")
 	wait_for grep -qs 'serving at' log
@@ -66,7 +66,7 @@ client_of() {
 
 # status WHAT: "workers" as lines of pid, state, user, in flight, done, failed; or "tenants", or their "shares".
 status() {
-	sgpu-run status | awk -v what="$1" '/^WORKER/ { at = "workers"; next } /^USER  *WAITING/ { at = "tenants"; next }
+	sgpu-serve status | awk -v what="$1" '/^WORKER/ { at = "workers"; next } /^USER  *WAITING/ { at = "tenants"; next }
 		/^USER  *BUSY/ { at = "shares"; next } at == what && NF { print }'
 }
 

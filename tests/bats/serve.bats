@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# sgpu-run serve, status, and submit through it: the same results as without, the socket, and users.
+# sgpu-serve, status, and submit through it: the same results as without, the socket, and users.
 
 load serve
 
@@ -53,7 +53,7 @@ load serve
 }
 
 @test "a server whose parent ignored the death of children sees that of its workers, and ends" {
-	env --ignore-signal=CHLD sgpu-run serve -k runner.jwk --workers 1 2>log 3>&- 7>&- &
+	env --ignore-signal=CHLD sgpu-serve -k runner.jwk --workers 1 2>log 3>&- 7>&- &
 	SERVER=$!
 	SERVERS+=("$SERVER")
 	wait_for grep -qs 'serving at' log
@@ -180,7 +180,7 @@ blocks_usr1() {
 
 @test "status is a table, or one object, and says when there is no server" {
 	requires jq
-	run --separate-stderr -3 sgpu-run status
+	run --separate-stderr -3 sgpu-serve status
 	assert_contains "$stderr" "there is no server at '$SOCKET'"
 	start_server -k runner.jwk --ahead 2
 	sgpu-run -o response batch.tar
@@ -188,7 +188,7 @@ blocks_usr1() {
 	wait_for in_flight 0
 	run -0 jq -e '.status | .pid == '"$SERVER"' and .tenants[0].done == 1 and .tenants[0].refused == 1 and .tenants[0].failed == 0 and
 		.tenants[0].waiting == 0 and ([.workers[] | select(.state == "serving")] | length) == 1' \
-		<(sgpu-run status --json)
+		<(sgpu-serve status --json)
 }
 
 @test "an option about the runner runs the batch in the process itself, and --socket contradicts it" {
@@ -201,8 +201,8 @@ blocks_usr1() {
 	run --separate-stderr -3 sgpu-run --socket none -o response batch.tar
 	assert_no_file response
 	SGPU_SOCKET=$PWD/none run -0 sgpu-run -k runner.jwk -o response batch.tar
-	SGPU_SOCKET=$PWD/none run -0 sgpu-run --dry-run batch.tar
-	for option in "-k runner.jwk" "-j 1" "--local" "--trace trace" "--allow-modules" "--device cpu" --dry-run; do
+	SGPU_SOCKET=$PWD/none run -0 sgpu-run --plan batch.tar
+	for option in "-k runner.jwk" "-j 1" "--local" "--trace trace" "--allow-modules" "--device cpu" --plan; do
 		# shellcheck disable=SC2086 # an option and its value
 		run --separate-stderr -2 sgpu-run $option --socket none -o response batch.tar
 		assert_contains "$stderr" "--socket"
@@ -219,7 +219,7 @@ blocks_usr1() {
 	start_server -k runner.jwk
 	[ "$(stat -c %a "$SOCKET")" = 600 ]
 	[ "$(stat -c %a "$(dirname "$SOCKET")")" = 700 ]
-	run --separate-stderr -3 sgpu-run serve -k runner.jwk
+	run --separate-stderr -3 sgpu-serve -k runner.jwk
 	assert_contains "$stderr" "a server listens at '$SOCKET' already"
 	kill -9 "$SERVER"
 	wait_for has_ended "$SERVER"
@@ -232,28 +232,28 @@ blocks_usr1() {
 	wait_for has_ended "$SERVER"
 	assert_no_file "$SOCKET"
 	touch file
-	run --separate-stderr -3 sgpu-run serve -k runner.jwk --socket file
+	run --separate-stderr -3 sgpu-serve -k runner.jwk --socket file
 	assert_contains "$stderr" "is no socket"
 	mkdir -m 0770 open
 	chmod 0770 open
-	run --separate-stderr -4 sgpu-run serve -k runner.jwk --socket open/socket
+	run --separate-stderr -4 sgpu-serve -k runner.jwk --socket open/socket
 	assert_contains "$stderr" "others could replace"
-	run --separate-stderr -2 sgpu-run serve -k runner.jwk --socket "$(printf 'x%.0s' $(seq 120))"
+	run --separate-stderr -2 sgpu-serve -k runner.jwk --socket "$(printf 'x%.0s' $(seq 120))"
 }
 
 @test "a server that cannot start says why and leaves no socket" {
-	run --separate-stderr -3 sgpu-run serve -k nothing.jwk
+	run --separate-stderr -3 sgpu-serve -k nothing.jwk
 	assert_contains "$stderr" "nothing.jwk"
 	assert_no_file "$SOCKET"
 	chmod 644 runner.jwk
-	run --separate-stderr -4 sgpu-run serve -k runner.jwk
+	run --separate-stderr -4 sgpu-serve -k runner.jwk
 	assert_no_file "$SOCKET"
-	run --separate-stderr -2 sgpu-run serve -k -
-	run --separate-stderr -2 sgpu-run serve -k fd:7
+	run --separate-stderr -2 sgpu-serve -k -
+	run --separate-stderr -2 sgpu-serve -k fd:7
 	sgpu-seal keyinfo --owner owner.jwk >owners
-	run --separate-stderr -2 sgpu-run serve -k runner.jwk --owners owners
+	run --separate-stderr -2 sgpu-serve -k runner.jwk --owners owners
 	assert_contains "$stderr" "--state"
-	run --separate-stderr -2 sgpu-run serve --as-worker 3>&- 4>&-
+	run --separate-stderr -2 sgpu-serve --as-worker 3>&- 4>&-
 }
 
 @test "a service manager may listen for it" {
@@ -274,11 +274,11 @@ blocks_usr1() {
 	    print(n.recv(100).decode(), flush=True)
 	END
 	mkdir -m 0700 "$(dirname "$SOCKET")"
-	python3 activate.py "$SOCKET" sgpu-run serve -k runner.jwk >notified 2>log 3>&- &
+	python3 activate.py "$SOCKET" sgpu-serve -k runner.jwk >notified 2>log 3>&- &
 	SERVERS+=($!)
 	wait_for grep -q READY=1 notified
 	run -0 sgpu-run -o response batch.tar
-	kill "$(sgpu-run status | awk 'NR == 1 { sub(",", "", $2); print $2 }')"
+	kill "$(sgpu-serve status | awk 'NR == 1 { sub(",", "", $2); print $2 }')"
 	wait_for grep -q STOPPING=1 notified
 	[ -S "$SOCKET" ] # it is the manager's
 }
@@ -289,30 +289,30 @@ blocks_usr1() {
 	requires root setpriv
 	share_socket
 	mkdir -m 0755 "$SHARED/bin"
-	cp "$SGPU_BUILD/bin/sgpu-run" "$SHARED/bin/"
+	cp "$SGPU_BUILD/bin/sgpu-run" "$SGPU_BUILD/bin/sgpu-serve" "$SHARED/bin/"
 	mkdir "$SHARED/theirs"
 	cp batch.tar "$SHARED/theirs/"
 	sgpu-stage load --keep <batch.tar >"$SHARED/theirs/staged"
-	chmod 0755 "$SHARED/bin/sgpu-run"
+	chmod 0755 "$SHARED/bin/"*
 	chown -R 65534 "$SHARED/theirs"
 	other() {
 		setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR -C "$SHARED/theirs" \
-			"$SHARED/bin/sgpu-run" "$@"
+			"$SHARED/bin/$1" "${@:2}"
 	}
 	start_server -k runner.jwk
-	run --separate-stderr -3 other -o response batch.tar
+	run --separate-stderr -3 other sgpu-run -o response batch.tar
 	assert_contains "$stderr" "Permission denied"
 	kill "$SERVER"
 	wait_for has_ended "$SERVER"
 	start_server -k runner.jwk --everybody
-	run -0 other -o response batch.tar
+	run -0 other sgpu-run -o response batch.tar
 	run -0 sgpu-run -o response batch.tar
 	[ "$(status workers | awk '$2 == "serving" { print $3 }' | sort -u | wc -l)" -eq 2 ]
-	run --separate-stderr -0 other status
+	run --separate-stderr -0 other sgpu-serve status
 	[ "$(grep -c serving <<<"$output")" -eq 1 ]
 	[ "$(grep -c '^65534 ' <<<"$output")" -eq 2 ]
 	run ! grep -q '^0 ' <<<"$output"
-	run --separate-stderr -4 other -o region staged
+	run --separate-stderr -4 other sgpu-run -o region staged
 	assert_contains "$stderr" "in a region"
 	run -0 sgpu-run -o region "$SHARED/theirs/staged"
 }
@@ -327,7 +327,7 @@ blocks_usr1() {
 	kill "$SERVER"
 	ends_with 0 "$SERVER"
 	rm log
-	unshare --user --map-root-user sgpu-run serve -k runner.jwk --everybody 2>log 3>&- 7>&- &
+	unshare --user --map-root-user sgpu-serve -k runner.jwk --everybody 2>log 3>&- 7>&- &
 	SERVER=$!
 	SERVERS+=("$SERVER")
 	wait_for grep -qs 'serving at' log
@@ -407,7 +407,7 @@ blocks_usr1() {
 	sgpu-run -o response batch.tar
 	pid=$(serving_pid)
 	run -0 cat "/proc/$pid/status"
-	if sgpu-run info | grep -q 'system calls: *those'; then
+	if sgpu-run --info | grep -q 'system calls: *those'; then
 		assert_contains "$output" "Seccomp:	2"
 	fi
 	assert_contains "$output" "NoNewPrivs:	1"

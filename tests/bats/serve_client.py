@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# serve_client.py SOCKET WHAT [ARGUMENT...]: a client of sgpu-run serve that keeps to no rule. Prints, for each answer, the
+# serve_client.py SOCKET WHAT [ARGUMENT...]: a client of sgpu-serve that keeps to no rule. Prints, for each answer, the
 # name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
 import array, fcntl, os, random, select, signal, socket, struct, sys, time
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# sgpu-run session: what it does with what is no session. Sessions themselves: test_remote, examples.
+# sgpu-enclave --session: what it does with what is no session. Sessions themselves: test_remote, examples.
 
 load helpers
 
 @test "a session that nobody opens ends well" {
-	run --separate-stderr -0 sgpu-run session --device cpu </dev/null
+	run --separate-stderr -0 sgpu-enclave --session --device cpu </dev/null
 	[ -z "$output" ]
 	[ -z "$stderr" ]
 }
@@ -16,14 +16,14 @@ load helpers
 	for bytes in 'GET / HTTP/1.1\r\n\r\n' '\377\377\377\377' '\0\0\0\0' 'x' '\001\377\377\377\001' \
 		'\002\377\377\377\0\0\100\0\0\0\0\0\001\0\0\0\0\0\0\0'; do
 		printf "$bytes" >bytes
-		run --separate-stderr -1 sgpu-run session --device cpu <bytes
+		run --separate-stderr -1 sgpu-enclave --session --device cpu <bytes
 		[ -z "$output" ]
-		assert_contains "$stderr" "sgpu-run: error: a "
+		assert_contains "$stderr" "sgpu-enclave: error: a "
 	done
 }
 
 @test "a message that is no group is refused, and the session goes on" {
-	printf '\005\0\0\0hello\005\0\0\0again' | sgpu-run session --device cpu >answers
+	printf '\005\0\0\0hello\005\0\0\0again' | sgpu-enclave --session --device cpu >answers
 	# twice: 9 bytes follow, number 0, why
 	[ "$(stat -c %s answers)" -eq 26 ]
 	[ "$(od -An -v -t u1 -w13 answers | sort -u | wc -l)" -eq 1 ]
@@ -34,20 +34,20 @@ load helpers
 		printf '\040\0\0\0'
 		head -c 32 /dev/zero
 	} >bytes
-	run --separate-stderr -1 sgpu-run session --device cpu <bytes
+	run --separate-stderr -1 sgpu-enclave --session --device cpu <bytes
 	[ -z "$output" ]
 	assert_contains "$stderr" "not a public key of X25519"
 }
 
 @test "sessions are binary: a terminal is no place for them" {
 	command -v script >/dev/null || skip "needs script(1)"
-	run script -qec "sgpu-run session --device cpu </dev/null" /dev/null
+	run script -qec "sgpu-enclave --session --device cpu </dev/null" /dev/null
 	[ "$status" -eq 2 ]
 }
 
 @test "a session ends by a signal within a moment" {
 	mkfifo pipe
-	sgpu-run session --device cpu <pipe >answers 3>&- &
+	sgpu-enclave --session --device cpu <pipe >answers 3>&- &
 	local worker=$! ended=0
 	exec 7>pipe
 	printf '\005\0\0\0hello' >&7
@@ -59,8 +59,8 @@ load helpers
 }
 
 @test "options that a session has no use for are refused" {
-	run --separate-stderr -2 sgpu-run session --memory 0 </dev/null
-	run --separate-stderr -2 sgpu-run session -k key </dev/null
-	run --separate-stderr -2 sgpu-run session file </dev/null
-	run --separate-stderr -3 sgpu-run session --device cuda:99 </dev/null
+	run --separate-stderr -2 sgpu-enclave --session --memory 0 </dev/null
+	run --separate-stderr -2 sgpu-enclave --session -k key </dev/null
+	run --separate-stderr -2 sgpu-enclave --session file </dev/null
+	run --separate-stderr -3 sgpu-enclave --session --device cuda:99 </dev/null
 }

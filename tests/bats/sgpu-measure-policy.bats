@@ -348,7 +348,7 @@ older() {
 # A folder as a build has it, with this runner.
 fake_build() {
 	mkdir -p build/bin
-	cp "$SGPU_BUILD/bin/sgpu-run" build/bin/
+	cp "$SGPU_BUILD/bin/sgpu-enclave" build/bin/
 }
 
 @test "the policy of a build has its digests, and wants them of a process that nobody looks into" {
@@ -393,7 +393,7 @@ fake_build() {
 	sgpu-measure policy -q --build build --owners any --at-least plain -o from-build.json
 	small_job 100
 	mkfifo feed
-	sgpu-run submit --device cpu --quote own.json --nonce "$nonce" --attestation-key AK.pem --certificate AK.crt \
+	sgpu-run --device cpu --quote own.json --nonce "$nonce" --attestation-key AK.pem --certificate AK.crt \
 		--owner owner.jwk feed >response 3>&- &
 	runner=$!
 	wait_for test -s own.json
@@ -406,7 +406,7 @@ fake_build() {
 	sgpu-seal open -k owner.jwk -C out response
 	assert_same out/out.f32 expected.f32
 	# Another program's digest is not accepted.
-	printf x >>build/bin/sgpu-run
+	printf x >>build/bin/sgpu-enclave
 	sgpu-measure policy -q --build build --owners any --at-least plain -o other.json
 	run --separate-stderr -4 appraise -p other.json own.json
 	assert_contains "$stderr" "not a program that the policy knows"
@@ -416,8 +416,8 @@ fake_build() {
 	requires jq
 	fake_build
 	run -0 --separate-stderr sgpu-measure policy --reference-values quote.json
-	[ "$(jq -c 'keys' <<<"$output")" = '["sgpu-run"]' ]
-	[ "$(jq -r '."sgpu-run"[0]' <<<"$output")" = "$(jq -r '.runner.digests[0]' policy.json)" ]
+	[ "$(jq -c 'keys' <<<"$output")" = '["sgpu-enclave"]' ]
+	[ "$(jq -r '."sgpu-enclave"[0]' <<<"$output")" = "$(jq -r '.runner.digests[0]' policy.json)" ]
 	[ "$(sgpu-measure policy -q --reference-values --build build)" = "$output" ]
 }
 
@@ -432,7 +432,7 @@ fake_build() {
 @test "a build that is none is told" {
 	run -3 sgpu-measure policy --build no-such-folder --owners any
 	mkdir -p broken/bin broken/lib/sgpu
-	echo run >broken/bin/sgpu-run
+	echo run >broken/bin/sgpu-enclave
 	echo 'no code' >broken/lib/sgpu/sgpu-cuda.so
 	run --separate-stderr -1 sgpu-measure policy --build broken --owners any -o new.json
 	assert_contains "$stderr" "sgpu-cuda.so"

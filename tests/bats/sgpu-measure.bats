@@ -232,7 +232,7 @@ owned() {
 	own() {
 		claims "$1" | jq -r '.submods.runner[.eat_profile].digest' | decode | od -An -tx1 -v | tr -d ' \n'
 	}
-	beside=$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-run"[0]')
+	beside=$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-enclave"[0]')
 	[ "${#beside}" -eq 64 ]
 	[ "$(own quote.json)" = "$beside" ]
 	printf 'another program' >program
@@ -427,7 +427,7 @@ fake_gramine() {
 	assert_contains "$output" "proves nothing"
 	run -0 --separate-stderr sgpu-measure info --device cpu --json
 	[ "$(jq -r .device.channels <<<"$output")" = true ]
-	[ "$(jq -r .runner.digest <<<"$output")" = "$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-run"[0]')" ]
+	[ "$(jq -r .runner.digest <<<"$output")" = "$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-enclave"[0]')" ]
 	[ "$(jq -r '.records | length' <<<"$output")" -eq 3 ]
 	run -2 sgpu-measure info extra
 	run -2 sgpu-measure info --device toaster

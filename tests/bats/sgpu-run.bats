@@ -148,7 +148,7 @@ waits_in_poll() {
 }
 
 @test "a device that is not there is status 3, and says what to do" {
-	if sgpu-run info | grep -q '^device cuda:'; then
+	if sgpu-run --info | grep -q '^device cuda:'; then
 		skip "there is a CUDA device"
 	fi
 	run --separate-stderr -3 sgpu-run --device cuda -k runner.jwk -o response batch.tar
@@ -482,12 +482,12 @@ one_is_done() {
 }
 
 @test "a dry run shows the plan, needs no key and runs nothing" {
-	run --separate-stderr -0 sgpu-run --dry-run batch.tar
+	run --separate-stderr -0 sgpu-run --plan batch.tar
 	assert_contains "$output" "ADD"
 	assert_contains "$output" "streams"
-	run --separate-stderr -0 sgpu-run --dry-run packed
+	run --separate-stderr -0 sgpu-run --plan packed
 	requires python3
-	sgpu-run --dry-run --json -o plan.json batch.tar
+	sgpu-run --plan --json -o plan.json batch.tar
 	python3 - <<-END
 	import json
 	plan = json.load(open("plan.json"))
@@ -509,11 +509,11 @@ one_is_done() {
 # ---- info and ops ----
 
 @test "info says what is there, what is missing, and what is protected" {
-	run --separate-stderr -0 sgpu-run info
+	run --separate-stderr -0 sgpu-run --info
 	assert_contains "$output" "device cpu"
 	assert_contains "$output" "protection"
 	requires python3
-	sgpu-run info --json >info.json
+	sgpu-run --info --json >info.json
 	python3 - <<-END
 	import json
 	info = json.load(open("info.json"))
@@ -530,12 +530,12 @@ one_is_done() {
 	    assert "yes" in info["protection"]["host_reads_runner_memory"]
 	assert info["aead"]["provider"].split()[0] in info["aead"]["available"]
 	END
-	run --separate-stderr -2 sgpu-run info surplus
+	run --separate-stderr -2 sgpu-run --info surplus
 }
 
 # row_of: in which this process finds itself.
 row_of() {
-	sgpu-run info | grep -A 1 '^platform'
+	sgpu-run --info | grep -A 1 '^platform'
 }
 
 @test "no variable of the environment has programs that are installed look for evidence elsewhere" {
@@ -555,13 +555,13 @@ row_of() {
 }
 
 @test "ops lists the same operations as sgpu-manifest ops" {
-	sgpu-run ops | awk 'NR > 1 { print $1 }' | sort >ours
+	sgpu-run --ops | awk 'NR > 1 { print $1 }' | sort >ours
 	sgpu-manifest ops | awk 'NR > 1 { print $1 }' | sort >theirs
 	assert_same ours theirs
 	grep -qx gaussian3d ours
-	run --separate-stderr -0 sgpu-run ops --json gemm
+	run --separate-stderr -0 sgpu-run --ops --json gemm
 	assert_contains "$output" '"cpu"'
-	run --separate-stderr -2 sgpu-run ops gaussian3
+	run --separate-stderr -2 sgpu-run --ops gaussian3
 	assert_contains "$stderr" "gaussian3d"
 }
 

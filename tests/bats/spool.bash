@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154 # the tests that load this use what it sets
 #
-# What the tests of sgpu-run worker share: a small batch, a directory full of it, and what must be there in the end.
+# What the tests of sgpu-worker share: a small batch, a directory full of it, and what must be there in the end.
 
 load helpers
 
@@ -14,7 +14,7 @@ setup() {
 }
 
 worker() {
-	sgpu-run worker -k runner.jwk --device cpu "$@"
+	sgpu-worker -k runner.jwk --device cpu "$@"
 }
 
 # fill COUNT [DIR]: so many batches, of one content.

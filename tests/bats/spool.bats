@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# sgpu-run worker: a directory of batches, each answered once, whatever happens to its workers.
+# sgpu-worker: a directory of batches, each answered once, whatever happens to its workers.
 # shellcheck disable=SC2154 # bats sets stderr
 
 load spool
@@ -14,7 +14,7 @@ load spool
 	assert_contains "$stderr" "3 batches answered, 0 of them with failed segments; 0 failed"
 	all_answered 3
 	opens spool/b{1,2,3}.response
-	run -0 sgpu-run worker --missing spool
+	run -0 sgpu-worker --missing spool
 	[ -z "$output" ]
 	# A second time there is nothing to do.
 	run -0 worker -q spool
@@ -44,7 +44,7 @@ load spool
 	[ "$(cat spool/failed/{altered,short,text.reason}.reason | wc -l)" -eq 3 ]
 	assert_no_file spool/text.reason.response spool/short.response spool/altered.response
 	opens spool/b1.response spool/b2.response
-	run -1 sgpu-run worker --missing --json spool
+	run -1 sgpu-worker --missing --json spool
 	[ "$(jq -r '.[] | .batch + " " + .state' <<<"$output" | sort)" = "$(printf '%s failed\n' altered short text.reason)" ]
 	# Without the one that does not verify, the answer is no.
 	rm -r spool/failed spool/*.response
@@ -64,18 +64,18 @@ left_as_it_was() {
 	sgpu-seal pubkey -q -o other.pub.jwk other.jwk
 	fill 2
 	before=$(stat -c '%n %i %s %y %z' spool/b1 spool/b2)
-	run --separate-stderr -75 sgpu-run worker -k other.jwk --device cpu spool
+	run --separate-stderr -75 sgpu-worker -k other.jwk --device cpu spool
 	assert_contains "$stderr" "0 batches answered, 0 of them with failed segments; 0 failed, 2 for other keys"
-	run -75 sgpu-run worker -q --device cpu spool # no key at all
+	run -75 sgpu-worker -q --device cpu spool # no key at all
 	left_as_it_was spool/b1 spool/b2
 	[ -z "$(find spool/failed spool/done spool/.claimed -mindepth 1)" ]
-	run -1 sgpu-run worker --missing spool
+	run -1 sgpu-worker --missing spool
 	[ "$(grep -c waiting <<<"$output")" -eq 2 ]
 	# Its own it answers, and leaves the others; those that a dead worker had, too.
 	mkdir -p "$claims"
 	cp sealed "$claims/b3"
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r other.pub.jwk -o spool/c1
-	run --separate-stderr -0 sgpu-run worker --json -k other.jwk --device cpu spool
+	run --separate-stderr -0 sgpu-worker --json -k other.jwk --device cpu spool
 	assert_contains "$output" '"for_others":2'
 	opens spool/c1.response
 	left_as_it_was spool/b1 spool/b2
@@ -113,7 +113,7 @@ time.sleep(300)' 3>&- &
 	sed 's/small-job/small-jab/' sealed >spool/manifest
 	run -1 cmp -s sealed spool/manifest
 	before=$(stat -c '%n %i %s %y %z' spool/kid spool/manifest)
-	run -1 sgpu-run worker -q -k other.jwk --device cpu spool
+	run -1 sgpu-worker -q -k other.jwk --device cpu spool
 	[ "$(ls spool/failed)" = "$(printf '%s\n%s.reason\n' kind kind member member)" ]
 	left_as_it_was spool/kid spool/manifest
 	run -4 worker -q spool
@@ -134,8 +134,8 @@ time.sleep(300)' 3>&- &
 	local count=400 kills=0 a b
 	fill $count
 	while [ $kills -lt 40 ] && [ "$(find spool/done -type f 2>/dev/null | wc -l)" -lt $count ]; do
-		sgpu-run worker -q -k runner.jwk --device cpu spool 2>>messages & a=$!
-		sgpu-run worker -q -k runner.jwk --device cpu spool 2>>messages & b=$!
+		sgpu-worker -q -k runner.jwk --device cpu spool 2>>messages & a=$!
+		sgpu-worker -q -k runner.jwk --device cpu spool 2>>messages & b=$!
 		sleep "0.0$((RANDOM % 6 + 2))"
 		kill -9 $a 2>/dev/null && kills=$((kills + 1))
 		sleep "0.00$((RANDOM % 9))"
@@ -170,7 +170,7 @@ time.sleep(300)' 3>&- &
 		rm -rf spool
 		mkdir spool
 		fill $count
-		sgpu-run worker -q -k runner.jwk --device cpu spool 3>&- & pid=$!
+		sgpu-worker -q -k runner.jwk --device cpu spool 3>&- & pid=$!
 		until [ -n "$(find spool -maxdepth 1 -name '*.response' -print -quit)" ]; do sleep 0.01; done
 		kill -USR1 $pid || true
 		kill -TERM $pid || true
@@ -195,13 +195,13 @@ time.sleep(300)' 3>&- &
 		rm -rf spool
 		mkdir spool
 		fill $count
-		sgpu-run worker -q -k runner.jwk --device cpu spool 2>progress 3>&- & pid=$!
+		sgpu-worker -q -k runner.jwk --device cpu spool 2>progress 3>&- & pid=$!
 		until [ -n "$(find spool -maxdepth 1 -name '*.response' -print -quit)" ]; do sleep 0.01; done
 		kill -USR1 $pid || true
 		wait $pid
 		[ ! -s progress ] || break
 	done
-	grep -Eq '^sgpu-run: [0-9]+ batches answered, 0 of them with failed segments, 0 failed, [0-9]+ under way; ' progress
+	grep -Eq '^sgpu-worker: [0-9]+ batches answered, 0 of them with failed segments, 0 failed, [0-9]+ under way; ' progress
 }
 
 @test "what is no regular file, and what has no room for its response, is left alone and told" {
@@ -228,7 +228,7 @@ time.sleep(300)' 3>&- &
 	opens spool/b1.response "spool/${long:0:242}.response" $'spool/two\nlines.response'
 	[ ! -e spool/link.response ]
 	[ ! -e spool/pipe.response ]
-	run -1 sgpu-run worker --missing spool
+	run -1 sgpu-worker --missing spool
 	assert_contains "$output" "left alone"
 }
 
@@ -242,14 +242,14 @@ time.sleep(300)' 3>&- &
 	assert_contains "$stderr" "; 0 failed"
 	[ "$(ls spool)" = "$(printf '%s\n' "done" failed key other pem public)" ]
 	[ -z "$(ls spool/failed)" ]
-	run -1 sgpu-run worker --missing spool
+	run -1 sgpu-worker --missing spool
 	[ "$(grep -c 'left alone *is a key' <<<"$output")" -eq 4 ]
 	mkdir -p new/keys out/deep
 	cp runner.jwk new/keys
 	cp runner.jwk out/deep
-	run --separate-stderr -2 sgpu-run worker -k new/keys/runner.jwk new
+	run --separate-stderr -2 sgpu-worker -k new/keys/runner.jwk new
 	assert_contains "$stderr" "lies in 'new', where batches or responses are"
-	run --separate-stderr -2 sgpu-run worker -k out/deep/runner.jwk -o out spool
+	run --separate-stderr -2 sgpu-worker -k out/deep/runner.jwk -o out spool
 	assert_contains "$stderr" "lies in 'out'"
 	# Of the directory nothing was made.
 	[ "$(ls -A new)" = keys ]
@@ -428,10 +428,10 @@ time.sleep(300)' 3>&- &
 	[ -f spool/b1.response ]
 	[ -f $dead/far ]
 	[ -f $live/busy ]
-	run -1 sgpu-run worker --missing --json spool
+	run -1 sgpu-worker --missing --json spool
 	[ "$(jq -c '.[] | [.batch, .state, .alive]' <<<"$output" | sort)" = \
 		"$(printf '%s\n' '["busy","claimed",true]' '["far","claimed",null]')" ]
-	run -1 sgpu-run worker --missing spool
+	run -1 sgpu-worker --missing spool
 	assert_contains "$output" "claimed, unknown"
 	run -0 worker -q --reclaim spool
 	opens spool/far.response
@@ -450,7 +450,7 @@ time.sleep(300)' 3>&- &
 	mkdir -p "spool/.claimed/here.$boot.7.00000001" "spool/.claimed/here.$boot.7.00000003"
 	cp sealed "spool/.claimed/here.$boot.7.00000001/b1"
 	: >"spool/.claimed/here.$boot.7.00000002.lock"
-	run -1 sgpu-run worker --missing spool
+	run -1 sgpu-worker --missing spool
 	assert_contains "$output" "claimed, dead"
 	run -0 worker -q spool
 	all_answered 1
@@ -488,26 +488,26 @@ time.sleep(300)' 3>&- &
 	[ -f in/b1 ]
 	[ -f in/b2 ]
 	cp out/b1.response before
-	run -1 bash -c 'printf "%s\0" in/* | sgpu-run worker --missing -0 -o out -'
+	run -1 bash -c 'printf "%s\0" in/* | sgpu-worker --missing -0 -o out -'
 	[ "$(grep -c waiting <<<"$output")" -eq 1 ]
-	run --separate-stderr -0 bash -c 'printf "%s\0" in/* | sgpu-run worker -k runner.jwk --device cpu -0 -o out -'
+	run --separate-stderr -0 bash -c 'printf "%s\0" in/* | sgpu-worker -k runner.jwk --device cpu -0 -o out -'
 	assert_contains "$stderr" "3 batches answered"
 	[ "$(grep -c "': batch " <<<"$stderr")" -eq 1 ]
 	assert_same before out/b1.response
 	opens $'out/two\nlines.response'
-	run -0 bash -c 'printf "%s\0" in/* | sgpu-run worker --missing -0 -o out -'
-	run --separate-stderr -1 bash -c 'printf "%s\0" in/* | sgpu-run worker -k runner.jwk --device cpu -o out -'
+	run -0 bash -c 'printf "%s\0" in/* | sgpu-worker --missing -0 -o out -'
+	run --separate-stderr -1 bash -c 'printf "%s\0" in/* | sgpu-worker -k runner.jwk --device cpu -o out -'
 	assert_contains "$stderr" "the list on standard input has a NUL in a name"
 	# What is not there, or has the name of another one's response.
 	mkdir other
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o other/b1
-	run --separate-stderr -3 bash -c 'printf "%s\n" nothing other/b1 in/b1 | sgpu-run worker -k runner.jwk --device cpu -o out -'
+	run --separate-stderr -3 bash -c 'printf "%s\n" nothing other/b1 in/b1 | sgpu-worker -k runner.jwk --device cpu -o out -'
 	assert_contains "$stderr" "cannot open 'nothing'"
 	assert_contains "$stderr" "is there already, and is no response to this batch"
 	assert_same before out/b1.response
 	# A key by another name is no batch.
 	ln -s ../runner.jwk in/link
-	run --separate-stderr -4 bash -c 'echo in/link | sgpu-run worker -k runner.jwk --device cpu -o out -'
+	run --separate-stderr -4 bash -c 'echo in/link | sgpu-worker -k runner.jwk --device cpu -o out -'
 	assert_contains "$stderr" "is a file of a key"
 }
 
@@ -523,10 +523,10 @@ time.sleep(300)' 3>&- &
 	run -2 worker --remove -o out -
 	run -2 worker --reclaim -o out -
 	run -2 worker -0 spool
-	run -2 bash -c 'sgpu-run worker -k - -o out - <runner.jwk'
+	run -2 bash -c 'sgpu-worker -k - -o out - <runner.jwk'
 	run -2 worker --files . spool
 	run -3 worker nothing
-	run -3 sgpu-run worker --missing nothing
+	run -3 sgpu-worker --missing nothing
 	[ ! -e out ]
 	echo >spool/done
 	run --separate-stderr -3 worker spool
@@ -539,7 +539,7 @@ time.sleep(300)' 3>&- &
 	# To list what is left makes nothing.
 	rm -r spool
 	mkdir spool
-	run -0 sgpu-run worker --missing spool
+	run -0 sgpu-worker --missing spool
 	[ -z "$(ls -A spool)" ]
 }
 
@@ -572,7 +572,7 @@ time.sleep(300)' 3>&- &
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
 		mkdir -p out && mount -t tmpfs -o size=16k tmpfs out || exit 77
-		sgpu-run worker -q -k runner.jwk --device cpu -o out spool
+		sgpu-worker -q -k runner.jwk --device cpu -o out spool
 		status=$?
 		ls -A out | wc -l
 		exit $status'
@@ -587,7 +587,7 @@ time.sleep(300)' 3>&- &
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
 		mount -t tmpfs -o nr_inodes=1 tmpfs spool/failed || exit 77
-		exec sgpu-run worker -q -k runner.jwk --device cpu spool'
+		exec sgpu-worker -q -k runner.jwk --device cpu spool'
 	[ "$status" -eq 3 ]
 	[ -f spool/x ]
 	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
@@ -595,14 +595,14 @@ time.sleep(300)' 3>&- &
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
 		mount -t tmpfs -o nr_inodes=1 tmpfs spool/.claimed || exit 77
-		exec sgpu-run worker -q -k runner.jwk --device cpu spool'
+		exec sgpu-worker -q -k runner.jwk --device cpu spool'
 	[ "$status" -eq 3 ]
 	assert_contains "$stderr" "No space left on device"
 	mkdir closed
 	fill 2 closed
 	run --separate-stderr unshare --mount bash -c '
 		mount --bind closed closed && mount -o remount,bind,ro closed || exit 77
-		exec sgpu-run worker -q -k runner.jwk --device cpu closed'
+		exec sgpu-worker -q -k runner.jwk --device cpu closed'
 	[ "$status" -eq 3 ]
 	assert_contains "$stderr" "Read-only file system"
 	[ "$(ls -A closed)" = "$(printf 'b1\nb2\n')" ]
@@ -617,7 +617,7 @@ time.sleep(300)' 3>&- &
 		run --separate-stderr unshare --mount bash -c '
 			mkdir -p out && mount -t tmpfs -o "size=${DISK:-16m}" tmpfs out || exit 77
 			[ -n "$DISK" ] || head -c 15M /dev/zero >out/.other || exit 77
-			sgpu-run worker -q -k runner.jwk --device cpu -o out "$@" spool
+			sgpu-worker -q -k runner.jwk --device cpu -o out "$@" spool
 			status=$?
 			ls out | wc -l
 			exit $status' sh "$@"
@@ -693,12 +693,12 @@ time.sleep(300)' 3>&- &
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
 		mkdir full && mount -t tmpfs -o size=4k,mode=0700 tmpfs full || exit 77
-		sgpu-run worker -q -k runner.jwk --device cpu --owners owners --state full spool
+		sgpu-worker -q -k runner.jwk --device cpu --owners owners --state full spool
 		status=$?
 		find spool/done -type f | wc -l
 		find spool/failed spool/.claimed -mindepth 1
 		find spool -maxdepth 1 -name "b*" ! -name "*.response" | wc -l
-		mount -o remount,size=64k full && sgpu-run worker -q -k runner.jwk --device cpu --owners owners --state full spool ||
+		mount -o remount,size=64k full && sgpu-worker -q -k runner.jwk --device cpu --owners owners --state full spool ||
 			exit 78
 		exit $status'
 	[ "$status" -eq 3 ]
@@ -718,8 +718,8 @@ time.sleep(300)' 3>&- &
 	echo mine >spool/x.response
 	mkdir spool/done
 	echo earlier >spool/done/b1
-	sgpu-run worker -q -k runner.jwk --device cpu spool 2>messages & local one=$!
-	sgpu-run worker -q -k runner.jwk --device cpu spool 2>messages || [ $? -eq 4 ]
+	sgpu-worker -q -k runner.jwk --device cpu spool 2>messages & local one=$!
+	sgpu-worker -q -k runner.jwk --device cpu spool 2>messages || [ $? -eq 4 ]
 	wait $one || [ $? -eq 4 ]
 	unset LD_PRELOAD SGPU_TEST_REPLACE
 	[ "$(find spool/done -type f | wc -l)" -eq 101 ]

@@ -65,7 +65,7 @@ run_file() { sgpu-run --device "$device" -k owner.jwk -o "$1.response" "$1.batch
 run_pipe() { cat HIGH.batch | sgpu-run --device "$device" -k owner.jwk >response; }
 copy_files() { cp price.f32 strike.f32 years.f32 copies/ && cp leased/call.f32 leased/put.f32 copies/; }
 pipe_leases() {
-	sgpu-manifest pack -q "$1.json" | sgpu-seal seal -q --lease -k owner.jwk | sgpu-run submit -q --lease |
+	sgpu-manifest pack -q "$1.json" | sgpu-seal seal -q --lease -k owner.jwk | sgpu-run -q --lease |
 		sgpu-seal open -q -k owner.jwk -C "$2"
 }
 inside() { sed -nE 's/.* ([0-9.]+) ms, OK$/\1/p' message; }
@@ -80,7 +80,7 @@ for level in HIGH LOW; do
 done
 took run_file HIGH >/dev/null
 export SGPU_SOCKET=$work/sgpu.sock
-sgpu-run serve -q --device "$device" -k owner.jwk --leases $((48 * count + (16 << 20))) --ahead 0 2>served &
+sgpu-serve -q --device "$device" -k owner.jwk --leases $((48 * count + (16 << 20))) --ahead 0 2>served &
 server=$!
 while [ ! -S "$SGPU_SOCKET" ]; do
 	kill -0 $server || exit 1

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# spool.sh [COUNT [ROUNDS]]: sgpu-run worker over COUNT batches (10000) of 64 KiB, and cp of the same files, in turns. Prints
+# spool.sh [COUNT [ROUNDS]]: sgpu-worker over COUNT batches (10000) of 64 KiB, and cp of the same files, in turns. Prints
 # for each batches a second, wall and processor time of a batch, and the load of the machine before.
 #   DEVICE       cpu (the default), cuda
 #   WORKERS      how many share the directory (1)
@@ -62,7 +62,7 @@ took() {
 work_all() {
 	local pids=() i
 	for ((i = 0; i < ${WORKERS:-1}; i++)); do
-		sgpu-run worker "${options[@]}" -k runner.jwk --device "${DEVICE:-cpu}" spool 2>>messages &
+		sgpu-worker "${options[@]}" -k runner.jwk --device "${DEVICE:-cpu}" spool 2>>messages &
 		pids+=($!)
 	done
 	wait "${pids[@]}"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tenants.sh [ROUNDS]: what users of sgpu-run serve get of the CPU device beside each other, as root. In each round, in turns:
+# tenants.sh [ROUNDS]: what users of sgpu-serve get of the CPU device beside each other, as root. In each round, in turns:
 #   alone      one user with 8 batches at once: batches a second
 #   3:1        two such users, of weight 3 and 1: batches of the first for each of the second, batches a second of both, and
 #              the time of their turns; goals: 2.9 to 3.1, and 0.95 of alone
@@ -27,7 +27,7 @@ sgpu-seal keygen -q --x25519 -o runner.jwk && sgpu-seal pubkey -q -o runner.pub.
 start() {
 	printf '%s\n' "$@" >tenants
 	: >log
-	sgpu-run serve -k runner.jwk --everybody --tenants tenants --socket "$work/service/socket" \
+	sgpu-serve -k runner.jwk --everybody --tenants tenants --socket "$work/service/socket" \
 		${RUNNING:+--running "$RUNNING"} 2>log &
 	server=$!
 	until grep -q 'serving at' log; do
@@ -54,7 +54,7 @@ shares() {
 	stop
 	start '65001 weight=3'
 	load "65001:$count:8" +65002:0:8
-	sgpu-run status --json --socket "$work/service/socket" |
+	sgpu-serve status --json --socket "$work/service/socket" |
 		jq -r '[.status.tenants | sort_by(.uid)[].busy_ns] | .[0] / .[1]' >turns
 	awk -v turns="$(cat turns)" -v alone="$(awk '{ print $2 }' alone)" '
 		NR == 1 { n = $2 } NR == 2 { m = $2 }

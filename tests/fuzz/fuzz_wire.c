@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages of sgpu-run serve as hostile peers send them, with descriptors: what is taken is what
+ * Messages of sgpu-serve as hostile peers send them, with descriptors: what is taken is what
  * was expected, what is not leaves no descriptor open, and an answer can be printed.
  *
  * Input: packets of a byte for the kind that is expected, one for the number of descriptors that
  * come and of those that are expected, two for the packet's size, and the packet. A kind of 255
  * says nothing of it: the packet is a whole message.
  */
-#include "../../tools/sgpu-run/wire.c"
+#include "../../tools/common/wire.c"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,6 +27,7 @@ static const size_t sizes[WIRE_KINDS] = {
 	[WIRE_QUOTE] = sizeof(struct wire_quote),
 	[WIRE_LEASE] = sizeof(struct wire_lease),
 	[WIRE_LEASE_IS] = sizeof(struct wire_lease_is),
+	[WIRE_BEGIN] = sizeof(struct wire_begin),
 };
 
 static union {

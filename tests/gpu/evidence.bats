@@ -102,7 +102,7 @@ appraise() {
 
 @test "info says of the GPU what a quote does" {
 	requires jq
-	sgpu-run info --json >told
+	sgpu-run --info --json >told
 	jq -e '.devices[] | select(.selector == "cuda:0") | .available and .opens_on_device and
 		(.key_agreement.agreed or .confidential_computing == "on") and (.key_agreement.text | length > 0)' told
 	jq -e '.hardening.filtered_system_calls.holds and .hardening.no_attaching.holds' told

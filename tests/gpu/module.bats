@@ -200,7 +200,7 @@ results() {
 	assert_same out/z.f32 x.f32
 	mkdir spool
 	cp batch.tar spool/
-	run -0 sgpu-run worker --device cuda -k owner.jwk --allow-modules spool
+	run -0 sgpu-worker --device cuda -k owner.jwk --allow-modules spool
 	assert_contains "$output" "1 batches answered"
 	[[ $output != *'read 4711'* ]]
 	job asserts '["output", "input"]'

@@ -54,7 +54,7 @@ rate() {
 	for ((i = 0; i < $2; i++)); do
 		ln "$work/sealed" "$work/spool/b$i"
 	done
-	sgpu-run worker -v -k runner.jwk --device "$3" "$work/spool" 2>"$1.log" || { cat "$1.log" >&2; return 1; }
+	sgpu-worker -v -k runner.jwk --device "$3" "$work/spool" 2>"$1.log" || { cat "$1.log" >&2; return 1; }
 	begin=$(stat -c %.9Y "$work"/spool/*.response | sort -n | head -n 1)
 	end=$(stat -c %.9Y "$work"/spool/*.response | sort -n | tail -n 1)
 	[ "$(find "$work/spool" -name '*.response' | wc -l)" -eq "$2" ]
@@ -87,7 +87,7 @@ rate() {
 		echo "# $kind: two GPUs reach $(awk -v a="$rate" -v b="$one" 'BEGIN { printf "%.2f", a / b }') times one" >&3
 		rm "$work/sealed"
 	done
-	run -0 sgpu-run worker -q -k runner.jwk --device cuda:all "$work/spool"
+	run -0 sgpu-worker -q -k runner.jwk --device cuda:all "$work/spool"
 }
 
 # branches_job: two products of matrices that share nothing, 4 MiB each, and their sum.
@@ -117,7 +117,7 @@ branches_job() {
 	branches_job
 	sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o sealed
 	for devices in cuda:0 cuda:0,1 cuda:1,0; do
-		sgpu-run submit -q --device $devices --trace $devices.trace --stats -k runner.jwk -o $devices.response sealed 			2>$devices.stats
+		sgpu-run -q --device $devices --trace $devices.trace --stats -k runner.jwk -o $devices.response sealed 			2>$devices.stats
 		sgpu-seal open -q -k owner.jwk -C $devices $devices.response
 		grep -E '^(elapsed|move)' $devices.stats | sed "s/^/# $devices: /" >&3
 	done
@@ -160,10 +160,10 @@ branches_job() {
 	json.dump({"version": 1, "manifest_id": "ring", "segments": segments, "operations": operations}, open("job.json", "w"))
 	END
 	sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o sealed
-	sgpu-run submit -q --device cuda:0 -k runner.jwk -o one.response sealed
+	sgpu-run -q --device cuda:0 -k runner.jwk -o one.response sealed
 	sgpu-seal open -q -k owner.jwk -C one one.response
 	for i in 1 2 3 4 5 6 7 8 9 10; do
-		sgpu-run submit -q --device cuda:0,1 -k runner.jwk -o two.response sealed
+		sgpu-run -q --device cuda:0,1 -k runner.jwk -o two.response sealed
 		sgpu-seal open -q --force -k owner.jwk -C two two.response
 		diff -r one two
 	done
@@ -174,8 +174,8 @@ branches_job() {
 	make_keys 2>/dev/null
 	mkdir spool
 	uuid=$(nvidia-smi -L | sed -n '1s/.*(UUID: \(GPU-[^)]*\)).*/\1/p')
-	run --separate-stderr -2 sgpu-run worker -k runner.jwk --device "cuda:0,$uuid" spool
+	run --separate-stderr -2 sgpu-worker -k runner.jwk --device "cuda:0,$uuid" spool
 	assert_contains "$stderr" "are the same GPU"
-	run --separate-stderr -3 sgpu-run worker -k runner.jwk --device cuda:0,63 spool
+	run --separate-stderr -3 sgpu-worker -k runner.jwk --device cuda:0,63 spool
 	assert_contains "$stderr" "no device 'cuda:63'"
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of sgpu-run serve's two sides share: messages as a liar sends them, and
+ * What the tests of sgpu-serve's two sides share: messages as a liar sends them, and
  * descriptors that nobody should wait for. It speaks the messages of wire.h and knows nothing of
  * who receives them.
  */
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../tools/sgpu-run/wire.h"
+#include "../../tools/common/wire.h"
 #include "world_random.h"
 
 enum { MESSAGE_MAX = 1 << 14, SENT_FDS_MAX = 4, LYING_SEED = 2026 };
@@ -51,6 +51,7 @@ static inline size_t message_size(enum wire_kind kind)
 		[WIRE_LEASE] = sizeof(struct wire_lease),
 		[WIRE_LEASE_IS] = sizeof(struct wire_lease_is),
 		[WIRE_LIMITS] = sizeof(struct wire_limits),
+		[WIRE_BEGIN] = sizeof(struct wire_begin),
 	};
 
 	return sizes[kind] ? sizes[kind] : sizeof(struct sgpu_greeting);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A supervisor of sgpu-run serve whose steps are taken by a test, one at a time. The workers that
+ * A supervisor of sgpu-serve whose steps are taken by a test, one at a time. The workers that
  * it starts are the test's program once more, and give away what they got; so what a worker says,
  * and what stands in its counters, is said by the test, which is its clients, too.
  */
@@ -15,7 +15,7 @@
 
 #include <sgpu/base.h>
 
-#include "../../tools/sgpu-run/supervisor.h"
+#include "../../tools/sgpu-serve/supervisor.h"
 #include "lying.h"
 #include "unit.h"
 
@@ -78,14 +78,13 @@ static struct sockaddr_un address_of(const char *name)
 static int be_puppet(const char *name)
 {
 	const struct sockaddr_un address = address_of(name);
-	const int fds[] = { SERVE_CONTROL_FD, SERVE_COUNTERS_FD },
+	const int fds[] = { SERVE_CONTROL_FD },
 		  line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	char byte = 0;
 
 	if (connect(line, (const struct sockaddr *)&address, sizeof(address)) == 0) {
-		send_bytes(line, &byte, 1, fds, 2);
+		send_bytes(line, &byte, 1, fds, 1);
 		close(SERVE_CONTROL_FD);
-		close(SERVE_COUNTERS_FD);
 		(void)!recv(line, &byte, 1, 0);
 	}
 	return 0;
@@ -112,7 +111,8 @@ static void forget_puppet(struct puppet *p)
 static void take_puppets(void)
 {
 	struct sgpu_greeting ready;
-	char data[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8))), byte;
+	struct wire_begin begin;
+	char data[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))), byte;
 	struct iovec part = { .iov_base = &byte, .iov_len = 1 };
 	struct msghdr packet = { .msg_iov = &part,
 				 .msg_iovlen = 1,
@@ -120,7 +120,7 @@ static void take_puppets(void)
 				 .msg_controllen = sizeof(data) };
 	const int line = accept4(w.listener, NULL, NULL, SOCK_CLOEXEC);
 	struct puppet *p = w.puppets;
-	int fds[2];
+	int control, counters;
 
 	if (line < 0) {
 		return;
@@ -130,10 +130,12 @@ static void take_puppets(void)
 	}
 	CHECK(recvmsg(line, &packet, MSG_CMSG_CLOEXEC) == 1 &&
 	      packet.msg_controllen == sizeof(data));
-	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&packet)), sizeof(fds));
-	*p = (struct puppet){ .line = line, .control = fds[0], .counters_fd = fds[1] };
+	memcpy(&control, CMSG_DATA(CMSG_FIRSTHDR(&packet)), sizeof(control));
+	CHECK(wire_receive(control, WIRE_BEGIN, &begin, sizeof(begin), &counters, 1, NULL) ==
+	      SGPU_OK);
+	*p = (struct puppet){ .line = line, .control = control, .counters_fd = counters };
 	p->counters =
-		mmap(NULL, sizeof(*p->counters), PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+		mmap(NULL, sizeof(*p->counters), PROT_READ | PROT_WRITE, MAP_SHARED, counters, 0);
 	CHECK(p->counters != MAP_FAILED);
 	(void)sgpu_wire_send(p->control, WIRE_READY, &ready, sizeof(ready), NULL,
 			     0); /* unless it is to end already */
@@ -370,19 +372,19 @@ static void hear_answers(void)
 /* ---- all together ---- */
 static void begin(uint64_t seed, unsigned in_flight)
 {
-	static char *arguments[2];
+	static char *arguments[] = { "test_supervisor", "--puppet", NULL, NULL };
 	struct sockaddr_un address;
 
 	memset(&w, 0, sizeof(w));
 	world_seed(&w.random, seed);
 	snprintf(w.address, sizeof(w.address), "sgpu-test-%d", (int)getpid());
 	address = address_of(w.address);
-	arguments[0] = arguments[1] = w.address;
+	arguments[2] = w.address;
 	w.server = (struct server){ .workers = WORKERS,
 				    .running = RUNNING,
 				    .submissions = 64,
-				    .argc = 2,
-				    .argv = arguments };
+				    .enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
+				    .arguments = arguments };
 	w.socket.fd = -1;
 	w.batch = memfd_create("batch", MFD_CLOEXEC);
 	w.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -478,6 +480,7 @@ static void end(void)
 		usleep(1000);
 	}
 	CHECK(count_open() == w.before);
+	close(w.server.enclave_fd);
 	close(w.s.signal_fd);
 	close(w.listener);
 	close(w.batch);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the supervisor of sgpu-run serve closes connections.
+ * How the supervisor of sgpu-serve closes connections.
  */
-#include "../../tools/sgpu-run/closing.c"
+#include "../../tools/sgpu-serve/closing.c"
 
 #include <netinet/in.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker of sgpu-run serve with clients and a supervisor that lie. The worker is this program
+ * A worker of sgpu-serve with clients and a supervisor that lie. The worker is this program
  * once more, confined as it always is; both its sides are taken here. Whatever comes, it counts
  * each connection as ended once it has gone, and runs the batch of an honest client; what no
  * supervisor says ends it. SGPU_TEST_SEED=N test_serve_worker
@@ -16,8 +16,8 @@
 #include <sgpu/keys.h>
 
 #include "../../tools/common/cli.h"
-#include "../../tools/sgpu-run/serve.h"
-#include "../../tools/sgpu-run/verbs.h"
+#include "../../tools/sgpu-enclave/serving.h"
+#include "../../tools/sgpu-serve/serve.h"
 #include "lying.h"
 
 enum { SUBMISSIONS = 8, HELD_MAX = 24, ROUNDS = 300, PATIENCE_MS = 60000, BATCH_BYTES = 1000 };
@@ -73,8 +73,7 @@ static bool until_idle(void)
 
 static void begin(uint64_t seed)
 {
-	static char *arguments[] = { "worker",	      "-k", NULL, "--leases", "1M",
-				     "--submissions", "8",  "-q" };
+	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL };
 	static struct server server;
 	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
 	struct sgpu_greeting ready;
@@ -82,11 +81,16 @@ static void begin(uint64_t seed)
 	memset(&w.process, 0, sizeof(w.process));
 	world_seed(&w.random, seed);
 	arguments[2] = w.key;
-	server = (struct server){ .argc = SGPU_ARRAY_LENGTH(arguments), .argv = arguments };
+	server = (struct server){ .arguments = arguments,
+				  .enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
+				  .leases = 1 << 20,
+				  .submissions = SUBMISSIONS,
+				  .takes_sessions = true };
 	for (int i = 0; i < HELD_MAX; i++) {
 		w.held[i] = -1;
 	}
 	CHECK(process_start(&server, &w.process, &error) == SGPU_OK);
+	close(server.enclave_fd);
 	CHECK(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLIN }, 1, PATIENCE_MS) ==
 	      1);
 	CHECK(wire_receive(w.process.control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) ==
@@ -494,11 +498,21 @@ static void prepare(void)
 	free_job(&job);
 }
 
+static int be_worker(int argc, char **argv)
+{
+	static struct run_request request;
+	static struct enclave enclave;
+	char **none;
+	int status = cli_read(argc, argv, &request, &none);
+
+	enclave.options = request.runner;
+	return enclave_end(&enclave, status ? status : serve(&enclave, &request));
+}
+
 int main(int argc, char **argv)
 {
-	static const struct cli_verb verbs[] = {
-		{ "serve", "", "a worker", serve_options, verb_serve }, { .name = NULL }
-	};
+	static const struct cli_verb verbs[] = { { "", "", "a worker", run_options, be_worker },
+						 { .name = NULL } };
 	static const struct cli_tool tool = { .name = "worker",
 					      .summary = "a worker",
 					      .verbs = verbs };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scheduler of sgpu-run serve by itself: turns are counted, and the clock is the test's.
+ * The scheduler of sgpu-serve by itself: turns are counted, and the clock is the test's.
  */
-#include "../../tools/sgpu-run/shares.c"
+#include "../../tools/sgpu-serve/shares.c"
 
 #include "unit.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The supervisor of sgpu-run serve with workers and clients that lie. Honest users beside liars
+ * The supervisor of sgpu-serve with workers and clients that lie. Honest users beside liars
  * must get turns and answers. SGPU_TEST_SEED=N test_supervisor
  */
 #include <pthread.h>
@@ -383,8 +383,8 @@ UNIT_TEST(a_map_with_a_gap_or_none_is_not_whole)
 
 int main(int argc, char **argv)
 {
-	if (argc > 3 && strcmp(argv[2], "--as-worker") == 0) {
-		return be_puppet(argv[3]);
+	if (argc > 2 && strcmp(argv[1], "--puppet") == 0) {
+		return be_puppet(argv[2]);
 	}
 	UNIT_RUN(an_honest_worker_is_believed);
 	UNIT_RUN(a_worker_cannot_take_its_counters_away);

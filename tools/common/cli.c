@@ -79,29 +79,46 @@ static void print_option(const struct cli_option *option)
 
 static void print_verb_help(void)
 {
-	bool is_default = tool->default_verb && !strcmp(tool->default_verb, verb->name);
-
-	printf("Usage: %s %s%s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name,
-	       is_default ? "[" : "", verb->name, is_default ? "]" : "", verb->arguments,
-	       verb->help);
+	printf("Usage: %s%s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name,
+	       *verb->name ? " " : "", verb->name, verb->arguments, verb->help);
 	for (const struct cli_option *option = verb->options; option->name; option++) {
 		print_option(option);
 	}
 	printf("\nSee %s(1).\n", tool->name);
 }
 
-static void print_tool_help(FILE *out)
+static const struct cli_verb *find_verb(const char *name)
 {
-	fprintf(out, "Usage: %s VERB [OPTION]... [ARGUMENT]...\n\n%s\n\nVerbs:\n", tool->name,
-		tool->summary);
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
-		fprintf(out, "  %-10s  %s%s\n", v->name, v->help,
-			tool->default_verb && !strcmp(tool->default_verb, v->name)
-				? " (the default)"
-				: "");
+		if (!strcmp(v->name, name)) {
+			return v;
+		}
 	}
-	fprintf(out, "\n'%s VERB --help' lists a verb's options. See %s(1).\n", tool->name,
-		tool->name);
+	return NULL;
+}
+
+/* A tool with a nameless verb has the options of that on top. */
+static void print_tool_help(void)
+{
+	const char *title = "\nVerbs:\n";
+
+	verb = find_verb("");
+	if (verb) {
+		print_verb_help();
+	} else {
+		printf("Usage: %s VERB [OPTION]... [ARGUMENT]...\n\n%s\n", tool->name,
+		       tool->summary);
+	}
+	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
+		if (*v->name) {
+			printf("%s  %-10s  %s\n", title, v->name, v->help);
+			title = "";
+		}
+	}
+	if (!*title) {
+		printf("\n'%s VERB --help' lists a verb's options. See %s(1).\n", tool->name,
+		       tool->name);
+	}
 }
 
 /* Prints tab-separated lines: verb, long, short, argument, help; first a line for the verb
@@ -116,16 +133,6 @@ static void list_options(void)
 			       option->argument ? option->argument : "", option->help);
 		}
 	}
-}
-
-static const struct cli_verb *find_verb(const char *name)
-{
-	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
-		if (!strcmp(v->name, name)) {
-			return v;
-		}
-	}
-	return NULL;
 }
 
 int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names)
@@ -149,12 +156,14 @@ static const char *const *verb_names(void)
 	size_t count = 0;
 
 	for (const struct cli_verb *v = tool->verbs; v->name && count + 1 < NAMES_MAX; v++) {
-		names[count++] = v->name;
+		names[count] = v->name;
+		count += *v->name != '\0';
 	}
+	names[count] = NULL;
 	return names;
 }
 
-/* Whether the first argument of a tool with a default verb is probably a misspelt verb: it is no
+/* Whether the first argument of a tool with a nameless verb is probably a misspelt verb: it is no
  * file, but similar to a verb. */
 static bool meant_verb(const char *given)
 {
@@ -257,13 +266,13 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	if (argc >= 2) {
 		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
 		    !strcmp(argv[1], "help")) {
-			const bool of_verb = argc > 2 && *argv[2] != '-';
+			const bool of_verb = argc > 2 && *argv[2] && *argv[2] != '-';
 
 			verb = of_verb ? find_verb(argv[2]) : NULL;
 			if (of_verb && !verb) {
 				return cli_unknown("unknown verb", argv[2], "", verb_names());
 			}
-			verb ? print_verb_help() : print_tool_help(stdout);
+			verb ? print_verb_help() : print_tool_help();
 			return flush_output(0);
 		}
 		if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
@@ -274,7 +283,7 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 			list_options();
 			return flush_output(0);
 		}
-		verb = find_verb(argv[1]);
+		verb = *argv[1] ? find_verb(argv[1]) : NULL;
 	}
 	if (tool->holds_secrets) {
 		cli_harden();
@@ -282,13 +291,14 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	if (verb) {
 		return flush_output(verb->run(argc - 1, argv + 1));
 	}
-	if (!tool->default_verb) {
+	verb = find_verb("");
+	if (!verb) {
 		return argc < 2 ? cli_usage("a verb is missing")
 				: cli_unknown("unknown verb", argv[1], "", verb_names());
 	}
 	if (argc >= 2 && meant_verb(argv[1])) {
+		verb = NULL;
 		return cli_unknown("unknown verb", argv[1], "", verb_names());
 	}
-	verb = find_verb(tool->default_verb);
 	return flush_output(verb->run(argc, argv));
 }

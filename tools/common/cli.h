@@ -101,7 +101,7 @@ struct cli_bytes {
 	}
 
 struct cli_verb {
-	const char *name;
+	const char *name; /* "": runs if the first argument is no verb; else that is an error */
 	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]"; cli_read() checks their
 				  number */
 	const char *help;      /* one line */
@@ -118,7 +118,6 @@ struct cli_tool {
 	const char *summary;	      /* one line */
 	const struct cli_verb *verbs; /* ends with a NULL name */
 	bool holds_secrets;	      /* whether cli_harden() is called before any verb */
-	const char *default_verb;     /* run if the first argument is no verb; or NULL */
 };
 
 /* Runs a tool; returns the value for main(). Opens descriptors 0 to 2 if closed. A write to a pipe
@@ -270,6 +269,13 @@ SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 void cli_signals(void (*stop)(void));
 /* The same without sgpu_io_interrupt(), for a verb that finishes what it has begun. */
 void cli_signals_gently(void (*stop)(void));
+/* Blocks a signal in this thread and those that it starts. Returns a signalfd for it; -1 with
+ * errno. */
+int cli_signal_fd(int number);
+/* Reads one signal from it. False: none has come. */
+bool cli_take_signal(int fd);
+/* Raises the soft limit of descriptors to the hard one. */
+void cli_raise_descriptors(void);
 /* Called after clean-up. Dies by the signal that came, or by SIGPIPE when the reader of an output
  * has gone; else returns status. */
 int cli_finish(int status);

@@ -213,7 +213,8 @@ static int check_arguments(const struct cli_verb *verb, int count)
 		return cli_usage("an argument is missing: %s", verb->arguments);
 	}
 	if (count > most && !strstr(verb->arguments, "...")) {
-		return cli_usage("more arguments than '%s' takes", verb->name);
+		return cli_usage("more arguments than '%s' takes",
+				 *verb->name ? verb->name : cli_tool_name());
 	}
 	return 0;
 }
@@ -227,8 +228,7 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 
 	*arguments = argv + argc;
 	if (!fill_tables(verb->options, longs, shorts)) {
-		return cli_fail(SGPU_ENOMEM, "'%s' has more than %d options", verb->name,
-				OPTIONS_MAX);
+		return cli_fail(SGPU_ENOMEM, "more than %d options", OPTIONS_MAX);
 	}
 	opterr = 0;
 	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {

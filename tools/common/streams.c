@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -263,6 +265,33 @@ void cli_signals(void (*stop)(void))
 void cli_signals_gently(void (*stop)(void))
 {
 	handle_signals(on_gentle_signal, stop);
+}
+
+int cli_signal_fd(int number)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, number);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+bool cli_take_signal(int fd)
+{
+	struct signalfd_siginfo signal;
+
+	return read(fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal);
+}
+
+void cli_raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
 }
 
 bool cli_reader_gone(void)

@@ -24,6 +24,8 @@ static const char *const cuda_compiler = SGPU_CUDA_COMPILER, *const cuda_flags =
 #else
 static const char *const cuda_compiler, *const cuda_flags;
 #endif
+/* NULL in a program that is not linked with it. */
+__attribute__((weak)) extern const char *OpenSSL_version(int type);
 #if defined(__clang__)
 #define COMPILER __VERSION__
 #else
@@ -54,6 +56,8 @@ void cli_print_version(const char *tool)
 	printf("%s (sgpu) %s, commit %s\n", tool, SGPU_VERSION, SGPU_COMMIT);
 	printf("Built with: %s\n", SGPU_WITH);
 	printf("Built without: %s\n", *SGPU_WITHOUT ? SGPU_WITHOUT : "nothing");
-	printf("%s\n", OpenSSL_version(OPENSSL_VERSION));
+	if (OpenSSL_version) {
+		printf("%s\n", OpenSSL_version(OPENSSL_VERSION));
+	}
 	printf("Licence: Apache-2.0. There is no warranty.\n");
 }

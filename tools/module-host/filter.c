@@ -20,7 +20,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "../sgpu-run/seccomp_filter.h"
+#include "../sgpu-enclave/seccomp_filter.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 

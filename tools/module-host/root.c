@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../sgpu-run/landlock_calls.h"
+#include "../sgpu-enclave/landlock_calls.h"
 
 /* ---- namespaces ---- */
 static bool write_text(const char *path, const char *text)

@@ -283,7 +283,7 @@ static const struct doctor_check checks[] = {
 	  "in a guest with CONFIG_TSM_REPORTS, modprobe tdx_guest or sev-guest, and mount configfs",
 	  .path = "/sys/kernel/config/tsm/report" },
 	{ "gpu", "work on a GPU", ask_gpu,
-	  .fix = "install the NVIDIA driver, and see 'sgpu-run info'" },
+	  .fix = "install the NVIDIA driver, and see 'sgpu-run --info'" },
 	{ "gpu-driver", "work on a GPU", look_at_files,
 	  "install the NVIDIA driver, and run modprobe nvidia",
 	  .path = "/proc/driver/nvidia/version", .wanted = "*NVRM version: " },

@@ -89,8 +89,8 @@ int measure_runner_path(char *path, size_t size, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot tell where this program is");
 	}
 	*slash = '\0';
-	if ((size_t)snprintf(path, size, "%s/sgpu-run", self) >= size) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "the path of 'sgpu-run' is too long");
+	if ((size_t)snprintf(path, size, "%s/sgpu-enclave", self) >= size) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the path of 'sgpu-enclave' is too long");
 	}
 	if (access(path, R_OK)) {
 		(void)sgpu_fail_errno(error, "cannot read the runner '%s'", path);

@@ -68,7 +68,7 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 	char path[PATH_MAX];
 	uint64_t size = 0;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/bin/sgpu-run", folder) >= sizeof(path)) {
+	if ((size_t)snprintf(path, sizeof(path), "%s/bin/sgpu-enclave", folder) >= sizeof(path)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the path of the build is too long");
 	}
 	cli_remember_input(path);
@@ -76,7 +76,7 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 	if (!rc) {
 		*runner = json_pack(
 			"{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}",
-			"swname", "sgpu-run", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
+			"swname", "sgpu-enclave", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
 			sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size,
 			"measured", "process", "modules", 0, "files", 0, "owners",
 			owner_claims(task), "sessions", task->owners.count ? "none" : "any",

@@ -36,7 +36,7 @@ const struct cli_option quote_options[] = {
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
 	  CLI_TEXT(struct task, device_name) },
 	{ "runner", 0, "PROGRAM",
-	  "the program that is measured (default: the sgpu-run beside this one)",
+	  "the program that is measured (default: the sgpu-enclave beside this one)",
 	  CLI_INPUT(struct task, runner_path) },
 	{ "output", 'o', "FILE", "where the quote goes (default: standard output)",
 	  CLI_TEXT(struct task, out_path) },

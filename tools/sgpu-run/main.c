@@ -1,25 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run: runs batches. See sgpu-run(1).
+ * sgpu-run: has a batch run, by a server where there is one, else by sgpu-enclave, which it
+ * becomes. See sgpu-run(1).
  */
-#include <stdlib.h>
+#include <sys/stat.h>
 
-#include "verbs.h"
+#include <sgpu/base.h>
+
+#include "client.h"
+
+/* Decides whether a server runs the batch. Returns an exit status. */
+static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)
+{
+	const char *option = run_local_option(r);
+	struct sgpu_error error = { 0 };
+	struct stat status;
+
+	*served = false;
+	if (option && (r->socket || r->lease)) {
+		return cli_usage("%s is about a runner of one's own, and %s about a server's",
+				 option, r->socket ? "--socket" : "--lease");
+	}
+	if (option) {
+		return 0;
+	}
+	if (sgpu_service_find(r->socket, service, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
+	*served = service->named || (service->text[0] && lstat(service->text, &status) == 0);
+	return r->lease && !*served ? cli_usage("--lease needs a server, and there is none at '%s'",
+						service->text)
+				    : 0;
+}
+
+static int verb_run(int argc, char **argv)
+{
+	static struct run_request request;
+	struct sgpu_service_path service;
+	struct sgpu_error error = { 0 };
+	char **paths;
+	bool served;
+	int enclave, status = cli_read(argc, argv, &request, &paths);
+
+	status = status ? status : choose(&request, &service, &served);
+	if (status) {
+		return status;
+	}
+	if (served) {
+		cli_signals(NULL);
+		return submit_to_server(&request, &service, paths[0]);
+	}
+	if (enclave_find(&enclave, &error) == SGPU_OK) {
+		(void)enclave_execute(enclave, argv, &error);
+	}
+	return cli_error(&error);
+}
 
 static const struct cli_verb verbs[] = {
-	{ "submit", "[BATCH]", "run a batch and write its response", submit_options, verb_submit },
-	{ "worker", "DIR", "run the batches of a directory, or of a list, until none is left",
-	  worker_options, verb_worker },
-	{ "serve", "", "run the batches that other processes submit", serve_options, verb_serve },
-	{ "status", "", "show what the server does", status_options, verb_status },
-	{ "quote", "", "have the server attest the worker that runs one's batches", quote_options,
-	  verb_quote },
-	{ "session", "", "serve a session of a program, on standard input and output",
-	  session_options, verb_session },
-	{ "info", "", "show devices, what is missing, and what this platform protects",
-	  info_options, verb_info },
-	{ "ops", "[OPERATION]", "list the operations and the devices that have them", ops_options,
-	  verb_ops },
+	{ "", "[BATCH]", "run a batch and write its response", run_options, verb_run },
 	{ .name = NULL },
 };
 
@@ -27,12 +65,9 @@ static const struct cli_tool tool = {
 	.name = "sgpu-run",
 	.summary = "run batches on a device",
 	.verbs = verbs,
-	.default_verb = "submit",
 };
 
 int main(int argc, char **argv)
 {
-	/* Where there is no TPM, its library would print lines of its own. */
-	setenv("TSS2_LOG", "all+NONE", 0);
 	return cli_main(&tool, argc, argv);
 }

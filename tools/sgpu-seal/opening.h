@@ -6,7 +6,7 @@
 #define SGPU_SEAL_OPENING_H
 
 #include "parts.h"
-#include "wire.h"
+#include "lease.h"
 
 /* Leases, from a server on this machine, that the response names. */
 enum { OPEN_LEASES_MAX = 8 }; /* the most that a response may name; a server names one */

@@ -12,7 +12,7 @@
 
 #include "crypto/crypto.h"
 #include "parts.h"
-#include "wire.h"
+#include "lease.h"
 
 enum { LINE = 64 }; /* bytes; payloads in a lease begin at multiples of this */
 

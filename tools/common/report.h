@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What programs say about a run besides the response: its outcome, statistics, progress.
+ */
+#include "base/io.h"
+#include "run/run.h"
+
+#ifndef SGPU_REPORT_H
+#define SGPU_REPORT_H
+
+/* The outcome of a run. It has no pointers, since it may come from another process. */
+enum { REPORT_NAME_MAX = 256, REPORT_USER_MAX = 33 };
+struct report {
+	char batch_id[REPORT_NAME_MAX]; /* "": the input is no batch */
+	char manifest_id[REPORT_NAME_MAX], kid[REPORT_NAME_MAX], owner[REPORT_NAME_MAX],
+		aead[REPORT_NAME_MAX];
+	struct sgpu_run_progress progress;
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_paths paths;
+	struct sgpu_device_info device; /* the first device */
+	int devices;
+};
+/* Prints times and bytes by stage on standard error. */
+void report_stats(const struct report *report);
+/* Returns the name of a device's compute units. */
+const char *report_units(const struct sgpu_device_info *info);
+
+/* Prints a line on standard error, unless -q: the batch, its owner, the key used, sizes, time, the
+ * code. file: the batch's, or NULL. by: the user and the text of their error, for a server's log;
+ * or NULL. */
+struct report_user {
+	uint64_t uid;
+	const char *name, *reason; /* may be "" */
+};
+void report_batch(const struct report *report, const char *file, int code,
+		  const struct report_user *by);
+
+/* Sends the reader of `fd` a refusal, if a run was refused and so has no response. A regular file
+ * that -o names gets none, so that each file with a response's name is a response. */
+void report_refusal(int fd, const struct report *report, const struct sgpu_error *why);
+/* Prints the line of report_batch and, if `stats` is set, of report_stats. Call after all is
+ * written. */
+void report_outcome(const struct report *report, bool stats, int code);
+
+/* Shows a run's progress on a terminal; prints it. all: bytes of all input payloads; 0: not known.
+ */
+void report_progress_show(const struct sgpu_run_progress *progress, uint64_t all);
+void report_progress_print(const struct sgpu_run_progress *progress, uint64_t all);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options about a runner, and how the host's programs start sgpu-enclave, which is the runner.
+ */
+#ifndef SGPU_RUNNER_H
+#define SGPU_RUNNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+#include "cli.h"
+
+/* What every runner can be told. A server and a worker pass these options on. */
+struct runner_options {
+	struct cli_list keys, owners, files; /* owners: at most one is allowed */
+	const char *device, *state;
+	unsigned jobs;	    /* 0: one a processor */
+	uint64_t window_ns; /* 0: the default */
+	bool allow_modules;
+};
+
+/* Rows of a verb's options for the member `member` of its values, a struct `type`. */
+#define RUNNER_OPTIONS(type, member)                                                          \
+	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",        \
+	  CLI_LIST(type, member.keys) },                                                      \
+		{ "device", 0, "DEVICE", "cpu, cuda, cuda:N, cuda:N,M or auto (the default)", \
+		  CLI_TEXT(type, member.device) },                                            \
+		{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)",   \
+		  CLI_NUMBER(type, member.jobs, 1, SGPU_POOL_JOBS_MAX) },                     \
+		{ "owners", 0, "FILE",                                                        \
+		  "take only batches that one of these keys signed: thumbprints, one a line", \
+		  CLI_LIST(type, member.owners) },                                            \
+		{ "state", 0, "DIR", "record the batches there, so that none runs twice",     \
+		  CLI_TEXT(type, member.state) },                                             \
+		{ "replay-window", 0, "DURATION", "how old a batch may be (default: 7d)",     \
+		  CLI_DURATION(type, member.window_ns, 0) },                                  \
+		{ "files", 0, "DIR",                                                          \
+		  "let batches name payloads in files of this directory; may be repeated",    \
+		  CLI_LIST(type, member.files) },                                             \
+	{                                                                                     \
+		"allow-modules", 0, NULL, "run kernels that the batch brings along",          \
+			CLI_FLAG(type, member.allow_modules)                                  \
+	}
+
+/* Adds these options and -q, -v and --json, as this program got them, to the arguments of
+ * sgpu-enclave in `words`, and then the `more` of a NULL-ended list. Nothing is freed. Errors:
+ * SGPU_ENOMEM. */
+SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, const char *const *more,
+				     char ***words, struct sgpu_error *error);
+
+/* The values of `run_options`, which sgpu-run and sgpu-enclave read alike. */
+struct run_request {
+	struct runner_options runner;
+	uint64_t timeout_ns; /* 0: none */
+	const char *trace, *output, *socket;
+	const char *quote, *attestation_key, *certificate, *owner;
+	struct cli_bytes nonce;
+	uint64_t memory; /* bytes; 0: all that is free */
+	unsigned serve;	 /* a descriptor; 0: it is not given */
+	bool stats, plan, lease, local, session, info, ops;
+};
+extern const struct cli_option run_options[];
+
+/* Returns the name of a given option about the runner, or NULL. With such an option the batch is
+ * run by a sgpu-enclave of one's own, since a server has keys, rules and a device already. */
+const char *run_local_option(const struct run_request *request);
+
+/* Opens sgpu-enclave: beside the running program, or in ../libexec/sgpu from there, never by PATH.
+ * Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int enclave_find(int *fd, struct sgpu_error *error);
+/* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */
+int enclave_execute(int fd, char **argv, struct sgpu_error *error);
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See wire.h. Every byte that comes in may be hostile, so sizes must be exact, and longer messages
+ * are refused.
+ */
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/io.h"
+#include "wire.h"
+
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+
+const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
+	1000000,    3000000,	10000000,    30000000,	  100000000,	300000000,
+	1000000000, 3000000000, 10000000000, 30000000000, 100000000000, UINT64_MAX,
+};
+
+_Static_assert(offsetof(struct sgpu_refusal_of_session, error) ==
+		       offsetof(struct wire_answer, error),
+	       "what the library knows of an answer");
+
+/* Takes the descriptors of a packet, however many control messages bring them, and closes those
+ * beyond `most`. Returns their number. */
+static int take_descriptors(struct msghdr *packet, int *fds, int most)
+{
+	int count = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
+		const size_t here =
+			c->cmsg_len < CMSG_LEN(0) ? 0 : (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		for (size_t i = 0;
+		     c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < here; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (count < most) {
+				fds[count] = fd;
+			} else {
+				close(fd);
+			}
+			count++;
+		}
+	}
+	return count;
+}
+
+static int check_header(const struct sgpu_greeting *header, ssize_t size, struct sgpu_error *error)
+{
+	if (size < (ssize_t)sizeof(*header) || header->magic != SGPU_GREETING_MAGIC) {
+		return sgpu_fail(error, SGPU_EINVALID, "the message is none of this protocol");
+	}
+	if (header->version != SGPU_GREETING_VERSION) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "client and server are of different versions");
+	}
+	if (header->kind == 0 || header->kind >= WIRE_KINDS || header->size != (size_t)size ||
+	    header->zero != 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "the message is malformed");
+	}
+	return SGPU_OK;
+}
+
+int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, int *fds, int count,
+		 struct sgpu_error *error)
+{
+	const struct sgpu_greeting *header = message;
+	struct iovec part = { .iov_base = message, .iov_len = size };
+	union {
+		struct cmsghdr header; /* for its alignment */
+		char data[CMSG_SPACE(SGPU_WIRE_FDS_MAX * sizeof(int))];
+	} control;
+	struct msghdr packet = { .msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control.data,
+				 .msg_controllen = sizeof(control.data) };
+	int received[SGPU_WIRE_FDS_MAX], got, rc;
+	ssize_t bytes;
+
+	rc = sgpu_wire_receive(socket, &packet, 0, &bytes);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	got = take_descriptors(&packet, received, SGPU_WIRE_FDS_MAX);
+	rc = check_header(header, bytes, error);
+	if (rc == SGPU_OK && (bytes != (ssize_t)size || header->kind != kind)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
+	}
+	if (rc == SGPU_OK && (got != count || (packet.msg_flags & MSG_CTRUNC))) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the message has another number of descriptors than %d", count);
+	}
+	for (int i = 0; i < got && i < SGPU_WIRE_FDS_MAX; i++) {
+		if (rc == SGPU_OK) {
+			fds[i] = received[i];
+		} else {
+			close(received[i]);
+		}
+	}
+	return rc;
+}
+
+bool wire_say(int socket, enum wire_kind kind, int fd)
+{
+	struct sgpu_greeting message;
+
+	return sgpu_wire_send(socket, kind, &message, sizeof(message), &fd, fd >= 0);
+}
+
+int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error)
+{
+	struct sgpu_greeting message;
+
+	return wire_receive(socket, kind, &message, sizeof(message), fd, fd != NULL, error);
+}
+
+int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
+		  struct sgpu_error *error)
+{
+	const int file = memfd_create("sgpu-run", MFD_CLOEXEC);
+	int rc;
+
+	if (file < 0) {
+		return sgpu_fail_errno(error, "cannot make a memory file");
+	}
+	rc = sgpu_write(file, "a memory file", text, size, error);
+	if (rc == SGPU_OK && !wire_say(socket, kind, file)) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "a process of this worker takes no message");
+	}
+	close(file);
+	return rc;
+}
+
+int wire_take_text(int file, const char *name, size_t most, char **text, size_t *size,
+		   struct sgpu_error *error)
+{
+	int rc;
+
+	*size = 0;
+	*text = calloc(1, most + 1);
+	rc = *text ? sgpu_pread(file, name, *text, most, 0, size, error) : sgpu_fail_nomem(error);
+	close(file);
+	if (rc < 0) {
+		free(*text);
+		*text = NULL;
+	}
+	return rc;
+}
+
+int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)
+{
+	struct sgpu_greeting header;
+	struct iovec part = { .iov_base = &header, .iov_len = sizeof(header) };
+	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t size;
+	int rc = sgpu_wire_receive(socket, &packet, MSG_PEEK, &size);
+
+	rc = rc ? rc : check_header(&header, size, error);
+	*kind = rc == SGPU_OK ? (enum wire_kind)header.kind : WIRE_KINDS;
+	return rc;
+}
+
+bool wire_is_request(enum wire_kind kind)
+{
+	return kind == WIRE_LEASE || kind == WIRE_SESSION || kind == WIRE_QUOTE;
+}
+
+void wire_refuse(int socket, const struct sgpu_error *error)
+{
+	struct wire_answer answer;
+
+	memset(&answer, 0, sizeof(answer));
+	answer.error = *error;
+	sgpu_wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
+}
+
+/* Escapes text from another process for printing. */
+#define CLEAN(text) clean_text(text, sizeof(text))
+static void clean_text(char *text, size_t size)
+{
+	char copy[SGPU_ERROR_TEXT_MAX];
+
+	size = size < sizeof(copy) ? size : sizeof(copy);
+	memcpy(copy, text, size);
+	sgpu_escape(copy, strnlen(copy, size - 1), text, size, true);
+}
+
+void wire_clean(struct wire_answer *answer)
+{
+	struct report *report = &answer->report;
+
+	CLEAN(answer->error.text);
+	CLEAN(answer->error.hint);
+	CLEAN(report->batch_id);
+	CLEAN(report->manifest_id);
+	CLEAN(report->kid);
+	CLEAN(report->owner);
+	CLEAN(report->aead);
+	CLEAN(report->device.name);
+	CLEAN(report->device.selector);
+	CLEAN(report->device.confidential);
+	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_EREFUSED) {
+		answer->error.code = SGPU_ESYSTEM;
+	}
+}
+
+/* ---- descriptors of batches and responses ---- */
+/* fstat() and fstatfs() of a FUSE file ask its server, so a file is first judged by what the kernel
+ * itself knows. Files with seals are in memory. Only root can mount file systems with a device. */
+static bool is_memory_or_disk(int fd)
+{
+	struct statx status;
+	struct statfs system;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0 ||
+	    !S_ISREG(status.stx_mode)) {
+		return false;
+	}
+	if (fcntl(fd, F_GET_SEALS) >= 0) {
+		return true;
+	}
+	return status.stx_dev_major != 0 && fstatfs(fd, &system) == 0 &&
+	       (system.f_type == EXT4_SUPER_MAGIC || system.f_type == XFS_SUPER_MAGIC);
+}
+
+static bool has_mode(int fd, bool writes)
+{
+	const int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && !(flags & (O_PATH | O_DIRECT)) &&
+	       ((flags & O_ACCMODE) == O_RDWR ||
+		(flags & O_ACCMODE) == (writes ? O_WRONLY : O_RDONLY)) &&
+	       !(writes && (flags & O_APPEND));
+}
+
+bool wire_takes_batch(int fd)
+{
+	return has_mode(fd, false) && is_memory_or_disk(fd);
+}
+
+bool wire_takes_response(int fd)
+{
+	return has_mode(fd, true) && is_memory_or_disk(fd);
+}
+
+#define SECOND UINT64_C(1000000000)
+enum { LOOK_MS = 1000 };
+
+int ask_error(int connection, struct sgpu_error *error)
+{
+	struct wire_answer *answer = calloc(1, sizeof(*answer));
+	int rc = answer ? wire_receive(connection, WIRE_ANSWER, answer, sizeof(*answer), NULL, 0,
+				       error)
+			: sgpu_fail_nomem(error);
+
+	if (rc == SGPU_OK) {
+		wire_clean(answer);
+		rc = answer->error.code;
+		if (error) {
+			*error = answer->error;
+		}
+		rc = rc < 0 ? rc
+			    : sgpu_fail(error, SGPU_ESYSTEM, "the server answers something else");
+	}
+	free(answer);
+	return rc;
+}
+
+int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size, int *connection,
+	     struct sgpu_error *error)
+{
+	struct sgpu_service_path path;
+	int rc = sgpu_service_find(socket, &path, error);
+
+	rc = rc ? rc : sgpu_service_connect(&path, connection, error);
+	if (rc == SGPU_OK) {
+		/* Sending may fail because the server has refused already and closed; its answer is
+		 * read next. */
+		(void)sgpu_wire_send(*connection, kind, message, size, NULL, 0);
+	}
+	return rc;
+}
+
+int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error)
+{
+	const uint64_t begin = sgpu_now_ns();
+	struct pollfd wait = { .fd = connection, .events = POLLIN };
+	enum wire_kind kind;
+	int rc = SGPU_ETIMEOUT;
+
+	while (rc == SGPU_ETIMEOUT && sgpu_now_ns() - begin < patience_s * SECOND) {
+		if (poll(&wait, 1, LOOK_MS) > 0) {
+			rc = wire_peek(connection, &kind, error);
+		} else if (sgpu_io_interrupted()) {
+			return sgpu_fail(error, SGPU_ECANCELED, "stopped");
+		}
+	}
+	if (rc == SGPU_OK && kind == WIRE_ANSWER) {
+		return ask_error(connection, error);
+	}
+	if (rc == SGPU_ETIMEOUT) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
+	}
+	return rc == SGPU_ECANCELED
+		       ? sgpu_fail(error, SGPU_ESYSTEM, "the server, or its worker, has ended")
+		       : rc;
+}
+
+int ask_server(const char *socket, enum wire_kind kind, void *message, size_t message_size,
+	       enum wire_kind expected, unsigned patience_s, char **text, size_t *size,
+	       struct sgpu_error *error)
+{
+	int connection = -1, file = -1,
+	    rc = ask_open(socket, kind, message, message_size, &connection, error);
+
+	*text = NULL;
+	*size = 0;
+	if (rc < 0) {
+		return rc;
+	}
+	rc = ask_wait(connection, patience_s, error);
+	rc = rc ? rc : wire_hear(connection, expected, &file, error);
+	close(connection);
+	/* Reading any but a memory file may never return. The kernel tells whether a file has seals
+	 * without asking its file system. */
+	if (rc == SGPU_OK && fcntl(file, F_GET_SEALS) < 0) {
+		close(file);
+		rc = sgpu_fail(error, SGPU_EINVALID, "the server's answer is not in a memory file");
+	}
+	return rc < 0 ? rc
+		      : wire_take_text(file, "the server's answer", WIRE_TEXT_MAX, text, size,
+				       error);
+}

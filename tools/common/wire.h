@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The messages of sgpu-serve and its clients and workers: one packet of a SOCK_SEQPACKET socket
+ * each, of a fixed size, in the byte order of the machine. Client and server are programs of one
+ * machine; a client of another version is refused.
+ *
+ *   client -> server    WIRE_STATUS, answered with WIRE_STATUS_IS; or WIRE_SUBMIT, which the
+ *                       server does not read:
+ *   server -> client    WIRE_QUEUED, if there is no turn for it yet
+ *   server -> worker    WIRE_TAKE with the connection, whose next message is that WIRE_SUBMIT
+ *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
+ *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
+ *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE: requests, which come to the worker
+ *                       as WIRE_SUBMIT does, but need no turn
+ *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
+ *   worker -> client    WIRE_LEASE_IS, with the pool; the client then sends WIRE_LEASE_DONE, and
+ *                       gets it back
+ *   server -> worker    WIRE_BEGIN, first of all, with the memory of its counters
+ *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters have changed
+ *   server -> worker    WIRE_DRAIN: take no more work, and end; WIRE_PRESS: others wait for a
+ *                       worker, so end idle leases and sessions; WIRE_LIMITS: its tenant's limits,
+ *                       first of all when it is given to a tenant
+ *
+ * Closing a connection ends what it was opened for: a client's run, or the server's worker.
+ */
+#ifndef SGPU_WIRE_H
+#define SGPU_WIRE_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <sgpu/error.h>
+
+#include "remote/greeting.h"
+#include "stage/lease.h"
+#include "report.h"
+
+enum wire_kind {
+	WIRE_STATUS = 1,
+	WIRE_SUBMIT,
+	WIRE_PROGRESS,
+	WIRE_STATUS_IS,
+	WIRE_TAKEN = SGPU_GREETING_TAKEN,
+	WIRE_ANSWER = SGPU_GREETING_REFUSED,
+	WIRE_PROGRESS_IS,
+	WIRE_READY,
+	WIRE_TAKE,
+	WIRE_DRAIN,
+	WIRE_QUEUED,
+	WIRE_NOTE,
+	WIRE_PRESS,
+	WIRE_LEASE,
+	WIRE_SESSION = SGPU_GREETING_SESSION,
+	WIRE_QUOTE,
+	WIRE_QUOTE_IS,
+	WIRE_CLAIMS,
+	WIRE_LEASE_IS,
+	WIRE_LEASE_DONE,
+	WIRE_LIMITS,
+	WIRE_BEGIN,
+	WIRE_KINDS
+};
+
+enum { WIRE_TEXT_MAX = 1 << 20 };
+
+/* Comes with two descriptors: the batch, the response. */
+struct wire_submit {
+	struct sgpu_greeting header;
+	uint64_t timeout_ns;			  /* 0: none */
+	uint64_t lease;				  /* 1: results are to be left in a lease */
+	uint64_t replaced_device, replaced_inode; /* the file that the response replaces; 0: none */
+	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
+};
+
+/* Asks for a lease of `size` bytes for a batch's payloads if id is "", else for the lease `id` with
+ * its results. */
+struct wire_lease {
+	struct sgpu_greeting header;
+	uint64_t size;
+	uint8_t batch_id[SGPU_BATCH_ID_SIZE];
+	char id[SGPU_REGION_ID_TEXT + 8];
+};
+
+/* Comes with the descriptor of the pool. */
+struct wire_lease_is {
+	struct sgpu_greeting header;
+	struct sgpu_lease lease;
+	uint64_t pool_size;
+};
+
+struct wire_answer {
+	struct sgpu_greeting header;
+	struct sgpu_error error; /* code SGPU_OK: done */
+	struct report report;
+};
+
+struct wire_progress {
+	struct sgpu_greeting header;
+	struct sgpu_run_progress progress;
+	uint64_t bytes_in_all;
+};
+
+/* How a worker serves; comes with the descriptor of a struct serve_counters. */
+struct wire_begin {
+	struct sgpu_greeting header;
+	uint64_t submissions;	   /* most batches at a time */
+	uint64_t leases, lease_ns; /* bytes of the pool of leases, 0: none; how long a lease that
+				      nobody holds stays, 0: the default */
+	uint64_t stall_ns;	   /* how long a lease may wait for its client, or a session be
+				      idle, while others wait for a worker */
+	uint64_t sessions;	   /* 1: takes sessions of programs */
+	uint64_t session_memory;   /* bytes of device memory that a session may have; 0: all */
+};
+
+struct wire_take {
+	struct sgpu_greeting header;
+	uint64_t uid;		    /* of the client, as the kernel says */
+	uint64_t since_ns;	    /* when it connected */
+	uint64_t request;	    /* 1: it is counted as a request; 0: as a batch */
+	char user[REPORT_USER_MAX]; /* the client's name, for the log; "": it has none */
+};
+
+/* The limits of the worker's tenant; of memory in bytes, 0: none. */
+struct wire_limits {
+	struct sgpu_greeting header;
+	uint64_t device_memory, host_memory;
+	uint64_t sessions; /* most sessions; 0 allows none */
+};
+
+/* Sent to the worker, which passes it on to the process that signs. */
+struct wire_quote {
+	struct sgpu_greeting header;
+	uint32_t nonce_size; /* bytes of `nonce` */
+	uint32_t debugged;   /* set by the worker: 1 if others may read its memory */
+	uint8_t nonce[64];
+};
+
+/* Upper bounds of the time from a batch's connection to its answer; the last is UINT64_MAX. */
+enum { SERVE_LATENCIES = 12 };
+extern const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES];
+
+/* Sums over batches. Those before SERVE_RESULTS count batches by outcome. Only SERVE_FAILED counts
+ * faults of this machine; no user may be able to raise it. SERVE_LATENCY + i counts batches up to
+ * bound i and above bound i - 1. */
+enum serve_sum {
+	SERVE_DONE,
+	SERVE_SOME_FAILED,
+	SERVE_REFUSED,
+	SERVE_REPLAYED,
+	SERVE_OVER_QUOTA,
+	SERVE_CANCELLED,
+	SERVE_FAILED,
+	SERVE_RESULTS,
+	SERVE_BYTES_IN = SERVE_RESULTS,
+	SERVE_BYTES_OUT,
+	SERVE_LATENCY_NS,
+	SERVE_LATENCY,
+	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
+};
+
+/* Only the worker writes these; its values may be false. It sends WIRE_NOTE after it has changed
+ * one of the first two. */
+struct serve_counters {
+	_Atomic uint64_t ended;		 /* connections with batches that it has closed */
+	_Atomic uint64_t requests_ended; /* the same with requests */
+	_Atomic uint64_t quoted_ns;	 /* when it gave its last quote, or 0 */
+	_Atomic uint64_t leases, leased_bytes, pool_bytes;
+	_Atomic uint64_t sums[SERVE_SUMS];
+	_Atomic uint64_t sessions;		   /* open sessions of programs */
+	_Atomic uint64_t device_bytes, host_bytes; /* memory in use, as base/base.h counts it */
+};
+
+enum { SERVE_SUBMISSIONS_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
+
+/* All other messages are a header alone. WIRE_STATUS_IS, WIRE_QUOTE_IS and WIRE_CLAIMS (from the
+ * worker to the process that signs) bring the descriptor of a memory file with at most
+ * WIRE_TEXT_MAX bytes of JSON. */
+
+/* Receives one message of that kind and size with exactly `count` descriptors, which the caller
+ * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no
+ * message; SGPU_EINVALID: it is another, whose descriptors are closed. */
+SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
+				 int *fds, int count, struct sgpu_error *error);
+
+/* Send and receive a header alone, with one descriptor or, if fd is -1 or NULL, none. */
+bool wire_say(int socket, enum wire_kind kind, int fd);
+SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error);
+
+/* Sends a text in a memory file. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
+				  struct sgpu_error *error);
+/* Reads the text in a file, at most `most` bytes, into memory from malloc, and appends a NUL.
+ * Closes the file. It must be a memory file, since other file systems may never answer. */
+SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
+				   size_t *size, struct sgpu_error *error);
+
+/* Gets the kind of the next message, which stays in the queue. Errors as of wire_receive. */
+SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
+
+/* Whether messages of this kind are requests to a worker. */
+bool wire_is_request(enum wire_kind kind);
+
+/* Sends an answer that is an error. */
+void wire_refuse(int socket, const struct sgpu_error *error);
+
+/* Whether the server takes a descriptor as a batch, or as the place of a response: only files in
+ * memory and on a disk, on which no call can block for ever. A client copies pipes and files of
+ * network file systems, FUSE, overlays, /proc and /sys through memory. These functions never block.
+ */
+bool wire_takes_batch(int fd);
+bool wire_takes_response(int fd);
+
+/* Makes an answer from another process safe to print. */
+void wire_clean(struct wire_answer *answer);
+
+/* Requests to a server that end with one answer; requests.c of sgpu-enclave is the other side. */
+
+/* Sends the server at `socket` (NULL: the default) a message, and reads the text in the memory file
+ * of its answer; *text is from malloc and ends with a NUL. Errors: those of finding the server; the
+ * error in its answer; SGPU_ESYSTEM: the server or its worker has ended, or is silent. */
+SGPU_MUST_CHECK int ask_server(const char *socket, enum wire_kind kind, void *message,
+			       size_t message_size, enum wire_kind expected, unsigned patience_s,
+			       char **text, size_t *size, struct sgpu_error *error);
+
+/* The parts of ask_server, for callers that go on with the connection. ask_open connects and sends;
+ * set *connection to -1 before. ask_wait waits until the server has sent a message; if this carries
+ * an error, returns that. */
+SGPU_MUST_CHECK int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size,
+			     int *connection, struct sgpu_error *error);
+SGPU_MUST_CHECK int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error);
+/* Receives a WIRE_ANSWER, which has come, and returns the error in it. */
+SGPU_MUST_CHECK int ask_error(int connection, struct sgpu_error *error);
+
+#endif

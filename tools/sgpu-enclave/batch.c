@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch in, a response out. The response appears only when the run came to its end.
+ */
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "enclave.h"
+#include "collect.h"
+
+struct submission {
+	struct enclave *enclave; /* the key of an attested run is the last of its keys */
+	const struct run_request *request;
+	const char *batch;
+	int in_fd; /* the batch; -1 while it is not open */
+	const char *in_name;
+};
+
+struct outputs {
+	struct sgpu_output response, trace;
+};
+
+static struct sgpu_run *volatile running;
+
+static void stop_running(void)
+{
+	if (running) {
+		sgpu_run_cancel(running);
+	}
+}
+
+/* Checks options that exclude each other. */
+static int check_request(const struct submission *s)
+{
+	const struct run_request *r = s->request;
+	const struct cli_list *keys = &r->runner.keys;
+
+	for (int i = 0; i < keys->count; i++) {
+		if (cli_is_standard(keys->items[i]) && cli_is_standard(s->batch)) {
+			return cli_usage(
+				"the key and the batch cannot both come from standard input");
+		}
+	}
+	if ((r->trace && !cli_outputs_apart("the trace", r->trace, "the response", r->output)) ||
+	    (r->quote && !cli_outputs_apart("the quote", r->quote, "the response", r->output)) ||
+	    (r->quote && r->trace &&
+	     !cli_outputs_apart("the quote", r->quote, "the trace", r->trace))) {
+		return 2;
+	}
+	if (r->trace && r->plan) {
+		return cli_usage("--plan runs nothing, so there is nothing to trace");
+	}
+	return attested_check(r);
+}
+
+/* Refuses outputs that would replace a payload file of the batch. */
+static int spare_payloads(const struct submission *s, const struct sgpu_run *run,
+			  struct sgpu_error *error)
+{
+	const struct run_request *r = s->request;
+	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
+	const char *const outputs[] = { r->output, r->trace };
+	struct stat status;
+
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
+		    sgpu_files_look(s->enclave->files, batch->segments[i].location.file, &status,
+				    NULL) == SGPU_OK) {
+			cli_remember_file(&status);
+		}
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
+		if (!cli_is_standard(outputs[i]) && cli_is_input(outputs[i])) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
+					 outputs[i]);
+		}
+	}
+	return SGPU_OK;
+}
+
+/* Shows the response and the trace, both or none: the trace is written before the response is
+ * shown. */
+static int show_outputs(const struct submission *s, const struct sgpu_run *run,
+			struct outputs *outputs, struct sgpu_error *error)
+{
+	const struct run_request *r = s->request;
+	int rc = spare_payloads(s, run, error);
+
+	if (rc == SGPU_OK && r->trace) {
+		rc = report_trace(run, &outputs->trace, error);
+	}
+	rc = rc ? rc : sgpu_output_commit(&outputs->response, error);
+	if (rc == SGPU_OK && r->trace) {
+		rc = sgpu_output_commit(&outputs->trace, error);
+	}
+	return rc;
+}
+
+static int run_open_batch(const struct submission *s, struct outputs *outputs,
+			  struct sgpu_error *error)
+{
+	const struct run_request *r = s->request;
+	struct enclave *w = s->enclave;
+	struct sgpu_submission submission = {
+		.in_fd = s->in_fd,
+		.in_name = s->in_name,
+		.out_fd = outputs->response.fd,
+		.out_name = cli_is_standard(r->output) ? "standard output" : r->output,
+		.options = enclave_run_options(w),
+	};
+	struct sgpu_run *run = NULL;
+	struct report report;
+	struct sgpu_error other;
+	uint64_t ended_ns;
+	int rc;
+
+	submission.options.spans = r->trace != NULL;
+	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
+	rc = sgpu_runner_submit(w->devices[0].runner, &submission, NULL, NULL, &run, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	running = run;
+	if (sgpu_io_interrupted()) {
+		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
+	}
+	report_progress_begin(run, w);
+	rc = sgpu_run_wait(run, error);
+	report_progress_end();
+	running = NULL;
+	report_collect(run, enclave_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
+	report.devices = w->device_count;
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
+		report_refusal(outputs->response.fd, &report, error);
+	} else if (show_outputs(s, run, outputs, &other) != SGPU_OK) {
+		*error = other;
+		rc = other.code;
+	}
+	/* The user waits until all is cleared, so the reported time includes that. */
+	ended_ns = sgpu_now_ns();
+	sgpu_run_free(&run);
+	enclave_stop(w);
+	report.progress.elapsed_ns += sgpu_now_ns() - ended_ns;
+	report_outcome(&report, r->stats, rc);
+	return rc;
+}
+
+/* Opens the batch, which no output may replace. Returns an exit status. */
+static int open_batch(struct submission *s)
+{
+	const int status = cli_input(s->batch, &s->in_name, &s->in_fd);
+
+	if (status) {
+		return status;
+	}
+	return cli_output_apart(s->request->output) &&
+			       (!s->request->trace || cli_output_apart(s->request->trace))
+		       ? 0
+		       : 2;
+}
+
+/* Runs the batch under the filter, once everything is open. */
+static int run_filtered(const struct submission *s, struct outputs *outputs)
+{
+	const struct run_request *r = s->request;
+	struct landlock_needs needs = { .outputs = { &outputs->response, &outputs->trace } };
+	struct sgpu_error error = { 0 };
+	int rc = cli_output_take(&outputs->response, r->output, 0666, &error);
+
+	if (rc == SGPU_OK && r->trace) {
+		rc = cli_output_take(&outputs->trace, r->trace, 0666, &error);
+	}
+	if (rc == SGPU_OK && !cli_binary_output(outputs->response.fd)) {
+		return 2;
+	}
+	rc = rc ? rc : enclave_start(s->enclave, &needs, r->quote != NULL, &error);
+	rc = rc ? rc : run_open_batch(s, outputs, &error);
+	return rc == SGPU_OK				       ? 0
+	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+							       : cli_error(&error);
+}
+
+static int submit(struct submission *s)
+{
+	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
+	const struct run_request *r = s->request;
+	struct sgpu_error error = { 0 };
+	int status = 0;
+
+	if (enclave_open(s->enclave, r->attestation_key, &error) != SGPU_OK) {
+		status = cli_error(&error);
+	} else if (r->quote) {
+		/* The evidence comes first: the batch's sender waits for it, and opens a pipe only
+		 * then. */
+		if (attested_quote(r, s->enclave, &error) != SGPU_OK) {
+			status = cli_error(&error);
+		} else {
+			cli_detail("'%s' is written; batches for this run are sealed to the key "
+				   "in it",
+				   r->quote);
+			status = open_batch(s);
+		}
+	}
+	if (status == 0) {
+		key_files_close(&s->enclave->key_files, s->in_fd);
+		status = run_filtered(s, &outputs);
+	}
+	sgpu_output_close(&outputs.response);
+	sgpu_output_close(&outputs.trace);
+	enclave_stop(s->enclave);
+	return status;
+}
+
+static int show_plan(const struct submission *s)
+{
+	const char *path = s->request->output ? s->request->output : "-";
+	struct sgpu_error error = { 0 };
+
+	if (s->enclave->all) {
+		return cli_fail(SGPU_EUSAGE,
+				"--device: how many '%s' are, only the machine knows: name them",
+				s->request->runner.device);
+	}
+	return write_plan(s->in_fd, s->in_name, s->enclave->named, path, &error) == SGPU_OK
+		       ? 0
+		       : cli_error(&error);
+}
+
+static int open_and_run(struct submission *s)
+{
+	const struct run_request *r = s->request;
+	int status;
+
+	if (r->quote) {
+		cli_remember_input(s->batch); /* opened after the quote is written */
+	}
+	status = r->quote ? cli_output_apart(r->quote) ? 0 : 2 : open_batch(s);
+	status = status ? status : cli_output_prepare(r->output, 0666, false);
+	status = status ? status : cli_output_prepare(r->trace, 0666, false);
+	status = status ? status : r->plan ? show_plan(s) : submit(s);
+	if (s->in_fd > STDIN_FILENO) {
+		close(s->in_fd);
+	}
+	return status;
+}
+
+int run_batch(struct enclave *enclave, const struct run_request *request, const char *path)
+{
+	struct submission s = {
+		.enclave = enclave, .request = request, .batch = path, .in_fd = -1
+	};
+	int status;
+
+	enclave->spread = request->quote ? ENCLAVE_ONE : ENCLAVE_GRAPHS;
+	status = enclave_check(enclave);
+	status = status ? status : check_request(&s);
+	status = status ? status : enclave_begin(enclave, stop_running);
+	return status ? status : open_and_run(&s);
+}

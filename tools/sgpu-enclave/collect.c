@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See collect.h.
+ */
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <jansson.h>
+#include <sgpu/base.h>
+
+#include "base/base.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "crypto/crypto.h"
+#include "cli.h"
+#include "collect.h"
+#include "enclave.h"
+
+const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)
+{
+	size_t i = 0;
+	json_t *recipient = NULL;
+
+	json_array_foreach (batch->recipients, i, recipient) {
+		const char *kid = json_string_value(json_object_get(recipient, "kid"));
+		for (int k = 0; kid && k < count; k++) {
+			if (!strcmp(kid, keys[k].kid)) {
+				return keys[k].kid;
+			}
+		}
+	}
+	return "";
+}
+
+/* Keeps the last id, since many batches in a row have the same manifest, by its checked hash. */
+static const char *manifest_id(const struct sgpu_batch *batch)
+{
+	static uint8_t last[SGPU_SHA256_SIZE];
+	static json_t *id;
+	json_t *manifest = NULL;
+
+	if (id && memcmp(last, batch->manifest_sha256, sizeof(last)) == 0) {
+		return json_string_value(id);
+	}
+	json_decref(id);
+	id = NULL;
+	if (batch->manifest_text && !sgpu_json_parse(batch->manifest_text, batch->manifest_size,
+						     &manifest, NULL, NULL, NULL)) {
+		id = json_object_get(manifest, "manifest_id");
+		id = json_is_string(id) ? json_incref(id) : NULL;
+		json_decref(manifest);
+	}
+	memcpy(last, batch->manifest_sha256, sizeof(last));
+	return id ? json_string_value(id) : "";
+}
+
+/* Keeps the description while the device is the same, since a query reads several files of /proc.
+ * Free memory is left out of reports. */
+static void describe_device(struct sgpu_device *device, struct sgpu_device_info *about)
+{
+	static struct sgpu_device_info known;
+	static const struct sgpu_device *whose;
+
+	if (device != whose) {
+		whose = sgpu_device_get_info(device, &known, NULL) == SGPU_OK ? device : NULL;
+		known.memory_free = 0;
+	}
+	if (whose) {
+		*about = known;
+	} else {
+		snprintf(about->name, sizeof(about->name), "unknown");
+	}
+}
+
+void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
+		    const struct sgpu_key *keys, int count, struct report *report)
+{
+	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
+	struct sgpu_run_result result;
+
+	memset(report, 0, sizeof(*report));
+	sgpu_run_get_progress(run, &report->progress);
+	sgpu_run_get_result(run, &result);
+	memcpy(report->totals, result.totals, sizeof(report->totals));
+	report->paths = result.paths;
+	if (device) {
+		describe_device(device, &report->device);
+	}
+	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
+	if (batch) {
+		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
+		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
+			 manifest_id(batch));
+		snprintf(report->kid, sizeof(report->kid), "%s", report_key(batch, keys, count));
+		snprintf(report->owner, sizeof(report->owner), "%s", result.owner);
+	}
+}
+
+/* The trace, in Chrome's trace event format: complete events ("X") in microseconds. The host, each
+ * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
+ * ids, which need no escaping. */
+
+static void print_name(FILE *out, const char *kind, int tid, int device, const char *name,
+		       int number)
+{
+	fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"",
+		kind, tid);
+	if (device >= 0) {
+		fprintf(out, "device %d, ", device);
+	}
+	fprintf(out, "%s", name);
+	if (number >= 0) {
+		fprintf(out, " %d", number);
+	}
+	fprintf(out, "\"}},\n");
+	if (kind[0] == 't') {
+		fprintf(out,
+			"{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+			"\"args\":{\"sort_index\":%d}},\n",
+			tid, tid);
+	}
+}
+
+/* Rows without a span stay unnamed. */
+static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_run_result *result)
+{
+	bool *used = calloc((size_t)result->rows + 1, sizeof(*used));
+
+	for (size_t i = 0; used && i < result->span_count; i++) {
+		used[result->spans[i].stream + 1] = true;
+	}
+	print_name(out, "process_name", 0, -1, cli_tool_name(), -1);
+	print_name(out, "thread_name", 0, -1, "host", -1);
+	for (int i = 0; used && i < result->rows; i++) {
+		if (used[i + 1]) {
+			int number, device;
+			const char *name = sgpu_run_row_name(run, i, &number, &device);
+
+			print_name(out, "thread_name", i + 1, device, name, number);
+		}
+	}
+	free(used);
+}
+
+static void print_trace(FILE *out, const struct sgpu_run *run)
+{
+	struct sgpu_run_result result;
+
+	sgpu_run_get_result(run, &result);
+	fprintf(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+	print_rows(out, run, &result);
+	for (size_t i = 0; i < result.span_count; i++) {
+		const struct sgpu_span *span = &result.spans[i];
+		const uint64_t begin = span->begin_ns - result.spans[0].begin_ns,
+			       length = span->end_ns - span->begin_ns;
+		const char *kind = sgpu_span_name(span->kind);
+
+		fprintf(out,
+			"{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,",
+			kind, span->label, kind, span->stream + 1);
+		fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
+			begin / 1000, begin % 1000, length / 1000, length % 1000);
+		fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}},\n",
+			span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label,
+			span->bytes);
+	}
+	/* The last event has no comma after it. */
+	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"
+		     "index\":0}}\n]}\n");
+}
+
+int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
+		 struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int rc;
+
+	if (!out) {
+		return sgpu_fail_nomem(error);
+	}
+	print_trace(out, run);
+	if (fclose(out) != 0) {
+		free(text);
+		return sgpu_fail_nomem(error);
+	}
+	rc = sgpu_write(output->fd, output->path, text, size, error);
+	free(text);
+	return rc;
+}
+
+/* Progress: a line on a terminal, and one for each SIGUSR1. A thread reads the signal from a
+ * descriptor, so no signal handler prints. On a GPU, the thread also notices a stopped run that
+ * does not end: a GPU abandons its kernels within seconds, but a call of the driver may wait for a
+ * kernel that never ends. */
+
+static pthread_t thread;
+static bool started;
+static int signal_fd = -1, end_fd = -1;
+static const struct sgpu_run *shown;
+static void (*when_stuck)(void);
+
+uint64_t report_bytes_in_all(const struct sgpu_run *run)
+{
+	struct sgpu_run_progress p;
+	const struct sgpu_batch *batch;
+	uint64_t sum = 0;
+
+	sgpu_run_get_progress(run, &p);
+	batch = p.operations ? sgpu_run_get_batch(run) : NULL;
+	for (int i = 0; batch && i < batch->segment_count; i++) {
+		sum += batch->segments[i].input ? sgpu_batch_payload_size(batch, i) : 0;
+	}
+	return sum;
+}
+
+static void *wait_for_signal(void *argument)
+{
+	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN },
+				 { .fd = end_fd, .events = POLLIN } };
+
+	(void)argument;
+	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100
+			    : when_stuck				    ? 1000
+									    : -1;
+
+	while (poll(fds, 2, wait_ms) >= 0 && !fds[1].revents) {
+		struct sgpu_run_progress p;
+
+		sgpu_run_get_progress(shown, &p);
+		if (when_stuck && p.stopping_ns > ENCLAVE_STUCK_NS) {
+			when_stuck();
+		}
+		report_progress_show(&p, report_bytes_in_all(shown));
+		if (fds[0].revents && cli_take_signal(signal_fd)) {
+			report_progress_print(&p, report_bytes_in_all(shown));
+		}
+	}
+	return NULL;
+}
+
+/* If the descriptor or the thread cannot be made, the run goes on without progress. */
+void report_progress_begin(const struct sgpu_run *run, const struct enclave *worker)
+{
+	shown = run;
+	when_stuck = worker->on_gpu ? enclave_give_up : NULL;
+	signal_fd = worker->signal_fd;
+	end_fd = eventfd(0, EFD_CLOEXEC);
+	if (end_fd < 0) {
+		return;
+	}
+	cli_progress_begin("running", 0);
+	started = sgpu_thread_start(&thread, wait_for_signal, NULL, NULL) == SGPU_OK;
+}
+
+void report_progress_end(void)
+{
+	if (started && eventfd_write(end_fd, 1) == 0) {
+		pthread_join(thread, NULL);
+	}
+	cli_progress_end();
+	started = false;
+	sgpu_close(end_fd);
+	end_fd = -1;
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See enclave.h.
+ */
+#include <inttypes.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/base.h"
+#include "base/io.h"
+#include "crypto/crypto.h"
+#include "enclave.h"
+#include "harden.h"
+#include "report.h"
+
+static size_t kind_length(const char *name)
+{
+	return strcspn(name, ":");
+}
+
+static int check_names(const struct enclave *w, struct sgpu_error *error)
+{
+	const char *first = w->devices[0].selector;
+
+	for (int i = 1; i < w->named; i++) {
+		const char *name = w->devices[i].selector;
+
+		if (kind_length(name) != kind_length(first) ||
+		    strncmp(name, first, kind_length(first)) != 0 || strcmp(name, "auto") == 0) {
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "--device: '%s' and '%s' are not of one kind", first,
+					 name);
+		}
+		for (int k = 0; k < i; k++) {
+			/* The CPU device can be opened several times: for tests. */
+			if (strcmp(w->devices[k].selector, name) == 0 && strcmp(name, "cpu") != 0) {
+				return sgpu_fail(error, SGPU_EUSAGE,
+						 "--device: '%s' is named twice", name);
+			}
+		}
+	}
+	return SGPU_OK;
+}
+
+/* Parses "cpu", "cuda:0,1", "cuda:0,cuda:1", "cuda:all", "cpu,cpu". */
+static int parse_names(struct enclave *w, struct sgpu_error *error)
+{
+	const char *from = w->options.device ? w->options.device : "auto";
+	int size;
+
+	w->named = 0;
+	w->all = strcmp(from, "cuda:all") == 0;
+	for (; !w->all; from++) {
+		const size_t length = strcspn(from, ",");
+		char *name;
+
+		if (w->named == ENCLAVE_DEVICES_MAX) {
+			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices",
+					 ENCLAVE_DEVICES_MAX);
+		}
+		if (length == 0) {
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "--device: '%s' names no device at one place",
+					 w->options.device);
+		}
+		name = w->devices[w->named++].selector;
+		/* A name without a kind has the first one's, such as the "1" of "cuda:0,1". */
+		size = snprintf(name, sizeof(w->devices[0].selector), "%s%.*s",
+				w->named > 1 &&
+						(strncmp(from, "GPU-", 4) == 0 ||
+						 (*from >= '0' && *from <= '9')) &&
+						strncmp(w->devices[0].selector, "cuda:", 5) == 0
+					? "cuda:"
+					: "",
+				(int)length, from);
+		if (size < 0 || (size_t)size >= sizeof(w->devices[0].selector)) {
+			return sgpu_fail(error, SGPU_EUSAGE, "--device: a name in '%s' is too long",
+					 w->options.device);
+		}
+		from += length;
+		if (!*from) {
+			break;
+		}
+	}
+	return check_names(w, error);
+}
+
+enum { KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
+enum {
+	KEPT_BLOCK = 4 << 20,
+	KEPT_HEAP = 8 << 20
+}; /* bytes of the largest block in a heap, and unused at a heap's end */
+
+static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
+
+static struct enclave *current;
+
+static int open_files(struct enclave *w, struct sgpu_error *error)
+{
+	const struct cli_list *directories = &w->options.files;
+	int rc = directories->count > 0 ? sgpu_files_create(&w->files, error) : SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < directories->count; i++) {
+		rc = sgpu_files_allow(w->files, directories->items[i], error);
+	}
+	return rc;
+}
+
+static int load_owners(struct enclave *w, struct sgpu_error *error)
+{
+	if (w->options.owners.count == 0) {
+		return SGPU_OK;
+	}
+	if (w->options.owners.count > 1) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "--owners is given twice: one file names them all");
+	}
+	cli_remember_input(w->options.owners.items[0]);
+	return sgpu_owners_load(w->options.owners.items[0], &w->owners, error);
+}
+
+int enclave_check(struct enclave *w)
+{
+	struct sgpu_error error = { 0 };
+
+	if (parse_names(w, &error) != SGPU_OK || open_files(w, &error) != SGPU_OK ||
+	    load_owners(w, &error) != SGPU_OK) {
+		return error.code == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
+								   : cli_error(&error);
+	}
+	if ((w->named > 1 || w->all) && w->spread == ENCLAVE_ONE) {
+		sgpu_fail(&error, SGPU_EUSAGE,
+			  "--device: '%s' names several devices, and this takes one",
+			  w->options.device);
+		(void)sgpu_hint(&error, "a quote names one device, and a session has one");
+		return cli_error(&error);
+	}
+	if (w->options.keys.count > ENCLAVE_KEYS_MAX) {
+		return cli_usage("more than %d keys", ENCLAVE_KEYS_MAX);
+	}
+	if (w->files && w->owners.count == 0) {
+		return cli_usage(
+			"--files needs --owners: whoever makes a batch chooses what is read there");
+	}
+	if ((w->options.state || w->options.window_ns) && w->owners.count == 0) {
+		return cli_usage(
+			"%s needs --owners: anybody could use up the ids of others' batches",
+			w->options.state ? "--state" : "--replay-window");
+	}
+	return 0;
+}
+
+int enclave_begin(struct enclave *w, void (*stop)(void))
+{
+	current = w;
+#if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
+	/* The next batch reuses the memory of this one. By default the C library would return it to
+	 * the kernel after each batch of some ten KiB, and fault it in again. */
+	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
+	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
+#endif
+	for (int i = 0; i < w->options.keys.count; i++) {
+		cli_remember_input(w->options.keys.items[i]);
+	}
+	cli_harden();
+	w->keys = sgpu_secret_alloc(KEYS_SIZE);
+	if (!w->keys) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	w->signal_fd = cli_signal_fd(SIGUSR1);
+	cli_signals(stop);
+	return 0;
+}
+
+/* All keys are read before the first batch, and no batch can reach their files. */
+static int load_keys(struct enclave *w, const char *extra, struct sgpu_error *error)
+{
+	int rc = extra ? key_files_note(&w->key_files, extra, w->files, w->options.state, error)
+		       : SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
+		rc = key_files_note(&w->key_files, w->options.keys.items[i], w->files,
+				    w->options.state, error);
+	}
+	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
+		rc = sgpu_key_load_private(w->options.keys.items[i], &w->keys[i], error);
+		w->key_count += rc == SGPU_OK;
+	}
+	return rc;
+}
+
+static void describe(struct sgpu_device *device)
+{
+	struct sgpu_device_agreement agreement;
+	struct sgpu_device_info info;
+
+	if (!cli_verbose || sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
+		return;
+	}
+	if (!info.opens_on_device) {
+		cli_detail("device '%s': %s, %u %s; AES-GCM by %s", info.selector, info.name,
+			   info.compute_units, report_units(&info), sgpu_aead_provider());
+		return;
+	}
+	cli_detail("device '%s': %s, %s, %u %s; confidential computing: %s", info.selector,
+		   info.name, info.driver, info.compute_units, report_units(&info),
+		   info.confidential);
+	if (sgpu_device_agree(device, &agreement, NULL) == SGPU_OK) {
+		cli_detail("%s", agreement.text);
+	}
+}
+
+static int open_next(struct enclave *w, struct sgpu_error *error)
+{
+	struct enclave_device *d = &w->devices[w->device_count];
+	struct sgpu_device_info info;
+	int rc = sgpu_device_open(d->selector, &w->config, &d->device, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	w->device_count++;
+	w->on_gpu = sgpu_device_get_info(d->device, &info, NULL) == SGPU_OK && info.opens_on_device;
+	describe(d->device);
+	return w->options.allow_modules ? confinement_of_modules(d->device, &w->modules, error)
+					: SGPU_OK;
+}
+
+static int open_devices(struct enclave *w, struct sgpu_error *error)
+{
+	struct sgpu_device_info one, other;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < w->named; i++) {
+		rc = open_next(w, error);
+	}
+	for (int i = 0; rc == SGPU_OK && w->all && i < ENCLAVE_DEVICES_MAX; i++) {
+		snprintf(w->devices[i].selector, sizeof(w->devices[i].selector), "cuda:%d", i);
+		rc = open_next(w, error);
+		if (rc == SGPU_EUNAVAILABLE && i > 0) {
+			return SGPU_OK; /* there is no GPU i */
+		}
+	}
+	/* Refuses a GPU that is named in two ways. */
+	for (int i = 1; rc == SGPU_OK && i < w->device_count; i++) {
+		for (int k = 0; rc == SGPU_OK && k < i; k++) {
+			rc = sgpu_device_get_info(w->devices[i].device, &one, error);
+			rc = rc ? rc : sgpu_device_get_info(w->devices[k].device, &other, error);
+			if (rc == SGPU_OK && one.uuid[0] && strcmp(one.uuid, other.uuid) == 0) {
+				rc = sgpu_fail(error, SGPU_EUSAGE,
+					       "--device: '%s' and '%s' are the same GPU",
+					       w->devices[k].selector, w->devices[i].selector);
+			}
+		}
+	}
+	return rc;
+}
+
+int enclave_open(struct enclave *w, const char *extra_key, struct sgpu_error *error)
+{
+	static const uint8_t key[SGPU_KEY_SIZE];
+	const uint64_t window_us =
+		w->options.window_ns ? w->options.window_ns / 1000 : DEFAULT_WINDOW_US;
+	struct sgpu_aead *aead = NULL;
+	int rc = load_keys(w, extra_key, error);
+
+	if (rc == SGPU_OK && w->owners.count > 0) {
+		rc = sgpu_replay_create(w->options.state, window_us, &w->replay, error);
+	}
+	/* Without an AEAD each sealed segment would fail. */
+	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
+	sgpu_aead_free(&aead);
+	if (rc == SGPU_OK) {
+		w->config.jobs = w->options.jobs;
+		w->config.modules = w->options.allow_modules;
+		rc = open_devices(w, error);
+	}
+	return rc;
+}
+
+int enclave_subject(struct enclave *w, struct sgpu_key *recipient,
+		    struct sgpu_quote_subject *subject, struct sgpu_error *error)
+{
+	struct sgpu_key *key = &w->keys[w->key_count];
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, key, error);
+
+	w->confinement = confinement_claim(harden_filters(), landlock_version() > 0,
+					   w->modules.process ? &w->modules : NULL);
+	*subject = (struct sgpu_quote_subject){ .recipient = recipient,
+						.recipient_ephemeral = true,
+						.device = w->devices[0].device,
+						.preemption = w->on_gpu,
+						.allows_modules = w->options.allow_modules,
+						.files = w->files != NULL,
+						.sessions = w->sessions,
+						.owners = (const char *const *)w->owners.names,
+						.owner_count = w->owners.count,
+						.confinement = w->confinement };
+	rc = rc ? rc : sgpu_key_public(key, recipient, error);
+	w->key_count += rc == SGPU_OK;
+	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
+}
+
+/* Confines the process to files in `needs` and to the system calls of its kind. If the kernel or
+ * this build lacks a confinement, warns. If `strict`, failing to apply one that exists is an error,
+ * since a quote claims it. Any other failure is an error. */
+static int confine(const struct enclave *w, struct landlock_needs *needs, bool strict,
+		   struct sgpu_error *error)
+{
+	int rc;
+
+	needs->files = w->files;
+	needs->gpu = w->on_gpu;
+	needs->state = w->options.state;
+	rc = landlock_confine(needs, error);
+	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
+		cli_warning("%s", error->text);
+		rc = SGPU_OK;
+	}
+	if (rc == SGPU_OK) {
+		rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
+		if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
+			cli_warning("%s", error->text);
+			rc = SGPU_OK;
+		}
+	}
+	return rc;
+}
+
+int enclave_start(struct enclave *w, struct landlock_needs *needs, bool strict,
+		  struct sgpu_error *error)
+{
+	struct sgpu_runner_config config = { .shared_files = w->shared_files,
+					     .many_runs = w->many_runs };
+	struct sgpu_device *more[ENCLAVE_DEVICES_MAX];
+	int rc = cli_harden_off() ? SGPU_OK : cli_silence(error); /* what kernels print may be HIGH,
+								     and the host reads it */
+
+	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
+		rc = sgpu_secure_create(w->devices[i].device, NULL, &w->devices[i].context, error);
+		if (rc == SGPU_EUNAVAILABLE) {
+			cli_detail("no secure context: %s", error->text);
+			rc = SGPU_OK;
+		}
+	}
+	rc = rc ? rc : confine(w, needs, strict, error);
+	for (int i = 1; w->spread == ENCLAVE_GRAPHS && i < w->device_count; i++) {
+		more[config.more_count++] = enclave_secure_device(&w->devices[i]);
+	}
+	config.more = more;
+	for (int i = 0; rc == SGPU_OK && i < w->device_count - config.more_count; i++) {
+		config.device = enclave_secure_device(&w->devices[i]);
+		rc = sgpu_runner_create(&config, &w->devices[i].runner, error);
+	}
+	return rc;
+}
+
+struct sgpu_run_options enclave_run_options(const struct enclave *w)
+{
+	return (struct sgpu_run_options){ .keys = w->keys,
+					  .key_count = w->key_count,
+					  .files = w->files,
+					  .allow_modules = w->options.allow_modules,
+					  .owners = (const char *const *)w->owners.names,
+					  .owner_count = w->owners.count,
+					  .replay = w->replay };
+}
+
+void enclave_stop(struct enclave *w)
+{
+	for (int i = 0; i < w->device_count; i++) {
+		struct enclave_device *d = &w->devices[i];
+		struct sgpu_secure_stats stats;
+
+		sgpu_runner_free(&d->runner); /* the first runner may use all devices, which are
+						 open until then */
+		if (cli_verbose && d->context) {
+			sgpu_secure_get_stats(d->context, &stats);
+			cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64
+				   " commands, %" PRIu64 " refused, %" PRIu64
+				   " requests in %" PRIu64 " streams",
+				   stats.mapped_bytes >> 20, stats.commands, stats.refused,
+				   stats.requests, stats.streams);
+		}
+		sgpu_secure_destroy(&d->context);
+		sgpu_device_close(&d->device);
+	}
+}
+
+int enclave_end(struct enclave *w, int status)
+{
+	if (w->keys) {
+		sgpu_secret_free(w->keys, KEYS_SIZE);
+	}
+	sgpu_files_free(&w->files);
+	sgpu_owners_clear(&w->owners);
+	sgpu_replay_free(&w->replay);
+	json_decref(w->confinement);
+	free(w->options.keys.items);
+	free(w->options.owners.items);
+	free(w->options.files.items);
+	key_files_clear(&w->key_files);
+	status = cli_finish(status);
+	if (w->on_gpu) {
+		/* All is closed and flushed. In exit(), a GPU's driver would wait for a kernel that
+		 * never ends. */
+		fflush(stderr);
+		_exit(status);
+	}
+	return status;
+}
+
+void enclave_give_up(void)
+{
+	sigset_t all;
+
+	sgpu_wipe(current->keys, KEYS_SIZE);
+	cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
+	sigfillset(&all);
+	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
+}
+
+/* The evidence of a run or a session. The private half of the key that the quote names never leaves
+ * this process and is lost with it. So a batch sealed to the key, or a session bound to it, opens
+ * in the measured program or nowhere. */
+
+int attested_check(const struct run_request *r)
+{
+	const struct {
+		const char *name;
+		bool given;
+	} needed[] = { { "--nonce", r->nonce.size > 0 },
+		       { "--attestation-key", r->attestation_key != NULL },
+		       { "--certificate", r->certificate != NULL },
+		       { "--owner", r->owner != NULL } };
+	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
+		if (!r->quote && needed[i].given) {
+			return cli_usage("%s is for a run with --quote", needed[i].name);
+		}
+		if (r->quote && !needed[i].given && i < optional) {
+			return cli_usage("--quote needs %s", needed[i].name);
+		}
+	}
+	if (r->quote && r->plan) {
+		return cli_usage("--plan runs nothing, so there is nothing to quote");
+	}
+	return r->quote && cli_is_standard(r->quote)
+		       ? cli_usage("the quote goes to a file, since standard output is for what "
+				   "follows")
+		       : 0;
+}
+
+int attested_quote(const struct run_request *request, struct enclave *w, struct sgpu_error *error)
+{
+	struct sgpu_signer *ak = NULL;
+	struct sgpu_chain chain = { .count = 0 };
+	struct sgpu_key owner = { .kind = 0 };
+	struct sgpu_key recipient; /* the public half alone */
+	struct sgpu_quote_subject subject;
+	char *quote = NULL;
+	size_t size = 0;
+	int rc = sgpu_signer_load(request->attestation_key, &ak, error);
+
+	rc = rc ? rc : sgpu_chain_load(request->certificate, &chain, error);
+	if (rc == SGPU_OK && request->owner) {
+		rc = sgpu_key_load(request->owner, &owner, error);
+		if (rc == SGPU_OK && owner.kind == SGPU_KEY_OCT) {
+			rc = sgpu_fail(error, SGPU_EKEY,
+				       "'%s' is a symmetric key, the owner's is an X25519 key",
+				       request->owner);
+		}
+	}
+	rc = rc ? rc : enclave_subject(w, &recipient, &subject, error);
+	if (rc == SGPU_OK) {
+		subject.nonce = request->nonce.data;
+		subject.nonce_size = request->nonce.size;
+		subject.owner_key = request->owner ? owner.public_half : NULL;
+		rc = sgpu_quote_create(&subject, ak, &chain, time(NULL), &quote, &size, error);
+	}
+	rc = rc ? rc : cli_write_text(request->quote, 0666, quote, size, error);
+	free(quote);
+	sgpu_key_clear(&owner);
+	sgpu_chain_clear(&chain);
+	sgpu_signer_free(&ak);
+	return rc;
+}

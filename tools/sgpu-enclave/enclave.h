@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trusted process: its keys, what it accepts, its device, and the runner. Whatever it runs, the
+ * order of calls is enclave_check, enclave_begin, enclave_open, (quote,) enclave_start, batches,
+ * enclave_stop, enclave_end.
+ */
+#ifndef SGPU_ENCLAVE_H
+#define SGPU_ENCLAVE_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include <sgpu/attest.h>
+#include "run/run.h"
+#include "stage/stage.h"
+#include "secure/secure.h"
+
+#include "cli.h"
+#include "harden.h"
+#include "runner.h"
+
+/* Files of the runner's secrets. They are read once, before the first batch, and cannot be opened
+ * after that. */
+
+enum { KEY_FILES_MAX = 72 };
+
+struct key_files {
+	struct {
+		struct stat status;
+		char *path; /* resolved; NULL: no regular file, or named by a descriptor */
+	} list[KEY_FILES_MAX];
+	int count;
+};
+
+/* Notes the file of `key`, an argument of -k, before the key is read. Batches cannot fetch it from
+ * `files` (may be NULL): a key there is refused (SGPU_EUSAGE), and files of the same inode are
+ * never fetched. A key that the confined run could read, as in `state` (may be NULL), is refused,
+ * too (SGPU_EPOLICY). A missing file is left for the key's loader to report. */
+SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
+				   struct sgpu_files *files, const char *state,
+				   struct sgpu_error *error);
+
+/* Whether a file is that of a noted key, whatever its name. */
+bool key_files_have(const struct key_files *keys, const struct stat *status);
+
+/* Closes every descriptor of these files but `kept`, inherited ones too. */
+void key_files_close(const struct key_files *keys, int kept);
+
+void key_files_clear(struct key_files *keys);
+
+enum { ENCLAVE_KEYS_MAX = 64, ENCLAVE_DEVICES_MAX = 16 };
+
+/* A device, and what runs there. */
+struct enclave_device {
+	char selector[80]; /* as passed to sgpu_device_open */
+	struct sgpu_device *device;
+	struct sgpu_secure *context; /* NULL on a device that maps no pages */
+	struct sgpu_runner *runner;  /* NULL if the first device's runner uses all devices */
+};
+
+/* What becomes of several devices. */
+enum enclave_spread {
+	ENCLAVE_ONE,	 /* there must be one device */
+	ENCLAVE_BATCHES, /* each device has a runner, and batches of its own */
+	ENCLAVE_GRAPHS,	 /* one runner uses all, and spreads the operations of each batch */
+};
+
+struct enclave {
+	struct runner_options options;
+	struct sgpu_key *keys; /* in secret memory, with room for one more key */
+	int key_count;
+	struct key_files key_files; /* files of these and of the attestation key */
+	struct sgpu_owners owners;  /* none: anybody's batches are taken */
+	struct sgpu_replay *replay; /* NULL without owners */
+	struct sgpu_files *files;   /* where files of payloads may be; NULL: nowhere */
+	enum enclave_spread spread;
+	struct sgpu_device_config config;
+	bool sessions;				/* anybody may open one */
+	bool shared_files;			/* clients, too, have the batches' descriptors */
+	struct sgpu_module_confinement modules; /* known once the device is open */
+	json_t *confinement;			/* the claim for a quote, if there will be one */
+	struct enclave_device devices[ENCLAVE_DEVICES_MAX]; /* of one kind */
+	int named, device_count; /* devices that the options name; devices open */
+	bool all;		 /* every GPU */
+	bool on_gpu;
+	int signal_fd;	/* tells of SIGUSR1 */
+	bool many_runs; /* as in struct sgpu_runner_config */
+};
+
+/* Checks the options, parses the devices' names, and reads the owners. Returns 0, or the exit
+ * status after a message. */
+int enclave_check(struct enclave *enclave);
+
+/* Call before any thread or secret exists. Disables core files, blocks SIGUSR1, and has signals to
+ * end call `stop` (see cli_signals()). Returns 0, or the exit status after a message. */
+int enclave_begin(struct enclave *enclave, void (*stop)(void));
+/* Loads the keys, and opens the replay record and the device. extra_key: the file of another
+ * secret, or NULL. */
+SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, const char *extra_key,
+				 struct sgpu_error *error);
+/* Adds a new X25519 key, whose public half is *recipient, and sets *subject to what a quote says of
+ * this process, without the nonce. */
+SGPU_MUST_CHECK int enclave_subject(struct enclave *enclave, struct sgpu_key *recipient,
+				    struct sgpu_quote_subject *subject, struct sgpu_error *error);
+/* Makes the secure context, confines the process to what `needs` and the options name, and makes
+ * the runner. strict: failing to apply a confinement that exists here is an error. */
+SGPU_MUST_CHECK int enclave_start(struct enclave *enclave, struct landlock_needs *needs,
+				  bool strict, struct sgpu_error *error);
+/* Returns the device that runs use, guarded by its context. */
+static inline struct sgpu_device *enclave_secure_device(const struct enclave_device *d)
+{
+	return d->context ? sgpu_secure_device(d->context) : d->device;
+}
+/* Returns options with the process's keys, owners, replay record, files and modules. */
+struct sgpu_run_options enclave_run_options(const struct enclave *enclave);
+/* Frees runners, contexts and devices. All runs must have been freed. */
+void enclave_stop(struct enclave *enclave);
+/* Wipes and frees all, and returns cli_finish(status). If the device is a GPU, exits instead. */
+int enclave_end(struct enclave *enclave, int status);
+/* How long a device may take to end a run that was stopped: three times what a GPU needs to abandon
+ * a kernel. */
+#define ENCLAVE_STUCK_NS UINT64_C(15000000000)
+/* Called when a device does not end a stopped run: wipes the keys and ends the process with
+ * status 3. Async-signal-unsafe. */
+void enclave_give_up(void);
+
+/* Attested runs and sessions: the process makes a key, writes a quote of it for the verifier's
+ * nonce, and takes a batch sealed to the key, or a session bound to it. */
+
+/* Checks that the options fit together. Returns 0, or the exit status after a message. */
+int attested_check(const struct run_request *request);
+/* Call after enclave_open. Adds a new X25519 key, and writes the quote that names it, whole or not
+ * at all. The attestation key is loaded for this call alone. */
+SGPU_MUST_CHECK int attested_quote(const struct run_request *request, struct enclave *enclave,
+				   struct sgpu_error *error);
+
+/* ---- what sgpu-enclave does; each returns an exit status ---- */
+/* batch.c: a batch in, a response out. */
+int run_batch(struct enclave *enclave, const struct run_request *request, const char *path);
+/* session.c: a session of a program on standard input and output. */
+int run_session(struct enclave *enclave, const struct run_request *request);
+/* info.c */
+int show_info(void);
+int show_ops(const char *name); /* NULL: all */
+/* plan.c: reads the head of the batch in `fd`, and writes the batch's plan to `path`. */
+SGPU_MUST_CHECK int write_plan(int fd, const char *name, int devices, const char *path,
+			       struct sgpu_error *error);
+
+#endif

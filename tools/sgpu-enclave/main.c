@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-enclave: the runner, and the only program that is trusted with keys and data. See
+ * sgpu-enclave(1).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "enclave.h"
+#include "runner.h"
+#include "serving.h"
+
+static int check_modes(const struct run_request *r, const char *path)
+{
+	if ((r->serve > 0) + r->session + r->info + r->ops > 1) {
+		return cli_usage("--serve, --session, --info and --ops exclude each other");
+	}
+	if (r->socket || r->lease) {
+		return cli_usage("%s is for 'sgpu-run' and a server",
+				 r->socket ? "--socket" : "--lease");
+	}
+	return path && (r->serve || r->session || r->info)
+		       ? cli_usage("'%s' is an argument too many", SGPU_EXCERPT(path))
+		       : 0;
+}
+
+static int verb_run(int argc, char **argv)
+{
+	static struct run_request request;
+	static struct enclave enclave;
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
+
+	enclave.options = request.runner;
+	status = status ? status : check_modes(&request, paths[0]);
+	if (status == 0) {
+		status = request.info	   ? show_info()
+			 : request.ops	   ? show_ops(paths[0])
+			 : request.session ? run_session(&enclave, &request)
+			 : request.serve   ? serve(&enclave, &request)
+					   : run_batch(&enclave, &request, paths[0]);
+	}
+	return enclave_end(&enclave, status);
+}
+
+static const struct cli_verb verbs[] = {
+	{ "", "[BATCH]", "run a batch and write its response", run_options, verb_run },
+	{ .name = NULL },
+};
+
+int main(int argc, char **argv)
+{
+	/* If sgpu-run has become this program, its user expects messages of sgpu-run. */
+	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *called = slash ? slash + 1
+									       : argc > 0 ? argv[0]
+											  : "";
+	const struct cli_tool tool = {
+		.name = strcmp(called, "sgpu-run") == 0 ? "sgpu-run" : "sgpu-enclave",
+		.summary = "run batches on a device",
+		.verbs = verbs,
+	};
+
+	/* Where there is no TPM, its library would print lines of its own. */
+	setenv("TSS2_LOG", "all+NONE", 0);
+	return cli_main(&tool, argc, argv);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Quotes, see serving.h. A child of the worker has the attestation key, and none of the worker's
+ * secrets. The worker sends the child the claims once, before it serves any client, and later only
+ * nonces. So a batch that takes over the worker gets quotes only of the worker's own key, and never
+ * the attestation key. Worker and child exchange messages of wire.h over a socket pair.
+ *
+ * The platform may take long for a report. Requests ask the child one after the other, and at most
+ * WAITING_MAX may wait. Further requests are told to try again.
+ */
+#include "base/base.h"
+#include "base/json.h"
+#include "serving.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "attest/collect/evidence.h"
+#include "harden.h"
+
+enum { WAITING_MAX = 16 };
+
+static struct {
+	int fd;		       /* socket to the signing process; -1: no such process, no quotes */
+	pthread_mutex_t mutex; /* held by the request that asks the child */
+	atomic_uint waiting;
+} q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- both sides ---- */
+/* Waits for a message. SGPU_ECANCELED: the peer has gone. */
+static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	int rc;
+
+	do {
+		(void)poll(&wait, 1, -1);
+		rc = wire_peek(fd, kind, error);
+	} while (rc == SGPU_ETIMEOUT);
+	return rc;
+}
+
+/* ---- the child ---- */
+_Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX,
+	       "sgpu_quote_renew takes no larger one");
+
+static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
+{
+	enum wire_kind kind;
+	size_t size = 0;
+	char *text = NULL;
+	int file = -1, rc = wait_for(fd, &kind, error);
+
+	rc = rc ? rc : wire_hear(fd, WIRE_CLAIMS, &file, error);
+	rc = rc ? rc : wire_take_text(file, "the claims", SGPU_QUOTE_MAX, &text, &size, error);
+	rc = rc ? rc : sgpu_json_parse(text, size, claims, NULL, NULL, error);
+	free(text);
+	return rc;
+}
+
+static int make_quote(int fd, const struct wire_quote *asked, const json_t *claims,
+		      const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_quote_renewal renewal = { .nonce = asked->nonce,
+						    .nonce_size = asked->nonce_size,
+						    .debugged = asked->debugged != 0 };
+	char *quote = NULL;
+	size_t size = 0;
+	int rc = sgpu_quote_renew(claims, &renewal, ak, chain, time(NULL), &quote, &size, error);
+
+	rc = rc ? rc : wire_say_text(fd, WIRE_QUOTE_IS, quote, size, error);
+	free(quote);
+	return rc;
+}
+
+/* Confines the child to its socket and the platform's reports; a key in a TPM needs files and
+ * libraries of the system, too. A confinement that this machine lacks is no error: the quote and a
+ * warning of the worker tell of it. */
+static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
+{
+	const bool tpm = sgpu_signer_in_tpm(ak);
+	const struct landlock_needs needs = { .bare = !tpm,
+					      .tpm = tpm,
+					      .reports = {
+						      sgpu_evidence_root(SGPU_USUAL_TSM),
+						      sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
+	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
+
+	return rc < 0 || !harden_filters()
+		       ? rc
+		       : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
+}
+
+static _Noreturn void run_child(int fd, pid_t worker, const char *key, const char *certificate)
+{
+	struct sgpu_signer *ak = NULL;
+	struct sgpu_chain chain = { .count = 0 };
+	struct sgpu_error error = { 0 };
+	struct wire_quote asked;
+	enum wire_kind kind;
+	json_t *claims = NULL;
+	int rc;
+
+	close(serving.control);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != worker) {
+		_exit(0);
+	}
+	rc = sgpu_signer_load(key, &ak, &error);
+	rc = rc ? rc : sgpu_chain_load(certificate, &chain, &error);
+	rc = rc ? rc : sgpu_quote_check_key(ak, &chain, &error);
+	rc = rc ? rc : confine(ak, &error);
+	if (rc == SGPU_OK) {
+		(void)wire_say(fd, WIRE_READY, -1);
+		rc = receive_claims(fd, &claims, &error);
+	} else {
+		wire_refuse(fd, &error);
+	}
+	while (rc == SGPU_OK) { /* until the worker has gone */
+		rc = wait_for(fd, &kind, &error);
+		rc = rc ? rc : wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0, &error);
+		if (rc == SGPU_OK &&
+		    make_quote(fd, &asked, claims, ak, &chain, &error) != SGPU_OK) {
+			wire_refuse(fd, &error);
+		}
+	}
+	json_decref(claims);
+	sgpu_chain_clear(&chain);
+	sgpu_signer_free(&ak);
+	_exit(0);
+}
+
+/* ---- the worker ---- */
+/* Waits for the child's message of that kind. A WIRE_ANSWER in its place carries an error. */
+static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
+{
+	enum wire_kind got = kind;
+	const int rc = wait_for(fd, &got, error);
+
+	if (rc == SGPU_OK) {
+		return got == WIRE_ANSWER ? ask_error(fd, error) : wire_hear(fd, kind, file, error);
+	}
+	return rc == SGPU_ECANCELED
+		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")
+		       : rc;
+}
+
+int serve_quote_begin(struct sgpu_error *error)
+{
+	const struct run_request *r = serving.request;
+	const pid_t worker = getpid();
+	int ends[2], rc;
+	pid_t child;
+
+	if (!r->attestation_key) {
+		return SGPU_OK;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+		return sgpu_fail_errno(error, "cannot make a socket");
+	}
+	child = fork();
+	if (child == 0) {
+		close(ends[0]);
+		run_child(ends[1], worker, r->attestation_key, r->certificate);
+	}
+	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process") : SGPU_OK;
+	close(ends[1]);
+	q.fd = ends[0];
+	return rc == SGPU_OK ? hear_child(q.fd, WIRE_READY, NULL, error) : rc;
+}
+
+/* Ends this worker after the process that signs, since nobody could seal to the worker any more. */
+static void *watch_signer(void *unused)
+{
+	struct pollfd signer = { .fd = q.fd };
+
+	(void)unused;
+	while (poll(&signer, 1, -1) <= 0) {
+	}
+	cli_warning("the process that signs quotes has ended: another worker takes the place of "
+		    "this one");
+	(void)kill(getpid(), SIGTERM); /* this worker takes no more work */
+	return NULL;
+}
+
+int serve_quote_claim(struct sgpu_error *error)
+{
+	static const uint8_t any_nonce[SGPU_NONCE_MIN];
+	struct enclave *w = serving.enclave;
+	struct sgpu_quote_subject subject;
+	struct sgpu_key recipient;
+	json_t *claims = NULL;
+	char *text = NULL;
+	size_t size = 0;
+	int rc;
+
+	if (q.fd < 0) {
+		return SGPU_OK;
+	}
+	serving.quote_key = &w->keys[w->key_count];
+	rc = enclave_subject(w, &recipient, &subject, error);
+	subject.nonce = any_nonce;
+	subject.nonce_size = sizeof(any_nonce);
+	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
+	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
+	rc = rc ? rc : wire_say_text(q.fd, WIRE_CLAIMS, text, size, error);
+	rc = rc ? rc : sgpu_thread_start(NULL, watch_signer, NULL, error);
+	json_decref(claims);
+	free(text);
+	return rc;
+}
+
+int serve_quote(const struct request *request, struct sgpu_error *error)
+{
+	struct wire_quote question;
+	int quote = -1, rc = wire_receive(request->connection, WIRE_QUOTE, &question,
+					  sizeof(question), NULL, 0, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	if (q.fd < 0) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "this server gives no quotes: it has no attestation key");
+		return sgpu_hint(error, "'sgpu-serve --attestation-key' gives it one");
+	}
+	if (question.nonce_size < SGPU_NONCE_MIN || question.nonce_size > SGPU_NONCE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
+				 SGPU_NONCE_MAX);
+	}
+	if (atomic_fetch_add(&q.waiting, 1) >= WAITING_MAX) {
+		rc = sgpu_fail(error, SGPU_ERETRY,
+			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
+	} else {
+		pthread_mutex_lock(&q.mutex);
+		question.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
+		rc = sgpu_wire_send(q.fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
+			     ? hear_child(q.fd, WIRE_QUOTE_IS, &quote, error)
+			     : sgpu_fail(error, SGPU_ESYSTEM,
+					 "the process that signs quotes has ended");
+		pthread_mutex_unlock(&q.mutex);
+	}
+	atomic_fetch_sub(&q.waiting, 1);
+	if (rc == SGPU_OK) {
+		atomic_store(&serving.counters->quoted_ns, sgpu_now_ns());
+		(void)wire_say(request->connection, WIRE_QUOTE_IS, quote);
+		close(quote);
+	}
+	return rc;
+}
+
+void serve_quote_explain(struct sgpu_error *error)
+{
+	if (q.fd >= 0 && error->code == SGPU_EKEY) {
+		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
+				       "gave the quote has ended: "
+				       "ask for a new one with 'sgpu-serve quote'");
+	}
+}

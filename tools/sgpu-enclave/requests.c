@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See serving.h.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/session.h>
+
+#include "base/base.h"
+#include "device/backend.h"
+#include "run/run.h"
+#include "serving.h"
+
+static bool leased; /* somebody has asked for a lease */
+
+/* Sessions. A client brings the memory of a ring and an area; through the connection each side
+ * wakes the other. The worker's loop only ends sessions. */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* sessions that run */
+static unsigned sessions, places = TENANT_SESSIONS_MAX; /* open now; limit for this worker's user */
+
+static int run_session_of(const struct request *request, const int fds[2], struct sgpu_error *error)
+{
+	const struct sgpu_remote_ring ring = { .memory = fds[0],
+					       .area = fds[1],
+					       .bell = request->connection };
+	struct sgpu_secure *context = serving.enclave->devices[0].context;
+	struct sgpu_remote_service *service = NULL;
+	int rc, i = 0;
+
+	if (!context) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the server's device has no secure contexts, which sessions need");
+	}
+	rc = sgpu_remote_service_create(context, serving.begin.session_memory, serving.quote_key,
+					&ring, &service, error);
+	if (rc == SGPU_OK && wire_say(request->connection, WIRE_TAKEN, -1)) {
+		pthread_mutex_lock(&lock);
+		while (services[i]) {
+			i++;
+		}
+		services[i] = service; /* so that sessions_end() finds it */
+		pthread_mutex_unlock(&lock);
+		/* A client's fault ends its session and concerns nobody else. */
+		(void)!sgpu_remote_service_run(service, NULL);
+		pthread_mutex_lock(&lock);
+		services[i] = NULL;
+		pthread_mutex_unlock(&lock);
+	}
+	sgpu_remote_service_free(&service);
+	return rc;
+}
+
+static int serve_session(const struct request *request, struct sgpu_error *error)
+{
+	struct sgpu_greeting asked;
+	bool has_place = false;
+	int fds[2], rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds,
+				      2, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	/* A session does not prove an owner, so no owner can be required. */
+	if (!serving.enclave->sessions) {
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "this server takes no sessions, which anybody could open");
+		rc = sgpu_hint(error,
+			       "'sgpu-serve --sessions any' takes them of whoever may connect");
+	} else {
+		pthread_mutex_lock(&lock);
+		has_place = sessions < places;
+		sessions += has_place;
+		rc = has_place ? SGPU_OK
+			       : sgpu_fail(error, SGPU_ERETRY,
+					   "user %lu has %u sessions, which is the limit",
+					   (unsigned long)request->uid, places);
+		pthread_mutex_unlock(&lock);
+	}
+	if (has_place) {
+		atomic_fetch_add(&serving.counters->sessions, 1);
+		rc = run_session_of(request, fds, error);
+		pthread_mutex_lock(&lock);
+		sessions--;
+		pthread_mutex_unlock(&lock);
+		atomic_fetch_sub(&serving.counters->sessions, 1);
+	}
+	close(fds[0]);
+	close(fds[1]);
+	return rc;
+}
+
+void sessions_end(uint64_t idle_ns)
+{
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < TENANT_SESSIONS_MAX; i++) {
+		if (services[i] && sgpu_remote_service_idle(services[i]) >= idle_ns) {
+			sgpu_remote_service_stop(services[i]);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void end(int connection, int rc, struct sgpu_error *error)
+{
+	if (rc < 0 && rc != SGPU_ECANCELED) {
+		error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* client sent nothing */
+		wire_refuse(connection, error);
+	}
+	close(connection);
+	atomic_fetch_add(&serving.counters->requests_ended, 1);
+	(void)wire_say(serving.control, WIRE_NOTE, -1);
+	atomic_fetch_sub(&serving.requests, 1);
+	(void)eventfd_write(serving.wake_fd, 1);
+}
+
+static void *deal_with(void *argument)
+{
+	struct request *request = argument;
+	struct sgpu_error error = { 0 };
+	int rc = request->kind == WIRE_LEASE	 ? serve_lease(request, &error)
+		 : request->kind == WIRE_QUOTE	 ? serve_quote(request, &error)
+		 : request->kind == WIRE_SESSION ? serve_session(request, &error)
+						 : sgpu_fail(&error, SGPU_EUNAVAILABLE,
+							     "the server does not know such a "
+							     "request");
+
+	end(request->connection, rc, &error);
+	free(request);
+	return NULL;
+}
+
+void requests_take(int connection, uint64_t uid)
+{
+	struct request *request = malloc(sizeof(*request));
+	struct sgpu_error error = { 0 };
+	int rc = SGPU_ENOMEM;
+
+	atomic_fetch_add(&serving.requests, 1);
+	if (request) {
+		*request = (struct request){ .connection = connection, .uid = uid };
+		(void)!wire_peek(connection, &request->kind, NULL); /* the client may have gone */
+		leased = leased || request->kind == WIRE_LEASE;
+		rc = sgpu_thread_start(NULL, deal_with, request, &error);
+	} else {
+		sgpu_fail_nomem(&error);
+	}
+	if (rc < 0) {
+		free(request);
+		end(connection, rc, &error);
+	}
+}
+
+/* Memory limits of a worker's tenant. The library counts what batches and sessions take, and
+ * enforces the limits. The engines' staging has a reserve of host memory. The pool of leases gets
+ * at most half of the remainder, since results need memory, too. */
+
+/* Bytes. Staging and gaps between buffers get device memory above the limit: a quarter of it plus
+ * this. */
+#define DEVICE_SLACK (UINT64_C(1) << 30)
+
+static uint64_t set_aside;
+
+/* Sets the limit in bytes; 0: none. Takes the reserve for staging before there is a limit, and
+ * keeps it as long as there is one. */
+static void limit_host_memory(const struct enclave *w, uint64_t bytes)
+{
+	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
+
+	if (bytes && bytes <= staging) {
+		cli_warning("a user's limit of host memory leaves none for results: %d devices "
+			    "have %llu bytes for staging, "
+			    "and the limit is %llu",
+			    w->device_count, (unsigned long long)staging,
+			    (unsigned long long)bytes);
+	}
+	if (bytes && !set_aside) {
+		if (!leased) {
+			serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
+		}
+		set_aside =
+			sgpu_limit_take(SGPU_HOST_MEMORY, staging, NULL) == SGPU_OK ? staging : 0;
+	}
+	sgpu_limit_set(SGPU_HOST_MEMORY, bytes);
+	if (!bytes && set_aside) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, set_aside);
+		set_aside = 0;
+	}
+}
+
+bool serve_limits_take(void)
+{
+	const struct enclave *w = serving.enclave;
+	struct wire_limits limits;
+	uint64_t most;
+
+	if (wire_receive(serving.control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0, NULL) !=
+	    SGPU_OK) {
+		return false;
+	}
+	most = limits.device_memory ? limits.device_memory / 4 * 5 + DEVICE_SLACK : 0;
+	for (int i = 0; i < w->device_count; i++) {
+		sgpu_device_set_limit(w->devices[i].device, most);
+	}
+	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits.device_memory);
+	limit_host_memory(w, limits.host_memory);
+	pthread_mutex_lock(&lock); /* open sessions stay */
+	places = limits.sessions < TENANT_SESSIONS_MAX ? (unsigned)limits.sessions
+						       : TENANT_SESSIONS_MAX;
+	pthread_mutex_unlock(&lock);
+	return true;
+}
+
+/* Classifies an outcome. An exceeded limit of the user, a lack of free memory, and errors of the
+ * client's own files are no faults of the machine. */
+static enum serve_sum result_of(const struct sgpu_run *run, int rc)
+{
+	struct sgpu_run_result result = { .owner = NULL };
+
+	if (run) {
+		sgpu_run_get_result(run, &result);
+	}
+	switch (rc) {
+	case SGPU_OK:
+		return SERVE_DONE;
+	case SGPU_ESEGMENTS:
+		return SERVE_SOME_FAILED;
+	case SGPU_ENOMEM:
+	case SGPU_ERETRY:
+		return SERVE_OVER_QUOTA;
+	case SGPU_ECANCELED:
+	case SGPU_ETIMEOUT:
+		return SERVE_CANCELLED;
+	case SGPU_ESYSTEM:
+	case SGPU_ENOSPACE:
+		return result.descriptor_failed ? SERVE_CANCELLED : SERVE_FAILED;
+	case SGPU_EDEVICE:
+		return SERVE_FAILED;
+	default:
+		return result.replayed ? SERVE_REPLAYED : SERVE_REFUSED;
+	}
+}
+
+void serve_count(const struct sgpu_run *run, int rc, uint64_t since_ns,
+		 const struct sgpu_run_progress *progress)
+{
+	_Atomic uint64_t *sums = serving.counters->sums;
+	const uint64_t latency = sgpu_now_ns() - since_ns;
+	int i = 0;
+
+	while (i < SERVE_LATENCIES - 1 && latency > serve_latency_bounds_ns[i]) {
+		i++;
+	}
+	atomic_fetch_add(&sums[result_of(run, rc)], 1);
+	atomic_fetch_add(&sums[SERVE_LATENCY_NS], latency);
+	atomic_fetch_add(&sums[SERVE_LATENCY + i], 1);
+	atomic_fetch_add(&sums[SERVE_BYTES_IN], progress->bytes_in);
+	atomic_fetch_add(&sums[SERVE_BYTES_OUT], progress->bytes_out);
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See serving.h. Runs the batches of the tenant's clients. One thread, in one
+ * loop, takes connections from the supervisor, submits batches, notices hang-ups, and answers; the
+ * runner's threads do the work. Nothing that a client sends or omits makes the loop wait.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/base.h"
+#include "collect.h"
+#include "serving.h"
+
+#define MS UINT64_C(1000000)
+enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
+
+/* A submission, from the moment its connection is taken to the moment it is closed. */
+struct work {
+	int connection; /* -1: the client has hung up */
+	int in_fd, out_fd;
+	uint64_t uid, since_ns; /* since_ns: when the client connected */
+	char user[REPORT_USER_MAX];
+	struct wire_submit request;
+	struct sgpu_run *run;
+	atomic_bool ended; /* set by a thread of the runner, which then leaves `work` */
+};
+
+struct serving serving;
+
+static struct tending {
+	int signal_fd;
+	struct work *work[SERVE_SUBMISSIONS_MAX];
+	struct pollfd fds[FIXED_FDS + SERVE_SUBMISSIONS_MAX];
+	unsigned count;
+	uint64_t looked_ns; /* when runs that do not end were last looked for */
+	bool draining;	    /* takes no more work, and ends with the last submission */
+	uint64_t drain_ns;  /* when draining began */
+	bool left;	    /* the supervisor has gone: no work is to go on */
+} t;
+
+/* ---- one submission ---- */
+/* Counts a closed connection and tells the supervisor. If the socket is full, the supervisor has
+ * notes to read, and will see the counter then. */
+static void count_end(void)
+{
+	atomic_fetch_add(&serving.counters->ended, 1);
+	(void)wire_say(serving.control, WIRE_NOTE, -1);
+}
+
+static void close_work(struct work *work)
+{
+	sgpu_close(work->connection);
+	sgpu_close(work->in_fd);
+	sgpu_close(work->out_fd);
+	free(work);
+	count_end();
+}
+
+static void run_ended(void *argument, struct sgpu_run *run, int rc)
+{
+	struct work *work = argument;
+	(void)run;
+	(void)rc;
+	atomic_store(&work->ended, true);
+	(void)eventfd_write(serving.wake_fd, 1);
+}
+
+/* Refuses a response that would replace a payload file of the batch: the client cannot know these
+ * files. */
+static int spare_payloads(const struct work *work, struct sgpu_error *error)
+{
+	const struct sgpu_batch *batch = sgpu_run_get_batch(work->run);
+	struct stat status;
+
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (work->request.replaced_inode != 0 &&
+		    batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
+		    sgpu_files_look(serving.enclave->files, batch->segments[i].location.file,
+				    &status, NULL) == SGPU_OK &&
+		    status.st_dev == work->request.replaced_device &&
+		    status.st_ino == work->request.replaced_inode) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
+					 work->request.out_name);
+		}
+	}
+	return SGPU_OK;
+}
+
+static void log_work(const struct work *work, const struct sgpu_error *error,
+		     const struct report *report)
+{
+	const struct report_user by = { .uid = work->uid,
+					.name = work->user,
+					.reason = error->text };
+
+	report_batch(report, NULL, error->code, &by);
+}
+
+/* Reports a run that has ended, to the client and in the log. */
+static void answer_work(struct work *work)
+{
+	const struct enclave *w = serving.enclave;
+	struct wire_answer answer;
+	struct sgpu_error other;
+	int rc;
+
+	memset(&answer, 0, sizeof(answer));
+	rc = sgpu_run_wait(work->run, &answer.error);
+	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && spare_payloads(work, &other) != SGPU_OK) {
+		answer.error = other;
+		rc = other.code;
+	}
+	answer.error.code = rc;
+	serve_quote_explain(&answer.error);
+	report_collect(work->run, enclave_secure_device(&w->devices[0]), w->keys, w->key_count,
+		       &answer.report);
+	answer.report.devices = w->device_count;
+	serve_count(work->run, rc, work->since_ns, &answer.report.progress);
+	if (work->connection >= 0) {
+		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
+				     0);
+	}
+	sgpu_run_free(&work->run);
+	log_work(work, &answer.error, &answer.report);
+	close_work(work);
+}
+
+static int start_run(struct work *work, struct sgpu_error *error)
+{
+	struct sgpu_submission submission = { .in_fd = work->in_fd,
+					      .in_name = work->request.in_name,
+					      .out_fd = work->out_fd,
+					      .out_name = work->request.out_name,
+					      .options = enclave_run_options(serving.enclave) };
+	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
+	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
+
+	submission.options.refuse_regions =
+		work->uid == geteuid() ? NULL : "regions of this runner belong to another user";
+	submission.options.deadline_ns = timeout == 0			? 0
+					 : timeout < UINT64_MAX - since ? since + timeout
+									: UINT64_MAX;
+	return rc < 0 ? rc
+		      : sgpu_runner_submit(serving.enclave->devices[0].runner, &submission,
+					   run_ended, work, &work->run, error);
+}
+
+/* Reads the client's message, which is there already, and starts the run. */
+static int begin_work(struct work *work, struct sgpu_error *error)
+{
+	struct wire_submit *request = &work->request;
+	int fds[2], rc;
+
+	rc = wire_receive(work->connection, WIRE_SUBMIT, request, sizeof(*request), fds, 2, error);
+	if (rc == SGPU_OK) {
+		work->in_fd = fds[0];
+		work->out_fd = fds[1];
+		request->in_name[sizeof(request->in_name) - 1] = '\0';
+		request->out_name[sizeof(request->out_name) - 1] = '\0';
+		if (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd)) {
+			rc = sgpu_fail(error, SGPU_EPOLICY,
+				       "the %s is not a descriptor that a server takes",
+				       wire_takes_batch(work->in_fd) ? "response" : "batch");
+		}
+	}
+	if (rc == SGPU_OK && !wire_say(work->connection, WIRE_TAKEN, -1)) {
+		rc = SGPU_ECANCELED;
+	}
+	return rc == SGPU_OK ? start_run(work, error) : rc;
+}
+
+static void take_batch(int connection, const struct wire_take *take)
+{
+	static const struct report none;
+	struct sgpu_error error = { 0 };
+	struct work *work = calloc(1, sizeof(*work));
+	int rc;
+
+	if (!work) {
+		close(connection);
+		atomic_fetch_add(&serving.counters->sums[SERVE_FAILED], 1);
+		count_end();
+		return;
+	}
+	work->connection = connection;
+	work->in_fd = work->out_fd = -1;
+	work->uid = take->uid;
+	memcpy(work->user, take->user, sizeof(work->user));
+	work->since_ns = take->since_ns;
+	if (t.count == serving.begin.submissions) {
+		rc = sgpu_fail(&error, SGPU_ERETRY,
+			       "%u submissions are under way, which is the limit", t.count);
+	} else {
+		rc = begin_work(work, &error);
+	}
+	if (rc == SGPU_OK) {
+		t.work[t.count++] = work;
+		return;
+	}
+	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
+	if (rc != SGPU_ECANCELED) {
+		wire_refuse(connection, &error);
+	}
+	serve_count(NULL, error.code, work->since_ns, &none.progress);
+	log_work(work, &error, &none);
+	close_work(work);
+}
+
+/* Cancels the run of a client that has gone. */
+static void drop_work(struct work *work)
+{
+	sgpu_close(work->connection);
+	work->connection = -1;
+	sgpu_run_cancel(work->run);
+}
+
+/* Answers a client that asks for progress. Any other message, or a closed connection, ends the
+ * run. */
+static void hear_client(struct work *work)
+{
+	struct wire_progress answer;
+	int rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
+
+	if (rc == SGPU_OK) {
+		memset(&answer, 0, sizeof(answer));
+		sgpu_run_get_progress(work->run, &answer.progress);
+		answer.bytes_in_all = report_bytes_in_all(work->run);
+		(void)sgpu_wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer),
+				     NULL, 0);
+	} else if (rc != SGPU_ETIMEOUT) {
+		drop_work(work);
+	}
+}
+
+/* ---- the loop ---- */
+
+/* Handles a message of the supervisor. When the supervisor has gone, drops the clients, since
+ * nobody would know of the worker any more. */
+static void hear_supervisor(void)
+{
+	static const struct sgpu_error ended = {
+		.code = SGPU_ESYSTEM, .text = "the run was stopped: the server has ended"
+	};
+	struct wire_take take;
+	enum wire_kind kind;
+	int connection = -1, rc = wire_peek(serving.control, &kind, NULL);
+
+	if (rc == SGPU_ETIMEOUT) {
+		return;
+	}
+	if (rc == SGPU_OK && kind == WIRE_TAKE &&
+	    wire_receive(serving.control, kind, &take, sizeof(take), &connection, 1, NULL) ==
+		    SGPU_OK) {
+		if (take.request) {
+			requests_take(connection, take.uid);
+		} else {
+			take_batch(connection, &take);
+		}
+	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
+		   wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
+		t.draining = true;
+		t.drain_ns = sgpu_now_ns();
+	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
+		   wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
+		atomic_store(&serving.press_ns, sgpu_now_ns() + PRESS_MS * MS);
+		/* A worker that drains to make room ends all sessions after stall_ns, even busy
+		 * ones. */
+		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= serving.begin.stall_ns ? 0
+			     : serving.begin.stall_ns > 0 ? serving.begin.stall_ns
+							  : 1);
+	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS && serve_limits_take()) && !t.left) {
+		t.draining = t.left = true;
+		sessions_end(0);
+		for (unsigned i = 0; i < t.count; i++) {
+			wire_refuse(t.work[i]->connection, &ended); /* before the run stops */
+			drop_work(t.work[i]);
+		}
+	}
+}
+
+/* Ends the process if the device does not let go of a run. The tenant's other runs end with it. */
+static void look_for_stuck(void)
+{
+	const uint64_t now = sgpu_now_ns();
+
+	if (now - t.looked_ns < STUCK_LOOK_MS * MS) {
+		return;
+	}
+	t.looked_ns = now;
+	for (unsigned i = 0; i < t.count; i++) {
+		struct sgpu_run_progress progress;
+
+		sgpu_run_get_progress(t.work[i]->run, &progress);
+		if (progress.stopping_ns > ENCLAVE_STUCK_NS) {
+			enclave_give_up();
+		}
+	}
+}
+
+static void take_events(void)
+{
+	const unsigned count = t.count;
+	uint64_t ended;
+
+	t.fds[0] = (struct pollfd){ .fd = t.left ? -1 : serving.control, .events = POLLIN };
+	t.fds[1] = (struct pollfd){ .fd = serving.wake_fd, .events = POLLIN };
+	t.fds[2] = (struct pollfd){ .fd = t.signal_fd, .events = POLLIN };
+	for (unsigned i = 0; i < count; i++) {
+		t.fds[FIXED_FDS + i] =
+			(struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
+	}
+	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1);
+
+	look_for_stuck(); /* after every poll, so that a client that never stops asking cannot
+			     prevent it */
+	if (ready <= 0) {
+		return;
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (t.fds[FIXED_FDS + i].revents) {
+			hear_client(t.work[i]);
+		}
+	}
+	if (t.fds[2].revents && cli_take_signal(t.signal_fd)) {
+		t.draining = true;
+	}
+	if (t.fds[1].revents &&
+	    read(serving.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
+		for (unsigned i = 0; i < t.count;) {
+			struct work *work = t.work[i];
+
+			if (atomic_load(&work->ended)) {
+				t.work[i] = t.work[--t.count];
+				answer_work(work);
+			} else {
+				i++;
+			}
+		}
+	}
+	if (t.fds[0].revents) {
+		hear_supervisor();
+	}
+}
+
+/* Ends the worker some time after its supervisor has gone, even if the loop hangs in a system call:
+ * a client may send a descriptor whose closing takes as long as the client likes. */
+static void *end_without_supervisor(void *unused)
+{
+	struct pollfd control = { .fd = serving.control };
+	const struct timespec grace = { .tv_sec = GRACE_S };
+
+	(void)unused;
+	while (poll(&control, 1, -1) <= 0) {
+	}
+	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &grace, NULL);
+	sgpu_wipe(serving.enclave->keys, (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key));
+	_exit(sgpu_exit_status(SGPU_ESYSTEM));
+}
+
+static int run_loop(struct sgpu_error *error)
+{
+	const char *key = serving.request->attestation_key;
+	struct enclave *w = serving.enclave;
+	struct landlock_needs needs = { .files = NULL };
+	struct pollfd control = { .fd = serving.control, .events = POLLIN };
+	int rc = serve_quote_begin(error); /* first: the child must inherit no keys */
+
+	t.signal_fd = cli_signal_fd(SIGTERM);
+	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (rc == SGPU_OK && (t.signal_fd < 0 || serving.wake_fd < 0)) {
+		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
+	}
+	/* Set before any memory is taken, so that the counters show all of it. */
+	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
+	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
+	rc = rc ? rc : sgpu_thread_start(NULL, end_without_supervisor, NULL, error);
+	rc = rc ? rc : enclave_open(w, key, error);
+	rc = rc ? rc : serve_quote_claim(error);
+	rc = rc ? rc : serve_lease_open(error);
+	if (rc == SGPU_OK) {
+		key_files_close(&w->key_files, -1);
+		rc = enclave_start(w, &needs, key != NULL, error);
+	}
+	if (rc == SGPU_OK && wire_say(serving.control, WIRE_READY, -1)) {
+		/* Runs all work that was handed over, also after a signal to end. */
+		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
+		       (!t.left && poll(&control, 1, 0) > 0)) {
+			take_events();
+		}
+	}
+	serve_lease_close();
+	enclave_stop(w);
+	return rc;
+}
+
+/* Receives WIRE_BEGIN, which is there already. */
+static bool take_begin(void)
+{
+	struct wire_begin *begin = &serving.begin;
+	int counters;
+
+	if (wire_receive(serving.control, WIRE_BEGIN, begin, sizeof(*begin), &counters, 1, NULL) !=
+	    SGPU_OK) {
+		return false;
+	}
+	serving.counters = mmap(NULL, sizeof(*serving.counters), PROT_READ | PROT_WRITE, MAP_SHARED,
+				counters, 0);
+	close(counters);
+	return serving.counters != MAP_FAILED && begin->submissions <= SERVE_SUBMISSIONS_MAX;
+}
+
+/* Options about a run that a client starts, not a server. */
+static bool is_about_one_run(const struct run_request *r)
+{
+	return r->timeout_ns || r->trace || r->stats || r->quote || r->nonce.size || r->owner ||
+	       r->plan || r->output || r->session || r->memory;
+}
+
+int serve(struct enclave *enclave, const struct run_request *request)
+{
+	struct sgpu_error error = { 0 };
+	int status;
+
+	serving.enclave = enclave;
+	serving.request = request;
+	serving.control = (int)request->serve;
+	if (is_about_one_run(request) || !request->attestation_key != !request->certificate ||
+	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
+		return cli_usage("--serve is for sgpu-serve alone");
+	}
+	/* A terminal's signals are for the supervisor; SIGTERM is for this worker. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
+	cli_raise_descriptors();
+	enclave->sessions = serving.begin.sessions != 0;
+	enclave->spread = request->attestation_key ? ENCLAVE_ONE : ENCLAVE_GRAPHS;
+	enclave->shared_files = true;
+	status = enclave_check(enclave);
+	status = status ? status : enclave_begin(enclave, NULL);
+	return status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);
+}

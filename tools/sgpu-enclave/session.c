@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A session of a program (sgpu/session.h) on standard input and output.
+ */
+#include <unistd.h>
+
+#include <sgpu/session.h>
+
+#include "base/io.h"
+#include "enclave.h"
+
+/* The evidence comes first: the program waits for it, and binds its session to the key in it. */
+static int serve_program(struct enclave *w, const struct run_request *r, struct sgpu_error *error)
+{
+	struct landlock_needs needs = { .files = NULL };
+	const struct sgpu_key *key = r->quote ? &w->keys[0] : NULL;
+	int rc = enclave_open(w, r->attestation_key, error);
+
+	if (rc == SGPU_OK && key) {
+		rc = attested_quote(r, w, error);
+	}
+	if (rc == SGPU_OK) {
+		key_files_close(&w->key_files, -1);
+		rc = enclave_start(w, &needs, key != NULL, error);
+	}
+	if (rc == SGPU_OK && !w->devices[0].context) {
+		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
+			       "device '%s' has no secure contexts, which sessions need",
+			       w->devices[0].selector);
+	}
+	return rc < 0 ? rc
+		      : sgpu_remote_serve(w->devices[0].context, r->memory, key, STDIN_FILENO,
+					  cli_output_fd, error);
+}
+
+/* Options about a batch make no sense here. */
+static const char *find_batch_option(const struct run_request *r)
+{
+	return r->runner.keys.count	 ? "--key"
+	       : r->runner.owners.count	 ? "--owners"
+	       : r->runner.files.count	 ? "--files"
+	       : r->runner.state	 ? "--state"
+	       : r->runner.window_ns	 ? "--replay-window"
+	       : r->runner.allow_modules ? "--allow-modules"
+	       : r->timeout_ns		 ? "--timeout"
+	       : r->trace		 ? "--trace"
+	       : r->stats		 ? "--stats"
+	       : r->plan		 ? "--plan"
+	       : r->output		 ? "--output"
+	       : r->owner		 ? "--owner"
+					 : NULL;
+}
+
+int run_session(struct enclave *w, const struct run_request *r)
+{
+	const char *name = find_batch_option(r);
+	struct sgpu_error error = { 0 };
+	int status = 0, fd = -1;
+
+	if (name) {
+		return cli_usage("%s is about a batch, and --session takes none", name);
+	}
+	w->sessions = true; /* this process serves whoever is at the other end */
+	w->spread = ENCLAVE_ONE;
+	status = attested_check(r);
+	if (status == 0 && r->quote && !cli_output_apart(r->quote)) {
+		status = 2;
+	}
+	status = status ? status : enclave_check(w);
+	if (status == 0) {
+		status = cli_input("-", &name, &fd); /* not from a terminal */
+	}
+	if (status == 0 && !cli_binary_output(STDOUT_FILENO)) {
+		status = 2;
+	}
+	status = status ? status : enclave_begin(w, NULL);
+	if (status == 0 && serve_program(w, r, &error) != SGPU_OK) {
+		status = error.code == SGPU_ECANCELED && sgpu_io_interrupted()
+				 ? sgpu_exit_status(error.code)
+				 : cli_error(&error);
+	}
+	enclave_stop(w);
+	return status;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A submission to a server, which gets the descriptors of the batch and of the response's place,
+ * and reports the outcome. This process shows the response, as it does with a runner of its own,
+ * once the server has said that the response is complete.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "client.h"
+#include "report.h"
+#include "wire.h"
+
+enum { COPY_SIZE = 1 << 18, SHOW_MS = 100 };
+
+/* How long a server may take for its first message: it may have to start a worker. */
+static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
+/* How long a worker may be silent after the deadline, and how often it is asked meanwhile. */
+static const uint64_t SILENCE_NS = UINT64_C(30000000000), ASK_NS = UINT64_C(1000000000);
+
+struct remote {
+	const struct run_request *request;
+	const struct sgpu_service_path *service;
+	int in_fd; /* the batch */
+	const char *in_name;
+	int connection, signal_fd;
+	struct sgpu_output response;
+	int batch_fd, memory_fd;     /* copies in memory, if the server does not take the files
+					themselves; or -1 */
+	uint64_t deadline_ns;	     /* 0: none */
+	bool queued, taken;	     /* queued: the batch waits for a turn */
+	uint64_t heard_ns, asked_ns; /* when the worker last spoke, and was last asked */
+	struct wire_answer answer;
+};
+
+/* ---- files that a server does not take, copied through memory ---- */
+static int make_memory(const char *name, int *fd, struct sgpu_error *error)
+{
+	*fd = memfd_create(name, MFD_CLOEXEC);
+	return *fd < 0 ? sgpu_fail_errno(error, "cannot make a memory file") : SGPU_OK;
+}
+
+static bool is_late(const struct remote *m)
+{
+	return m->deadline_ns != 0 && sgpu_now_ns() >= m->deadline_ns;
+}
+
+/* Waits until `fd` has data or is at its end. */
+static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *error)
+{
+	struct pollfd input = { .fd = fd, .events = POLLIN };
+
+	do {
+		if (sgpu_io_interrupted()) {
+			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
+		}
+		if (is_late(m)) {
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "the batch did not arrive before the deadline");
+		}
+	} while (poll(&input, 1, SHOW_MS) <= 0);
+	return SGPU_OK;
+}
+
+/* Copies the whole batch, since a server waits for no client's pipe. If the input does not begin as
+ * a batch, copies only its first bytes, by which the server can tell what it is. */
+static int bring_batch(struct remote *m, struct sgpu_error *error)
+{
+	static const char first_name[] = "batch.json";
+	char *buffer = malloc(COPY_SIZE);
+	uint64_t all = 0;
+	ssize_t got = 1;
+	int rc = buffer ? make_memory("sgpu-run batch", &m->batch_fd, error)
+			: sgpu_fail_nomem(error);
+
+	while (rc == SGPU_OK && got > 0) {
+		rc = wait_for_input(m, m->in_fd, error);
+		got = rc == SGPU_OK ? read(m->in_fd, buffer, COPY_SIZE) : 0;
+		if (got > 0) {
+			rc = sgpu_write(m->batch_fd, "memory", buffer, (size_t)got, error);
+			all += (uint64_t)got;
+		} else if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+			got = 1;
+		} else if (got < 0) {
+			rc = sgpu_fail_errno(error, "cannot read '%s'", m->in_name);
+		}
+		if (rc == SGPU_OK && all == (uint64_t)got &&
+		    memcmp(buffer, first_name,
+			   all < sizeof(first_name) ? all : sizeof(first_name))) {
+			break;
+		}
+	}
+	free(buffer);
+	if (rc == SGPU_OK && all == 0) {
+		return sgpu_fail_sniffed(error, m->in_fd, m->in_name, "", 0, "a batch");
+	}
+	return rc == SGPU_OK && lseek(m->batch_fd, 0, SEEK_SET) != 0
+		       ? sgpu_fail_errno(error, "cannot read memory")
+		       : rc;
+}
+
+/* ---- the response ---- */
+static const char *out_name(const struct remote *m)
+{
+	return cli_is_standard(m->request->output) ? "standard output" : m->request->output;
+}
+
+static int copy_response(const struct remote *m, struct sgpu_error *error)
+{
+	char *buffer = malloc(COPY_SIZE);
+	uint64_t position = 0;
+	size_t got = COPY_SIZE;
+	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+
+	while (rc == SGPU_OK && got == COPY_SIZE) {
+		rc = sgpu_pread(m->memory_fd, "the response", buffer, COPY_SIZE, position, &got,
+				error);
+		rc = rc ? rc : sgpu_write(m->response.fd, out_name(m), buffer, got, error);
+		position += got;
+	}
+	free(buffer);
+	return rc;
+}
+
+/* ---- the connection ---- */
+static int send_request(const struct remote *m, struct sgpu_error *error)
+{
+	const struct run_request *r = m->request;
+	const int fds[] = { m->batch_fd >= 0 ? m->batch_fd : m->in_fd,
+			    m->memory_fd >= 0 ? m->memory_fd : m->response.fd };
+	struct wire_submit *message = calloc(1, sizeof(*message));
+	struct stat status;
+	uint64_t now;
+
+	if (!message) {
+		return sgpu_fail_nomem(error);
+	}
+	now = sgpu_now_ns();
+	message->timeout_ns = m->deadline_ns == 0    ? 0
+			      : now < m->deadline_ns ? m->deadline_ns - now
+						     : 1;
+	message->lease = r->lease;
+	if (!cli_is_standard(r->output) && stat(r->output, &status) == 0) {
+		message->replaced_device = status.st_dev;
+		message->replaced_inode = status.st_ino;
+	}
+	snprintf(message->in_name, sizeof(message->in_name), "%s", m->in_name);
+	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
+	/* Sending may fail because the server has refused already and closed; its answer is read
+	 * next. */
+	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 2);
+	free(message);
+	return SGPU_OK;
+}
+
+/* Receives a message. Returns 1 if it is the answer. */
+static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct sgpu_error *error)
+{
+	struct wire_progress progress;
+	enum wire_kind kind;
+	int rc = wire_peek(m->connection, &kind, error);
+
+	if (rc == SGPU_OK && kind == WIRE_ANSWER) {
+		rc = wire_receive(m->connection, kind, &m->answer, sizeof(m->answer), NULL, 0,
+				  error);
+		wire_clean(&m->answer);
+		return rc == SGPU_OK ? 1 : rc;
+	}
+	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {
+		rc = wire_receive(m->connection, kind, &progress, sizeof(progress), NULL, 0, error);
+		if (rc == SGPU_OK && *asked) {
+			report_progress_print(&progress.progress, progress.bytes_in_all);
+			*asked = false;
+		} else if (rc == SGPU_OK && on_terminal) {
+			report_progress_show(&progress.progress, progress.bytes_in_all);
+		}
+		return rc;
+	}
+	if (rc == SGPU_OK && kind == WIRE_QUEUED) {
+		rc = wire_hear(m->connection, kind, NULL, error);
+		m->queued = m->queued || rc == SGPU_OK;
+	} else if (rc == SGPU_OK) {
+		rc = wire_hear(m->connection, WIRE_TAKEN, NULL, error);
+		m->taken = m->taken || rc == SGPU_OK;
+	}
+	if (rc == SGPU_ECANCELED) {
+		sgpu_fail(error, SGPU_ESYSTEM,
+			  m->taken ? "the worker that ran the batch has ended"
+				   : "the server at '%s' has ended",
+			  m->service->text);
+		return SGPU_ESYSTEM;
+	}
+	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
+}
+
+/* Fails if the deadline has passed and the worker is silent. A working worker ends a late run,
+ * which takes a while; a stopped or hung one does not answer. */
+static int check_late(struct remote *m, struct sgpu_error *error)
+{
+	const uint64_t now = sgpu_now_ns();
+
+	m->heard_ns = m->heard_ns < m->deadline_ns ? m->deadline_ns : m->heard_ns;
+	if (now > m->heard_ns && now - m->heard_ns > SILENCE_NS) {
+		return sgpu_fail(
+			error, SGPU_ETIMEOUT,
+			"the deadline passed, and the worker that runs the batch does not answer");
+	}
+	if (now > m->deadline_ns && now - m->asked_ns > ASK_NS) {
+		(void)wire_say(m->connection, WIRE_PROGRESS, -1);
+		m->asked_ns = now;
+	}
+	return SGPU_OK;
+}
+
+/* Waits until the answer is there, or nobody is left to give one. */
+static int wait_for_answer(struct remote *m, struct sgpu_error *error)
+{
+	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;
+	const uint64_t begin = sgpu_now_ns();
+	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN },
+				 { .fd = m->signal_fd, .events = POLLIN } };
+	bool asked = false, wanted = false;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK) {
+		/* A SIGUSR1 from before the run was taken is passed on now. */
+		if (m->taken && (wanted || (on_terminal && cli_progress_due()))) {
+			(void)wire_say(m->connection, WIRE_PROGRESS, -1);
+			wanted = false;
+		}
+		if (sgpu_io_interrupted()) {
+			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
+		}
+		if (!m->taken && !m->queued && sgpu_now_ns() - begin > PATIENCE_NS) {
+			return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer",
+					 m->service->text);
+		}
+		if (!m->taken && is_late(m)) {
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "the server gave the batch no turn before the deadline");
+		}
+		if (m->taken && m->deadline_ns != 0) {
+			rc = check_late(m, error);
+		}
+		fds[0].revents = fds[1].revents = 0;
+		if (rc < 0 ||
+		    poll(fds, 2, m->taken && !on_terminal && m->deadline_ns == 0 ? -1 : SHOW_MS) <
+			    0) {
+			continue; /* interrupted by a signal */
+		}
+		if (fds[1].revents && cli_take_signal(m->signal_fd)) {
+			asked = wanted = true;
+		}
+		if (fds[0].revents) {
+			m->heard_ns = sgpu_now_ns();
+			rc = hear_server(m, on_terminal, &asked, error);
+		}
+	}
+	return rc > 0 ? SGPU_OK : rc;
+}
+
+static int exchange(struct remote *m, struct sgpu_error *error)
+{
+	const struct run_request *r = m->request;
+	struct sgpu_error other;
+	int shown, rc = send_request(m, error);
+
+	if (rc == SGPU_OK) {
+		cli_progress_begin("running", 0);
+		rc = wait_for_answer(m, error);
+		cli_progress_end();
+	}
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	*error = m->answer.error;
+	rc = error->code;
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
+		report_refusal(m->response.fd, &m->answer.report, error);
+	} else {
+		shown = m->memory_fd >= 0 ? copy_response(m, &other) : SGPU_OK;
+		shown = shown ? shown : sgpu_output_commit(&m->response, &other);
+		if (shown != SGPU_OK) {
+			*error = other;
+			rc = other.code;
+		}
+	}
+	report_outcome(&m->answer.report, r->stats, rc);
+	return rc;
+}
+
+/* Opens the batch and the place of its response. Returns an exit status. */
+static int open_files(struct remote *m, const char *path)
+{
+	const struct run_request *r = m->request;
+	struct sgpu_error error = { 0 };
+	int status = cli_input(path, &m->in_name, &m->in_fd);
+
+	status = status ? status : cli_output_apart(r->output) ? 0 : 2;
+	status = status ? status : cli_output_prepare(r->output, 0666, false);
+	if (status) {
+		return status;
+	}
+	if (cli_output_take(&m->response, r->output, 0666, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
+	return cli_binary_output(m->response.fd) ? 0 : 2;
+}
+
+int submit_to_server(const struct run_request *r, const struct sgpu_service_path *service,
+		     const char *path)
+{
+	struct remote m = { .request = r,
+			    .service = service,
+			    .in_fd = -1,
+			    .connection = -1,
+			    .signal_fd = cli_signal_fd(SIGUSR1),
+			    .batch_fd = -1,
+			    .memory_fd = -1,
+			    .response = SGPU_OUTPUT_INIT };
+	const uint64_t now = sgpu_now_ns();
+	struct sgpu_error error = { 0 };
+	int rc = SGPU_OK, status = open_files(&m, path);
+
+	if (r->timeout_ns) {
+		m.deadline_ns = r->timeout_ns < UINT64_MAX - now ? now + r->timeout_ns : UINT64_MAX;
+	}
+	if (status == 0 && !wire_takes_response(m.response.fd)) {
+		rc = make_memory("sgpu-run response", &m.memory_fd, &error);
+	}
+	if (status == 0 && rc == SGPU_OK && !wire_takes_batch(m.in_fd)) {
+		rc = bring_batch(&m, &error);
+	}
+	if (status == 0 && rc == SGPU_OK) {
+		rc = sgpu_service_connect(service, &m.connection, &error);
+		rc = rc == SGPU_OK ? exchange(&m, &error)
+				   : sgpu_hint(&error, "--local runs the batch without it");
+	}
+	sgpu_output_close(&m.response);
+	sgpu_close(m.connection);
+	sgpu_close(m.batch_fd);
+	sgpu_close(m.memory_fd);
+	sgpu_close(m.signal_fd);
+	cli_input_close(m.in_fd);
+	return status != 0 || rc == SGPU_OK		       ? status
+	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+							       : cli_error(&error);
+}

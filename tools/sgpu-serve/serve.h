@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-serve: what its verb and its supervisor share.
+ *
+ * The supervisor has neither keys nor a device. It accepts connections, asks the kernel for their
+ * users, and hands each to the worker process of its user, the tenant. A worker is a sgpu-enclave.
+ * The only memory that workers share with the supervisor is a page of counters, which only they
+ * write.
+ */
+#ifndef SGPU_SERVE_H
+#define SGPU_SERVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#include "remote/greeting.h"
+#include "runner.h"
+#include "wire.h"
+
+CLI_VERB(serve);
+CLI_VERB(status);
+CLI_VERB(quote);
+CLI_VERB(reload);
+
+enum {
+	SERVE_CONTROL_FD = 3, /* a worker inherits this descriptor */
+	SERVE_WORKERS_MAX = 256,
+};
+
+struct server {
+	struct runner_options runner;
+	const char *socket;
+	const char *tenants;			   /* file with the tenants' rules, or NULL */
+	const char *attestation_key, *certificate; /* for quotes; both or neither */
+	const char *sessions; /* "none" or "any"; NULL: "none" if there are owners, else "any" */
+	bool everybody, takes_sessions;
+	unsigned workers, ahead, submissions, running;
+	uint64_t leases, lease_ns, session_memory; /* as in struct wire_begin */
+	uint64_t drain_ns, stall_ns;
+	int enclave_fd;	  /* the program that workers are */
+	char **arguments; /* of workers */
+};
+
+/* service.c: the server's socket. */
+struct service_socket {
+	int fd; /* listening, non-blocking; -1: closed */
+	char path[sizeof(
+		((struct sockaddr_un *)0)->sun_path)]; /* "": the service manager made it */
+	dev_t device;
+	ino_t inode;
+};
+#define SERVICE_SOCKET_INIT \
+	{                   \
+		.fd = -1    \
+	}
+
+/* Takes the socket that a service manager passed (LISTEN_FDS), or makes one at `path`, for all
+ * users or for this one and root. Makes a missing directory, and replaces a socket at which no
+ * server answers. Errors: SGPU_EUSAGE; SGPU_ESYSTEM, also if a server listens there; SGPU_EPOLICY:
+ * others could replace the socket. */
+SGPU_MUST_CHECK int service_listen(const struct sgpu_service_path *path, bool everybody,
+				   struct service_socket *socket, struct sgpu_error *error);
+/* Closes the socket, and removes it if service_listen made it. */
+void service_close(struct service_socket *socket);
+
+/* Tells the service manager, if there is one, a state such as "READY=1". */
+void service_notify(const char *state);
+
+/* Limits and shares of a server's users: the file of sgpu-serve --tenants. One user a line:
+ *
+ *   # name or uid, or * for all others     what differs from the default
+ *   alice    weight=3 priority=high
+ *   1001     in-flight=2 waiting=16 device-memory=8G
+ *   *        waiting=8
+ */
+
+enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024 };
+/* Bytes. With less, nothing could be staged. */
+enum { TENANT_HOST_MEMORY_MIN = 128 << 20 };
+
+struct tenant_rule {
+	unsigned weight;
+	bool high;
+	unsigned in_flight, waiting, sessions; /* at most */
+	uint64_t device_memory, host_memory;   /* bytes; 0: no limit */
+};
+
+struct tenant_rules {
+	struct tenant_rule others;
+	struct {
+		uid_t uid;
+		struct tenant_rule rule;
+	} named[TENANTS_NAMED_MAX];
+	unsigned count;
+	bool any_high;
+};
+
+/* Reads the file; path NULL: the default holds for everybody. again: the file was read before, so
+ * the line of a user who no longer exists is skipped with a warning. Errors, which leave *rules
+ * unchanged: SGPU_EINVALID, with the line; SGPU_EPOLICY: others may write to the file; errors of
+ * reading. */
+SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
+				      struct sgpu_error *error);
+
+const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
+
+/* Looks up the user's name in /etc/passwd alone, since other sources may be slow. "": not found. */
+void tenant_user_name(uid_t uid, char *name, size_t size);
+
+/* supervisor.c: runs until a signal, or until its first worker fails. Returns an exit status. */
+int supervise(const struct server *server, struct service_socket *socket);
+
+/* workers.c: a worker process, as the supervisor sees it. */
+struct process {
+	pid_t pid;
+	int control; /* its socket; when this is closed, the worker cancels its runs and ends */
+	const struct serve_counters *counters;
+	unsigned generation; /* key generation: which keys it has read */
+	uint64_t started_ns;
+	uint64_t given_ns; /* when it was given to its tenant */
+	bool ready, draining;
+	uint64_t deadline_ns;  /* when draining has to end: `control` is closed then, and later the
+				  worker is killed */
+	struct tenant *tenant; /* NULL: the worker is spare */
+	uint64_t handed, requests; /* connections handed to it: with batches; with requests */
+	/* how many of these ended, as the worker says; at most what it got, and never decreasing */
+	uint64_t ended, requests_ended;
+	struct serve_counters said; /* its counters at the last process_look */
+};
+SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process,
+				  struct sgpu_error *error);
+/* Copies the worker's counters to `said`. All other code uses the copy, which the worker cannot
+ * change. */
+void process_look(struct process *process);
+/* Batches that the worker has not ended; each has a turn. False counters cannot raise this. */
+uint64_t process_in_flight(const struct process *process);
+/* Sends the worker its tenant's limits. False: it does not read its messages. */
+bool process_limit(const struct process *process, const struct tenant_rule *rule);
+uint64_t process_requests(const struct process *process);
+/* Tells the worker to take no more work, and to end after its work, by deadline_ns at latest. */
+void process_drain(struct process *process, uint64_t deadline_ns);
+/* Frees what belongs to a worker that has ended or could not be started. */
+void process_bury(struct process *process);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The supervisor's state, for its files.
+ */
+#ifndef SGPU_RUN_SUPERVISOR_H
+#define SGPU_RUN_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report.h"
+#include "serve.h"
+
+/* Chooses whose batch runs next, by weighted fair queueing of turns. A turn's length is known only
+ * when it has ended.
+ *
+ * Each tenant has a virtual time. While the tenant has turns, this grows by the time that passes,
+ * times the number of turns, divided by the weight. The next turn goes to the tenant with the least
+ * virtual time. When an idle tenant gets work, its virtual time is raised to the clock, so that
+ * idleness earns nothing. Callers pass the current time. */
+
+enum { SHARES_MAX = 256, SHARE_WEIGHT_MAX = 1000, SHARE_PRIORITIES = 2 };
+
+struct share {
+	unsigned weight;	 /* from 1; 0: the entry is free */
+	bool high;		 /* it gets turns before all tenants that are not high */
+	bool barred;		 /* set by the caller: it gets no turn now, though it waits */
+	unsigned waiting, turns; /* batches that wait for a turn; turns that it has */
+	bool held;		 /* it holds a worker for which others wait; charged as one turn */
+	bool lacks;		 /* it waits for a worker */
+	uint64_t used_ns;	 /* time of its turns since it was added */
+	uint64_t pass;		 /* its virtual time; wraps around */
+	uint64_t rest;		 /* remainder of the division by the weight */
+	uint64_t granted;	 /* the number of its last turn among all turns */
+};
+
+struct shares {
+	struct share of[SHARES_MAX];
+	uint64_t now_ns;
+	uint64_t clock[SHARE_PRIORITIES]; /* virtual time; no busy tenant's `pass` is earlier */
+	uint64_t granted;
+};
+
+void shares_add(struct shares *shares, unsigned i, unsigned weight, bool high);
+void shares_change(struct shares *shares, unsigned i, unsigned weight, bool high);
+
+/* Charges tenants for their turns since the last call. Call before shares_set or shares_hold. */
+void shares_advance(struct shares *shares, uint64_t now_ns);
+
+/* Sets tenant `i`'s numbers of waiting batches and of turns. */
+void shares_set(struct shares *shares, unsigned i, unsigned waiting, unsigned turns);
+
+/* Sets whether tenant `i` holds a worker for something else than batches while others wait for one,
+ * and whether it lacks a worker itself. */
+void shares_hold(struct shares *shares, unsigned i, bool held, bool lacks);
+
+/* Returns the tenant that gets the next turn; -1: nobody waits, or `running` turns are taken. For
+ * tenants of high priority only turns of high priority count. */
+int shares_next(const struct shares *shares, unsigned running);
+void shares_grant(struct shares *shares, unsigned i);
+
+/* Whether `a` gets the next turn before `b`. */
+bool share_is_before(const struct share *a, const struct share *b);
+
+enum {
+	SUPERVISOR_TENANTS_MAX = SHARES_MAX, /* the longest idle is forgotten, with its sums */
+	SUPERVISOR_CALLERS_MAX = 512,	     /* connections without a worker */
+	SUPERVISOR_SILENT_MAX = 64,	     /* connections of one user that have sent nothing */
+	SUPERVISOR_ACCEPT_AT_ONCE = 64, /* connections accepted before other events are handled */
+	SUPERVISOR_REQUESTS_MAX = 64,	/* requests of one user at a time */
+};
+
+/* A tenant. Its share has the same index in `shares` of struct supervisor. */
+struct tenant {
+	bool used;
+	uid_t uid;
+	char user[REPORT_USER_MAX]; /* its name; "": it has none */
+	struct tenant_rule rule;
+	uint64_t last_ns;	     /* when it last sent something */
+	uint64_t lacks_ns;	     /* since when it has waited without a worker, or 0 */
+	uint64_t start_ns;	     /* gets no worker before this time: its last one died */
+	unsigned deaths;	     /* workers in a row that died soon after they were given */
+	bool awaits;		     /* it waits until its own worker ends, or for start_ns */
+	uint64_t sums[SERVE_SUMS];   /* sums of dead workers, and of what was refused for a limit */
+	unsigned waiting, in_flight; /* as last counted; so are the next four members */
+	unsigned live;		     /* its workers, including draining ones */
+	bool in_session;	     /* one of its workers has a session */
+	unsigned asking, requests;   /* requests that wait; those that workers have */
+	struct process *process;     /* its worker, or NULL */
+};
+
+struct caller {
+	int fd; /* -1: free */
+	uid_t uid;
+	uint64_t since_ns;
+	uint64_t order;	       /* place in the order of arrival, if it waits */
+	struct tenant *tenant; /* its user's tenant; NULL: it has sent nothing yet */
+	bool request;	       /* it has a request, not a batch: needs a worker, but no turn */
+	bool queued;	       /* it was told that it waits */
+};
+
+struct supervisor {
+	const struct server *server;
+	struct service_socket *socket;
+	int signal_fd;
+	struct process processes[SERVE_WORKERS_MAX]; /* pid 0: free */
+	struct tenant tenants[SUPERVISOR_TENANTS_MAX];
+	struct caller callers[SUPERVISOR_CALLERS_MAX];
+	struct tenant_rules rules;
+	struct shares shares;
+	uint64_t spoken;   /* how many callers have ever sent something */
+	unsigned lacking;  /* tenants that wait and have no worker */
+	unsigned awaiting; /* tenants whose `awaits` is set */
+	uint64_t started_ns;
+	uid_t unmapped;	     /* this uid stands for several users */
+	unsigned generation; /* key generation of the workers that get new work */
+	unsigned newest;     /* key generation of workers that start; differs during a reload */
+	unsigned last;	     /* the highest generation so far */
+	bool served;	     /* a worker was ready once */
+	bool stopping;
+	bool ending;	    /* no batch waits any more, and workers end */
+	uint64_t stop_ns;   /* when runs that have not ended are given up */
+	unsigned failures;  /* failed starts of workers in a row */
+	uint64_t start_ns;  /* no worker is started before this time */
+	uint64_t evict_ns;  /* no busy worker is taken away before this time */
+	uint64_t press_ns;  /* no WIRE_PRESS is sent before this time */
+	uint64_t accept_ns; /* no connection is accepted before this time: resources ran out */
+	int status;	    /* exit status; not 0: the first worker did not start */
+};
+
+/* supervisor.c: the parts of supervise(). */
+/* Returns an exit status. */
+int supervisor_begin(struct supervisor *supervisor, const struct server *server,
+		     struct service_socket *socket);
+/* Waits at most most_ms (-1: for ever) for events, and handles them. False: all has ended. */
+bool supervisor_step(struct supervisor *supervisor, int most_ms);
+
+/* Connections that no worker has yet. */
+/* Whether the text of a /proc/PID/uid_map maps all users. */
+bool callers_are_mapped(const char *map);
+void callers_hang_up(struct caller *caller);
+void callers_refuse(struct caller *caller, int code, const char *format, ...) SGPU_PRINTF(3, 4);
+/* Accepts a connection. *accepted: NULL if it was refused. False: none was accepted. */
+bool callers_accept(struct supervisor *supervisor, struct caller **accepted);
+
+/* workers.c. */
+/* Starts the workers that are needed now, or dismisses one to make room. */
+void workers_keep(struct supervisor *supervisor);
+/* Gives ready spare workers to tenants that wait and have none. */
+void workers_give(struct supervisor *supervisor);
+/* Starts workers that read the keys again. They take over once one is ready. */
+void workers_reload(struct supervisor *supervisor);
+/* Gives a worker no new work, and tells it to end. */
+void workers_dismiss(struct supervisor *supervisor, struct process *process);
+/* Handles a worker's messages, or the end of its connection. */
+void workers_hear(struct supervisor *supervisor, struct process *process);
+/* Reports and clears workers that have ended. */
+void workers_reap(struct supervisor *supervisor);
+
+/* turns.c: whose batches and requests go to workers, and when. */
+/* Queues a caller for a turn (it has a batch) or a worker (it has a request), or refuses it. */
+void turns_ask(struct supervisor *supervisor, struct caller *caller, bool request);
+/* Gives free turns. New callers that get none are told that they wait, or refused for a limit. */
+void turns_give(struct supervisor *supervisor);
+/* Applies the rules to the present tenants. */
+void turns_apply_rules(struct supervisor *supervisor);
+
+/* status.c: returns what the user may see, as JSON from malloc, or NULL. */
+char *supervisor_status(struct supervisor *supervisor, uid_t uid);
+
+/* Closes connections for the supervisor. Descriptors that a client sent and nobody received are
+ * closed with the connection. The client can make that block for as long as it likes, such as by a
+ * socket that lingers. But a thread's end closes its descriptors without blocking. So each
+ * connection is last closed by the end of a thread that has a descriptor table of its own. */
+
+enum { CLOSING_ROOM = 1024 };
+
+/* Takes a descriptor that one of the next calls of closing_do closes. */
+void closing_take(int fd);
+/* Closes the descriptors taken, if the first has waited for CLOSING_WAIT_NS, many wait, or `all` is
+ * set. False: they still wait, since no thread or memory is available. */
+#define CLOSING_WAIT_NS UINT64_C(20000000)
+bool closing_do(bool all);
+/* When closing_do is to be called next; 0: there is nothing to close. */
+uint64_t closing_due_ns(void);
+/* How many more descriptors closing_take can take. */
+unsigned closing_room(void);
+
+#endif

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verbs that ask a server for its status, for a quote, or to read its keys again.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <errno.h>
+#include <string.h>
+
+#include <sgpu/attest.h>
+#include <sgpu/base.h>
+
+#include "base/json.h"
+#include "serve.h"
+
+enum { PATIENCE_S = 10, CELL_MAX = 48, COLUMNS_MAX = 16 };
+
+struct question {
+	const char *socket;
+	bool prometheus;
+};
+
+const struct cli_option status_options[] = {
+	CLI_COMMON,
+	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct question, socket) },
+	{ "prometheus", 0, NULL, "in the text format of Prometheus",
+	  CLI_FLAG(struct question, prometheus) },
+	CLI_END,
+};
+
+/* Returns the member at the end of a path such as "limits.host_memory", or NULL. */
+static const json_t *status_find(const json_t *object, const char *path)
+{
+	const char *dot = strchr(path, '.');
+	char name[CELL_MAX];
+
+	if (!dot) {
+		return json_object_get(object, path);
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
+	return status_find(json_object_get(object, name), dot + 1);
+}
+
+/* A column of a table with a row for each object. `limit` is printed after a slash. */
+struct column {
+	const char *title, *path, *limit;
+	enum { PLAIN, SECONDS, MIB } unit;
+};
+
+static const struct column worker_columns[] = {
+	{ "WORKER", "pid", NULL, PLAIN },
+	{ "STATE", "state", NULL, PLAIN },
+	{ "USER", "uid", NULL, PLAIN },
+	{ "IN FLIGHT", "in_flight", NULL, PLAIN },
+	{ "DONE", "done", NULL, PLAIN },
+	{ "FAILED", "failed", NULL, PLAIN },
+	{ "LEASES", "leases", NULL, PLAIN },
+	{ "OF MIB", "leased_bytes", "pool_bytes", MIB },
+	{ .title = NULL },
+};
+static const struct column tenant_columns[] = {
+	{ "USER", "uid", NULL, PLAIN },
+	{ "WAITING", "waiting", NULL, PLAIN },
+	{ "IN FLIGHT", "in_flight", NULL, PLAIN },
+	{ "DONE", "done", NULL, PLAIN },
+	{ "FAILED", "failed", NULL, PLAIN },
+	{ "PARTLY", "some_failed", NULL, PLAIN },
+	{ "REFUSED", "refused", NULL, PLAIN },
+	{ "REPLAYED", "replayed", NULL, PLAIN },
+	{ "OVER QUOTA", "over_quota", NULL, PLAIN },
+	{ "CANCELLED", "cancelled", NULL, PLAIN },
+	{ "NAME", "user", NULL, PLAIN },
+	{ .title = NULL },
+};
+static const struct column share_columns[] = {
+	{ "USER", "uid", NULL, PLAIN },
+	{ "BUSY S", "busy_ns", NULL, SECONDS },
+	{ "WEIGHT", "weight", NULL, PLAIN },
+	{ "PRIORITY", "priority", NULL, PLAIN },
+	{ "DEVICE MIB", "device_bytes", "limits.device_memory", MIB },
+	{ "HOST MIB", "host_bytes", "limits.host_memory", MIB },
+	{ "SESSIONS", "sessions", NULL, PLAIN },
+	{ .title = NULL },
+};
+
+static const char *cell_of(const json_t *row, const struct column *column, char text[CELL_MAX])
+{
+	const json_t *value = status_find(row, column->path),
+		     *limit = column->limit ? status_find(row, column->limit) : NULL;
+	const json_int_t number = json_integer_value(value);
+
+	if (json_is_integer(limit)) {
+		snprintf(text, CELL_MAX, "%lld/%lld", number >> 20,
+			 json_integer_value(limit) >> 20);
+	} else if (json_is_integer(value) && column->unit == SECONDS) {
+		snprintf(text, CELL_MAX, "%.1f", (double)number / 1e9);
+	} else if (json_is_integer(value)) {
+		snprintf(text, CELL_MAX, "%lld", column->unit == MIB ? number >> 20 : number);
+	} else {
+		return json_string_value(value);
+	}
+	return text;
+}
+
+static int print_rows(const json_t *rows, const struct column *columns)
+{
+	struct cli_table table = { .cells = NULL };
+	char texts[COLUMNS_MAX][CELL_MAX];
+	const char *cells[COLUMNS_MAX];
+	const json_t *row;
+	size_t i, count;
+
+	for (count = 0; columns[count].title; count++) {
+		cells[count] = columns[count].title;
+	}
+	cli_table_row(&table, count, cells);
+	json_array_foreach (rows, i, row) {
+		for (size_t k = 0; k < count; k++) {
+			cells[k] = cell_of(row, &columns[k], texts[k]);
+		}
+		cli_table_row(&table, count, cells);
+	}
+	printf("\n");
+	return cli_table_print(&table);
+}
+
+/* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
+ * row, after its HELP and TYPE; times are in seconds. */
+
+/* Each field gives a sample: of the server (`of` is ""), of the sum over its workers, or of each
+ * tenant. A field is a path, and after a colon the label's value, unless both are the same. If the
+ * member is text, the sample counts the members equal to the label's value. */
+static const struct metric {
+	const char *name, *help, *type, *of, *label, *fields;
+} metrics[] = {
+	{ "uptime_seconds", "Time since the server was started.", "gauge", "", NULL, "uptime_ns" },
+	{ "turns", "How many batches may run at once.", "gauge", "", NULL, "running" },
+	{ "workers", "Worker processes by state.", "gauge", "workers", "state",
+	  "state:starting state:spare state:serving state:draining" },
+	{ "leases", "Leases that there are.", "gauge", "workers", NULL, "leases" },
+	{ "leased_bytes", "Bytes that leases have.", "gauge", "workers", NULL, "leased_bytes" },
+	{ "lease_pool_bytes", "Bytes of the pools.", "gauge", "workers", NULL, "pool_bytes" },
+	{ "batches_total", "Batches that have ended.", "counter", "tenants", "result",
+	  "done some_failed refused replayed over_quota cancelled failed" },
+	{ "bytes_total", "Bytes of payloads, as they travel.", "counter", "tenants", "direction",
+	  "bytes_in:in bytes_out:out" },
+	{ "busy_seconds_total", "Time of turns.", "counter", "tenants", NULL, "busy_ns" },
+	{ "batches_waiting", "Batches that wait for a turn.", "gauge", "tenants", NULL, "waiting" },
+	{ "batches_in_flight", "Batches of workers.", "gauge", "tenants", NULL, "in_flight" },
+	{ "sessions", "Sessions of programs.", "gauge", "tenants", NULL, "sessions" },
+	{ "memory_bytes", "Memory that workers have.", "gauge", "tenants", "of",
+	  "device_bytes:device host_bytes:host" },
+	{ "memory_limit_bytes", "The limit of it, if any.", "gauge", "tenants", "of",
+	  "limits.device_memory:device limits.host_memory:host" },
+	{ "weight", "The user's weight.", "gauge", "tenants", NULL, "weight" },
+	{ "batch_duration_seconds", "Time from a batch's connection to its answer.", "histogram",
+	  "tenants", "le", "latency.buckets" },
+	{ "batch_duration_seconds_sum", NULL, NULL, "tenants", NULL, "latency.sum_ns" },
+	{ "batch_duration_seconds_count", NULL, NULL, "tenants", NULL, "latency.count" },
+};
+
+static void put_label(char before, const char *name, const char *value)
+{
+	printf("%c%s=\"", before, name);
+	for (; value && *value; value++) { /* not trusted: no escapes */
+		putchar(*value < ' ' || *value > '~' || strchr("\"\\", *value) ? '?' : *value);
+	}
+	putchar('"');
+}
+
+static void put(const struct metric *m, const json_t *tenant, const char *value, json_int_t number)
+{
+	char uid[24];
+
+	printf("sgpu_%s%s", m->name, strcmp(m->fields, "latency.buckets") ? "" : "_bucket");
+	if (tenant) {
+		snprintf(uid, sizeof(uid), "%lld",
+			 json_integer_value(json_object_get(tenant, "uid")));
+		put_label('{', "uid", uid);
+		put_label(',', "user", json_string_value(json_object_get(tenant, "user")));
+	}
+	if (m->label) {
+		put_label(tenant ? ',' : '{', m->label, value);
+	}
+	printf("%s %.15g\n", tenant || m->label ? "}" : "",
+	       (double)number / (strstr(m->fields, "_ns") ? 1e9 : 1));
+}
+
+static void put_buckets(const struct metric *m, const json_t *tenant, const json_t *buckets)
+{
+	const json_t *one;
+	char bound[32];
+	size_t i;
+
+	json_array_foreach (buckets, i, one) {
+		const json_t *most = json_object_get(one, "le_ns");
+
+		snprintf(bound, sizeof(bound), "%.15g", (double)json_integer_value(most) / 1e9);
+		put(m, tenant, json_is_integer(most) ? bound : "+Inf",
+		    json_integer_value(json_object_get(one, "count")));
+	}
+}
+
+static void put_field(const struct metric *m, const json_t *status, const char *path,
+		      const char *value)
+{
+	const json_t *one, *found = status_find(status, path);
+	uint64_t sum = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(status, m->of), i, one) {
+		found = status_find(one, path);
+		sum += json_is_string(found) ? !strcmp(json_string_value(found), value)
+					     : (uint64_t)json_integer_value(found);
+		if (*m->of == 't' && json_is_array(found)) {
+			put_buckets(m, one, found);
+		} else if (*m->of == 't' && json_is_integer(found)) {
+			put(m, one, value, json_integer_value(found));
+		}
+	}
+	if (*m->of != 't') {
+		put(m, NULL, value, *m->of ? (json_int_t)sum : json_integer_value(found));
+	}
+}
+
+static void print_metrics(const json_t *status)
+{
+	const struct metric version = { .name = "build_info", .label = "version", .fields = "" };
+
+	printf("# HELP sgpu_build_info The server's version.\n# TYPE sgpu_build_info gauge\n");
+	put(&version, NULL, json_string_value(json_object_get(status, "version")), 1);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(metrics); i++) {
+		const struct metric *m = &metrics[i];
+		char fields[128], *rest = fields, *path, *value;
+
+		if (m->help) {
+			printf("# HELP sgpu_%s %s\n# TYPE sgpu_%s %s\n", m->name, m->help, m->name,
+			       m->type);
+		}
+		snprintf(fields, sizeof(fields), "%s", m->fields);
+		while ((value = strsep(&rest, " "))) {
+			path = strsep(&value, ":");
+			put_field(m, status, path, value ? value : path);
+		}
+	}
+}
+
+/* Asks the server for its status. */
+static int fetch_status(const char *socket, json_t **status, struct sgpu_error *error)
+{
+	struct sgpu_greeting asked;
+	char *text = NULL;
+	size_t size = 0;
+	int rc = ask_server(socket, WIRE_STATUS, &asked, sizeof(asked), WIRE_STATUS_IS, PATIENCE_S,
+			    &text, &size, error);
+
+	rc = rc ? rc : sgpu_json_parse(text, size, status, NULL, NULL, error);
+	free(text);
+	return rc;
+}
+
+int verb_status(int argc, char **argv)
+{
+	struct question question = { .socket = NULL };
+	struct sgpu_error error = { 0 };
+	json_t *status = NULL;
+	char **none;
+	int exit_status = cli_read(argc, argv, &question, &none);
+
+	if (exit_status) {
+		return exit_status;
+	}
+	if (question.prometheus && cli_json) {
+		return cli_usage("--prometheus and --json are two formats");
+	}
+	if (fetch_status(question.socket, &status, &error) < 0) {
+		return cli_error(&error);
+	}
+	if (cli_json) {
+		return cli_print_json(status, stdout, JSON_COMPACT);
+	}
+	if (question.prometheus) {
+		print_metrics(json_object_get(status, "status"));
+	} else {
+		const json_t *s = json_object_get(status, "status");
+		const json_t *tenants = json_object_get(s, "tenants");
+		const char *version = json_string_value(json_object_get(s, "version"));
+
+		cli_print_line(stdout, "server %lld, version %s, up %.0f s",
+			       json_integer_value(json_object_get(s, "pid")),
+			       version ? version : "unknown",
+			       (double)json_integer_value(json_object_get(s, "uptime_ns")) / 1e9);
+		exit_status = print_rows(json_object_get(s, "workers"), worker_columns);
+		exit_status = exit_status ? exit_status : print_rows(tenants, tenant_columns);
+		exit_status = exit_status ? exit_status : print_rows(tenants, share_columns);
+	}
+	json_decref(status);
+	return exit_status;
+}
+
+/* ---- reload ---- */
+const struct cli_option reload_options[] = {
+	CLI_COMMON,
+	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct question, socket) },
+	CLI_END,
+};
+
+/* The kernel lets only root and the server's user send it a signal. */
+int verb_reload(int argc, char **argv)
+{
+	struct question question = { .socket = NULL };
+	struct sgpu_error error = { 0 };
+	json_t *status = NULL;
+	char **none;
+	int exit_status = cli_read(argc, argv, &question, &none);
+
+	if (exit_status) {
+		return exit_status;
+	}
+	if (fetch_status(question.socket, &status, &error) < 0) {
+		return cli_error(&error);
+	}
+	const json_int_t pid =
+		json_integer_value(json_object_get(json_object_get(status, "status"), "pid"));
+
+	json_decref(status);
+	return pid > 1 && pid <= INT32_MAX && kill((pid_t)pid, SIGHUP) == 0
+		       ? 0
+		       : cli_fail(SGPU_ESYSTEM,
+				  "cannot tell server %lld to read its keys again: %s", pid,
+				  pid > 1 ? strerror(errno) : "it says no process");
+}
+
+/* Evidence of the worker that runs this user's batches. */
+
+/* A server may have to start a worker, and let others have theirs first. */
+enum { QUOTE_PATIENCE_S = 180 };
+
+struct quote_question {
+	const char *socket, *output;
+	struct cli_bytes nonce;
+};
+
+const struct cli_option quote_options[] = {
+	CLI_COMMON,
+	{ "nonce", 0, "HEX", "what the verifier sent for the quote: 8 to 64 bytes",
+	  CLI_BYTES(struct quote_question, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
+	{ "output", 'o', "FILE", "write the quote there, not to standard output",
+	  CLI_TEXT(struct quote_question, output) },
+	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct quote_question, socket) },
+	CLI_END,
+};
+
+static int fetch_quote(const struct quote_question *v, struct sgpu_error *error)
+{
+	struct wire_quote message = { .nonce_size = (uint32_t)v->nonce.size };
+	json_t *object = NULL;
+	char *quote = NULL;
+	size_t size = 0;
+	int rc;
+
+	memcpy(message.nonce, v->nonce.data, v->nonce.size);
+	rc = ask_server(v->socket, WIRE_QUOTE, &message, sizeof(message), WIRE_QUOTE_IS,
+			QUOTE_PATIENCE_S, &quote, &size, error);
+	/* The owner judges the quote; what is no JSON is not passed on. */
+	rc = rc ? rc : sgpu_json_parse(quote, size, &object, NULL, NULL, error);
+	rc = rc ? rc : cli_write_text(v->output, 0666, quote, size, error);
+	json_decref(object);
+	free(quote);
+	return rc;
+}
+
+int verb_quote(int argc, char **argv)
+{
+	struct quote_question v = { .socket = NULL };
+	struct sgpu_error error = { 0 };
+	char **none;
+	int status = cli_read(argc, argv, &v, &none);
+
+	if (status == 0 && v.nonce.size == 0) {
+		status = cli_usage("the verifier's nonce is missing, with --nonce");
+	}
+	if (status == 0) {
+		cli_signals(NULL);
+		status = cli_output_prepare(v.output, 0666, false);
+	}
+	if (status == 0 && fetch_quote(&v, &error) != SGPU_OK) {
+		status = cli_error(&error);
+	}
+	return cli_finish(status);
+}

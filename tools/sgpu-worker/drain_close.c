@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The closer: syncs together all responses that have come since it last looked, names them, and
+ * puts their batches away.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "drain.h"
+#include "collect.h"
+
+void drain_put(struct queue *queue, struct flight *flight)
+{
+	flight->next = NULL;
+	*queue->tail = flight;
+	queue->tail = &flight->next;
+}
+
+struct flight *drain_take_all(struct queue *queue)
+{
+	struct flight *all = queue->head;
+
+	queue->head = NULL;
+	queue->tail = &queue->head;
+	return all;
+}
+
+void drain_break_off(struct drain *drain, const struct sgpu_error *error)
+{
+	pthread_mutex_lock(&drain->mutex);
+	if (!drain->broken) {
+		drain->broken = true;
+		drain->error = *error;
+	}
+	pthread_mutex_unlock(&drain->mutex);
+}
+
+int drain_graver(int one, int other)
+{
+	static const int order[] = { 0, 5, 1, 2, 4, 3 };
+	size_t first = 0, second = 0;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(order); i++) {
+		first = order[i] == one ? i : first;
+		second = order[i] == other ? i : second;
+	}
+	return first > second ? one : other;
+}
+
+static void count_batch(struct drain *drain, int rc, bool has_response)
+{
+	pthread_mutex_lock(&drain->mutex);
+	drain->counts.answered += has_response;
+	drain->counts.partly += rc == SGPU_ESEGMENTS;
+	drain->counts.failed += !has_response;
+	drain->status = drain_graver(drain->status, sgpu_exit_status(rc));
+	pthread_mutex_unlock(&drain->mutex);
+}
+
+static bool has_response(const struct flight *flight)
+{
+	return flight->code == SGPU_OK || flight->code == SGPU_ESEGMENTS;
+}
+
+/* Whether the machine failed, not the batch: another worker, or this one later, may run it. */
+static bool is_of_machine(int rc)
+{
+	return rc == SGPU_ESYSTEM || rc == SGPU_EDEVICE || rc == SGPU_EUNAVAILABLE ||
+	       rc == SGPU_ECANCELED || rc == SGPU_ENOSPACE;
+}
+
+/* Rewinds the batch's files, and empties the response so that its space is free now. */
+static bool rewind_files(const struct flight *flight)
+{
+	const struct spool_batch *batch = flight->batch;
+
+	return lseek(batch->fd, 0, SEEK_SET) == 0 && ftruncate(batch->response.fd, 0) == 0 &&
+	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
+}
+
+/* Whether the whole file system is smaller than the response. */
+static bool never_fits(const struct flight *flight)
+{
+	struct statfs about;
+
+	return flight->full && fstatfs(flight->batch->response.fd, &about) == 0 &&
+	       about.f_blocks > 0 && about.f_bsize > 0 &&
+	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
+}
+
+/* Decides whether and when a batch runs once more. A batch that found too little memory or disk
+ * space beside others runs alone. A batch whose response found no space even then runs after all
+ * others. */
+static int once_more(struct flight *flight)
+{
+	const bool no_space = flight->full;
+
+	if (never_fits(flight)) {
+		return ONCE;
+	}
+	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last ||
+	    (flight->alone && !no_space)) {
+		return ONCE;
+	}
+	if (!rewind_files(flight)) {
+		flight->code = sgpu_fail_errno(&flight->error, "cannot begin again with '%s'",
+					       flight->batch->shown);
+		return ONCE;
+	}
+	flight->no_space = no_space;
+	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
+}
+
+/* Whether the response is too large, rather than the disk full: the whole file system is smaller,
+ * or after the batch's last try there is room for the largest response so far. */
+static bool is_too_large(const struct drain *drain, const struct flight *flight)
+{
+	if (never_fits(flight)) {
+		return true;
+	}
+	return flight->full && flight->last && drain->largest > 0 && rewind_files(flight) &&
+	       posix_fallocate(flight->batch->response.fd, 0, (off_t)drain->largest) == 0;
+}
+
+static void end_run(struct drain *drain, struct flight *flight)
+{
+	const struct enclave *w = drain->worker;
+	struct sgpu_run_result result;
+	struct report report;
+
+	flight->full = false;
+	if (!flight->run) {
+		flight->error = flight->batch->error;
+		flight->code = flight->error.code;
+		return;
+	}
+	flight->code = sgpu_run_wait(flight->run, &flight->error);
+	sgpu_run_get_result(flight->run, &result);
+	flight->full = result.response_full;
+	flight->needs = result.response_size;
+	flight->again = once_more(flight);
+	if (flight->again == ONCE && !cli_quiet) {
+		report_collect(flight->run, NULL, w->keys, w->key_count, &report);
+		report_batch(&report, flight->batch->shown, flight->code, NULL);
+	}
+	sgpu_run_free(&flight->run);
+}
+
+static bool is_to_be_named(const struct flight *flight)
+{
+	return has_response(flight) && flight->batch->response.fd >= 0;
+}
+
+/* Syncs the whole file system for more than two responses. If that fails, or for fewer, syncs each
+ * response, to find those with an error. */
+static void sync_responses(struct drain *drain, struct flight *first)
+{
+	size_t count = 0;
+
+	for (struct flight *f = first; f; f = f->next) {
+		count += is_to_be_named(f);
+	}
+	if (count > 2 && syncfs(drain->spool->output) == 0) {
+		return;
+	}
+	for (struct flight *f = first; f; f = f->next) {
+		if (is_to_be_named(f) && fsync(f->batch->response.fd) != 0) {
+			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'",
+						  f->batch->response.path);
+			f->full = f->code == SGPU_ENOSPACE;
+			f->again = once_more(f);
+		}
+	}
+}
+
+static void name_responses(struct drain *drain, struct flight *first)
+{
+	struct stat status;
+	bool any = false;
+
+	for (struct flight *f = first; f; f = f->next) {
+		int rc;
+
+		if (!is_to_be_named(f)) {
+			continue;
+		}
+		drain->largest = fstat(f->batch->response.fd, &status) == 0 &&
+						 (uint64_t)status.st_size > drain->largest
+					 ? (uint64_t)status.st_size
+					 : drain->largest;
+		rc = spool_answer(drain->spool, f->batch, &f->error);
+		if (rc == SGPU_OK && f->batch->error.code != SGPU_OK) {
+			f->error = f->batch->error;
+			rc = f->error.code;
+		}
+		f->full = rc == SGPU_ENOSPACE;
+		f->code = rc == SGPU_OK ? f->code : rc;
+		any = any || rc == SGPU_OK;
+	}
+	if (any) {
+		(void)!fsync(drain->spool->output); /* a file system that cannot sync a directory is
+						       no reason to fail */
+	}
+}
+
+static void fail_batch(struct drain *drain, struct flight *flight)
+{
+	struct sgpu_error shown, error, *reason = &flight->error;
+
+	if ((flight->batch->resumed || flight->no_space) && reason->code == SGPU_EPOLICY) {
+		/* An earlier try may have recorded the batch as run. */
+		sgpu_fail(&shown, reason->code, "%s (%s)", reason->text,
+			  flight->no_space ? "its response had found no space"
+					   : "a worker that was killed had it");
+		memcpy(reason->text, shown.text, sizeof(reason->text));
+	}
+	if (reason->code == SGPU_ENOSPACE) {
+		(void)sgpu_hint(reason, never_fits(flight)
+						? "the whole file system has less than it needs: "
+						  "give another with -o, and move the batch back"
+						: "those of others find space: make room for this "
+						  "one, and move the batch back");
+	}
+	if (strstr(reason->text, flight->batch->shown)) {
+		sgpu_fail(&shown, reason->code, "%s", reason->text);
+	} else {
+		sgpu_fail(&shown, reason->code, "'%s': %s", flight->batch->shown, reason->text);
+	}
+	memcpy(shown.hint, reason->hint, sizeof(shown.hint));
+	if (spool_failed(drain->spool, &flight->batch, reason, &error) != SGPU_OK) {
+		drain_break_off(drain, &error);
+		return;
+	}
+	count_batch(drain, reason->code, false);
+	cli_error(&shown);
+}
+
+/* If the batch's device failed, marks the device, and returns whether others go on. The batch was
+ * given back: it is in the directory again or, if from a list, stays without a response. */
+static bool is_of_device(struct drain *drain, struct flight *flight)
+{
+	bool others = false, first;
+
+	if (flight->code != SGPU_EDEVICE && flight->code != SGPU_ECANCELED) {
+		return false;
+	}
+	pthread_mutex_lock(&drain->mutex);
+	first = !flight->lane->broken;
+	flight->lane->broken = true;
+	for (int i = 0; i < drain->lane_count; i++) {
+		others = others || !drain->lanes[i].broken;
+	}
+	drain->status = drain_graver(drain->status, sgpu_exit_status(flight->code));
+	pthread_mutex_unlock(&drain->mutex);
+	if (others && first) {
+		cli_warning("device %d of %d, '%s', failed and gets no more batches: %s",
+			    (int)(flight->lane - drain->lanes) + 1, drain->lane_count,
+			    flight->lane->device->selector, flight->error.text);
+	}
+	return others;
+}
+
+static void put_away(struct drain *drain, struct flight *flight)
+{
+	if (flight->again != ONCE) {
+		return;
+	}
+	if (has_response(flight)) {
+		if (spool_done(drain->spool, &flight->batch, &flight->error) != SGPU_OK) {
+			drain_break_off(drain, &flight->error);
+		} else {
+			count_batch(drain, flight->code, true);
+		}
+	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 &&
+		   !is_too_large(drain, flight)) {
+		spool_give_back(drain->spool, &flight->batch);
+		flight->given_back = is_of_device(drain, flight);
+		if (!flight->given_back) {
+			drain_break_off(drain, &flight->error);
+		}
+	} else {
+		fail_batch(drain, flight);
+	}
+}
+
+void *drain_close(void *argument)
+{
+	struct drain *drain = argument;
+	struct flight *first, *next;
+
+	pthread_mutex_lock(&drain->mutex);
+	while (!drain->finished || drain->ended.head) {
+		first = drain_take_all(&drain->ended);
+		if (!first) {
+			pthread_cond_wait(&drain->filled, &drain->mutex);
+			continue;
+		}
+		pthread_mutex_unlock(&drain->mutex);
+		for (struct flight *f = first; f; f = f->next) {
+			end_run(drain, f);
+		}
+		sync_responses(drain, first);
+		name_responses(drain, first);
+		for (struct flight *f = first; f; f = f->next) {
+			put_away(drain, f);
+		}
+		pthread_mutex_lock(&drain->mutex);
+		for (; first; first = next) {
+			next = first->next;
+			drain_put(&drain->closed, first);
+		}
+		drain_wake();
+	}
+	pthread_mutex_unlock(&drain->mutex);
+	return NULL;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The batches of sgpu-worker, and their responses: in a directory that several workers may
+ * share, or from a list of files that this worker alone runs.
+ *
+ *   DIR/NAME                             a batch that waits
+ *   DIR/.claimed/HOST.BOOT.PID.RANDOM/NAME  a batch of that worker, which has locked
+ *                                           HOST.BOOT.PID.RANDOM.lock
+ *   OUTPUT/NAME.response                 its response, which never replaces a file
+ *   DIR/done/NAME                        a batch with a response
+ *   DIR/failed/NAME, NAME.reason         a batch without one, and why
+ *
+ * Each step is one rename, or a link if the file system lacks the rename. Others write to the
+ * directory, so names are looked up beneath descriptors, without following links, and only regular
+ * files are opened. One thread at a time may call these functions, unless stated otherwise.
+ */
+#ifndef SGPU_RUN_SPOOL_H
+#define SGPU_RUN_SPOOL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "base/io.h"
+#include "enclave.h"
+#include "harden.h"
+
+#define SPOOL_RESPONSE ".response"
+#define SPOOL_REASON ".reason"
+
+struct spool;
+
+struct spool_options {
+	const char *path;		/* the directory; NULL: the list on standard input */
+	const char *output;		/* directory of the responses; NULL: `path` */
+	const struct key_files *keys;	/* files of keys, never taken as batches; borrowed */
+	const struct sgpu_key *opening; /* the worker's keys; borrowed */
+	int opening_count;
+	bool nul;     /* names in the list end with NUL */
+	bool remove;  /* remove batches that are done */
+	bool reclaim; /* also take claims of workers that may be alive or dead */
+};
+
+/* A batch that this worker has taken. */
+struct spool_batch {
+	char *name;	     /* its name in the directory, or its path in a list */
+	char *shown;	     /* for messages */
+	char *response_name; /* in the output directory */
+	int fd;		     /* -1 when it is not open */
+	uint64_t size;	     /* bytes */
+	bool foreign;	     /* others may have written the file, so it may not name our regions */
+	struct sgpu_output response; /* open unless `answered` or `error` is set */
+	bool resumed;		     /* taken from the claims of a dead worker */
+	bool answered;		     /* it already had a response */
+	struct sgpu_error error;     /* why the batch cannot run */
+};
+
+/* Opens both directories, and makes all missing ones but `path`. Errors: SGPU_EUSAGE, SGPU_ESYSTEM,
+ * SGPU_EPOLICY. */
+SGPU_MUST_CHECK int spool_open(const struct spool_options *options, struct spool **spool,
+			       struct sgpu_error *error);
+/* Frees the spool, and removes this worker's claims if they are empty. All batches must have been
+ * freed. Accepts a pointer to NULL. */
+void spool_close(struct spool **spool);
+/* Adds the directories and files to which the spool needs rights under confinement. */
+void spool_need(const struct spool *spool, struct landlock_needs *needs);
+
+/* Claims the next batch of at most size_max bytes, or of any size if a dead worker had claimed it,
+ * and opens it and its response. *batch is NULL if no batch is left, or only larger ones; the next
+ * call looks again. Errors: the directory cannot be used. */
+SGPU_MUST_CHECK int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
+			       struct sgpu_error *error);
+
+/* ---- outcomes of a batch; all but spool_answer free it; spool_next may run meanwhile ---- */
+/* Gives the response its name. Its data must be on the disk. Errors: those of sgpu_output_commit.
+ * If the name exists already, returns SGPU_OK: the batch is `answered` if that file is its
+ * response, else its `error` is set. */
+SGPU_MUST_CHECK int spool_answer(struct spool *spool, struct spool_batch *batch,
+				 struct sgpu_error *error);
+/* Moves an answered batch to DIR/done, or removes it. The response's name must be on the disk. */
+SGPU_MUST_CHECK int spool_done(struct spool *spool, struct spool_batch **batch,
+			       struct sgpu_error *error);
+SGPU_MUST_CHECK int spool_failed(struct spool *spool, struct spool_batch **batch,
+				 const struct sgpu_error *reason, struct sgpu_error *error);
+void spool_give_back(struct spool *spool, struct spool_batch **batch);
+
+/* Lists batches without a response: "batch"; "state": "waiting", "claimed", "failed", "left alone";
+ * "worker" with "alive" (null: not known), or "reason". Changes nothing. */
+SGPU_MUST_CHECK int spool_missing(const struct spool_options *options, json_t **missing,
+				  struct sgpu_error *error);
+
+/* ---- for the files of the spool ---- */
+/* DIR/.claimed/HOST.BOOT.PID.RANDOM has the batches that a worker has claimed. While the worker
+ * lives, it locks the file of that name with ".lock" appended. BOOT identifies one boot of a host.
+ * Locks of workers of this boot are reliable. Locks of other hosts may not be visible here: on NFS
+ * and Lustre this depends on the mount. */
+
+#define CLAIMS_DIRECTORY ".claimed"
+
+struct claims {
+	char name[NAME_MAX + 1];
+	int directory, lock; /* -1 when they are not open */
+};
+#define CLAIMS_NONE                         \
+	{                                   \
+		.directory = -1, .lock = -1 \
+	}
+
+/* Makes this worker's claims in `root`, DIR/.claimed. Warns if the file system has no locks. */
+SGPU_MUST_CHECK int claims_make(int root, struct claims *claims, struct sgpu_error *error);
+/* Opens and locks a dead worker's claims. False: the worker is not known to be dead, or another
+ * process has the lock. guess: takes the claims also if that is unknown. */
+bool claims_take(int root, const char *name, bool guess, struct claims *claims);
+/* Closes claims, and removes them if they are empty. */
+void claims_close(int root, struct claims *claims);
+
+enum claims_life { CLAIMS_ALIVE, CLAIMS_DEAD, CLAIMS_UNKNOWN };
+/* Tells whether the worker of claims lives. Changes nothing. */
+enum claims_life claims_look(int root, const char *name);
+/* Gets the claims of an entry of DIR/.claimed, a directory or a lock. False: it has none. */
+bool claims_of(const char *entry, char name[NAME_MAX + 1]);
+
+/* Opens a file that others chose, without following links, waiting or side effects. -1 with
+ * errno. */
+int spool_open_file(int directory, const char *name);
+
+/* Names that were read. Those from `at` on have not been looked at. */
+struct spool_names {
+	char **items;
+	size_t count, at;
+	size_t kept; /* names put back to the beginning of a list, for another look */
+};
+void spool_names_clear(struct spool_names *names);
+/* Reads all names of a directory but "." and "..". */
+SGPU_MUST_CHECK int spool_names_read(int directory, const char *shown, struct spool_names *names,
+				     struct sgpu_error *error);
+/* Reads all names of the list on standard input. */
+SGPU_MUST_CHECK int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error);
+/* Whether this worker may claim a file. *why: the reason to report if not, or NULL. */
+bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
+		    struct stat *status, const char **why);
+extern const char spool_for_other_keys[]; /* a value of *why */
+/* Whether none of the worker's keys opens the batch in a file. False if it is damaged. */
+bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
+/* Gets the name of the file with the reason why batch `name` failed. */
+void spool_reason_name(const char *name, char file[NAME_MAX + 1]);
+const char *spool_base_name(const char *path);
+
+struct spool {
+	struct spool_options options;
+	const char *shown;	   /* the directory, for messages */
+	int directory, output;	   /* directory: -1 for a list */
+	int claimed, done, failed; /* subdirectories of `directory` */
+	struct sgpu_output_directory output_directory;
+	struct claims own;
+	/* what is searched now: the directory, a dead worker's claims, or the list */
+	struct claims dead; /* the dead worker's claims; directory -1: none are searched */
+	struct spool_names names;
+	enum { LOOK_NONE, LOOK_DIRECTORY, LOOK_CLAIMS } look;
+	struct spool_names workers; /* entries of .claimed */
+	bool moved, moved_at_all;   /* a batch was claimed: in this look; in this round of looks */
+	unsigned left, left_before; /* files left alone: in this look; in the one before */
+	unsigned others, others_before; /* the same: for other keys */
+	unsigned warned;		/* warnings printed */
+	unsigned seed;			/* for the order of names */
+};
+
+/* Allocates a batch of that name, without opening its file. */
+SGPU_MUST_CHECK int spool_batch_make(const struct spool *spool, const char *name,
+				     struct spool_batch **batch, struct sgpu_error *error);
+/* Opens a batch and its response. A fault of the batch is only set in its `error`. */
+SGPU_MUST_CHECK int spool_batch_open(struct spool *spool, int directory, struct spool_batch *batch,
+				     struct sgpu_error *error);
+/* Moves a file. Fails with EEXIST rather than replace one. */
+int spool_move_new(int from, const char *name, int to, const char *new_name);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One batch of a spool: opens it with its response, and puts it away when its outcome is known. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/batch.h>
+
+#include "collect.h"
+#include "spool.h"
+
+enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
+enum {
+	RESULT_MODE = 0644
+}; /* or others could write a batch into our file that names our regions */
+
+static void free_batch(struct spool_batch **batch)
+{
+	struct spool_batch *b = *batch;
+
+	sgpu_output_close(&b->response);
+	sgpu_close(b->fd);
+	free(b->name);
+	free(b->response_name);
+	free(b->shown);
+	free(b);
+	*batch = NULL;
+}
+
+int spool_batch_make(const struct spool *spool, const char *name, struct spool_batch **batch,
+		     struct sgpu_error *error)
+{
+	struct spool_batch *b = calloc(1, sizeof(*b));
+
+	*batch = NULL;
+	if (!b) {
+		return sgpu_fail_nomem(error);
+	}
+	b->fd = -1;
+	b->response = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	b->name = strdup(name);
+	if (!b->name ||
+	    asprintf(&b->response_name, "%s" SPOOL_RESPONSE, spool_base_name(name)) < 0) {
+		b->response_name = NULL;
+	}
+	if (spool->shown ? asprintf(&b->shown, "%s/%s", spool->shown, name) < 0
+			 : !(b->shown = strdup(name))) {
+		b->shown = NULL;
+	}
+	if (!b->name || !b->response_name || !b->shown) {
+		free_batch(&b);
+		return sgpu_fail_nomem(error);
+	}
+	*batch = b;
+	return SGPU_OK;
+}
+
+/* Whether only this user can have written the file, and nobody else can write it now: the kernel
+ * gives no lease while anybody has it open for writing. */
+static bool is_users_alone(int fd, const struct stat *status)
+{
+	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) &&
+	       status->st_nlink == 1 && fcntl(fd, F_SETLEASE, F_RDLCK) == 0 &&
+	       fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+}
+
+/* Opens the batch's file. If it is a pipe or a device by now, this neither waits for nor affects
+ * it. */
+static int open_file(const struct spool *spool, int directory, struct spool_batch *b,
+		     struct sgpu_error *error)
+{
+	const int links = spool->directory >= 0 ? O_NOFOLLOW : 0;
+	struct stat status;
+
+	b->fd = openat(directory, b->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | links);
+	if (b->fd < 0 && errno == EWOULDBLOCK) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is under a lease of another program",
+				 b->shown);
+	}
+	if (b->fd < 0 || fstat(b->fd, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", b->shown);
+	}
+	if (!S_ISREG(status.st_mode)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", b->shown);
+	}
+	if (key_files_have(spool->options.keys, &status)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a file of a key", b->shown);
+	}
+	b->size = (uint64_t)status.st_size;
+	b->foreign = !is_users_alone(b->fd, &status);
+	return SGPU_OK;
+}
+
+/* Reads the index of a batch or a response; NULL: the file is not one. Nothing in it is
+ * authenticated: at worst a batch counts as answered by a wrong file in the place of its response,
+ * or waits for another worker. The manifest is left out, since it takes long and batches for others
+ * are read in each look. */
+static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
+{
+	const unsigned what = response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH;
+	struct sgpu_tar_reader *tar = NULL;
+	struct sgpu_batch *batch = NULL;
+
+	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK ||
+	    sgpu_batch_read(tar, what | SGPU_READ_INDEX, &batch, NULL) != SGPU_OK) {
+		batch = NULL;
+	}
+	sgpu_tar_close(&tar);
+	return batch;
+}
+
+bool spool_is_for_others(const struct spool_options *options, int fd, const char *name)
+{
+	struct sgpu_batch *batch = read_index(fd, name, false);
+	const bool others = batch && json_array_size(batch->recipients) > 0 &&
+			    !*report_key(batch, options->opening, options->opening_count);
+
+	sgpu_batch_free(&batch);
+	return others;
+}
+
+/* Called when a file has the response's name: the batch is answered if that file is its
+ * response. */
+static void compare_response(const struct spool *spool, struct spool_batch *b)
+{
+	const int fd = spool_open_file(spool->output, b->response_name);
+	struct sgpu_batch *batch = NULL, *response = NULL;
+	struct stat status;
+
+	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+	    !key_files_have(spool->options.keys, &status) && lseek(b->fd, 0, SEEK_SET) == 0) {
+		response = read_index(fd, b->response_name, true);
+		batch = read_index(b->fd, b->shown, false);
+	}
+	b->answered = batch && response && memcmp(batch->id, response->id, sizeof(batch->id)) == 0;
+	sgpu_batch_free(&batch);
+	sgpu_batch_free(&response);
+	sgpu_close(fd);
+	if (!b->answered) {
+		sgpu_fail(&b->error, SGPU_EPOLICY,
+			  "'%s/%s' is there already, and is no response to this batch",
+			  spool->options.output, b->response_name);
+		sgpu_hint(&b->error, "move it away, or give the batch another name");
+	}
+}
+
+static bool response_is_there(const struct spool *spool, const struct spool_batch *b)
+{
+	return faccessat(spool->output, b->response_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b,
+		     struct sgpu_error *error)
+{
+	char *shown = NULL;
+	int rc = open_file(spool, directory, b, &b->error);
+
+	if (rc != SGPU_OK) {
+		return SGPU_OK;
+	}
+	if (asprintf(&shown, "%s/%s", spool->options.output, b->response_name) < 0) {
+		return sgpu_fail_nomem(error);
+	}
+	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown,
+				      RESULT_MODE, true, error);
+	free(shown);
+	b->response.unsynced = true; /* responses are synced later, many at once */
+	if (rc != SGPU_OK && response_is_there(spool, b)) {
+		compare_response(spool, b);
+		rc = SGPU_OK;
+	}
+	return rc;
+}
+
+int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
+{
+	int rc = sgpu_output_commit(&b->response, error);
+
+	if (rc != SGPU_OK && response_is_there(spool, b)) {
+		compare_response(spool, b); /* a worker that thought us dead may have answered */
+		rc = SGPU_OK;
+	}
+	return rc;
+}
+
+/* ---- where a batch goes ---- */
+int spool_move_new(int from, const char *name, int to, const char *new_name)
+{
+	struct stat here, there;
+
+	if (renameat2(from, name, to, new_name, RENAME_NOREPLACE) == 0) {
+		return 0;
+	}
+	if (errno != EINVAL && errno != ENOSYS && errno != EEXIST) {
+		return -1;
+	}
+	/* NFS lacks this rename. A kill between link and unlink leaves two names of one file. */
+	if (linkat(from, name, to, new_name, 0) != 0 &&
+	    (errno != EEXIST || fstatat(from, name, &here, AT_SYMLINK_NOFOLLOW) != 0 ||
+	     fstatat(to, new_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
+	     here.st_dev != there.st_dev || here.st_ino != there.st_ino)) {
+		return -1;
+	}
+	return unlinkat(from, name, 0);
+}
+
+/* Makes "NAME", then "NAME.1" and so on, and at last "NAME." with digits of the clock. Names that
+ * may be claimed leave room for these. */
+static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
+{
+	if (attempt == 0) {
+		snprintf(numbered, NAME_MAX + 1, "%s", name);
+	} else if (attempt < NUMBERS) {
+		snprintf(numbered, NAME_MAX + 1, "%s.%d", name, attempt);
+	} else {
+		snprintf(numbered, NAME_MAX + 1, "%s.%08x", name, (unsigned)sgpu_now_ns());
+	}
+}
+
+int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_error *error)
+{
+	const struct spool_batch *b = *batch;
+	char name[NAME_MAX + 1];
+	int result = -1, rc = SGPU_OK;
+
+	if (spool->directory >= 0 && spool->options.remove) {
+		result = unlinkat(spool->own.directory, b->name, 0);
+	} else if (spool->directory >= 0) {
+		errno = EEXIST;
+		for (int i = 0; i < NAMES_TRIED && result != 0 && errno == EEXIST; i++) {
+			number_name(b->name, i, name);
+			result = spool_move_new(spool->own.directory, b->name, spool->done, name);
+		}
+	} else {
+		result = 0;
+	}
+	if (result != 0 && errno != ENOENT) {
+		rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
+	}
+	free_batch(batch);
+	return rc;
+}
+
+/* Writes the reason before the batch is moved, so that a failed batch always has its reason. */
+static int write_reason(struct spool *spool, const char *name, const struct sgpu_error *reason,
+			struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	char file[NAME_MAX + 1], line[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
+	int rc;
+
+	spool_reason_name(name, file);
+	snprintf(line, sizeof(line), "%s: %s%s%s\n", sgpu_error_name(reason->code), reason->text,
+		 reason->hint[0] ? "; " : "", reason->hint);
+	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, RESULT_MODE, true, error);
+	rc = rc ? rc : sgpu_write(output.fd, file, line, strlen(line), error);
+	rc = rc ? rc : sgpu_output_commit(&output, error);
+	sgpu_output_close(&output);
+	return rc;
+}
+
+static bool is_free(int directory, const char *name)
+{
+	char reason[NAME_MAX + 1];
+
+	spool_reason_name(name, reason);
+	return faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+	       faccessat(directory, reason, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+}
+
+int spool_failed(struct spool *spool, struct spool_batch **batch, const struct sgpu_error *reason,
+		 struct sgpu_error *error)
+{
+	const struct spool_batch *b = *batch;
+	char name[NAME_MAX + 1];
+	int i = 0, rc = SGPU_OK;
+
+	if (spool->directory >= 0) {
+		do {
+			number_name(b->name, i, name);
+		} while (++i < NAMES_TRIED && !is_free(spool->failed, name));
+		rc = write_reason(spool, name, reason, error);
+		if (rc == SGPU_OK &&
+		    spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
+		    errno != ENOENT) {
+			rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
+		}
+	}
+	if (rc == SGPU_OK) {
+		free_batch(batch);
+	} else {
+		spool_give_back(spool, batch);
+	}
+	return rc;
+}
+
+/* If the batch's name is taken by now, the batch stays claimed, for the next worker. */
+void spool_give_back(struct spool *spool, struct spool_batch **batch)
+{
+	if (spool->directory >= 0) {
+		(void)!spool_move_new(spool->own.directory, (*batch)->name, spool->directory,
+				      (*batch)->name);
+	}
+	free_batch(batch);
+}
