@@ -209,12 +209,7 @@ $(MODULE_HOST): $(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host
 $(BUILD)/obj/lib/device/cpu/module_image.o: private MORE = -I$(BUILD)/module-host
 $(BUILD)/obj/lib/device/cpu/module_image.o: $(MODULE_HOST)
 
-# What runs batches.
-ENCLAVE_OBJECTS := $(call objects,$(filter-out %/main.c,$(sort $(wildcard tools/sgpu-enclave/*.c))))
-ENCLAVES := $(foreach tool,enclave worker,$(BUILD)/bin/sgpu-$(tool) $(BUILD)/test/bin/sgpu-$(tool))
-$(ENCLAVES): LIBS += $(SECCOMP_LIBS)
-$(BUILD)/bin/sgpu-worker $(BUILD)/test/bin/sgpu-worker: $(ENCLAVE_OBJECTS)
-$(BUILD)/obj/tools/sgpu-worker/%.o: MORE = -Itools/sgpu-enclave
+$(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: LIBS += $(SECCOMP_LIBS)
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
 # A tool takes of these what it needs.
 COMMON := $(BUILD)/common.a
@@ -237,7 +232,7 @@ $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
 
 # The server's two sides, each against counterparts that lie.
 SERVER_UNITS := $(BUILD)/unit/test_supervisor $(BUILD)/unit/test_serve_worker
-SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-serve/*.c))) $(ENCLAVE_OBJECTS)
+SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-serve/*.c tools/sgpu-enclave/*.c)))
 $(SERVER_UNITS): LIBS += $(SECCOMP_LIBS)
 $(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(COMMON) $(HARNESS) $(LIB)
 	$(call link)

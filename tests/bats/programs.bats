@@ -42,13 +42,12 @@ becomes() {
 	printf '#!/bin/sh\ntouch %s/mark\n' "$PWD" >path/sgpu-enclave
 	chmod +x path/sgpu-enclave
 	PATH=$PWD/path:$PATH run --separate-stderr -3 alone/bin/sgpu-run -k runner.jwk -o response batch.tar
-	assert_contains "$stderr" "there is no 'sgpu-enclave' beside"
+	assert_contains "$stderr" "which has to be beside this program"
 	PATH=$PWD/path:$PATH run --separate-stderr -3 alone/bin/sgpu-serve -k runner.jwk
-	assert_contains "$stderr" "there is no 'sgpu-enclave' beside"
+	assert_contains "$stderr" "which has to be beside this program"
 	assert_no_file mark
 	assert_no_file response
-	mkdir -p alone/libexec/sgpu
-	cp "$SGPU_BUILD/bin/sgpu-enclave" alone/libexec/sgpu/
+	cp "$SGPU_BUILD/bin/sgpu-enclave" alone/bin/
 	run -0 alone/bin/sgpu-run --device cpu -k runner.jwk -o response batch.tar
 	[ -s response ]
 }
@@ -63,10 +62,12 @@ becomes() {
 	run --separate-stderr -2 sgpu-enclave --socket none batch.tar
 	assert_contains "$stderr" "--socket is for 'sgpu-run' and a server"
 	run --separate-stderr -2 sgpu-enclave --lease batch.tar
+	run --separate-stderr -2 sgpu-enclave --memory 1M batch.tar
+	assert_contains "$stderr" "--memory is for --session"
 	run --separate-stderr -2 sgpu-enclave --info --ops
 	assert_contains "$stderr" "exclude each other"
 	run --separate-stderr -2 sgpu-enclave --serve 3 3</dev/null
-	assert_contains "$stderr" "--serve is for sgpu-serve alone"
+	assert_contains "$stderr" "--serve is for sgpu-serve and sgpu-worker"
 	run --separate-stderr -2 sgpu-enclave --session -k runner.jwk
 	assert_contains "$stderr" "--key is about a batch"
 }

@@ -78,13 +78,13 @@ static struct sockaddr_un address_of(const char *name)
 static int be_puppet(const char *name)
 {
 	const struct sockaddr_un address = address_of(name);
-	const int fds[] = { SERVE_CONTROL_FD },
+	const int fds[] = { RUNNER_CONTROL_FD },
 		  line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	char byte = 0;
 
 	if (connect(line, (const struct sockaddr *)&address, sizeof(address)) == 0) {
 		send_bytes(line, &byte, 1, fds, 1);
-		close(SERVE_CONTROL_FD);
+		close(RUNNER_CONTROL_FD);
 		(void)!recv(line, &byte, 1, 0);
 	}
 	return 0;

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner.h"
 
+#include "base/base.h"
+#include "base/io.h"
+#include "wire.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +21,11 @@
 #include <sgpu/base.h>
 
 enum { DESCRIPTORS_MAX = 1 << 20, OPTIONS_ROOM = 24 };
+/* RUNNER_CONTROL_FD as an argument; the descriptor of a worker's program. */
+static char control_argument[] = "3";
+enum { PROGRAM_FD = RUNNER_CONTROL_FD + 1 };
+/* The call's number, the same on all architectures; headers may lack it. */
+enum { CLOSE_RANGE = 436 };
 
 const struct cli_option run_options[] = {
 	CLI_COMMON,
@@ -55,7 +66,7 @@ const struct cli_option run_options[] = {
 	  CLI_FLAG(struct run_request, info) },
 	{ "ops", 0, NULL, "list the operations, or the one that is named, and their devices",
 	  CLI_FLAG(struct run_request, ops) },
-	{ "serve", 0, "FD", "what sgpu-serve starts its workers with",
+	{ "serve", 0, "FD", "what sgpu-serve and sgpu-worker start it with",
 	  CLI_NUMBER(struct run_request, serve, STDERR_FILENO + 1, DESCRIPTORS_MAX) },
 	CLI_END,
 };
@@ -131,6 +142,7 @@ int runner_arguments(const struct runner_options *o, const char *const *more, ch
 	snprintf(jobs, sizeof(jobs), "%u", o->jobs);
 	snprintf(window, sizeof(window), "%.6fms", (double)o->window_ns / 1e6);
 	add(*words, "sgpu-enclave", NULL);
+	add(*words, "--serve", control_argument);
 	add_all(*words, "--key", &o->keys);
 	add_all(*words, "--owners", &o->owners);
 	add_all(*words, "--files", &o->files);
@@ -157,32 +169,156 @@ int runner_arguments(const struct runner_options *o, const char *const *more, ch
 	return SGPU_OK;
 }
 
-int enclave_find(int *fd, struct sgpu_error *error)
+int runner_find(int *fd, struct sgpu_error *error)
 {
-	static const char *const places[] = { "sgpu-enclave", "../libexec/sgpu/sgpu-enclave" };
-	char own[PATH_MAX], path[PATH_MAX];
-	const ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	char path[PATH_MAX + sizeof("sgpu-enclave")];
+	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
 	char *slash;
 
-	own[length > 0 ? length : 0] = '\0';
-	slash = strrchr(own, '/');
-	for (size_t i = 0; slash && i < SGPU_ARRAY_LENGTH(places); i++) {
-		if (snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - own), own, places[i]) <
-		    (int)sizeof(path)) {
-			*fd = open(path, O_PATH | O_CLOEXEC);
-			if (*fd >= 0) {
-				return SGPU_OK;
-			}
-		}
-	}
-	*fd = -1;
-	sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no 'sgpu-enclave' beside '%s'", own);
-	return sgpu_hint(error, "install it there, or in ../libexec/sgpu");
+	path[length > 0 ? length : 0] = '\0';
+	slash = strrchr(path, '/');
+	snprintf(slash ? slash + 1 : path, sizeof("sgpu-enclave"), "sgpu-enclave");
+	*fd = slash ? open(path, O_PATH | O_CLOEXEC) : -1;
+	return *fd >= 0 ? SGPU_OK
+			: sgpu_fail(error, SGPU_EUNAVAILABLE,
+				    "there is no '%s', which has to be beside this program", path);
 }
 
-int enclave_execute(int fd, char **argv, struct sgpu_error *error)
+int runner_execute(int fd, char **argv, struct sgpu_error *error)
 {
 	signal(SIGUSR1, SIG_IGN); /* until the program catches it */
 	(void)syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
 	return sgpu_fail_errno(error, "cannot execute 'sgpu-enclave'");
+}
+
+/* In the child: becomes the worker, or returns on failure. Descriptors that the worker does not get
+ * are closed here or by exec. */
+static void become_worker(int program, int control, char **arguments, struct sgpu_error *error)
+{
+	const int ends[] = { fcntl(control, F_DUPFD, 10), fcntl(program, F_DUPFD, 10),
+			     open("/dev/null", O_RDONLY) };
+	sigset_t none;
+
+	if (ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || dup2(ends[0], RUNNER_CONTROL_FD) < 0 ||
+	    dup3(ends[1], PROGRAM_FD, O_CLOEXEC) < 0 || dup2(ends[2], STDIN_FILENO) < 0) {
+		sgpu_fail_errno(error, "cannot start a worker");
+		return;
+	}
+	/* descriptors that this process inherited */
+	(void)syscall(CLOSE_RANGE, PROGRAM_FD + 1, ~0U, 0);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)runner_execute(PROGRAM_FD, arguments, error);
+}
+
+int runner_spawn(int program, char **arguments, const struct wire_begin *begin, pid_t *pid,
+		 int *control, const struct serve_counters **counters, struct sgpu_error *error)
+{
+	int ends[2] = { -1, -1 }, file = -1, rc;
+	struct wire_begin message = *begin;
+	void *memory = MAP_FAILED;
+
+	/* The file's size is sealed, so that the worker cannot shrink it beneath our mapping. */
+	rc = sgpu_memory_file_create("sgpu counters", sizeof(struct serve_counters), true, false,
+				     &file, error);
+	if (rc == SGPU_OK) {
+		memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, file, 0);
+		rc = memory != MAP_FAILED
+			     ? SGPU_OK
+			     : sgpu_fail_errno(error, "cannot map memory for counters");
+	}
+	if (rc == SGPU_OK &&
+	    (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 ||
+	     !sgpu_wire_send(ends[0], WIRE_BEGIN, &message, sizeof(message), &file, 1))) {
+		rc = sgpu_fail_errno(error, "cannot make a socket");
+	}
+	*pid = rc == SGPU_OK ? fork() : -1;
+	if (*pid == 0) {
+		(void)setpgid(
+			0, 0); /* a group of its own, for setpriority() and a terminal's signals */
+		become_worker(program, ends[1], arguments, error);
+		_exit(cli_error(error));
+	}
+	if (rc == SGPU_OK && *pid < 0) {
+		rc = sgpu_fail_errno(error, "cannot start a process");
+	}
+	sgpu_close(ends[1]);
+	sgpu_close(file);
+	if (rc == SGPU_OK) {
+		*control = ends[0];
+		*counters = memory;
+		return SGPU_OK;
+	}
+	*pid = 0;
+	sgpu_close(ends[0]);
+	if (memory != MAP_FAILED) {
+		munmap(memory, sizeof(struct serve_counters));
+	}
+	return rc;
+}
+
+/* ---- names of devices ---- */
+static size_t kind_length(const char *name)
+{
+	return strcspn(name, ":");
+}
+
+static int check_names(char names[][RUNNER_DEVICE_NAME], int count, struct sgpu_error *error)
+{
+	const char *first = names[0];
+
+	for (int i = 1; i < count; i++) {
+		const char *name = names[i];
+
+		if (kind_length(name) != kind_length(first) ||
+		    strncmp(name, first, kind_length(first)) != 0 || strcmp(name, "auto") == 0) {
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "--device: '%s' and '%s' are not of one kind", first,
+					 name);
+		}
+		for (int k = 0; k < i; k++) {
+			/* The CPU device can be opened several times: for tests. */
+			if (strcmp(names[k], name) == 0 && strcmp(name, "cpu") != 0) {
+				return sgpu_fail(error, SGPU_EUSAGE,
+						 "--device: '%s' is named twice", name);
+			}
+		}
+	}
+	return SGPU_OK;
+}
+
+int runner_devices(const char *text, char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME], int *count,
+		   struct sgpu_error *error)
+{
+	const char *from = text ? text : "auto";
+
+	*count = 0;
+	if (strcmp(from, "cuda:all") == 0) {
+		return SGPU_OK;
+	}
+	for (;; from++) {
+		const size_t length = strcspn(from, ",");
+		/* A name without a kind has the first one's, such as the "1" of "cuda:0,1". */
+		const bool is_number =
+			*count > 0 && strncmp(names[0], "cuda:", 5) == 0 &&
+			(strncmp(from, "GPU-", 4) == 0 || (*from >= '0' && *from <= '9'));
+
+		if (*count == RUNNER_DEVICES_MAX) {
+			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices",
+					 RUNNER_DEVICES_MAX);
+		}
+		if (length == 0) {
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "--device: '%s' names no device at one place", text);
+		}
+		if (snprintf(names[(*count)++], RUNNER_DEVICE_NAME, "%s%.*s",
+			     is_number ? "cuda:" : "", (int)length, from) >= RUNNER_DEVICE_NAME) {
+			return sgpu_fail(error, SGPU_EUSAGE, "--device: a name in '%s' is too long",
+					 text);
+		}
+		from += length;
+		if (!*from) {
+			return check_names(names, *count, error);
+		}
+	}
 }

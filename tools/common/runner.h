@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/pool.h"
 #include "cli.h"
@@ -66,10 +67,26 @@ extern const struct cli_option run_options[];
  * run by a sgpu-enclave of one's own, since a server has keys, rules and a device already. */
 const char *run_local_option(const struct run_request *request);
 
-/* Opens sgpu-enclave: beside the running program, or in ../libexec/sgpu from there, never by PATH.
- * Errors: SGPU_EUNAVAILABLE. */
-SGPU_MUST_CHECK int enclave_find(int *fd, struct sgpu_error *error);
+/* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
 /* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */
-int enclave_execute(int fd, char **argv, struct sgpu_error *error);
+int runner_execute(int fd, char **argv, struct sgpu_error *error);
+
+/* The descriptor of a worker's control socket. */
+enum { RUNNER_CONTROL_FD = 3 };
+/* Starts a worker: gives it `begin` and a new memory file for its counters, which is mapped at
+ * *counters for reading. *control: its socket. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
+struct wire_begin;
+struct serve_counters;
+SGPU_MUST_CHECK int runner_spawn(int program, char **arguments, const struct wire_begin *begin,
+				 pid_t *pid, int *control, const struct serve_counters **counters,
+				 struct sgpu_error *error);
+
+/* Parses "cpu", "cuda:0,1", "cuda:0,cuda:1", "cpu,cpu" (NULL: "auto") into the names of devices of
+ * one kind. *count is 0 for "cuda:all". Errors: SGPU_EUSAGE. */
+enum { RUNNER_DEVICES_MAX = 16, RUNNER_DEVICE_NAME = 80 };
+SGPU_MUST_CHECK int runner_devices(const char *text,
+				   char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME], int *count,
+				   struct sgpu_error *error);
 
 #endif

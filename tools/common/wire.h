@@ -21,6 +21,10 @@
  *                       worker, so end idle leases and sessions; WIRE_LIMITS: its tenant's limits,
  *                       first of all when it is given to a tenant
  *
+ * sgpu-worker speaks to its enclaves as server and client alike. WIRE_READY then brings a memory
+ * file with {"kids": [key ids], "memory_free": bytes of the device}, and there are no WIRE_TAKEN
+ * and WIRE_NOTE.
+ *
  * Closing a connection ends what it was opened for: a client's run, or the server's worker.
  */
 #ifndef SGPU_WIRE_H
@@ -96,6 +100,8 @@ struct wire_answer {
 	struct sgpu_greeting header;
 	struct sgpu_error error; /* code SGPU_OK: done */
 	struct report report;
+	uint64_t response_full; /* 1: the response found no space */
+	uint64_t response_size; /* least bytes that it needs; 0: not known */
 };
 
 struct wire_progress {
@@ -113,6 +119,7 @@ struct wire_begin {
 	uint64_t stall_ns;	   /* how long a lease may wait for its client, or a session be
 				      idle, while others wait for a worker */
 	uint64_t sessions;	   /* 1: takes sessions of programs */
+	uint64_t spool;		   /* 1: batches come from a spool; see below */
 	uint64_t session_memory;   /* bytes of device memory that a session may have; 0: all */
 };
 

@@ -254,7 +254,7 @@ int run_batch(struct enclave *enclave, const struct run_request *request, const 
 	};
 	int status;
 
-	enclave->spread = request->quote ? ENCLAVE_ONE : ENCLAVE_GRAPHS;
+	enclave->one_device = request->quote != NULL;
 	status = enclave_check(enclave);
 	status = status ? status : check_request(&s);
 	status = status ? status : enclave_begin(enclave, stop_running);

@@ -21,78 +21,6 @@
 #include "harden.h"
 #include "report.h"
 
-static size_t kind_length(const char *name)
-{
-	return strcspn(name, ":");
-}
-
-static int check_names(const struct enclave *w, struct sgpu_error *error)
-{
-	const char *first = w->devices[0].selector;
-
-	for (int i = 1; i < w->named; i++) {
-		const char *name = w->devices[i].selector;
-
-		if (kind_length(name) != kind_length(first) ||
-		    strncmp(name, first, kind_length(first)) != 0 || strcmp(name, "auto") == 0) {
-			return sgpu_fail(error, SGPU_EUSAGE,
-					 "--device: '%s' and '%s' are not of one kind", first,
-					 name);
-		}
-		for (int k = 0; k < i; k++) {
-			/* The CPU device can be opened several times: for tests. */
-			if (strcmp(w->devices[k].selector, name) == 0 && strcmp(name, "cpu") != 0) {
-				return sgpu_fail(error, SGPU_EUSAGE,
-						 "--device: '%s' is named twice", name);
-			}
-		}
-	}
-	return SGPU_OK;
-}
-
-/* Parses "cpu", "cuda:0,1", "cuda:0,cuda:1", "cuda:all", "cpu,cpu". */
-static int parse_names(struct enclave *w, struct sgpu_error *error)
-{
-	const char *from = w->options.device ? w->options.device : "auto";
-	int size;
-
-	w->named = 0;
-	w->all = strcmp(from, "cuda:all") == 0;
-	for (; !w->all; from++) {
-		const size_t length = strcspn(from, ",");
-		char *name;
-
-		if (w->named == ENCLAVE_DEVICES_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices",
-					 ENCLAVE_DEVICES_MAX);
-		}
-		if (length == 0) {
-			return sgpu_fail(error, SGPU_EUSAGE,
-					 "--device: '%s' names no device at one place",
-					 w->options.device);
-		}
-		name = w->devices[w->named++].selector;
-		/* A name without a kind has the first one's, such as the "1" of "cuda:0,1". */
-		size = snprintf(name, sizeof(w->devices[0].selector), "%s%.*s",
-				w->named > 1 &&
-						(strncmp(from, "GPU-", 4) == 0 ||
-						 (*from >= '0' && *from <= '9')) &&
-						strncmp(w->devices[0].selector, "cuda:", 5) == 0
-					? "cuda:"
-					: "",
-				(int)length, from);
-		if (size < 0 || (size_t)size >= sizeof(w->devices[0].selector)) {
-			return sgpu_fail(error, SGPU_EUSAGE, "--device: a name in '%s' is too long",
-					 w->options.device);
-		}
-		from += length;
-		if (!*from) {
-			break;
-		}
-	}
-	return check_names(w, error);
-}
-
 enum { KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 enum {
 	KEPT_BLOCK = 4 << 20,
@@ -102,6 +30,18 @@ enum {
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
 static struct enclave *current;
+
+static int name_devices(struct enclave *w, struct sgpu_error *error)
+{
+	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME];
+	const int rc = runner_devices(w->options.device, names, &w->named, error);
+
+	w->all = rc == SGPU_OK && w->named == 0;
+	for (int i = 0; rc == SGPU_OK && i < w->named; i++) {
+		memcpy(w->devices[i].selector, names[i], sizeof(names[i]));
+	}
+	return rc;
+}
 
 static int open_files(struct enclave *w, struct sgpu_error *error)
 {
@@ -131,12 +71,12 @@ int enclave_check(struct enclave *w)
 {
 	struct sgpu_error error = { 0 };
 
-	if (parse_names(w, &error) != SGPU_OK || open_files(w, &error) != SGPU_OK ||
+	if (name_devices(w, &error) != SGPU_OK || open_files(w, &error) != SGPU_OK ||
 	    load_owners(w, &error) != SGPU_OK) {
 		return error.code == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
 								   : cli_error(&error);
 	}
-	if ((w->named > 1 || w->all) && w->spread == ENCLAVE_ONE) {
+	if ((w->named > 1 || w->all) && w->one_device) {
 		sgpu_fail(&error, SGPU_EUSAGE,
 			  "--device: '%s' names several devices, and this takes one",
 			  w->options.device);
@@ -352,13 +292,13 @@ int enclave_start(struct enclave *w, struct landlock_needs *needs, bool strict,
 		}
 	}
 	rc = rc ? rc : confine(w, needs, strict, error);
-	for (int i = 1; w->spread == ENCLAVE_GRAPHS && i < w->device_count; i++) {
+	for (int i = 1; i < w->device_count; i++) {
 		more[config.more_count++] = enclave_secure_device(&w->devices[i]);
 	}
 	config.more = more;
-	for (int i = 0; rc == SGPU_OK && i < w->device_count - config.more_count; i++) {
-		config.device = enclave_secure_device(&w->devices[i]);
-		rc = sgpu_runner_create(&config, &w->devices[i].runner, error);
+	if (rc == SGPU_OK) {
+		config.device = enclave_secure_device(&w->devices[0]);
+		rc = sgpu_runner_create(&config, &w->devices[0].runner, error);
 	}
 	return rc;
 }

@@ -48,21 +48,14 @@ void key_files_close(const struct key_files *keys, int kept);
 
 void key_files_clear(struct key_files *keys);
 
-enum { ENCLAVE_KEYS_MAX = 64, ENCLAVE_DEVICES_MAX = 16 };
+enum { ENCLAVE_KEYS_MAX = 64, ENCLAVE_DEVICES_MAX = RUNNER_DEVICES_MAX };
 
 /* A device, and what runs there. */
 struct enclave_device {
-	char selector[80]; /* as passed to sgpu_device_open */
+	char selector[RUNNER_DEVICE_NAME]; /* as passed to sgpu_device_open */
 	struct sgpu_device *device;
 	struct sgpu_secure *context; /* NULL on a device that maps no pages */
 	struct sgpu_runner *runner;  /* NULL if the first device's runner uses all devices */
-};
-
-/* What becomes of several devices. */
-enum enclave_spread {
-	ENCLAVE_ONE,	 /* there must be one device */
-	ENCLAVE_BATCHES, /* each device has a runner, and batches of its own */
-	ENCLAVE_GRAPHS,	 /* one runner uses all, and spreads the operations of each batch */
 };
 
 struct enclave {
@@ -73,7 +66,7 @@ struct enclave {
 	struct sgpu_owners owners;  /* none: anybody's batches are taken */
 	struct sgpu_replay *replay; /* NULL without owners */
 	struct sgpu_files *files;   /* where files of payloads may be; NULL: nowhere */
-	enum enclave_spread spread;
+	bool one_device;	    /* the options must name one device */
 	struct sgpu_device_config config;
 	bool sessions;				/* anybody may open one */
 	bool shared_files;			/* clients, too, have the batches' descriptors */

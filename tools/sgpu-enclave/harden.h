@@ -61,11 +61,6 @@ struct landlock_needs {
 	/* open outputs that are yet to be named, or NULL */
 	const struct sgpu_output *outputs[LANDLOCK_OUTPUTS_MAX];
 	const char *state; /* folder to be read and written, or NULL */
-	/* Open directories, to be read and written. In `moved`, files are moved and directories
-	 * removed, too. 0: none. */
-	int written, moved;
-	char *const *inputs; /* files to be read */
-	size_t input_count;
 	bool gpu;
 	bool bare; /* no files of the system, and no regions */
 	bool tpm;
@@ -80,8 +75,7 @@ int landlock_version(void);
 const char *landlock_above(const char *path, const char *state);
 
 /* Confines all threads: from then on they open nothing but `needs`. Errors: SGPU_EUNAVAILABLE, and
- * nothing is confined: no Landlock, or it cannot allow moves that are needed; SGPU_ESYSTEM,
- * SGPU_ENOMEM. */
+ * nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
 /* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: modules cannot be run. */

@@ -18,13 +18,10 @@
 #include "cli.h"
 #include "landlock_calls.h"
 
-enum { MOVES_VERSION = 2 };
-
 #define READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RUN (READ | LANDLOCK_ACCESS_FS_EXECUTE)
 #define WRITE (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_TRUNCATE)
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
-#define MOVE (LANDLOCK_REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
 /* A report's files come and go with a folder made for it; in tests they are ordinary files. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
@@ -257,15 +254,6 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		}
 	}
 	allow(rules, needs->state, READ | WRITE | NAME);
-	if (needs->written) {
-		allow_descriptor(rules, needs->written, READ | WRITE | NAME);
-	}
-	if (needs->moved) {
-		allow_descriptor(rules, needs->moved, READ | WRITE | NAME | MOVE);
-	}
-	for (size_t i = 0; i < needs->input_count; i++) {
-		allow(rules, needs->inputs[i], LANDLOCK_ACCESS_FS_READ_FILE);
-	}
 }
 
 static int ruleset_to_enter = -1;
@@ -288,11 +276,6 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 		return sgpu_fail(
 			error, SGPU_EUNAVAILABLE,
 			"files are not confined: this kernel has no Landlock, or it is off");
-	}
-	if (version < MOVES_VERSION && needs->moved) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "files are not confined: this kernel's Landlock forbids every "
-				 "move between directories");
 	}
 	rules.fd = landlock_ruleset(version, false, &rules.known);
 	if (rules.fd >= 0) {

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "enclave.h"
 #include "runner.h"
@@ -18,6 +19,9 @@ static int check_modes(const struct run_request *r, const char *path)
 	if (r->socket || r->lease) {
 		return cli_usage("%s is for 'sgpu-run' and a server",
 				 r->socket ? "--socket" : "--lease");
+	}
+	if (r->memory && !r->session) {
+		return cli_usage("--memory is for --session");
 	}
 	return path && (r->serve || r->session || r->info)
 		       ? cli_usage("'%s' is an argument too many", SGPU_EXCERPT(path))
@@ -62,5 +66,6 @@ int main(int argc, char **argv)
 
 	/* Where there is no TPM, its library would print lines of its own. */
 	setenv("TSS2_LOG", "all+NONE", 0);
+	prctl(PR_SET_NAME, tool.name); /* the kernel may have made one of a descriptor */
 	return cli_main(&tool, argc, argv);
 }

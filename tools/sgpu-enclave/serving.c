@@ -51,11 +51,13 @@ static struct tending {
 
 /* ---- one submission ---- */
 /* Counts a closed connection and tells the supervisor. If the socket is full, the supervisor has
- * notes to read, and will see the counter then. */
+ * notes to read, and will see the counter then. A spool's worker sees the answers itself. */
 static void count_end(void)
 {
 	atomic_fetch_add(&serving.counters->ended, 1);
-	(void)wire_say(serving.control, WIRE_NOTE, -1);
+	if (!serving.begin.spool) {
+		(void)wire_say(serving.control, WIRE_NOTE, -1);
+	}
 }
 
 static void close_work(struct work *work)
@@ -97,6 +99,7 @@ static int spare_payloads(const struct work *work, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+/* A spool's worker prints the line of a batch itself. */
 static void log_work(const struct work *work, const struct sgpu_error *error,
 		     const struct report *report)
 {
@@ -104,13 +107,16 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 					.name = work->user,
 					.reason = error->text };
 
-	report_batch(report, NULL, error->code, &by);
+	if (!serving.begin.spool) {
+		report_batch(report, NULL, error->code, &by);
+	}
 }
 
 /* Reports a run that has ended, to the client and in the log. */
 static void answer_work(struct work *work)
 {
 	const struct enclave *w = serving.enclave;
+	struct sgpu_run_result result;
 	struct wire_answer answer;
 	struct sgpu_error other;
 	int rc;
@@ -126,6 +132,9 @@ static void answer_work(struct work *work)
 	report_collect(work->run, enclave_secure_device(&w->devices[0]), w->keys, w->key_count,
 		       &answer.report);
 	answer.report.devices = w->device_count;
+	sgpu_run_get_result(work->run, &result);
+	answer.response_full = result.response_full;
+	answer.response_size = result.response_size;
 	serve_count(work->run, rc, work->since_ns, &answer.report.progress);
 	if (work->connection >= 0) {
 		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
@@ -134,6 +143,30 @@ static void answer_work(struct work *work)
 	sgpu_run_free(&work->run);
 	log_work(work, &answer.error, &answer.report);
 	close_work(work);
+}
+
+/* Whether only this user can have written the file, and nobody else can write it now: the kernel
+ * gives no lease while anybody has it open for writing. */
+static bool is_users_alone(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
+	       !(status.st_mode & (S_IWGRP | S_IWOTH)) && status.st_nlink == 1 &&
+	       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+}
+
+/* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are, so
+ * in a spool both a listed owner and the file's owner have to stand for it. */
+static const char *find_region_fault(const struct work *work)
+{
+	if (!serving.begin.spool) {
+		return work->uid == geteuid() ? NULL
+					      : "regions of this runner belong to another user";
+	}
+	return serving.enclave->owners.count == 0 ? "this worker has no --owners"
+	       : !is_users_alone(work->in_fd)	  ? "others can write the file of this batch"
+						  : NULL;
 }
 
 static int start_run(struct work *work, struct sgpu_error *error)
@@ -146,8 +179,7 @@ static int start_run(struct work *work, struct sgpu_error *error)
 	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
 	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
 
-	submission.options.refuse_regions =
-		work->uid == geteuid() ? NULL : "regions of this runner belong to another user";
+	submission.options.refuse_regions = find_region_fault(work);
 	submission.options.deadline_ns = timeout == 0			? 0
 					 : timeout < UINT64_MAX - since ? since + timeout
 									: UINT64_MAX;
@@ -168,13 +200,14 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 		work->out_fd = fds[1];
 		request->in_name[sizeof(request->in_name) - 1] = '\0';
 		request->out_name[sizeof(request->out_name) - 1] = '\0';
-		if (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd)) {
+		if (!serving.begin.spool &&
+		    (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd))) {
 			rc = sgpu_fail(error, SGPU_EPOLICY,
 				       "the %s is not a descriptor that a server takes",
 				       wire_takes_batch(work->in_fd) ? "response" : "batch");
 		}
 	}
-	if (rc == SGPU_OK && !wire_say(work->connection, WIRE_TAKEN, -1)) {
+	if (rc == SGPU_OK && !serving.begin.spool && !wire_say(work->connection, WIRE_TAKEN, -1)) {
 		rc = SGPU_ECANCELED;
 	}
 	return rc == SGPU_OK ? start_run(work, error) : rc;
@@ -368,6 +401,33 @@ static void *end_without_supervisor(void *unused)
 	_exit(sgpu_exit_status(SGPU_ESYSTEM));
 }
 
+/* Tells the supervisor that work can come. A spool's worker gets the key ids, so that it leaves
+ * batches for other keys alone, and the device's free memory. */
+static bool say_ready(void)
+{
+	const struct enclave *w = serving.enclave;
+	struct sgpu_device_info info = { .memory_free = 0 };
+	json_t *kids = json_array(), *ready;
+	char *text;
+	bool said;
+
+	if (!serving.begin.spool) {
+		json_decref(kids);
+		return wire_say(serving.control, WIRE_READY, -1);
+	}
+	for (int i = 0; i < w->key_count; i++) {
+		json_array_append_new(kids, json_string(w->keys[i].kid));
+	}
+	(void)!sgpu_device_get_info(w->devices[0].device, &info, NULL);
+	ready = json_pack("{s:o, s:I}", "kids", kids, "memory_free", (json_int_t)info.memory_free);
+	text = json_dumps(ready, JSON_COMPACT);
+	said = text &&
+	       wire_say_text(serving.control, WIRE_READY, text, strlen(text), NULL) == SGPU_OK;
+	free(text);
+	json_decref(ready);
+	return said;
+}
+
 static int run_loop(struct sgpu_error *error)
 {
 	const char *key = serving.request->attestation_key;
@@ -376,9 +436,9 @@ static int run_loop(struct sgpu_error *error)
 	struct pollfd control = { .fd = serving.control, .events = POLLIN };
 	int rc = serve_quote_begin(error); /* first: the child must inherit no keys */
 
-	t.signal_fd = cli_signal_fd(SIGTERM);
+	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (rc == SGPU_OK && (t.signal_fd < 0 || serving.wake_fd < 0)) {
+	if (rc == SGPU_OK && ((t.signal_fd < 0 && !serving.begin.spool) || serving.wake_fd < 0)) {
 		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
 	/* Set before any memory is taken, so that the counters show all of it. */
@@ -392,7 +452,7 @@ static int run_loop(struct sgpu_error *error)
 		key_files_close(&w->key_files, -1);
 		rc = enclave_start(w, &needs, key != NULL, error);
 	}
-	if (rc == SGPU_OK && wire_say(serving.control, WIRE_READY, -1)) {
+	if (rc == SGPU_OK && say_ready()) {
 		/* Runs all work that was handed over, also after a signal to end. */
 		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
 		       (!t.left && poll(&control, 1, 0) > 0)) {
@@ -437,16 +497,22 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	serving.control = (int)request->serve;
 	if (is_about_one_run(request) || !request->attestation_key != !request->certificate ||
 	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
-		return cli_usage("--serve is for sgpu-serve alone");
+		return cli_usage("--serve is for sgpu-serve and sgpu-worker");
 	}
-	/* A terminal's signals are for the supervisor; SIGTERM is for this worker. */
+	/* A terminal's signals are for the supervisor; SIGTERM is for this worker, unless it is of
+	 * a spool, which gives a scheduler's signal its meaning. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	if (serving.begin.spool) {
+		signal(SIGTERM, SIG_IGN);
+	}
+	signal(SIGIO, SIG_IGN);	  /* sent when others open a file that is held by F_SETLEASE */
 	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	cli_raise_descriptors();
 	enclave->sessions = serving.begin.sessions != 0;
-	enclave->spread = request->attestation_key ? ENCLAVE_ONE : ENCLAVE_GRAPHS;
-	enclave->shared_files = true;
+	enclave->one_device = request->attestation_key != NULL;
+	enclave->shared_files = !serving.begin.spool;
+	enclave->many_runs = serving.begin.spool != 0;
 	status = enclave_check(enclave);
 	status = status ? status : enclave_begin(enclave, NULL);
 	return status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);

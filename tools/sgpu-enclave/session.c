@@ -61,7 +61,7 @@ int run_session(struct enclave *w, const struct run_request *r)
 		return cli_usage("%s is about a batch, and --session takes none", name);
 	}
 	w->sessions = true; /* this process serves whoever is at the other end */
-	w->spread = ENCLAVE_ONE;
+	w->one_device = true;
 	status = attested_check(r);
 	if (status == 0 && r->quote && !cli_output_apart(r->quote)) {
 		status = 2;

@@ -50,8 +50,8 @@ static int verb_run(int argc, char **argv)
 		cli_signals(NULL);
 		return submit_to_server(&request, &service, paths[0]);
 	}
-	if (enclave_find(&enclave, &error) == SGPU_OK) {
-		(void)enclave_execute(enclave, argv, &error);
+	if (runner_find(&enclave, &error) == SGPU_OK) {
+		(void)runner_execute(enclave, argv, &error);
 	}
 	return cli_error(&error);
 }

@@ -24,10 +24,7 @@ CLI_VERB(status);
 CLI_VERB(quote);
 CLI_VERB(reload);
 
-enum {
-	SERVE_CONTROL_FD = 3, /* a worker inherits this descriptor */
-	SERVE_WORKERS_MAX = 256,
-};
+enum { SERVE_WORKERS_MAX = 256 };
 
 struct server {
 	struct runner_options runner;

@@ -100,17 +100,10 @@ static int check_server(struct server *server)
 /* Sets the program and the arguments of workers. They check these further. */
 static int prepare_workers(struct server *server, struct sgpu_error *error)
 {
-	static char control[16];
-	const char *const more[] = { "--serve",
-				     control,
-				     server->attestation_key ? "--attestation-key" : NULL,
-				     server->attestation_key,
-				     "--certificate",
-				     server->certificate,
+	const char *const more[] = { server->attestation_key ? "--attestation-key" : NULL,
+				     server->attestation_key, "--certificate", server->certificate,
 				     NULL };
-
-	snprintf(control, sizeof(control), "%d", SERVE_CONTROL_FD);
-	const int rc = enclave_find(&server->enclave_fd, error);
+	const int rc = runner_find(&server->enclave_fd, error);
 
 	return rc ? rc : runner_arguments(&server->runner, more, &server->arguments, error);
 }

@@ -30,89 +30,22 @@
 				 worker */
 enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
 
-/* The call's number, the same on all architectures; headers may lack it. */
-enum { CLOSE_RANGE = 436 };
-
 /* Added to the nice value of workers without high priority, if some user has it. If processors are
  * scarce, such a worker still gets about a tenth of one. */
 enum { GIVE_WAY_NICE = 10, NICE_MAX = 19 };
 
-/* In the child: becomes the worker, or returns on failure. Descriptors that the worker does not get
- * are closed here or by exec. */
-static void become_worker(const struct server *server, int control)
-{
-	const int ends[] = { fcntl(control, F_DUPFD, 10),
-			     fcntl(server->enclave_fd, F_DUPFD_CLOEXEC, 10),
-			     open("/dev/null", O_RDONLY) };
-	struct sgpu_error error = { 0 };
-	sigset_t none;
-
-	if (ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || dup2(ends[0], SERVE_CONTROL_FD) < 0 ||
-	    dup3(ends[1], SERVE_CONTROL_FD + 1, O_CLOEXEC) < 0 || dup2(ends[2], STDIN_FILENO) < 0) {
-		return;
-	}
-	/* descriptors that this process inherited */
-	(void)syscall(CLOSE_RANGE, SERVE_CONTROL_FD + 2, ~0U, 0);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	cli_error(enclave_execute(SERVE_CONTROL_FD + 1, server->arguments, &error) ? &error : NULL);
-}
-
-static bool begin_worker(const struct server *server, int control, int counters)
-{
-	struct wire_begin begin = { .submissions = server->submissions,
-				    .leases = server->leases,
-				    .lease_ns = server->lease_ns,
-				    .stall_ns = server->stall_ns,
-				    .sessions = server->takes_sessions,
-				    .session_memory = server->session_memory };
-
-	return sgpu_wire_send(control, WIRE_BEGIN, &begin, sizeof(begin), &counters, 1);
-}
-
 int process_start(const struct server *server, struct process *process, struct sgpu_error *error)
 {
-	int ends[2] = { -1, -1 }, counters = -1, rc;
-	void *memory;
+	const struct wire_begin begin = { .submissions = server->submissions,
+					  .leases = server->leases,
+					  .lease_ns = server->lease_ns,
+					  .stall_ns = server->stall_ns,
+					  .sessions = server->takes_sessions,
+					  .session_memory = server->session_memory };
 
 	*process = (struct process){ .control = -1, .started_ns = sgpu_now_ns() };
-	/* The file's size is sealed, so that the worker cannot shrink it beneath our mapping. */
-	rc = sgpu_memory_file_create("sgpu-serve counters", sizeof(struct serve_counters), true,
-				     false, &counters, error);
-	if (rc < 0) {
-		goto out;
-	}
-	memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, counters, 0);
-	if (memory == MAP_FAILED) {
-		rc = sgpu_fail_errno(error, "cannot map memory for counters");
-		goto out;
-	}
-	process->counters = memory;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 ||
-	    !begin_worker(server, ends[0], counters)) {
-		rc = sgpu_fail_errno(error, "cannot make a socket");
-		goto out;
-	}
-	process->pid = fork();
-	if (process->pid == 0) {
-		(void)setpgid(0, 0); /* a group of its own, for setpriority() */
-		become_worker(server, ends[1]);
-		_exit(sgpu_exit_status(SGPU_ESYSTEM));
-	}
-	if (process->pid < 0) {
-		rc = sgpu_fail_errno(error, "cannot start a process");
-		goto out;
-	}
-	process->control = ends[0];
-	ends[0] = -1;
-out:
-	sgpu_close(ends[0]);
-	sgpu_close(ends[1]);
-	sgpu_close(counters);
-	if (rc < 0) {
-		process_bury(process);
-	}
-	return rc;
+	return runner_spawn(server->enclave_fd, server->arguments, &begin, &process->pid,
+			    &process->control, &process->counters, error);
 }
 
 static uint64_t raised(uint64_t before, uint64_t now, uint64_t most)

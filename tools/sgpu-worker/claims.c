@@ -3,7 +3,6 @@
  * See spool.h. The lock file is made and locked before the claims' directory, and removed after
  * it. */
 #include "base/base.h"
-#include "crypto/crypto.h"
 #include "spool.h"
 
 #include <ctype.h>
@@ -12,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,9 +115,8 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 	*claims = (struct claims)CLAIMS_NONE;
 	host_name(host);
 	for (int attempt = 0; attempt < NAMES_TRIED && claims->lock < 0; attempt++) {
-		rc = sgpu_random(&random, sizeof(random), error);
-		if (rc != SGPU_OK) {
-			return rc;
+		if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
+			return sgpu_fail_errno(error, "cannot get random bytes");
 		}
 		snprintf(claims->name, sizeof(claims->name), "%s.%s.%ld.%08llx", host, boot_id(),
 			 (long)getpid(), (unsigned long long)random & 0xffffffff);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See drain.h. The thread of drain() claims batches and submits them. The runner calls back when a
- * batch has ended. A second thread, the closer, syncs together all responses that have come
- * meanwhile, names them, and puts their batches away. The states of a batch:
+ * See drain.h. The thread of drain() claims batches, submits them and hears their ends. A second
+ * thread, the closer, syncs together all responses that have come meanwhile, names them, and puts
+ * their batches away. The states of a batch:
  *
  *   spool_next -> under way -> ended -> closed
  */
@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +33,10 @@ enum {
 	ASIDE_MAX = 16,	      /* batches that wait because their responses found no space */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
 	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
-	NEWS_MS = 2,	      /* until ended batches too few to wake drain() are seen */
 	MEMORY_PART = 8,      /* files under way get 1/8 of the device's free memory */
 	BIG_PART = 8,	      /* a file above 1/8 of that is big; one big file at a time */
 };
 static const uint64_t memory_least = 64 << 20;
-static const uint64_t long_ns = 10000000; /* a batch that has run longer may take much longer */
 
 static int wake_fd = -1;
 static atomic_bool stopped;
@@ -59,69 +58,55 @@ void drain_stop(void)
 }
 
 /* ---- the thread of drain() ---- */
+/* Gives a batch that has ended to the closer, who is woken by wake_closer(). */
 static void hand_over(struct flight *flight)
 {
 	struct drain *drain = flight->drain;
-	bool enough;
 
-	pthread_mutex_lock(&drain->mutex);
 	flight->ended = true;
 	flight->lane->under_way--;
 	flight->lane->bytes_under_way -= flight->size;
+	pthread_mutex_lock(&drain->mutex);
 	drain_put(&drain->ended, flight);
-	enough = ++drain->news == drain->enough;
 	pthread_mutex_unlock(&drain->mutex);
-	if (enough) {
-		drain_wake();
-	}
 }
 
-/* Called on a thread of the runner. */
-static void run_ended(void *argument, struct sgpu_run *run, int rc)
+static void wake_closer(struct drain *drain)
 {
-	(void)run;
-	(void)rc;
-	hand_over(argument);
+	pthread_mutex_lock(&drain->mutex);
+	if (drain->ended.head) {
+		pthread_cond_signal(&drain->filled);
+	}
+	pthread_mutex_unlock(&drain->mutex);
 }
 
 static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 {
-	struct spool_batch *batch = flight->batch;
-	struct sgpu_submission submission = {
-		.in_fd = batch->fd,
-		.in_name = batch->shown,
-		.out_fd = batch->response.fd,
-		.out_name = batch->response.path,
-		.options = enclave_run_options(drain->worker),
-	};
+	const struct spool_batch *batch = flight->batch;
 
 	flight->next_flying = drain->flying;
 	drain->flying = flight;
 	drain->flights++;
 	flight->begin_ns = sgpu_now_ns();
 	flight->lane = lane;
-	pthread_mutex_lock(&drain->mutex);
+	flight->full = false;
+	flight->report = (struct report){ .devices = 0 };
 	lane->under_way++;
 	lane->bytes_under_way += flight->size;
-	pthread_mutex_unlock(&drain->mutex);
 	lane->flights++;
 	lane->started++;
 	lane->bytes += flight->size;
 	lane->big = lane->big || flight->big;
 	drain->alone = flight->alone;
-	/* Signatures do not cover payload locations. So only a batch of a listed owner may name
-	 * regions, and only if others cannot write its file. */
-	submission.options.refuse_regions =
-		drain->worker->owners.count == 0 ? "this worker has no --owners"
-		: batch->foreign		 ? "others can write the file of this batch"
-						 : NULL;
-	submission.options.deadline_ns =
-		drain->timeout_ns ? flight->begin_ns + drain->timeout_ns : 0;
 	if (batch->answered || batch->error.code != SGPU_OK) {
+		flight->error = batch->error;
+		flight->code = batch->error.code;
 		hand_over(flight);
-	} else if (sgpu_runner_submit(lane->device->runner, &submission, run_ended, flight,
-				      &flight->run, &batch->error) != SGPU_OK) {
-		hand_over(flight);
+	} else {
+		flight->code = lane_submit(lane, flight, drain->timeout_ns, &flight->error);
+		if (flight->code != SGPU_OK) {
+			hand_over(flight);
+		}
 	}
 }
 
@@ -132,7 +117,6 @@ static bool forget_closed(struct drain *drain)
 	bool goes_on;
 
 	pthread_mutex_lock(&drain->mutex);
-	drain->news = 0;
 	flight = drain_take_all(&drain->closed);
 	goes_on = !drain->broken;
 	pthread_mutex_unlock(&drain->mutex);
@@ -168,8 +152,8 @@ static int claim(struct drain *drain, struct flight **flight, struct sgpu_error 
 	bool none_takes_big = true;
 	int rc;
 
-	for (int i = 0; i < drain->lane_count; i++) {
-		none_takes_big = none_takes_big && drain->lanes[i].big;
+	for (int i = 0; i < drain->lanes->count; i++) {
+		none_takes_big = none_takes_big && drain->lanes->list[i].big;
 	}
 	rc = spool_next(drain->spool, none_takes_big ? big : UINT64_MAX, &batch, error);
 	*flight = NULL;
@@ -187,6 +171,7 @@ static int claim(struct drain *drain, struct flight **flight, struct sgpu_error 
 	(*flight)->batch = batch;
 	(*flight)->size = batch->size;
 	(*flight)->big = batch->size > big;
+	(*flight)->connection = -1;
 	return SGPU_OK;
 }
 
@@ -213,8 +198,8 @@ static struct lane *choose_lane(struct drain *drain, const struct flight *flight
 		return NULL;
 	}
 	pthread_mutex_lock(&drain->mutex);
-	for (int i = 0; i < drain->lane_count; i++) {
-		struct lane *lane = &drain->lanes[i];
+	for (int i = 0; i < drain->lanes->count; i++) {
+		struct lane *lane = &drain->lanes->list[i];
 
 		if (!lane->broken && lane->under_way < drain->most && fits(drain, lane, flight) &&
 		    (!best || is_idler(lane, best))) {
@@ -238,7 +223,7 @@ static void call_back(struct drain *drain)
 
 static int start_more(struct drain *drain, struct sgpu_error *error)
 {
-	const unsigned most = drain->most * (unsigned)drain->lane_count + UNCLOSED_MAX;
+	const unsigned most = drain->most * (unsigned)drain->lanes->count + UNCLOSED_MAX;
 	struct lane *lane;
 	int rc = SGPU_OK;
 
@@ -285,61 +270,39 @@ static void print_progress(struct drain *drain)
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
-/* Sets how many batches must end to wake drain(): half of those that have not run long. Returns
- * whether so many have ended already. Wakes the closer for those that have ended so far. Ends the
- * worker if a device does not let go of a run. */
-static bool expect_news(struct drain *drain)
-{
-	const uint64_t now = sgpu_now_ns();
-	unsigned short_ones = 0;
-	bool is_late, is_stuck = false;
-
-	pthread_mutex_lock(&drain->mutex);
-	for (const struct flight *f = drain->flying; f; f = f->next_flying) {
-		struct sgpu_run_progress p = { .stopping_ns = 0 };
-
-		short_ones += !f->ended && now - f->begin_ns < long_ns;
-		if (drain->worker->on_gpu && f->run && !f->ended) {
-			sgpu_run_get_progress(f->run, &p);
-		}
-		is_stuck = is_stuck || p.stopping_ns > ENCLAVE_STUCK_NS;
-	}
-	drain->enough = short_ones > 2 ? short_ones / 2 : 1;
-	is_late = drain->news >= drain->enough;
-	if (drain->ended.head) {
-		pthread_cond_signal(&drain->filled);
-	}
-	pthread_mutex_unlock(&drain->mutex);
-	if (is_stuck) {
-		enclave_give_up();
-	}
-	return is_late;
-}
-
-/* Waits until enough has ended, a signal has come, or it is time to look again: soon after the last
- * news, then less often. */
+/* Waits until batches have ended or were closed, a signal has come, or it is time to look into the
+ * directory again. */
 static void wait_for_news(struct drain *drain)
 {
-	struct pollfd fds[2] = { { .fd = wake_fd, .events = POLLIN },
-				 { .fd = drain->worker->signal_fd, .events = POLLIN } };
-	uint64_t count;
-	bool late;
+	enum { FIXED = 2 };
+	static struct pollfd fds[FIXED + RUNNER_DEVICES_MAX * UNDER_WAY_MAX];
+	static struct flight *flights[FIXED + RUNNER_DEVICES_MAX * UNDER_WAY_MAX];
+	nfds_t count = FIXED;
+	uint64_t woken;
 	int ready;
 
-	late = expect_news(drain);
-	ready = poll(fds, 2, late ? 0 : drain->patience_ms);
+	fds[0] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
+	fds[1] = (struct pollfd){ .fd = drain->signal_fd, .events = POLLIN };
+	for (struct flight *f = drain->flying; f; f = f->next_flying) {
+		if (!f->ended) {
+			flights[count] = f;
+			fds[count++] = (struct pollfd){ .fd = f->connection, .events = POLLIN };
+		}
+	}
+	wake_closer(drain);
+	ready = poll(fds, count, LOOK_AGAIN_MS);
+	drain->dry = drain->dry && ready != 0;
+	for (nfds_t i = FIXED; ready > 0 && i < count; i++) {
+		if (fds[i].revents && lane_hear(flights[i]->lane, flights[i])) {
+			hand_over(flights[i]);
+		}
+	}
 	if (ready > 0 && fds[0].revents) {
-		(void)!read(wake_fd, &count, sizeof(count));
+		(void)!read(wake_fd, &woken, sizeof(woken));
 	}
 	if (ready > 0 && fds[1].revents && cli_take_signal(fds[1].fd)) {
 		print_progress(drain);
 	}
-	if (ready == 0 && drain->patience_ms == LOOK_AGAIN_MS) {
-		drain->dry = false;
-	}
-	drain->patience_ms = ready != 0 || late			      ? NEWS_MS
-			     : 2 * drain->patience_ms < LOOK_AGAIN_MS ? 2 * drain->patience_ms
-								      : LOOK_AGAIN_MS;
 }
 
 static void give_back(struct drain *drain, struct flight *flight)
@@ -388,33 +351,31 @@ static void run_all(struct drain *drain)
 	}
 }
 
-static void set_limits(struct drain *drain)
+unsigned drain_most(unsigned jobs, int devices)
 {
-	const struct enclave *w = drain->worker;
-	const unsigned jobs = w->config.jobs ? w->config.jobs : sgpu_cpu_count();
-	struct sgpu_device_info info = { 0 };
 	struct rlimit limit = { .rlim_cur = 1024 };
+	unsigned most = UNDER_WAY_A_JOB * (jobs ? jobs : sgpu_cpu_count());
 
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
-	drain->most =
-		UNDER_WAY_A_JOB * jobs < UNDER_WAY_MAX ? UNDER_WAY_A_JOB * jobs : UNDER_WAY_MAX;
-	if (limit.rlim_cur / DESCRIPTORS < drain->most * (unsigned)w->device_count + UNCLOSED_MAX) {
-		drain->most = UNDER_WAY_MIN;
-	}
+	most = most < UNDER_WAY_MAX ? most : UNDER_WAY_MAX;
+	return limit.rlim_cur / DESCRIPTORS < most * (unsigned)devices + UNCLOSED_MAX
+		       ? UNDER_WAY_MIN
+		       : most;
+}
+
+static void set_limits(struct drain *drain, unsigned jobs)
+{
+	drain->most = drain_most(jobs, drain->lanes->count);
 	drain->bytes_most = UINT64_MAX;
-	for (int i = 0; i < w->device_count; i++) {
-		drain->lanes[drain->lane_count++].device = &w->devices[i];
-		if (sgpu_device_get_info(w->devices[i].device, &info, NULL) != SGPU_OK) {
-			info.memory_free = 0;
-		}
-		drain->bytes_most = info.memory_free / MEMORY_PART < drain->bytes_most
-					    ? info.memory_free / MEMORY_PART
-					    : drain->bytes_most;
+	for (int i = 0; i < drain->lanes->count; i++) {
+		const uint64_t most = drain->lanes->list[i].memory_free / MEMORY_PART;
+
+		drain->bytes_most = most < drain->bytes_most ? most : drain->bytes_most;
 	}
 	drain->bytes_most = drain->bytes_most < memory_least ? memory_least : drain->bytes_most;
 }
 
-int drain(const struct enclave *worker, struct spool *spool, uint64_t timeout_ns,
+int drain(struct lanes *lanes, unsigned jobs, struct spool *spool, uint64_t timeout_ns,
 	  struct drain_counts *counts)
 {
 	static struct drain d;
@@ -422,19 +383,18 @@ int drain(const struct enclave *worker, struct spool *spool, uint64_t timeout_ns
 	pthread_t closer;
 	int rc;
 
-	d = (struct drain){ .worker = worker,
+	d = (struct drain){ .lanes = lanes,
 			    .spool = spool,
 			    .timeout_ns = timeout_ns,
 			    .begin_ns = sgpu_now_ns(),
+			    .signal_fd = cli_signal_fd(SIGUSR1),
 			    .mutex = PTHREAD_MUTEX_INITIALIZER,
 			    .filled = PTHREAD_COND_INITIALIZER };
 	d.again.tail = &d.again.head;
 	d.aside.tail = &d.aside.head;
 	d.ended.tail = &d.ended.head;
 	d.closed.tail = &d.closed.head;
-	d.enough = 1;
-	d.patience_ms = NEWS_MS;
-	set_limits(&d);
+	set_limits(&d, jobs);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	rc = wake_fd < 0 ? sgpu_fail_errno(&error, "cannot make an event descriptor")
 			 : sgpu_thread_start(&closer, drain_close, &d, &error);
@@ -448,9 +408,9 @@ int drain(const struct enclave *worker, struct spool *spool, uint64_t timeout_ns
 	} else {
 		drain_break_off(&d, &error);
 	}
-	for (int i = 0; i < d.lane_count && d.lane_count > 1; i++) {
+	for (int i = 0; i < lanes->count && lanes->count > 1; i++) {
 		cli_detail("device %d of %d, '%s', was given %" PRIu64 " batches", i + 1,
-			   d.lane_count, d.lanes[i].device->selector, d.lanes[i].started);
+			   lanes->count, lanes->list[i].device, lanes->list[i].started);
 	}
 	*counts = d.counts;
 	counts->left = spool->left_before;

@@ -12,7 +12,7 @@
 #include <sgpu/base.h>
 
 #include "drain.h"
-#include "collect.h"
+#include "report.h"
 
 void drain_put(struct queue *queue, struct flight *flight)
 {
@@ -127,28 +127,12 @@ static bool is_too_large(const struct drain *drain, const struct flight *flight)
 	       posix_fallocate(flight->batch->response.fd, 0, (off_t)drain->largest) == 0;
 }
 
-static void end_run(struct drain *drain, struct flight *flight)
+static void end_run(struct flight *flight)
 {
-	const struct enclave *w = drain->worker;
-	struct sgpu_run_result result;
-	struct report report;
-
-	flight->full = false;
-	if (!flight->run) {
-		flight->error = flight->batch->error;
-		flight->code = flight->error.code;
-		return;
-	}
-	flight->code = sgpu_run_wait(flight->run, &flight->error);
-	sgpu_run_get_result(flight->run, &result);
-	flight->full = result.response_full;
-	flight->needs = result.response_size;
 	flight->again = once_more(flight);
 	if (flight->again == ONCE && !cli_quiet) {
-		report_collect(flight->run, NULL, w->keys, w->key_count, &report);
-		report_batch(&report, flight->batch->shown, flight->code, NULL);
+		report_batch(&flight->report, flight->batch->shown, flight->code, NULL);
 	}
-	sgpu_run_free(&flight->run);
 }
 
 static bool is_to_be_named(const struct flight *flight)
@@ -252,15 +236,15 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 	pthread_mutex_lock(&drain->mutex);
 	first = !flight->lane->broken;
 	flight->lane->broken = true;
-	for (int i = 0; i < drain->lane_count; i++) {
-		others = others || !drain->lanes[i].broken;
+	for (int i = 0; i < drain->lanes->count; i++) {
+		others = others || !drain->lanes->list[i].broken;
 	}
 	drain->status = drain_graver(drain->status, sgpu_exit_status(flight->code));
 	pthread_mutex_unlock(&drain->mutex);
 	if (others && first) {
 		cli_warning("device %d of %d, '%s', failed and gets no more batches: %s",
-			    (int)(flight->lane - drain->lanes) + 1, drain->lane_count,
-			    flight->lane->device->selector, flight->error.text);
+			    (int)(flight->lane - drain->lanes->list) + 1, drain->lanes->count,
+			    flight->lane->device, flight->error.text);
 	}
 	return others;
 }
@@ -302,7 +286,7 @@ void *drain_close(void *argument)
 		}
 		pthread_mutex_unlock(&drain->mutex);
 		for (struct flight *f = first; f; f = f->next) {
-			end_run(drain, f);
+			end_run(f);
 		}
 		sync_responses(drain, first);
 		name_responses(drain, first);

@@ -11,12 +11,10 @@
 #include <sgpu/base.h>
 
 #include "drain.h"
-#include "enclave.h"
 #include "runner.h"
-#include "spool.h"
 
 struct request {
-	struct enclave worker;
+	struct runner_options runner;
 	struct spool_options spool;
 	uint64_t timeout_ns;
 	bool missing;
@@ -24,7 +22,7 @@ struct request {
 
 static const struct cli_option worker_options[] = {
 	CLI_COMMON,
-	RUNNER_OPTIONS(struct request, worker.options),
+	RUNNER_OPTIONS(struct request, runner),
 	{ "timeout", 0, "DURATION", "fail what a batch has not finished after this time",
 	  CLI_DURATION(struct request, timeout_ns, 0) },
 	{ "output", 'o', "DIR", "write the responses there (default: beside the batches)",
@@ -40,13 +38,8 @@ static const struct cli_option worker_options[] = {
 	CLI_END,
 };
 
-static int check_request(struct request *r)
+static int check_request(const struct request *r)
 {
-	const int status = enclave_check(&r->worker);
-
-	if (status) {
-		return status;
-	}
 	if (!r->spool.path && !r->spool.output) {
 		return cli_usage("a list needs --output: where the responses go");
 	}
@@ -57,10 +50,10 @@ static int check_request(struct request *r)
 	if (r->spool.path && r->spool.nul) {
 		return cli_usage("-0 is for a list, not for a directory");
 	}
-	for (int i = 0; !r->spool.path && i < r->worker.options.keys.count; i++) {
-		if (cli_is_standard(r->worker.options.keys.items[i])) {
-			return cli_usage(
-				"the key and the list cannot both come from standard input");
+	for (int i = 0; i < r->runner.keys.count; i++) {
+		if (cli_is_standard(r->runner.keys.items[i]) ||
+		    strncmp(r->runner.keys.items[i], "fd:", 3) == 0) {
+			return cli_usage("a worker's keys are files, since its enclaves read them");
 		}
 	}
 	return 0;
@@ -88,32 +81,23 @@ static int say_what_was_done(const struct drain_counts *c, int status)
 
 static int work(struct request *r)
 {
-	struct landlock_needs needs = { 0 };
+	struct lanes lanes = { .count = 0 };
 	struct drain_counts counts = { 0 };
 	struct spool *spool = NULL;
 	struct sgpu_error error = { 0 };
-	int rc, status;
+	const unsigned jobs = r->runner.jobs;
+	int status;
 
 	cli_raise_descriptors();
-	signal(SIGIO, SIG_IGN); /* sent when others open a file that we hold by F_SETLEASE */
-	rc = enclave_open(&r->worker, NULL, &error);
-	if (rc == SGPU_OK) {
-		key_files_close(&r->worker.key_files, -1);
-		r->spool.keys = &r->worker.key_files;
-		r->spool.opening = r->worker.keys;
-		r->spool.opening_count = r->worker.key_count;
-		rc = spool_open(&r->spool, &spool, &error);
+	status = lanes_start(&lanes, &r->runner, drain_most(jobs, 1), &r->spool);
+	if (status == 0 && spool_open(&r->spool, &spool, &error) != SGPU_OK) {
+		status = cli_error(&error);
+	} else if (status == 0) {
+		status = drain(&lanes, jobs, spool, r->timeout_ns, &counts);
+		status = say_what_was_done(&counts, status);
 	}
-	if (rc == SGPU_OK) {
-		spool_need(spool, &needs);
-		r->worker.many_runs = true;
-		rc = enclave_start(&r->worker, &needs, false, &error);
-	}
-	status = rc < 0 ? cli_error(&error)
-			: say_what_was_done(&counts,
-					    drain(&r->worker, spool, r->timeout_ns, &counts));
 	spool_close(&spool);
-	enclave_stop(&r->worker);
+	lanes_end(&lanes);
 	return status;
 }
 
@@ -156,24 +140,21 @@ static int list_missing(const struct request *r)
 
 static int verb_worker(int argc, char **argv)
 {
-	struct request r = { .worker = { .keys = NULL } };
+	static struct request r;
 	char **paths;
 	int status = cli_read(argc, argv, &r, &paths);
 
-	r.worker.spread = ENCLAVE_BATCHES;
 	if (status == 0) {
 		r.spool.path = cli_is_standard(paths[0]) ? NULL : paths[0];
 		status = check_request(&r);
 	}
 	if (status == 0 && r.missing) {
-		return enclave_end(&r.worker, list_missing(&r));
-	}
-	status = status ? status : enclave_begin(&r.worker, drain_stop);
-	if (status == 0) {
+		status = list_missing(&r);
+	} else if (status == 0) {
 		cli_signals_gently(drain_stop); /* finishes the batches under way */
 		status = work(&r);
 	}
-	return enclave_end(&r.worker, status);
+	return cli_finish(status);
 }
 
 static const struct cli_verb verbs[] = {
@@ -190,7 +171,5 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
-	/* Where there is no TPM, its library would print lines of its own. */
-	setenv("TSS2_LOG", "all+NONE", 0);
 	return cli_main(&tool, argc, argv);
 }

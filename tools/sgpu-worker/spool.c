@@ -4,7 +4,6 @@
  * a search claims nothing, and only then the claims of dead workers, so that a batch that kills its
  * worker keeps no other waiting.
  */
-#include "stage/stage.h"
 #include "spool.h"
 
 #include <errno.h>
@@ -33,31 +32,6 @@ static int make_directory(const struct spool *spool, const char *name, int *fd,
 		       : SGPU_OK;
 }
 
-/* Refuses keys in directories that the process reads from now on. */
-static int check_keys(const struct spool *spool, struct sgpu_error *error)
-{
-	const char *const directories[] = { spool->options.path, spool->options.output };
-	struct sgpu_files *files = NULL;
-	int rc = sgpu_files_create(&files, error);
-
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(directories); i++) {
-		rc = directories[i] ? sgpu_files_allow(files, directories[i], error) : SGPU_OK;
-	}
-	for (int i = 0; rc == SGPU_OK && i < spool->options.keys->count; i++) {
-		const char *path = spool->options.keys->list[i].path;
-		const char *above = path ? sgpu_files_above(files, path) : NULL;
-
-		if (above) {
-			sgpu_fail(error, SGPU_EUSAGE,
-				  "key '%s' lies in '%s', where batches or responses are", path,
-				  above);
-			rc = sgpu_hint(error, "move the key to a directory of its own");
-		}
-	}
-	sgpu_files_free(&files);
-	return rc;
-}
-
 int spool_open(const struct spool_options *options, struct spool **spool, struct sgpu_error *error)
 {
 	struct spool *s = calloc(1, sizeof(*s));
@@ -84,7 +58,6 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 	rc = sgpu_output_directory_open(&s->output_directory, s->options.output, 0777, error);
 	if (rc == SGPU_OK) {
 		s->output = s->output_directory.fd;
-		rc = check_keys(s, error);
 	}
 	rc = rc		     ? rc
 	     : options->path ? make_directory(s, CLAIMS_DIRECTORY, &s->claimed, error)
@@ -124,17 +97,6 @@ void spool_close(struct spool **spool)
 	sgpu_output_directory_close(&s->output_directory, s->output >= 0);
 	free(s);
 	*spool = NULL;
-}
-
-void spool_need(const struct spool *spool, struct landlock_needs *needs)
-{
-	needs->written = spool->output;
-	if (spool->directory >= 0) {
-		needs->moved = spool->directory;
-	} else {
-		needs->inputs = spool->names.items;
-		needs->input_count = spool->names.count;
-	}
 }
 
 /* ---- the next batch ---- */

@@ -23,35 +23,36 @@
 #include <stdint.h>
 
 #include <jansson.h>
+#include <sgpu/keys.h>
 
 #include "base/io.h"
-#include "enclave.h"
-#include "harden.h"
+#include "cli.h"
 
 #define SPOOL_RESPONSE ".response"
 #define SPOOL_REASON ".reason"
 
+enum { SPOOL_KIDS_MAX = 64 };
+
 struct spool;
 
 struct spool_options {
-	const char *path;		/* the directory; NULL: the list on standard input */
-	const char *output;		/* directory of the responses; NULL: `path` */
-	const struct key_files *keys;	/* files of keys, never taken as batches; borrowed */
-	const struct sgpu_key *opening; /* the worker's keys; borrowed */
-	int opening_count;
-	bool nul;     /* names in the list end with NUL */
-	bool remove;  /* remove batches that are done */
-	bool reclaim; /* also take claims of workers that may be alive or dead */
+	const char *path;   /* the directory; NULL: the list on standard input */
+	const char *output; /* directory of the responses; NULL: `path` */
+	char kids[SPOOL_KIDS_MAX][SGPU_KID_SIZE + 1]; /* ids of the keys that open batches */
+	int kid_count;
+	bool knows_keys; /* false: batches for other keys are not told apart */
+	bool nul;	 /* names in the list end with NUL */
+	bool remove;	 /* remove batches that are done */
+	bool reclaim;	 /* also take claims of workers that may be alive or dead */
 };
 
 /* A batch that this worker has taken. */
 struct spool_batch {
-	char *name;	     /* its name in the directory, or its path in a list */
-	char *shown;	     /* for messages */
-	char *response_name; /* in the output directory */
-	int fd;		     /* -1 when it is not open */
-	uint64_t size;	     /* bytes */
-	bool foreign;	     /* others may have written the file, so it may not name our regions */
+	char *name;		     /* its name in the directory, or its path in a list */
+	char *shown;		     /* for messages */
+	char *response_name;	     /* in the output directory */
+	int fd;			     /* -1 when it is not open */
+	uint64_t size;		     /* bytes */
 	struct sgpu_output response; /* open unless `answered` or `error` is set */
 	bool resumed;		     /* taken from the claims of a dead worker */
 	bool answered;		     /* it already had a response */
@@ -65,8 +66,6 @@ SGPU_MUST_CHECK int spool_open(const struct spool_options *options, struct spool
 /* Frees the spool, and removes this worker's claims if they are empty. All batches must have been
  * freed. Accepts a pointer to NULL. */
 void spool_close(struct spool **spool);
-/* Adds the directories and files to which the spool needs rights under confinement. */
-void spool_need(const struct spool *spool, struct landlock_needs *needs);
 
 /* Claims the next batch of at most size_max bytes, or of any size if a dead worker had claimed it,
  * and opens it and its response. *batch is NULL if no batch is left, or only larger ones; the next
@@ -143,7 +142,7 @@ SGPU_MUST_CHECK int spool_names_list(bool nul, struct spool_names *names, struct
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
 		    struct stat *status, const char **why);
 extern const char spool_for_other_keys[]; /* a value of *why */
-/* Whether none of the worker's keys opens the batch in a file. False if it is damaged. */
+/* Whether none of the keys opens the batch in a file. False if it is damaged. */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
 /* Gets the name of the file with the reason why batch `name` failed. */
 void spool_reason_name(const char *name, char file[NAME_MAX + 1]);

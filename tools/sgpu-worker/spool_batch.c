@@ -12,7 +12,6 @@
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
 
-#include "collect.h"
 #include "spool.h"
 
 enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
@@ -61,15 +60,6 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Whether only this user can have written the file, and nobody else can write it now: the kernel
- * gives no lease while anybody has it open for writing. */
-static bool is_users_alone(int fd, const struct stat *status)
-{
-	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) &&
-	       status->st_nlink == 1 && fcntl(fd, F_SETLEASE, F_RDLCK) == 0 &&
-	       fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
-}
-
 /* Opens the batch's file. If it is a pipe or a device by now, this neither waits for nor affects
  * it. */
 static int open_file(const struct spool *spool, int directory, struct spool_batch *b,
@@ -89,11 +79,7 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	if (!S_ISREG(status.st_mode)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", b->shown);
 	}
-	if (key_files_have(spool->options.keys, &status)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a file of a key", b->shown);
-	}
 	b->size = (uint64_t)status.st_size;
-	b->foreign = !is_users_alone(b->fd, &status);
 	return SGPU_OK;
 }
 
@@ -118,9 +104,15 @@ static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name)
 {
 	struct sgpu_batch *batch = read_index(fd, name, false);
-	const bool others = batch && json_array_size(batch->recipients) > 0 &&
-			    !*report_key(batch, options->opening, options->opening_count);
+	bool others = batch && json_array_size(batch->recipients) > 0;
+	const json_t *one;
+	size_t i;
 
+	json_array_foreach (batch ? batch->recipients : NULL, i, one) {
+		for (int k = 0; k < options->kid_count; k++) {
+			others = others && strcmp(cli_text_of(one, "kid"), options->kids[k]) != 0;
+		}
+	}
 	sgpu_batch_free(&batch);
 	return others;
 }
@@ -134,7 +126,7 @@ static void compare_response(const struct spool *spool, struct spool_batch *b)
 	struct stat status;
 
 	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-	    !key_files_have(spool->options.keys, &status) && lseek(b->fd, 0, SEEK_SET) == 0) {
+	    lseek(b->fd, 0, SEEK_SET) == 0) {
 		response = read_index(fd, b->response_name, true);
 		batch = read_index(b->fd, b->shown, false);
 	}

@@ -117,14 +117,13 @@ static const char *look_inside(const struct spool_options *options, int director
 	const char *why = NULL;
 	char first[FIRST_SIZE];
 	size_t got = 0;
-	bool names_ours = !options->opening;
+	bool names_ours = !options->knows_keys;
 
 	if (fd >= 0 && sgpu_pread(fd, name, first, sizeof(first), 0, &got, NULL) == SGPU_OK) {
 		const enum sgpu_sniffed kind = sgpu_sniff(first, got);
 
-		for (int i = 0; !names_ours && i < options->opening_count; i++) {
-			names_ours =
-				memmem(first, got, options->opening[i].kid, SGPU_KID_SIZE) != NULL;
+		for (int i = 0; !names_ours && i < options->kid_count; i++) {
+			names_ours = memmem(first, got, options->kids[i], SGPU_KID_SIZE) != NULL;
 		}
 		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM    ? "is a key"
 		      : !names_ours && spool_is_for_others(options, fd, name) ? spool_for_other_keys

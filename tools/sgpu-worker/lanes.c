@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The devices of a worker, each with a sgpu-enclave, to which the worker is server and client: see
+ * wire.h. What an enclave says is a hint: at worst, batches fail or stay.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/base.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "drain.h"
+
+/* How long an enclave may leave its messages unread; and take to end. */
+enum { SEND_MS = 30000, END_MS = 1000 };
+
+/* ---- devices ---- */
+/* Runs a program to its end, and returns what it printed, from malloc; NULL: it failed. */
+static char *output_of(int program, char **arguments)
+{
+	const int file = memfd_create("sgpu-worker", MFD_CLOEXEC);
+	const pid_t child = file < 0 ? -1 : fork();
+	struct sgpu_error error = { 0 };
+	char *text = NULL;
+	size_t size;
+	int status = -1;
+
+	if (child == 0) {
+		dup2(file, STDOUT_FILENO);
+		(void)runner_execute(program, arguments, &error);
+		_exit(cli_error(&error));
+	}
+	if (child > 0 && waitpid(child, &status, 0) == child && status == 0 &&
+	    wire_take_text(file, "what sgpu-enclave prints", WIRE_TEXT_MAX, &text, &size, NULL) !=
+		    SGPU_OK) {
+		text = NULL;
+	} else if (status != 0) {
+		sgpu_close(file);
+	}
+	return text;
+}
+
+/* Names all GPUs that sgpu-enclave finds. If there is none, it is to say why. */
+static void name_all(int program, struct lanes *lanes)
+{
+	char *arguments[] = { (char[]){ "sgpu-enclave" }, (char[]){ "--info" },
+			      (char[]){ "--json" }, NULL };
+	char *text = output_of(program, arguments);
+	json_t *info = text ? json_loads(text, 0, NULL) : NULL, *one;
+	size_t i;
+
+	json_array_foreach (json_object_get(info, "devices"), i, one) {
+		const char *name = cli_text_of(one, "selector");
+
+		if (json_is_true(json_object_get(one, "available")) &&
+		    strncmp(name, "cuda:", 5) == 0 && lanes->count < RUNNER_DEVICES_MAX) {
+			snprintf(lanes->list[lanes->count++].device, RUNNER_DEVICE_NAME, "%s",
+				 name);
+		}
+	}
+	json_decref(info);
+	free(text);
+	if (lanes->count == 0) {
+		snprintf(lanes->list[lanes->count++].device, RUNNER_DEVICE_NAME, "cuda:0");
+	}
+}
+
+static int name_lanes(int program, const char *text, struct lanes *lanes, struct sgpu_error *error)
+{
+	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME];
+	const int rc = runner_devices(text, names, &lanes->count, error);
+
+	for (int i = 0; rc == SGPU_OK && i < lanes->count; i++) {
+		memcpy(lanes->list[i].device, names[i], sizeof(names[i]));
+	}
+	if (rc == SGPU_OK && lanes->count == 0) {
+		name_all(program, lanes);
+	}
+	return rc;
+}
+
+/* ---- start and end ---- */
+static int start_lane(struct lane *lane, int program, const struct runner_options *runner,
+		      uint64_t submissions, struct sgpu_error *error)
+{
+	static const char *const more[] = { NULL };
+	const struct wire_begin begin = { .submissions = submissions, .spool = 1 };
+	const struct serve_counters *counters;
+	struct runner_options options = *runner;
+	char **arguments = NULL;
+	int rc;
+
+	options.device = lane->device;
+	rc = runner_arguments(&options, more, &arguments, error);
+	rc = rc ? rc
+		: runner_spawn(program, arguments, &begin, &lane->pid, &lane->control, &counters,
+			       error);
+	if (rc == SGPU_OK) {
+		munmap((void *)(uintptr_t)counters, sizeof(*counters));
+	}
+	free(arguments);
+	return rc;
+}
+
+/* Waits until the enclave is ready. Returns 0, or the exit status after a message, which the
+ * enclave has printed. */
+static int await_lane(struct lane *lane, struct spool_options *options)
+{
+	struct pollfd control = { .fd = lane->control, .events = POLLIN };
+	json_t *ready = NULL, *kids, *kid;
+	int file, status = 0;
+	char *text = NULL;
+	size_t size, i;
+
+	while (poll(&control, 1, -1) <= 0) {
+	}
+	if (wire_hear(lane->control, WIRE_READY, &file, NULL) != SGPU_OK) {
+		(void)waitpid(lane->pid, &status, 0);
+		lane->pid = 0;
+		return WIFEXITED(status) && WEXITSTATUS(status)
+			       ? WEXITSTATUS(status)
+			       : cli_fail(SGPU_ESYSTEM, "sgpu-enclave did not start");
+	}
+	if (wire_take_text(file, "what an enclave says", WIRE_TEXT_MAX, &text, &size, NULL) ==
+	    SGPU_OK) {
+		ready = json_loads(text, 0, NULL);
+	}
+	free(text);
+	lane->memory_free = (uint64_t)json_integer_value(json_object_get(ready, "memory_free"));
+	kids = json_object_get(ready, "kids");
+	json_array_foreach (kids, i, kid) {
+		if (options->kid_count < SPOOL_KIDS_MAX) {
+			snprintf(options->kids[options->kid_count++], SGPU_KID_SIZE + 1, "%s",
+				 json_is_string(kid) ? json_string_value(kid) : "");
+		}
+	}
+	json_decref(ready);
+	return 0;
+}
+
+int lanes_start(struct lanes *lanes, const struct runner_options *runner, uint64_t submissions,
+		struct spool_options *options)
+{
+	struct sgpu_error error = { 0 };
+	int program = -1, status = 0;
+	int rc = runner_find(&program, &error);
+
+	rc = rc ? rc : name_lanes(program, runner->device, lanes, &error);
+	for (int i = 0; i < lanes->count; i++) {
+		lanes->list[i].control = -1;
+	}
+	for (int i = 0; rc == SGPU_OK && i < lanes->count; i++) {
+		rc = start_lane(&lanes->list[i], program, runner, submissions, &error);
+	}
+	for (int i = 0; rc == SGPU_OK && status == 0 && i < lanes->count; i++) {
+		options->kid_count = 0; /* all have the same keys */
+		options->knows_keys = true;
+		status = await_lane(&lanes->list[i], options);
+	}
+	sgpu_close(program);
+	return rc == SGPU_OK ? status : cli_error(&error);
+}
+
+void lanes_end(struct lanes *lanes)
+{
+	for (int i = 0; i < lanes->count; i++) {
+		sgpu_close(lanes->list[i].control);
+		lanes->list[i].control = -1;
+	}
+	for (int i = 0; i < lanes->count; i++) {
+		if (lanes->list[i].pid > 0) {
+			(void)waitpid(lanes->list[i].pid, NULL, 0);
+		}
+	}
+}
+
+/* ---- batches ---- */
+/* The enclave has closed a socket: if it ends within a second, says how. */
+static int fail_ended(struct lane *lane, struct sgpu_error *error)
+{
+	for (int i = 0; i < END_MS && lane->pid > 0; i++) {
+		if (waitpid(lane->pid, &lane->status, WNOHANG) == lane->pid) {
+			lane->pid = 0;
+		} else {
+			usleep(1000);
+		}
+	}
+	return sgpu_fail(error, SGPU_EDEVICE,
+			 lane->pid > 0 ? "the sgpu-enclave of device '%s' has closed a socket"
+			 : WIFSIGNALED(lane->status)
+				 ? "the sgpu-enclave of device '%s' was ended by signal %d"
+				 : "the sgpu-enclave of device '%s' has ended with status %d",
+			 lane->device,
+			 WIFSIGNALED(lane->status) ? WTERMSIG(lane->status)
+						   : WEXITSTATUS(lane->status));
+}
+
+/* Hands the enclave the client's end of a connection. */
+static bool hand_over(const struct lane *lane, int connection, uint64_t since_ns)
+{
+	struct wire_take take = { .uid = geteuid(), .since_ns = since_ns };
+	struct pollfd control = { .fd = lane->control, .events = POLLOUT };
+
+	return sgpu_wire_send(lane->control, WIRE_TAKE, &take, sizeof(take), &connection, 1) ||
+	       (poll(&control, 1, SEND_MS) == 1 &&
+		sgpu_wire_send(lane->control, WIRE_TAKE, &take, sizeof(take), &connection, 1));
+}
+
+int lane_submit(struct lane *lane, struct flight *flight, uint64_t timeout_ns,
+		struct sgpu_error *error)
+{
+	static struct wire_submit message; /* large; one thread submits */
+	const struct spool_batch *batch = flight->batch;
+	const int fds[] = { batch->fd, batch->response.fd };
+	int ends[2];
+	bool sent;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+		return sgpu_fail_errno(error, "cannot make a socket");
+	}
+	message.timeout_ns = timeout_ns;
+	snprintf(message.in_name, sizeof(message.in_name), "%s", batch->shown);
+	snprintf(message.out_name, sizeof(message.out_name), "%s", batch->response.path);
+	sent = sgpu_wire_send(ends[0], WIRE_SUBMIT, &message, sizeof(message), fds, 2) &&
+	       hand_over(lane, ends[1], flight->begin_ns);
+	close(ends[1]);
+	if (!sent) {
+		close(ends[0]);
+		return fail_ended(lane, error);
+	}
+	flight->connection = ends[0];
+	return SGPU_OK;
+}
+
+bool lane_hear(struct lane *lane, struct flight *flight)
+{
+	static struct wire_answer answer; /* large; one thread hears */
+	int rc = wire_receive(flight->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0,
+			      &flight->error);
+
+	if (rc == SGPU_ETIMEOUT) {
+		return false;
+	}
+	if (rc == SGPU_OK) {
+		wire_clean(&answer);
+		flight->error = answer.error;
+		flight->report = answer.report;
+		flight->full = answer.response_full != 0;
+		flight->needs = answer.response_size;
+		rc = answer.error.code;
+	} else {
+		rc = fail_ended(lane, &flight->error);
+	}
+	flight->code = rc;
+	close(flight->connection);
+	flight->connection = -1;
+	return true;
+}
