@@ -76,6 +76,11 @@ const char *sgpu_device_kind(int index);
 /* Lists the parts that all kinds of devices need, found or missing; needs no device. Fills in at
  * most SGPU_DEVICE_PARTS_MAX parts and returns their number. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
+
+/* Starts the processes in which the next `devices` CPU devices run modules: for a program that
+ * confines itself before it opens devices, since these processes mount roots of their own. Errors:
+ * those of opening a device with modules. */
+SGPU_MUST_CHECK int sgpu_device_prepare_modules(int devices, struct sgpu_error *error);
 /* Returns the implementation of operation `name` for devices of a kind, or NULL; needs no device.
  * Always NULL for "cpu", whose implementations are in the table of operations. */
 sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);

@@ -230,6 +230,8 @@ const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[C
  * reported early. Returns 0, or the exit status after a message. Standard output and pipes are
  * opened only by cli_output_take. `path` must stay valid until then. */
 int cli_output_prepare(const char *path, mode_t mode, bool is_new);
+/* Returns a prepared output that is not taken yet, by its number; NULL: there are no more. */
+const struct sgpu_output *cli_output_prepared(size_t i);
 /* Gives the caller a prepared output, or else opens `path` ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 				    struct sgpu_error *error);

@@ -369,6 +369,11 @@ int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 	return sgpu_output_open(output, cli_is_standard(path) ? "-" : path, mode, false, error);
 }
 
+const struct sgpu_output *cli_output_prepared(size_t i)
+{
+	return i < prepared_count ? &prepared[i].output : NULL;
+}
+
 void cli_outputs_close(void)
 {
 	while (prepared_count) {

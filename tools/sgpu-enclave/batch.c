@@ -162,56 +162,82 @@ static int open_batch(struct submission *s)
 		       : 2;
 }
 
-/* Runs the batch under the filter, once everything is open. */
-static int run_filtered(const struct submission *s, struct outputs *outputs)
+static int take_outputs(const struct submission *s, struct outputs *outputs,
+			struct sgpu_error *error)
 {
 	const struct run_request *r = s->request;
-	struct landlock_needs needs = { .outputs = { &outputs->response, &outputs->trace } };
-	struct sgpu_error error = { 0 };
-	int rc = cli_output_take(&outputs->response, r->output, 0666, &error);
+	int rc = cli_output_take(&outputs->response, r->output, 0666, error);
 
 	if (rc == SGPU_OK && r->trace) {
-		rc = cli_output_take(&outputs->trace, r->trace, 0666, &error);
+		rc = cli_output_take(&outputs->trace, r->trace, 0666, error);
 	}
-	if (rc == SGPU_OK && !cli_binary_output(outputs->response.fd)) {
-		return 2;
+	return rc;
+}
+
+/* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So the
+ * files are opened under confinement. */
+static int attest(const struct submission *s, struct landlock_needs *needs,
+		  struct sgpu_error *error)
+{
+	const struct run_request *r = s->request;
+	int rc = signer_begin(r, error);
+
+	if (rc == SGPU_OK && r->owner) {
+		rc = sgpu_key_load(r->owner, &s->enclave->owner, error);
+		if (rc == SGPU_OK && s->enclave->owner.kind == SGPU_KEY_OCT) {
+			rc = sgpu_fail(error, SGPU_EKEY,
+				       "'%s' is a symmetric key, the owner's is an X25519 key",
+				       r->owner);
+		}
+		s->enclave->has_owner = true;
 	}
-	rc = rc ? rc : enclave_start(s->enclave, &needs, r->quote != NULL, &error);
-	rc = rc ? rc : run_open_batch(s, outputs, &error);
-	return rc == SGPU_OK				       ? 0
-	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
-							       : cli_error(&error);
+	needs->later[0] = s->batch;
+	rc = rc ? rc : enclave_open(s->enclave, needs, r->attestation_key, true, error);
+	rc = rc ? rc : attested_quote(r, s->enclave, error);
+	if (rc == SGPU_OK) {
+		cli_detail("'%s' is written; batches for this run are sealed to the key in it",
+			   r->quote);
+	}
+	return rc;
+}
+
+/* Pipes are opened when their readers are to come. */
+static const char *if_pipe(const char *path)
+{
+	struct stat status;
+
+	return path && stat(path, &status) == 0 && S_ISFIFO(status.st_mode) ? path : NULL;
 }
 
 static int submit(struct submission *s)
 {
 	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	const struct run_request *r = s->request;
+	struct landlock_needs needs = { .later = { NULL, if_pipe(r->output), if_pipe(r->trace) } };
 	struct sgpu_error error = { 0 };
-	int status = 0;
+	int rc = SGPU_OK, status = 0;
 
-	if (enclave_open(s->enclave, r->attestation_key, &error) != SGPU_OK) {
-		status = cli_error(&error);
-	} else if (r->quote) {
-		/* The evidence comes first: the batch's sender waits for it, and opens a pipe only
-		 * then. */
-		if (attested_quote(r, s->enclave, &error) != SGPU_OK) {
-			status = cli_error(&error);
-		} else {
-			cli_detail("'%s' is written; batches for this run are sealed to the key "
-				   "in it",
-				   r->quote);
-			status = open_batch(s);
-		}
+	if (r->quote) {
+		rc = attest(s, &needs, &error);
+		status = rc ? 0 : open_batch(s);
+	} else {
+		rc = enclave_open(s->enclave, &needs, NULL, false, &error);
 	}
-	if (status == 0) {
+	rc = rc || status ? rc : take_outputs(s, &outputs, &error);
+	if (rc == SGPU_OK && status == 0 && !cli_binary_output(outputs.response.fd)) {
+		status = 2;
+	}
+	if (rc == SGPU_OK && status == 0) {
 		key_files_close(&s->enclave->key_files, s->in_fd);
-		status = run_filtered(s, &outputs);
+		rc = enclave_start(s->enclave, r->quote != NULL, &error);
+		rc = rc ? rc : run_open_batch(s, &outputs, &error);
 	}
 	sgpu_output_close(&outputs.response);
 	sgpu_output_close(&outputs.trace);
 	enclave_stop(s->enclave);
-	return status;
+	return status != 0 || rc == SGPU_OK		       ? status
+	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+							       : cli_error(&error);
 }
 
 static int show_plan(const struct submission *s)
@@ -240,6 +266,7 @@ static int open_and_run(struct submission *s)
 	status = r->quote ? cli_output_apart(r->quote) ? 0 : 2 : open_batch(s);
 	status = status ? status : cli_output_prepare(r->output, 0666, false);
 	status = status ? status : cli_output_prepare(r->trace, 0666, false);
+	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
 	status = status ? status : r->plan ? show_plan(s) : submit(s);
 	if (s->in_fd > STDIN_FILENO) {
 		close(s->in_fd);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -20,6 +19,7 @@
 #include "enclave.h"
 #include "harden.h"
 #include "report.h"
+#include "wire.h"
 
 enum { KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 enum {
@@ -204,7 +204,25 @@ static int open_devices(struct enclave *w, struct sgpu_error *error)
 	return rc;
 }
 
-int enclave_open(struct enclave *w, const char *extra_key, struct sgpu_error *error)
+/* Confines the process to the files in `needs`. If the kernel lacks that, warns. */
+static int confine_files(const struct enclave *w, struct landlock_needs *needs, bool strict,
+			 struct sgpu_error *error)
+{
+	int rc;
+
+	needs->files = w->files;
+	needs->state = w->options.state;
+	needs->gpu = w->all || strcmp(w->devices[0].selector, "cpu") != 0;
+	rc = landlock_confine(needs, error);
+	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
+		cli_warning("%s", error->text);
+		rc = SGPU_OK;
+	}
+	return rc;
+}
+
+int enclave_open(struct enclave *w, struct landlock_needs *needs, const char *extra_key,
+		 bool strict, struct sgpu_error *error)
 {
 	static const uint8_t key[SGPU_KEY_SIZE];
 	const uint64_t window_us =
@@ -218,6 +236,11 @@ int enclave_open(struct enclave *w, const char *extra_key, struct sgpu_error *er
 	/* Without an AEAD each sealed segment would fail. */
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
 	sgpu_aead_free(&aead);
+	if (rc == SGPU_OK && w->options.allow_modules && !w->all &&
+	    strncmp(w->devices[0].selector, "cuda", 4) != 0) {
+		rc = sgpu_device_prepare_modules(w->named, error);
+	}
+	rc = rc ? rc : confine_files(w, needs, strict, error);
 	if (rc == SGPU_OK) {
 		w->config.jobs = w->options.jobs;
 		w->config.modules = w->options.allow_modules;
@@ -249,34 +272,19 @@ int enclave_subject(struct enclave *w, struct sgpu_key *recipient,
 	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
 }
 
-/* Confines the process to files in `needs` and to the system calls of its kind. If the kernel or
- * this build lacks a confinement, warns. If `strict`, failing to apply one that exists is an error,
- * since a quote claims it. Any other failure is an error. */
-static int confine(const struct enclave *w, struct landlock_needs *needs, bool strict,
-		   struct sgpu_error *error)
+/* If the kernel or this build lacks filters, warns. */
+static int filter_calls(const struct enclave *w, bool strict, struct sgpu_error *error)
 {
-	int rc;
+	const int rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
 
-	needs->files = w->files;
-	needs->gpu = w->on_gpu;
-	needs->state = w->options.state;
-	rc = landlock_confine(needs, error);
-	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
+	if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
 		cli_warning("%s", error->text);
-		rc = SGPU_OK;
-	}
-	if (rc == SGPU_OK) {
-		rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
-		if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
-			cli_warning("%s", error->text);
-			rc = SGPU_OK;
-		}
+		return SGPU_OK;
 	}
 	return rc;
 }
 
-int enclave_start(struct enclave *w, struct landlock_needs *needs, bool strict,
-		  struct sgpu_error *error)
+int enclave_start(struct enclave *w, bool strict, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = { .shared_files = w->shared_files,
 					     .many_runs = w->many_runs };
@@ -291,7 +299,7 @@ int enclave_start(struct enclave *w, struct landlock_needs *needs, bool strict,
 			rc = SGPU_OK;
 		}
 	}
-	rc = rc ? rc : confine(w, needs, strict, error);
+	rc = rc ? rc : filter_calls(w, strict, error);
 	for (int i = 1; i < w->device_count; i++) {
 		more[config.more_count++] = enclave_secure_device(&w->devices[i]);
 	}
@@ -401,37 +409,21 @@ int attested_check(const struct run_request *r)
 		       : 0;
 }
 
-int attested_quote(const struct run_request *request, struct enclave *w, struct sgpu_error *error)
+int attested_quote(const struct run_request *r, struct enclave *w, struct sgpu_error *error)
 {
-	struct sgpu_signer *ak = NULL;
-	struct sgpu_chain chain = { .count = 0 };
-	struct sgpu_key owner = { .kind = 0 };
-	struct sgpu_key recipient; /* the public half alone */
-	struct sgpu_quote_subject subject;
-	char *quote = NULL;
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	char *text = NULL;
 	size_t size = 0;
-	int rc = sgpu_signer_load(request->attestation_key, &ak, error);
+	int quote = -1;
+	int rc = signer_claim(w, w->has_owner ? w->owner.public_half : NULL, error);
 
-	rc = rc ? rc : sgpu_chain_load(request->certificate, &chain, error);
-	if (rc == SGPU_OK && request->owner) {
-		rc = sgpu_key_load(request->owner, &owner, error);
-		if (rc == SGPU_OK && owner.kind == SGPU_KEY_OCT) {
-			rc = sgpu_fail(error, SGPU_EKEY,
-				       "'%s' is a symmetric key, the owner's is an X25519 key",
-				       request->owner);
-		}
-	}
-	rc = rc ? rc : enclave_subject(w, &recipient, &subject, error);
-	if (rc == SGPU_OK) {
-		subject.nonce = request->nonce.data;
-		subject.nonce_size = request->nonce.size;
-		subject.owner_key = request->owner ? owner.public_half : NULL;
-		rc = sgpu_quote_create(&subject, ak, &chain, time(NULL), &quote, &size, error);
-	}
-	rc = rc ? rc : cli_write_text(request->quote, 0666, quote, size, error);
-	free(quote);
-	sgpu_key_clear(&owner);
-	sgpu_chain_clear(&chain);
-	sgpu_signer_free(&ak);
+	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
+	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);
+	rc = rc ? rc : cli_output_take(&output, r->quote, 0666, error);
+	rc = rc ? rc : sgpu_write(output.fd, r->quote, text, size, error);
+	rc = rc ? rc : sgpu_output_commit(&output, error);
+	sgpu_output_close(&output);
+	free(text);
+	signer_end();
 	return rc;
 }

@@ -72,6 +72,8 @@ struct enclave {
 	bool shared_files;			/* clients, too, have the batches' descriptors */
 	struct sgpu_module_confinement modules; /* known once the device is open */
 	json_t *confinement;			/* the claim for a quote, if there will be one */
+	struct sgpu_key owner;			/* the public key to be bound into the quote */
+	bool has_owner;
 	struct enclave_device devices[ENCLAVE_DEVICES_MAX]; /* of one kind */
 	int named, device_count; /* devices that the options name; devices open */
 	bool all;		 /* every GPU */
@@ -87,18 +89,18 @@ int enclave_check(struct enclave *enclave);
 /* Call before any thread or secret exists. Disables core files, blocks SIGUSR1, and has signals to
  * end call `stop` (see cli_signals()). Returns 0, or the exit status after a message. */
 int enclave_begin(struct enclave *enclave, void (*stop)(void));
-/* Loads the keys, and opens the replay record and the device. extra_key: the file of another
- * secret, or NULL. */
-SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, const char *extra_key,
-				 struct sgpu_error *error);
+/* Loads the keys, opens the replay record, confines the process to the files that `needs` and the
+ * options name, and then opens the devices, which start threads. extra_key: the file of another
+ * secret, or NULL. strict: failing to apply a confinement that exists here is an error, since a
+ * quote claims it. */
+SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, struct landlock_needs *needs,
+				 const char *extra_key, bool strict, struct sgpu_error *error);
 /* Adds a new X25519 key, whose public half is *recipient, and sets *subject to what a quote says of
  * this process, without the nonce. */
 SGPU_MUST_CHECK int enclave_subject(struct enclave *enclave, struct sgpu_key *recipient,
 				    struct sgpu_quote_subject *subject, struct sgpu_error *error);
-/* Makes the secure context, confines the process to what `needs` and the options name, and makes
- * the runner. strict: failing to apply a confinement that exists here is an error. */
-SGPU_MUST_CHECK int enclave_start(struct enclave *enclave, struct landlock_needs *needs,
-				  bool strict, struct sgpu_error *error);
+/* Makes the secure context, filters system calls, and makes the runner. strict: as above. */
+SGPU_MUST_CHECK int enclave_start(struct enclave *enclave, bool strict, struct sgpu_error *error);
 /* Returns the device that runs use, guarded by its context. */
 static inline struct sgpu_device *enclave_secure_device(const struct enclave_device *d)
 {
@@ -123,9 +125,27 @@ void enclave_give_up(void);
 /* Checks that the options fit together. Returns 0, or the exit status after a message. */
 int attested_check(const struct run_request *request);
 /* Call after enclave_open. Adds a new X25519 key, and writes the quote that names it, whole or not
- * at all. The attestation key is loaded for this call alone. */
+ * at all. */
 SGPU_MUST_CHECK int attested_quote(const struct run_request *request, struct enclave *enclave,
 				   struct sgpu_error *error);
+
+/* signer.c: quotes are signed by a child, which alone has the attestation key, and none of the
+ * other secrets. It gets the claims once, before anybody is served, and later only nonces. So code
+ * that takes over this process gets quotes of no other key, and never the attestation key. */
+
+/* Starts the child. Call before any thread or key exists. */
+SGPU_MUST_CHECK int signer_begin(const struct run_request *request, struct sgpu_error *error);
+/* Makes the key that quotes name, keys[key_count], and sends the claims. owner_key: the public half
+ * of the key to be bound in, or NULL. Call after enclave_open. */
+SGPU_MUST_CHECK int signer_claim(struct enclave *enclave, const uint8_t *owner_key,
+				 struct sgpu_error *error);
+/* Gets a quote, in a memory file that the caller closes. One thread at a time. */
+SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t size, int *quote,
+			       struct sgpu_error *error);
+/* Waits until the child has ended. */
+void signer_watch(void);
+/* Has the child end. */
+void signer_end(void);
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */

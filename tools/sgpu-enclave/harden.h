@@ -45,22 +45,15 @@ enum { HARDEN_FINDINGS = 6 };
 /* Hardens this process as a runner, before any thread, and records the result. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
 
-/* Calls `body` in every thread, since Landlock confines single threads: first in a signal handler
- * of all other threads, until no new thread appears, then in the calling thread. Threads that start
- * later must inherit its effect. Errors: SGPU_ESYSTEM: `body` returned false, or a thread did not
- * call it. */
-SGPU_MUST_CHECK int every_thread(bool (*body)(void), struct sgpu_error *error);
-
 /* The files that the runner, or the process that signs its quotes, may open once its own are open.
  * So an exploited fault in it reaches no key file and no other file of its user. */
 
-enum { LANDLOCK_OUTPUTS_MAX = 2, LANDLOCK_REPORTS_MAX = 2 };
+enum { LANDLOCK_REPORTS_MAX = 2, LANDLOCK_LATER_MAX = 3 };
 
 struct landlock_needs {
-	const struct sgpu_files *files; /* to be read, or NULL */
-	/* open outputs that are yet to be named, or NULL */
-	const struct sgpu_output *outputs[LANDLOCK_OUTPUTS_MAX];
-	const char *state; /* folder to be read and written, or NULL */
+	const struct sgpu_files *files;	       /* to be read, or NULL */
+	const char *state;		       /* folder to be read and written, or NULL */
+	const char *later[LANDLOCK_LATER_MAX]; /* files to be opened later, or NULL */
 	bool gpu;
 	bool bare; /* no files of the system, and no regions */
 	bool tpm;
@@ -74,8 +67,9 @@ int landlock_version(void);
  * the replay record's folder, or NULL. */
 const char *landlock_above(const char *path, const char *state);
 
-/* Confines all threads: from then on they open nothing but `needs`. Errors: SGPU_EUNAVAILABLE, and
- * nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* Confines this thread and those that it starts, so call this before there are others: from then on
+ * they open nothing but `needs`, and name prepared outputs (cli_output_prepare) alone. Errors:
+ * SGPU_EUNAVAILABLE, and nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
 /* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: modules cannot be run. */

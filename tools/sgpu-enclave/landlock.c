@@ -73,6 +73,7 @@ static const struct rule of_tpms[] = {
 /* Patterns of the files that NVIDIA's driver opens. */
 static const struct rule of_gpus[] = {
 	{ "/dev/nvidia*", DEVICE | READ },
+	{ "/proc/self", READ | WRITE }, /* the driver names its threads */
 	{ "/etc/nvidia*", READ },
 	{ "/run/nvidia-*", DEVICE | READ },
 	{ "/dev/dri/renderD*", DEVICE },
@@ -215,6 +216,7 @@ static void allow_regions(struct ruleset *rules)
 
 static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 {
+	const struct sgpu_output *output;
 	const char *name;
 
 	for (size_t i = 0; !needs->bare && i < sizeof(folders) / sizeof(*folders); i++) {
@@ -240,10 +242,9 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	for (int i = 0; i < sgpu_files_count(needs->files); i++) {
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
-	for (int i = 0; i < LANDLOCK_OUTPUTS_MAX && needs->outputs[i]; i++) {
+	for (size_t i = 0; !needs->bare && !needs->tpm && (output = cli_output_prepared(i)); i++) {
 		/* Rights to give the output its name, and to remove the folders that were made for
 		 * it if the run fails. */
-		const struct sgpu_output *output = needs->outputs[i];
 		int folder;
 
 		if (output->directory >= 0) {
@@ -254,14 +255,9 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		}
 	}
 	allow(rules, needs->state, READ | WRITE | NAME);
-}
-
-static int ruleset_to_enter = -1;
-
-/* Runs in each thread, in a signal handler. */
-static bool enter(void)
-{
-	return syscall(LANDLOCK_RESTRICT, ruleset_to_enter, 0) == 0;
+	for (int i = 0; i < LANDLOCK_LATER_MAX; i++) {
+		allow(rules, needs->later[i], READ | WRITE);
+	}
 }
 
 int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error)
@@ -288,8 +284,9 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 		rc = sgpu_fail_errno(error,
 				     "files are not confined: no ruleset of Landlock can be made");
 	} else {
-		ruleset_to_enter = rules.fd;
-		rc = every_thread(enter, error);
+		rc = syscall(LANDLOCK_RESTRICT, rules.fd, 0) == 0
+			     ? SGPU_OK
+			     : sgpu_fail_errno(error, "files are not confined");
 	}
 	sgpu_close(rules.fd);
 	return rc;

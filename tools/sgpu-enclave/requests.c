@@ -108,6 +108,81 @@ void sessions_end(uint64_t idle_ns)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Quotes. The platform may take long for a report. Requests ask the signer one after the other, and
+ * at most WAITING_MAX may wait. Further requests are told to try again. */
+enum { WAITING_MAX = 16 };
+
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint waiting;
+
+/* Ends this worker after the process that signs, since nobody could seal to the worker any more. */
+static void *watch_signer(void *unused)
+{
+	(void)unused;
+	signer_watch();
+	cli_warning("the process that signs quotes has ended: another worker takes the place of "
+		    "this one");
+	(void)kill(getpid(), SIGTERM); /* this worker takes no more work */
+	return NULL;
+}
+
+int serve_quotes(struct sgpu_error *error)
+{
+	struct enclave *w = serving.enclave;
+	int rc;
+
+	if (!serving.request->attestation_key) {
+		return SGPU_OK;
+	}
+	serving.quote_key = &w->keys[w->key_count];
+	rc = signer_claim(w, NULL, error);
+	return rc ? rc : sgpu_thread_start(NULL, watch_signer, NULL, error);
+}
+
+static int serve_quote(const struct request *request, struct sgpu_error *error)
+{
+	struct wire_quote question;
+	int quote = -1, rc = wire_receive(request->connection, WIRE_QUOTE, &question,
+					  sizeof(question), NULL, 0, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	if (!serving.quote_key) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "this server gives no quotes: it has no attestation key");
+		return sgpu_hint(error, "'sgpu-serve --attestation-key' gives it one");
+	}
+	if (question.nonce_size < SGPU_NONCE_MIN || question.nonce_size > SGPU_NONCE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
+				 SGPU_NONCE_MAX);
+	}
+	if (atomic_fetch_add(&waiting, 1) >= WAITING_MAX) {
+		rc = sgpu_fail(error, SGPU_ERETRY,
+			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
+	} else {
+		pthread_mutex_lock(&asking);
+		rc = signer_ask(question.nonce, question.nonce_size, &quote, error);
+		pthread_mutex_unlock(&asking);
+	}
+	atomic_fetch_sub(&waiting, 1);
+	if (rc == SGPU_OK) {
+		atomic_store(&serving.counters->quoted_ns, sgpu_now_ns());
+		(void)wire_say(request->connection, WIRE_QUOTE_IS, quote);
+		close(quote);
+	}
+	return rc;
+}
+
+void serve_quote_explain(struct sgpu_error *error)
+{
+	if (serving.quote_key && error->code == SGPU_EKEY) {
+		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
+				       "gave the quote has ended: "
+				       "ask for a new one with 'sgpu-serve quote'");
+	}
+}
+
 static void end(int connection, int rc, struct sgpu_error *error)
 {
 	if (rc < 0 && rc != SGPU_ECANCELED) {

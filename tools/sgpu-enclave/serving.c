@@ -434,7 +434,8 @@ static int run_loop(struct sgpu_error *error)
 	struct enclave *w = serving.enclave;
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = serving.control, .events = POLLIN };
-	int rc = serve_quote_begin(error); /* first: the child must inherit no keys */
+	/* first: the child must inherit no keys */
+	int rc = key ? signer_begin(serving.request, error) : SGPU_OK;
 
 	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -444,13 +445,13 @@ static int run_loop(struct sgpu_error *error)
 	/* Set before any memory is taken, so that the counters show all of it. */
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
 	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
+	rc = rc ? rc : enclave_open(w, &needs, key, key != NULL, error);
 	rc = rc ? rc : sgpu_thread_start(NULL, end_without_supervisor, NULL, error);
-	rc = rc ? rc : enclave_open(w, key, error);
-	rc = rc ? rc : serve_quote_claim(error);
+	rc = rc ? rc : serve_quotes(error);
 	rc = rc ? rc : serve_lease_open(error);
 	if (rc == SGPU_OK) {
 		key_files_close(&w->key_files, -1);
-		rc = enclave_start(w, &needs, key != NULL, error);
+		rc = enclave_start(w, key != NULL, error);
 	}
 	if (rc == SGPU_OK && say_ready()) {
 		/* Runs all work that was handed over, also after a signal to end. */

@@ -63,16 +63,10 @@ SGPU_MUST_CHECK int serve_lease(const struct request *request, struct sgpu_error
 /* requests.c. Receives a WIRE_LIMITS and applies it. False: the next message is not one. */
 bool serve_limits_take(void);
 
-/* quotes.c: quotes of a worker that has an attestation key. The worker makes the key that they
+/* requests.c: quotes of a worker that has an attestation key. The worker makes the key that they
  * name, which is in no file and is lost when the worker ends. A worker, and so its key, has one
- * tenant. */
-
-/* Call serve_quote_begin before any thread or key exists, serve_quote_claim between enclave_open
- * and enclave_start. Both do nothing without an attestation key. */
-SGPU_MUST_CHECK int serve_quote_begin(struct sgpu_error *error);
-SGPU_MUST_CHECK int serve_quote_claim(struct sgpu_error *error);
-
-SGPU_MUST_CHECK int serve_quote(const struct request *request, struct sgpu_error *error);
+ * tenant. Call between enclave_open and enclave_start; does nothing without an attestation key. */
+SGPU_MUST_CHECK int serve_quotes(struct sgpu_error *error);
 
 /* Adds a hint to the error of a batch that no key of the worker opens. */
 void serve_quote_explain(struct sgpu_error *error);

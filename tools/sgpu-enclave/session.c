@@ -14,14 +14,16 @@ static int serve_program(struct enclave *w, const struct run_request *r, struct 
 {
 	struct landlock_needs needs = { .files = NULL };
 	const struct sgpu_key *key = r->quote ? &w->keys[0] : NULL;
-	int rc = enclave_open(w, r->attestation_key, error);
+	int rc = r->quote ? signer_begin(r, error) : SGPU_OK;
+
+	rc = rc ? rc : enclave_open(w, &needs, r->attestation_key, r->quote != NULL, error);
 
 	if (rc == SGPU_OK && key) {
 		rc = attested_quote(r, w, error);
 	}
 	if (rc == SGPU_OK) {
 		key_files_close(&w->key_files, -1);
-		rc = enclave_start(w, &needs, key != NULL, error);
+		rc = enclave_start(w, key != NULL, error);
 	}
 	if (rc == SGPU_OK && !w->devices[0].context) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
@@ -73,6 +75,7 @@ int run_session(struct enclave *w, const struct run_request *r)
 	if (status == 0 && !cli_binary_output(STDOUT_FILENO)) {
 		status = 2;
 	}
+	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
 	status = status ? status : enclave_begin(w, NULL);
 	if (status == 0 && serve_program(w, r, &error) != SGPU_OK) {
 		status = error.code == SGPU_ECANCELED && sgpu_io_interrupted()

@@ -199,7 +199,7 @@ int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 }
 
 /* ---- starting and stopping ---- */
-enum { HELLO_MS = 20000 };
+enum { HELLO_MS = 20000, PREPARED_MAX = 16 };
 
 static void end_host(struct sgpu_cpu_host *host)
 {
@@ -238,13 +238,33 @@ static int start_host(struct sgpu_cpu_host *host, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+/* Hosts that were started for devices which are opened later. */
+static struct sgpu_cpu_host prepared[PREPARED_MAX];
+static int prepared_count;
+
+int sgpu_device_prepare_modules(int devices, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK && prepared_count < devices && prepared_count < PREPARED_MAX) {
+		rc = start_host(&prepared[prepared_count], error);
+		prepared_count += rc == SGPU_OK;
+	}
+	return rc;
+}
+
 int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cpu_host *host = &device->host;
 	int rc = SGPU_OK;
 
 	pthread_mutex_lock(&host->lock);
-	if (host->control < 0) {
+	if (host->control < 0 && prepared_count > 0) {
+		prepared_count--;
+		host->control = prepared[prepared_count].control;
+		host->pid = prepared[prepared_count].pid;
+		host->confinement = prepared[prepared_count].confinement;
+	} else if (host->control < 0) {
 		rc = start_host(host, error);
 	}
 	pthread_mutex_unlock(&host->lock);

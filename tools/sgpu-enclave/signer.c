@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotes, see serving.h. A child of the worker has the attestation key, and none of the worker's
- * secrets. The worker sends the child the claims once, before it serves any client, and later only
- * nonces. So a batch that takes over the worker gets quotes only of the worker's own key, and never
- * the attestation key. Worker and child exchange messages of wire.h over a socket pair.
- *
- * The platform may take long for a report. Requests ask the child one after the other, and at most
- * WAITING_MAX may wait. Further requests are told to try again.
+ * See enclave.h. Both processes exchange messages of wire.h over a socket pair.
  */
 #include "base/base.h"
 #include "base/json.h"
-#include "serving.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +20,10 @@
 #include <sgpu/base.h>
 
 #include "attest/collect/evidence.h"
+#include "enclave.h"
 #include "harden.h"
 
-enum { WAITING_MAX = 16 };
-
-static struct {
-	int fd;		       /* socket to the signing process; -1: no such process, no quotes */
-	pthread_mutex_t mutex; /* held by the request that asks the child */
-	atomic_uint waiting;
-} q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER };
+static int child_fd = -1; /* the socket to the child */
 
 /* ---- both sides ---- */
 /* Waits for a message. SGPU_ECANCELED: the peer has gone. */
@@ -103,7 +91,7 @@ static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 		       : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
 }
 
-static _Noreturn void run_child(int fd, pid_t worker, const char *key, const char *certificate)
+static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *r)
 {
 	struct sgpu_signer *ak = NULL;
 	struct sgpu_chain chain = { .count = 0 };
@@ -113,13 +101,15 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 	json_t *claims = NULL;
 	int rc;
 
-	close(serving.control);
+	if (r->serve) {
+		close((int)r->serve); /* the supervisor's socket */
+	}
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != worker) {
+	if (getppid() != parent) {
 		_exit(0);
 	}
-	rc = sgpu_signer_load(key, &ak, &error);
-	rc = rc ? rc : sgpu_chain_load(certificate, &chain, &error);
+	rc = sgpu_signer_load(r->attestation_key, &ak, &error);
+	rc = rc ? rc : sgpu_chain_load(r->certificate, &chain, &error);
 	rc = rc ? rc : sgpu_quote_check_key(ak, &chain, &error);
 	rc = rc ? rc : confine(ak, &error);
 	if (rc == SGPU_OK) {
@@ -128,7 +118,7 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 	} else {
 		wire_refuse(fd, &error);
 	}
-	while (rc == SGPU_OK) { /* until the worker has gone */
+	while (rc == SGPU_OK) { /* until the parent has gone */
 		rc = wait_for(fd, &kind, &error);
 		rc = rc ? rc : wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0, &error);
 		if (rc == SGPU_OK &&
@@ -142,7 +132,7 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 	_exit(0);
 }
 
-/* ---- the worker ---- */
+/* ---- the parent ---- */
 /* Waits for the child's message of that kind. A WIRE_ANSWER in its place carries an error. */
 static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
 {
@@ -157,115 +147,68 @@ static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error 
 		       : rc;
 }
 
-int serve_quote_begin(struct sgpu_error *error)
+int signer_begin(const struct run_request *r, struct sgpu_error *error)
 {
-	const struct run_request *r = serving.request;
-	const pid_t worker = getpid();
+	const pid_t parent = getpid();
 	int ends[2], rc;
 	pid_t child;
 
-	if (!r->attestation_key) {
-		return SGPU_OK;
-	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
 		return sgpu_fail_errno(error, "cannot make a socket");
 	}
 	child = fork();
 	if (child == 0) {
 		close(ends[0]);
-		run_child(ends[1], worker, r->attestation_key, r->certificate);
+		run_child(ends[1], parent, r);
 	}
 	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process") : SGPU_OK;
 	close(ends[1]);
-	q.fd = ends[0];
-	return rc == SGPU_OK ? hear_child(q.fd, WIRE_READY, NULL, error) : rc;
+	child_fd = ends[0];
+	return rc == SGPU_OK ? hear_child(child_fd, WIRE_READY, NULL, error) : rc;
 }
 
-/* Ends this worker after the process that signs, since nobody could seal to the worker any more. */
-static void *watch_signer(void *unused)
-{
-	struct pollfd signer = { .fd = q.fd };
-
-	(void)unused;
-	while (poll(&signer, 1, -1) <= 0) {
-	}
-	cli_warning("the process that signs quotes has ended: another worker takes the place of "
-		    "this one");
-	(void)kill(getpid(), SIGTERM); /* this worker takes no more work */
-	return NULL;
-}
-
-int serve_quote_claim(struct sgpu_error *error)
+int signer_claim(struct enclave *w, const uint8_t *owner_key, struct sgpu_error *error)
 {
 	static const uint8_t any_nonce[SGPU_NONCE_MIN];
-	struct enclave *w = serving.enclave;
 	struct sgpu_quote_subject subject;
 	struct sgpu_key recipient;
 	json_t *claims = NULL;
 	char *text = NULL;
 	size_t size = 0;
-	int rc;
+	int rc = enclave_subject(w, &recipient, &subject, error);
 
-	if (q.fd < 0) {
-		return SGPU_OK;
-	}
-	serving.quote_key = &w->keys[w->key_count];
-	rc = enclave_subject(w, &recipient, &subject, error);
 	subject.nonce = any_nonce;
 	subject.nonce_size = sizeof(any_nonce);
+	subject.owner_key = owner_key;
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
 	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
-	rc = rc ? rc : wire_say_text(q.fd, WIRE_CLAIMS, text, size, error);
-	rc = rc ? rc : sgpu_thread_start(NULL, watch_signer, NULL, error);
+	rc = rc ? rc : wire_say_text(child_fd, WIRE_CLAIMS, text, size, error);
 	json_decref(claims);
 	free(text);
 	return rc;
 }
 
-int serve_quote(const struct request *request, struct sgpu_error *error)
+int signer_ask(const uint8_t *nonce, size_t size, int *quote, struct sgpu_error *error)
 {
-	struct wire_quote question;
-	int quote = -1, rc = wire_receive(request->connection, WIRE_QUOTE, &question,
-					  sizeof(question), NULL, 0, error);
+	struct wire_quote question = { .nonce_size = (uint32_t)size,
+				       .debugged = strcmp(sgpu_debug_status(), "disabled") != 0 };
 
-	if (rc < 0) {
-		return rc;
-	}
-	if (q.fd < 0) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE,
-			  "this server gives no quotes: it has no attestation key");
-		return sgpu_hint(error, "'sgpu-serve --attestation-key' gives it one");
-	}
-	if (question.nonce_size < SGPU_NONCE_MIN || question.nonce_size > SGPU_NONCE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
-				 SGPU_NONCE_MAX);
-	}
-	if (atomic_fetch_add(&q.waiting, 1) >= WAITING_MAX) {
-		rc = sgpu_fail(error, SGPU_ERETRY,
-			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
-	} else {
-		pthread_mutex_lock(&q.mutex);
-		question.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
-		rc = sgpu_wire_send(q.fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
-			     ? hear_child(q.fd, WIRE_QUOTE_IS, &quote, error)
-			     : sgpu_fail(error, SGPU_ESYSTEM,
-					 "the process that signs quotes has ended");
-		pthread_mutex_unlock(&q.mutex);
-	}
-	atomic_fetch_sub(&q.waiting, 1);
-	if (rc == SGPU_OK) {
-		atomic_store(&serving.counters->quoted_ns, sgpu_now_ns());
-		(void)wire_say(request->connection, WIRE_QUOTE_IS, quote);
-		close(quote);
-	}
-	return rc;
+	memcpy(question.nonce, nonce, size);
+	return sgpu_wire_send(child_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
+		       ? hear_child(child_fd, WIRE_QUOTE_IS, quote, error)
+		       : sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
 }
 
-void serve_quote_explain(struct sgpu_error *error)
+void signer_watch(void)
 {
-	if (q.fd >= 0 && error->code == SGPU_EKEY) {
-		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
-				       "gave the quote has ended: "
-				       "ask for a new one with 'sgpu-serve quote'");
+	struct pollfd signer = { .fd = child_fd };
+
+	while (poll(&signer, 1, -1) <= 0) {
 	}
+}
+
+void signer_end(void)
+{
+	sgpu_close(child_fd);
+	child_fd = -1;
 }
