@@ -222,10 +222,11 @@ SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quo
 				     const struct sgpu_chain *ak_chain, int64_t now, char **quote,
 				     size_t *size, struct sgpu_error *error);
 
-/* Takes a quote apart without verifying it, only to show it. *claims: a new reference. records:
- * those in the quote, then those that the claims name as absent; clear them with
- * sgpu_records_clear. ak: 32 bytes for the AK's fingerprint, or NULL. */
-SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
+/* Takes a quote apart without verifying it, only to show it. old: whether to take one of version 1,
+ * too, whose claims are not checked. *claims: a new reference. records: those in the quote, then
+ * those that the claims name as absent; clear them with sgpu_records_clear. ak: 32 bytes for the
+ * AK's fingerprint, or NULL. */
+SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, bool old, json_t **claims,
 				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count,
 				     uint8_t *ak, struct sgpu_error *error);
 

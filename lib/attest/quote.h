@@ -89,12 +89,13 @@ struct sgpu_quote_parts {
 	EVP_PKEY *key;		      /* the AK, borrowed from the first certificate */
 	uint8_t ak[SGPU_SHA256_SIZE]; /* the AK's fingerprint */
 	json_t *claims;		      /* checked, unless `old` */
-	bool old;		      /* whether the quote is of version 1 */
+	bool old;		      /* whether it is of version 1 */
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count;
 };
-SGPU_MUST_CHECK int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
-				     struct sgpu_error *error);
+/* old: takes one of version 1, too. */
+SGPU_MUST_CHECK int sgpu_quote_split(const char *quote, size_t size, bool old,
+				     struct sgpu_quote_parts *parts, struct sgpu_error *error);
 void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts);
 
 #endif

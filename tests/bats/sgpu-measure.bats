@@ -107,19 +107,25 @@ owned() {
 }
 
 @test "a quote of version 1 is shown, and refused by its version" {
+	requires jq
 	local old=$SGPU_TOP/tests/fuzz/corpus/quote/cpu
 	run -0 --separate-stderr sgpu-measure inspect "$old"
 	assert_contains "$output" "digest "
 	assert_contains "$output" "tsm-report is absent"
 	assert_contains "$output" "cpu: "
-	run --separate-stderr -1 sgpu-measure policy "$old"
-	assert_contains "$stderr" "is of version 1"
-	for verb in verify "appraise -p policy.json"; do
-		echo '{"version": 1}' >policy.json
-		# shellcheck disable=SC2086 # it may be two words
-		run --separate-stderr -1 sgpu-measure $verb --roots CA.crt "$old"
-		assert_contains "$stderr" "is of version 1"
-		[ -z "$output" ]
+	# Nothing is known of the claims of a quote that only says to be one.
+	jq -c '.eat[0] |= sub("#2"; "#1")' quote.json >label.json
+	forge label.json '.dbgstat = 5 | .ueid = "A"' >hostile.json
+	run -0 --separate-stderr sgpu-measure inspect hostile.json
+	[ "$(awk '$1 == "machine" { print $2 }' <<<"$output")" = A ]
+	echo '{"version": 1}' >policy.json
+	for quote in "$old" label.json hostile.json; do
+		for verb in "verify --roots CA.crt" "appraise -p policy.json --roots CA.crt" policy "policy --reference-values"; do
+			# shellcheck disable=SC2086 # it is several words
+			run --separate-stderr -1 sgpu-measure $verb "$quote"
+			assert_contains "$stderr" "is of version 1, of an older sgpu"
+			[ -z "$output" ]
+		done
 	done
 }
 

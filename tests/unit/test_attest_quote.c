@@ -81,7 +81,7 @@ static json_t *claims_of(const char *quote)
 	json_t *claims = NULL;
 	int count = 0;
 
-	if (sgpu_quote_parse(quote, strlen(quote), &claims, records, &count, NULL, NULL)) {
+	if (sgpu_quote_parse(quote, strlen(quote), false, &claims, records, &count, NULL, NULL)) {
 		abort();
 	}
 	sgpu_records_clear(records, count);

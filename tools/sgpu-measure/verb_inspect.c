@@ -211,8 +211,8 @@ static void print_text(const json_t *claims, const uint8_t *ak, const struct sgp
 			       moment));
 	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
 	/* As in a policy's `machines`: without the first byte, which is the type of the UEID. */
-	line("machine", "%s",
-	     cli_text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
+	const char *ueid = hex_of(claims, "ueid", hex);
+	line("machine", "%s", !*ueid ? "not named" : ueid + (ueid == hex ? 2 : 0));
 	sgpu_hex_encode(ak, SGPU_SHA256_SIZE, hex);
 	line("attestation key", "%s", hex);
 	line("software", "%s %s", cli_text_of(claims, "swname"), first_of(claims, "swversion"));
@@ -274,7 +274,7 @@ int verb_inspect(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	if (sgpu_quote_parse(text, size, &claims, records, &count, ak, &error)) {
+	if (sgpu_quote_parse(text, size, true, &claims, records, &count, ak, &error)) {
 		status = measure_quote_error(paths[0], text, size, &error);
 	} else if (cli_json) {
 		status = print_json(claims, ak, records, count);

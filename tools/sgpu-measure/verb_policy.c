@@ -214,11 +214,7 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	if (status) {
 		return status;
 	}
-	int rc = sgpu_quote_parse(text, size, &task->claims, records, &count, NULL, error);
-	if (!rc && !json_object_get(task->claims, SGPU_EAT_PROFILE)) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "the quote is of version 1, and no policy accepts such a one");
-	}
+	int rc = sgpu_quote_parse(text, size, false, &task->claims, records, &count, NULL, error);
 	status = rc ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	sgpu_records_clear(records, count);
 	free(text);

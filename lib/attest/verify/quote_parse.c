@@ -66,7 +66,7 @@ static int read_record(const char *label, const json_t *value, struct sgpu_quote
 	return sgpu_fail(error, SGPU_EINVALID, "quote: unknown record '%.64s'", label);
 }
 
-static int read_collection(const json_t *collection, struct sgpu_quote_parts *parts,
+static int read_collection(const json_t *collection, bool old, struct sgpu_quote_parts *parts,
 			   struct sgpu_error *error)
 {
 	const char *profile = json_string_value(json_object_get(collection, "__cmwc_t")), *label;
@@ -79,6 +79,10 @@ static int read_collection(const json_t *collection, struct sgpu_quote_parts *pa
 	const json_t *eat = json_object_get(collection, "eat");
 	const char *type = json_string_value(json_array_get(eat, 0));
 	parts->old = type && !strcmp(type, SGPU_TYPE_EAT_OF(SGPU_EAT_PROFILE_1));
+	if (parts->old && !old) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the quote is of version 1, of an older sgpu");
+	}
 	int rc = read_cmw(eat, "eat", parts->old ? type : SGPU_TYPE_EAT, &parts->token,
 			  &parts->token_size, error);
 	json_object_foreach ((json_t *)collection, label, value) {
@@ -116,7 +120,7 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 	return rc ? rc : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }
 
-int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
+int sgpu_quote_split(const char *quote, size_t size, bool old, struct sgpu_quote_parts *parts,
 		     struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
@@ -131,7 +135,7 @@ int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *pa
 	if (sgpu_json_parse(quote, size, &collection, &line, &column, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "quote:%d:%d: %s", line, column, inner.text);
 	}
-	int rc = read_collection(collection, parts, error);
+	int rc = read_collection(collection, old, parts, error);
 	json_decref(collection);
 	rc = rc ? rc : read_token(parts, error);
 	if (rc) {
@@ -161,12 +165,12 @@ static void add_absent(const json_t *claims, struct sgpu_record *records, int *c
 	}
 }
 
-int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
+int sgpu_quote_parse(const char *quote, size_t size, bool old, json_t **claims,
 		     struct sgpu_record records[SGPU_RECORDS_MAX], int *count, uint8_t *ak,
 		     struct sgpu_error *error)
 {
 	struct sgpu_quote_parts parts;
-	int rc = sgpu_quote_split(quote, size, &parts, error);
+	int rc = sgpu_quote_split(quote, size, old, &parts, error);
 
 	*claims = NULL;
 	*count = 0;

@@ -214,14 +214,11 @@ int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_ch
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "a quote cannot be verified without a root that is trusted");
 	}
-	int rc = sgpu_quote_split(quote, size, &parts, error);
+	int rc = sgpu_quote_split(quote, size, false, &parts, error);
 	if (rc) {
 		return rc;
 	}
-	rc = parts.old ? sgpu_fail(error, SGPU_EINVALID,
-				   "the quote is of version 1, of an older sgpu; version 2 is "
-				   "verified")
-		       : verify_parts(&parts, checks, result, error);
+	rc = verify_parts(&parts, checks, result, error);
 	sgpu_quote_parts_clear(&parts);
 	return rc;
 }
