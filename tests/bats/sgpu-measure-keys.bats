@@ -274,9 +274,15 @@ appraised() {
 	head -c 3000 /dev/urandom >noise
 	head -c 900000 /dev/zero | tr '\0' A >long
 	head -n 3 AK.csr >headless
-	for file in empty noise long headless CA.crt; do
-		run --separate-stderr -1 endorse -o AK.crt "$file"
+	cat EK.pem AK.csr >key-first
+	cat AK.csr EK.pem >key-last
+	cat AK.csr EK.csr >two
+	sed '1a Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n' AK.csr >encrypted
+	# Without a terminal, a prompt for a password would be seen on standard error.
+	for file in empty noise long headless CA.crt key-first key-last two encrypted; do
+		run --separate-stderr -1 setsid -w sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt "$file" </dev/null
 		[ "$(wc -l <<<"$stderr")" -le 2 ]
+		[[ "$stderr" = "sgpu-measure: error: "* ]]
 		assert_no_file AK.crt
 	done
 	for file in empty noise AK.csr; do

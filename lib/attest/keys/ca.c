@@ -229,13 +229,26 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 			EVP_PKEY **key, struct sgpu_error *error)
 {
 	BIO *bio = size <= REQUEST_MAX ? BIO_new_mem_buf(text, (int)size) : NULL;
-	X509_REQ *request = bio ? PEM_read_bio_X509_REQ(bio, NULL, NULL, NULL) : NULL;
-	EVP_PKEY *made = request ? X509_REQ_get_pubkey(request) : NULL;
+	X509_REQ *request = NULL;
+	char *type = NULL, *header = NULL;
+	uint8_t *data = NULL;
+	bool only = true;
+	long length = 0;
 	int rc = 0;
 
-	if (!request) {
+	/* PEM_read_bio_X509_REQ would ask for an encrypted one's password. */
+	while (bio && only && PEM_read_bio(bio, &type, &header, &data, &length) == 1) {
+		const uint8_t *next = data;
+		only = !request && !*header && !strcmp(type, PEM_STRING_X509_REQ) &&
+		       (request = d2i_X509_REQ(NULL, &next, length));
+		OPENSSL_free(type);
+		OPENSSL_free(header);
+		OPENSSL_clear_free(data, (size_t)length);
+	}
+	EVP_PKEY *made = request ? X509_REQ_get_pubkey(request) : NULL;
+	if (!request || !only) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "request: this is no certificate request in PEM");
+			       "request: this is no certificate request in PEM, or more");
 	} else if (!sgpu_is_p384(made)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "request: the key is not on the curve P-384");
 	} else if (X509_REQ_verify(request, made) != 1) {
