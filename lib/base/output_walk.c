@@ -221,6 +221,11 @@ static int step(struct sgpu_walk *walk, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a directory",
 				 walk->shown);
 	}
+	if (last && !strncmp(name, ".sgpu-", 6)) { /* which the next output would remove */
+		return sgpu_fail(error, SGPU_ESYSTEM,
+				 "cannot write '%s': a name that begins with '.sgpu-' is temporary",
+				 walk->shown);
+	}
 	if (!length) {
 		return 0;
 	}

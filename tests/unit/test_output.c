@@ -273,6 +273,16 @@ UNIT_TEST(a_temporary_name_is_collected_unless_a_process_holds_it)
 	CHECK(access(in_folder(".sgpu-1"), F_OK) == 0);
 	close(held);
 	unlink(in_folder(".sgpu-1"));
+	/* So no output has such a name, nor one behind a link. */
+	const int root = open(folder, O_PATH | O_DIRECTORY);
+	REQUIRE(root >= 0 && symlink(".sgpu-2", in_folder("link")) == 0);
+	CHECK(sgpu_output_open(&output, in_folder("link"), 0600, false, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_output_open(&output, in_folder("new/.sgpu-"), 0600, true, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_output_open_beneath(&output, root, ".sgpu-0", "", 0600, true, NULL) ==
+	      SGPU_ESYSTEM);
+	close(root);
+	unlink(in_folder("link"));
+	CHECK(entries() == 0);
 }
 
 UNIT_TEST(dev_stdout_is_the_descriptor)
