@@ -260,6 +260,9 @@ seal_to_owner() {
 	assert_contains "$stderr" "the quote and the response cannot both go to './response'"
 	run --separate-stderr -2 sgpu-run --quote quote "${all[@]}" --trace "../${PWD##*/}/quote" -o response /dev/null
 	assert_contains "$stderr" "the quote and the trace cannot both go to"
+	ln -s response link
+	run --separate-stderr -2 sgpu-run --quote link "${all[@]}" -o response /dev/null
+	assert_contains "$stderr" "the quote and the response cannot both go to 'response'"
 	assert_no_file quote response
 }
 

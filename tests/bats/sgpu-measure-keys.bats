@@ -60,8 +60,13 @@ lasts() {
 @test "one file by two names is not written twice" {
 	run --separate-stderr -2 sgpu-measure keygen -o two.pem --request "$PWD/two.pem"
 	assert_contains "$stderr" "cannot both go to"
-	run -2 sgpu-measure keygen -o two.pem --authority ./two.pem
-	assert_no_file two.pem
+	ln -s two.pem link
+	for name in ./two.pem link "$PWD/link" new/../two.pem new/../link; do
+		run -2 sgpu-measure keygen -o two.pem --authority "$name"
+		run -2 sgpu-measure keygen -o new/../two.pem --request "$name"
+	done
+	assert_no_file two.pem new
+	run -0 sgpu-measure keygen -o new/two.pem --authority new/link
 }
 
 @test "names of files that are not UTF-8 leave the records JSON" {

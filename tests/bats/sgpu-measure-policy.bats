@@ -454,6 +454,8 @@ fake_build() {
 	run -2 sgpu-measure appraise -p policy.json quote.json
 	run -2 appraise -p - -
 	run -2 appraise -p policy.json -o x --recipient x quote.json
+	ln -s x dangling
+	run -2 appraise -p policy.json -o dangling --recipient x quote.json
 	run -2 appraise -p policy.json -o policy.json quote.json
 	run -2 appraise -p policy.json --recipient CA.crt quote.json
 	run -2 appraise -p policy.json a b

@@ -125,39 +125,36 @@ bool cli_binary_apart(const char *path)
 	       (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
 }
 
-/* Sets *status to the status of the file; if there is none, to that of its directory, and *name to
- * the file's name there. */
-static bool find_file(const char *path, struct stat *status, const char **name)
+/* Sets *status to the status of the file; if there is none, to that of the directory where it will
+ * be, which only the output knows: so that is opened. */
+static bool find_file(const char *path, struct stat *status, struct sgpu_output *output)
 {
-	char folder[PATH_MAX];
-	const char *slash;
+	struct sgpu_error ignored;
 
-	*name = "";
 	if (cli_is_standard(path)) {
 		return fstat(STDOUT_FILENO, status) == 0;
 	}
-	if (stat(path, status) == 0) {
-		return true;
-	}
-	slash = strrchr(path, '/');
-	*name = slash ? slash + 1 : path;
-	return snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(*name - path) : 1,
-			slash ? path : ".") < (int)sizeof(folder) &&
-	       stat(folder, status) == 0;
+	return stat(path, status) == 0 ||
+	       (!sgpu_output_open(output, path, 0600, false, &ignored) && output->regular &&
+		fstat(output->directory, status) == 0);
 }
 
 bool cli_outputs_apart(const char *what, const char *path, const char *other,
 		       const char *other_path)
 {
-	const char *name, *other_name;
+	struct sgpu_output a = SGPU_OUTPUT_INIT, b = SGPU_OUTPUT_INIT;
 	struct stat status, other_status;
-	bool standard = cli_is_standard(path) && cli_is_standard(other_path);
+	bool same = cli_is_standard(path) && cli_is_standard(other_path);
 
-	if (!standard &&
-	    (!find_file(path, &status, &name) ||
-	     !find_file(other_path, &other_status, &other_name) ||
-	     status.st_dev != other_status.st_dev || status.st_ino != other_status.st_ino ||
-	     strcmp(name, other_name) != 0 || (!*name && !S_ISREG(status.st_mode)))) {
+	if (!same && find_file(path, &status, &a) && find_file(other_path, &other_status, &b)) {
+		same = status.st_dev == other_status.st_dev &&
+		       status.st_ino == other_status.st_ino &&
+		       (a.name ? b.name && !strcmp(a.name, b.name) : S_ISREG(status.st_mode));
+	}
+	/* In this order, so that directories that only they need are gone again. */
+	sgpu_output_close(&b);
+	sgpu_output_close(&a);
+	if (!same) {
 		return true;
 	}
 	cli_usage("%s and %s cannot both go to '%s'", what, other,
