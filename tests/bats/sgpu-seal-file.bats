@@ -409,10 +409,12 @@ bytes() {
 	assert_contains "$output" '"key_fits":true'
 }
 
-@test "an error about a name that is no UTF-8 is JSON with --json, too" {
+@test "an error or record about a name that is no UTF-8 is JSON with --json, too" {
 	requires python3
 	run --separate-stderr -3 sgpu-seal seal-file --json -k key.jwk $'absent\xff'
 	printf '%s' "$stderr" | python3 -c 'import json, sys; assert "absent\\xff" in json.load(sys.stdin)["error"]["text"]'
+	run --separate-stderr -0 sgpu-seal keygen --json -o $'new\xff'
+	assert_contains "$output" '"file":"new?"'
 }
 
 @test "a file has one key" {

@@ -45,8 +45,9 @@ static int report(const struct sgpu_key_set *keys, const char *path)
 		}
 		return 0;
 	}
-	json_t *record = json_pack("{s:s, s:s, s:s*, s:s*}", "kid", keys->key.kid, "kind", kind,
-				   "signing_kid", signs ? keys->signing.kid : NULL, "file", path);
+	json_t *record = json_pack("{s:s, s:s, s:s*, s:o*}", "kid", keys->key.kid, "kind", kind,
+				   "signing_kid", signs ? keys->signing.kid : NULL, "file",
+				   cli_json_text(path));
 	return cli_print_json(record, path ? stdout : stderr, JSON_COMPACT);
 }
 
