@@ -403,6 +403,10 @@ fake_gramine() {
 	forge quote.json '.eat_nonce = "_____________w"' >forged.json
 	run -0 sgpu-measure inspect forged.json
 	assert_contains "$output" "ffffffffffffffffffff"
+	# A reason that is cut inside of a character.
+	forge quote.json ".[.eat_profile].absent.gramine = \"é\" * 200" >long.json
+	run -0 sgpu-measure inspect --json long.json
+	[ "$(jq -r '.records[] | select(.label == "gramine").absent | .[:2]' <<<"$output")" = "??" ]
 }
 
 @test "control characters of a quote do not reach the terminal" {

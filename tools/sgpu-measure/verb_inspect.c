@@ -239,7 +239,8 @@ static void print_text(const json_t *claims, const uint8_t *ak, const struct sgp
 static json_t *record_json(const struct sgpu_record *record)
 {
 	if (!record->value) {
-		return json_pack("{s:s, s:s}", "label", record->label, "absent", record->absent);
+		return json_pack("{s:s, s:o}", "label", record->label, "absent",
+				 cli_json_text(record->absent));
 	}
 	return json_pack("{s:s, s:s, s:o}", "label", record->label, "type", record->type, "value",
 			 sgpu_json_from_bytes(record->value, record->size));
@@ -251,7 +252,10 @@ static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu
 	json_t *list = json_array();
 
 	for (int i = 0; i < count; i++) {
-		json_array_append_new(list, record_json(&records[i]));
+		if (json_array_append_new(list, record_json(&records[i]))) {
+			json_decref(list);
+			list = NULL;
+		}
 	}
 	return cli_print_json(json_pack("{s:b, s:o, s:O, s:o}", "verified", 0, "attestation_key",
 					measure_hex(ak, SGPU_SHA256_SIZE), "claims", claims,
