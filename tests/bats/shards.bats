@@ -40,7 +40,13 @@ parts() {
 	[ "$(grep -c '"kernel"' shard-000.json)" -eq 2 ]
 	[ "$(grep -c '"kernel"' shard-001.json)" -eq 2 ]
 	grep -q '"parts.1"' shard-001.json
-	cp shard-000.json first.json
+	mv shard-000.json first.json
+	cp shard-001.json second.json
+	run --separate-stderr -3 sgpu-manifest split -n 3 parts.json
+	assert_contains "$stderr" "'./shard-001.json' exists"
+	assert_no_file shard-000.json shard-002.json
+	assert_same second.json shard-001.json
+	rm shard-001.json
 	sgpu-manifest split -n 2 parts.json >/dev/null
 	assert_same first.json shard-000.json
 	run --separate-stderr -2 sgpu-manifest split -n 0 parts.json

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -402,6 +403,14 @@ static int check_shards(const struct splitter *splitter)
 	return 0;
 }
 
+static char *shard_path(const struct splitter *splitter, size_t i)
+{
+	char *path = NULL;
+
+	return asprintf(&path, "%s/shard-%03zu.json", splitter->directory, i) < 0 ? NULL : path;
+}
+
+/* Writes all shards, as new files, or none. */
 static int write_shards(const struct splitter *splitter)
 {
 	json_t *shard, *list = json_array();
@@ -409,13 +418,11 @@ static int write_shards(const struct splitter *splitter)
 	size_t i;
 
 	json_array_foreach (splitter->shards, i, shard) {
-		char *path = NULL;
+		char *path = shard_path(splitter, i);
 
-		if (asprintf(&path, "%s/shard-%03zu.json", splitter->directory, i) < 0) {
-			path = NULL;
-		}
-		status = !path ? cli_fail(SGPU_ENOMEM, "out of memory")
-			       : json_write(path, json_incref(shard), 2);
+		status = path ? cli_output_prepare(path, 0666, true)
+			      : cli_fail(SGPU_ENOMEM, "out of memory");
+		status = status ? status : json_write(path, json_incref(shard), 2);
 		if (!status && cli_json) {
 			json_array_append_new(
 				list,
@@ -432,6 +439,11 @@ static int write_shards(const struct splitter *splitter)
 		if (status) {
 			break;
 		}
+	}
+	while (status && i-- > 0) {
+		char *path = shard_path(splitter, i);
+		(void)(path && unlink(path));
+		free(path);
 	}
 	if (status || !cli_json) {
 		json_decref(list);
