@@ -83,6 +83,10 @@ parts() {
 	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar
 	assert_contains "$output" "MISSING"
 	assert_contains "$stderr" "2 are missing"
+	sed 's/"o3"/"o5"/g' parts.json >other.json
+	run --separate-stderr -1 sgpu-manifest merge -m other.json -o wrong.tar r0.tar r1.tar
+	assert_contains "$stderr" "'r0.tar' has the output 'o3', which 'other.json' lacks"
+	assert_no_file wrong.tar
 	run --separate-stderr -1 sgpu-manifest merge r0.tar r0.tar
 	assert_contains "$stderr" "both have the output"
 	sgpu-manifest merge -o all.tar r0.tar r1.tar >/dev/null

@@ -97,6 +97,7 @@ static int add_response(struct merger *merger, const char *path)
 	return status;
 }
 
+/* Also refuses an output that the manifest lacks. */
 static int find_missing(struct merger *merger, const char *path)
 {
 	struct document document;
@@ -105,9 +106,14 @@ static int find_missing(struct merger *merger, const char *path)
 	for (int i = 0; !status && i < document.manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &document.manifest->segments[i];
 
-		if (sgpu_segment_is_output(segment) && !json_object_get(merger->ids, segment->id)) {
+		if (sgpu_segment_is_output(segment) && json_object_del(merger->ids, segment->id)) {
 			json_array_append_new(merger->missing, json_string(segment->id));
 		}
+	}
+	const char *id = json_object_iter_key(json_object_iter(merger->ids));
+	if (!status && id) {
+		status = cli_fail(SGPU_EINVALID, "'%s' has the output '%s', which '%s' lacks",
+				  cli_text_of(merger->ids, id), id, path);
 	}
 	document_free(&document);
 	return status;
