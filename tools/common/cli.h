@@ -129,6 +129,11 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv);
  * then holds the options before the error, and all paths. -h and -V print and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
+/* Returns the first option of a table that has a value and is not in `among`, names with a blank
+ * before and after each; NULL: there is none. Options with CLI_TAKE and the common ones are not
+ * looked at. */
+const char *cli_given(const struct cli_option *options, const void *values, const char *among);
+
 extern bool cli_quiet, cli_verbose, cli_json;
 
 /* Adds facts about the program to a record of measurements: commit, tree ("clean", "modified",

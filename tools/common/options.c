@@ -247,3 +247,25 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 	*arguments = argv + optind;
 	return status ? status : check_arguments(verb, argc - optind);
 }
+
+const char *cli_given(const struct cli_option *options, const void *values, const char *among)
+{
+	static const char zeros[sizeof(struct cli_bytes)];
+	char name[64];
+
+	for (; options->name; options++) {
+		/* All bytes of a value that was not given are zero; of cli_bytes, those of its
+		 * size. */
+		const bool has_size = options->kind == CLI_IS_BYTES;
+		const size_t skipped = has_size ? offsetof(struct cli_bytes, size) : 0;
+
+		snprintf(name, sizeof(name), " %s ", options->name);
+		if (options->kind != CLI_IS_COMMON && options->kind != CLI_IS_TAKEN &&
+		    memcmp((const char *)values + options->offset + skipped, zeros,
+			   has_size ? sizeof(size_t) : options->size) != 0 &&
+		    !strstr(among, name)) {
+			return options->name;
+		}
+	}
+	return NULL;
+}

@@ -71,41 +71,6 @@ const struct cli_option run_options[] = {
 	CLI_END,
 };
 
-const char *run_local_option(const struct run_request *r)
-{
-	const struct {
-		const char *name;
-		bool given;
-	} options[] = { { "--key", r->runner.keys.count > 0 },
-			{ "--device", r->runner.device != NULL },
-			{ "--jobs", r->runner.jobs > 0 },
-			{ "--owners", r->runner.owners.count > 0 },
-			{ "--state", r->runner.state != NULL },
-			{ "--replay-window", r->runner.window_ns > 0 },
-			{ "--files", r->runner.files.count > 0 },
-			{ "--allow-modules", r->runner.allow_modules },
-			{ "--quote", r->quote != NULL },
-			{ "--nonce", r->nonce.size > 0 },
-			{ "--attestation-key", r->attestation_key != NULL },
-			{ "--certificate", r->certificate != NULL },
-			{ "--owner", r->owner != NULL },
-			{ "--trace", r->trace != NULL },
-			{ "--plan", r->plan },
-			{ "--local", r->local },
-			{ "--session", r->session },
-			{ "--memory", r->memory > 0 },
-			{ "--info", r->info },
-			{ "--ops", r->ops },
-			{ "--serve", r->serve > 0 } };
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(options); i++) {
-		if (options[i].given) {
-			return options[i].name;
-		}
-	}
-	return NULL;
-}
-
 /* Adds "--name" and a value unless that is NULL. */
 static void add(char **words, const char *name, const char *value)
 {

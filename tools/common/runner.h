@@ -63,10 +63,6 @@ struct run_request {
 };
 extern const struct cli_option run_options[];
 
-/* Returns the name of a given option about the runner, or NULL. With such an option the batch is
- * run by a sgpu-enclave of one's own, since a server has keys, rules and a device already. */
-const char *run_local_option(const struct run_request *request);
-
 /* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
 /* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */

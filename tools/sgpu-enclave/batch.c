@@ -9,7 +9,6 @@
 #include <sgpu/base.h>
 
 #include "enclave.h"
-#include "collect.h"
 
 struct submission {
 	struct enclave *enclave; /* the key of an attested run is the last of its keys */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See collect.h.
+ * See enclave.h.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -19,7 +19,6 @@
 #include "base/json.h"
 #include "crypto/crypto.h"
 #include "cli.h"
-#include "collect.h"
 #include "enclave.h"
 
 const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)

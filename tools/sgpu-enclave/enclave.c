@@ -18,7 +18,6 @@
 #include "crypto/crypto.h"
 #include "enclave.h"
 #include "harden.h"
-#include "report.h"
 #include "wire.h"
 
 enum { KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key) };

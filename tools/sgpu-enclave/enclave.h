@@ -17,6 +17,7 @@
 
 #include "cli.h"
 #include "harden.h"
+#include "report.h"
 #include "runner.h"
 
 /* Files of the runner's secrets. They are read once, before the first batch, and cannot be opened
@@ -39,9 +40,6 @@ struct key_files {
 SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
 				   struct sgpu_files *files, const char *state,
 				   struct sgpu_error *error);
-
-/* Whether a file is that of a noted key, whatever its name. */
-bool key_files_have(const struct key_files *keys, const struct stat *status);
 
 /* Closes every descriptor of these files but `kept`, inherited ones too. */
 void key_files_close(const struct key_files *keys, int kept);
@@ -146,6 +144,25 @@ SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t size, int *quote,
 void signer_watch(void);
 /* Has the child end. */
 void signer_end(void);
+
+/* ---- collect.c: what is known of a run: its report, trace and progress ---- */
+/* Writes the trace in Chrome's format, with a row for each stream. The caller commits the
+ * output. */
+SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
+				 struct sgpu_error *error);
+
+/* Returns the id of the batch's first recipient that is one of `keys`; "": none is. */
+const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
+/* Collects the report of a run that has ended. device: NULL leaves it out. One thread at a time. */
+void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
+		    const struct sgpu_key *keys, int count, struct report *report);
+
+/* From begin to end, SIGUSR1 prints a line, and a worker on a GPU gives up when the device does not
+ * end a run that was told to stop. */
+void report_progress_begin(const struct sgpu_run *run, const struct enclave *worker);
+void report_progress_end(void);
+/* Returns the bytes of all input payloads; 0: not known yet. */
+uint64_t report_bytes_in_all(const struct sgpu_run *run);
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */

@@ -64,7 +64,7 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 						: SGPU_OK;
 }
 
-bool key_files_have(const struct key_files *keys, const struct stat *status)
+static bool key_files_have(const struct key_files *keys, const struct stat *status)
 {
 	for (int i = 0; i < keys->count; i++) {
 		if (status->st_dev == keys->list[i].status.st_dev &&

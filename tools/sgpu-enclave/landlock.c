@@ -4,6 +4,7 @@
  */
 #include "harden.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -214,6 +215,19 @@ static void allow_regions(struct ruleset *rules)
 	sgpu_stage_directories_free(&regions);
 }
 
+/* Allows the directory of NVIDIA's driver library, wherever the loader finds that: the library
+ * opens others beside it. It stays loaded. */
+static void allow_driver(struct ruleset *rules)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	char path[PATH_MAX];
+
+	if (library && dlinfo(library, RTLD_DI_ORIGIN, path) == 0) {
+		allow(rules, path, RUN);
+	}
+	allow_patterns(rules, of_gpus);
+}
+
 static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 {
 	const struct sgpu_output *output;
@@ -231,7 +245,7 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow_regions(rules);
 	}
 	if (needs->gpu) {
-		allow_patterns(rules, of_gpus);
+		allow_driver(rules);
 	}
 	if (needs->tpm) {
 		allow_patterns(rules, of_tpms);

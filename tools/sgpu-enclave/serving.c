@@ -19,7 +19,6 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "collect.h"
 #include "serving.h"
 
 #define MS UINT64_C(1000000)
@@ -481,12 +480,8 @@ static bool take_begin(void)
 	return serving.counters != MAP_FAILED && begin->submissions <= SERVE_SUBMISSIONS_MAX;
 }
 
-/* Options about a run that a client starts, not a server. */
-static bool is_about_one_run(const struct run_request *r)
-{
-	return r->timeout_ns || r->trace || r->stats || r->quote || r->nonce.size || r->owner ||
-	       r->plan || r->output || r->session || r->memory;
-}
+static const char of_workers[] = " key owners files device jobs state replay-window allow-modules "
+				 "attestation-key certificate serve ";
 
 int serve(struct enclave *enclave, const struct run_request *request)
 {
@@ -496,7 +491,8 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	serving.enclave = enclave;
 	serving.request = request;
 	serving.control = (int)request->serve;
-	if (is_about_one_run(request) || !request->attestation_key != !request->certificate ||
+	if (cli_given(run_options, request, of_workers) ||
+	    !request->attestation_key != !request->certificate ||
 	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
 		return cli_usage("--serve is for sgpu-serve and sgpu-worker");
 	}

@@ -35,32 +35,17 @@ static int serve_program(struct enclave *w, const struct run_request *r, struct 
 					  cli_output_fd, error);
 }
 
-/* Options about a batch make no sense here. */
-static const char *find_batch_option(const struct run_request *r)
-{
-	return r->runner.keys.count	 ? "--key"
-	       : r->runner.owners.count	 ? "--owners"
-	       : r->runner.files.count	 ? "--files"
-	       : r->runner.state	 ? "--state"
-	       : r->runner.window_ns	 ? "--replay-window"
-	       : r->runner.allow_modules ? "--allow-modules"
-	       : r->timeout_ns		 ? "--timeout"
-	       : r->trace		 ? "--trace"
-	       : r->stats		 ? "--stats"
-	       : r->plan		 ? "--plan"
-	       : r->output		 ? "--output"
-	       : r->owner		 ? "--owner"
-					 : NULL;
-}
+static const char of_sessions[] =
+	" device jobs quote nonce attestation-key certificate local session memory ";
 
 int run_session(struct enclave *w, const struct run_request *r)
 {
-	const char *name = find_batch_option(r);
+	const char *name = cli_given(run_options, r, of_sessions);
 	struct sgpu_error error = { 0 };
 	int status = 0, fd = -1;
 
 	if (name) {
-		return cli_usage("%s is about a batch, and --session takes none", name);
+		return cli_usage("--%s is about a batch, and --session takes none", name);
 	}
 	w->sessions = true; /* this process serves whoever is at the other end */
 	w->one_device = true;

@@ -9,16 +9,20 @@
 
 #include "client.h"
 
+/* Options that a server's batch can have. With any other one a sgpu-enclave of one's own runs the
+ * batch, since a server has keys, rules and a device already. */
+static const char of_both[] = " timeout stats output socket lease ";
+
 /* Decides whether a server runs the batch. Returns an exit status. */
 static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)
 {
-	const char *option = run_local_option(r);
+	const char *option = cli_given(run_options, r, of_both);
 	struct sgpu_error error = { 0 };
 	struct stat status;
 
 	*served = false;
 	if (option && (r->socket || r->lease)) {
-		return cli_usage("%s is about a runner of one's own, and %s about a server's",
+		return cli_usage("--%s is about a runner of one's own, and %s about a server's",
 				 option, r->socket ? "--socket" : "--lease");
 	}
 	if (option) {
