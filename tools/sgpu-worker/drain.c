@@ -30,7 +30,7 @@ enum {
 	UNDER_WAY_MAX = 64,
 	UNDER_WAY_A_JOB = 8,
 	UNCLOSED_MAX = 128,   /* batches that wait for the disk, beyond those under way */
-	ASIDE_MAX = 16,	      /* batches that wait because their responses found no space */
+	ASIDE_MAX = 16,	      /* batches whose responses found no space, before the disk is full */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
 	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
 	MEMORY_PART = 8,      /* files under way get 1/8 of the device's free memory */
@@ -90,6 +90,7 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	flight->begin_ns = sgpu_now_ns();
 	flight->lane = lane;
 	flight->full = false;
+	flight->again = ONCE;
 	flight->report = (struct report){ .devices = 0 };
 	lane->under_way++;
 	lane->bytes_under_way += flight->size;
@@ -137,9 +138,8 @@ static bool forget_closed(struct drain *drain)
 		}
 		flight->ended = false;
 		flight->alone = true;
-		drain->aside_count += flight->again == AGAIN_LAST;
-		drain_put(flight->again == AGAIN_LAST ? &drain->aside : &drain->again, flight);
-		flight->again = ONCE;
+		drain->aside_count += flight->again == ASIDE;
+		drain_put(flight->again == ASIDE ? &drain->aside : &drain->again, flight);
 	}
 	return goes_on;
 }
@@ -208,17 +208,6 @@ static struct lane *choose_lane(struct drain *drain, const struct flight *flight
 	}
 	pthread_mutex_unlock(&drain->mutex);
 	return best;
-}
-
-/* Queues the batches whose responses found no space to run again, each alone. */
-static void call_back(struct drain *drain)
-{
-	for (struct flight *f = drain_take_all(&drain->aside), *next; f; f = next) {
-		next = f->next;
-		f->last = true;
-		drain_put(&drain->again, f);
-	}
-	drain->aside_count = 0;
 }
 
 static int start_more(struct drain *drain, struct sgpu_error *error)
@@ -311,30 +300,30 @@ static void give_back(struct drain *drain, struct flight *flight)
 	free(flight);
 }
 
+static void give_all_back(struct drain *drain, struct queue *queue)
+{
+	for (struct flight *flight = drain_take_all(queue), *next; flight; flight = next) {
+		next = flight->next;
+		give_back(drain, flight);
+	}
+}
+
 static void run_all(struct drain *drain)
 {
 	struct sgpu_error error;
-	struct flight *flight, *next;
 	bool ending = false;
 
 	for (;;) {
-		ending = !forget_closed(drain) || atomic_load(&stopped);
-		if (!ending && drain->aside_count > ASIDE_MAX) {
-			call_back(drain);
-		}
+		ending = !forget_closed(drain) || atomic_load(&stopped) ||
+			 drain->aside_count > ASIDE_MAX;
 		if (!ending && start_more(drain, &error) != SGPU_OK) {
 			drain_break_off(drain, &error);
 			ending = true;
 		}
 		if (drain->flights == 0) {
-			const bool none =
-				drain->dry && drain->looked && !drain->held && !drain->again.head;
-
-			if (ending || (none && !drain->aside.head)) {
+			if (ending ||
+			    (drain->dry && drain->looked && !drain->held && !drain->again.head)) {
 				break;
-			}
-			if (none) {
-				call_back(drain);
 			}
 			drain->dry = drain->dry && drain->looked;
 			continue;
@@ -344,11 +333,11 @@ static void run_all(struct drain *drain)
 	if (drain->held) {
 		give_back(drain, drain->held);
 	}
-	call_back(drain);
-	for (flight = drain_take_all(&drain->again); flight; flight = next) {
-		next = flight->next;
-		give_back(drain, flight);
+	if (drain->aside.head) {
+		drain_break_off(drain, &drain->aside.head->error);
 	}
+	give_all_back(drain, &drain->aside);
+	give_all_back(drain, &drain->again);
 }
 
 unsigned drain_most(unsigned jobs, int devices)

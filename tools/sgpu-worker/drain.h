@@ -71,14 +71,12 @@ struct flight {
 	int connection; /* -1: nothing is run, or it has ended */
 	uint64_t size, begin_ns;
 	bool big;
-	bool alone;	 /* runs while no other is under way */
-	bool last;	 /* the last try, after all other batches */
-	bool no_space;	 /* its response found no space in an earlier try */
-	uint64_t needs;	 /* bytes that its response needs; 0: not known */
-	bool full;	 /* in this try its response found no space */
-	bool ended;	 /* the closer owns it now */
-	bool given_back; /* given back, since its device failed */
-	enum { ONCE, AGAIN_ALONE, AGAIN_LAST } again; /* next try: alone; or after all others */
+	bool alone;			   /* runs while no other is under way */
+	uint64_t needs;			   /* bytes that its response needs; 0: not known */
+	bool full;			   /* its response found no space */
+	bool ended;			   /* the closer owns it now */
+	bool given_back;		   /* given back, since its device failed */
+	enum { ONCE, ALONE, ASIDE } again; /* to be run alone; to be given back at the end */
 	int code;
 	struct sgpu_error error;
 	struct report report;
@@ -96,7 +94,7 @@ struct drain {
 	/* for the thread of drain() alone */
 	struct flight *flying;	   /* batches under way or not closed, in no order */
 	struct flight *held;	   /* a claimed batch that no device has room for */
-	struct queue again, aside; /* batches to run once more; those to run after all others */
+	struct queue again, aside; /* batches to run once more; those to give back at the end */
 	unsigned aside_count;
 	unsigned flights, most; /* batches not closed yet; most under way on a device */
 	uint64_t bytes_most;	/* most bytes of files on one device */
@@ -111,8 +109,6 @@ struct drain {
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;
-	/* for the closer alone */
-	uint64_t largest; /* bytes of the largest response written */
 };
 
 void drain_put(struct queue *queue, struct flight *flight);

@@ -74,15 +74,6 @@ static bool is_of_machine(int rc)
 	       rc == SGPU_ECANCELED || rc == SGPU_ENOSPACE;
 }
 
-/* Rewinds the batch's files, and empties the response so that its space is free now. */
-static bool rewind_files(const struct flight *flight)
-{
-	const struct spool_batch *batch = flight->batch;
-
-	return lseek(batch->fd, 0, SEEK_SET) == 0 && ftruncate(batch->response.fd, 0) == 0 &&
-	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
-}
-
 /* Whether the whole file system is smaller than the response. */
 static bool never_fits(const struct flight *flight)
 {
@@ -93,38 +84,27 @@ static bool never_fits(const struct flight *flight)
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Decides whether and when a batch runs once more. A batch that found too little memory or disk
- * space beside others runs alone. A batch whose response found no space even then runs after all
- * others. */
+/* Decides what becomes of a batch that has no response. One that found too little memory beside
+ * others runs once more, alone. One whose response found no space is given back at the end, so that
+ * others are answered first. */
 static int once_more(struct flight *flight)
 {
-	const bool no_space = flight->full;
+	const struct spool_batch *batch = flight->batch;
 
-	if (never_fits(flight)) {
+	if (flight->full) {
+		(void)!ftruncate(batch->response.fd, 0); /* its space is free now */
+		return never_fits(flight) ? ONCE : ASIDE;
+	}
+	if (flight->code != SGPU_ENOMEM || flight->alone) {
 		return ONCE;
 	}
-	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last ||
-	    (flight->alone && !no_space)) {
-		return ONCE;
-	}
-	if (!rewind_files(flight)) {
+	if (lseek(batch->fd, 0, SEEK_SET) != 0 || ftruncate(batch->response.fd, 0) != 0 ||
+	    lseek(batch->response.fd, 0, SEEK_SET) != 0) {
 		flight->code = sgpu_fail_errno(&flight->error, "cannot begin again with '%s'",
-					       flight->batch->shown);
+					       batch->shown);
 		return ONCE;
 	}
-	flight->no_space = no_space;
-	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
-}
-
-/* Whether the response is too large, rather than the disk full: the whole file system is smaller,
- * or after the batch's last try there is room for the largest response so far. */
-static bool is_too_large(const struct drain *drain, const struct flight *flight)
-{
-	if (never_fits(flight)) {
-		return true;
-	}
-	return flight->full && flight->last && drain->largest > 0 && rewind_files(flight) &&
-	       posix_fallocate(flight->batch->response.fd, 0, (off_t)drain->largest) == 0;
+	return ALONE;
 }
 
 static void end_run(struct flight *flight)
@@ -164,7 +144,6 @@ static void sync_responses(struct drain *drain, struct flight *first)
 
 static void name_responses(struct drain *drain, struct flight *first)
 {
-	struct stat status;
 	bool any = false;
 
 	for (struct flight *f = first; f; f = f->next) {
@@ -173,10 +152,6 @@ static void name_responses(struct drain *drain, struct flight *first)
 		if (!is_to_be_named(f)) {
 			continue;
 		}
-		drain->largest = fstat(f->batch->response.fd, &status) == 0 &&
-						 (uint64_t)status.st_size > drain->largest
-					 ? (uint64_t)status.st_size
-					 : drain->largest;
 		rc = spool_answer(drain->spool, f->batch, &f->error);
 		if (rc == SGPU_OK && f->batch->error.code != SGPU_OK) {
 			f->error = f->batch->error;
@@ -196,19 +171,16 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 {
 	struct sgpu_error shown, error, *reason = &flight->error;
 
-	if ((flight->batch->resumed || flight->no_space) && reason->code == SGPU_EPOLICY) {
-		/* An earlier try may have recorded the batch as run. */
-		sgpu_fail(&shown, reason->code, "%s (%s)", reason->text,
-			  flight->no_space ? "its response had found no space"
-					   : "a worker that was killed had it");
+	if (flight->batch->resumed && reason->code == SGPU_EPOLICY) {
+		/* That worker may have recorded the batch as run. */
+		sgpu_fail(&shown, reason->code, "%s (a worker that was killed had it)",
+			  reason->text);
 		memcpy(reason->text, shown.text, sizeof(reason->text));
 	}
 	if (reason->code == SGPU_ENOSPACE) {
-		(void)sgpu_hint(reason, never_fits(flight)
-						? "the whole file system has less than it needs: "
-						  "give another with -o, and move the batch back"
-						: "those of others find space: make room for this "
-						  "one, and move the batch back");
+		(void)sgpu_hint(reason,
+				"the whole file system has less than it needs: give another "
+				"with -o, and move the batch back");
 	}
 	if (strstr(reason->text, flight->batch->shown)) {
 		sgpu_fail(&shown, reason->code, "%s", reason->text);
@@ -261,7 +233,7 @@ static void put_away(struct drain *drain, struct flight *flight)
 			count_batch(drain, flight->code, true);
 		}
 	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 &&
-		   !is_too_large(drain, flight)) {
+		   !never_fits(flight)) {
 		spool_give_back(drain->spool, &flight->batch);
 		flight->given_back = is_of_device(drain, flight);
 		if (!flight->given_back) {

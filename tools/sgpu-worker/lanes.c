@@ -21,58 +21,8 @@
 /* How long an enclave may leave its messages unread; and take to end. */
 enum { SEND_MS = 30000, END_MS = 1000 };
 
-/* ---- devices ---- */
-/* Runs a program to its end, and returns what it printed, from malloc; NULL: it failed. */
-static char *output_of(int program, char **arguments)
-{
-	const int file = memfd_create("sgpu-worker", MFD_CLOEXEC);
-	const pid_t child = file < 0 ? -1 : fork();
-	struct sgpu_error error = { 0 };
-	char *text = NULL;
-	size_t size;
-	int status = -1;
-
-	if (child == 0) {
-		dup2(file, STDOUT_FILENO);
-		(void)runner_execute(program, arguments, &error);
-		_exit(cli_error(&error));
-	}
-	if (child > 0 && waitpid(child, &status, 0) == child && status == 0 &&
-	    wire_take_text(file, "what sgpu-enclave prints", WIRE_TEXT_MAX, &text, &size, NULL) !=
-		    SGPU_OK) {
-		text = NULL;
-	} else if (status != 0) {
-		sgpu_close(file);
-	}
-	return text;
-}
-
-/* Names all GPUs that sgpu-enclave finds. If there is none, it is to say why. */
-static void name_all(int program, struct lanes *lanes)
-{
-	char *arguments[] = { (char[]){ "sgpu-enclave" }, (char[]){ "--info" },
-			      (char[]){ "--json" }, NULL };
-	char *text = output_of(program, arguments);
-	json_t *info = text ? json_loads(text, 0, NULL) : NULL, *one;
-	size_t i;
-
-	json_array_foreach (json_object_get(info, "devices"), i, one) {
-		const char *name = cli_text_of(one, "selector");
-
-		if (json_is_true(json_object_get(one, "available")) &&
-		    strncmp(name, "cuda:", 5) == 0 && lanes->count < RUNNER_DEVICES_MAX) {
-			snprintf(lanes->list[lanes->count++].device, RUNNER_DEVICE_NAME, "%s",
-				 name);
-		}
-	}
-	json_decref(info);
-	free(text);
-	if (lanes->count == 0) {
-		snprintf(lanes->list[lanes->count++].device, RUNNER_DEVICE_NAME, "cuda:0");
-	}
-}
-
-static int name_lanes(int program, const char *text, struct lanes *lanes, struct sgpu_error *error)
+/* ---- start and end ---- */
+static int name_lanes(const char *text, struct lanes *lanes, struct sgpu_error *error)
 {
 	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME];
 	const int rc = runner_devices(text, names, &lanes->count, error);
@@ -80,13 +30,12 @@ static int name_lanes(int program, const char *text, struct lanes *lanes, struct
 	for (int i = 0; rc == SGPU_OK && i < lanes->count; i++) {
 		memcpy(lanes->list[i].device, names[i], sizeof(names[i]));
 	}
-	if (rc == SGPU_OK && lanes->count == 0) {
-		name_all(program, lanes);
-	}
-	return rc;
+	return rc == SGPU_OK && lanes->count == 0
+		       ? sgpu_fail(error, SGPU_EUSAGE,
+				   "--device: a worker has a process for each GPU: name them")
+		       : rc;
 }
 
-/* ---- start and end ---- */
 static int start_lane(struct lane *lane, int program, const struct runner_options *runner,
 		      uint64_t submissions, struct sgpu_error *error)
 {
@@ -152,7 +101,7 @@ int lanes_start(struct lanes *lanes, const struct runner_options *runner, uint64
 	int program = -1, status = 0;
 	int rc = runner_find(&program, &error);
 
-	rc = rc ? rc : name_lanes(program, runner->device, lanes, &error);
+	rc = rc ? rc : name_lanes(runner->device, lanes, &error);
 	for (int i = 0; i < lanes->count; i++) {
 		lanes->list[i].control = -1;
 	}
