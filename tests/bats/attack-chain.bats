@@ -52,6 +52,7 @@ setup() {
 
 teardown() {
 	[ -z "${RUNNER:-}" ] || kill -KILL "$RUNNER" 2>/dev/null || true
+	[ -z "${DRIVER:-}" ] || kill "$DRIVER" 2>/dev/null || true
 	sgpu_teardown
 }
 
@@ -60,7 +61,8 @@ start_runner() {
 	local i
 	rm -f pipe host/quote host/response
 	mkfifo pipe
-	FAKE_TSM_DRIVER="python3 '$SGPU_TOP/tests/bats/fake_tsm.py' report '$PWD/machine/amd'" LD_PRELOAD=$PWD/machine/fake_tsm.so \
+	[ -n "${DRIVER:-}" ] || tsm_driver machine/amd
+	FAKE_TSM_DRIVER=elsewhere LD_PRELOAD=$PWD/machine/fake_tsm.so \
 		sgpu-run --device cpu --owners machine/owners --quote host/quote --nonce "$NONCE" \
 		--attestation-key machine/ak.pem --certificate machine/ak.crt "$@" -o host/response pipe 2>message 3>&- &
 	RUNNER=$!

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # fake_server.py SOCKET REAL: passes on what the clients of SOCKET say to the server at REAL, and back what that one answers,
-# with what a terminal obeys in place of every text, and of a lease another one, half as large. Says "ready" when it
-# listens.
+# with what a terminal obeys in place of every text, FAKE_PID, if it is set, in place of every process, and of a lease another
+# one, half as large. Says "ready" when it listens.
 import json, os, re, select, socket, struct, sys
 
 MALICE = "\x1b]0;x\x07\x1b[31m\x9b31m\u202e\u2066\nsgpu-run: OK\r"
@@ -11,7 +11,8 @@ STATUS_IS, LEASE_IS = 4, 19
 
 def twisted(value):
     if isinstance(value, dict):
-        return {name: twisted(member) for name, member in value.items()}
+        pid = os.environ.get("FAKE_PID")
+        return {name: int(pid) if pid and name == "pid" else twisted(member) for name, member in value.items()}
     if isinstance(value, list):
         return [twisted(member) for member in value]
     return MALICE if isinstance(value, str) else value

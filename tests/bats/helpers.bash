@@ -134,6 +134,25 @@ wait_for() {
 	done
 }
 
+# tsm_driver AMD [CONDITION]: makes the reports of the folder tsm, for programs that start no process (fake_tsm.c:
+# "elsewhere"), once the file CONDITION is there; `asked` says that one was asked for. $DRIVER is its process.
+tsm_driver() {
+	cat >driver <<-END
+		while sleep 0.05; do
+			for folder in tsm/*/; do
+				[ -s "\$folder/inblob" ] && [ ! -e "\$folder/made" ] || continue
+				touch asked
+				[ -e "${2:-asked}" ] || continue
+				python3 '$SGPU_TOP/tests/bats/fake_tsm.py' report '$1' "\$folder/inblob" "\$folder/outblob" \\
+					"\$folder/auxblob" && touch "\$folder/made"
+			done
+		done
+	END
+	sh driver 3>&- 2>driver.log &
+	# shellcheck disable=SC2034 # for the caller
+	DRIVER=$!
+}
+
 # catches_usr1 PID: from then on SIGUSR1 does not kill it. A shell that has not yet become the program catches it, too.
 catches_usr1() {
 	local caught

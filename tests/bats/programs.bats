@@ -90,4 +90,13 @@ becomes() {
 	run -0 sgpu-serve reload
 	wait_for grep -q "new workers serve" log
 	run -3 sgpu-serve reload --socket none
+	requires python3
+	sleep 600 3>&- & other=$!
+	SERVERS+=("$other")
+	FAKE_PID=$other python3 "$BATS_TEST_DIRNAME/fake_server.py" fake.sock "$SOCKET" >fake.log 3>&- &
+	SERVERS+=("$!")
+	wait_for grep -qs ready fake.log
+	run --separate-stderr -3 sgpu-serve reload --socket "$PWD/fake.sock"
+	assert_contains "$stderr" "process $other, which is no server"
+	kill -0 "$other"
 }

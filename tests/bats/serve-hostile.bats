@@ -17,10 +17,11 @@ load serve
 	local asked
 	export SGPU_SOCKET=$PWD/fake.sock
 	for LC_ALL in C C.UTF-8; do
-		for asked in "status" "status --json" "status --prometheus" "-v --stats -o response batch.tar" \
-			"-v --stats --json -o response batch.tar" "-o response job.json" "--json -o response job.json"; do
+		for asked in "sgpu-serve status" "sgpu-serve status --json" "sgpu-serve status --prometheus" \
+			"sgpu-run -v --stats -o response batch.tar" "sgpu-run -v --stats --json -o response batch.tar" \
+			"sgpu-run -o response job.json" "sgpu-run --json -o response job.json"; do
 			# shellcheck disable=SC2086
-			run --separate-stderr sgpu-run $asked
+			run --separate-stderr $asked
 			[ "${#output}" -gt 0 ] || [ "${#stderr}" -gt 0 ]
 			assert_plain "$output"
 			assert_plain "$stderr"

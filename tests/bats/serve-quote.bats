@@ -153,20 +153,8 @@ time.sleep(600)' "$pid" 3>&- &
 	mkdir -p amd tsm root/sys/devices/system/cpu/sev
 	python3 "$SGPU_TOP/tests/bats/fake_tsm.py" init amd
 	echo 0 >root/sys/devices/system/cpu/sev/vmpl
-	# The signer starts no process: the driver is one of its own.
-	cat >driver <<-END
-		while sleep 0.05; do
-			for folder in tsm/*/; do
-				[ -s "\$folder/inblob" ] && [ ! -e "\$folder/made" ] || continue
-				touch asked
-				[ -e go ] || continue
-				python3 '$SGPU_TOP/tests/bats/fake_tsm.py' report amd "\$folder/inblob" "\$folder/outblob" \\
-					"\$folder/auxblob" && touch "\$folder/made"
-			done
-		done
-	END
-	sh driver 3>&- 2>driver.log &
-	SERVERS+=($!)
+	tsm_driver amd go
+	SERVERS+=("$DRIVER")
 	evidence
 	(
 		use_roots

@@ -44,8 +44,10 @@ load spool
 	assert_contains "$stderr" "are not of one kind"
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cpu, spool
 	assert_contains "$stderr" "names no device at one place"
-	run --separate-stderr -3 env CUDA_VISIBLE_DEVICES= sgpu-worker -k runner.jwk --device cuda:all spool
+	run --separate-stderr -3 env CUDA_VISIBLE_DEVICES= sgpu-worker -k runner.jwk --device cuda:0,1 spool
 	assert_contains "$stderr" "no device 'cuda:0'"
+	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cuda:all spool
+	assert_contains "$stderr" "a worker has a process for each GPU: name them"
 	run --separate-stderr -2 sgpu-run --local --device cuda:all --quote quote --nonce 00112233445566778899aabbccddeeff \
 		--attestation-key runner.jwk --certificate runner.jwk -o response sealed
 	assert_contains "$stderr" "a quote names one device"

@@ -625,24 +625,12 @@ time.sleep(300)' 3>&- &
 	on_disk
 	[ "$status" -eq 3 ]
 	[ "$output" -eq 30 ]
-	[ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason z z.reason)" ]
-	assert_contains "$(cat spool/failed/a.reason)" "ENOSPACE: "
-	assert_contains "$(cat spool/failed/a.reason)" "No space left on device; those of others find space"
+	assert_contains "$stderr" "No space left on device"
+	[ -f spool/a ] && [ -f spool/z ]
+	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
 	[ "$(find spool/done -type f | wc -l)" -eq 30 ]
-	[ -z "$(find spool/.claimed -mindepth 1)" ]
-	# Nor does what it is called: a message shows such a name otherwise, or not all of it.
-	rm -r spool/{failed,done}
-	fill 2
-	cp large "$(printf 'spool/z\tz')"
-	cp large "$(printf 'spool/z%0240d' 0)"
-	on_disk
-	[ "$status" -eq 3 ]
-	[ "$output" -eq 2 ]
-	[ "$(find spool/failed -type f ! -name '*.reason' | wc -l)" -eq 2 ]
-	[ -z "$(find spool/.claimed -mindepth 1)" ]
-	[ "$(find spool/done -type f | wc -l)" -eq 2 ]
-	# Where it is alone nobody can tell whether the disk will have more space later.
-	rm -r spool/{failed,done}
+	rm -r spool/{a,z,done}
+	# Alone, too: the disk may have more space later.
 	cp large spool/a
 	on_disk
 	[ "$status" -eq 3 ]

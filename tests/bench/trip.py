@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The trip of one HIGH segment from the main of sgpu-run to the CPU device and back, file by file.
+"""The trip of one HIGH segment from the main of sgpu-enclave to the CPU device and back, file by file.
 
 trip.py [BUILD]: builds the runner with -finstrument-functions in a directory of its own, runs a batch with one input,
 one operation and one output, all HIGH, and then a batch with two of each. Prints the files that the first run entered
@@ -111,7 +111,7 @@ def trace(work, count):
     sealed = run(tool("sgpu-seal"), "seal", "-q", "-k", at("key"), input=packed, stdout=subprocess.PIPE).stdout
     with open(at("batch"), "wb") as file:
         file.write(sealed)
-    run(tool("sgpu-run"), "-q", "--device", "cpu", "-j", "1", "-k", at("key"), "-o", at("response"), at("batch"),
+    run(tool("sgpu-enclave"), "-q", "--device", "cpu", "-j", "1", "-k", at("key"), "-o", at("response"), at("batch"),
         env=dict(os.environ, LD_PRELOAD=at("tracer.so"), TRIP_LOG=at("log")))
     os.remove(at("response"))
     with open(at("log")) as file:
@@ -121,7 +121,7 @@ def trace(work, count):
 def resolve(calls):
     """(thread, depth, function, file) of each call."""
     addresses = sorted({address for _, _, address in calls})
-    text = run("addr2line", "-f", "-e", os.path.join(BUILD, "bin", "sgpu-run"), input="\n".join(map(hex, addresses)),
+    text = run("addr2line", "-f", "-e", os.path.join(BUILD, "bin", "sgpu-enclave"), input="\n".join(map(hex, addresses)),
                stdout=subprocess.PIPE, text=True).stdout.split("\n")
     names = {}
     for i, address in enumerate(addresses):

@@ -2,8 +2,8 @@
  *
  * The supervisor's state, for its files.
  */
-#ifndef SGPU_RUN_SUPERVISOR_H
-#define SGPU_RUN_SUPERVISOR_H
+#ifndef SGPU_SUPERVISOR_H
+#define SGPU_SUPERVISOR_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -313,8 +313,8 @@ int verb_reload(int argc, char **argv)
 {
 	struct question question = { .socket = NULL };
 	struct sgpu_error error = { 0 };
+	char **none, path[32], name[32];
 	json_t *status = NULL;
-	char **none;
 	int exit_status = cli_read(argc, argv, &question, &none);
 
 	if (exit_status) {
@@ -327,11 +327,17 @@ int verb_reload(int argc, char **argv)
 		json_integer_value(json_object_get(json_object_get(status, "status"), "pid"));
 
 	json_decref(status);
-	return pid > 1 && pid <= INT32_MAX && kill((pid_t)pid, SIGHUP) == 0
+	/* A server that lies must not have another process ended. */
+	snprintf(path, sizeof(path), "/proc/%lld/comm", pid);
+	if (!sgpu_peek_line(path, name, sizeof(name)) || strcmp(name, "sgpu-serve") != 0) {
+		return cli_fail(SGPU_ESYSTEM, "the server names process %lld, which is no server",
+				pid);
+	}
+	return kill((pid_t)pid, SIGHUP) == 0
 		       ? 0
 		       : cli_fail(SGPU_ESYSTEM,
 				  "cannot tell server %lld to read its keys again: %s", pid,
-				  pid > 1 ? strerror(errno) : "it says no process");
+				  strerror(errno));
 }
 
 /* Evidence of the worker that runs this user's batches. */
