@@ -84,18 +84,18 @@ static bool never_fits(const struct flight *flight)
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Decides what becomes of a batch that has no response. One that found too little memory beside
- * others runs once more, alone. One whose response found no space is given back at the end, so that
- * others are answered first. */
+/* Decides what becomes of a batch that has no response. One that found too little memory or space
+ * beside others runs once more, alone. If its response finds no space even then, it is given back at
+ * the end, so that others are answered first. */
 static int once_more(struct flight *flight)
 {
 	const struct spool_batch *batch = flight->batch;
 
-	if (flight->full) {
+	if (flight->full && (flight->alone || never_fits(flight))) {
 		(void)!ftruncate(batch->response.fd, 0); /* its space is free now */
-		return never_fits(flight) ? ONCE : ASIDE;
+		return flight->alone && !never_fits(flight) ? ASIDE : ONCE;
 	}
-	if (flight->code != SGPU_ENOMEM || flight->alone) {
+	if (!flight->full && (flight->code != SGPU_ENOMEM || flight->alone)) {
 		return ONCE;
 	}
 	if (lseek(batch->fd, 0, SEEK_SET) != 0 || ftruncate(batch->response.fd, 0) != 0 ||
