@@ -143,7 +143,7 @@ END
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
 	for case in bandwidth aead-cpu digest measure launch alloc channel session batch app; do
-		grep -q "^| $case .* [mu]s " <<<"$output"
+		grep -qE "^\| $case .* [0-9.]+ [mu]?s " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]
 }
