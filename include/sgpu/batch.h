@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batch and the response, sgpu-batch(5): a strict ustar stream of an index (batch.json or
- * response.json), manifest.json, then segments/<segment_id> for each payload carried inline, in the
- * order of the index.
+ * The batch and the response, sgpu-batch(5): a strict ustar stream of seal.json, which
+ * authenticates, the index (batch.json or response.json), manifest.json, locations.json if payloads
+ * lie elsewhere, then segments/<segment_id> for each payload in the stream, in the order of the
+ * index. Hashes, MAC and signatures are over bytes as they lie in the stream.
  */
 #ifndef SGPU_BATCH_H
 #define SGPU_BATCH_H
@@ -20,13 +21,14 @@ extern "C" {
 #endif
 
 enum {
-	SGPU_BATCH_VERSION = 1,
+	SGPU_BATCH_VERSION = 2,
 	SGPU_BATCH_ID_SIZE = 16,
 	SGPU_BATCH_ID_TEXT = 22, /* characters of an id in base64url */
 	SGPU_RESPONSE_ID_SIZE = 16,
-	SGPU_INDEX_SIZE_MAX = 64 << 20,	   /* bytes of batch.json or response.json */
-	SGPU_INDEX_FRAME_MAX = 1 << 20,	   /* bytes of the index without its segments */
-	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* bytes of a segment's entry in the index */
+	SGPU_SEAL_JSON_MAX = 256 << 10,	   /* bytes of seal.json */
+	SGPU_INDEX_SIZE_MAX = 64 << 20,	   /* bytes of batch.json, response.json, locations.json */
+	SGPU_INDEX_FRAME_MAX = 64 << 10,   /* bytes of each of these without its array */
+	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* bytes of an entry of the array */
 	SGPU_RECIPIENTS_MAX = 256,
 	SGPU_SIGNATURES_MAX = 8,
 	SGPU_FILE_PATH_MAX = 4096, /* bytes of a FILE location's path */
@@ -74,6 +76,7 @@ struct sgpu_batch_segment {
 	 * MASKING_AES_GCM has no sealed_size, and its location is the plaintext's file. */
 	bool sealed;
 	uint64_t sealed_size;
+	uint8_t header[SGPU_SEALED_HEADER]; /* batches, sealed: the first bytes of the payload */
 	struct sgpu_location location;
 	bool has_kt128;			/* MASKING_NONE payloads: */
 	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation
@@ -89,25 +92,33 @@ struct sgpu_batch_segment {
 /* A batch (response false) or a response. All memory belongs to the struct. */
 struct sgpu_batch {
 	bool response;
+	bool packed; /* a batch as sgpu-manifest packs it, which is not sealed and has to be */
+	/* ---- in seal.json ---- */
 	uint8_t id[SGPU_BATCH_ID_SIZE];
+	uint64_t counter; /* batches: grows with each batch of an owner; 0: packed */
+	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* responses: random, new for each run */
+	uint8_t identity[SGPU_SHA256_SIZE];	    /* responses: that of the batch */
+	uint8_t index_sha256[SGPU_SHA256_SIZE];
+	json_t *recipients; /* array, or NULL */
+	json_t *signatures; /* batches: array of {"protected","signature"}, or NULL */
+	bool has_mac;
+	uint8_t mac[SGPU_SHA256_SIZE];
+	char *payload; /* of seal.json, in base64url: what mac and signatures are over; NULL: not
+			  made yet */
+	/* ---- in the index ---- */
+	char *index_text; /* as it lies in the stream, `index_size` bytes; NULL: not made yet */
+	size_t index_size;
 	uint8_t manifest_sha256[SGPU_SHA256_SIZE];
-	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* responses: random, new for each run of a
-						       batch */
-	uint64_t counter; /* batches: grows with each batch of an owner; 0 before sealing */
 	struct sgpu_batch_segment
 		*segments; /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
 	int segment_count;
-	json_t *recipients; /* array, or NULL */
-	json_t *signatures; /* batches: array of detached JWS of the owners, or NULL */
-	bool has_mac;
-	uint8_t mac[SGPU_SHA256_SIZE];
-	json_t *timings;     /* responses: object of nanoseconds by stage, or NULL */
-	char *manifest_text; /* canonical JSON, as manifest.json carries it */
+	json_t *timings; /* responses: object of nanoseconds by stage, or NULL */
+	int *by_id;	 /* set by reading: indexes of the segments, sorted by id; or NULL */
+	/* ---- manifest.json ---- */
+	char *manifest_text; /* as it lies in the stream */
 	size_t manifest_size;
-	struct sgpu_manifest
-		*manifest; /* set by sgpu_batch_read(): parsed, but not checked against the
-			      operations; NULL if sgpu_batch_read_known() knew it */
-	int *by_id;	   /* set by reading: indexes of the segments, sorted by id; or NULL */
+	struct sgpu_manifest *manifest; /* set by sgpu_batch_read(): parsed, but not checked against
+					   the operations; NULL if the reader knew it */
 };
 
 /* Also accepts a batch that a caller has made from calloc. */
@@ -117,14 +128,15 @@ enum sgpu_batch_read_what {
 	SGPU_READ_BATCH = 1, /* a batch */
 	SGPU_READ_RESPONSE = 2,
 	SGPU_READ_EITHER = SGPU_READ_BATCH | SGPU_READ_RESPONSE,
-	SGPU_READ_INDEX = 4, /* also: only the index; the manifest is not read */
+	SGPU_READ_SEAL = 4, /* also: only seal.json */
 };
-/* Reads batch.json or response.json, as `what` allows, and manifest.json from the reader. Checks
- * the format, the manifest's hash, that the text is canonical, and that index and manifest name the
- * same segments with the same sensitivity and direction. Does not check the manifest against the
- * operations, and authenticates nothing. Leaves the reader at the first payload. Errors:
- * SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the index names another manifest), SGPU_EPOLICY (a HIGH
- * payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
+/* Reads all before the payloads, as `what` allows. Checks the format, the digests of index and
+ * manifest, and that both name the same segments with the same sensitivity and direction. Does not
+ * check the manifest against the operations; authenticates nothing, for which sgpu_batch_verify()
+ * and sgpu_batch_signature() suffice afterwards. Leaves the reader at the first payload. Errors:
+ * SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (seal.json names another index, or the index another
+ * manifest), SGPU_EPOLICY (a HIGH payload is not sealed), SGPU_EREFUSED (a refusal is in the
+ * response's place). */
 SGPU_MUST_CHECK int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what,
 				    struct sgpu_batch **batch, struct sgpu_error *error);
 
@@ -164,11 +176,11 @@ int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
  * in the manifest's order. No payload has a location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_batch_create(const struct sgpu_manifest *manifest,
 				      struct sgpu_batch **batch, struct sgpu_error *error);
-/* Writes a whole batch: the head and the inline payloads. For each payload, write_payload() writes
- * sgpu_batch_payload_size() bytes. */
+/* Writes a whole batch, of whose head it makes what is missing: the head and the inline payloads.
+ * For each payload, write_payload() writes sgpu_batch_payload_size() bytes. */
 typedef int sgpu_batch_payload_writer(int fd, const char *name, const struct sgpu_batch *batch,
 				      int segment, void *argument, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
+SGPU_MUST_CHECK int sgpu_batch_write(int fd, const char *name, struct sgpu_batch *batch,
 				     sgpu_batch_payload_writer *write_payload, void *argument,
 				     struct sgpu_error *error);
 
@@ -183,12 +195,11 @@ SGPU_MUST_CHECK int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_
 SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys,
 				      int key_count, uint8_t batch_key[SGPU_KEY_SIZE],
 				      struct sgpu_error *error);
-/* Adds an owner's signature: a detached JWS of the type SGPU_BATCH_TYP over the SHA-256 of the
- * canonical index without `mac`, `signatures` and each segment's `location`. It covers recipients
- * and wrapped keys, and says who sealed the batch, which HPKE does not. Replaces an older signature
- * of the same key. Call it after the last change and before sgpu_batch_sign. Errors: SGPU_EUSAGE if
- * there are SGPU_SIGNATURES_MAX. */
-#define SGPU_BATCH_TYP "sgpu-batch"
+/* Adds an owner's signature, of the type SGPU_BATCH_TYP, over the payload of seal.json. It covers
+ * the index, the recipients and the wrapped keys, and says who sealed the batch, which HPKE does
+ * not. Replaces an older signature of the same key. Call it after the last change; further changes
+ * need sgpu_batch_change(). Errors: SGPU_EUSAGE if there are SGPU_SIGNATURES_MAX. */
+#define SGPU_BATCH_TYP "sgpu-batch+jws"
 SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch,
 					     const struct sgpu_signing_key *key,
 					     struct sgpu_error *error);
@@ -200,9 +211,12 @@ SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int ind
  * signature of this key does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 					 struct sgpu_error *error);
-/* Make and verify the MAC of the index: canonical JSON without `mac` and without each segment's
- * `location`, which those who carry the batch may change (sgpu-stage does); kt128 or the seal binds
- * the payload itself. */
+/* Drops what was made of the batch's contents, before a change of what seal.json holds: payload,
+ * mac and signatures; `index`: also the text of the index. sgpu_batch_wrap() does the former
+ * itself. */
+void sgpu_batch_change(struct sgpu_batch *batch, bool index);
+/* Make and verify the MAC of the payload of seal.json. Who carries the batch may change only where
+ * payloads lie: kt128 or the seal binds the payload itself. */
 SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch,
 				    const uint8_t batch_key[SGPU_KEY_SIZE],
 				    struct sgpu_error *error);
@@ -215,7 +229,7 @@ enum {
 		8 + SGPU_BATCH_ID_SIZE + SGPU_SHA256_SIZE + 1 + SGPU_RESPONSE_ID_SIZE + SGPU_ID_MAX
 };
 /* Derives the key of a segment from the batch key, and its context. response_id NULL: an input,
- * with the context "sgpu v1" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Otherwise
+ * with the context "sgpu v2" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Otherwise
  * an output of that response, whose context ends in 'o' || response_id || segment_id, so that the
  * output fits into no other response to the same batch. */
 SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch,
@@ -225,6 +239,13 @@ SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch,
 					   uint8_t key[SGPU_KEY_SIZE],
 					   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX],
 					   size_t *context_size, struct sgpu_error *error);
+
+/* Draws the header of a sealed input's payload, which the index holds, so that every key is known
+ * before a payload arrives. The payload has to be sealed under this header, with the keys of
+ * sgpu_sealed_keys_open(). */
+SGPU_MUST_CHECK int sgpu_batch_draw_header(struct sgpu_batch *batch,
+					   const uint8_t batch_key[SGPU_KEY_SIZE], int segment,
+					   struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

@@ -70,12 +70,6 @@ SGPU_MUST_CHECK int sgpu_json_canonical_items(const json_t *value,
 					      size_t list_count, char **text, size_t *size,
 					      struct sgpu_error *error);
 
-/* Compares the canonical form with a text. Errors: SGPU_EDIFFERS, SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value,
-						const struct sgpu_json_items *lists,
-						size_t list_count, const char *text, size_t size,
-						struct sgpu_error *error);
-
 /* Access to members. All fail with SGPU_EINVALID and name the member; `where` names the object:
  * "batch.json: /segments/3". */
 SGPU_MUST_CHECK int sgpu_json_string(const json_t *object, const char *where, const char *key,

@@ -17,10 +17,6 @@ struct text {
 	char *data; /* NUL-terminated at the end */
 	size_t size, capacity;
 	bool failed;
-	/* If not NULL, the output is compared with this text and not kept. */
-	const char *expected;
-	size_t expected_size;
-	bool differs;
 };
 
 static bool grow(struct text *out)
@@ -39,11 +35,7 @@ static bool grow(struct text *out)
 
 static inline void put(struct text *out, char c)
 {
-	if (out->expected) {
-		out->differs = out->differs || out->size == out->expected_size ||
-			       out->expected[out->size] != c;
-		out->size += !out->differs;
-	} else if (out->size < out->capacity || grow(out)) {
+	if (out->size < out->capacity || grow(out)) {
 		out->data[out->size++] = c;
 	}
 }
@@ -310,19 +302,4 @@ int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items 
 	struct text out = { .data = NULL };
 
 	return finish(&out, write_object(&out, value, lists, list_count), text, size, error);
-}
-
-int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_items *lists,
-				size_t list_count, const char *text, size_t size,
-				struct sgpu_error *error)
-{
-	struct text out = { .expected = text, .expected_size = size };
-	int rc = write_object(&out, value, lists, list_count);
-
-	if (rc == SGPU_ENOMEM) {
-		return sgpu_fail_nomem(error);
-	}
-	return !rc && !out.differs && out.size == size
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EDIFFERS, "the text is not the canonical form");
 }

@@ -25,8 +25,11 @@ static const struct row {
 	{                                                                     \
 		at, bytes, sizeof(bytes) - 1, SGPU_SNIFFED_##kind, what, hint \
 	}
-	ROW(0, "batch.json\0", BATCH, "a batch", NULL),
-	ROW(0, "response.json\0", BATCH, "a response", NULL),
+	ROW(0, "seal.json\0", BATCH, "a batch or a response", NULL),
+	ROW(0, "batch.json\0", BATCH, "a batch of version 1",
+	    "sgpu 0.1.0 is the last release that opens it"),
+	ROW(0, "response.json\0", BATCH, "a response of version 1",
+	    "sgpu 0.1.0 is the last release that opens it"),
 	ROW(257, "ustar", TAR, "a tar archive", NULL),
 	ROW(0, "\x1f\x8b\x08", OTHER, "gzip data", "unpack it first"),
 	ROW(0, "-----BEGIN", PEM, "a key or another thing in PEM", NULL),

@@ -20,6 +20,8 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	}
 	free(b->segments);
 	free(b->by_id);
+	free(b->payload);
+	free(b->index_text);
 	free(b->manifest_text);
 	sgpu_manifest_free(&b->manifest);
 	json_decref(b->recipients);
@@ -27,6 +29,11 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	json_decref(b->timings);
 	free(b);
 	*batch = NULL;
+}
+
+const char *sgpu_index_name(const struct sgpu_batch *batch)
+{
+	return batch->response ? "response.json" : "batch.json";
 }
 
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,

@@ -30,18 +30,29 @@ SGPU_MUST_CHECK int sgpu_tar_header(int fd, const char *name, const char *member
 SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 				     struct sgpu_error *error);
 
+/* Lets the next sgpu_tar_next() return the current member, of which nothing was read, again. */
+void sgpu_tar_again(struct sgpu_tar_reader *reader);
+
 /* ---- batches ---- */
-/* As sgpu_batch_read, for a batch whose manifest may have been parsed before: `find` returns the
- * manifest whose canonical text has this hash, or NULL. That manifest must outlive the batch. */
+/* What sgpu_batch_read does, in three steps, so that each can be authenticated before the next:
+ * seal.json; the index, by its digest; the manifest, by its digest, and the locations. `find`
+ * returns the manifest that was parsed before and has this hash, or NULL; that manifest must
+ * outlive the batch. */
 typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(
 	void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
-SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader,
-					  sgpu_manifest_find_fn find, void *argument,
-					  struct sgpu_batch **batch, struct sgpu_error *error);
-/* Writes the index and the manifest. For each inline payload, in order, the caller then calls
- * sgpu_batch_payload_begin, writes the payload and calls sgpu_tar_padding; at last it calls
- * sgpu_tar_end. */
-SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
+SGPU_MUST_CHECK int sgpu_batch_read_seal(struct sgpu_tar_reader *reader, unsigned what,
+					 struct sgpu_batch **batch, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+					  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+					 sgpu_manifest_find_fn find, void *argument,
+					 struct sgpu_error *error);
+/* Makes all that precedes the payloads, from malloc. */
+SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
+				    struct sgpu_error *error);
+/* Writes it. For each inline payload, in order, the caller then calls sgpu_batch_payload_begin,
+ * writes the payload and calls sgpu_tar_padding; at last it calls sgpu_tar_end. */
+SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
 					     const struct sgpu_batch *batch, int segment,
@@ -50,9 +61,8 @@ SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 					      uint8_t block[SGPU_TAR_BLOCK],
 					      struct sgpu_error *error);
-/* Computes the identity of a sealed batch: the SHA-256 of the canonical index without `mac`,
- * `signatures`, `recipients` and each segment's `location`. Neither a rewrap nor another signer
- * changes it. */
+/* Computes the identity of a batch: SHA-256 of "sgpu v2 batch" || 0x00 || batch_id || counter (8
+ * bytes, big endian) || index_sha256. Neither a rewrap nor another signer changes it. */
 SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch,
 					uint8_t identity[SGPU_SHA256_SIZE],
 					struct sgpu_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and writes the first two members of a batch or a response, index and manifest, which must
- * agree.
+ * Reads and writes the members before the payloads. Each is bound by the one before it: seal.json
+ * names the index by its digest, the index the manifest; locations.json is bound by nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +13,15 @@
 #include "index.h"
 #include "tar.h"
 
-static const char *index_name(bool response)
-{
-	return response ? "response.json" : "batch.json";
-}
-
 /* Reads the rest of the current member into memory that grows as bytes arrive: the size in the
  * header is not trusted. */
-static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text,
+static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t most, char **text,
 		     struct sgpu_error *error)
 {
+	if (size > most) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %llu bytes",
+				 reader->name, reader->member, (unsigned long long)most);
+	}
 	uint64_t got = 0;
 	char *data = malloc(1);
 	int rc = data ? 0 : sgpu_fail_nomem(error);
@@ -47,37 +46,20 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text,
 	return 0;
 }
 
-static int read_index(struct sgpu_tar_reader *reader, bool response, uint64_t size,
-		      struct sgpu_batch **batch, struct sgpu_error *error)
-{
-	char *text = NULL;
-	if (size > SGPU_INDEX_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %d bytes",
-				 reader->name, index_name(response), SGPU_INDEX_SIZE_MAX);
-	}
-	int rc = read_text(reader, size, &text, error);
-	rc = rc ? rc : sgpu_batch_parse(text, (size_t)size, response, batch, error);
-	free(text);
-	return rc;
-}
-
-static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
-			 struct sgpu_error *error)
+/* Reads the member `wanted`, which has to be the next. */
+static int read_member(struct sgpu_tar_reader *reader, const char *wanted, uint64_t most,
+		       char **text, size_t *size, struct sgpu_error *error)
 {
 	const char *member = NULL;
-	uint64_t size = 0;
-	int rc = sgpu_tar_next(reader, &member, &size, error);
-	if (rc) {
-		return rc;
+	uint64_t bytes = 0;
+	int rc = sgpu_tar_next(reader, &member, &bytes, error);
+
+	if (!rc && (!member || strcmp(member, wanted) != 0)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' stands where %s belongs",
+			       reader->name, member ? member : "the end", wanted);
 	}
-	if (!member || strcmp(member, "manifest.json") || size > SGPU_MANIFEST_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': manifest.json does not follow %s",
-				 reader->name, index_name(batch->response));
-	}
-	rc = read_text(reader, size, &batch->manifest_text, error);
-	if (!rc) {
-		batch->manifest_size = (size_t)size;
-	}
+	rc = rc ? rc : read_text(reader, bytes, most, text, error);
+	*size = rc ? 0 : (size_t)bytes;
 	return rc;
 }
 
@@ -86,12 +68,13 @@ static bool belongs(const struct sgpu_segment *wanted, bool response)
 	return response ? sgpu_segment_is_output(wanted) : wanted->direction != SGPU_INTERMEDIATE;
 }
 
-/* Checks the rules that need the manifest: which segments come with a payload, and their
- * masking. */
+/* Checks the rules that need the manifest: which segments come with a payload, and how it is
+ * protected. */
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
 			 const struct sgpu_segment *wanted, struct sgpu_error *error)
 {
 	const bool high = wanted->sensitivity == SGPU_HIGH;
+
 	if (high && s->masking == SGPU_MASKING_NONE) {
 		return sgpu_segment_fail(s, SGPU_EPOLICY, " is HIGH and MASKING_NONE", error);
 	}
@@ -101,25 +84,20 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	if (batch->response) {
 		return 0;
 	}
-	const enum sgpu_location_kind kind = s->location.kind;
 	if (!sgpu_segment_is_input(wanted)) {
-		if (s->sealed || s->has_kt128 ||
-		    (kind != SGPU_LOCATION_NONE && kind != SGPU_LOCATION_REGION)) {
-			return sgpu_segment_fail(s, SGPU_EINVALID,
-						 " is an OUTPUT and has a payload", error);
-		}
-		return 0;
-	}
-	if (kind == SGPU_LOCATION_NONE) {
-		return sgpu_segment_fail(s, SGPU_EINVALID, " is an input and has no location",
-					 error);
+		return s->sealed || s->has_kt128
+			       ? sgpu_segment_fail(s, SGPU_EINVALID,
+						   " is an OUTPUT and has a payload", error)
+			       : 0;
 	}
 	if (!high && !s->has_kt128) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, " has a payload and no kt128", error);
 	}
-	if (high && batch->has_mac && !s->sealed) {
+	if (high && s->sealed == batch->packed) {
 		return sgpu_segment_fail(s, SGPU_EPOLICY,
-					 " is HIGH and not sealed, in a sealed batch", error);
+					 batch->packed ? " is sealed, in a packed batch"
+						       : " is HIGH and not sealed",
+					 error);
 	}
 	return 0;
 }
@@ -151,127 +129,186 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 	if (wanted != batch->segment_count) { /* no id is repeated, so some segments of the manifest
 						 are missing */
 		return sgpu_fail(error, SGPU_EINVALID, "%s has %d segments, the manifest has %d",
-				 index_name(batch->response), batch->segment_count, wanted);
+				 sgpu_index_name(batch), batch->segment_count, wanted);
 	}
-	if (batch->response && high && !batch->has_mac) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "the response of a batch with HIGH segments has no mac");
+	if (high && !batch->recipients && !batch->packed) {
+		return sgpu_fail(error, SGPU_EPOLICY, "the %s has HIGH segments and no recipients",
+				 batch->response ? "response" : "batch");
+	}
+	if (batch->packed && !high) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the batch is packed, and nothing in it has to be sealed");
 	}
 	return 0;
 }
 
-static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
-			  const struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
+/* Parses the manifest, whose hash is over its text as it lies. */
+static int parse_manifest(struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	if (diagnostics->count) {
-		return sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s",
-				 diagnostics->list[0].pointer, diagnostics->list[0].text);
-	}
-	if (diagnostics->out_of_memory) {
-		return sgpu_fail_nomem(error);
-	}
-	if (!manifest || manifest->canonical_size != batch->manifest_size ||
-	    memcmp(manifest->canonical, batch->manifest_text, batch->manifest_size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "manifest.json is not in canonical form");
-	}
-	return check_segments(batch, manifest, error);
-}
-
-/* find: finds manifests that were parsed before; NULL: none. */
-static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void *argument,
-		      struct sgpu_error *error)
-{
-	const struct sgpu_manifest *known;
 	struct sgpu_diagnostics diagnostics = { 0 };
-	uint8_t digest[SGPU_SHA256_SIZE];
-	int rc = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
-	if (rc) {
-		return rc;
+	int rc = sgpu_manifest_parse_options(batch->manifest_text, batch->manifest_size,
+					     SGPU_MANIFEST_UNHASHED, &batch->manifest, &diagnostics,
+					     error);
+
+	if (batch->manifest) {
+		memcpy(batch->manifest->sha256, batch->manifest_sha256, SGPU_SHA256_SIZE);
+		batch->manifest->canonical_size = batch->manifest_size;
 	}
-	if (!sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "manifest.json is not the manifest that %s names",
-				 index_name(batch->response));
-	}
-	known = find ? find(argument, digest) : NULL;
-	if (known) {
-		return check_segments(batch, known, error);
-	}
-	rc = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest,
-				 &diagnostics, error);
-	if (!rc || (rc == SGPU_EINVALID && diagnostics.count)) {
-		rc = check_manifest(batch, batch->manifest, &diagnostics, error);
+	if (diagnostics.count && (!rc || rc == SGPU_EINVALID)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s",
+			       diagnostics.list[0].pointer, diagnostics.list[0].text);
+	} else if (!rc && diagnostics.out_of_memory) {
+		rc = sgpu_fail_nomem(error);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
 	return rc;
 }
 
-static bool is_staged(const struct sgpu_batch *batch)
+/* find: finds manifests that were parsed before; NULL: none. */
+static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+			 sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
+{
+	const struct sgpu_manifest *known;
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int rc = read_member(reader, "manifest.json", SGPU_MANIFEST_SIZE_MAX, &batch->manifest_text,
+			     &batch->manifest_size, error);
+
+	rc = rc ? rc : sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
+	if (!rc && !sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "manifest.json is not the manifest that the %s names",
+			       batch->response ? "response" : "batch");
+	}
+	if (rc) {
+		return rc;
+	}
+	known = find ? find(argument, digest) : NULL;
+	rc = known ? 0 : parse_manifest(batch, error);
+	return rc ? rc : check_segments(batch, known ? known : batch->manifest, error);
+}
+
+/* Payloads are in the stream unless locations.json says otherwise. */
+static void place_inline(struct sgpu_batch *batch)
 {
 	for (int i = 0; i < batch->segment_count; i++) {
-		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION) {
-			return true;
+		struct sgpu_batch_segment *s = &batch->segments[i];
+
+		s->location.kind = (batch->response ? s->status == SGPU_OK : s->input)
+					   ? SGPU_LOCATION_INLINE
+					   : SGPU_LOCATION_NONE;
+	}
+}
+
+static int check_locations(const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	for (int i = 0; i < batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &batch->segments[i];
+		const enum sgpu_location_kind kind = s->location.kind;
+		const bool payload = batch->response ? s->status == SGPU_OK : s->input;
+
+		if (!payload && kind != SGPU_LOCATION_NONE &&
+		    (batch->response || kind != SGPU_LOCATION_REGION)) {
+			return sgpu_segment_fail(s, SGPU_EINVALID, " has a location and no payload",
+						 error);
+		}
+		if (batch->packed && s->input && s->masking == SGPU_MASKING_AES_GCM &&
+		    kind != SGPU_LOCATION_FILE) {
+			return sgpu_segment_fail(s, SGPU_EPOLICY,
+						 " is HIGH and would travel unsealed", error);
 		}
 	}
-	return false;
+	return 0;
+}
+
+static int read_locations(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+			  struct sgpu_error *error)
+{
+	const char *member = NULL;
+	char *text = NULL;
+	uint64_t size = 0;
+	int rc = sgpu_tar_next(reader, &member, &size, error);
+
+	place_inline(batch);
+	if (!rc && (!member || strcmp(member, "locations.json") != 0)) {
+		sgpu_tar_again(reader);
+	} else if (!rc) {
+		rc = read_text(reader, size, SGPU_INDEX_SIZE_MAX, &text, error);
+		rc = rc ? rc : sgpu_locations_parse(text, (size_t)size, batch, error);
+	}
+	free(text);
+	return rc ? rc : check_locations(batch, error);
 }
 
 /* Fails, and says what the archive is instead of the wanted batch or response. */
-static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_response,
-		      uint64_t size, const char *wanted, struct sgpu_error *error)
+static int fail_other(const struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,
+		      unsigned what, struct sgpu_error *error)
 {
-	struct sgpu_batch *batch = NULL;
-	struct sgpu_error ignored;
-	const bool is_refusal = !strcmp(reader->member, SGPU_REFUSAL_MEMBER);
-	const int rc = is_refusal && !strcmp(wanted, "response") ? SGPU_EREFUSED : SGPU_EINVALID;
-	const bool staged =
-		is_batch && !read_index(reader, false, size, &batch, &ignored) && is_staged(batch);
+	const char *wanted = what & SGPU_READ_BATCH ? "batch" : "response";
+	const char *member = reader->member;
+	const bool old = !strcmp(member, "batch.json") || !strcmp(member, "response.json");
+	const bool refusal = !strcmp(member, SGPU_REFUSAL_MEMBER);
+	const int rc = refusal && what & SGPU_READ_RESPONSE ? SGPU_EREFUSED : SGPU_EINVALID;
 
-	sgpu_batch_free(&batch);
 	sgpu_fail(error, rc, "'%s' is %s, not a %s", reader->name,
-		  staged	? "a staged batch"
-		  : is_batch	? "a batch"
-		  : is_response ? "a response"
-		  : is_refusal	? "a refusal"
-				: "another tar archive",
-		  wanted);
-	if (is_batch) {
-		return sgpu_hint(error, "'sgpu-run' makes a response of it");
+		  batch	    ? batch->response ? "a response" : "a batch"
+		  : old	    ? "of version 1"
+		  : refusal ? "a refusal"
+			    : "another tar archive",
+		  old ? "file of this version" : wanted);
+	if (old) {
+		return sgpu_hint(error, "sgpu 0.1.0 is the last release that opens it");
 	}
-	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : rc;
+	return !batch		 ? rc
+	       : batch->response ? sgpu_hint(error, "'sgpu-seal open' takes it")
+				 : sgpu_hint(error, "'sgpu-run' makes a response of it");
 }
 
-static int read_first(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_batch **batch,
-		      struct sgpu_error *error)
+int sgpu_batch_read_seal(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_batch **batch,
+			 struct sgpu_error *error)
 {
 	const char *member = NULL;
+	char *text = NULL;
 	uint64_t size = 0;
-	*batch = NULL;
 	int rc = sgpu_tar_next(reader, &member, &size, error);
-	if (rc) {
-		return rc;
-	}
-	const bool is_batch = member && !strcmp(member, index_name(false));
-	const bool is_response = member && !strcmp(member, index_name(true));
-	if (!(is_batch && what & SGPU_READ_BATCH) && !(is_response && what & SGPU_READ_RESPONSE)) {
-		return fail_other(reader, is_batch, is_response, size,
-				  what & SGPU_READ_BATCH ? "batch" : "response", error);
-	}
-	return read_index(reader, is_response, size, batch, error);
-}
 
-static int read_parts(struct sgpu_tar_reader *reader, unsigned what, sgpu_manifest_find_fn find,
-		      void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
-{
-	int rc = read_first(reader, what, batch, error);
-	if (rc || what & SGPU_READ_INDEX) {
+	*batch = NULL;
+	if (rc) {
 		return rc;
 	}
-	rc = read_manifest(reader, *batch, error);
-	rc = rc ? rc : check_head(*batch, find, argument, error);
-	if (rc) {
+	if (!member || strcmp(member, "seal.json") != 0) {
+		return fail_other(reader, NULL, what, error);
+	}
+	rc = read_text(reader, size, SGPU_SEAL_JSON_MAX, &text, error);
+	rc = rc ? rc : sgpu_seal_json_parse(text, (size_t)size, batch, error);
+	free(text);
+	if (!rc && !(what & ((*batch)->response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH))) {
+		rc = fail_other(reader, *batch, what, error);
 		sgpu_batch_free(batch);
 	}
+	return rc;
+}
+
+int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+			  struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int rc = read_member(reader, sgpu_index_name(batch), SGPU_INDEX_SIZE_MAX,
+			     &batch->index_text, &batch->index_size, error);
+
+	rc = rc ? rc : sgpu_sha256(batch->index_text, batch->index_size, digest, error);
+	if (!rc && !sgpu_equal(digest, batch->index_sha256, sizeof(digest))) {
+		rc = sgpu_fail(error, SGPU_EAUTH, "%s is not the one that seal.json names",
+			       sgpu_index_name(batch));
+	}
+	return rc ? rc : sgpu_index_parse(batch->index_text, batch->index_size, batch, error);
+}
+
+int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+			 sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
+{
+	int rc = read_manifest(reader, batch, find, argument, error);
+
+	rc = rc ? rc : read_locations(reader, batch, error);
 	reader->cursor = 0;
 	return rc;
 }
@@ -279,13 +316,17 @@ static int read_parts(struct sgpu_tar_reader *reader, unsigned what, sgpu_manife
 int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_batch **batch,
 		    struct sgpu_error *error)
 {
-	return read_parts(reader, what, NULL, NULL, batch, error);
-}
+	int rc = sgpu_batch_read_seal(reader, what, batch, error);
 
-int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_manifest_find_fn find,
-			  void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
-{
-	return read_parts(reader, SGPU_READ_BATCH, find, argument, batch, error);
+	if (rc || what & SGPU_READ_SEAL) {
+		return rc;
+	}
+	rc = sgpu_batch_read_index(reader, *batch, error);
+	rc = rc ? rc : sgpu_batch_read_rest(reader, *batch, NULL, NULL, error);
+	if (rc) {
+		sgpu_batch_free(batch);
+	}
+	return rc;
 }
 
 static size_t member_size(size_t size)
@@ -293,40 +334,57 @@ static size_t member_size(size_t size)
 	return SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(size);
 }
 
-/* Writes a member to *at, in zeroed memory, and moves *at past it. */
-static int put_member(uint8_t **at, const char *member, const char *text, size_t size,
-		      struct sgpu_error *error)
+struct member {
+	const char *name, *text; /* NULL: it is left out */
+	size_t size;
+};
+
+int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
+		    struct sgpu_error *error)
 {
-	const int rc = sgpu_tar_make_header(member, size, *at, error);
-	if (!rc) {
-		memcpy(*at + SGPU_TAR_BLOCK, text, size);
-		*at += member_size(size);
+	struct member members[] = { { "seal.json", NULL, 0 },
+				    { sgpu_index_name(batch), NULL, 0 },
+				    { "manifest.json", batch->manifest_text, batch->manifest_size },
+				    { "locations.json", NULL, 0 } };
+	char *seal = NULL, *locations = NULL;
+	uint8_t *at = NULL;
+	int rc = sgpu_seal_json_freeze(batch, error);
+
+	*head = NULL;
+	*size = 0;
+	rc = rc ? rc : sgpu_seal_json_text(batch, &seal, &members[0].size, error);
+	rc = rc ? rc : sgpu_locations_text(batch, &locations, &members[3].size, error);
+	members[0].text = seal;
+	members[1].text = batch->index_text;
+	members[1].size = batch->index_size;
+	members[3].text = locations;
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
+		*size += members[i].text ? member_size(members[i].size) : 0;
 	}
+	*head = at = rc ? NULL : calloc(1, *size);
+	if (!rc && !at) {
+		rc = sgpu_fail_nomem(error);
+	}
+	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(members); i++) {
+		if (members[i].text) {
+			rc = sgpu_tar_make_header(members[i].name, members[i].size, at, error);
+			memcpy(at + SGPU_TAR_BLOCK, members[i].text, members[i].size);
+			at += member_size(members[i].size);
+		}
+	}
+	free(seal);
+	free(locations);
 	return rc;
 }
 
-int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
+int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 			  struct sgpu_error *error)
 {
-	char *text = NULL;
-	uint8_t *head = NULL, *end;
+	uint8_t *head = NULL;
 	size_t size = 0;
-	int rc = sgpu_batch_text(batch, &text, &size, error);
-	if (rc) {
-		return rc;
-	}
-	head = end = calloc(1, member_size(size) + member_size(batch->manifest_size));
-	if (!head) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	rc = put_member(&end, index_name(batch->response), text, size, error);
-	rc = rc ? rc
-		: put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size,
-			     error);
-	rc = rc ? rc : sgpu_write(fd, name, head, (size_t)(end - head), error);
-out:
+	int rc = sgpu_batch_head(batch, &head, &size, error);
+
+	rc = rc ? rc : sgpu_write(fd, name, head, size, error);
 	free(head);
-	free(text);
 	return rc;
 }

@@ -18,10 +18,10 @@ enum {
 	SGPU_WHERE_MAX = 64, /* bytes of "response.json: /segments/65535" */
 };
 
-/* The member of a location that tells its kind: "inline", "file", "region", "lease". */
+/* The member of a location that tells its kind: "inline", "file", "handle", "lease". */
 extern const char *const sgpu_location_words[SGPU_LOCATION_LEASE + 1];
-/* Returns a new reference; JSON null for SGPU_LOCATION_NONE. */
-json_t *sgpu_location_json(const struct sgpu_location *location);
+/* Returns a new reference; JSON null for SGPU_LOCATION_NONE. size: bytes of the payload. */
+json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size);
 
 /* Fails with "segment 'ID'" and `what`, which begins with a blank or a colon. Returns the code. */
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
@@ -33,26 +33,34 @@ SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu
  */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
 				    struct sgpu_error *error);
-/* Makes the canonical text, from malloc: the whole index; for the MAC, without `mac` and locations;
- * for signatures, also without the signatures; for the identity, also without the recipients. */
-enum sgpu_index_part {
-	SGPU_INDEX_WHOLE,
-	SGPU_INDEX_FOR_MAC,
-	SGPU_INDEX_FOR_SIGNATURES,
-	SGPU_INDEX_FOR_IDENTITY
-};
-SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part,
-					 char **text, size_t *size, struct sgpu_error *error);
+/* Returns "OK", "SOME_FAILED" or "ALL_FAILED". */
+const char *sgpu_batch_status(const struct sgpu_batch *batch);
+/* Returns "batch.json" or "response.json". */
+const char *sgpu_index_name(const struct sgpu_batch *batch);
 
-/* Checks that the text from which the batch was read is canonical: each index has only one text.
- * Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text,
-					  size_t size, struct sgpu_error *error);
+/* ---- seal.json ---- */
+/* Parses seal.json into a new batch, which has no segments yet, and checks its form. */
+SGPU_MUST_CHECK int sgpu_seal_json_parse(const char *text, size_t size, struct sgpu_batch **batch,
+					 struct sgpu_error *error);
+/* Makes the texts of the index and of the payload where they are missing. */
+SGPU_MUST_CHECK int sgpu_seal_json_freeze(struct sgpu_batch *batch, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_seal_json_text(const struct sgpu_batch *batch, char **text, size_t *size,
+					struct sgpu_error *error);
 
-/* Convert between an index and its text; manifest_text is not used. */
-SGPU_MUST_CHECK int sgpu_batch_parse(const char *text, size_t size, bool response,
-				     struct sgpu_batch **batch, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
+/* ---- batch.json, response.json ---- */
+/* Parses the index into a batch whose seal.json was parsed. */
+SGPU_MUST_CHECK int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
+				     struct sgpu_error *error);
+/* *text: from malloc. */
+SGPU_MUST_CHECK int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
 				    struct sgpu_error *error);
+
+/* ---- locations.json ---- */
+/* Takes the locations into a batch that agrees with its manifest. text NULL: there are none. */
+SGPU_MUST_CHECK int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch,
+					 struct sgpu_error *error);
+/* *text NULL: all payloads are inline. */
+SGPU_MUST_CHECK int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *size,
+					struct sgpu_error *error);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parses an index. An index has only one text: the parsed index is compared with the text that the
- * writer makes of it, so no member, value or form is accepted that the writer would not write.
+ * Parses an index, batch.json or response.json, whose digest seal.json names. Members that do not
+ * belong there are refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,53 +40,16 @@ static int choose(const json_t *object, const char *where, const char *key, cons
 	return 0;
 }
 
-static int parse_location(const json_t *segment, const char *where, struct sgpu_location *location,
-			  struct sgpu_error *error)
-{
-	const json_t *json = json_object_get(segment, "location");
-	char place[SGPU_WHERE_MAX + 16];
-	const char *word, *id = NULL;
-	int kind = SGPU_LOCATION_INLINE, rc;
-
-	if (!json) {
-		return 0;
-	}
-	snprintf(place, sizeof(place), "%s/location", where);
-	while (kind <= SGPU_LOCATION_LEASE && !json_object_get(json, sgpu_location_words[kind])) {
-		kind++;
-	}
-	if (kind > SGPU_LOCATION_LEASE) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: none of inline, region, lease, file",
-				 place);
-	}
-	location->kind = (enum sgpu_location_kind)kind;
-	if (kind == SGPU_LOCATION_INLINE) {
-		return 0;
-	}
-	word = sgpu_location_words[kind];
-	rc = kind == SGPU_LOCATION_FILE ? copy_string(json, place, word, &location->file, error)
-					: sgpu_json_string(json, place, word, &id, error);
-	if (!rc && id && strlen(id) != SGPU_REGION_ID_TEXT) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", place, word,
-				 id, word);
-	}
-	if (!rc && id) {
-		memcpy(location->region, id, SGPU_REGION_ID_TEXT);
-	}
-	return rc ? rc : sgpu_json_u64(json, place, "offset", &location->offset, error);
-}
-
 static int parse_failure(const json_t *segment, const char *where, struct sgpu_batch_segment *s,
 			 struct sgpu_error *error)
 {
 	char place[SGPU_WHERE_MAX + 16];
 	snprintf(place, sizeof(place), "%s/error", where);
+	static const char *const members[] = { "code", "text", NULL };
 	const json_t *json = json_object_get(segment, "error");
-	if (!json_is_object(json)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: missing, or not an object", place);
-	}
 	const char *name = NULL;
-	const int rc = sgpu_json_string(json, place, "code", &name, error);
+	int rc = sgpu_json_only(json, place, members, error);
+	rc = rc ? rc : sgpu_json_string(json, place, "code", &name, error);
 	if (rc) {
 		return rc;
 	}
@@ -104,24 +67,26 @@ static int parse_status(const json_t *json, const char *where, struct sgpu_batch
 {
 	bool failed = false;
 	const int rc = choose(json, where, "status", "OK", "FAILED", &failed, error);
-	return rc || !failed ? rc : parse_failure(json, where, s, error);
+	if (rc || failed) {
+		return rc ? rc : parse_failure(json, where, s, error);
+	}
+	return json_object_get(json, "error")
+		       ? sgpu_fail(error, SGPU_EINVALID, "%s: OK, and has an error", where)
+		       : 0;
 }
 
 static int parse_segment(const json_t *json, const char *where, bool response,
 			 struct sgpu_batch_segment *s, struct sgpu_error *error)
 {
-	static const char *const keys[] = { "segment_id",
-					    "status",
-					    "masking_level",
-					    "size",
-					    "actual_output_data_size_bytes",
-					    "sealed_size",
-					    "location",
-					    "kt128",
-					    "error",
-					    NULL };
+	static const char *const of_batch[] = { "segment_id",  "masking_level", "size",
+						"sealed_size", "header",	"kt128",
+						NULL };
+	static const char *const of_response[] = { "segment_id",    "status",
+						   "masking_level", "actual_output_data_size_bytes",
+						   "sealed_size",   "kt128",
+						   "error",	    NULL };
 	bool masked = false;
-	int rc = sgpu_json_only(json, where, keys, error);
+	int rc = sgpu_json_only(json, where, response ? of_response : of_batch, error);
 	rc = rc ? rc : copy_string(json, where, "segment_id", &s->id, error);
 	if (!rc) {
 		rc = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
@@ -136,7 +101,11 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 		s->sealed = true;
 		rc = sgpu_json_u64(json, where, "sealed_size", &s->sealed_size, error);
 	}
-	rc = rc ? rc : parse_location(json, where, &s->location, error);
+	if (!rc && !response && s->sealed) {
+		rc = sgpu_json_bytes(json, where, "header", s->header, sizeof(s->header), error);
+	} else if (!rc && json_object_get(json, "header")) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: a header, and no sealed_size", where);
+	}
 	if (!rc && json_object_get(json, "kt128")) {
 		s->has_kt128 = true;
 		rc = sgpu_json_bytes(json, where, "kt128", s->kt128, sizeof(s->kt128), error);
@@ -189,14 +158,9 @@ static int parse_segments(const json_t *index, const struct sgpu_json_list *list
 
 static int parse_constants(const json_t *index, const char *where, struct sgpu_error *error)
 {
-	uint64_t version = 0;
-	int rc = sgpu_json_u64(index, where, "version", &version, error);
-	if (!rc && version != SGPU_BATCH_VERSION) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where,
-			       (unsigned long long)version, SGPU_BATCH_VERSION);
-	}
 	static const char *const names[] = { "alg", "aead" };
 	static const char *const values[] = { SGPU_BATCH_ALG, SGPU_BATCH_AEAD };
+	int rc = 0;
 	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(names); i++) {
 		const char *value = NULL;
 		rc = sgpu_json_string(index, where, names[i], &value, error);
@@ -208,87 +172,53 @@ static int parse_constants(const json_t *index, const char *where, struct sgpu_e
 	return rc;
 }
 
-static int parse_authentication(const json_t *index, const char *where, struct sgpu_batch *batch,
-				struct sgpu_error *error)
-{
-	/* sgpu_batch_check checks their form, and which of them need a MAC. */
-	batch->recipients = json_incref(json_object_get(index, "recipients"));
-	batch->signatures = json_incref(json_object_get(index, "signatures"));
-	if (!json_object_get(index, "mac")) {
-		return 0;
-	}
-	batch->has_mac = true;
-	return sgpu_json_bytes(index, where, "mac", batch->mac, sizeof(batch->mac), error);
-}
-
-/* Parses the members that only a batch, or only a response, has. */
+/* Parses the members that only a batch, or only a response, has, after the segments. */
 static int parse_kind(const json_t *index, const char *where, struct sgpu_batch *batch,
 		      struct sgpu_error *error)
 {
+	const char *status = NULL;
 	if (!batch->response) {
-		return sgpu_json_u64(index, where, "counter", &batch->counter, error);
+		return sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
+				       sizeof(batch->manifest_sha256), error);
 	}
 	batch->timings = json_incref(json_object_get(index, "timings"));
-	return sgpu_json_bytes(index, where, "response_id", batch->response_id,
-			       sizeof(batch->response_id), error);
+	int rc = sgpu_json_string(index, where, "batch_status", &status, error);
+	if (!rc && strcmp(status, sgpu_batch_status(batch)) != 0) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: batch_status is '%.40s', and not '%s'",
+			       where, status, sgpu_batch_status(batch));
+	}
+	return rc;
 }
 
 static int parse_index(const json_t *index, const struct sgpu_json_list *list,
 		       struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	const char *where = batch->response ? "response.json" : "batch.json";
-	int rc = json_is_object(index)
-			 ? 0
-			 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+	static const char *const of_batch[] = { "manifest_sha256", "alg", "aead", "segments",
+						NULL };
+	static const char *const of_response[] = { "alg",      "aead",	  "batch_status",
+						   "segments", "timings", NULL };
+	const char *where = sgpu_index_name(batch);
+	int rc = sgpu_json_only(index, where, batch->response ? of_response : of_batch, error);
 	rc = rc ? rc : parse_constants(index, where, error);
-	rc = rc ? rc
-		: sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id), error);
-	rc = rc ? rc
-		: sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
-				  sizeof(batch->manifest_sha256), error);
 	rc = rc ? rc : parse_segments(index, list, where, batch, error);
-	rc = rc ? rc : parse_kind(index, where, batch, error);
-	return rc ? rc : parse_authentication(index, where, batch, error);
+	return rc ? rc : parse_kind(index, where, batch, error);
 }
 
-int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
+int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 		     struct sgpu_error *error)
 {
-	const char *where = response ? "response.json" : "batch.json";
 	struct sgpu_json_list list = { .key = "segments",
 				       .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
 				       .part_max = SGPU_INDEX_SEGMENT_MAX };
 	json_t *index = NULL;
-	struct sgpu_batch *made = NULL;
-	*batch = NULL;
-	if (size > SGPU_INDEX_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is larger than %d bytes", where,
-				 SGPU_INDEX_SIZE_MAX);
-	}
 	struct sgpu_error fault = { 0 };
 	int rc = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &index, NULL, NULL,
 				 &fault);
-	if (rc) {
-		rc = sgpu_fail(error, rc, "%s: %s", where, fault.text);
-		goto out;
-	}
-	made = calloc(1, sizeof(*made));
-	if (!made) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	made->response = response;
-	rc = parse_index(index, &list, made, error);
-	rc = rc ? rc : sgpu_batch_check(made, error);
-	rc = rc ? rc : sgpu_batch_check_form(made, text, size, error);
-	rc = rc ? rc : sgpu_batch_sort(made, &made->by_id, error);
-	if (rc) {
-		goto out;
-	}
-	*batch = made;
-	made = NULL;
-out:
-	sgpu_batch_free(&made);
+
+	rc = rc ? sgpu_fail(error, rc, "%s: %s", sgpu_index_name(batch), fault.text)
+		: parse_index(index, &list, batch, error);
+	rc = rc ? rc : sgpu_batch_check(batch, error);
+	rc = rc ? rc : sgpu_batch_sort(batch, &batch->by_id, error);
 	json_decref(index);
 	sgpu_json_lists_clear(&list, 1);
 	return rc;

@@ -13,7 +13,7 @@
 #include "crypto/crypto.h"
 #include "index.h"
 
-static const char hpke_info[] = "sgpu batch v1";
+static const char hpke_info[] = "sgpu batch v2";
 
 static const char *kid_of(const json_t *recipient)
 {
@@ -66,6 +66,7 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 	if (rc) {
 		return rc;
 	}
+	sgpu_batch_change(batch, false);
 	if (!batch->recipients) {
 		batch->recipients = json_array();
 	}
@@ -163,24 +164,24 @@ int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *key
 static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,
 		       uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
-	static const char info[] = "sgpu v1 mac";
+	const char *info = batch->response ? "sgpu v2 mac response" : "sgpu v2 mac batch";
 	uint8_t key[SGPU_KEY_SIZE];
-	char *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_MAC, &text, &size, error);
+	int rc = sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info,
+				  strlen(info), key, sizeof(key), error);
+
 	rc = rc ? rc
-		: sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info,
-				   sizeof(info) - 1, key, sizeof(key), error);
-	rc = rc ? rc : sgpu_hmac_sha256(key, sizeof(key), text, size, mac, error);
+		: sgpu_hmac_sha256(key, sizeof(key), batch->payload, strlen(batch->payload), mac,
+				   error);
 	sgpu_wipe(key, sizeof(key));
-	free(text);
 	return rc;
 }
 
 int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 		    struct sgpu_error *error)
 {
-	const int rc = compute_mac(batch, batch_key, batch->mac, error);
+	int rc = sgpu_seal_json_freeze(batch, error);
+
+	rc = rc ? rc : compute_mac(batch, batch_key, batch->mac, error);
 	batch->has_mac = rc == 0;
 	return rc;
 }
@@ -189,13 +190,15 @@ int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SG
 		      struct sgpu_error *error)
 {
 	uint8_t mac[SGPU_SHA256_SIZE];
+
 	if (!batch->has_mac) {
-		return sgpu_fail(error, SGPU_EAUTH, "the index has no mac");
+		return sgpu_fail(error, SGPU_EAUTH, "seal.json has no mac");
 	}
 	int rc = compute_mac(batch, batch_key, mac, error);
 	if (!rc && !sgpu_equal(mac, batch->mac, sizeof(mac))) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "the mac of %s does not verify: it was altered",
-			       batch->response ? "response.json" : "batch.json");
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "the mac of seal.json does not verify: the %s was altered",
+			       batch->response ? "response" : "batch");
 	}
 	/* Wiped, since it is the correct MAC of a text that an attacker may have chosen. */
 	sgpu_wipe(mac, sizeof(mac));
@@ -217,7 +220,7 @@ int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_k
 	if (!length || length > SGPU_ID_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", segment_id);
 	}
-	size_t at = put(context, 0, "sgpu v1", 8);
+	size_t at = put(context, 0, "sgpu v2", 8);
 	at = put(context, at, batch->id, sizeof(batch->id));
 	at = put(context, at, batch->manifest_sha256, sizeof(batch->manifest_sha256));
 	at = put(context, at, response_id ? "o" : "i", 1);
@@ -226,8 +229,26 @@ int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_k
 	}
 	*context_size = put(context, at, segment_id, length);
 	char info[32 + SGPU_ID_MAX];
-	const int info_size = snprintf(info, sizeof(info), "sgpu v1 segment %s %s",
+	const int info_size = snprintf(info, sizeof(info), "sgpu v2 segment %s %s",
 				       response_id ? "out" : "in", segment_id);
 	return sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info,
 				(size_t)info_size, key, SGPU_KEY_SIZE, error);
+}
+
+int sgpu_batch_draw_header(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+			   int segment, struct sgpu_error *error)
+{
+	struct sgpu_batch_segment *s = &batch->segments[segment];
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	size_t size = 0;
+	int rc = sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context, &size, error);
+
+	rc = rc ? rc : sgpu_sealed_keys_new(key, context, size, &keys, error);
+	if (!rc) {
+		sgpu_sealed_header(&keys, s->header);
+	}
+	sgpu_wipe(key, sizeof(key));
+	sgpu_wipe(&keys, sizeof(keys));
+	return rc;
 }

@@ -37,6 +37,7 @@ int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **
 		to->id = strdup(from->id);
 		to->masking =
 			from->sensitivity == SGPU_HIGH ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
+		b->packed = b->packed || to->masking == SGPU_MASKING_AES_GCM;
 		if (!to->id || !sgpu_type_bytes(&from->type, &to->size)) {
 			sgpu_batch_free(batch);
 			return sgpu_fail_nomem(error);
@@ -49,7 +50,7 @@ int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **
 	return SGPU_OK;
 }
 
-int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
+int sgpu_batch_write(int fd, const char *name, struct sgpu_batch *batch,
 		     sgpu_batch_payload_writer *write_payload, void *argument,
 		     struct sgpu_error *error)
 {

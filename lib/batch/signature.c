@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signs the index, verifies its signatures, and finds those of owners.
+ * Signs the payload of seal.json, verifies its signatures, and finds those of owners.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,37 +12,27 @@
 #include "crypto/crypto.h"
 #include "index.h"
 
-/* Hashes a part of the index. Signatures are over all that carriers may not change. */
-static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
-		     uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
-{
-	char *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_batch_canonical(batch, part, &text, &size, error);
-	rc = rc ? rc : sgpu_sha256(text, size, digest, error);
-	free(text);
-	return rc;
-}
-
 int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE],
 			struct sgpu_error *error)
 {
-	return digest_of(batch, SGPU_INDEX_FOR_IDENTITY, identity, error);
-}
+	static const char label[] = "sgpu v2 batch"; /* with its NUL */
+	uint8_t text[sizeof(label) + SGPU_BATCH_ID_SIZE + 8 + SGPU_SHA256_SIZE], *at = text;
 
-static const char *token_at(const struct sgpu_batch *batch, size_t index)
-{
-	return json_string_value(json_array_get(batch->signatures, index));
+	at = mempcpy(at, label, sizeof(label));
+	at = mempcpy(at, batch->id, sizeof(batch->id));
+	for (int i = 56; i >= 0; i -= 8) {
+		*at++ = (uint8_t)(batch->counter >> i);
+	}
+	memcpy(at, batch->index_sha256, sizeof(batch->index_sha256));
+	return sgpu_sha256(text, sizeof(text), identity, error);
 }
 
 /* Gets the key that a signature names; verifies nothing. */
 static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_signing_key *key,
 		     struct sgpu_error *error)
 {
-	uint8_t signature[SGPU_SIGNATURE_SIZE];
-	const char *token = token_at(batch, index);
-	return token ? sgpu_detached_parse(token, SGPU_BATCH_TYP, key, signature, error)
-		     : sgpu_fail(error, SGPU_EINVALID, "signature: not a text");
+	return sgpu_signature_key(json_array_get(batch->signatures, index), SGPU_BATCH_TYP, key,
+				  error);
 }
 
 static void remove_of(struct sgpu_batch *batch, const char *kid)
@@ -58,46 +48,33 @@ static void remove_of(struct sgpu_batch *batch, const char *kid)
 int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
 			     struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_SHA256_SIZE];
-	char *token = NULL;
+	json_t *entry = NULL;
+
 	remove_of(batch, key->kid);
 	if (json_array_size(batch->signatures) >= SGPU_SIGNATURES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures",
 				 SGPU_SIGNATURES_MAX);
 	}
-	int rc = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
-	rc = rc ? rc
-		: sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token, error);
+	int rc = sgpu_seal_json_freeze(batch, error);
+	rc = rc ? rc : sgpu_signature_make(key, SGPU_BATCH_TYP, batch->payload, &entry, error);
 	if (!rc && !batch->signatures) {
 		batch->signatures = json_array();
 	}
-	if (!rc && json_array_append_new(batch->signatures, json_string(token))) {
-		rc = sgpu_fail_nomem(error);
-	}
-	free(token);
-	return rc;
-}
-
-static int verify(const struct sgpu_batch *batch, size_t index,
-		  const uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_signing_key *key,
-		  struct sgpu_error *error)
-{
-	const int rc = sgpu_detached_verify(token_at(batch, index), SGPU_BATCH_TYP, digest,
-					    SGPU_SHA256_SIZE, key, error);
-	return rc != SGPU_EAUTH
-		       ? rc
-		       : sgpu_fail(error, SGPU_EAUTH,
-				   "the signature of '%s' does not verify: the batch was altered",
-				   key->kid);
+	return rc || json_array_append_new(batch->signatures, entry) == 0 ? rc
+									  : sgpu_fail_nomem(error);
 }
 
 int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
 			 struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_SHA256_SIZE];
-	int rc = named_key(batch, (size_t)index, key, error);
-	rc = rc ? rc : digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
-	return rc ? rc : verify(batch, (size_t)index, digest, key, error);
+	const int rc = sgpu_signature_verify(json_array_get(batch->signatures, (size_t)index),
+					     SGPU_BATCH_TYP, batch->payload, key, error);
+
+	return rc != SGPU_EAUTH
+		       ? rc
+		       : sgpu_fail(error, SGPU_EAUTH,
+				   "the signature of '%s' does not verify: the batch was altered",
+				   key->kid);
 }
 
 int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
@@ -132,7 +109,6 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 {
 	const size_t count = json_array_size(batch->signatures);
 	struct sgpu_signing_key key = { .kind = SGPU_SIGNING_NONE };
-	uint8_t digest[SGPU_SHA256_SIZE];
 	int rc = 0;
 	kid[0] = '\0';
 	if (!count) {
@@ -150,9 +126,8 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 		}
 		if (!kid[0]) {
 			memcpy(kid, key.kid, sizeof(key.kid));
-			rc = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
 		}
-		rc = rc ? rc : verify(batch, i, digest, &key, error);
+		rc = sgpu_batch_signature(batch, (int)i, &key, error);
 	}
 	if (rc) {
 		kid[0] = '\0';

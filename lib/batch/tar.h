@@ -49,6 +49,7 @@ struct sgpu_tar_reader {
 	unsigned padding;	 /* bytes after the payload */
 	bool begun, ended, lost; /* lost: the position is not known */
 	bool has_first;		 /* the caller has read the first block */
+	bool again;		 /* the current member is also the next */
 	struct sgpu_tar_raw first;
 	int cursor; /* the next segment for sgpu_batch_next_payload */
 };

@@ -347,6 +347,12 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	if (reader->ended) {
 		return 0;
 	}
+	if (reader->again) {
+		reader->again = false;
+		*member = reader->member;
+		*size = reader->remaining;
+		return 0;
+	}
 	int rc = finish_member(reader, error);
 	if (rc) {
 		return rc;
@@ -378,6 +384,11 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	*member = reader->member;
 	*size = reader->remaining;
 	return check_room(reader, error);
+}
+
+void sgpu_tar_again(struct sgpu_tar_reader *reader)
+{
+	reader->again = !reader->ended;
 }
 
 int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size, struct sgpu_error *error)

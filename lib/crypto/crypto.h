@@ -106,24 +106,23 @@ SGPU_MUST_CHECK int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint
 SGPU_MUST_CHECK int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32],
 				struct sgpu_error *error);
 
-/* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ----
- * The header is {"alg","jwk","kid","typ"} in canonical form, with the public key and its
- * thumbprint. The token comes from malloc. */
-enum { SGPU_DETACHED_MAX = 1024 };
-SGPU_MUST_CHECK int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ,
-				       const void *payload, size_t size, char **token,
-				       struct sgpu_error *error);
+/* ---- signatures of a JWS in its general JSON serialization (RFC 7515, 7.2.1) ----
+ * An entry is {"protected","signature"}; its header is {"alg","jwk","kid","typ"} in canonical form,
+ * with the public key and its thumbprint. `payload` is in base64url, as it lies in the JWS. */
+struct json_t;			    /* jansson's */
+enum { SGPU_PROTECTED_MAX = 1024 }; /* bytes of "protected" */
+SGPU_MUST_CHECK int sgpu_signature_make(const struct sgpu_signing_key *key, const char *typ,
+					const char *payload, struct json_t **entry,
+					struct sgpu_error *error);
 /* Reads the key in the header, without verifying the signature. Errors: SGPU_EINVALID for any other
  * form. */
-SGPU_MUST_CHECK int sgpu_detached_parse(const char *token, const char *typ,
-					struct sgpu_signing_key *key,
-					uint8_t signature[SGPU_SIGNATURE_SIZE],
-					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signature_key(const struct json_t *entry, const char *typ,
+				       struct sgpu_signing_key *key, struct sgpu_error *error);
 /* Verifies the signature of the payload with the key in the header. The caller decides whether to
  * trust this key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_detached_verify(const char *token, const char *typ, const void *payload,
-					 size_t size, struct sgpu_signing_key *key,
-					 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signature_verify(const struct json_t *entry, const char *typ,
+					  const char *payload, struct sgpu_signing_key *key,
+					  struct sgpu_error *error);
 
 /* ---- digests on several cores, of memory and of files ----
  * KT128 is a tree of leaves of 8 KiB, which the workers of a pool compute; the calling thread holds

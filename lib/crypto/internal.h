@@ -92,14 +92,13 @@ extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;
 /* ---- jws.c: JSON web signatures (RFC 7515), except the signing ---- */
 enum { SGPU_JWS_MAX = 1 << 20, SGPU_JWS_SIGNATURE_MAX = 96 };
 
-/* Makes the text to sign, HEADER "." PAYLOAD, in *text from malloc. Takes over `header`; for NULL,
- * returns SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_jws_text(json_t *header, const void *payload, size_t size, char **text,
+/* Makes the text to sign, HEADER "." PAYLOAD, in *text from malloc. `payload` is in base64url.
+ * Takes over `header`; for NULL, returns SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_jws_text(json_t *header, const char *payload, char **text,
 				  struct sgpu_error *error);
-/* Makes the token of such a text and its signature; `detached`: without the payload (appendix F).
- * *token is from malloc. */
-SGPU_MUST_CHECK int sgpu_jws_token(const char *text, bool detached, const uint8_t *signature,
-				   size_t size, char **token, struct sgpu_error *error);
+/* Makes the token of such a text and its signature. *token is from malloc. */
+SGPU_MUST_CHECK int sgpu_jws_token(const char *text, const uint8_t *signature, size_t size,
+				   char **token, struct sgpu_error *error);
 
 /* The parts of a token. Nothing in the header is trusted: an attacker may have written it. */
 struct sgpu_jws {

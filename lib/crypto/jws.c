@@ -13,8 +13,7 @@
 
 enum { WHAT_SIZE = 64 };
 
-int sgpu_jws_text(json_t *header, const void *payload, size_t size, char **text,
-		  struct sgpu_error *error)
+int sgpu_jws_text(json_t *header, const char *payload, char **text, struct sgpu_error *error)
 {
 	char *canonical = NULL;
 	size_t length = 0;
@@ -22,20 +21,20 @@ int sgpu_jws_text(json_t *header, const void *payload, size_t size, char **text,
 			: sgpu_fail_nomem(error);
 
 	json_decref(header);
-	*text = rc ? NULL : malloc(SGPU_BASE64URL_MAX(length) + SGPU_BASE64URL_MAX(size) + 1);
+	*text = rc ? NULL : malloc(SGPU_BASE64URL_MAX(length) + 1 + strlen(payload) + 1);
 	if (*text) {
 		sgpu_base64url_encode(canonical, length, *text);
 		strcat(*text, ".");
-		sgpu_base64url_encode(payload, size, *text + strlen(*text));
+		strcat(*text, payload);
 	}
 	free(canonical);
 	return rc || *text ? rc : sgpu_fail_nomem(error);
 }
 
-int sgpu_jws_token(const char *text, bool detached, const uint8_t *signature, size_t size,
-		   char **token, struct sgpu_error *error)
+int sgpu_jws_token(const char *text, const uint8_t *signature, size_t size, char **token,
+		   struct sgpu_error *error)
 {
-	const size_t kept = detached ? strcspn(text, ".") + 1 : strlen(text);
+	const size_t kept = strlen(text);
 
 	*token = malloc(kept + SGPU_BASE64URL_MAX(size) + 2);
 	if (!*token) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: refuses all that can be refused before the first payload arrives. The order of the
- * checks: the index and, if owners are named, whether one of them signed it; the manifest, which
- * says what is HIGH; what the policy forbids; whether a key opens the batch, and whether it is
- * authentic; only then sizes, plan and leases. Nothing is fetched or run before all checks have
- * passed.
+ * Admission: refuses all that can be refused before the first payload arrives. Each part of the
+ * batch is authenticated before it is parsed, in this order: seal.json's form, the batch key, the
+ * MAC, the owners' signatures; the index by its digest; the manifest by its digest, and whether
+ * both agree; what the policy forbids, sizes, plan; where payloads lie. The last step,
+ * sgpu_admit_once(), records the batch. Nothing is fetched or run before all checks have passed.
  */
 #include "crypto/crypto.h"
 
@@ -213,8 +213,8 @@ static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A guessed digest that matches would reveal what a file holds, so only a batch with a MAC may name
- * files. */
+/* A guessed digest that matches would reveal what a file holds, so only an authenticated batch may
+ * name files. */
 static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
 		      struct sgpu_error *error)
 {
@@ -234,23 +234,14 @@ static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segmen
 	return SGPU_OK;
 }
 
-/* Checks that the container protects segments as their sensitivity demands, and has payloads only
- * in locations that this runner accepts. */
-static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
+/* Checks that payloads are only in locations that this runner accepts. */
+static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 {
-	bool needs_key = false;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
-		const struct sgpu_segment *segment = segment_of(job, i);
-		bool high = segment->sensitivity == SGPU_HIGH;
 
-		if (high && sgpu_segment_is_input(segment) && !in_batch->sealed) {
-			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed",
-				  in_batch->id);
-			return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
-		}
 		if (in_batch->location.kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
 		}
@@ -266,34 +257,35 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 				  in_batch->id);
 			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
-		needs_key = needs_key || high;
-	}
-	if (rc == SGPU_OK && needs_key && !job->batch->has_mac) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch has HIGH segments and no MAC");
-		rc = sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
 	}
 	return rc;
 }
 
 static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 {
-	int rc;
+	const struct sgpu_run_options *options = job->options;
+	int rc = SGPU_OK;
 
-	if (!job->batch->has_mac) {
-		return SGPU_OK;
+	if (job->batch->packed) {
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "the batch has HIGH segments and is packed, but not sealed");
+		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
 	}
-	if (job->options->key_count == 0) {
+	if (job->batch->has_mac && options->key_count == 0) {
 		sgpu_fail(error, SGPU_EKEY,
 			  "the batch is sealed and there is no key to open it with");
 		return sgpu_hint(error, "give the runner's key with -k");
 	}
-	rc = sgpu_batch_unwrap(job->batch, job->options->keys, job->options->key_count,
-			       job->batch_key, error);
-	if (rc == SGPU_OK) {
-		job->keyed = true;
-		rc = sgpu_batch_verify(job->batch, job->batch_key, error);
+	if (job->batch->has_mac) {
+		rc = sgpu_batch_unwrap(job->batch, options->keys, options->key_count,
+				       job->batch_key, error);
+		job->keyed = rc == SGPU_OK;
+		rc = rc ? rc : sgpu_batch_verify(job->batch, job->batch_key, error);
 	}
-	return rc;
+	return rc == SGPU_OK && options->owners
+		       ? sgpu_batch_owner(job->batch, options->owners, options->owner_count,
+					  job->owner, error)
+		       : rc;
 }
 
 /* Checks that the authentic index and the manifest's inferred types agree on every size. */
@@ -365,9 +357,10 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 	if (!job->options->replay) {
 		return SGPU_OK;
 	}
-	if (!job->batch->has_mac) {
+	if (!job->batch->has_mac && !job->owner[0]) {
 		return sgpu_fail(error, SGPU_EPOLICY,
-				 "the batch has no MAC, so it cannot be told from another");
+				 "the batch has neither a MAC nor an owner's signature, so it "
+				 "cannot be told from another");
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
@@ -382,20 +375,33 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct sgpu_error *error)
+/* Reads seal.json, authenticates it, and reads what it and the index name. */
+static int read_head(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
+		     struct sgpu_error *error)
 {
-	static int (*const steps[])(struct sgpu_job * job, struct sgpu_error * error) = {
-		fill_in, check_policy, check_modules, authenticate, check_sizes
-	};
 	struct sgpu_job *job = base->job;
 	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_batch_read_known(tar, find_manifest, base, &job->batch, error);
+	int rc = sgpu_batch_read_seal(tar, SGPU_READ_BATCH, &job->batch, error);
 
-	sgpu_trace_add(base->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
-	if (rc == SGPU_OK && job->options->owners) {
-		rc = sgpu_batch_owner(job->batch, job->options->owners, job->options->owner_count,
-				      job->owner, error);
+	rc = rc ? rc : authenticate(job, error);
+	rc = rc ? rc : sgpu_batch_read_index(tar, job->batch, error);
+	rc = rc ? rc : sgpu_batch_read_rest(tar, job->batch, find_manifest, base, error);
+	if (rc == SGPU_OK) {
+		free(job->batch->index_text);
+		job->batch->index_text = NULL;
 	}
+	sgpu_trace_add(base->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
+	return rc;
+}
+
+int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct sgpu_error *error)
+{
+	static int (*const steps[])(struct sgpu_job * job,
+				    struct sgpu_error * error) = { fill_in, check_modules,
+								   check_sizes };
+	struct sgpu_job *job = base->job;
+	int rc = read_head(base, tar, error);
+
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);
 	}
@@ -405,6 +411,7 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 	if (rc == SGPU_OK && !job->prepared->plan) {
 		rc = sgpu_prepared_plan(job->prepared, base, error);
 	}
+	rc = rc ? rc : check_places(job, error);
 	rc = rc ? rc : sgpu_lent_create(base, &base->lent, error);
 	job->plan = rc == SGPU_OK ? job->prepared->plan : NULL;
 	return rc;

@@ -120,9 +120,12 @@ static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu
 		: sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(input)->id, NULL, key,
 					 context, &context_size, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_sealed_keys_open(key, context, context_size, header, &keys, error);
-		/* The index has verified, so if the key does not fit, the payload is not the
-		 * owner's. */
+		/* The index has verified, so a payload that begins otherwise is not the owner's. */
+		rc = sgpu_equal(header, in_batch(input)->header, sizeof(header))
+			     ? sgpu_sealed_keys_open(key, context, context_size, header, &keys,
+						     error)
+			     : sgpu_fail(error, SGPU_EAUTH,
+					 "the payload does not begin as the index says");
 		rc = rc == SGPU_EKEY ? SGPU_EAUTH : rc;
 	}
 	rc = rc ? rc : sgpu_device_key_load(stream, &keys, &input->key, error);

@@ -18,7 +18,6 @@
 
 #include <sgpu/base.h>
 
-#include "batch/index.h"
 #include "batch/tar.h"
 #include "run/job.h"
 #include "run/graph.h"
@@ -172,6 +171,7 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 	memcpy(r->id, w->job->batch->id, sizeof(r->id));
 	memcpy(r->manifest_sha256, w->job->batch->manifest_sha256, sizeof(r->manifest_sha256));
 	memcpy(r->response_id, w->job->response_id, sizeof(r->response_id));
+	rc = sgpu_batch_identity(w->job->batch, r->identity, error);
 	r->segments = calloc((size_t)w->job->batch->segment_count + 1, sizeof(*r->segments));
 	r->manifest_text = malloc(w->job->batch->manifest_size + 1);
 	if (!r->segments || !r->manifest_text) {
@@ -244,23 +244,21 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 }
 
 /* ---- results that are in the file before the response is known ---- */
-/* A response is a tar: its index and its manifest, then the payloads, each after a header and
- * padded to whole blocks. Computes the payloads' offsets in the file, by segment of the response,
- * which begins at `begin`; 0: not in it. */
-static int place_payloads(const struct sgpu_batch *response, uint64_t begin, uint64_t *places,
+/* A response is a tar: its head, then the payloads, each after a header and padded to whole blocks.
+ * Computes the payloads' offsets in the file, by segment of the response, which begins at `begin`;
+ * 0: not in it. */
+static int place_payloads(struct sgpu_batch *response, uint64_t begin, uint64_t *places,
 			  struct sgpu_error *error)
 {
-	char *text = NULL;
+	uint8_t *head = NULL;
 	size_t size = 0;
-	int rc = sgpu_batch_text(response, &text, &size, error);
-	uint64_t at;
+	int rc = sgpu_batch_head(response, &head, &size, error);
+	uint64_t at = begin + size;
 
-	free(text);
+	free(head);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	at = begin + SGPU_TAR_BLOCK + sgpu_tar_padded(size) + SGPU_TAR_BLOCK +
-	     sgpu_tar_padded(response->manifest_size);
 	for (int i = 0; i < response->segment_count; i++) {
 		places[i] = 0;
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
@@ -323,8 +321,7 @@ int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int
 }
 
 /* Moves results that are already in the file to their places in this response. */
-static int settle_places(struct writer *w, const struct sgpu_batch *response,
-			 struct sgpu_error *error)
+static int settle_places(struct writer *w, struct sgpu_batch *response, struct sgpu_error *error)
 {
 	const size_t count = (size_t)response->segment_count + 1;
 	struct sgpu_moved *moves = calloc(count, sizeof(*moves));
@@ -356,8 +353,7 @@ out:
 	return rc;
 }
 
-static int write_response(struct writer *w, const struct sgpu_batch *response,
-			  struct sgpu_error *error)
+static int write_response(struct writer *w, struct sgpu_batch *response, struct sgpu_error *error)
 {
 	int rc = w->placed ? settle_places(w, response, error) : SGPU_OK;
 

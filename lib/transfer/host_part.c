@@ -206,9 +206,11 @@ int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 			rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is too large to be sealed",
 				       p->name);
 		}
-		rc = rc ? rc
-			: sgpu_sealed_keys_new(p->key, p->context, p->context_size, &part->keys,
-					       error);
+		rc = rc		 ? rc
+		     : p->header ? sgpu_sealed_keys_open(p->key, p->context, p->context_size,
+							 p->header, &part->keys, error)
+				 : sgpu_sealed_keys_new(p->key, p->context, p->context_size,
+							&part->keys, error);
 	} else if (!rc && p->action == SGPU_HOST_OPEN) {
 		rc = read_header(part, header, error);
 		rc = rc ? rc

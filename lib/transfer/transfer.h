@@ -293,6 +293,7 @@ struct sgpu_host_part {
 	const uint8_t *key;  /* SEAL, OPEN: the segment's key, SGPU_KEY_SIZE bytes, and context */
 	const void *context; /* used only when the part begins */
 	size_t context_size;
+	const uint8_t *header; /* SEAL: NULL, or a header that was drawn for this part before */
 	const uint8_t *digest; /* COPY of known size: NULL, or the expected KT128. It is checked
 				  after the bytes were written: SGPU_EAUTH */
 	/* NULL, or called once before anything else, for one part after the other: fills in unknown

@@ -128,6 +128,7 @@ static int convert(const struct job *job, const struct sgpu_batch *batch, int se
 {
 	const struct sgpu_batch_segment *s = &batch->segments[segment];
 	const bool opens = batch->response;
+	const uint8_t *header = opens ? payload : s->header;
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
@@ -141,10 +142,7 @@ static int convert(const struct job *job, const struct sgpu_batch *batch, int se
 	}
 	rc = sgpu_batch_segment_key(batch, job->key, s->id, opens ? batch->response_id : NULL, key,
 				    context, &size, error);
-	if (rc == SGPU_OK) {
-		rc = opens ? sgpu_sealed_keys_open(key, context, size, payload, &keys, error)
-			   : sgpu_sealed_keys_new(key, context, size, &keys, error);
-	}
+	rc = rc ? rc : sgpu_sealed_keys_open(key, context, size, header, &keys, error);
 	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
 	if (rc == SGPU_OK && opens) {
 		rc = sgpu_open_chunks(aead, &keys, 0, true, payload + SGPU_SEALED_HEADER,
@@ -178,8 +176,11 @@ enum { PAGE = 4096, SEALED_SHIFT = 8 };
  * output. */
 static int set_payloads(struct job *job, uint64_t *total, struct sgpu_error *error)
 {
+	int rc = SGPU_OK;
+
 	*total = 0;
-	for (int i = 0; i < job->batch->segment_count; i++) {
+	job->batch->packed = false;
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &job->batch->segments[i];
 		const void *data = data_of(job, i);
 		uint64_t room = s->size;
@@ -200,11 +201,12 @@ static int set_payloads(struct job *job, uint64_t *total, struct sgpu_error *err
 		s->has_kt128 = !job->sealed;
 		if (job->sealed) {
 			s->sealed_size = room;
+			rc = sgpu_batch_draw_header(job->batch, job->key, i, error);
 		} else {
 			sgpu_kt128(data, s->size, NULL, 0, s->kt128, sizeof(s->kt128));
 		}
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 /* Copies the payloads into a region, as sgpu-stage load --keep does. */

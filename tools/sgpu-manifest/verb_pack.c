@@ -60,8 +60,7 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 			    batch->segments[segment].size, fd, name, error);
 }
 
-static int write_batch(struct payload_folder *folder, const struct sgpu_batch *batch,
-		       const char *path)
+static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, const char *path)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };

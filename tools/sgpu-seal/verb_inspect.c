@@ -52,19 +52,21 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ma
 				 : json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
 					     "text", s->error_text);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
-			 "direction", m ? sgpu_direction_name(m->direction) : "",
-			 "sensitivity_level", m ? sgpu_sensitivity_name(m->sensitivity) : "",
-			 "masking_level",
-			 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
-			 response ? "actual_output_data_size_bytes" : "size",
-			 (json_int_t)(response ? s->actual_size : s->size), "location",
-			 sgpu_location_json(&s->location), "sealed_size",
-			 s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL, "status",
-			 !response		? NULL
-			 : s->status == SGPU_OK ? "OK"
-						: "FAILED",
-			 "error", failed);
+	return json_pack(
+		"{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
+		"direction", m ? sgpu_direction_name(m->direction) : "", "sensitivity_level",
+		m ? sgpu_sensitivity_name(m->sensitivity) : "", "masking_level",
+		s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+		response ? "actual_output_data_size_bytes" : "size",
+		(json_int_t)(response ? s->actual_size : s->size), "location",
+		sgpu_location_json(&s->location,
+				   sgpu_batch_payload_size(batch, (int)(s - batch->segments))),
+		"sealed_size", s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL,
+		"status",
+		!response	       ? NULL
+		: s->status == SGPU_OK ? "OK"
+				       : "FAILED",
+		"error", failed);
 }
 
 /* Lists the signatures. Each is verified with the public key that it contains, which need not be
@@ -101,10 +103,12 @@ static json_t *archive_json(const struct sgpu_batch *batch, const struct sgpu_ma
 	}
 	sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
 	return json_pack("{s:s, s:o, s:s?, s:s, s:s, s:o, s:o, s:o*, s:o*, s:O*}", "kind",
-			 batch->response ? "response" : "batch", "batch_id",
-			 sgpu_json_from_bytes(batch->id, sizeof(batch->id)), "manifest_id",
-			 manifest->id, "manifest_sha256", hash, "mac", mac, "recipients",
-			 recipients, "segments", segments, "signatures",
+			 batch->response ? "response"
+			 : batch->packed ? "packed"
+					 : "batch",
+			 "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)),
+			 "manifest_id", manifest->id, "manifest_sha256", hash, "mac", mac,
+			 "recipients", recipients, "segments", segments, "signatures",
 			 batch->response ? NULL : signatures_json(batch), "counter",
 			 batch->response ? NULL : json_integer((json_int_t)batch->counter),
 			 "timings", batch->timings);
@@ -129,7 +133,9 @@ static void print_location(const struct sgpu_location *location)
 	} else if (location->kind == SGPU_LOCATION_NONE) {
 		printf("-");
 	} else {
-		printf("%s ", sgpu_location_words[location->kind]);
+		printf("%s ", location->kind == SGPU_LOCATION_LEASE    ? "lease"
+			      : location->kind == SGPU_LOCATION_REGION ? "region"
+								       : "file");
 		cli_print_text(stdout, location->file ? location->file : location->region);
 		printf(" at %llu", (unsigned long long)location->offset);
 	}
@@ -166,8 +172,8 @@ static void print_archive(const struct task *task, const struct sgpu_batch *batc
 	size_t i = 0;
 
 	printf("%s\nbatch id    %s\nmanifest    %s\n            sha256 %s\n",
-	       cli_text_of(json, "kind"), cli_text_of(json, "batch_id"), *id ? id : "-",
-	       cli_text_of(json, "manifest_sha256"));
+	       batch->packed ? "packed batch" : cli_text_of(json, "kind"),
+	       cli_text_of(json, "batch_id"), *id ? id : "-", cli_text_of(json, "manifest_sha256"));
 	if (batch->counter) {
 		print_counter(batch->counter);
 	}
@@ -224,30 +230,22 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *reader = NULL;
 	struct sgpu_batch *batch = NULL;
-	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_diagnostics diagnostics = { 0 };
 	const char *mac = NULL;
 	int segment = 0;
 	int rc = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
 
 	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_EITHER, &batch, error);
-	if (!rc) {
-		rc = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest,
-					 &diagnostics, error);
-	}
 	while (!rc && segment >= 0) {
 		rc = sgpu_batch_next_payload(reader, batch, &segment, error);
 	}
 	rc = rc ? rc : authenticate(task, batch, &mac, error);
 	if (!rc) {
-		task->json = archive_json(batch, manifest, mac);
+		task->json = archive_json(batch, batch->manifest, mac);
 		rc = task->json ? 0 : sgpu_fail_nomem(error);
 	}
 	if (!rc && !cli_json) {
 		print_archive(task, batch, task->json);
 	}
-	sgpu_manifest_free(&manifest);
-	sgpu_diagnostics_clear(&diagnostics);
 	sgpu_batch_free(&batch);
 	sgpu_tar_close(&reader);
 	return rc;

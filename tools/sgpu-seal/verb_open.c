@@ -104,7 +104,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 			 : sgpu_check_trusted(fd, opening->batch_path,
 					      "says which response is wanted", error);
 	rc = rc ? rc : sgpu_tar_open(fd, opening->batch_path, &reader, error);
-	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_BATCH, batch, error);
+	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_BATCH | SGPU_READ_SEAL, batch, error);
 	sgpu_tar_close(&reader);
 	close(fd);
 	return rc;
@@ -136,17 +136,16 @@ static int compare_batch(const struct opening *opening, struct sgpu_error *error
 {
 	const struct sgpu_batch *response = opening->response;
 	struct sgpu_batch *batch = NULL;
-	uint8_t key[SGPU_KEY_SIZE];
+	uint8_t key[SGPU_KEY_SIZE], identity[SGPU_SHA256_SIZE];
 	int rc = read_batch(opening, &batch, error);
 	if (!rc) {
 		rc = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key, error);
 	}
 	rc = rc ? rc : sgpu_batch_verify(batch, key, error);
 	rc = rc ? rc : check_signature(opening, batch, error);
-	if (!rc &&
-	    (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
-	     !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||
-	     !sgpu_equal(batch->manifest_sha256, response->manifest_sha256, SGPU_SHA256_SIZE))) {
+	rc = rc ? rc : sgpu_batch_identity(batch, identity, error);
+	if (!rc && (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
+		    !sgpu_equal(identity, response->identity, sizeof(identity)))) {
 		rc = sgpu_fail(error, SGPU_EAUTH, "'%s' is not the response to '%s'",
 			       opening->in_name, opening->batch_path);
 	}
@@ -376,9 +375,12 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 	int rc = opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
 	rc = rc ? rc : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
 	rc = rc ? rc
-		: sgpu_batch_read(opening->reader, SGPU_READ_RESPONSE, &opening->response, error);
+		: sgpu_batch_read_seal(opening->reader, SGPU_READ_RESPONSE, &opening->response,
+				       error);
 	rc = rc == SGPU_EREFUSED ? fail_refused(opening, error) : rc;
 	rc = rc ? rc : authenticate(opening, error);
+	rc = rc ? rc : sgpu_batch_read_index(opening->reader, opening->response, error);
+	rc = rc ? rc : sgpu_batch_read_rest(opening->reader, opening->response, NULL, NULL, error);
 	rc = rc ? rc : choose(opening, error);
 	if (rc) {
 		return rc;

@@ -62,14 +62,12 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 
 /* Replaces the signatures, which covered the old recipients. The given keys that had signed sign
  * again. */
-static int sign_again(struct task *task, struct sgpu_error *error)
+static int sign_again(struct task *task, size_t before, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
-	const size_t before = json_array_size(batch->signatures);
 	bool left = false;
 	int rc = 0;
-	json_decref(batch->signatures);
-	batch->signatures = NULL;
+	sgpu_batch_change(batch, false);
 	for (int i = 0; !rc && !batch->response && i < task->keys.signer_count; i++) {
 		if (task->signed_before[i]) {
 			rc = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
@@ -90,6 +88,7 @@ static int sign_again(struct task *task, struct sgpu_error *error)
 static int change(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
+	const size_t signatures = json_array_size(batch->signatures);
 	int rc =
 		sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	rc = rc ? rc : sgpu_batch_verify(batch, task->batch_key, error);
@@ -112,7 +111,7 @@ static int change(struct task *task, struct sgpu_error *error)
 	if (!rc && !json_array_size(batch->recipients)) {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "no recipient would be left");
 	}
-	rc = rc ? rc : sign_again(task, error);
+	rc = rc ? rc : sign_again(task, signatures, error);
 	return rc ? rc : sgpu_batch_sign(batch, task->batch_key, error);
 }
 

@@ -176,7 +176,7 @@ static int plan(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
 	int rc = 0;
-	if (batch->has_mac) {
+	if (batch->recipients) {
 		sgpu_fail(error, SGPU_EINVALID, "'%s' is sealed already", task->in_name);
 		return sgpu_hint(error, "'sgpu-seal rewrap' changes who can open it");
 	}
@@ -199,6 +199,13 @@ static int plan(struct task *task, struct sgpu_error *error)
 	 * runner takes once. */
 	rc = rc ? rc : sgpu_random(batch->id, sizeof(batch->id), error);
 	rc = rc ? rc : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		rc = batch->segments[i].sealed
+			     ? sgpu_batch_draw_header(batch, task->batch_key, i, error)
+			     : 0;
+	}
+	sgpu_batch_change(batch, true);
+	batch->packed = false;
 	for (int i = 0; !rc && i < task->keys.count; i++) {
 		rc = sgpu_batch_wrap(batch, &task->keys.list[i], task->batch_key, error);
 	}
@@ -247,6 +254,7 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 		rc = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL, secret->key,
 					    secret->context, &secret->context_size, error);
 		part->key = secret->key;
+		part->header = s->header;
 		part->context = secret->context;
 		part->context_size = secret->context_size;
 	}

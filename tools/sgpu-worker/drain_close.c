@@ -85,8 +85,8 @@ static bool never_fits(const struct flight *flight)
 }
 
 /* Decides what becomes of a batch that has no response. One that found too little memory or space
- * beside others runs once more, alone. If its response finds no space even then, it is given back at
- * the end, so that others are answered first. */
+ * beside others runs once more, alone. If its response finds no space even then, it is given back
+ * at the end, so that others are answered first. */
 static int once_more(struct flight *flight)
 {
 	const struct spool_batch *batch = flight->batch;

@@ -83,18 +83,17 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	return SGPU_OK;
 }
 
-/* Reads the index of a batch or a response; NULL: the file is not one. Nothing in it is
+/* Reads seal.json of a batch or a response; NULL: the file is not one. Nothing in it is
  * authenticated: at worst a batch counts as answered by a wrong file in the place of its response,
- * or waits for another worker. The manifest is left out, since it takes long and batches for others
- * are read in each look. */
-static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
+ * or waits for another worker. */
+static struct sgpu_batch *read_seal(int fd, const char *shown, bool response)
 {
 	const unsigned what = response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH;
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_batch *batch = NULL;
 
 	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK ||
-	    sgpu_batch_read(tar, what | SGPU_READ_INDEX, &batch, NULL) != SGPU_OK) {
+	    sgpu_batch_read(tar, what | SGPU_READ_SEAL, &batch, NULL) != SGPU_OK) {
 		batch = NULL;
 	}
 	sgpu_tar_close(&tar);
@@ -103,7 +102,7 @@ static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name)
 {
-	struct sgpu_batch *batch = read_index(fd, name, false);
+	struct sgpu_batch *batch = read_seal(fd, name, false);
 	bool others = batch && json_array_size(batch->recipients) > 0;
 	const json_t *one;
 	size_t i;
@@ -127,8 +126,8 @@ static void compare_response(const struct spool *spool, struct spool_batch *b)
 
 	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
 	    lseek(b->fd, 0, SEEK_SET) == 0) {
-		response = read_index(fd, b->response_name, true);
-		batch = read_index(b->fd, b->shown, false);
+		response = read_seal(fd, b->response_name, true);
+		batch = read_seal(b->fd, b->shown, false);
 	}
 	b->answered = batch && response && memcmp(batch->id, response->id, sizeof(batch->id)) == 0;
 	sgpu_batch_free(&batch);

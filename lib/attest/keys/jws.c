@@ -147,13 +147,16 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 		bad |= json_array_append_new(x5c, certificate_json(chain->list[i]));
 	}
 	json_t *header = json_pack("{s:s, s:s*, s:o*}", "alg", "ES384", "typ", typ, "x5c", x5c);
-	int rc = bad ? sgpu_fail_nomem(error)
-		     : sgpu_jws_text(json_incref(header), payload, size, &text, error);
+	json_t *encoded = sgpu_json_from_bytes(payload, size);
+	int rc = bad || !encoded ? sgpu_fail_nomem(error)
+				 : sgpu_jws_text(json_incref(header), json_string_value(encoded),
+						 &text, error);
 
 	*token = NULL;
+	json_decref(encoded);
 	json_decref(header);
 	rc = rc ? rc : sgpu_signer_sign(signer, text, strlen(text), signature, error);
-	rc = rc ? rc : sgpu_jws_token(text, false, signature, sizeof(signature), token, error);
+	rc = rc ? rc : sgpu_jws_token(text, signature, sizeof(signature), token, error);
 	free(text);
 	return rc;
 }

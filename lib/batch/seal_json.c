@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * seal.json, the first member of a batch or a response, and the only one that is parsed before
+ * anything is authenticated: the payload, which names the index by its digest and holds the
+ * recipients, and the signatures and the MAC over the payload's text.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "base/json.h"
+#include "crypto/crypto.h"
+#include "index.h"
+
+static const char where[] = "seal.json", where_payload[] = "seal.json: payload";
+
+/* ---- recipients and signatures ---- */
+static int check_recipient(const json_t *recipient, const char *place, struct sgpu_error *error)
+{
+	static const char *const hpke[] = { "kind", "kid", "enc", "ct", NULL };
+	static const char *const a256kw[] = { "kind", "kid", "ct", NULL };
+	uint8_t bytes[SGPU_HPKE_CT_SIZE];
+	const char *kind = NULL;
+	int rc = sgpu_json_string(recipient, place, "kind", &kind, error);
+
+	if (rc) {
+		return rc;
+	}
+	const bool is_hpke = !strcmp(kind, SGPU_KIND_HPKE);
+	if (!is_hpke && strcmp(kind, SGPU_KIND_A256KW)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s/kind: '%.40s' is not one of hpke, a256kw", place, kind);
+	}
+	rc = sgpu_json_only(recipient, place, is_hpke ? hpke : a256kw, error);
+	rc = rc ? rc : sgpu_json_bytes(recipient, place, "kid", bytes, SGPU_SHA256_SIZE, error);
+	if (!rc && is_hpke) {
+		rc = sgpu_json_bytes(recipient, place, "enc", bytes, 32, error);
+	}
+	return rc ? rc
+		  : sgpu_json_bytes(recipient, place, "ct", bytes,
+				    is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE, error);
+}
+
+static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
+{
+	const char *kid =
+		json_string_value(json_object_get(json_array_get(recipients, last), "kid"));
+
+	for (size_t i = 0; i < last; i++) {
+		if (!strcmp(json_string_value(
+				    json_object_get(json_array_get(recipients, i), "kid")),
+			    kid)) {
+			return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice",
+					 kid);
+		}
+	}
+	return 0;
+}
+
+static int check_recipients(const json_t *recipients, struct sgpu_error *error)
+{
+	const size_t count = json_array_size(recipients);
+	int rc = 0;
+
+	if (!json_is_array(recipients) || !count || count > SGPU_RECIPIENTS_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: /recipients is not an array of 1 to %d",
+				 where_payload, SGPU_RECIPIENTS_MAX);
+	}
+	for (size_t i = 0; !rc && i < count; i++) {
+		char place[SGPU_WHERE_MAX];
+
+		snprintf(place, sizeof(place), "%s: /recipients/%zu", where_payload, i);
+		rc = check_recipient(json_array_get(recipients, i), place, error);
+		rc = rc ? rc : check_repeated(recipients, i, error);
+	}
+	return rc;
+}
+
+/* Checks only the form of the array; signature.c verifies signatures. */
+static int check_signatures(const json_t *signatures, struct sgpu_error *error)
+{
+	const size_t count = json_array_size(signatures);
+
+	if (!json_is_array(signatures) || !count || count > SGPU_SIGNATURES_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: /signatures is not an array of 1 to %d",
+				 where, SGPU_SIGNATURES_MAX);
+	}
+	return 0;
+}
+
+/* The rules of what seal.json holds, for one that is read and one that is written. */
+static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	int rc = batch->recipients ? check_recipients(batch->recipients, error) : 0;
+
+	rc = rc || !batch->signatures ? rc : check_signatures(batch->signatures, error);
+	if (!rc && batch->has_mac != (batch->recipients != NULL)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "mac and recipients are not there together");
+	}
+	if (!rc && batch->signatures && (batch->response || batch->packed)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "signatures are for sealed batches");
+	}
+	if (!rc && batch->packed && (batch->recipients || batch->counter)) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "a packed batch has neither recipients nor a counter");
+	}
+	if (!rc && batch->counter >= SGPU_JSON_INTEGER_MAX) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the counter is too large");
+	}
+	return rc;
+}
+
+/* ---- reading ---- */
+static int parse_kind(const json_t *payload, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	static const char *const of_batch[] = { "version",	"kind",	      "batch_id", "counter",
+						"index_sha256", "recipients", NULL };
+	static const char *const of_response[] = { "version",	   "kind",	 "batch_id",
+						   "response_id",  "identity",	 "manifest_sha256",
+						   "index_sha256", "recipients", NULL };
+	uint64_t version = 0;
+	const char *kind = NULL;
+	int rc = sgpu_json_u64(payload, where_payload, "version", &version, error);
+
+	if (!rc && version != SGPU_BATCH_VERSION) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where_payload,
+			       (unsigned long long)version, SGPU_BATCH_VERSION);
+	}
+	rc = rc ? rc : sgpu_json_string(payload, where_payload, "kind", &kind, error);
+	if (rc) {
+		return rc;
+	}
+	batch->response = !strcmp(kind, "response");
+	batch->packed = !strcmp(kind, "packed");
+	if (!batch->response && !batch->packed && strcmp(kind, "batch") != 0) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s/kind: '%.40s' is not one of packed, batch, response",
+				 where_payload, kind);
+	}
+	return sgpu_json_only(payload, where_payload, batch->response ? of_response : of_batch,
+			      error);
+}
+
+static int parse_payload(const json_t *payload, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	const struct {
+		const char *name;
+		uint8_t *bytes;
+		size_t size;
+	} members[] = {
+		{ "batch_id", batch->id, sizeof(batch->id) },
+		{ "index_sha256", batch->index_sha256, sizeof(batch->index_sha256) },
+		/* only of a response */
+		{ "response_id", batch->response_id, sizeof(batch->response_id) },
+		{ "identity", batch->identity, sizeof(batch->identity) },
+		{ "manifest_sha256", batch->manifest_sha256, sizeof(batch->manifest_sha256) },
+	};
+	int rc = parse_kind(payload, batch, error);
+	const size_t count = batch->response ? SGPU_ARRAY_LENGTH(members) : 2;
+
+	for (size_t i = 0; !rc && i < count; i++) {
+		rc = sgpu_json_bytes(payload, where_payload, members[i].name, members[i].bytes,
+				     members[i].size, error);
+	}
+	if (!rc && !batch->response) {
+		rc = sgpu_json_u64(payload, where_payload, "counter", &batch->counter, error);
+	}
+	batch->recipients = json_incref(json_object_get(payload, "recipients"));
+	return rc;
+}
+
+/* Parses JSON, and says where it is at fault. */
+static int parse_json(const char *text, size_t size, const char *what, json_t **json,
+		      struct sgpu_error *error)
+{
+	struct sgpu_error fault = { 0 };
+	const int rc = sgpu_json_parse(text, size, json, NULL, NULL, &fault);
+
+	return rc ? sgpu_fail(error, rc, "%s: %s", what, fault.text) : 0;
+}
+
+static int parse(const json_t *seal, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	static const char *const members[] = { "payload", "signatures", "mac", NULL };
+	const char *payload = NULL;
+	uint8_t *text = NULL;
+	size_t size = 0;
+	json_t *json = NULL;
+	int rc = sgpu_json_only(seal, where, members, error);
+
+	rc = rc ? rc : sgpu_json_string(seal, where, "payload", &payload, error);
+	rc = rc ? rc
+		: sgpu_base64url_read(payload, strlen(payload), where_payload, &text, &size, error);
+	rc = rc ? rc : parse_json((char *)text, size, where_payload, &json, error);
+	rc = rc ? rc : parse_payload(json, batch, error);
+	if (!rc) {
+		batch->payload = strdup(payload);
+		rc = batch->payload ? 0 : sgpu_fail_nomem(error);
+	}
+	batch->signatures = json_incref(json_object_get(seal, "signatures"));
+	if (!rc && json_object_get(seal, "mac")) {
+		batch->has_mac = true;
+		rc = sgpu_json_bytes(seal, where, "mac", batch->mac, sizeof(batch->mac), error);
+	}
+	json_decref(json);
+	free(text);
+	return rc ? rc : check(batch, error);
+}
+
+int sgpu_seal_json_parse(const char *text, size_t size, struct sgpu_batch **batch,
+			 struct sgpu_error *error)
+{
+	json_t *seal = NULL;
+	int rc = parse_json(text, size, where, &seal, error);
+
+	*batch = rc ? NULL : calloc(1, sizeof(**batch));
+	if (!rc) {
+		rc = *batch ? parse(seal, *batch, error) : sgpu_fail_nomem(error);
+	}
+	json_decref(seal);
+	if (rc) {
+		sgpu_batch_free(batch);
+	}
+	return rc;
+}
+
+/* ---- writing ---- */
+static json_t *payload_json(const struct sgpu_batch *batch)
+{
+	json_t *json = json_pack(
+		"{s:i, s:s, s:o, s:o, s:O*}", "version", SGPU_BATCH_VERSION, "kind",
+		batch->response ? "response"
+		: batch->packed ? "packed"
+				: "batch",
+		"batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)), "index_sha256",
+		sgpu_json_from_bytes(batch->index_sha256, sizeof(batch->index_sha256)),
+		"recipients", batch->recipients);
+	json_t *more =
+		batch->response
+			? json_pack("{s:o, s:o, s:o}", "response_id",
+				    sgpu_json_from_bytes(batch->response_id,
+							 sizeof(batch->response_id)),
+				    "identity",
+				    sgpu_json_from_bytes(batch->identity, sizeof(batch->identity)),
+				    "manifest_sha256",
+				    sgpu_json_from_bytes(batch->manifest_sha256,
+							 sizeof(batch->manifest_sha256)))
+			: json_pack("{s:I}", "counter", (json_int_t)batch->counter);
+
+	if (json_object_update(json, more) != 0) {
+		json_decref(json);
+		json = NULL;
+	}
+	json_decref(more);
+	return json;
+}
+
+int sgpu_seal_json_freeze(struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	json_t *json;
+	int rc = 0;
+
+	if (!batch->index_text) {
+		free(batch->payload);
+		batch->payload = NULL;
+		rc = sgpu_index_text(batch, &batch->index_text, &batch->index_size, error);
+		rc = rc ? rc
+			: sgpu_sha256(batch->index_text, batch->index_size, batch->index_sha256,
+				      error);
+	}
+	if (rc || batch->payload) {
+		return rc;
+	}
+	json = payload_json(batch);
+	rc = json ? sgpu_json_canonical(json, &text, &size, error) : sgpu_fail_nomem(error);
+	json_decref(json);
+	batch->payload = rc ? NULL : malloc(SGPU_BASE64URL_MAX(size));
+	if (batch->payload) {
+		sgpu_base64url_encode(text, size, batch->payload);
+	}
+	free(text);
+	return rc || batch->payload ? rc : sgpu_fail_nomem(error);
+}
+
+int sgpu_seal_json_text(const struct sgpu_batch *batch, char **text, size_t *size,
+			struct sgpu_error *error)
+{
+	json_t *mac = batch->has_mac ? sgpu_json_from_bytes(batch->mac, sizeof(batch->mac)) : NULL;
+	json_t *json = json_pack("{s:s, s:O*, s:O*}", "payload", batch->payload, "signatures",
+				 batch->signatures, "mac", mac);
+	int rc = check(batch, error);
+
+	rc = rc ? rc : json ? sgpu_json_canonical(json, text, size, error) : sgpu_fail_nomem(error);
+	json_decref(mac);
+	json_decref(json);
+	return rc;
+}
+
+void sgpu_batch_change(struct sgpu_batch *batch, bool index)
+{
+	free(batch->payload);
+	batch->payload = NULL;
+	json_decref(batch->signatures);
+	batch->signatures = NULL;
+	batch->has_mac = false;
+	if (index) {
+		free(batch->index_text);
+		batch->index_text = NULL;
+		batch->index_size = 0;
+	}
+}

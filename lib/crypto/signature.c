@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Signatures of a JWS in its general JSON serialization (RFC 7515, 7.2.1). An attacker may have
+ * written the header: it names the key that the signature is checked with, and nothing in it is
+ * believed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "base/json.h"
+#include "crypto/internal.h"
+#include "crypto/key.h"
+
+/* Makes the text to sign, HEADER "." PAYLOAD. A key and a type have only one header, so a reader
+ * makes it again and compares. */
+static int text_of(const struct sgpu_signing_key *key, const char *typ, const char *payload,
+		   char **text, struct sgpu_error *error)
+{
+	json_t *header =
+		json_pack("{s:s, s:o, s:s, s:s}", "alg", sgpu_signing_algorithm(key), "jwk",
+			  sgpu_signing_public_json(key), "kid", key->kid, "typ", typ);
+
+	return sgpu_jws_text(header, payload, text, error);
+}
+
+int sgpu_signature_make(const struct sgpu_signing_key *key, const char *typ, const char *payload,
+			json_t **entry, struct sgpu_error *error)
+{
+	uint8_t signature[SGPU_SIGNATURE_SIZE];
+	char *text = NULL;
+	int rc = text_of(key, typ, payload, &text, error);
+
+	*entry = NULL;
+	rc = rc ? rc : sgpu_signing_sign(key, text, strlen(text), signature, error);
+	if (!rc) {
+		*entry = json_pack("{s:s%, s:o}", "protected", text, strcspn(text, "."),
+				   "signature", sgpu_json_from_bytes(signature, sizeof(signature)));
+		rc = *entry ? 0 : sgpu_fail_nomem(error);
+	}
+	free(text);
+	return rc;
+}
+
+static int malformed(const char *why, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_EINVALID, "signature: %s", why);
+}
+
+static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	static const char where[] = "signature: header: jwk";
+	const json_t *jwk = json_object_get(header, "jwk");
+	const char *alg = json_string_value(json_object_get(header, "alg"));
+	const bool ec = alg && !strcmp(alg, "ES256");
+
+	if (!ec && (!alg || strcmp(alg, "EdDSA"))) {
+		return malformed("'alg' is neither EdDSA nor ES256", error);
+	}
+	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
+	int rc = sgpu_json_bytes(jwk, where, "x", key->public_half, 32, error);
+	if (!rc && ec) {
+		rc = sgpu_json_bytes(jwk, where, "y", key->public_half + 32, 32, error);
+	}
+	rc = rc ? rc
+	     : sgpu_signing_check(key, error)
+		     ? malformed("its key is not a point of its curve", error)
+		     : 0;
+	return rc ? rc : sgpu_signing_thumbprint(key, error);
+}
+
+static int read_header(const char *protected, struct sgpu_signing_key *key,
+		       struct sgpu_error *error)
+{
+	struct sgpu_error inner = { 0 };
+	json_t *header = NULL;
+	uint8_t *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_base64url_read(protected, strlen(protected), "signature: header", &text,
+				     &size, error);
+
+	if (!rc && sgpu_json_parse((char *)text, size, &header, NULL, NULL, &inner)) {
+		header = NULL;
+		rc = sgpu_fail(error, SGPU_EINVALID, "signature: header: %s", inner.text);
+	}
+	rc = rc ? rc : key_of(header, key, error);
+	json_decref(header);
+	free(text);
+	return rc;
+}
+
+/* Reads the key in the header, and makes the text that it signed. A header with other members or in
+ * another form is refused. */
+static int parse(const json_t *entry, const char *typ, const char *payload,
+		 struct sgpu_signing_key *key, char **text, uint8_t signature[SGPU_SIGNATURE_SIZE],
+		 struct sgpu_error *error)
+{
+	static const char *const members[] = { "protected", "signature", NULL };
+	const char *protected = NULL;
+
+	*text = NULL;
+	memset(key, 0, sizeof(*key));
+	int rc = sgpu_json_only(entry, "signature", members, error);
+	rc = rc ? rc : sgpu_json_string(entry, "signature", "protected", &protected, error);
+	rc = rc ? rc
+		: sgpu_json_bytes(entry, "signature", "signature", signature, SGPU_SIGNATURE_SIZE,
+				  error);
+	if (!rc && strlen(protected) > SGPU_PROTECTED_MAX) {
+		rc = malformed("its header is too long", error);
+	}
+	rc = rc ? rc : read_header(protected, key, error);
+	rc = rc ? rc : text_of(key, typ, payload, text, error);
+	if (!rc && (strcspn(*text, ".") != strlen(protected) ||
+		    strncmp(*text, protected, strlen(protected)) != 0)) {
+		rc = malformed("its header has other members, values or another form than 'alg', "
+			       "'jwk', 'kid' and 'typ' of such a signature",
+			       error);
+	}
+	if (rc) {
+		memset(key, 0, sizeof(*key));
+		free(*text);
+		*text = NULL;
+	}
+	return rc;
+}
+
+int sgpu_signature_key(const json_t *entry, const char *typ, struct sgpu_signing_key *key,
+		       struct sgpu_error *error)
+{
+	uint8_t signature[SGPU_SIGNATURE_SIZE];
+	char *text = NULL;
+	int rc = parse(entry, typ, "", key, &text, signature, error);
+
+	free(text);
+	return rc;
+}
+
+int sgpu_signature_verify(const json_t *entry, const char *typ, const char *payload,
+			  struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	uint8_t signature[SGPU_SIGNATURE_SIZE];
+	char *text = NULL;
+	int rc = parse(entry, typ, payload, key, &text, signature, error);
+
+	rc = rc ? rc : sgpu_signing_verify(key, text, strlen(text), signature, error);
+	free(text);
+	return rc;
+}
