@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The batch and the response, sgpu-batch(5): a strict ustar stream of seal.json, which
- * authenticates, the index (batch.json or response.json), manifest.json, locations.json if payloads
- * lie elsewhere, then segments/<segment_id> for each payload in the stream, in the order of the
+ * authenticates, the index (batch.json or response.json), a batch's manifest.json, the owner's note
+ * if there is one, locations.json if payloads lie elsewhere, then segments/<segment_id> for each payload in the stream, in the order of the
  * index. Hashes, MAC and signatures are over bytes as they lie in the stream.
  */
 #ifndef SGPU_BATCH_H
@@ -27,6 +27,7 @@ enum {
 	SGPU_RESPONSE_ID_SIZE = 16,
 	SGPU_SEAL_JSON_MAX = 256 << 10,	   /* bytes of seal.json */
 	SGPU_INDEX_SIZE_MAX = 64 << 20,	   /* bytes of batch.json, response.json, locations.json */
+	SGPU_NOTE_MAX = 1 << 20,	   /* bytes of the owner's note before it is sealed */
 	SGPU_INDEX_FRAME_MAX = 64 << 10,   /* bytes of each of these without its array */
 	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* bytes of an entry of the array */
 	SGPU_RECIPIENTS_MAX = 256,
@@ -114,11 +115,16 @@ struct sgpu_batch {
 	int segment_count;
 	json_t *timings; /* responses: object of nanoseconds by stage, or NULL */
 	int *by_id;	 /* set by reading: indexes of the segments, sorted by id; or NULL */
-	/* ---- manifest.json ---- */
+	uint8_t note_sha256[SGPU_SHA256_SIZE]; /* if has_note */
+	bool has_note;
+	/* ---- manifest.json, only of a batch ---- */
 	char *manifest_text; /* as it lies in the stream */
 	size_t manifest_size;
 	struct sgpu_manifest *manifest; /* set by sgpu_batch_read(): parsed, but not checked against
 					   the operations; NULL if the reader knew it */
+	/* ---- the owner's note: sealed if the batch has recipients; or NULL ---- */
+	char *note;
+	size_t note_size;
 };
 
 /* Also accepts a batch that a caller has made from calloc. */
@@ -184,6 +190,14 @@ SGPU_MUST_CHECK int sgpu_batch_write(int fd, const char *name, struct sgpu_batch
 				     sgpu_batch_payload_writer *write_payload, void *argument,
 				     struct sgpu_error *error);
 
+/* Finds where each segment of a response goes, below the owner's directory, by the note: a path
+ * without "." and "..", from malloc; by default the segment's id. `paths` has NULL for each segment
+ * before; free them also after an error. batch_key NULL: nothing is sealed. Errors: SGPU_EAUTH,
+ * SGPU_EINVALID, SGPU_EPOLICY (a path leads out of its directory, or two are in each other's
+ * way). */
+SGPU_MUST_CHECK int sgpu_batch_paths(const struct sgpu_batch *batch, const uint8_t *batch_key,
+				     char **paths, struct sgpu_error *error);
+
 /* ---- keys ---- */
 /* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key.
  * An existing recipient stays unchanged. Errors: SGPU_EUSAGE if there are SGPU_RECIPIENTS_MAX. */
@@ -240,6 +254,10 @@ SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch,
 					   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX],
 					   size_t *context_size, struct sgpu_error *error);
 
+/* Seals the note. Call it once, before the batch is signed. */
+SGPU_MUST_CHECK int sgpu_batch_seal_note(struct sgpu_batch *batch,
+					 const uint8_t batch_key[SGPU_KEY_SIZE],
+					 struct sgpu_error *error);
 /* Draws the header of a sealed input's payload, which the index holds, so that every key is known
  * before a payload arrives. The payload has to be sealed under this header, with the keys of
  * sgpu_sealed_keys_open(). */

@@ -22,6 +22,7 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	free(b->by_id);
 	free(b->payload);
 	free(b->index_text);
+	free(b->note);
 	free(b->manifest_text);
 	sgpu_manifest_free(&b->manifest);
 	json_decref(b->recipients);

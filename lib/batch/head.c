@@ -63,11 +63,6 @@ static int read_member(struct sgpu_tar_reader *reader, const char *wanted, uint6
 	return rc;
 }
 
-static bool belongs(const struct sgpu_segment *wanted, bool response)
-{
-	return response ? sgpu_segment_is_output(wanted) : wanted->direction != SGPU_INTERMEDIATE;
-}
-
 /* Checks the rules that need the manifest: which segments come with a payload, and how it is
  * protected. */
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
@@ -80,9 +75,6 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	}
 	if (!high && s->masking != SGPU_MASKING_NONE) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, " is LOW and not MASKING_NONE", error);
-	}
-	if (batch->response) {
-		return 0;
 	}
 	if (!sgpu_segment_is_input(wanted)) {
 		return s->sealed || s->has_kt128
@@ -108,13 +100,13 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 	int wanted = 0;
 	bool high = false;
 	for (int i = 0; i < manifest->segment_count; i++) {
-		wanted += belongs(&manifest->segments[i], batch->response);
+		wanted += manifest->segments[i].direction != SGPU_INTERMEDIATE;
 		high = high || manifest->segments[i].sensitivity == SGPU_HIGH;
 	}
 	for (int i = 0; i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
 		const int at = sgpu_manifest_segment(manifest, s->id);
-		if (at < 0 || !belongs(&manifest->segments[at], batch->response)) {
+		if (at < 0 || manifest->segments[at].direction == SGPU_INTERMEDIATE) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "segment '%s' is not in the manifest%s", s->id,
 					 at < 0 ? "" : ", in this direction");
@@ -132,8 +124,7 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 				 sgpu_index_name(batch), batch->segment_count, wanted);
 	}
 	if (high && !batch->recipients && !batch->packed) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the %s has HIGH segments and no recipients",
-				 batch->response ? "response" : "batch");
+		return sgpu_fail(error, SGPU_EPOLICY, "the batch has HIGH segments and no recipients");
 	}
 	if (batch->packed && !high) {
 		return sgpu_fail(error, SGPU_EINVALID,
@@ -176,8 +167,7 @@ static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batc
 	rc = rc ? rc : sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
 	if (!rc && !sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
 		rc = sgpu_fail(error, SGPU_EAUTH,
-			       "manifest.json is not the manifest that the %s names",
-			       batch->response ? "response" : "batch");
+			       "manifest.json is not the manifest that batch.json names");
 	}
 	if (rc) {
 		return rc;
@@ -185,6 +175,25 @@ static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batc
 	known = find ? find(argument, digest) : NULL;
 	rc = known ? 0 : parse_manifest(batch, error);
 	return rc ? rc : check_segments(batch, known ? known : batch->manifest, error);
+}
+
+static int read_note(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+		     struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	uint64_t most = SGPU_NOTE_MAX;
+	int rc;
+
+	if (!batch->has_note) {
+		return 0;
+	}
+	(void)sgpu_sealed_size(SGPU_NOTE_MAX, &most);
+	rc = read_member(reader, "note", most, &batch->note, &batch->note_size, error);
+	rc = rc ? rc : sgpu_sha256(batch->note, batch->note_size, digest, error);
+	return rc || sgpu_equal(digest, batch->note_sha256, sizeof(digest))
+		       ? rc
+		       : sgpu_fail(error, SGPU_EAUTH, "the note is not the one that %s names",
+				   sgpu_index_name(batch));
 }
 
 /* Payloads are in the stream unless locations.json says otherwise. */
@@ -306,8 +315,9 @@ int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 			 sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
 {
-	int rc = read_manifest(reader, batch, find, argument, error);
+	int rc = batch->response ? 0 : read_manifest(reader, batch, find, argument, error);
 
+	rc = rc ? rc : read_note(reader, batch, error);
 	rc = rc ? rc : read_locations(reader, batch, error);
 	reader->cursor = 0;
 	return rc;
@@ -345,7 +355,9 @@ int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 	struct member members[] = { { "seal.json", NULL, 0 },
 				    { sgpu_index_name(batch), NULL, 0 },
 				    { "manifest.json", batch->manifest_text, batch->manifest_size },
+				    { "note", batch->note, batch->note_size },
 				    { "locations.json", NULL, 0 } };
+	struct member *last = &members[SGPU_ARRAY_LENGTH(members) - 1];
 	char *seal = NULL, *locations = NULL;
 	uint8_t *at = NULL;
 	int rc = sgpu_seal_json_freeze(batch, error);
@@ -353,11 +365,11 @@ int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 	*head = NULL;
 	*size = 0;
 	rc = rc ? rc : sgpu_seal_json_text(batch, &seal, &members[0].size, error);
-	rc = rc ? rc : sgpu_locations_text(batch, &locations, &members[3].size, error);
+	rc = rc ? rc : sgpu_locations_text(batch, &locations, &last->size, error);
 	members[0].text = seal;
 	members[1].text = batch->index_text;
 	members[1].size = batch->index_size;
-	members[3].text = locations;
+	last->text = locations;
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
 		*size += members[i].text ? member_size(members[i].size) : 0;
 	}

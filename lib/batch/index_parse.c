@@ -193,13 +193,19 @@ static int parse_kind(const json_t *index, const char *where, struct sgpu_batch 
 static int parse_index(const json_t *index, const struct sgpu_json_list *list,
 		       struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	static const char *const of_batch[] = { "manifest_sha256", "alg", "aead", "segments",
-						NULL };
-	static const char *const of_response[] = { "alg",      "aead",	  "batch_status",
-						   "segments", "timings", NULL };
+	static const char *const of_batch[] = { "manifest_sha256", "note_sha256", "alg", "aead",
+						"segments", NULL };
+	static const char *const of_response[] = { "note_sha256",  "alg",	 "aead",
+						   "batch_status", "segments",
+						   "timings",	 NULL };
 	const char *where = sgpu_index_name(batch);
 	int rc = sgpu_json_only(index, where, batch->response ? of_response : of_batch, error);
 	rc = rc ? rc : parse_constants(index, where, error);
+	batch->has_note = json_object_get(index, "note_sha256") != NULL;
+	if (!rc && batch->has_note) {
+		rc = sgpu_json_bytes(index, where, "note_sha256", batch->note_sha256,
+				     sizeof(batch->note_sha256), error);
+	}
 	rc = rc ? rc : parse_segments(index, list, where, batch, error);
 	return rc ? rc : parse_kind(index, where, batch, error);
 }

@@ -86,6 +86,10 @@ static json_t *frame_json(const struct sgpu_batch *batch)
 			 sgpu_json_from_bytes(batch->manifest_sha256,
 					      sizeof(batch->manifest_sha256)));
 	}
+	if (ok && batch->has_note) {
+		ok = put(index, "note_sha256",
+			 sgpu_json_from_bytes(batch->note_sha256, sizeof(batch->note_sha256)));
+	}
 	if (!ok) {
 		json_decref(index);
 		index = NULL;

@@ -9,6 +9,7 @@
 
 #include "batch/batch.h"
 #include "crypto/crypto.h"
+#include "index.h"
 
 int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **batch,
 		      struct sgpu_error *error)
@@ -43,11 +44,12 @@ int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **
 			return sgpu_fail_nomem(error);
 		}
 	}
-	if (sgpu_random(b->id, sizeof(b->id), error) != SGPU_OK) {
+	int rc = sgpu_random(b->id, sizeof(b->id), error);
+	rc = rc ? rc : sgpu_batch_make_note(b, manifest, error);
+	if (rc) {
 		sgpu_batch_free(batch);
-		return SGPU_ESYSTEM;
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 int sgpu_batch_write(int fd, const char *name, struct sgpu_batch *batch,

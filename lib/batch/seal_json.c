@@ -267,7 +267,11 @@ int sgpu_seal_json_freeze(struct sgpu_batch *batch, struct sgpu_error *error)
 	if (!batch->index_text) {
 		free(batch->payload);
 		batch->payload = NULL;
-		rc = sgpu_index_text(batch, &batch->index_text, &batch->index_size, error);
+		batch->has_note = batch->note != NULL;
+		rc = batch->note ? sgpu_sha256(batch->note, batch->note_size, batch->note_sha256,
+					       error)
+				 : 0;
+		rc = rc ? rc : sgpu_index_text(batch, &batch->index_text, &batch->index_size, error);
 		rc = rc ? rc
 			: sgpu_sha256(batch->index_text, batch->index_size, batch->index_sha256,
 				      error);

@@ -111,11 +111,19 @@ struct taker {
 	int list;
 };
 
+/* A manifest travels without the paths of its author, which are no business of those who carry or
+ * run it. */
 static json_t *take_item(void *argument, size_t index)
 {
 	struct taker *taker = argument;
+	json_t *item = sgpu_reader_take(taker->reader, taker->list, (int)index);
+	json_t *copy = taker->list == SGPU_LIST_SEGMENTS ? json_copy(item) : json_incref(item);
 
-	return sgpu_reader_take(taker->reader, taker->list, (int)index);
+	json_decref(item);
+	if (copy && taker->list == SGPU_LIST_SEGMENTS) {
+		(void)json_object_del(copy, "data_location_client");
+	}
+	return copy;
 }
 
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error)

@@ -173,13 +173,14 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 	memcpy(r->response_id, w->job->response_id, sizeof(r->response_id));
 	rc = sgpu_batch_identity(w->job->batch, r->identity, error);
 	r->segments = calloc((size_t)w->job->batch->segment_count + 1, sizeof(*r->segments));
-	r->manifest_text = malloc(w->job->batch->manifest_size + 1);
-	if (!r->segments || !r->manifest_text) {
+	r->note_size = w->job->batch->note_size;
+	r->note = w->job->batch->note ? malloc(r->note_size + 1) : NULL;
+	if (!r->segments || (w->job->batch->note && !r->note)) {
 		return sgpu_fail_nomem(error);
 	}
-	memcpy(r->manifest_text, w->job->batch->manifest_text, w->job->batch->manifest_size);
-	r->manifest_text[w->job->batch->manifest_size] = '\0';
-	r->manifest_size = w->job->batch->manifest_size;
+	if (r->note) {
+		memcpy(r->note, w->job->batch->note, r->note_size);
+	}
 	for (int i = 0; rc == SGPU_OK && i < w->job->batch->segment_count; i++) {
 		if (sgpu_segment_is_output(&w->job->manifest->segments[w->job->to_manifest[i]])) {
 			rc = fill_segment(w, i, &r->segments[r->segment_count++], error);
@@ -513,7 +514,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 	const struct sgpu_job *job = base->job;
 	const int fd = base->submission.out_fd;
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
-	uint64_t most = INDEX_MOST + sgpu_tar_padded(job->batch->manifest_size);
+	uint64_t most = INDEX_MOST + sgpu_tar_padded(job->batch->note_size);
 	struct stat status;
 
 	/* A file with a name may belong to somebody who does not want it cut. */

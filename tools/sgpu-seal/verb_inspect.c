@@ -41,12 +41,11 @@ const struct cli_option inspect_options[] = {
 };
 
 /* ---- a batch or a response ---- */
-static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
-			    const struct sgpu_batch_segment *s)
+/* A response has no manifest: which of its outputs were inputs, too, is not known. */
+static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
 {
-	const bool response = batch->response;
-	const int at = sgpu_manifest_segment(manifest, s->id);
-	const struct sgpu_segment *m = at < 0 ? NULL : &manifest->segments[at];
+	const bool response = batch->response, high = s->masking == SGPU_MASKING_AES_GCM;
+	const int at = response ? -1 : sgpu_manifest_segment(batch->manifest, s->id);
 	json_t *failed = s->status == SGPU_OK
 				 ? NULL
 				 : json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
@@ -54,8 +53,11 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ma
 
 	return json_pack(
 		"{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
-		"direction", m ? sgpu_direction_name(m->direction) : "", "sensitivity_level",
-		m ? sgpu_sensitivity_name(m->sensitivity) : "", "masking_level",
+			 "direction",
+			 sgpu_direction_name(at < 0 ? SGPU_OUTPUT
+						    : batch->manifest->segments[at].direction),
+			 "sensitivity_level", sgpu_sensitivity_name(high ? SGPU_HIGH : SGPU_LOW),
+ "masking_level",
 		s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
 		response ? "actual_output_data_size_bytes" : "size",
 		(json_int_t)(response ? s->actual_size : s->size), "location",
@@ -85,15 +87,14 @@ static json_t *signatures_json(const struct sgpu_batch *batch)
 	return list;
 }
 
-static json_t *archive_json(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
-			    const char *mac)
+static json_t *archive_json(const struct sgpu_batch *batch, const char *mac)
 {
 	json_t *segments = json_array(), *recipients = json_array(), *recipient = NULL;
 	char hash[2 * SGPU_SHA256_SIZE + 1];
 	size_t i = 0;
 
 	for (int k = 0; k < batch->segment_count; k++) {
-		json_array_append_new(segments, segment_json(batch, manifest, &batch->segments[k]));
+		json_array_append_new(segments, segment_json(batch, &batch->segments[k]));
 	}
 	json_array_foreach (batch->recipients, i, recipient) {
 		json_array_append_new(recipients,
@@ -107,7 +108,7 @@ static json_t *archive_json(const struct sgpu_batch *batch, const struct sgpu_ma
 			 : batch->packed ? "packed"
 					 : "batch",
 			 "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)),
-			 "manifest_id", manifest->id, "manifest_sha256", hash, "mac", mac,
+			 "manifest_id", batch->response ? NULL : batch->manifest->id, "manifest_sha256", hash, "mac", mac,
 			 "recipients", recipients, "segments", segments, "signatures",
 			 batch->response ? NULL : signatures_json(batch), "counter",
 			 batch->response ? NULL : json_integer((json_int_t)batch->counter),
@@ -240,7 +241,7 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	}
 	rc = rc ? rc : authenticate(task, batch, &mac, error);
 	if (!rc) {
-		task->json = archive_json(batch, batch->manifest, mac);
+		task->json = archive_json(batch, mac);
 		rc = task->json ? 0 : sgpu_fail_nomem(error);
 	}
 	if (!rc && !cli_json) {

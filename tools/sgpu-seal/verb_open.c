@@ -247,34 +247,25 @@ static int check_below(const struct opening *opening, const char *path, struct s
 	return rc;
 }
 
-/* Takes the outputs' paths from the manifest, whose check ensures that no two are the same and none
- * leads out of the folder. */
-static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest,
-		      struct sgpu_error *error)
+/* Takes the outputs' paths from the note. */
+static int take_paths(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
-	char normal[SGPU_LOCATION_MAX + 1];
-	for (int i = 0; i < response->segment_count; i++) {
-		const int at = sgpu_manifest_segment(manifest, response->segments[i].id);
-		const char *path = at < 0 ? NULL : manifest->segments[at].location;
-		if (!opening->targets[i].wanted) {
-			continue;
-		}
-		if (!path || !strcmp(path, "-")) {
-			path = response->segments[i].id;
-		}
-		if (!sgpu_location_normal(path, normal)) {
-			return sgpu_fail(error, SGPU_EPOLICY, "the output '%s' is not below '%s'",
-					 path, opening->folder);
-		}
-		opening->targets[i].path = strdup(normal);
-		int rc = opening->targets[i].path ? check_below(opening, normal, error)
-						  : sgpu_fail_nomem(error);
-		if (rc) {
-			return rc;
+	char **paths = calloc((size_t)response->segment_count + 1, sizeof(*paths));
+	int rc = paths ? sgpu_batch_paths(response, opening->has_key ? opening->batch_key : NULL,
+					  paths, error)
+		       : sgpu_fail_nomem(error);
+
+	for (int i = 0; paths && i < response->segment_count; i++) {
+		if (!rc && opening->targets[i].wanted) {
+			opening->targets[i].path = paths[i];
+			rc = check_below(opening, paths[i], error);
+		} else {
+			free(paths[i]);
 		}
 	}
-	return 0;
+	free(paths);
+	return rc;
 }
 
 /* Raises the limit of descriptors and sets pending_max: each open output takes some, and most
@@ -298,8 +289,6 @@ static void raise_limits(struct opening *opening)
 static int choose(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
-	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_diagnostics diagnostics = { 0 };
 	opening->targets = calloc((size_t)response->segment_count + 1, sizeof(*opening->targets));
 	if (!opening->targets) {
 		return sgpu_fail_nomem(error);
@@ -312,12 +301,7 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 		return rc;
 	}
 	raise_limits(opening);
-	rc = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest,
-				 &diagnostics, error);
-	rc = rc ? rc : take_paths(opening, manifest, error);
-	sgpu_manifest_free(&manifest);
-	sgpu_diagnostics_clear(&diagnostics);
-	return rc;
+	return take_paths(opening, error);
 }
 
 /* ---- the verb ---- */

@@ -206,6 +206,7 @@ static int plan(struct task *task, struct sgpu_error *error)
 	}
 	sgpu_batch_change(batch, true);
 	batch->packed = false;
+	rc = rc ? rc : sgpu_batch_seal_note(batch, task->batch_key, error);
 	for (int i = 0; !rc && i < task->keys.count; i++) {
 		rc = sgpu_batch_wrap(batch, &task->keys.list[i], task->batch_key, error);
 	}
