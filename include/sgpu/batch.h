@@ -2,8 +2,9 @@
  *
  * The batch and the response, sgpu-batch(5): a strict ustar stream of seal.json, which
  * authenticates, the index (batch.json or response.json), a batch's manifest.json, the owner's note
- * if there is one, locations.json if payloads lie elsewhere, then segments/<segment_id> for each payload in the stream, in the order of the
- * index. Hashes, MAC and signatures are over bytes as they lie in the stream.
+ * if there is one, locations.json if payloads lie elsewhere, then segments/<segment_id> for each
+ * payload in the stream, in the order of the index. Hashes, MAC and signatures are over bytes as
+ * they lie in the stream.
  */
 #ifndef SGPU_BATCH_H
 #define SGPU_BATCH_H

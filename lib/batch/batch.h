@@ -85,8 +85,8 @@ enum {
 struct sgpu_replay;
 
 /* directory NULL: the record is in memory. Otherwise the directory must belong to this user alone;
- * it is made (0700) if missing. A record of the previous version is converted: that version
- * identified batches differently, so batches sealed before now are refused as too old. Errors:
+ * it is made (0700) if missing. The record of an earlier version, which identified batches
+ * differently, is replaced, so batches sealed before now are refused as too old. Errors:
  * SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_replay_create(const char *directory, uint64_t window_us,
 				       struct sgpu_replay **replay, struct sgpu_error *error);

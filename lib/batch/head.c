@@ -124,7 +124,8 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 				 sgpu_index_name(batch), batch->segment_count, wanted);
 	}
 	if (high && !batch->recipients && !batch->packed) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the batch has HIGH segments and no recipients");
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "the batch has HIGH segments and no recipients");
 	}
 	if (batch->packed && !high) {
 		return sgpu_fail(error, SGPU_EINVALID,

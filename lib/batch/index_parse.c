@@ -194,10 +194,9 @@ static int parse_index(const json_t *index, const struct sgpu_json_list *list,
 		       struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	static const char *const of_batch[] = { "manifest_sha256", "note_sha256", "alg", "aead",
-						"segments", NULL };
-	static const char *const of_response[] = { "note_sha256",  "alg",	 "aead",
-						   "batch_status", "segments",
-						   "timings",	 NULL };
+						"segments",	   NULL };
+	static const char *const of_response[] = { "note_sha256", "alg",     "aead", "batch_status",
+						   "segments",	  "timings", NULL };
 	const char *where = sgpu_index_name(batch);
 	int rc = sgpu_json_only(index, where, batch->response ? of_response : of_batch, error);
 	rc = rc ? rc : parse_constants(index, where, error);

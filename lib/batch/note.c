@@ -142,8 +142,7 @@ int sgpu_batch_open_note(const struct sgpu_batch *batch, const uint8_t *batch_ke
 		return 0;
 	}
 	rc = note_key(batch, batch_key, key, context, error);
-	rc = rc ? rc
-		: sgpu_sealed_keys_open(key, context, sizeof(context), sealed, &keys, error);
+	rc = rc ? rc : sgpu_sealed_keys_open(key, context, sizeof(context), sealed, &keys, error);
 	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
 	rc = rc ? rc
 		: sgpu_open_chunks(aead, &keys, 0, true, sealed + SGPU_SEALED_HEADER,
@@ -195,8 +194,9 @@ static int take_path(const struct sgpu_json_part *part, size_t number,
 			       place, id);
 	}
 	if (!rc && (has_control(path) || !sgpu_location_normal(path, normal) || !*normal)) {
-		rc = sgpu_fail(error, SGPU_EPOLICY, "%s: the path leads out of its directory, or "
-						    "is none",
+		rc = sgpu_fail(error, SGPU_EPOLICY,
+			       "%s: the path leads out of its directory, or "
+			       "is none",
 			       place);
 	}
 	if (!rc) {
@@ -249,8 +249,7 @@ static int parse_note(const char *text, size_t size, const struct sgpu_batch *ba
 		      struct sgpu_error *error)
 {
 	static const char *const members[] = { "version", "outputs", NULL };
-	struct sgpu_json_list list = { .key = "outputs",
-				       .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
+	struct sgpu_json_list list = { .key = "outputs", .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
 	struct sgpu_error fault = { 0 };
 	uint64_t version = 0;
 	json_t *json = NULL;
@@ -261,8 +260,8 @@ static int parse_note(const char *text, size_t size, const struct sgpu_batch *ba
 	rc = rc ? sgpu_fail(error, rc, "%s: %s", where, fault.text)
 		: sgpu_json_only(json, where, members, error);
 	rc = rc ? rc : sgpu_json_u64(json, where, "version", &version, error);
-	if (!rc && (version != SGPU_BATCH_VERSION ||
-		    !json_is_array(json_object_get(json, "outputs")))) {
+	if (!rc &&
+	    (version != SGPU_BATCH_VERSION || !json_is_array(json_object_get(json, "outputs")))) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "%s: not of version %d, or /outputs is not an array", where,
 			       SGPU_BATCH_VERSION);

@@ -7,9 +7,9 @@
  * When many records are older than the window, they are dropped, and all batches of that age are
  * refused from then on, whatever the clock says later.
  *
- * The previous version identified a batch by its owner and by what was signed, so its records have
- * no identities. Such a file is replaced by an empty one that refuses all batches sealed until
- * then; programs of that version refuse the new file.
+ * Earlier versions identified batches differently, so their records say nothing. Such a file is
+ * replaced by an empty one that refuses all batches sealed until then; programs of that version
+ * refuse the new file.
  *
  * A process keeps the records that it has read, with an index. Under the lock, it opens the file,
  * checks by the header and the last record that it read whether this is the same file, and reads
@@ -37,9 +37,8 @@ enum {
 	DROPPED_MIN = 1024,
 	LOOKS_A_WINDOW = 64, /* times that old records are counted in a window */
 	RECORDS_MIN = 64,
-	TORN_BEFORE = 2, /* records of one batch in the previous version */
 };
-static const char magic[8] = "sgpu rp2", magic_before[sizeof(magic)] = "sgpu rp1";
+static const char magic[8] = "sgpu rp3"; /* the last character is the version */
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
 
 struct record {
@@ -82,9 +81,12 @@ static int digest8(const void *data, size_t size, uint8_t check[CHECK_SIZE],
 	return rc;
 }
 
-static bool is_of_before(const struct header *header)
+static bool is_older(const struct header *header)
 {
-	return memcmp(header->magic, magic_before, sizeof(magic)) == 0;
+	const size_t last = sizeof(magic) - 1;
+
+	return memcmp(header->magic, magic, last) == 0 && header->magic[last] >= '1' &&
+	       header->magic[last] < magic[last];
 }
 
 /* ---- the records in memory ---- */
@@ -174,14 +176,13 @@ static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 static int add_records(const struct sgpu_replay *replay, struct table *table,
 		       const struct record *records, size_t size, struct sgpu_error *error)
 {
-	const size_t torn_max = (is_of_before(&table->header) ? TORN_BEFORE : 1) * sizeof(*records);
 	uint8_t check[CHECK_SIZE];
 	int rc = SGPU_OK;
 
 	for (; rc == SGPU_OK && size >= sizeof(*records); records++, size -= sizeof(*records)) {
 		rc = digest8(records, offsetof(struct record, check), check, error);
 		if (rc == SGPU_OK && memcmp(check, records->check, CHECK_SIZE) != 0) {
-			return size > torn_max ? damaged(replay, error) : SGPU_OK;
+			return size > sizeof(*records) ? damaged(replay, error) : SGPU_OK;
 		}
 		rc = rc == SGPU_OK ? reserve(table, error) : rc;
 		if (rc == SGPU_OK) {
@@ -245,12 +246,12 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 		table->end = sizeof(header);
 		rc = digest8(&header, offsetof(struct header, check), check, error);
 		if (rc == SGPU_OK &&
-		    ((memcmp(header.magic, magic, sizeof(magic)) != 0 && !is_of_before(&header)) ||
+		    ((memcmp(header.magic, magic, sizeof(magic)) != 0 && !is_older(&header)) ||
 		     memcmp(check, header.check, CHECK_SIZE) != 0)) {
 			rc = damaged(replay, error);
 		}
 	}
-	if (rc < 0) {
+	if (rc < 0 || is_older(&header)) {
 		goto out;
 	}
 	size = (uint64_t)status.st_size > table->end ? (uint64_t)status.st_size - table->end : 0;
@@ -306,17 +307,13 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	return SGPU_OK;
 }
 
-/* Replaces a record of the previous version: batches that it has, or that were sealed before now,
- * are then too old. */
+/* Replaces the record of an earlier version: batches that were sealed before now are too old. */
 static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file,
 		     struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
-	uint64_t floor = now_us > table->header.floor ? now_us : table->header.floor;
+	const uint64_t floor = now_us > table->header.floor ? now_us : table->header.floor;
 
-	for (size_t i = 0; i < table->count; i++) {
-		floor = table->records[i].counter < floor ? floor : table->records[i].counter + 1;
-	}
 	forget_all(table);
 	table->header.floor = floor;
 	return write_table(replay, table, file, error);
@@ -340,7 +337,7 @@ static int open_table(struct sgpu_replay *replay, uint64_t now_us, int *file,
 		return rc;
 	}
 	rc = read_table(replay, fd, table, error);
-	if (rc == SGPU_OK && !is_of_before(&table->header)) {
+	if (rc == SGPU_OK && !is_older(&table->header)) {
 		*file = fd;
 		return SGPU_OK;
 	}

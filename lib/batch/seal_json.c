@@ -268,10 +268,11 @@ int sgpu_seal_json_freeze(struct sgpu_batch *batch, struct sgpu_error *error)
 		free(batch->payload);
 		batch->payload = NULL;
 		batch->has_note = batch->note != NULL;
-		rc = batch->note ? sgpu_sha256(batch->note, batch->note_size, batch->note_sha256,
-					       error)
-				 : 0;
-		rc = rc ? rc : sgpu_index_text(batch, &batch->index_text, &batch->index_size, error);
+		rc = batch->note
+			     ? sgpu_sha256(batch->note, batch->note_size, batch->note_sha256, error)
+			     : 0;
+		rc = rc ? rc
+			: sgpu_index_text(batch, &batch->index_text, &batch->index_size, error);
 		rc = rc ? rc
 			: sgpu_sha256(batch->index_text, batch->index_size, batch->index_sha256,
 				      error);

@@ -53,11 +53,10 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 
 	return json_pack(
 		"{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
-			 "direction",
-			 sgpu_direction_name(at < 0 ? SGPU_OUTPUT
-						    : batch->manifest->segments[at].direction),
-			 "sensitivity_level", sgpu_sensitivity_name(high ? SGPU_HIGH : SGPU_LOW),
- "masking_level",
+		"direction",
+		sgpu_direction_name(at < 0 ? SGPU_OUTPUT : batch->manifest->segments[at].direction),
+		"sensitivity_level", sgpu_sensitivity_name(high ? SGPU_HIGH : SGPU_LOW),
+		"masking_level",
 		s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
 		response ? "actual_output_data_size_bytes" : "size",
 		(json_int_t)(response ? s->actual_size : s->size), "location",
@@ -108,9 +107,10 @@ static json_t *archive_json(const struct sgpu_batch *batch, const char *mac)
 			 : batch->packed ? "packed"
 					 : "batch",
 			 "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)),
-			 "manifest_id", batch->response ? NULL : batch->manifest->id, "manifest_sha256", hash, "mac", mac,
-			 "recipients", recipients, "segments", segments, "signatures",
-			 batch->response ? NULL : signatures_json(batch), "counter",
+			 "manifest_id", batch->response ? NULL : batch->manifest->id,
+			 "manifest_sha256", hash, "mac", mac, "recipients", recipients, "segments",
+			 segments, "signatures", batch->response ? NULL : signatures_json(batch),
+			 "counter",
 			 batch->response ? NULL : json_integer((json_int_t)batch->counter),
 			 "timings", batch->timings);
 }

@@ -28,7 +28,6 @@ struct load {
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;
-	struct sgpu_manifest *manifest;
 	struct load_slice *slices; /* by segment of the batch */
 	uint64_t total;		   /* bytes of the region */
 	uint64_t payload;	   /* bytes to copy */

@@ -83,21 +83,9 @@ static int check_payloads(const struct task *task, struct sgpu_error *error)
 
 static int read_head(struct load *load, int in, struct sgpu_error *error)
 {
-	struct sgpu_diagnostics diagnostics = { 0 };
-	int rc = sgpu_tar_open(in, load->in_name, &load->reader, error);
+	const int rc = sgpu_tar_open(in, load->in_name, &load->reader, error);
 
-	rc = rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size,
-					 &load->manifest, &diagnostics, error);
-	}
-	if (rc == SGPU_OK && diagnostics.count > 0) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': the manifest is at fault: %s: %s",
-			       load->in_name, diagnostics.list[0].pointer,
-			       diagnostics.list[0].text);
-	}
-	sgpu_diagnostics_clear(&diagnostics);
-	return rc;
+	return rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
 }
 
 /* ---- the plan of a region: one slice for each payload, on pages of its own. A sealed slice starts
@@ -156,8 +144,9 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 static bool wants_place(const struct load *load, int segment)
 {
 	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
-	int index = sgpu_manifest_segment(load->manifest, s->id);
-	const struct sgpu_segment *described = index < 0 ? NULL : &load->manifest->segments[index];
+	int index = sgpu_manifest_segment(load->batch->manifest, s->id);
+	const struct sgpu_segment *described =
+		index < 0 ? NULL : &load->batch->manifest->segments[index];
 
 	return described && described->sensitivity == SGPU_LOW &&
 	       described->direction == SGPU_OUTPUT && s->location.kind == SGPU_LOCATION_NONE &&
@@ -297,10 +286,11 @@ static int export(const struct load *load, struct sgpu_error *error)
 
 	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
 		const int index =
-			sgpu_manifest_segment(load->manifest, load->batch->segments[i].id);
+			sgpu_manifest_segment(load->batch->manifest, load->batch->segments[i].id);
 
 		if (index >= 0) {
-			rc = export_segment(load, i, &load->manifest->segments[index], error);
+			rc = export_segment(load, i, &load->batch->manifest->segments[index],
+					    error);
 		}
 	}
 	return rc == SGPU_OK && fflush(stdout) != 0 ? sgpu_fail_write(error, "standard output")
@@ -357,7 +347,6 @@ static void clear(struct task *task)
 	sgpu_leases_free(&load->leases);
 	sgpu_files_free(&load->files);
 	sgpu_region_close(&load->region);
-	sgpu_manifest_free(&load->manifest);
 	sgpu_batch_free(&load->batch);
 	sgpu_tar_close(&load->reader);
 }
