@@ -33,6 +33,18 @@ SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 /* Lets the next sgpu_tar_next() return the current member, of which nothing was read, again. */
 void sgpu_tar_again(struct sgpu_tar_reader *reader);
 
+/* ---- whole segments in memory ----
+ * `sealed` has the sealed_size bytes of `size` plaintext bytes, a length that sgpu_sealed_size()
+ * gives. header: one that was drawn before, or NULL. Errors of open: SGPU_EKEY, SGPU_EAUTH; nothing
+ * in `plaintext` may be used then. */
+SGPU_MUST_CHECK int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
+				     size_t context_size, const uint8_t *header,
+				     const void *plaintext, size_t size, uint8_t *sealed,
+				     struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
+				     size_t context_size, const uint8_t *sealed, size_t sealed_size,
+				     void *plaintext, struct sgpu_error *error);
+
 /* ---- batches ---- */
 /* What sgpu_batch_read does, in three steps, so that each can be authenticated before the next:
  * seal.json; the index, by its digest; the manifest, by its digest, and the locations. `find`

@@ -37,9 +37,6 @@ SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
 SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
 					 const struct sgpu_manifest *manifest,
 					 struct sgpu_error *error);
-/* *text: from malloc. batch_key NULL: it is not sealed. */
-SGPU_MUST_CHECK int sgpu_batch_open_note(const struct sgpu_batch *batch, const uint8_t *batch_key,
-					 char **text, size_t *size, struct sgpu_error *error);
 
 /* Returns "OK", "SOME_FAILED" or "ALL_FAILED". */
 const char *sgpu_batch_status(const struct sgpu_batch *batch);

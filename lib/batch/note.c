@@ -86,10 +86,8 @@ int sgpu_batch_seal_note(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_
 			 struct sgpu_error *error)
 {
 	uint8_t key[SGPU_KEY_SIZE], context[CONTEXT_SIZE], *sealed = NULL;
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
-	struct sgpu_aead *aead = NULL;
 	uint64_t size = 0;
-	int rc = 0;
+	int rc;
 
 	if (!batch->note) {
 		return 0;
@@ -98,65 +96,45 @@ int sgpu_batch_seal_note(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_
 		return sgpu_fail_nomem(error);
 	}
 	rc = note_key(batch, batch_key, key, context, error);
-	rc = rc ? rc : sgpu_sealed_keys_new(key, context, sizeof(context), &keys, error);
-	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
-	if (!rc) {
-		sgpu_sealed_header(&keys, sealed);
-		rc = sgpu_seal_chunks(aead, &keys, 0, true, (uint8_t *)batch->note,
-				      batch->note_size, sealed + SGPU_SEALED_HEADER);
-	}
-	sgpu_aead_free(&aead);
+	rc = rc ? rc
+		: sgpu_seal_memory(key, context, sizeof(context), NULL, batch->note,
+				   batch->note_size, sealed, error);
 	sgpu_wipe(key, sizeof(key));
-	sgpu_wipe(&keys, sizeof(keys));
-	if (rc) {
-		free(sealed);
-		return rc;
+	free(rc ? (char *)sealed : batch->note);
+	if (!rc) {
+		batch->note = (char *)sealed;
+		batch->note_size = size;
 	}
-	free(batch->note);
-	batch->note = (char *)sealed;
-	batch->note_size = size;
-	return 0;
+	return rc;
 }
 
-int sgpu_batch_open_note(const struct sgpu_batch *batch, const uint8_t *batch_key, char **text,
-			 size_t *size, struct sgpu_error *error)
+/* Opens the note. *text: from malloc. batch_key NULL: it is not sealed. */
+static int open_note(const struct sgpu_batch *batch, const uint8_t *batch_key, char **text,
+		     uint64_t *size, struct sgpu_error *error)
 {
 	uint8_t key[SGPU_KEY_SIZE], context[CONTEXT_SIZE];
-	const uint8_t *sealed = (const uint8_t *)batch->note;
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
-	struct sgpu_aead *aead = NULL;
-	uint64_t plain = batch->note_size;
-	int rc = 0;
+	int rc;
 
-	*text = NULL;
-	if (batch_key && !sgpu_sealed_plaintext_size(batch->note_size, &plain)) {
+	*size = batch->note_size;
+	if (batch_key && !sgpu_sealed_plaintext_size(batch->note_size, size)) {
 		return sgpu_fail(error, SGPU_EAUTH, "the note is not sealed");
 	}
-	*size = plain;
-	*text = malloc(plain + 1);
+	*text = malloc(*size + 1);
 	if (!*text) {
 		return sgpu_fail_nomem(error);
 	}
 	if (!batch_key) {
-		memcpy(*text, batch->note, plain);
+		memcpy(*text, batch->note, *size);
 		return 0;
 	}
 	rc = note_key(batch, batch_key, key, context, error);
-	rc = rc ? rc : sgpu_sealed_keys_open(key, context, sizeof(context), sealed, &keys, error);
-	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
 	rc = rc ? rc
-		: sgpu_open_chunks(aead, &keys, 0, true, sealed + SGPU_SEALED_HEADER,
-				   batch->note_size - SGPU_SEALED_HEADER, (uint8_t *)*text, NULL);
-	sgpu_aead_free(&aead);
+		: sgpu_open_memory(key, context, sizeof(context), (uint8_t *)batch->note,
+				   batch->note_size, *text, error);
 	sgpu_wipe(key, sizeof(key));
-	sgpu_wipe(&keys, sizeof(keys));
-	if (rc) {
-		free(*text);
-		*text = NULL;
-		rc = sgpu_fail(error, rc == SGPU_ENOMEM ? rc : SGPU_EAUTH,
-			       "the note does not open: it was altered");
-	}
-	return rc;
+	return rc == SGPU_EKEY || rc == SGPU_EAUTH
+		       ? sgpu_fail(error, SGPU_EAUTH, "the note does not open: it was altered")
+		       : rc;
 }
 
 /* ---- reading ---- */
@@ -278,8 +256,8 @@ int sgpu_batch_paths(const struct sgpu_batch *batch, const uint8_t *batch_key, c
 		     struct sgpu_error *error)
 {
 	char *text = NULL;
-	size_t size = 0;
-	int rc = batch->note ? sgpu_batch_open_note(batch, batch_key, &text, &size, error) : 0;
+	uint64_t size = 0;
+	int rc = batch->note ? open_note(batch, batch_key, &text, &size, error) : 0;
 
 	rc = rc || !text ? rc : parse_note(text, size, batch, paths, error);
 	free(text);

@@ -6,6 +6,7 @@
 
 #include <sgpu/seal.h>
 
+#include "batch/batch.h"
 #include "crypto/crypto.h"
 
 static const char label[] = "c2sp.org/chunked-encryption@v1+AEAD_AES_256_GCM"; /* with its NUL */
@@ -181,5 +182,43 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 	if (rc && bad_chunk) {
 		*bad_chunk = first;
 	}
+	return rc;
+}
+
+/* ---- whole segments in memory ---- */
+int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+		     const uint8_t *header, const void *plaintext, size_t size, uint8_t *sealed,
+		     struct sgpu_error *error)
+{
+	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_aead *aead = NULL;
+	int rc = header ? sgpu_sealed_keys_open(key, context, context_size, header, &keys, error)
+			: sgpu_sealed_keys_new(key, context, context_size, &keys, error);
+
+	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
+	if (!rc) {
+		sgpu_sealed_header(&keys, sealed);
+		rc = sgpu_seal_chunks(aead, &keys, 0, true, plaintext, size,
+				      sealed + SGPU_SEALED_HEADER);
+	}
+	sgpu_aead_free(&aead);
+	sgpu_wipe(&keys, sizeof(keys));
+	return rc;
+}
+
+int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+		     const uint8_t *sealed, size_t sealed_size, void *plaintext,
+		     struct sgpu_error *error)
+{
+	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_aead *aead = NULL;
+	int rc = sgpu_sealed_keys_open(key, context, context_size, sealed, &keys, error);
+
+	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
+	rc = rc ? rc
+		: sgpu_open_chunks(aead, &keys, 0, true, sealed + SGPU_SEALED_HEADER,
+				   sealed_size - SGPU_SEALED_HEADER, plaintext, NULL);
+	sgpu_aead_free(&aead);
+	sgpu_wipe(&keys, sizeof(keys));
 	return rc;
 }

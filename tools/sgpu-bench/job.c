@@ -128,10 +128,7 @@ static int convert(const struct job *job, const struct sgpu_batch *batch, int se
 {
 	const struct sgpu_batch_segment *s = &batch->segments[segment];
 	const bool opens = batch->response;
-	const uint8_t *header = opens ? payload : s->header;
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
-	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *aead = NULL;
 	size_t size = 0;
 	int rc;
 
@@ -142,17 +139,12 @@ static int convert(const struct job *job, const struct sgpu_batch *batch, int se
 	}
 	rc = sgpu_batch_segment_key(batch, job->key, s->id, opens ? batch->response_id : NULL, key,
 				    context, &size, error);
-	rc = rc ? rc : sgpu_sealed_keys_open(key, context, size, header, &keys, error);
-	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
-	if (rc == SGPU_OK && opens) {
-		rc = sgpu_open_chunks(aead, &keys, 0, true, payload + SGPU_SEALED_HEADER,
-				      s->sealed_size - SGPU_SEALED_HEADER, data, NULL);
-	} else if (rc == SGPU_OK) {
-		sgpu_sealed_header(&keys, payload);
-		rc = sgpu_seal_chunks(aead, &keys, 0, true, data, s->size,
-				      payload + SGPU_SEALED_HEADER);
+	if (rc == SGPU_OK) {
+		rc = opens ? sgpu_open_memory(key, context, size, payload, s->sealed_size, data,
+					      error)
+			   : sgpu_seal_memory(key, context, size, s->header, data, s->size, payload,
+					      error);
 	}
-	sgpu_aead_free(&aead);
 	return rc;
 }
 
