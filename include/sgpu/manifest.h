@@ -175,8 +175,9 @@ struct sgpu_operation {
 };
 
 struct sgpu_manifest {
-	json_t *json;	/* the document; arrays are empty without SGPU_MANIFEST_WHOLE */
-	const char *id; /* manifest_id */
+	json_t *json;	     /* the document; arrays are empty without SGPU_MANIFEST_WHOLE */
+	const char *id;	     /* manifest_id */
+	bool all_or_nothing; /* "on_failure" is "all": if one output fails, none leaves */
 	struct sgpu_segment *segments;
 	int segment_count;
 	struct sgpu_operation *operations;

@@ -14,9 +14,19 @@
 /* Limit of name comparisons for hints in one parse: about 10 ms. */
 enum { COMPARISONS_MAX = 65536 };
 
-enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };
-static const char *const top_fields[TOP_FIELDS + 1] = { "version", "manifest_id", "segments",
-							"operations", NULL };
+enum {
+	TOP_VERSION,
+	TOP_ID,
+	TOP_SEGMENTS,
+	TOP_OPERATIONS,
+	TOP_REQUIRED,
+	TOP_ON_FAILURE = TOP_REQUIRED,
+	TOP_FIELDS
+};
+static const char *const top_fields[TOP_FIELDS + 1] = { "version",    "manifest_id", "segments",
+							"operations", "on_failure",  NULL };
+
+static const char *const on_failure[] = { "segments", "all", NULL };
 
 static void read_version(struct sgpu_reader *reader, const json_t *value)
 {
@@ -136,12 +146,14 @@ static void read_document(struct sgpu_reader *reader)
 	struct sgpu_manifest *manifest = reader->manifest;
 	json_t *values[TOP_FIELDS];
 
-	if (!sgpu_reader_fields(reader, manifest->json, top_fields, TOP_FIELDS, values)) {
+	if (!sgpu_reader_fields(reader, manifest->json, top_fields, TOP_REQUIRED, values)) {
 		reader->no_memory |= !allocate(reader);
 		return;
 	}
 	read_version(reader, values[TOP_VERSION]);
 	read_manifest_id(reader, values[TOP_ID]);
+	manifest->all_or_nothing = sgpu_reader_choice(reader, "on_failure", values[TOP_ON_FAILURE],
+						      on_failure, 0) == 1;
 	read_array(reader, SGPU_LIST_SEGMENTS, values[TOP_SEGMENTS], &manifest->segment_count);
 	read_array(reader, SGPU_LIST_OPERATIONS, values[TOP_OPERATIONS],
 		   &manifest->operation_count);

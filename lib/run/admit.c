@@ -250,6 +250,13 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and %s",
 				       in_batch->id, job->options->refuse_regions);
 		}
+		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION &&
+		    !in_batch->input && job->manifest->all_or_nothing) {
+			rc = sgpu_fail(error, SGPU_EPOLICY,
+				       "segment '%s' is to be left in a region, and the "
+				       "manifest's on_failure is 'all'",
+				       in_batch->id);
+		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE &&
 		    !job->options->leases) {
 			sgpu_fail(error, SGPU_EPOLICY,

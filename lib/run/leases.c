@@ -141,7 +141,10 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 			rc = take_input(made, i, error);
 		}
 	}
-	return rc == SGPU_OK && job->options->lease_results ? make_results(made, error) : rc;
+	/* Results of which all may have to be withheld wait in the runner's memory. */
+	return rc == SGPU_OK && job->options->lease_results && !job->manifest->all_or_nothing
+		       ? make_results(made, error)
+		       : rc;
 }
 
 void sgpu_lent_free(struct sgpu_lent **lent)

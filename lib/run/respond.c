@@ -158,6 +158,27 @@ static json_t *timings(const struct writer *w)
 	return object;
 }
 
+/* If the manifest wants all outputs or none, fails the others, too. */
+static int fail_others(const struct writer *w, struct sgpu_batch *r, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *failed = NULL;
+	int rc = SGPU_OK;
+
+	for (int i = 0; w->job->manifest->all_or_nothing && i < r->segment_count; i++) {
+		failed = r->segments[i].status != SGPU_OK ? &r->segments[i] : failed;
+	}
+	for (int i = 0; failed && rc == SGPU_OK && i < r->segment_count; i++) {
+		if (r->segments[i].status == SGPU_OK) {
+			rc = fill_failure(&r->segments[i], SGPU_EDEPENDENCY,
+					  sgpu_run_text("withheld, since '%s' failed: the "
+							"manifest's on_failure is 'all'",
+							failed->id),
+					  error);
+		}
+	}
+	return rc;
+}
+
 static int make_response(struct writer *w, struct sgpu_batch **response, struct sgpu_error *error)
 {
 	struct sgpu_batch *r = calloc(1, sizeof(*r));
@@ -186,6 +207,7 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 			rc = fill_segment(w, i, &r->segments[r->segment_count++], error);
 		}
 	}
+	rc = rc ? rc : fail_others(w, r, error);
 	r->timings = timings(w);
 	if (rc == SGPU_OK && !r->timings) {
 		rc = sgpu_fail_nomem(error);
@@ -562,7 +584,8 @@ int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu
 	/* Results that have to be moved are read again, so the file must be readable. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
 	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR ||
-	    largest_size(base->job) < least || !is_foreseeable(base->job)) {
+	    base->job->manifest->all_or_nothing || largest_size(base->job) < least ||
+	    !is_foreseeable(base->job)) {
 		return SGPU_OK;
 	}
 	*places = calloc((size_t)base->job->batch->segment_count + 1, sizeof(**places));

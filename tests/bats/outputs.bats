@@ -361,3 +361,46 @@ unread_from_the_start() {
 		assert_same "out$jobs/out.f32" expected.f32
 	done
 }
+
+@test "with on_failure all, no output leaves if one fails, and all do if none does" {
+	add() {
+		jq -n --arg id "$1" '{segments: [
+			{segment_id: "in\($id)", data_location_client: "in.f32", sensitivity_level: $level, direction: "INPUT",
+			 data_type_info: {dtype: "f32", shape: [500]}},
+			{segment_id: "out\($id)", data_location_client: "out\($id)", sensitivity_level: $level, direction: "OUTPUT"}],
+			operations: [{gpu_operation_id: "ADD\($id)", kernel: "vector_add",
+				arguments: {a: "in\($id)", b: "in\($id)", output: "out\($id)"}}]}' --arg level "$2"
+	}
+	head -c 2000 /dev/urandom >in.f32
+	{ add 1 HIGH && add 2 LOW && add 3 HIGH; } | jq -s --arg how all '{version: 1, manifest_id: "t", on_failure: $how,
+		segments: map(.segments) | add, operations: map(.operations) | add}' >all.json
+	sgpu-manifest pack all.json | sgpu-seal seal -k owner.jwk >good
+	sgpu-run -q -k owner.jwk good | sgpu-seal open -q -k owner.jwk -C all
+	cmp all/out1 all/out2
+	cmp all/out1 all/out3
+	# The last byte of the last payload: its tag.
+	cp good bad
+	flip_byte bad $(($(grep -abo "segments/in3" bad | tail -n 1 | cut -d : -f 1) + 512 + 56 + 2000))
+	run -5 --separate-stderr sgpu-run -q -k owner.jwk -o response bad
+	run -5 --separate-stderr sgpu-seal open -q -k owner.jwk -C none response
+	assert_contains "$stderr" "withheld, since 'out3' failed: the manifest's on_failure is 'all'"
+	[ ! -e none ]
+	[ "$(tar tf response | grep -c segments/)" -eq 0 ]
+	tar xOf response response.json | jq -e '.batch_status == "ALL_FAILED"'
+	# By default only the output that needs it fails.
+	jq '.on_failure = "segments"' all.json >each.json
+	sgpu-manifest pack each.json | sgpu-seal seal -k owner.jwk >bad
+	flip_byte bad $(($(grep -abo "segments/in3" bad | tail -n 1 | cut -d : -f 1) + 512 + 56 + 2000))
+	run -5 --separate-stderr sgpu-run -q -k owner.jwk -o response bad
+	tar xOf response response.json | jq -e '.batch_status == "SOME_FAILED"'
+	[ "$(tar tf response | grep -c segments/)" -eq 2 ]
+	# Shards would fail one by one, and nobody can take a result back from a region.
+	run -1 --separate-stderr sgpu-manifest split -n 2 -C shards all.json
+	assert_contains "$stderr" "on_failure is 'all'"
+	jq '.segments[3].client_dma_output_pinned_host_ptr_var = "OUT"' all.json >region.json
+	sgpu-manifest pack region.json | sgpu-seal seal -k owner.jwk | sgpu-stage load -o staged
+	run -4 --separate-stderr sgpu-run -q -k owner.jwk -o response staged
+	assert_contains "$stderr" "'out2' is to be left in a region, and the manifest's on_failure is 'all'"
+	jq '.on_failure = "none"' all.json >other.json
+	run -1 --separate-stderr sgpu-manifest check other.json
+}

@@ -345,7 +345,8 @@ static json_t *show_json(const struct sgpu_manifest *manifest)
 		json_array_append_new(operations,
 				      operation_json(manifest, &manifest->operations[i]));
 	}
-	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "manifest_id", manifest->id, "sha256", hex,
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "manifest_id", manifest->id, "sha256",
+			 hex, "on_failure", manifest->all_or_nothing ? "all" : "segments",
 			 "segments", segments, "operations", operations, "order",
 			 operation_ids(manifest, manifest->order, manifest->operation_count));
 }

@@ -478,6 +478,11 @@ static int split(const struct document *document, const char *directory, uint64_
 	struct payload_folder folder = { .spool = -1 };
 	int status;
 
+	if (document->manifest->all_or_nothing) {
+		return cli_fail(SGPU_EINVALID,
+				"on_failure is 'all', which holds within one batch: shards would "
+				"fail one by one");
+	}
 	if (strlen(document->manifest->id) + 6 > SGPU_MANIFEST_ID_MAX) {
 		return cli_fail(SGPU_EINVALID, "the manifest_id '%s' is too long to be numbered",
 				document->manifest->id);
