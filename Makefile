@@ -388,7 +388,7 @@ fuzz-now: $(FUZZERS)
 	@SGPU_BUILD='$(BUILD)' scripts/run-fuzz.sh $(FUZZ_SECONDS) $(or $(TESTS),$(notdir $(FUZZERS)))
 
 # ---- install ----
-.PHONY: install uninstall dist clean format help
+.PHONY: install uninstall dist release clean format help
 install: all $(LIB)
 	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' sgpu.pc.in > $(BUILD)/sgpu.pc
 	@scripts/install-files.sh install '$(BUILD)' '$(DESTDIR)' '$(PREFIX)'
@@ -399,6 +399,12 @@ uninstall:
 dist:
 	@mkdir -p '$(BUILD)'
 	git archive --format=tar.gz --prefix=sgpu-$(VERSION)/ -o '$(BUILD)/sgpu-$(VERSION).tar.gz' HEAD
+
+# RELEASE_KEY: the project's key, a file of sgpu-seal keygen.
+release: all dist
+	@[ -n '$(RELEASE_KEY)' ] || { echo "make release: RELEASE_KEY names no key" >&2; exit 2; }
+	@'$(BUILD)/bin/sgpu-measure' release --build '$(BUILD)' -k '$(RELEASE_KEY)' -o '$(BUILD)/sgpu-$(VERSION).digests.json'
+	@echo '$(BUILD)/sgpu-$(VERSION).digests.json'
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz $(BUILD)-reach
@@ -421,6 +427,7 @@ targets
              all its records on a page, $(BUILD)/benchmarks/benchmarks.html
   install    into DESTDIR/PREFIX; uninstall removes the same files
   dist       a tar.gz of the committed tree
+  release    dist, and the digests of the build, signed by RELEASE_KEY
   format     lay out all C and CUDA as .clang-format says
   clean      remove what was built
 variables (make NAME=value)

@@ -178,7 +178,7 @@ runner.key,platform.kind,tee"
 	for verb in "appraise -p policy.json --roots CA.crt" "verify --roots CA.crt" inspect policy; do
 		# shellcheck disable=SC2086 # a verb and its options
 		run --separate-stderr -1 sgpu-measure $verb job.batch
-		assert_contains "$stderr" "error: 'job.batch' is a batch, not a quote"
+		assert_contains "$stderr" "error: 'job.batch' is a batch or a response, not a quote"
 		# shellcheck disable=SC2086
 		run --separate-stderr -1 sgpu-measure $verb part.json
 		assert_contains "$stderr" "error: 'part.json': quote: 'eat'"
@@ -467,4 +467,47 @@ fake_build() {
 	run --separate-stderr -4 sgpu-measure appraise --roots leaf.crt -p policy.json quote.json
 	run -3 bash -c "sgpu-measure appraise --roots CA.crt -p policy.json quote.json >/dev/full"
 	assert_no_file x
+}
+
+@test "the signed digests of a release give the policy of its build, and no others do" {
+	local member
+	sgpu-seal keygen -q -o project.jwk
+	sgpu-seal pubkey -o project.pub.jwk project.jwk
+	chmod go-w project.pub.jwk
+	sgpu-measure release --build "$SGPU_BUILD" -k project.jwk -o digests.json
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners any -o of-build.json
+	sgpu-measure policy -q --release digests.json -k project.pub.jwk --owners any -o of-release.json
+	cmp of-build.json of-release.json
+	jq -r .payload digests.json | tr -- -_ +/ | base64 -d 2>/dev/null | jq -e --argjson size \
+		"$(stat -c %s "$SGPU_BUILD/bin/sgpu-enclave")" '.files[0] | .name == "sgpu-enclave" and .size == $size'
+	refused() {
+		run --separate-stderr "$1" sgpu-measure policy -q --release "${2:-changed.json}" -k "${4:-project.pub.jwk}" --owners any
+		assert_contains "$stderr" "$3"
+		[ -z "$output" ]
+	}
+	# Another key, another payload, the last byte of the signature, a signature for something else.
+	sgpu-seal keygen -q -o other.jwk
+	refused -4 digests.json "is not signed by" other.jwk
+	sgpu-measure release --build "$SGPU_BUILD" -k other.jwk -o other.json
+	refused -4 other.json "is not signed by"
+	jq '.payload |= sub("^."; "f")' digests.json >changed.json
+	refused -4 changed.json "does not verify"
+	jq '.signatures[0].signature |= (.[:-3] + (if .[-3:-2] == "A" then "B" else "A" end) + .[-2:])' digests.json >changed.json
+	refused -4 changed.json "does not verify"
+	jq '.signatures = []' digests.json >changed.json
+	refused -4 changed.json "is not signed by"
+	for member in payload signatures; do
+		jq "del(.$member)" digests.json >changed.json
+		run ! sgpu-measure policy -q --release changed.json -k project.pub.jwk --owners any
+	done
+	jq '.more = 1' digests.json >changed.json
+	refused -1 changed.json "unknown member 'more'"
+	chmod go+w project.pub.jwk
+	refused -4 digests.json "others can write to key"
+	run -2 sgpu-measure policy --release digests.json --owners any
+	run -2 sgpu-measure policy --release digests.json -k project.jwk --build "$SGPU_BUILD" --owners any
+	run -2 sgpu-measure release --build "$SGPU_BUILD"
+	# make release writes them beside the source's archive, and says so if it has no key.
+	run -0 make -s -C "$SGPU_TOP" -n release RELEASE_KEY=project.jwk DEPS=0
+	assert_contains "$output" ".digests.json"
 }

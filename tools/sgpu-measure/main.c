@@ -18,6 +18,7 @@ static const struct cli_verb verbs[] = {
 	  verb_appraise },
 	{ "policy", "[QUOTE]", "write a policy that accepts a quote, or a build", policy_options,
 	  verb_policy },
+	{ "release", "", "sign the digests of a build", release_options, verb_release },
 	{ "inspect", "[QUOTE]", "show the content of a quote, verifying nothing", inspect_options,
 	  verb_inspect },
 	{ "extend", "[FILE]", "extend a run-time measurement register of TDX", extend_options,

@@ -21,6 +21,7 @@ CLI_VERB(quote);
 CLI_VERB(verify);
 CLI_VERB(appraise);
 CLI_VERB(policy);
+CLI_VERB(release);
 CLI_VERB(inspect);
 CLI_VERB(extend);
 CLI_VERB(info);
@@ -47,6 +48,18 @@ int measure_read_input(const char *path, const char *what, char **text, size_t *
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
 /* Finds sgpu-enclave in the directory of this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
+
+/* ---- verb_release.c, also used by policy ---- */
+#define RELEASE_RUNNER "sgpu-enclave"
+/* Makes {"version", "release", "files": [{"name", "size", "digest"}]} of a build: sgpu-enclave and,
+ * if it is there, the CUDA device. */
+SGPU_MUST_CHECK int release_of_build(const char *folder, json_t **release,
+				     struct sgpu_error *error);
+/* Reads such digests, and verifies the signature of `key`. Errors: SGPU_EINVALID, SGPU_EAUTH. */
+SGPU_MUST_CHECK int release_read(const char *path, const struct sgpu_signing_key *key,
+				 json_t **release, struct sgpu_error *error);
+/* Returns the file of that name; NULL name: the one that is not sgpu-enclave; NULL: none. */
+const json_t *release_file(const json_t *release, const char *name);
 
 /* ---- reports ---- */
 /* Returns bytes as hexadecimal, as a new JSON string. */

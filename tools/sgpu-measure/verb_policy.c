@@ -3,20 +3,17 @@
  * sgpu-measure policy: writes a policy, or bare reference values, from a quote that is trusted or
  * from the files of a build.
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "base/json.h"
-#include "device/device.h"
 #include "parts.h"
 
 struct task {
-	const char *quote_path, *build_path, *owners_path, *at_least, *out_path;
+	const char *quote_path, *build_path, *release_path, *key_path, *owners_path, *at_least;
+	const char *out_path;
 	bool reference_values;
 	struct sgpu_owners owners;
 	json_t *claims;
@@ -28,11 +25,15 @@ const struct cli_option policy_options[] = {
 	  CLI_FLAG(struct task, reference_values) },
 	{ "build", 0, "DIR", "from the files of a build, not from a quote",
 	  CLI_TEXT(struct task, build_path) },
+	{ "release", 0, "FILE", "from the signed digests of a release",
+	  CLI_INPUT(struct task, release_path) },
+	{ "key", 'k', "KEY", "with --release: whose signature it must have",
+	  CLI_INPUT(struct task, key_path) },
 	{ "owners", 0, "FILE",
-	  "with --build: whose batches the runner may take, a thumbprint a line; or 'any'",
+	  "with these: whose batches the runner may take, a thumbprint a line; or 'any'",
 	  CLI_TEXT(struct task, owners_path) },
 	{ "at-least", 0, "KIND",
-	  "with --build: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)",
+	  "with these: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)",
 	  CLI_TEXT(struct task, at_least) },
 	{ "output", 'o', "FILE", "where it goes (default: standard output)",
 	  CLI_TEXT(struct task, out_path) },
@@ -61,82 +62,65 @@ static json_t *owner_claims(const struct task *task)
 	return list;
 }
 
-static int build_runner(const struct task *task, const char *folder, json_t **runner,
-			struct sgpu_error *error)
+static json_t *runner_claims(const struct task *task, const json_t *file)
 {
-	uint8_t digest[SGPU_KT128_SIZE];
-	char path[PATH_MAX];
-	uint64_t size = 0;
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/bin/sgpu-enclave", folder) >= sizeof(path)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the path of the build is too long");
-	}
-	cli_remember_input(path);
-	const int rc = sgpu_measure_file(path, digest, &size, error);
-	if (!rc) {
-		*runner = json_pack(
-			"{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}",
-			"swname", "sgpu-enclave", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
-			sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size,
-			"measured", "process", "modules", 0, "files", 0, "owners",
-			owner_claims(task), "sessions", task->owners.count ? "none" : "any",
-			"confinement", "all", 1, "key", "ephemeral");
-	}
-	return rc || *runner ? rc : sgpu_fail_nomem(error);
+	return json_pack(
+		"{s:s, s:s, s:{s:O, s:O, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}", "swname",
+		RELEASE_RUNNER, "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
+		json_object_get(file, "digest"), "size", json_object_get(file, "size"), "measured",
+		"process", "modules", 0, "files", 0, "owners", owner_claims(task), "sessions",
+		task->owners.count ? "none" : "any", "confinement", "all", 1, "key", "ephemeral");
 }
 
-/* Makes the claims of the device. A build without the CUDA device has no code for a GPU, so the
- * policy must refuse quotes with a GPU. */
-static int build_device(const struct task *task, const char *folder, json_t **device,
-			struct sgpu_error *error)
+/* A build without the CUDA device has no code for a GPU, so the policy must refuse quotes with a
+ * GPU. On a GPU, other programs' work can run in between. */
+static json_t *device_claims(const struct task *task, const json_t *code)
 {
-	struct sgpu_device_code found;
-	char path[PATH_MAX];
+	return code ? json_pack("{s:{s:[O], s:b, s:s*}}", SGPU_EAT_PROFILE, "code", code,
+				"preemption", 1, "confidential", is_open(task) ? "off" : NULL)
+		    : json_pack("{s:{s:[]}}", SGPU_EAT_PROFILE, "code");
+}
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/lib/sgpu/sgpu-cuda.so", folder) >=
-	    sizeof(path)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the path of the build is too long");
+static int read_release(const struct task *task, json_t **release, struct sgpu_error *error)
+{
+	struct sgpu_key_set keys = { 0 };
+	int rc = sgpu_key_set_load(task->key_path, &keys, error);
+
+	if (!rc && keys.signing.kind == SGPU_SIGNING_NONE) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "key '%s' verifies no signatures",
+			       task->key_path);
+	} else if (!rc && keys.others_write) {
+		rc = sgpu_fail(error, SGPU_EPOLICY,
+			       "others can write to key '%s', which says who is trusted",
+			       task->key_path);
 	}
-	if (access(path, F_OK)) {
-		cli_note(
-			"the build has no '%s': quotes of machines with a GPU will not be accepted",
-			path);
-		*device = json_pack("{s:{s:[]}}", SGPU_EAT_PROFILE, "code");
-		return *device ? 0 : sgpu_fail_nomem(error);
-	}
-	cli_remember_input(path);
-	const int rc = sgpu_device_code_of_file(path, &found, error);
-	if (!rc) {
-		/* On a GPU, other programs' work can run in between. */
-		*device =
-			json_pack("{s:{s:[{s:s, s:I, s:o}], s:b, s:s*}}", SGPU_EAT_PROFILE, "code",
-				  "name", found.name, "size", (json_int_t)found.size, "digest",
-				  sgpu_json_from_bytes(found.digest, sizeof(found.digest)),
-				  "preemption", 1, "confidential", is_open(task) ? "off" : NULL);
-	}
-	return rc || *device ? rc : sgpu_fail_nomem(error);
+	rc = rc ? rc : release_read(task->release_path, &keys.signing, release, error);
+	sgpu_key_set_clear(&keys);
+	return rc;
 }
 
 static int claims_of_build(struct task *task, struct sgpu_error *error)
 {
-	json_t *runner = NULL, *device = NULL;
+	json_t *release = NULL;
 	int rc = task->owners_path && strcmp(task->owners_path, "any")
 			 ? sgpu_owners_load(task->owners_path, &task->owners, error)
 			 : 0;
 
-	rc = rc ? rc : build_runner(task, task->build_path, &runner, error);
-	rc = rc ? rc : build_device(task, task->build_path, &device, error);
+	rc = rc			? rc
+	     : task->build_path ? release_of_build(task->build_path, &release, error)
+				: read_release(task, &release, error);
 	if (!rc) {
 		json_t *platform =
 			task->at_least ? json_pack("{s:{s:s}}", "platform", "kind", task->at_least)
 				       : json_object();
-		task->claims =
-			json_pack("{s:s, s:{s:O, s:O}, s:o}", "dbgstat", "disabled", "submods",
-				  "runner", runner, "gpu-0", device, SGPU_EAT_PROFILE, platform);
+		task->claims = json_pack("{s:s, s:{s:o, s:o}, s:o}", "dbgstat", "disabled",
+					 "submods", "runner",
+					 runner_claims(task, release_file(release, RELEASE_RUNNER)),
+					 "gpu-0", device_claims(task, release_file(release, NULL)),
+					 SGPU_EAT_PROFILE, platform);
 		rc = task->claims ? 0 : sgpu_fail_nomem(error);
 	}
-	json_decref(runner);
-	json_decref(device);
+	json_decref(release);
 	return rc;
 }
 
@@ -245,7 +229,7 @@ static int run(struct task *task)
 	if (status) {
 		return status;
 	}
-	if (task->build_path) {
+	if (!task->quote_path && (task->build_path || task->release_path)) {
 		if (task->owners_path && strcmp(task->owners_path, "any")) {
 			cli_remember_input(task->owners_path);
 		}
@@ -279,15 +263,21 @@ static int check_options(const struct task *task)
 	if (!known) {
 		return cli_usage("--at-least is plain, gramine-direct, sgx, tdx or snp");
 	}
-	if (task->build_path && task->quote_path) {
-		return cli_usage("a quote and --build exclude each other");
+	const bool build = task->build_path || task->release_path;
+
+	if ((task->build_path != NULL) + (task->release_path != NULL) + (task->quote_path != NULL) >
+	    1) {
+		return cli_usage("a quote, --build and --release exclude each other");
 	}
-	if (!task->build_path && (task->owners_path || task->at_least)) {
-		return cli_usage("%s is for a policy with --build",
+	if ((task->release_path != NULL) != (task->key_path != NULL)) {
+		return cli_usage("--release and the key that signed it, -k, go together");
+	}
+	if (!build && (task->owners_path || task->at_least)) {
+		return cli_usage("%s is for a policy with --build or --release",
 				 task->owners_path ? "--owners" : "--at-least");
 	}
 	/* A policy that names no owners accepts no runner. */
-	if (task->build_path && !task->owners_path && !task->reference_values) {
+	if (build && !task->owners_path && !task->reference_values) {
 		return cli_usage("the file of owners is missing, with --owners; '--owners any' "
 				 "accepts a runner that takes "
 				 "work of anybody");
