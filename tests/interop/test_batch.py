@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import sys
 
 import batch_format as b
 import sealed_format as f
@@ -45,6 +46,35 @@ def python_opens_our_batch():
     assert b.mac(by_owner, index) == f.unb64url(index["mac"])
     assert b.open_segment(by_owner, index, "scan", members["segments/scan"]) == payloads["scan"]
     assert members["segments/bias"] == payloads["bias"]
+
+
+@test
+def the_example_makes_and_opens_batches():
+    "examples/batch.py makes a signed batch that an owner's runner takes, opens its response and names its identity"
+    example = [sys.executable, os.path.join(os.path.dirname(__file__), "..", "..", "examples", "batch.py")]
+    manifest = {"version": 1, "manifest_id": "example", "segments": [
+        {"segment_id": name, "data_location_client": name, "sensitivity_level": "HIGH", "direction": direction,
+         "data_type_info": {"dtype": "f32", "shape": [N]}} for name, direction in (("in", "INPUT"), ("out", "OUTPUT"))],
+        "operations": [{"gpu_operation_id": "ADD", "kernel": "vector_add",
+                        "arguments": {"a": "in", "b": "in", "output": "out"}}]}
+    write("job.json", json.dumps(manifest).encode())
+    write("in", floats([i % 251 for i in range(N)]))
+    sh("sgpu-seal", "keygen", "-o", "owner.jwk")
+    write("owners", sh("sgpu-seal", "keyinfo", "--owner", "owner.jwk"))
+    write("canonical", sh("sgpu-manifest", "canon", "job.json"))
+    os.mkdir("opened")
+    write("batch", sh(*example, "make", "owner.jwk", "canonical", "."))
+    write("response", sh("sgpu-run", "-k", "owner.jwk", "--owners", "owners", "batch"))
+    identity = sh(*example, "open", "owner.jwk", "response", "opened")
+    assert read("opened/out") == floats([2 * (i % 251) for i in range(N)])
+    # The identity is that of the batch, whoever computes it, and of ours in the same way.
+    assert sh(*example, "open", "owner.jwk", "batch", "opened") == identity
+    assert read("opened/in") == read("in")
+    sh("sgpu-seal", "open", "-k", "owner.jwk", "--batch", "batch", "-C", "ours", "response")
+    assert read("ours/out") == read("opened/out")
+    write("ours.batch", sh("sgpu-seal", "seal", "-k", "owner.jwk", data=sh("sgpu-manifest", "pack", "job.json")))
+    assert sh(*example, "open", "owner.jwk", "ours.batch", "opened") != identity
+    assert len(open(example[1], encoding="utf-8").readlines()) <= 90
 
 
 @test
