@@ -118,7 +118,7 @@ struct sgpu_batch {
 	int *by_id;	 /* set by reading: indexes of the segments, sorted by id; or NULL */
 	uint8_t note_sha256[SGPU_SHA256_SIZE]; /* if has_note */
 	bool has_note;
-	/* ---- manifest.json, only of a batch ---- */
+	/* ---- manifest.json, only of a batch; NULL if the batch names it by its hash alone ---- */
 	char *manifest_text; /* as it lies in the stream */
 	size_t manifest_size;
 	struct sgpu_manifest *manifest; /* set by sgpu_batch_read(): parsed, but not checked against
@@ -139,11 +139,11 @@ enum sgpu_batch_read_what {
 };
 /* Reads all before the payloads, as `what` allows. Checks the format, the digests of index and
  * manifest, and that both name the same segments with the same sensitivity and direction. Does not
- * check the manifest against the operations; authenticates nothing, for which sgpu_batch_verify()
- * and sgpu_batch_signature() suffice afterwards. Leaves the reader at the first payload. Errors:
- * SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (seal.json names another index, or the index another
- * manifest), SGPU_EPOLICY (a HIGH payload is not sealed), SGPU_EREFUSED (a refusal is in the
- * response's place). */
+ * check the manifest against the operations, nor one that the batch names by its hash alone;
+ * authenticates nothing, for which sgpu_batch_verify() and sgpu_batch_signature() suffice
+ * afterwards. Leaves the reader at the first payload. Errors: SGPU_EINVALID, SGPU_ESYSTEM,
+ * SGPU_EAUTH (seal.json names another index, or the index another manifest), SGPU_EPOLICY (a HIGH
+ * payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
 SGPU_MUST_CHECK int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what,
 				    struct sgpu_batch **batch, struct sgpu_error *error);
 

@@ -47,6 +47,7 @@ enum sgpu_code {
 				failed; exit 6 */
 	SGPU_EREFUSED =
 		-23, /* there is no response but a refusal, which nothing authenticates; exit 4 */
+	SGPU_EMANIFEST = -24, /* a batch names its manifest by hash, and it is not here; exit 3 */
 };
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };

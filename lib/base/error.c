@@ -39,6 +39,7 @@ static const struct {
 	{ SGPU_ENOSPACE, 3, "ENOSPACE", "no space left" },
 	{ SGPU_ENOINPUT, 6, "ENOINPUT", "nothing came, because the program before failed" },
 	{ SGPU_EREFUSED, 4, "EREFUSED", "the runner's side refused" },
+	{ SGPU_EMANIFEST, 3, "EMANIFEST", "the manifest is not here" },
 };
 
 enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };

@@ -156,26 +156,59 @@ static int parse_manifest(struct sgpu_batch *batch, struct sgpu_error *error)
 	return rc;
 }
 
-/* find: finds manifests that were parsed before; NULL: none. */
-static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
-			 sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
+static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest_source *source,
+			  struct sgpu_error *error)
 {
-	const struct sgpu_manifest *known;
+	const struct sgpu_manifest *known = NULL;
 	uint8_t digest[SGPU_SHA256_SIZE];
-	int rc = read_member(reader, "manifest.json", SGPU_MANIFEST_SIZE_MAX, &batch->manifest_text,
-			     &batch->manifest_size, error);
+	int rc = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
 
-	rc = rc ? rc : sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
 	if (!rc && !sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
 		rc = sgpu_fail(error, SGPU_EAUTH,
 			       "manifest.json is not the manifest that batch.json names");
 	}
+	if (!rc) {
+		known = source ? source->find(source->argument, digest) : NULL;
+		rc = known ? 0 : parse_manifest(batch, error);
+	}
+	return rc ? rc : check_segments(batch, known ? known : batch->manifest, error);
+}
+
+/* Without a source, a manifest that is not in the stream is not read: which segments are inputs
+ * follows from the index then, and from the locations. */
+static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+			 const struct sgpu_manifest_source *source, struct sgpu_error *error)
+{
+	const struct sgpu_manifest *known;
+	const char *member = NULL;
+	uint64_t size = 0;
+	int rc = sgpu_tar_next(reader, &member, &size, error);
+
 	if (rc) {
 		return rc;
 	}
-	known = find ? find(argument, digest) : NULL;
-	rc = known ? 0 : parse_manifest(batch, error);
-	return rc ? rc : check_segments(batch, known ? known : batch->manifest, error);
+	if (member && strcmp(member, "manifest.json") == 0) {
+		rc = read_text(reader, size, SGPU_MANIFEST_SIZE_MAX, &batch->manifest_text, error);
+		batch->manifest_size = (size_t)size;
+		return rc ? rc : check_manifest(batch, source, error);
+	}
+	sgpu_tar_again(reader);
+	known = source ? source->find(source->argument, batch->manifest_sha256) : NULL;
+	if (known) {
+		return check_segments(batch, known, error);
+	}
+	if (source) {
+		rc = source->fetch(source->argument, &batch->manifest_text, &batch->manifest_size,
+				   error);
+		return rc ? rc : check_manifest(batch, source, error);
+	}
+	for (int i = 0; i < batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &batch->segments[i];
+
+		s->input = s->sealed || s->has_kt128;
+		s->output = !s->input;
+	}
+	return 0;
 }
 
 static int read_note(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
@@ -246,6 +279,12 @@ static int read_locations(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 		rc = rc ? rc : sgpu_locations_parse(text, (size_t)size, batch, error);
 	}
 	free(text);
+	for (int i = 0; batch->packed && !batch->manifest && i < batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &batch->segments[i];
+
+		s->input = s->location.kind != SGPU_LOCATION_NONE;
+		s->output = !s->input;
+	}
 	return rc ? rc : check_locations(batch, error);
 }
 
@@ -314,9 +353,9 @@ int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 }
 
 int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
-			 sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
+			 const struct sgpu_manifest_source *source, struct sgpu_error *error)
 {
-	int rc = batch->response ? 0 : read_manifest(reader, batch, find, argument, error);
+	int rc = batch->response ? 0 : read_manifest(reader, batch, source, error);
 
 	rc = rc ? rc : read_note(reader, batch, error);
 	rc = rc ? rc : read_locations(reader, batch, error);
@@ -333,7 +372,7 @@ int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_b
 		return rc;
 	}
 	rc = sgpu_batch_read_index(reader, *batch, error);
-	rc = rc ? rc : sgpu_batch_read_rest(reader, *batch, NULL, NULL, error);
+	rc = rc ? rc : sgpu_batch_read_rest(reader, *batch, NULL, error);
 	if (rc) {
 		sgpu_batch_free(batch);
 	}

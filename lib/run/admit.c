@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/io.h"
 #include "run/inputs.h"
 #include "run/job.h"
 #include "run/plan.h"
@@ -352,6 +353,20 @@ static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *
 	return base->job->prepared ? base->job->prepared->manifest : NULL;
 }
 
+static int fetch_manifest(void *argument, char **text, size_t *size, struct sgpu_error *error)
+{
+	const int *fd = ((struct sgpu_run_base *)argument)->job->options->manifest;
+
+	if (!fd) {
+		sgpu_fail(error, SGPU_EMANIFEST,
+			  "the batch names its manifest by the hash alone, and this runner does "
+			  "not know it");
+		return sgpu_hint(error, "'sgpu-run --manifest FILE' gives the one that "
+					"'sgpu-manifest pack' wrote");
+	}
+	return sgpu_read_fd(*fd, "the manifest", SGPU_MANIFEST_SIZE_MAX, text, size, error);
+}
+
 int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 {
 	/* several runs may share one replay record */
@@ -386,13 +401,14 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 static int read_head(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 		     struct sgpu_error *error)
 {
+	const struct sgpu_manifest_source source = { find_manifest, fetch_manifest, base };
 	struct sgpu_job *job = base->job;
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_read_seal(tar, SGPU_READ_BATCH, &job->batch, error);
 
 	rc = rc ? rc : authenticate(job, error);
 	rc = rc ? rc : sgpu_batch_read_index(tar, job->batch, error);
-	rc = rc ? rc : sgpu_batch_read_rest(tar, job->batch, find_manifest, base, error);
+	rc = rc ? rc : sgpu_batch_read_rest(tar, job->batch, &source, error);
 	if (rc == SGPU_OK) {
 		free(job->batch->index_text);
 		job->batch->index_text = NULL;

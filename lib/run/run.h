@@ -144,9 +144,12 @@ struct sgpu_run_options {
 	struct sgpu_lease_pool *leases; /* may hold payloads and results; NULL: a batch that names a
 					   lease is refused (SGPU_EPOLICY) */
 	bool leases_registered;		/* with the device, which reads and writes them itself */
-	bool lease_results; /* leave the results in a lease, for as long as it exists; if there is
-			       no room for it, they go with the response */
-	bool allow_modules; /* run modules; false: they are refused (SGPU_EPOLICY) */
+	bool lease_results;  /* leave the results in a lease, for as long as it exists; if there is
+				no room for it, they go with the response */
+	bool allow_modules;  /* run modules; false: they are refused (SGPU_EPOLICY) */
+	const int *manifest; /* a descriptor of the manifest of a batch that names it by its hash;
+				NULL: there is none, and if the runner does not know the manifest,
+				the batch is refused (SGPU_EMANIFEST) */
 };
 
 struct sgpu_submission {

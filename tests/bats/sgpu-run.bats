@@ -575,3 +575,31 @@ row_of() {
 	wait "$RUNNER" || true
 	exec 7>&-
 }
+
+@test "a batch that names its manifest by hash runs with that manifest alone, and is not taken before" {
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-manifest pack --by-hash --manifest-out manifest job.json >packed
+	cmp manifest <(sgpu-manifest canon job.json)
+	[ "$(tar tf packed | grep -c manifest.json)" -eq 0 ]
+	sgpu-seal seal -q -k owner.jwk packed >sealed
+	sgpu-seal inspect --json sealed | jq -e '.manifest_id == null and .segments[0].direction == "INPUT"'
+	run -3 --separate-stderr sgpu-run -q -k owner.jwk --owners owners --state state -o response sealed
+	assert_contains "$stderr" "names its manifest by the hash alone"
+	[ ! -e response ]
+	# Another manifest, and the right one with one more blank.
+	sed 's/"manifest_id":"[^"]*"/"manifest_id":"other"/' manifest >other
+	run -4 --separate-stderr sgpu-run -q -k owner.jwk --owners owners --state state --manifest other sealed
+	assert_contains "$stderr" "is not the manifest that batch.json names"
+	{ cat manifest && printf ' '; } >other
+	run -4 --separate-stderr sgpu-run -q -k owner.jwk --owners owners --state state --manifest other sealed
+	run -3 --separate-stderr sgpu-run --plan sealed
+	sgpu-run --plan --manifest manifest sealed >plan
+	# It was not recorded by any of these.
+	sgpu-run -q -k owner.jwk --owners owners --state state --manifest manifest -o response sealed
+	sgpu-seal open -q -k owner.jwk --batch sealed -C out response
+	run -4 --separate-stderr sgpu-run -q -k owner.jwk --owners owners --state state --manifest manifest sealed
+	assert_contains "$stderr" "taken before"
+	run -2 sgpu-manifest pack --by-hash job.json
+	run -2 sgpu-manifest pack --manifest-out manifest job.json
+	run -2 sgpu-run -k owner.jwk --manifest - <sealed
+}

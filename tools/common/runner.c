@@ -49,6 +49,8 @@ const struct cli_option run_options[] = {
 	  CLI_INPUT(struct run_request, owner) },
 	{ "plan", 0, NULL, "show the plan and run nothing; needs no key",
 	  CLI_FLAG(struct run_request, plan) },
+	{ "manifest", 0, "FILE", "the manifest of a batch that names it by its hash",
+	  CLI_INPUT(struct run_request, manifest) },
 	{ "output", 'o', "FILE", "write the response there, not to standard output",
 	  CLI_TEXT(struct run_request, output) },
 	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",

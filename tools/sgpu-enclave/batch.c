@@ -14,7 +14,8 @@ struct submission {
 	struct enclave *enclave; /* the key of an attested run is the last of its keys */
 	const struct run_request *request;
 	const char *batch;
-	int in_fd; /* the batch; -1 while it is not open */
+	int in_fd;	 /* the batch; -1 while it is not open */
+	int manifest_fd; /* the file of --manifest; -1: there is none */
 	const char *in_name;
 };
 
@@ -42,6 +43,9 @@ static int check_request(const struct submission *s)
 			return cli_usage(
 				"the key and the batch cannot both come from standard input");
 		}
+	}
+	if (cli_is_standard(s->batch) && r->manifest && cli_is_standard(r->manifest)) {
+		return cli_usage("the manifest and the batch cannot both come from standard input");
 	}
 	if ((r->trace && !cli_outputs_apart("the trace", r->trace, "the response", r->output)) ||
 	    (r->quote && !cli_outputs_apart("the quote", r->quote, "the response", r->output)) ||
@@ -117,6 +121,7 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 	int rc;
 
 	submission.options.spans = r->trace != NULL;
+	submission.options.manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
 	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
 	rc = sgpu_runner_submit(w->devices[0].runner, &submission, NULL, NULL, &run, error);
 	if (rc != SGPU_OK) {
@@ -249,7 +254,8 @@ static int show_plan(const struct submission *s)
 				"--device: how many '%s' are, only the machine knows: name them",
 				s->request->runner.device);
 	}
-	return write_plan(s->in_fd, s->in_name, s->enclave->named, path, &error) == SGPU_OK
+	return write_plan(s->in_fd, s->in_name, s->manifest_fd, s->enclave->named, path, &error) ==
+			       SGPU_OK
 		       ? 0
 		       : cli_error(&error);
 }
@@ -257,6 +263,7 @@ static int show_plan(const struct submission *s)
 static int open_and_run(struct submission *s)
 {
 	const struct run_request *r = s->request;
+	const char *name;
 	int status;
 
 	if (r->quote) {
@@ -266,18 +273,22 @@ static int open_and_run(struct submission *s)
 	status = status ? status : cli_output_prepare(r->output, 0666, false);
 	status = status ? status : cli_output_prepare(r->trace, 0666, false);
 	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
-	status = status ? status : r->plan ? show_plan(s) : submit(s);
-	if (s->in_fd > STDIN_FILENO) {
-		close(s->in_fd);
+	if (!status && r->manifest) {
+		status = cli_input(r->manifest, &name, &s->manifest_fd);
 	}
+	status = status ? status : r->plan ? show_plan(s) : submit(s);
+	cli_input_close(s->in_fd);
+	cli_input_close(s->manifest_fd);
 	return status;
 }
 
 int run_batch(struct enclave *enclave, const struct run_request *request, const char *path)
 {
-	struct submission s = {
-		.enclave = enclave, .request = request, .batch = path, .in_fd = -1
-	};
+	struct submission s = { .enclave = enclave,
+				.request = request,
+				.batch = path,
+				.in_fd = -1,
+				.manifest_fd = -1 };
 	int status;
 
 	enclave->one_device = request->quote != NULL;

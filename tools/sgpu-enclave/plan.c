@@ -12,6 +12,7 @@
 #include <sgpu/batch.h>
 
 #include "base/io.h"
+#include "batch/batch.h"
 #include "cli.h"
 #include "enclave.h"
 
@@ -234,14 +235,35 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 	return rc;
 }
 
-int write_plan(int fd, const char *name, int devices, const char *path, struct sgpu_error *error)
+static const struct sgpu_manifest *find_none(void *argument, const uint8_t *sha256)
 {
+	(void)argument;
+	(void)sha256;
+	return NULL;
+}
+
+static int fetch(void *argument, char **text, size_t *size, struct sgpu_error *error)
+{
+	const int fd = *(int *)argument;
+
+	return fd >= 0 ? sgpu_read_fd(fd, "the manifest", SGPU_MANIFEST_SIZE_MAX, text, size, error)
+		       : sgpu_fail(error, SGPU_EMANIFEST,
+				   "the batch names its manifest by the hash alone: give it with "
+				   "--manifest");
+}
+
+int write_plan(int fd, const char *name, int manifest, int devices, const char *path,
+	       struct sgpu_error *error)
+{
+	const struct sgpu_manifest_source source = { find_none, fetch, &manifest };
 	struct planned p = { NULL, NULL, NULL };
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
 	int rc = sgpu_tar_open(fd, name, &tar, error);
 
-	rc = rc ? rc : sgpu_batch_read(tar, SGPU_READ_BATCH, &p.batch, error);
+	rc = rc ? rc : sgpu_batch_read_seal(tar, SGPU_READ_BATCH, &p.batch, error);
+	rc = rc ? rc : sgpu_batch_read_index(tar, p.batch, error);
+	rc = rc ? rc : sgpu_batch_read_rest(tar, p.batch, &source, error);
 	rc = rc ? rc
 		: sgpu_ops_load_manifest(p.batch->manifest_text, p.batch->manifest_size,
 					 "manifest.json", &p.manifest, &diagnostics, error);

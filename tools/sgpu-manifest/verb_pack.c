@@ -10,8 +10,22 @@
 #include "base/io.h"
 #include "manifest_tool.h"
 
-const struct cli_option pack_options[] = { CLI_COMMON, OPTION_OUTPUT,
-					   OPTION_OUTSIDE(struct request), CLI_END };
+struct pack_request {
+	struct request common;
+	const char *manifest_out;
+	bool by_hash;
+};
+
+const struct cli_option pack_options[] = {
+	CLI_COMMON,
+	OPTION_OUTPUT,
+	OPTION_OUTSIDE(struct request),
+	{ "by-hash", 0, NULL, "leave the manifest out of the batch, which names its hash",
+	  CLI_FLAG(struct pack_request, by_hash) },
+	{ "manifest-out", 0, "FILE", "with --by-hash: write the manifest there",
+	  CLI_TEXT(struct pack_request, manifest_out) },
+	CLI_END,
+};
 
 /* Finds the payload of each input. Prints every error and returns the status of the first. */
 static int find_payloads(const struct sgpu_manifest *manifest, struct payload_folder *folder,
@@ -75,8 +89,21 @@ static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, 
 	return rc ? cli_error(&error) : 0;
 }
 
-static int pack(struct document *document, const char *output, bool outside)
+/* Writes the manifest into a file of its own, and leaves it out of the batch. */
+static int set_apart(struct sgpu_batch *batch, const char *path)
 {
+	const int status = text_write(path, batch->manifest_text, batch->manifest_size);
+
+	free(batch->manifest_text);
+	batch->manifest_text = NULL;
+	batch->manifest_size = 0;
+	return status;
+}
+
+static int pack(struct document *document, const struct pack_request *request)
+{
+	const char *output = request->common.output;
+	const bool outside = request->common.outside;
 	struct payload_folder folder = { .allow_outside = outside,
 					 .spool = -1,
 					 .standard_input = strcmp(document->path, "-") == 0 };
@@ -98,6 +125,9 @@ static int pack(struct document *document, const char *output, bool outside)
 	}
 	/* The payloads' files, which the output may not replace, are known only now. */
 	status = status ? status : cli_output_apart(output) ? 0 : 2;
+	if (!status && request->by_hash) {
+		status = set_apart(batch, request->manifest_out);
+	}
 	status = status ? status : write_batch(&folder, batch, output ? output : "-");
 	sgpu_batch_free(&batch);
 	payload_folder_close(&folder);
@@ -106,7 +136,8 @@ static int pack(struct document *document, const char *output, bool outside)
 
 int verb_pack(int argc, char **argv)
 {
-	struct request request = { 0 };
+	struct pack_request request = { .by_hash = false };
+	const char *output;
 	struct document document;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
@@ -114,17 +145,27 @@ int verb_pack(int argc, char **argv)
 	if (status) {
 		return status;
 	}
+	output = request.common.output;
+	if (request.by_hash != (request.manifest_out != NULL)) {
+		return cli_usage("--by-hash and --manifest-out, the manifest's file, go together");
+	}
 	cli_remember_input(paths[0]);
-	if (!cli_binary_apart(request.output)) {
+	if (!cli_binary_apart(output) ||
+	    (request.by_hash &&
+	     !cli_outputs_apart("the manifest", request.manifest_out, "the batch", output))) {
 		return 2;
 	}
-	status = cli_output_prepare(request.output, 0666, false);
+	status = cli_output_prepare(output, 0666, false);
+	if (!status && request.by_hash) {
+		status = cli_output_prepare(request.manifest_out, 0666, false);
+	}
 	if (status) {
 		return status;
 	}
 	cli_signals(NULL);
-	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
-	status = status ? status : pack(&document, request.output, request.outside);
+	status = document_load(paths[0], request.common.outside ? 0 : SGPU_MANIFEST_INSIDE,
+			       &document);
+	status = status ? status : pack(&document, &request);
 	document_free(&document);
 	return cli_finish(status);
 }

@@ -41,11 +41,11 @@ const struct cli_option inspect_options[] = {
 };
 
 /* ---- a batch or a response ---- */
-/* A response has no manifest: which of its outputs were inputs, too, is not known. */
+/* Without a manifest, which of the outputs are inputs, too, is not known. */
 static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
 {
 	const bool response = batch->response, high = s->masking == SGPU_MASKING_AES_GCM;
-	const int at = response ? -1 : sgpu_manifest_segment(batch->manifest, s->id);
+	const int at = batch->manifest ? sgpu_manifest_segment(batch->manifest, s->id) : -1;
 	json_t *failed = s->status == SGPU_OK
 				 ? NULL
 				 : json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
@@ -54,7 +54,9 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 	return json_pack(
 		"{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
 		"direction",
-		sgpu_direction_name(at < 0 ? SGPU_OUTPUT : batch->manifest->segments[at].direction),
+		sgpu_direction_name(at >= 0    ? batch->manifest->segments[at].direction
+				    : s->input ? SGPU_INPUT
+					       : SGPU_OUTPUT),
 		"sensitivity_level", sgpu_sensitivity_name(high ? SGPU_HIGH : SGPU_LOW),
 		"masking_level",
 		s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
@@ -107,7 +109,7 @@ static json_t *archive_json(const struct sgpu_batch *batch, const char *mac)
 			 : batch->packed ? "packed"
 					 : "batch",
 			 "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)),
-			 "manifest_id", batch->response ? NULL : batch->manifest->id,
+			 "manifest_id", batch->manifest ? batch->manifest->id : NULL,
 			 "manifest_sha256", hash, "mac", mac, "recipients", recipients, "segments",
 			 segments, "signatures", batch->response ? NULL : signatures_json(batch),
 			 "counter",

@@ -364,7 +364,7 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 	rc = rc == SGPU_EREFUSED ? fail_refused(opening, error) : rc;
 	rc = rc ? rc : authenticate(opening, error);
 	rc = rc ? rc : sgpu_batch_read_index(opening->reader, opening->response, error);
-	rc = rc ? rc : sgpu_batch_read_rest(opening->reader, opening->response, NULL, NULL, error);
+	rc = rc ? rc : sgpu_batch_read_rest(opening->reader, opening->response, NULL, error);
 	rc = rc ? rc : choose(opening, error);
 	if (rc) {
 		return rc;

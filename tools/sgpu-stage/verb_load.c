@@ -144,7 +144,8 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 static bool wants_place(const struct load *load, int segment)
 {
 	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
-	int index = sgpu_manifest_segment(load->batch->manifest, s->id);
+	int index =
+		load->batch->manifest ? sgpu_manifest_segment(load->batch->manifest, s->id) : -1;
 	const struct sgpu_segment *described =
 		index < 0 ? NULL : &load->batch->manifest->segments[index];
 
@@ -284,7 +285,8 @@ static int export(const struct load *load, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
+	for (int i = 0; rc == SGPU_OK && load->batch->manifest && i < load->batch->segment_count;
+	     i++) {
 		const int index =
 			sgpu_manifest_segment(load->batch->manifest, load->batch->segments[i].id);
 
