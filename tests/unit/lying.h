@@ -46,6 +46,7 @@ static inline size_t message_size(enum wire_kind kind)
 		[WIRE_SUBMIT] = sizeof(struct wire_submit),
 		[WIRE_ANSWER] = sizeof(struct wire_answer),
 		[WIRE_PROGRESS_IS] = sizeof(struct wire_progress),
+		[WIRE_READY] = sizeof(struct wire_ready),
 		[WIRE_TAKE] = sizeof(struct wire_take),
 		[WIRE_QUOTE] = sizeof(struct wire_quote),
 		[WIRE_LEASE] = sizeof(struct wire_lease),

@@ -110,7 +110,7 @@ static void forget_puppet(struct puppet *p)
 
 static void take_puppets(void)
 {
-	struct sgpu_greeting ready;
+	struct wire_ready ready = { .kid_count = 0 };
 	struct wire_begin begin;
 	char data[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))), byte;
 	struct iovec part = { .iov_base = &byte, .iov_len = 1 };

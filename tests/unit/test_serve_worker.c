@@ -76,7 +76,7 @@ static void begin(uint64_t seed)
 	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL };
 	static struct server server;
 	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
-	struct sgpu_greeting ready;
+	struct wire_ready ready = { .kid_count = 0 };
 
 	memset(&w.process, 0, sizeof(w.process));
 	world_seed(&w.random, seed);

@@ -21,9 +21,8 @@
  *                       worker, so end idle leases and sessions; WIRE_LIMITS: its tenant's limits,
  *                       first of all when it is given to a tenant
  *
- * sgpu-worker speaks to its enclaves as server and client alike. WIRE_READY then brings a memory
- * file with {"kids": [key ids], "memory_free": bytes of the device}, and there are no WIRE_TAKEN
- * and WIRE_NOTE.
+ * sgpu-worker speaks to its enclaves as server and client alike; there are no WIRE_TAKEN and
+ * WIRE_NOTE then.
  *
  * Closing a connection ends what it was opened for: a client's run, or the server's worker.
  */
@@ -38,6 +37,7 @@
 #include <sys/types.h>
 
 #include <sgpu/error.h>
+#include <sgpu/keys.h>
 
 #include "remote/greeting.h"
 #include "stage/lease.h"
@@ -70,6 +70,15 @@ enum wire_kind {
 };
 
 enum { WIRE_TEXT_MAX = 1 << 20 };
+
+/* What the worker's keys are called, and the first device's memory. */
+enum { WIRE_KIDS_MAX = 64 };
+struct wire_ready {
+	struct sgpu_greeting header;
+	uint64_t memory_free; /* bytes */
+	uint64_t kid_count;
+	char kids[WIRE_KIDS_MAX][SGPU_KID_SIZE + 1];
+};
 
 /* Comes with two descriptors: the batch, the response. */
 struct wire_submit {

@@ -220,6 +220,8 @@ static void take_batch(int connection, const struct wire_take *take)
 	int rc;
 
 	if (!work) {
+		sgpu_fail_nomem(&error);
+		wire_refuse(connection, &error);
 		close(connection);
 		atomic_fetch_add(&serving.counters->sums[SERVE_FAILED], 1);
 		count_end();
@@ -400,31 +402,21 @@ static void *end_without_supervisor(void *unused)
 	_exit(sgpu_exit_status(SGPU_ESYSTEM));
 }
 
-/* Tells the supervisor that work can come. A spool's worker gets the key ids, so that it leaves
- * batches for other keys alone, and the device's free memory. */
+_Static_assert((int)ENCLAVE_KEYS_MAX <= WIRE_KIDS_MAX, "all keys have a name");
+
+/* Tells the supervisor that work can come. A spool's worker leaves batches for other keys alone. */
 static bool say_ready(void)
 {
 	const struct enclave *w = serving.enclave;
 	struct sgpu_device_info info = { .memory_free = 0 };
-	json_t *kids = json_array(), *ready;
-	char *text;
-	bool said;
+	struct wire_ready ready = { .kid_count = (uint64_t)w->key_count };
 
-	if (!serving.begin.spool) {
-		json_decref(kids);
-		return wire_say(serving.control, WIRE_READY, -1);
-	}
-	for (int i = 0; i < w->key_count; i++) {
-		json_array_append_new(kids, json_string(w->keys[i].kid));
-	}
 	(void)!sgpu_device_get_info(w->devices[0].device, &info, NULL);
-	ready = json_pack("{s:o, s:I}", "kids", kids, "memory_free", (json_int_t)info.memory_free);
-	text = json_dumps(ready, JSON_COMPACT);
-	said = text &&
-	       wire_say_text(serving.control, WIRE_READY, text, strlen(text), NULL) == SGPU_OK;
-	free(text);
-	json_decref(ready);
-	return said;
+	ready.memory_free = info.memory_free;
+	for (int i = 0; i < w->key_count; i++) {
+		snprintf(ready.kids[i], sizeof(ready.kids[i]), "%s", w->keys[i].kid);
+	}
+	return sgpu_wire_send(serving.control, WIRE_READY, &ready, sizeof(ready), NULL, 0);
 }
 
 static int run_loop(struct sgpu_error *error)

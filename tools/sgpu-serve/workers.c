@@ -366,12 +366,14 @@ static void lose(struct process *p)
  * that sends anything else, or hangs up, is killed. */
 void workers_hear(struct supervisor *s, struct process *p)
 {
-	const enum wire_kind kind = p->ready ? WIRE_NOTE : WIRE_READY;
-	int rc = wire_hear(p->control, kind, NULL, NULL);
+	struct wire_ready ready; /* its keys are of no use here */
+	int rc = p->ready ? SGPU_OK
+			  : wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0,
+					 NULL);
 
 	/* Notes only say that there is something to count. */
-	for (int i = 1; p->ready && i < NOTES_AT_ONCE && rc == SGPU_OK; i++) {
-		rc = wire_hear(p->control, kind, NULL, NULL);
+	for (int i = 0; p->ready && i < NOTES_AT_ONCE && rc == SGPU_OK; i++) {
+		rc = wire_hear(p->control, WIRE_NOTE, NULL, NULL);
 	}
 	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
 		return;

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See drain.h. The thread of drain() claims batches, submits them and hears their ends. A second
- * thread, the closer, syncs together all responses that have come meanwhile, names them, and puts
- * their batches away. The states of a batch:
- *
- *   spool_next -> under way -> ended -> closed
+ * See drain.h. The states of a batch: claimed, (held,) under way, ended, and closed, which may be
+ * to run once more.
  */
 #include "drain.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -28,8 +23,7 @@
 enum {
 	UNDER_WAY_MIN = 8,
 	UNDER_WAY_MAX = 64,
-	UNDER_WAY_A_JOB = 8,
-	UNCLOSED_MAX = 128,   /* batches that wait for the disk, beyond those under way */
+	UNDER_WAY_A_JOB = 16,
 	ASIDE_MAX = 16,	      /* batches whose responses found no space, before the disk is full */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
 	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
@@ -38,140 +32,89 @@ enum {
 };
 static const uint64_t memory_least = 64 << 20;
 
-static int wake_fd = -1;
 static atomic_bool stopped;
-
-void drain_wake(void)
-{
-	const int saved = errno;
-
-	(void)eventfd_write(wake_fd, 1);
-	errno = saved;
-}
 
 void drain_stop(void)
 {
-	atomic_store(&stopped, true);
-	if (wake_fd >= 0) {
-		drain_wake();
-	}
+	atomic_store(&stopped,
+		     true); /* the signal interrupts poll(), which waits a second at most */
 }
 
-/* ---- the thread of drain() ---- */
-/* Gives a batch that has ended to the closer, who is woken by wake_closer(). */
-static void hand_over(struct flight *flight)
+static void end(struct drain *drain, struct flight *flight)
 {
-	struct drain *drain = flight->drain;
-
-	flight->ended = true;
-	flight->lane->under_way--;
-	flight->lane->bytes_under_way -= flight->size;
-	pthread_mutex_lock(&drain->mutex);
 	drain_put(&drain->ended, flight);
-	pthread_mutex_unlock(&drain->mutex);
-}
-
-static void wake_closer(struct drain *drain)
-{
-	pthread_mutex_lock(&drain->mutex);
-	if (drain->ended.head) {
-		pthread_cond_signal(&drain->filled);
-	}
-	pthread_mutex_unlock(&drain->mutex);
+	drain->ends++;
 }
 
 static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 {
-	const struct spool_batch *batch = flight->batch;
-
-	flight->next_flying = drain->flying;
-	drain->flying = flight;
-	drain->flights++;
 	flight->begin_ns = sgpu_now_ns();
 	flight->lane = lane;
 	flight->full = false;
 	flight->again = ONCE;
 	flight->report = (struct report){ .devices = 0 };
-	lane->under_way++;
-	lane->bytes_under_way += flight->size;
-	lane->flights++;
 	lane->started++;
-	lane->bytes += flight->size;
-	lane->big = lane->big || flight->big;
+	flight->code = lane_submit(flight, drain->timeout_ns);
+	if (flight->code != SGPU_OK) {
+		end(drain, flight);
+		return;
+	}
+	drain_put(&drain->flying, flight);
+	drain->flights++;
 	drain->alone = flight->alone;
-	if (batch->answered || batch->error.code != SGPU_OK) {
-		flight->error = batch->error;
-		flight->code = batch->error.code;
-		hand_over(flight);
-	} else {
-		flight->code = lane_submit(lane, flight, drain->timeout_ns, &flight->error);
-		if (flight->code != SGPU_OK) {
-			hand_over(flight);
-		}
-	}
+	lane->flights++;
+	lane->bytes += flight->batch->size;
+	lane->big = lane->big || flight->big;
 }
 
-/* Frees closed batches, or queues them to run again. False: the worker cannot go on. */
-static bool forget_closed(struct drain *drain)
+/* A batch is no longer under way. */
+static void land(struct drain *drain, struct flight *flight)
 {
-	struct flight *flight, *next, **link;
-	bool goes_on;
+	struct lane *lane = flight->lane;
 
-	pthread_mutex_lock(&drain->mutex);
-	flight = drain_take_all(&drain->closed);
-	goes_on = !drain->broken;
-	pthread_mutex_unlock(&drain->mutex);
-	for (; flight; flight = next) {
-		next = flight->next;
-		for (link = &drain->flying; *link != flight; link = &(*link)->next_flying) {
-		}
-		*link = flight->next_flying;
-		drain->flights--;
-		flight->lane->flights--;
-		flight->lane->bytes -= flight->size;
-		flight->lane->big = flight->lane->big && !flight->big;
-		drain->dry = drain->dry && !flight->big && !flight->given_back;
-		drain->alone = drain->alone && !flight->alone;
-		if (flight->again == ONCE) {
-			free(flight);
-			continue;
-		}
-		flight->ended = false;
-		flight->alone = true;
-		drain->aside_count += flight->again == ASIDE;
-		drain_put(flight->again == ASIDE ? &drain->aside : &drain->again, flight);
-	}
-	return goes_on;
+	drain->flights--;
+	drain->alone = false;
+	drain->dry = drain->dry && !flight->big;
+	lane->flights--;
+	lane->bytes -= flight->batch->size;
+	lane->big = lane->big && !flight->big;
+	end(drain, flight);
 }
 
-/* Claims the next batch: *flight is NULL when there is none now. */
-static int claim(struct drain *drain, struct flight **flight, struct sgpu_error *error)
+/* Claims the next batch: drain->held is NULL when there is none now. A batch that cannot run has
+ * ended. */
+static int claim(struct drain *drain, struct sgpu_error *error)
 {
 	const uint64_t big = drain->bytes_most / BIG_PART;
 	struct spool_batch *batch = NULL;
 	bool none_takes_big = true;
+	struct flight *flight;
 	int rc;
 
 	for (int i = 0; i < drain->lanes->count; i++) {
 		none_takes_big = none_takes_big && drain->lanes->list[i].big;
 	}
 	rc = spool_next(drain->spool, none_takes_big ? big : UINT64_MAX, &batch, error);
-	*flight = NULL;
 	if (rc != SGPU_OK || !batch) {
 		drain->dry = true;
 		drain->looked = drain->flights == 0;
 		return rc;
 	}
-	*flight = calloc(1, sizeof(**flight));
-	if (!*flight) {
+	flight = calloc(1, sizeof(*flight));
+	if (!flight) {
 		spool_give_back(drain->spool, &batch);
 		return sgpu_fail_nomem(error);
 	}
-	(*flight)->drain = drain;
-	(*flight)->batch = batch;
-	(*flight)->size = batch->size;
-	(*flight)->big = batch->size > big;
-	(*flight)->connection = -1;
+	flight->batch = batch;
+	flight->big = batch->size > big;
+	flight->connection = -1;
+	if (batch->answered || batch->error.code != SGPU_OK) {
+		flight->error = batch->error;
+		flight->code = batch->error.code;
+		end(drain, flight);
+	} else {
+		drain->held = flight;
+	}
 	return SGPU_OK;
 }
 
@@ -179,52 +122,51 @@ static bool fits(const struct drain *drain, const struct lane *lane, const struc
 {
 	return lane->flights == 0 ||
 	       (flight->big ? !lane->big
-			    : lane->big || lane->bytes + flight->size <= drain->bytes_most);
+			    : lane->big || lane->bytes + flight->batch->size <= drain->bytes_most);
 }
 
 static bool is_idler(const struct lane *one, const struct lane *other)
 {
-	return one->bytes_under_way < other->bytes_under_way ||
-	       (one->bytes_under_way == other->bytes_under_way && one->started < other->started);
+	return one->bytes < other->bytes ||
+	       (one->bytes == other->bytes && one->started < other->started);
 }
 
 /* Returns, of the devices with room, the one with the fewest bytes under way; NULL: none has
  * room. */
-static struct lane *choose_lane(struct drain *drain, const struct flight *flight)
+static struct lane *choose_lane(const struct drain *drain, const struct flight *flight)
 {
 	struct lane *best = NULL;
 
 	if ((flight->alone || drain->alone) && drain->flights > 0) {
 		return NULL;
 	}
-	pthread_mutex_lock(&drain->mutex);
 	for (int i = 0; i < drain->lanes->count; i++) {
 		struct lane *lane = &drain->lanes->list[i];
 
-		if (!lane->broken && lane->under_way < drain->most && fits(drain, lane, flight) &&
+		if (!lane->broken && lane->flights < drain->most && fits(drain, lane, flight) &&
 		    (!best || is_idler(lane, best))) {
 			best = lane;
 		}
 	}
-	pthread_mutex_unlock(&drain->mutex);
 	return best;
 }
 
+/* Starts batches until the devices have enough, or as many have ended at once. */
 static int start_more(struct drain *drain, struct sgpu_error *error)
 {
-	const unsigned most = drain->most * (unsigned)drain->lanes->count + UNCLOSED_MAX;
+	const unsigned most = drain->most * (unsigned)drain->lanes->count;
 	struct lane *lane;
 	int rc = SGPU_OK;
 
-	while (rc == SGPU_OK && drain->flights < most) {
-		if (!drain->held && drain->again.head && drain->flights == 0) {
-			drain->held = drain->again.head;
-			drain->again.head = drain->held->next;
-			drain->again.tail =
-				drain->again.head ? drain->again.tail : &drain->again.head;
+	while (rc == SGPU_OK && drain->flights < most && drain->ends < most) {
+		if (!drain->held && drain->again && drain->flights == 0) {
+			drain->held = drain_take(&drain->again);
 		}
-		if (!drain->held && !drain->again.head && !drain->dry) {
-			rc = claim(drain, &drain->held, error);
+		if (!drain->held && !drain->again && !drain->dry) {
+			rc = claim(drain, error);
+			if (rc == SGPU_OK && !drain->held && !drain->dry) {
+				continue; /* it has ended */
+			}
 		}
 		lane = drain->held ? choose_lane(drain, drain->held) : NULL;
 		if (!lane) {
@@ -241,9 +183,7 @@ static void print_progress(struct drain *drain)
 	char line[320];
 	int size;
 
-	pthread_mutex_lock(&drain->mutex);
 	const struct drain_counts c = drain->counts;
-	pthread_mutex_unlock(&drain->mutex);
 	const uint64_t ns = sgpu_now_ns() - drain->begin_ns;
 	size = cli_json ? snprintf(line, sizeof(line),
 				   "{\"progress\":{\"answered\":%" PRIu64
@@ -259,52 +199,45 @@ static void print_progress(struct drain *drain)
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
-/* Waits until batches have ended or were closed, a signal has come, or it is time to look into the
- * directory again. */
+/* Waits until batches have ended, a signal has come, or it is time to look into the directory
+ * again. */
 static void wait_for_news(struct drain *drain)
 {
-	enum { FIXED = 2 };
-	static struct pollfd fds[FIXED + RUNNER_DEVICES_MAX * UNDER_WAY_MAX];
-	static struct flight *flights[FIXED + RUNNER_DEVICES_MAX * UNDER_WAY_MAX];
-	nfds_t count = FIXED;
-	uint64_t woken;
+	static struct pollfd fds[1 + RUNNER_DEVICES_MAX * UNDER_WAY_MAX];
+	struct flight *flight, **link;
+	const struct pollfd *said = fds;
+	nfds_t count = 0;
 	int ready;
 
-	fds[0] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
-	fds[1] = (struct pollfd){ .fd = drain->signal_fd, .events = POLLIN };
-	for (struct flight *f = drain->flying; f; f = f->next_flying) {
-		if (!f->ended) {
-			flights[count] = f;
-			fds[count++] = (struct pollfd){ .fd = f->connection, .events = POLLIN };
-		}
+	for (flight = drain->flying; flight; flight = flight->next) {
+		fds[count++] = (struct pollfd){ .fd = flight->connection, .events = POLLIN };
 	}
-	wake_closer(drain);
-	ready = poll(fds, count, LOOK_AGAIN_MS);
+	fds[count] = (struct pollfd){ .fd = drain->signal_fd, .events = POLLIN };
+	ready = poll(fds, count + 1, LOOK_AGAIN_MS);
 	drain->dry = drain->dry && ready != 0;
-	for (nfds_t i = FIXED; ready > 0 && i < count; i++) {
-		if (fds[i].revents && lane_hear(flights[i]->lane, flights[i])) {
-			hand_over(flights[i]);
+	if (ready <= 0) {
+		return;
+	}
+	for (link = &drain->flying; (flight = *link); said++) {
+		if (said->revents && lane_hear(flight)) {
+			*link = flight->next;
+			land(drain, flight);
+		} else {
+			link = &flight->next;
 		}
 	}
-	if (ready > 0 && fds[0].revents) {
-		(void)!read(wake_fd, &woken, sizeof(woken));
-	}
-	if (ready > 0 && fds[1].revents && cli_take_signal(fds[1].fd)) {
+	if (said->revents && cli_take_signal(said->fd)) {
 		print_progress(drain);
 	}
 }
 
-static void give_back(struct drain *drain, struct flight *flight)
+static void give_all_back(struct drain *drain, struct flight **list)
 {
-	spool_give_back(drain->spool, &flight->batch);
-	free(flight);
-}
+	struct flight *flight;
 
-static void give_all_back(struct drain *drain, struct queue *queue)
-{
-	for (struct flight *flight = drain_take_all(queue), *next; flight; flight = next) {
-		next = flight->next;
-		give_back(drain, flight);
+	while ((flight = drain_take(list))) {
+		spool_give_back(drain->spool, &flight->batch);
+		free(flight);
 	}
 }
 
@@ -314,27 +247,27 @@ static void run_all(struct drain *drain)
 	bool ending = false;
 
 	for (;;) {
-		ending = !forget_closed(drain) || atomic_load(&stopped) ||
-			 drain->aside_count > ASIDE_MAX;
+		ending = drain->broken || atomic_load(&stopped) || drain->asides > ASIDE_MAX;
 		if (!ending && start_more(drain, &error) != SGPU_OK) {
 			drain_break_off(drain, &error);
 			ending = true;
 		}
-		if (drain->flights == 0) {
+		if (!drain->ended && drain->flights > 0) {
+			wait_for_news(drain);
+		}
+		if (drain->ended) {
+			drain_close(drain);
+		} else if (drain->flights == 0) {
 			if (ending ||
-			    (drain->dry && drain->looked && !drain->held && !drain->again.head)) {
+			    (drain->dry && drain->looked && !drain->held && !drain->again)) {
 				break;
 			}
 			drain->dry = drain->dry && drain->looked;
-			continue;
 		}
-		wait_for_news(drain);
 	}
-	if (drain->held) {
-		give_back(drain, drain->held);
-	}
-	if (drain->aside.head) {
-		drain_break_off(drain, &drain->aside.head->error);
+	give_all_back(drain, &drain->held);
+	if (drain->aside) {
+		drain_break_off(drain, &drain->aside->error);
 	}
 	give_all_back(drain, &drain->aside);
 	give_all_back(drain, &drain->again);
@@ -347,9 +280,8 @@ unsigned drain_most(unsigned jobs, int devices)
 
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
 	most = most < UNDER_WAY_MAX ? most : UNDER_WAY_MAX;
-	return limit.rlim_cur / DESCRIPTORS < most * (unsigned)devices + UNCLOSED_MAX
-		       ? UNDER_WAY_MIN
-		       : most;
+	/* As many batches again may have ended. */
+	return limit.rlim_cur / DESCRIPTORS < 2 * most * (unsigned)devices ? UNDER_WAY_MIN : most;
 }
 
 static void set_limits(struct drain *drain, unsigned jobs)
@@ -367,36 +299,14 @@ static void set_limits(struct drain *drain, unsigned jobs)
 int drain(struct lanes *lanes, unsigned jobs, struct spool *spool, uint64_t timeout_ns,
 	  struct drain_counts *counts)
 {
-	static struct drain d;
-	struct sgpu_error error = { 0 };
-	pthread_t closer;
-	int rc;
+	struct drain d = { .lanes = lanes,
+			   .spool = spool,
+			   .timeout_ns = timeout_ns,
+			   .begin_ns = sgpu_now_ns(),
+			   .signal_fd = cli_signal_fd(SIGUSR1) };
 
-	d = (struct drain){ .lanes = lanes,
-			    .spool = spool,
-			    .timeout_ns = timeout_ns,
-			    .begin_ns = sgpu_now_ns(),
-			    .signal_fd = cli_signal_fd(SIGUSR1),
-			    .mutex = PTHREAD_MUTEX_INITIALIZER,
-			    .filled = PTHREAD_COND_INITIALIZER };
-	d.again.tail = &d.again.head;
-	d.aside.tail = &d.aside.head;
-	d.ended.tail = &d.ended.head;
-	d.closed.tail = &d.closed.head;
 	set_limits(&d, jobs);
-	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	rc = wake_fd < 0 ? sgpu_fail_errno(&error, "cannot make an event descriptor")
-			 : sgpu_thread_start(&closer, drain_close, &d, &error);
-	if (rc == SGPU_OK) {
-		run_all(&d);
-		pthread_mutex_lock(&d.mutex);
-		d.finished = true;
-		pthread_cond_signal(&d.filled);
-		pthread_mutex_unlock(&d.mutex);
-		pthread_join(closer, NULL);
-	} else {
-		drain_break_off(&d, &error);
-	}
+	run_all(&d);
 	for (int i = 0; i < lanes->count && lanes->count > 1; i++) {
 		cli_detail("device %d of %d, '%s', was given %" PRIu64 " batches", i + 1,
 			   lanes->count, lanes->list[i].device, lanes->list[i].started);

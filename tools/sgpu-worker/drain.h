@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * State that the thread that drains a spool shares with its closer.
+ * What the files of the loop over a spool's batches share. One thread claims batches, submits them,
+ * hears their ends, and closes those that have ended.
  */
 #ifndef SGPU_DRAIN_H
 #define SGPU_DRAIN_H
-
-#include <pthread.h>
 
 #include "runner.h"
 #include "spool.h"
@@ -24,12 +23,11 @@ struct lane {
 	int status;
 	int control;
 	uint64_t memory_free; /* bytes */
-	unsigned flights;     /* batches under way or not closed yet */
-	unsigned under_way;
-	uint64_t bytes, bytes_under_way; /* bytes of their files */
-	bool big;			 /* a big batch is among them */
-	uint64_t started;		 /* batches started so far */
-	bool broken; /* the device failed; under drain's mutex, as the closer sets it, too */
+	unsigned flights;     /* batches under way */
+	uint64_t bytes;	      /* of their files */
+	bool big;	      /* a big batch is among them */
+	uint64_t started;     /* batches started so far */
+	bool broken;	      /* the device failed */
 };
 
 struct lanes {
@@ -45,11 +43,10 @@ int lanes_start(struct lanes *lanes, const struct runner_options *runner, uint64
 /* Has the enclaves end, and waits for that. */
 void lanes_end(struct lanes *lanes);
 struct flight;
-/* Sends a batch. Errors: SGPU_EDEVICE: the enclave has ended. */
-SGPU_MUST_CHECK int lane_submit(struct lane *lane, struct flight *flight, uint64_t timeout_ns,
-				struct sgpu_error *error);
+/* Sends a batch to its lane. Errors: SGPU_EDEVICE: the enclave has ended. */
+SGPU_MUST_CHECK int lane_submit(struct flight *flight, uint64_t timeout_ns);
 /* Receives what the enclave says of the batch. Returns whether it has ended. */
-bool lane_hear(struct lane *lane, struct flight *flight);
+bool lane_hear(struct flight *flight);
 
 /* Runs until nothing is left or drain_stop() was called. Returns the exit status: 0; the gravest of
  * all batches (3, 4, 2, 1, 5); EX_TEMPFAIL if all are for other keys; or, after a message, that of
@@ -64,62 +61,49 @@ unsigned drain_most(unsigned jobs, int devices);
 
 /* A batch from its claim until it is put away. */
 struct flight {
-	struct flight *next, *next_flying;
-	struct drain *drain;
-	struct lane *lane; /* the device, once the batch was started */
+	struct flight *next;
+	struct lane *lane; /* the device that runs it, or NULL */
 	struct spool_batch *batch;
 	int connection; /* -1: nothing is run, or it has ended */
-	uint64_t size, begin_ns;
+	uint64_t begin_ns;
 	bool big;
 	bool alone;			   /* runs while no other is under way */
 	uint64_t needs;			   /* bytes that its response needs; 0: not known */
 	bool full;			   /* its response found no space */
-	bool ended;			   /* the closer owns it now */
-	bool given_back;		   /* given back, since its device failed */
 	enum { ONCE, ALONE, ASIDE } again; /* to be run alone; to be given back at the end */
 	int code;
 	struct sgpu_error error;
 	struct report report;
 };
 
-struct queue {
-	struct flight *head, **tail;
-};
-
 struct drain {
 	struct lanes *lanes;
 	struct spool *spool;
 	uint64_t timeout_ns, begin_ns;
-	int signal_fd; /* tells of SIGUSR1 */
-	/* for the thread of drain() alone */
-	struct flight *flying;	   /* batches under way or not closed, in no order */
-	struct flight *held;	   /* a claimed batch that no device has room for */
-	struct queue again, aside; /* batches to run once more; those to give back at the end */
-	unsigned aside_count;
-	unsigned flights, most; /* batches not closed yet; most under way on a device */
-	uint64_t bytes_most;	/* most bytes of files on one device */
-	bool alone;		/* a batch that runs alone is under way */
-	bool dry, looked;	/* at the last look no batch was left; none was under way */
-	/* under drain's mutex */
-	pthread_mutex_t mutex;
-	pthread_cond_t filled;
-	struct queue ended, closed;
-	bool finished; /* no more batches will end */
-	bool broken;   /* the worker cannot go on, because of `error` */
+	int signal_fd;		      /* tells of SIGUSR1 */
+	struct flight *flying;	      /* batches under way; the lists have no order */
+	struct flight *held;	      /* a claimed batch that no device has room for */
+	struct flight *ended;	      /* batches to be closed */
+	struct flight *again, *aside; /* batches to run once more; those to give back at the end */
+	unsigned ends, asides;	      /* batches in `ended`; in `aside` */
+	unsigned flights, most;	      /* batches under way; most of them on a device */
+	uint64_t bytes_most;	      /* most bytes of files on one device */
+	bool alone;		      /* a batch that runs alone is under way */
+	bool dry, looked;	      /* at the last look no batch was left; none was under way */
+	bool broken;		      /* the worker cannot go on, because of `error` */
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;
 };
 
-void drain_put(struct queue *queue, struct flight *flight);
-struct flight *drain_take_all(struct queue *queue);
-/* Wakes the thread of drain(); async-signal-safe. */
-void drain_wake(void);
+/* Puts a batch at the front of a list. */
+void drain_put(struct flight **list, struct flight *flight);
+/* Takes the first batch of a list, or NULL. */
+struct flight *drain_take(struct flight **list);
 /* Records that the worker cannot go on. The first reason stays. */
 void drain_break_off(struct drain *drain, const struct sgpu_error *error);
-
-/* The closer's thread; `drain` is a struct drain. */
-void *drain_close(void *drain);
+/* Syncs the responses of all batches that have ended, names them, and puts their batches away. */
+void drain_close(struct drain *drain);
 /* Returns the graver of two batches' exit statuses. */
 int drain_graver(int one, int other);
 

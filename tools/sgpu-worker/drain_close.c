@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The closer: syncs together all responses that have come since it last looked, names them, and
- * puts their batches away.
+ * The ends of batches: syncs all responses that have come since the last time, names them, and puts
+ * their batches away.
  */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -14,30 +15,24 @@
 #include "drain.h"
 #include "report.h"
 
-void drain_put(struct queue *queue, struct flight *flight)
+void drain_put(struct flight **list, struct flight *flight)
 {
-	flight->next = NULL;
-	*queue->tail = flight;
-	queue->tail = &flight->next;
+	flight->next = *list;
+	*list = flight;
 }
 
-struct flight *drain_take_all(struct queue *queue)
+struct flight *drain_take(struct flight **list)
 {
-	struct flight *all = queue->head;
+	struct flight *first = *list;
 
-	queue->head = NULL;
-	queue->tail = &queue->head;
-	return all;
+	*list = first ? first->next : NULL;
+	return first;
 }
 
 void drain_break_off(struct drain *drain, const struct sgpu_error *error)
 {
-	pthread_mutex_lock(&drain->mutex);
-	if (!drain->broken) {
-		drain->broken = true;
-		drain->error = *error;
-	}
-	pthread_mutex_unlock(&drain->mutex);
+	drain->error = drain->broken ? drain->error : *error;
+	drain->broken = true;
 }
 
 int drain_graver(int one, int other)
@@ -54,12 +49,10 @@ int drain_graver(int one, int other)
 
 static void count_batch(struct drain *drain, int rc, bool has_response)
 {
-	pthread_mutex_lock(&drain->mutex);
 	drain->counts.answered += has_response;
 	drain->counts.partly += rc == SGPU_ESEGMENTS;
 	drain->counts.failed += !has_response;
 	drain->status = drain_graver(drain->status, sgpu_exit_status(rc));
-	pthread_mutex_unlock(&drain->mutex);
 }
 
 static bool has_response(const struct flight *flight)
@@ -122,17 +115,17 @@ static bool is_to_be_named(const struct flight *flight)
 
 /* Syncs the whole file system for more than two responses. If that fails, or for fewer, syncs each
  * response, to find those with an error. */
-static void sync_responses(struct drain *drain, struct flight *first)
+static void sync_responses(const struct drain *drain)
 {
 	size_t count = 0;
 
-	for (struct flight *f = first; f; f = f->next) {
+	for (struct flight *f = drain->ended; f; f = f->next) {
 		count += is_to_be_named(f);
 	}
 	if (count > 2 && syncfs(drain->spool->output) == 0) {
 		return;
 	}
-	for (struct flight *f = first; f; f = f->next) {
+	for (struct flight *f = drain->ended; f; f = f->next) {
 		if (is_to_be_named(f) && fsync(f->batch->response.fd) != 0) {
 			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'",
 						  f->batch->response.path);
@@ -142,11 +135,11 @@ static void sync_responses(struct drain *drain, struct flight *first)
 	}
 }
 
-static void name_responses(struct drain *drain, struct flight *first)
+static void name_responses(const struct drain *drain)
 {
 	bool any = false;
 
-	for (struct flight *f = first; f; f = f->next) {
+	for (struct flight *f = drain->ended; f; f = f->next) {
 		int rc;
 
 		if (!is_to_be_named(f)) {
@@ -202,17 +195,15 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 {
 	bool others = false, first;
 
-	if (flight->code != SGPU_EDEVICE && flight->code != SGPU_ECANCELED) {
+	if (!flight->lane || (flight->code != SGPU_EDEVICE && flight->code != SGPU_ECANCELED)) {
 		return false;
 	}
-	pthread_mutex_lock(&drain->mutex);
 	first = !flight->lane->broken;
 	flight->lane->broken = true;
 	for (int i = 0; i < drain->lanes->count; i++) {
 		others = others || !drain->lanes->list[i].broken;
 	}
 	drain->status = drain_graver(drain->status, sgpu_exit_status(flight->code));
-	pthread_mutex_unlock(&drain->mutex);
 	if (others && first) {
 		cli_warning("device %d of %d, '%s', failed and gets no more batches: %s",
 			    (int)(flight->lane - drain->lanes->list) + 1, drain->lanes->count,
@@ -221,9 +212,13 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 	return others;
 }
 
+/* Puts a batch away, or queues it to run again. */
 static void put_away(struct drain *drain, struct flight *flight)
 {
 	if (flight->again != ONCE) {
+		flight->alone = true;
+		drain->asides += flight->again == ASIDE;
+		drain_put(flight->again == ASIDE ? &drain->aside : &drain->again, flight);
 		return;
 	}
 	if (has_response(flight)) {
@@ -235,43 +230,28 @@ static void put_away(struct drain *drain, struct flight *flight)
 	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 &&
 		   !never_fits(flight)) {
 		spool_give_back(drain->spool, &flight->batch);
-		flight->given_back = is_of_device(drain, flight);
-		if (!flight->given_back) {
+		if (is_of_device(drain, flight)) {
+			drain->dry = false; /* it waits for another device */
+		} else {
 			drain_break_off(drain, &flight->error);
 		}
 	} else {
 		fail_batch(drain, flight);
 	}
+	free(flight);
 }
 
-void *drain_close(void *argument)
+void drain_close(struct drain *drain)
 {
-	struct drain *drain = argument;
-	struct flight *first, *next;
+	struct flight *flight;
 
-	pthread_mutex_lock(&drain->mutex);
-	while (!drain->finished || drain->ended.head) {
-		first = drain_take_all(&drain->ended);
-		if (!first) {
-			pthread_cond_wait(&drain->filled, &drain->mutex);
-			continue;
-		}
-		pthread_mutex_unlock(&drain->mutex);
-		for (struct flight *f = first; f; f = f->next) {
-			end_run(f);
-		}
-		sync_responses(drain, first);
-		name_responses(drain, first);
-		for (struct flight *f = first; f; f = f->next) {
-			put_away(drain, f);
-		}
-		pthread_mutex_lock(&drain->mutex);
-		for (; first; first = next) {
-			next = first->next;
-			drain_put(&drain->closed, first);
-		}
-		drain_wake();
+	for (struct flight *f = drain->ended; f; f = f->next) {
+		end_run(f);
 	}
-	pthread_mutex_unlock(&drain->mutex);
-	return NULL;
+	sync_responses(drain);
+	name_responses(drain);
+	while ((flight = drain_take(&drain->ended))) {
+		put_away(drain, flight);
+	}
+	drain->ends = 0;
 }

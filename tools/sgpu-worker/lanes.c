@@ -4,6 +4,7 @@
  * wire.h. What an enclave says is a hint: at worst, batches fail or stay.
  */
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,12 +15,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "base/io.h"
-#include "base/json.h"
 #include "drain.h"
-
-/* How long an enclave may leave its messages unread; and take to end. */
-enum { SEND_MS = 30000, END_MS = 1000 };
 
 /* ---- start and end ---- */
 static int name_lanes(const char *text, struct lanes *lanes, struct sgpu_error *error)
@@ -60,37 +56,23 @@ static int start_lane(struct lane *lane, int program, const struct runner_option
 
 /* Waits until the enclave is ready. Returns 0, or the exit status after a message, which the
  * enclave has printed. */
-static int await_lane(struct lane *lane, struct spool_options *options)
+static int await_lane(struct lane *lane, struct wire_ready *ready)
 {
 	struct pollfd control = { .fd = lane->control, .events = POLLIN };
-	json_t *ready = NULL, *kids, *kid;
-	int file, status = 0;
-	char *text = NULL;
-	size_t size, i;
+	int status = 0;
 
 	while (poll(&control, 1, -1) <= 0) {
 	}
-	if (wire_hear(lane->control, WIRE_READY, &file, NULL) != SGPU_OK) {
+	if (wire_receive(lane->control, WIRE_READY, ready, sizeof(*ready), NULL, 0, NULL) !=
+	    SGPU_OK) {
 		(void)waitpid(lane->pid, &status, 0);
 		lane->pid = 0;
 		return WIFEXITED(status) && WEXITSTATUS(status)
 			       ? WEXITSTATUS(status)
 			       : cli_fail(SGPU_ESYSTEM, "sgpu-enclave did not start");
 	}
-	if (wire_take_text(file, "what an enclave says", WIRE_TEXT_MAX, &text, &size, NULL) ==
-	    SGPU_OK) {
-		ready = json_loads(text, 0, NULL);
-	}
-	free(text);
-	lane->memory_free = (uint64_t)json_integer_value(json_object_get(ready, "memory_free"));
-	kids = json_object_get(ready, "kids");
-	json_array_foreach (kids, i, kid) {
-		if (options->kid_count < SPOOL_KIDS_MAX) {
-			snprintf(options->kids[options->kid_count++], SGPU_KID_SIZE + 1, "%s",
-				 json_is_string(kid) ? json_string_value(kid) : "");
-		}
-	}
-	json_decref(ready);
+	lane->memory_free = ready->memory_free;
+	ready->kid_count = ready->kid_count < WIRE_KIDS_MAX ? ready->kid_count : WIRE_KIDS_MAX;
 	return 0;
 }
 
@@ -109,10 +91,9 @@ int lanes_start(struct lanes *lanes, const struct runner_options *runner, uint64
 		rc = start_lane(&lanes->list[i], program, runner, submissions, &error);
 	}
 	for (int i = 0; rc == SGPU_OK && status == 0 && i < lanes->count; i++) {
-		options->kid_count = 0; /* all have the same keys */
-		options->knows_keys = true;
-		status = await_lane(&lanes->list[i], options);
+		status = await_lane(&lanes->list[i], &options->keys); /* all have the same */
 	}
+	options->knows_keys = true;
 	sgpu_close(program);
 	return rc == SGPU_OK ? status : cli_error(&error);
 }
@@ -131,19 +112,17 @@ void lanes_end(struct lanes *lanes)
 }
 
 /* ---- batches ---- */
-/* The enclave has closed a socket: if it ends within a second, says how. */
+/* An enclave closes a client's socket without an answer only when it ends. One that does so and
+ * goes on is ended. */
 static int fail_ended(struct lane *lane, struct sgpu_error *error)
 {
-	for (int i = 0; i < END_MS && lane->pid > 0; i++) {
-		if (waitpid(lane->pid, &lane->status, WNOHANG) == lane->pid) {
-			lane->pid = 0;
-		} else {
-			usleep(1000);
-		}
+	if (lane->pid > 0) {
+		(void)kill(lane->pid, SIGKILL); /* leaves the status of one that has ended */
+		(void)waitpid(lane->pid, &lane->status, 0);
+		lane->pid = 0;
 	}
 	return sgpu_fail(error, SGPU_EDEVICE,
-			 lane->pid > 0 ? "the sgpu-enclave of device '%s' has closed a socket"
-			 : WIFSIGNALED(lane->status)
+			 WIFSIGNALED(lane->status)
 				 ? "the sgpu-enclave of device '%s' was ended by signal %d"
 				 : "the sgpu-enclave of device '%s' has ended with status %d",
 			 lane->device,
@@ -151,46 +130,35 @@ static int fail_ended(struct lane *lane, struct sgpu_error *error)
 						   : WEXITSTATUS(lane->status));
 }
 
-/* Hands the enclave the client's end of a connection. */
-static bool hand_over(const struct lane *lane, int connection, uint64_t since_ns)
+int lane_submit(struct flight *flight, uint64_t timeout_ns)
 {
-	struct wire_take take = { .uid = geteuid(), .since_ns = since_ns };
-	struct pollfd control = { .fd = lane->control, .events = POLLOUT };
-
-	return sgpu_wire_send(lane->control, WIRE_TAKE, &take, sizeof(take), &connection, 1) ||
-	       (poll(&control, 1, SEND_MS) == 1 &&
-		sgpu_wire_send(lane->control, WIRE_TAKE, &take, sizeof(take), &connection, 1));
-}
-
-int lane_submit(struct lane *lane, struct flight *flight, uint64_t timeout_ns,
-		struct sgpu_error *error)
-{
-	static struct wire_submit message; /* large; one thread submits */
+	static struct wire_submit message; /* large */
 	const struct spool_batch *batch = flight->batch;
 	const int fds[] = { batch->fd, batch->response.fd };
+	struct wire_take take = { .uid = geteuid(), .since_ns = flight->begin_ns };
 	int ends[2];
 	bool sent;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-		return sgpu_fail_errno(error, "cannot make a socket");
+		return sgpu_fail_errno(&flight->error, "cannot make a socket");
 	}
 	message.timeout_ns = timeout_ns;
 	snprintf(message.in_name, sizeof(message.in_name), "%s", batch->shown);
 	snprintf(message.out_name, sizeof(message.out_name), "%s", batch->response.path);
 	sent = sgpu_wire_send(ends[0], WIRE_SUBMIT, &message, sizeof(message), fds, 2) &&
-	       hand_over(lane, ends[1], flight->begin_ns);
+	       sgpu_wire_send(flight->lane->control, WIRE_TAKE, &take, sizeof(take), &ends[1], 1);
 	close(ends[1]);
 	if (!sent) {
 		close(ends[0]);
-		return fail_ended(lane, error);
+		return fail_ended(flight->lane, &flight->error);
 	}
 	flight->connection = ends[0];
 	return SGPU_OK;
 }
 
-bool lane_hear(struct lane *lane, struct flight *flight)
+bool lane_hear(struct flight *flight)
 {
-	static struct wire_answer answer; /* large; one thread hears */
+	static struct wire_answer answer; /* large */
 	int rc = wire_receive(flight->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0,
 			      &flight->error);
 
@@ -205,7 +173,7 @@ bool lane_hear(struct lane *lane, struct flight *flight)
 		flight->needs = answer.response_size;
 		rc = answer.error.code;
 	} else {
-		rc = fail_ended(lane, &flight->error);
+		rc = fail_ended(flight->lane, &flight->error);
 	}
 	flight->code = rc;
 	close(flight->connection);

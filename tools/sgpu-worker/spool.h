@@ -23,27 +23,24 @@
 #include <stdint.h>
 
 #include <jansson.h>
-#include <sgpu/keys.h>
 
 #include "base/io.h"
 #include "cli.h"
+#include "wire.h"
 
 #define SPOOL_RESPONSE ".response"
 #define SPOOL_REASON ".reason"
 
-enum { SPOOL_KIDS_MAX = 64 };
-
 struct spool;
 
 struct spool_options {
-	const char *path;   /* the directory; NULL: the list on standard input */
-	const char *output; /* directory of the responses; NULL: `path` */
-	char kids[SPOOL_KIDS_MAX][SGPU_KID_SIZE + 1]; /* ids of the keys that open batches */
-	int kid_count;
-	bool knows_keys; /* false: batches for other keys are not told apart */
-	bool nul;	 /* names in the list end with NUL */
-	bool remove;	 /* remove batches that are done */
-	bool reclaim;	 /* also take claims of workers that may be alive or dead */
+	const char *path;	/* the directory; NULL: the list on standard input */
+	const char *output;	/* directory of the responses; NULL: `path` */
+	struct wire_ready keys; /* has the ids of the keys that open batches */
+	bool knows_keys;	/* false: batches for other keys are not told apart */
+	bool nul;		/* names in the list end with NUL */
+	bool remove;		/* remove batches that are done */
+	bool reclaim;		/* also take claims of workers that may be alive or dead */
 };
 
 /* A batch that this worker has taken. */

@@ -108,8 +108,9 @@ bool spool_is_for_others(const struct spool_options *options, int fd, const char
 	size_t i;
 
 	json_array_foreach (batch ? batch->recipients : NULL, i, one) {
-		for (int k = 0; k < options->kid_count; k++) {
-			others = others && strcmp(cli_text_of(one, "kid"), options->kids[k]) != 0;
+		for (size_t k = 0; k < options->keys.kid_count; k++) {
+			others = others && strncmp(cli_text_of(one, "kid"), options->keys.kids[k],
+						   SGPU_KID_SIZE + 1) != 0;
 		}
 	}
 	sgpu_batch_free(&batch);

@@ -122,8 +122,9 @@ static const char *look_inside(const struct spool_options *options, int director
 	if (fd >= 0 && sgpu_pread(fd, name, first, sizeof(first), 0, &got, NULL) == SGPU_OK) {
 		const enum sgpu_sniffed kind = sgpu_sniff(first, got);
 
-		for (int i = 0; !names_ours && i < options->kid_count; i++) {
-			names_ours = memmem(first, got, options->kids[i], SGPU_KID_SIZE) != NULL;
+		for (size_t i = 0; !names_ours && i < options->keys.kid_count; i++) {
+			names_ours =
+				memmem(first, got, options->keys.kids[i], SGPU_KID_SIZE) != NULL;
 		}
 		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM    ? "is a key"
 		      : !names_ours && spool_is_for_others(options, fd, name) ? spool_for_other_keys
