@@ -12,15 +12,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Sends one message with `count` descriptors, at most 4. Returns false, with errno, if it was not
- * sent. */
+enum { SGPU_DESCRIPTORS_MAX = 4 };
+
+/* Sends one message with `count` descriptors. Returns false, with errno, if it was not sent;
+ * EINVAL: there are more than SGPU_DESCRIPTORS_MAX. */
 static inline bool sgpu_send_descriptors(int socket, const void *data, size_t size, const int *fds,
 					 int count, int flags)
 {
 	const size_t bytes = (size_t)count * sizeof(int);
 	union {
 		struct cmsghdr header;
-		char space[CMSG_SPACE(4 * sizeof(int))];
+		char space[CMSG_SPACE(SGPU_DESCRIPTORS_MAX * sizeof(int))];
 	} control = { .header = { .cmsg_len = CMSG_LEN(bytes),
 				  .cmsg_level = SOL_SOCKET,
 				  .cmsg_type = SCM_RIGHTS } };
@@ -31,6 +33,10 @@ static inline bool sgpu_send_descriptors(int socket, const void *data, size_t si
 					.msg_controllen = count > 0 ? CMSG_SPACE(bytes) : 0 };
 	ssize_t sent;
 
+	if (count > SGPU_DESCRIPTORS_MAX) {
+		errno = EINVAL;
+		return false;
+	}
 	if (count > 0) {
 		memcpy(CMSG_DATA(&control.header), fds, bytes);
 	}

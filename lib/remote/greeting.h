@@ -17,7 +17,7 @@
 
 enum {
 	SGPU_GREETING_MAGIC = 0x53475055,
-	SGPU_GREETING_VERSION = 7,
+	SGPU_GREETING_VERSION = 6,
 	SGPU_GREETING_TAKEN = 5,
 	SGPU_GREETING_REFUSED = 6,
 	SGPU_GREETING_SESSION = 15,
@@ -41,7 +41,7 @@ struct sgpu_refusal_of_session {
 struct msghdr;
 
 /* Fills in the head of a message and sends the message with `count` descriptors, at most 4. Does
- * not block. Returns false, with errno, if the peer has gone or its queue is full. */
+ * not block. Returns false, with errno, if the peer has gone or its queue is full; EINVAL: more. */
 bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count);
 /* Receives a packet. flags: recvmsg's. *size: of the whole packet, even if cut. Does not block.
  * Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no packet. */

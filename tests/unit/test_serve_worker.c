@@ -5,6 +5,7 @@
  * each connection as ended once it has gone, and runs the batch of an honest client; what no
  * supervisor says ends it. SGPU_TEST_SEED=N test_serve_worker
  */
+#include <errno.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -479,6 +480,41 @@ UNIT_TEST(liars_disturb_no_honest_client_for_a_fresh_seed)
 	attack(fresh_seed());
 }
 
+/* ---- sgpu-serve(5) ---- */
+UNIT_TEST(the_page_has_each_message_with_its_length)
+{
+	FILE *page = fopen("man/sgpu-serve.5", "re");
+	char line[256], name[32];
+	int next = 1, kind, fds;
+	size_t size;
+
+	if (!page) {
+		SKIP("man/sgpu-serve.5: not run in the source tree");
+	}
+	while (fgets(line, sizeof(line), page)) {
+		if (sscanf(line, "%2d %31[A-Z_] %zu %d", &kind, name, &size, &fds) == 4) {
+			CHECK(kind == next++ && size == message_size((enum wire_kind)kind));
+		}
+	}
+	CHECK(next == WIRE_KINDS);
+	fclose(page);
+}
+
+UNIT_TEST(no_message_brings_more_descriptors_than_a_message_may)
+{
+	const int fds[] = { 0, 0, 0, 0, 0 };
+	struct sgpu_greeting message;
+	int ends[2];
+
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	errno = 0;
+	CHECK(!sgpu_wire_send(ends[0], WIRE_SESSION, &message, sizeof(message), fds, 5));
+	CHECK(errno == EINVAL);
+	CHECK(sgpu_wire_send(ends[0], WIRE_SESSION, &message, sizeof(message), fds, 4));
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void prepare(void)
 {
 	char x[2 * SGPU_KEY_SIZE], d[2 * SGPU_KEY_SIZE];
@@ -530,6 +566,8 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_worker_whose_supervisor_has_gone_ends_with_its_clients);
 	UNIT_RUN(an_answer_whose_code_is_none_is_an_error_of_the_system);
 	UNIT_RUN(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all);
+	UNIT_RUN(the_page_has_each_message_with_its_length);
+	UNIT_RUN(no_message_brings_more_descriptors_than_a_message_may);
 	UNIT_RUN(liars_disturb_no_honest_client_for_the_fixed_seed);
 	UNIT_RUN(liars_disturb_no_honest_client_for_a_fresh_seed);
 	free(w.key);

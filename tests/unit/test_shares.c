@@ -191,25 +191,6 @@ UNIT_TEST(one_that_was_idle_has_hoarded_nothing)
 	CHECK(scene.granted[1] >= 49 && scene.granted[1] <= 51);
 }
 
-/* Its batch is in flight and waits for its client: that is no turn, and no claim. */
-UNIT_TEST(one_that_holds_a_batch_without_a_turn_has_hoarded_nothing)
-{
-	begin(2);
-	scene.left[1] = 1;
-	step(2);
-	shares_set(&s, 1, 0, 0);
-	memset(scene.end_ns[1], 0, sizeof(scene.end_ns[1]));
-	for (int i = 0; i < 10000; i++) {
-		step(1);
-	}
-	scene.left[1] = -1;
-	scene.granted[0] = scene.granted[1] = 0;
-	for (int i = 0; i < 100; i++) {
-		step(1);
-	}
-	CHECK(scene.granted[1] >= 49 && scene.granted[1] <= 51);
-}
-
 UNIT_TEST(one_that_was_alone_owes_nothing_for_it)
 {
 	begin(2);
@@ -331,7 +312,6 @@ int main(void)
 	UNIT_RUN(three_that_flood_starve_nobody);
 	UNIT_RUN(high_priority_comes_first_and_waits_for_no_normal_turn);
 	UNIT_RUN(one_that_was_idle_has_hoarded_nothing);
-	UNIT_RUN(one_that_holds_a_batch_without_a_turn_has_hoarded_nothing);
 	UNIT_RUN(one_that_was_alone_owes_nothing_for_it);
 	UNIT_RUN(one_that_is_barred_keeps_its_claim_and_stops_nobody);
 	UNIT_RUN(sixty_four_tenants_are_equal_within_a_tenth);

@@ -1,30 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The messages of sgpu-serve and its clients and workers: one packet of a SOCK_SEQPACKET socket
- * each, of a fixed size, in the byte order of the machine. Client and server are programs of one
- * machine; a client of another version is refused.
- *
- *   client -> server    WIRE_STATUS, answered with WIRE_STATUS_IS; or WIRE_SUBMIT, which the
- *                       server does not read:
- *   server -> client    WIRE_QUEUED, if there is no turn for it yet
- *   server -> worker    WIRE_TAKE with the connection, whose next message is that WIRE_SUBMIT
- *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
- *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
- *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE: requests, which come to the worker
- *                       as WIRE_SUBMIT does, but need no turn
- *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
- *   worker -> client    WIRE_LEASE_IS, with the pool; the client then sends WIRE_LEASE_DONE, and
- *                       gets it back
- *   server -> worker    WIRE_BEGIN, first of all, with the memory of its counters
- *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters have changed
- *   server -> worker    WIRE_DRAIN: take no more work, and end; WIRE_PRESS: others wait for a
- *                       worker, so end idle leases and sessions; WIRE_LIMITS: its tenant's limits,
- *                       first of all when it is given to a tenant
- *
- * sgpu-worker speaks to its enclaves as server and client alike; there are no WIRE_TAKEN and
- * WIRE_NOTE then.
- *
- * Closing a connection ends what it was opened for: a client's run, or the server's worker.
+ * The messages of sgpu-serve, its clients and its workers. sgpu-serve(5) says who sends which,
+ * when, of which length and with how many descriptors.
  */
 #ifndef SGPU_WIRE_H
 #define SGPU_WIRE_H
@@ -192,9 +169,7 @@ struct serve_counters {
 
 enum { SERVE_SUBMISSIONS_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
 
-/* All other messages are a header alone. WIRE_STATUS_IS, WIRE_QUOTE_IS and WIRE_CLAIMS (from the
- * worker to the process that signs) bring the descriptor of a memory file with at most
- * WIRE_TEXT_MAX bytes of JSON. */
+/* All other messages are a header alone. */
 
 /* Receives one message of that kind and size with exactly `count` descriptors, which the caller
  * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no

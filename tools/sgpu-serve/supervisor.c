@@ -28,32 +28,18 @@
 enum { LONGEST_MS = 3600000 };
 #define LACK_LOOK_NS (SECOND / 4) /* between looks for a free worker, while tenants have none */
 
-/* `map` has lines of "first inside, first outside, count", which need not be in order. */
-bool callers_are_mapped(const char *map)
-{
-	unsigned long long known = 0, before, first, count;
-	int length;
-
-	do {
-		before = known;
-		for (const char *line = map;
-		     sscanf(line, "%10llu %*u %10llu%n", &first, &count, &length) == 2;
-		     line += length) {
-			known = first <= known && known < first + count ? first + count : known;
-		}
-	} while (known != before && known < UINT32_MAX);
-	return known >= UINT32_MAX;
-}
-
 /* Returns the uid that stands for all users whom this user namespace does not map; (uid_t)-1: there
- * are none. */
+ * are none, since the first line of its map, "first inside, first outside, count", has all. */
 static uid_t unmapped_uid(void)
 {
-	enum { MAP_SIZE = 1 << 14, USUAL = 65534 }; /* the kernel takes at most 340 lines */
-	char map[MAP_SIZE], text[16];
+	enum { USUAL = 65534 };
+	unsigned long first, users;
+	char text[64];
 	uint64_t uid;
 
-	if (sgpu_peek("/proc/self/uid_map", map, sizeof(map)) && callers_are_mapped(map)) {
+	if (sgpu_peek_line("/proc/self/uid_map", text, sizeof(text)) &&
+	    sscanf(text, "%10lu %*u %10lu", &first, &users) == 2 && first == 0 &&
+	    users == UINT32_MAX) {
 		return (uid_t)-1;
 	}
 	if (!sgpu_peek_line("/proc/sys/kernel/overflowuid", text, sizeof(text)) ||

@@ -136,8 +136,6 @@ int supervisor_begin(struct supervisor *supervisor, const struct server *server,
 bool supervisor_step(struct supervisor *supervisor, int most_ms);
 
 /* Connections that no worker has yet. */
-/* Whether the text of a /proc/PID/uid_map maps all users. */
-bool callers_are_mapped(const char *map);
 void callers_hang_up(struct caller *caller);
 void callers_refuse(struct caller *caller, int code, const char *format, ...) SGPU_PRINTF(3, 4);
 /* Accepts a connection. *accepted: NULL if it was refused. False: none was accepted. */

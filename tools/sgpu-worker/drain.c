@@ -24,7 +24,7 @@ enum {
 	UNDER_WAY_MIN = 8,
 	UNDER_WAY_MAX = 64,
 	UNDER_WAY_A_JOB = 16,
-	ASIDE_MAX = 16,	      /* batches whose responses found no space, before the disk is full */
+	ASIDE_MAX = 64,	      /* batches whose responses found no space, before the disk is full */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
 	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
 	MEMORY_PART = 8,      /* files under way get 1/8 of the device's free memory */
@@ -159,8 +159,9 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK && drain->flights < most && drain->ends < most) {
-		if (!drain->held && drain->again && drain->flights == 0) {
-			drain->held = drain_take(&drain->again);
+		if (!drain->held && drain->flights == 0) {
+			drain->held = drain_take(drain->again || !drain->dry ? &drain->again
+									     : &drain->aside);
 		}
 		if (!drain->held && !drain->again && !drain->dry) {
 			rc = claim(drain, error);
@@ -259,7 +260,7 @@ static void run_all(struct drain *drain)
 			drain_close(drain);
 		} else if (drain->flights == 0) {
 			if (ending ||
-			    (drain->dry && drain->looked && !drain->held && !drain->again)) {
+			    (drain->dry && drain->looked && !drain->again && !drain->aside)) {
 				break;
 			}
 			drain->dry = drain->dry && drain->looked;
@@ -312,8 +313,8 @@ int drain(struct lanes *lanes, unsigned jobs, struct spool *spool, uint64_t time
 			   lanes->count, lanes->list[i].device, lanes->list[i].started);
 	}
 	*counts = d.counts;
-	counts->left = spool->left_before;
-	counts->others = spool->others_before;
+	counts->left = spool->left;
+	counts->others = spool->others;
 	if (counts->others > 0 && d.counts.answered + d.counts.failed == 0 && d.status == 0) {
 		d.status = EX_TEMPFAIL; /* nothing here is for this worker */
 	}

@@ -70,7 +70,7 @@ struct flight {
 	bool alone;			   /* runs while no other is under way */
 	uint64_t needs;			   /* bytes that its response needs; 0: not known */
 	bool full;			   /* its response found no space */
-	enum { ONCE, ALONE, ASIDE } again; /* to be run alone; to be given back at the end */
+	enum { ONCE, ALONE, ASIDE } again; /* to be run alone, now or after all others */
 	int code;
 	struct sgpu_error error;
 	struct report report;
@@ -84,7 +84,7 @@ struct drain {
 	struct flight *flying;	      /* batches under way; the lists have no order */
 	struct flight *held;	      /* a claimed batch that no device has room for */
 	struct flight *ended;	      /* batches to be closed */
-	struct flight *again, *aside; /* batches to run once more; those to give back at the end */
+	struct flight *again, *aside; /* batches to be run alone, now; after all others */
 	unsigned ends, asides;	      /* batches in `ended`; in `aside` */
 	unsigned flights, most;	      /* batches under way; most of them on a device */
 	uint64_t bytes_most;	      /* most bytes of files on one device */

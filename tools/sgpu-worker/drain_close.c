@@ -77,18 +77,17 @@ static bool never_fits(const struct flight *flight)
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Decides what becomes of a batch that has no response. One that found too little memory or space
- * beside others runs once more, alone. If its response finds no space even then, it is given back
- * at the end, so that others are answered first. */
+/* Decides what becomes of a batch that has no response. One that found too little memory or disk
+ * beside others runs once more, alone; for want of disk after all others are answered. */
 static int once_more(struct flight *flight)
 {
 	const struct spool_batch *batch = flight->batch;
+	const bool lacked = flight->full ? !never_fits(flight) : flight->code == SGPU_ENOMEM;
 
-	if (flight->full && (flight->alone || never_fits(flight))) {
+	if (flight->full) {
 		(void)!ftruncate(batch->response.fd, 0); /* its space is free now */
-		return flight->alone && !never_fits(flight) ? ASIDE : ONCE;
 	}
-	if (!flight->full && (flight->code != SGPU_ENOMEM || flight->alone)) {
+	if (!lacked || flight->alone) {
 		return ONCE;
 	}
 	if (lseek(batch->fd, 0, SEEK_SET) != 0 || ftruncate(batch->response.fd, 0) != 0 ||
@@ -97,7 +96,7 @@ static int once_more(struct flight *flight)
 					       batch->shown);
 		return ONCE;
 	}
-	return ALONE;
+	return flight->full ? ASIDE : ALONE;
 }
 
 static void end_run(struct flight *flight)

@@ -45,6 +45,7 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 	s->directory = s->output = s->claimed = s->done = s->failed = -1;
 	s->output_directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
 	s->own = s->dead = (struct claims)CLAIMS_NONE;
+	s->again = true;
 	s->seed = (unsigned)sgpu_now_ns() ^ (unsigned)getpid();
 	s->options.output = options->output ? options->output : options->path;
 	if (options->path) {
@@ -154,7 +155,7 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 		spool_give_back(spool, &b);
 		return rc;
 	}
-	spool->moved = true;
+	spool->again = true;
 	*batch = b;
 	return SGPU_OK;
 }
@@ -165,25 +166,21 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];
-	int rc;
 
 	*more = true;
-	spool->moved_at_all = spool->moved_at_all || spool->moved;
 	end_look(spool);
-	if (spool->look == LOOK_NONE || (spool->look == LOOK_DIRECTORY && spool->moved)) {
-		spool->look = LOOK_DIRECTORY;
+	if (spool->again) {
+		spool->again = spool->in_claims = false;
 		spool->left = spool->others = 0;
-		spool->moved = false;
 		return spool_names_read(spool->directory, spool->shown, &spool->names, error);
 	}
-	if (spool->look == LOOK_DIRECTORY) {
-		spool->look = LOOK_CLAIMS;
-		spool->left_before = spool->left;
-		spool->others_before = spool->others;
-		rc = spool_names_read(spool->claimed, CLAIMS_DIRECTORY, &spool->workers, error);
+	if (!spool->in_claims) {
+		int rc = spool_names_read(spool->claimed, CLAIMS_DIRECTORY, &spool->workers, error);
+
 		if (rc != SGPU_OK) {
 			return rc;
 		}
+		spool->in_claims = true;
 	}
 	while (spool->workers.at < spool->workers.count) {
 		if (claims_of(spool->workers.items[spool->workers.at++], name) &&
@@ -193,10 +190,9 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 						&spool->names, error);
 		}
 	}
-	*more = spool->moved_at_all;
-	spool->moved_at_all = spool->moved = false;
-	spool->look = LOOK_NONE;
-	return *more ? next_look(spool, more, error) : SGPU_OK;
+	spool->again = true;
+	*more = false;
+	return SGPU_OK;
 }
 
 /* Gets the next name, which the caller frees, or NULL at the end. */
@@ -242,22 +238,21 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 		rc = spool_batch_make(spool, name, batch, error);
 		return rc == SGPU_OK ? spool_batch_open(spool, AT_FDCWD, *batch, error) : rc;
 	}
-	if (!spool_is_batch(&spool->options, from, name, &status, &why)) {
-		if (why == spool_for_other_keys) {
-			spool->others++;
-			return SGPU_OK;
-		}
-		spool->left += why != NULL;
-		if (why && spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
-			cli_warning("'%s/%s' %s: it is left alone", spool->shown, name, why);
-			spool->warned++;
-		}
+	if (spool_is_batch(&spool->options, from, name, &status, &why)) {
+		return (uint64_t)status.st_size > size_max && !spool->in_claims
+			       ? SGPU_OK
+			       : claim(spool, from, name, batch, error);
+	}
+	if (!why || spool->in_claims) {
 		return SGPU_OK;
 	}
-	if ((uint64_t)status.st_size > size_max && spool->dead.directory < 0) {
-		return SGPU_OK;
+	if (why == spool_for_other_keys) {
+		spool->others++;
+	} else if (++spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
+		cli_warning("'%s/%s' %s: it is left alone", spool->shown, name, why);
+		spool->warned++;
 	}
-	return claim(spool, from, name, batch, error);
+	return SGPU_OK;
 }
 
 int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,

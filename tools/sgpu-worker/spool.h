@@ -155,13 +155,12 @@ struct spool {
 	/* what is searched now: the directory, a dead worker's claims, or the list */
 	struct claims dead; /* the dead worker's claims; directory -1: none are searched */
 	struct spool_names names;
-	enum { LOOK_NONE, LOOK_DIRECTORY, LOOK_CLAIMS } look;
+	bool in_claims;		    /* claims of dead workers are searched, not the directory */
+	bool again;		    /* a batch was claimed: the directory is searched again */
 	struct spool_names workers; /* entries of .claimed */
-	bool moved, moved_at_all;   /* a batch was claimed: in this look; in this round of looks */
-	unsigned left, left_before; /* files left alone: in this look; in the one before */
-	unsigned others, others_before; /* the same: for other keys */
-	unsigned warned;		/* warnings printed */
-	unsigned seed;			/* for the order of names */
+	unsigned left, others;	    /* files of the directory left alone; those for other keys */
+	unsigned warned;	    /* warnings printed */
+	unsigned seed;		    /* for the order of names */
 };
 
 /* Allocates a batch of that name, without opening its file. */
