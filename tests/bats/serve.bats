@@ -40,6 +40,22 @@ load serve
 	assert_same out/out.f32 expected.f32
 }
 
+@test "a server that lacks a manifest is given it with the batch, from a file or a pipe, and keeps it" {
+	sgpu-manifest pack --by-hash --manifest-out manifest job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk >first.tar
+	sgpu-manifest pack --by-hash --manifest-out manifest job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk >second.tar
+	start_server -k runner.jwk --device cpu
+	run -3 --separate-stderr sgpu-run -q -o response first.tar
+	assert_contains "$stderr" "names its manifest by the hash alone"
+	printf '{}' >other
+	run -4 --separate-stderr sgpu-run -q --manifest other -o response first.tar
+	assert_contains "$stderr" "is not the manifest that batch.json names"
+	cat manifest | sgpu-run -q --manifest - -o response first.tar
+	sgpu-seal open -q -k owner.jwk --batch first.tar -C out response
+	# The runner has had it.
+	cat second.tar | sgpu-run -q >response
+	sgpu-seal open -q --force -k owner.jwk --batch second.tar -C out response
+}
+
 @test "a batch runs once, whichever of the workers takes it" {
 	sgpu-seal keyinfo --owner -o owners owner.jwk
 	start_server -k runner.jwk --owners owners --state "$PWD/state"

@@ -17,7 +17,7 @@ def header(kind, size, magic=MAGIC, version=VERSION, zero=0):
 
 
 def submission(timeout_ns=0, **other):
-    body = struct.pack("=QQQQ", timeout_ns, 0, 0, 0) + b"batch".ljust(NAME, b"\0") + b"response".ljust(NAME, b"\0")
+    body = struct.pack("=QQQQQ", timeout_ns, 0, 0, 0, 0) + b"batch".ljust(NAME, b"\0") + b"response".ljust(NAME, b"\0")
     return header(SUBMIT, 16 + len(body), **other) + body
 
 
@@ -60,7 +60,7 @@ def answer(s):
 
 def submit(path, in_fd, out_fd, **other):
     s = connect(path)
-    send(s, submission(**other), [in_fd, out_fd])
+    send(s, submission(**other), [in_fd, out_fd, in_fd])
     return s
 
 
@@ -107,12 +107,12 @@ def flood(path, batch, depth):
 
 def garbage(path):
     good = submission()
-    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(8240), good[:100], good + b"x", header(SUBMIT, 16),
-             header(SUBMIT, 8240), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
+    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(8248), good[:100], good + b"x", header(SUBMIT, 16),
+             header(SUBMIT, 8248), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
              header(PROGRESS, 16), submission(version=1), submission(zero=1), submission(magic=7), header(STATUS, 99),
              os.urandom(100000)]
     for data in cases:
-        for fds in ([], [0], [0, place()], [0] * 3, [0] * 100):
+        for fds in ([], [0], [0, place()], [0, place(), 0], [0] * 4, [0] * 100):
             s = connect(path)
             send(s, data, fds)
             if answer(s).startswith("0"):
@@ -121,7 +121,7 @@ def garbage(path):
     for wrong, said in (({"version": VERSION - 1}, "different versions"), ({"version": VERSION + 1}, "different versions"),
                         ({"zero": 1}, "malformed")):
         s = connect(path)
-        send(s, submission(**wrong), [0, place()])
+        send(s, submission(**wrong), [0, place(), 0])
         if said not in answer(s):
             print("taken:", wrong)
         s.close()

@@ -325,12 +325,12 @@ static struct client *submit_as(uid_t uid)
 {
 	static struct wire_submit message;
 	struct client *client = connect_as(uid);
-	const int fds[] = { w.batch, w.batch };
+	const int fds[] = { w.batch, w.batch, w.batch };
 
 	if (client) {
 		w.sent++;
 		w.came += uid == HONEST;
-		CHECK(sgpu_wire_send(client->fd, WIRE_SUBMIT, &message, sizeof(message), fds, 2));
+		CHECK(sgpu_wire_send(client->fd, WIRE_SUBMIT, &message, sizeof(message), fds, 3));
 	}
 	return client;
 }

@@ -178,7 +178,7 @@ static void send_submission(int client, int in, int out)
 	static struct wire_submit message;
 
 	(void)sgpu_wire_send(client, WIRE_SUBMIT, &message, sizeof(message),
-			     (const int[]){ in, out }, 2);
+			     (const int[]){ in, out, in }, 3);
 }
 
 /* A batch as it should be: it is answered, once, and has a response. */

@@ -57,11 +57,13 @@ struct wire_ready {
 	char kids[WIRE_KIDS_MAX][SGPU_KID_SIZE + 1];
 };
 
-/* Comes with two descriptors: the batch, the response. */
+/* Comes with three descriptors: the batch, the response, and the manifest of a batch that names it
+ * by its hash, or the batch again. */
 struct wire_submit {
 	struct sgpu_greeting header;
 	uint64_t timeout_ns;			  /* 0: none */
 	uint64_t lease;				  /* 1: results are to be left in a lease */
+	uint64_t manifest;			  /* 1: the third descriptor is a manifest */
 	uint64_t replaced_device, replaced_inode; /* the file that the response replaces; 0: none */
 	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
 };

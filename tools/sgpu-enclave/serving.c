@@ -27,7 +27,7 @@ enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
 /* A submission, from the moment its connection is taken to the moment it is closed. */
 struct work {
 	int connection; /* -1: the client has hung up */
-	int in_fd, out_fd;
+	int in_fd, out_fd, manifest_fd;
 	uint64_t uid, since_ns; /* since_ns: when the client connected */
 	char user[REPORT_USER_MAX];
 	struct wire_submit request;
@@ -64,6 +64,7 @@ static void close_work(struct work *work)
 	sgpu_close(work->connection);
 	sgpu_close(work->in_fd);
 	sgpu_close(work->out_fd);
+	sgpu_close(work->manifest_fd);
 	free(work);
 	count_end();
 }
@@ -179,6 +180,7 @@ static int start_run(struct work *work, struct sgpu_error *error)
 	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
 
 	submission.options.refuse_regions = find_region_fault(work);
+	submission.options.manifest = work->request.manifest ? &work->manifest_fd : NULL;
 	submission.options.deadline_ns = timeout == 0			? 0
 					 : timeout < UINT64_MAX - since ? since + timeout
 									: UINT64_MAX;
@@ -191,19 +193,23 @@ static int start_run(struct work *work, struct sgpu_error *error)
 static int begin_work(struct work *work, struct sgpu_error *error)
 {
 	struct wire_submit *request = &work->request;
-	int fds[2], rc;
+	int fds[3], rc;
 
-	rc = wire_receive(work->connection, WIRE_SUBMIT, request, sizeof(*request), fds, 2, error);
+	rc = wire_receive(work->connection, WIRE_SUBMIT, request, sizeof(*request), fds, 3, error);
 	if (rc == SGPU_OK) {
 		work->in_fd = fds[0];
 		work->out_fd = fds[1];
+		work->manifest_fd = fds[2];
 		request->in_name[sizeof(request->in_name) - 1] = '\0';
 		request->out_name[sizeof(request->out_name) - 1] = '\0';
 		if (!serving.begin.spool &&
-		    (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd))) {
+		    (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd) ||
+		     !wire_takes_batch(work->manifest_fd))) {
 			rc = sgpu_fail(error, SGPU_EPOLICY,
 				       "the %s is not a descriptor that a server takes",
-				       wire_takes_batch(work->in_fd) ? "response" : "batch");
+				       !wire_takes_batch(work->in_fd)	   ? "batch"
+				       : wire_takes_response(work->out_fd) ? "manifest"
+									   : "response");
 		}
 	}
 	if (rc == SGPU_OK && !serving.begin.spool && !wire_say(work->connection, WIRE_TAKEN, -1)) {
@@ -228,7 +234,7 @@ static void take_batch(int connection, const struct wire_take *take)
 		return;
 	}
 	work->connection = connection;
-	work->in_fd = work->out_fd = -1;
+	work->in_fd = work->out_fd = work->manifest_fd = -1;
 	work->uid = take->uid;
 	memcpy(work->user, take->user, sizeof(work->user));
 	work->since_ns = take->since_ns;

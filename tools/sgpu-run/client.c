@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/manifest.h>
 
 #include "client.h"
 #include "report.h"
@@ -35,6 +36,7 @@ struct remote {
 	struct sgpu_output response;
 	int batch_fd, memory_fd;     /* copies in memory, if the server does not take the files
 					themselves; or -1 */
+	int manifest_fd;	     /* a copy of the file of --manifest; or -1 */
 	uint64_t deadline_ns;	     /* 0: none */
 	bool queued, taken;	     /* queued: the batch waits for a turn */
 	uint64_t heard_ns, asked_ns; /* when the worker last spoke, and was last asked */
@@ -74,7 +76,7 @@ static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *err
  * a batch, copies only its first bytes, by which the server can tell what it is. */
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
-	static const char first_name[] = "batch.json";
+	static const char first_name[] = "seal.json";
 	char *buffer = malloc(COPY_SIZE);
 	uint64_t all = 0;
 	ssize_t got = 1;
@@ -107,6 +109,21 @@ static int bring_batch(struct remote *m, struct sgpu_error *error)
 		       : rc;
 }
 
+static int bring_manifest(struct remote *m, struct sgpu_error *error)
+{
+	const char *path = m->request->manifest;
+	char *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_read_file(path, SGPU_MANIFEST_SIZE_MAX, &text, &size, error);
+
+	rc = rc ? rc : make_memory("sgpu-run manifest", &m->manifest_fd, error);
+	rc = rc ? rc : sgpu_write(m->manifest_fd, "memory", text, size, error);
+	free(text);
+	return rc == SGPU_OK && lseek(m->manifest_fd, 0, SEEK_SET) != 0
+		       ? sgpu_fail_errno(error, "cannot read memory")
+		       : rc;
+}
+
 /* ---- the response ---- */
 static const char *out_name(const struct remote *m)
 {
@@ -134,8 +151,9 @@ static int copy_response(const struct remote *m, struct sgpu_error *error)
 static int send_request(const struct remote *m, struct sgpu_error *error)
 {
 	const struct run_request *r = m->request;
-	const int fds[] = { m->batch_fd >= 0 ? m->batch_fd : m->in_fd,
-			    m->memory_fd >= 0 ? m->memory_fd : m->response.fd };
+	const int batch_fd = m->batch_fd >= 0 ? m->batch_fd : m->in_fd;
+	const int fds[] = { batch_fd, m->memory_fd >= 0 ? m->memory_fd : m->response.fd,
+			    m->manifest_fd >= 0 ? m->manifest_fd : batch_fd };
 	struct wire_submit *message = calloc(1, sizeof(*message));
 	struct stat status;
 	uint64_t now;
@@ -148,6 +166,7 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 			      : now < m->deadline_ns ? m->deadline_ns - now
 						     : 1;
 	message->lease = r->lease;
+	message->manifest = m->manifest_fd >= 0;
 	if (!cli_is_standard(r->output) && stat(r->output, &status) == 0) {
 		message->replaced_device = status.st_dev;
 		message->replaced_inode = status.st_ino;
@@ -156,7 +175,7 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
 	/* Sending may fail because the server has refused already and closed; its answer is read
 	 * next. */
-	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 2);
+	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 3);
 	free(message);
 	return SGPU_OK;
 }
@@ -304,6 +323,10 @@ static int open_files(struct remote *m, const char *path)
 	struct sgpu_error error = { 0 };
 	int status = cli_input(path, &m->in_name, &m->in_fd);
 
+	if (!status && r->manifest && cli_is_standard(path) && cli_is_standard(r->manifest)) {
+		status = cli_usage(
+			"the manifest and the batch cannot both come from standard input");
+	}
 	status = status ? status : cli_output_apart(r->output) ? 0 : 2;
 	status = status ? status : cli_output_prepare(r->output, 0666, false);
 	if (status) {
@@ -325,6 +348,7 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 			    .signal_fd = cli_signal_fd(SIGUSR1),
 			    .batch_fd = -1,
 			    .memory_fd = -1,
+			    .manifest_fd = -1,
 			    .response = SGPU_OUTPUT_INIT };
 	const uint64_t now = sgpu_now_ns();
 	struct sgpu_error error = { 0 };
@@ -339,6 +363,9 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 	if (status == 0 && rc == SGPU_OK && !wire_takes_batch(m.in_fd)) {
 		rc = bring_batch(&m, &error);
 	}
+	if (status == 0 && rc == SGPU_OK && r->manifest) {
+		rc = bring_manifest(&m, &error);
+	}
 	if (status == 0 && rc == SGPU_OK) {
 		rc = sgpu_service_connect(service, &m.connection, &error);
 		rc = rc == SGPU_OK ? exchange(&m, &error)
@@ -348,6 +375,7 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 	sgpu_close(m.connection);
 	sgpu_close(m.batch_fd);
 	sgpu_close(m.memory_fd);
+	sgpu_close(m.manifest_fd);
 	sgpu_close(m.signal_fd);
 	cli_input_close(m.in_fd);
 	return status != 0 || rc == SGPU_OK		       ? status

@@ -11,7 +11,7 @@
 
 /* Options that a server's batch can have. With any other one a sgpu-enclave of one's own runs the
  * batch, since a server has keys, rules and a device already. */
-static const char of_both[] = " timeout stats output socket lease ";
+static const char of_both[] = " timeout stats manifest output socket lease ";
 
 /* Decides whether a server runs the batch. Returns an exit status. */
 static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)

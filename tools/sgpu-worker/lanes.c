@@ -134,7 +134,7 @@ int lane_submit(struct flight *flight, uint64_t timeout_ns)
 {
 	static struct wire_submit message; /* large */
 	const struct spool_batch *batch = flight->batch;
-	const int fds[] = { batch->fd, batch->response.fd };
+	const int fds[] = { batch->fd, batch->response.fd, batch->fd };
 	struct wire_take take = { .uid = geteuid(), .since_ns = flight->begin_ns };
 	int ends[2];
 	bool sent;
@@ -145,7 +145,7 @@ int lane_submit(struct flight *flight, uint64_t timeout_ns)
 	message.timeout_ns = timeout_ns;
 	snprintf(message.in_name, sizeof(message.in_name), "%s", batch->shown);
 	snprintf(message.out_name, sizeof(message.out_name), "%s", batch->response.path);
-	sent = sgpu_wire_send(ends[0], WIRE_SUBMIT, &message, sizeof(message), fds, 2) &&
+	sent = sgpu_wire_send(ends[0], WIRE_SUBMIT, &message, sizeof(message), fds, 3) &&
 	       sgpu_wire_send(flight->lane->control, WIRE_TAKE, &take, sizeof(take), &ends[1], 1);
 	close(ends[1]);
 	if (!sent) {
