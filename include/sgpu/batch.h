@@ -73,18 +73,21 @@ struct sgpu_location {
 struct sgpu_batch_segment {
 	char *id;
 	enum sgpu_masking masking;
-	uint64_t size; /* plaintext bytes; for an output of a batch the maximum */
 	/* There is a sealed_size, and the location holds ciphertext. Before sealing, a segment of
 	 * MASKING_AES_GCM has no sealed_size, and its location is the plaintext's file. */
 	bool sealed;
-	uint64_t sealed_size;
-	uint8_t header[SGPU_SEALED_HEADER]; /* batches, sealed: the first bytes of the payload */
-	struct sgpu_location location;
-	bool has_kt128;			/* MASKING_NONE payloads: */
-	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation
-					   string */
+	bool has_kt128; /* MASKING_NONE payloads */
 	/* the manifest's direction, set by sgpu_batch_read; both for INPUT_OUTPUT */
 	bool input, output;
+	uint64_t size; /* plaintext bytes; for an output of a batch the maximum */
+	uint64_t sealed_size;
+	union {
+		uint8_t header[SGPU_SEALED_HEADER]; /* sealed, in a batch: the payload's first bytes
+						     */
+		uint8_t kt128[SGPU_KT128_SIZE];	    /* has_kt128: KangarooTwelve of the payload,
+						       without a customisation string */
+	};
+	struct sgpu_location location;
 	/* responses only */
 	int status;	      /* SGPU_OK, or the code of the failure */
 	uint64_t actual_size; /* actual_output_data_size_bytes */

@@ -8,7 +8,7 @@ load serve
 
 # lease_of FILE: the lease that a batch or a response names.
 lease_of() {
-	tar xOf "$1" "$(tar tf "$1" | head -n 1)" | grep -oE '"lease":"[0-9a-f]{32}"' | head -n 1 | cut -d '"' -f 4
+	tar xOf "$1" locations.json 2>/dev/null | grep -oE '"sgpu:[0-9a-f]{32}:' | head -n 1 | cut -d : -f 2
 }
 
 leases() {
@@ -68,16 +68,21 @@ copied() {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 16M
 	seal packed >sealed
-	[ "$(tar tf sealed)" = "batch.json
-manifest.json" ]
+	[ "$(tar tf sealed)" = "seal.json
+batch.json
+manifest.json
+note
+locations.json" ]
 	leases 1
 	run -0 sgpu-seal inspect sealed
 	assert_contains "$output" "lease $(lease_of sealed) at 0"
 	run -0 hostile look bias.f32
 	[ "$output" -ge 0 ]
 	sgpu-run --lease -o response sealed
-	[ "$(tar tf response)" = "response.json
-manifest.json" ]
+	[ "$(tar tf response)" = "seal.json
+response.json
+note
+locations.json" ]
 	wait_for leases 1
 	run -0 sgpu-seal open -k owner.jwk -C out response
 	cmp expected.f32 out/out.f32
@@ -123,7 +128,7 @@ manifest.json" ]
 	copies "${sizes[@]}"
 	start_server -k runner.jwk --device cpu --leases 16M
 	seal packed >sealed
-	[ "$(tar xOf sealed batch.json | grep -oE '"lease":"[0-9a-f]{32}"' | sort -u | wc -l)" -eq 1 ]
+	[ "$(tar xOf sealed locations.json | grep -oE '"lease":"sgpu:[0-9a-f]{32}' | sort -u | wc -l)" -eq 1 ]
 	sgpu-run --lease sealed | sgpu-seal open -k owner.jwk -C out
 	copied "${sizes[@]}"
 }

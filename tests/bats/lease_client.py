@@ -70,15 +70,16 @@ def pool():
 def rewrite(source, target, changes):
     with tarfile.open(source) as old:
         members = [(m.name, old.extractfile(m).read()) for m in old]
-    name, text = members[0]
-    index = json.loads(text)
-    for segment in index["segments"]:
-        place = segment.get("location", {})
-        if "lease" in place:
+    at = next(i for i, (name, _) in enumerate(members) if name == "locations.json")
+    locations = json.loads(members[at][1])
+    for one in locations["locations"]:
+        if "lease" in one:
             # An offset of +N is so far behind where it is.
-            place.update({k: place[k] + int(v) if v[0] == "+" else int(v) if k == "offset" else v
-                          for k, v in changes.items()})
-    members[0] = name, json.dumps(index, separators=(",", ":"), sort_keys=True).encode()
+            _, identity, offset, size = one["lease"].split(":")
+            new = changes.get("offset", offset)
+            offset = int(offset) + int(new) if new[0] == "+" else int(new)
+            one["lease"] = f"sgpu:{changes.get('lease', identity)}:{offset}:{size}"
+    members[at] = "locations.json", json.dumps(locations).encode()
     with open(source, "rb") as f:
         head = f.read(512)
     with open(target, "wb") as out:
@@ -94,11 +95,11 @@ def rewrite(source, target, changes):
 
 def flip(file, wanted, at):
     with tarfile.open(file) as tar:
-        index = json.loads(tar.extractfile(tar.next()).read())
-    segment = next(s for s in index["segments"] if s["segment_id"] == wanted)
+        locations = json.loads(tar.extractfile("locations.json").read())["locations"]
+    place = next(one["lease"] for one in locations if one["segment_id"] == wanted)
     s, memory = pool()
     # Where the lease begins is the server's secret, as far as it is one: this finds a lease that is alone in the pool.
-    memory[segment["location"]["offset"] + at] ^= 1
+    memory[int(place.split(":")[2]) + at] ^= 1
     s.close()
 
 

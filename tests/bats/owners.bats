@@ -111,8 +111,8 @@ json.dump(next(key for key in keys if key.get("use") == "sig"), open("sign.jwk",
 	signed = json.loads(load("sealed")[0][1])["signatures"]
 	with tarfile.open("forged", "w", format=tarfile.USTAR_FORMAT) as tar:
 	    for name, data in load("stolen"):
-	        if name == "batch.json":
-	            data = json.dumps({**json.loads(data), "signatures": signed}, separators=(",", ":"), sort_keys=True).encode()
+	        if name == "seal.json":
+	            data = json.dumps({**json.loads(data), "signatures": signed}).encode()
 	        info = tarfile.TarInfo(name)
 	        info.size = len(data)
 	        tar.addfile(info, io.BytesIO(data))

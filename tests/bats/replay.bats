@@ -77,19 +77,18 @@ refused() {
 	of_two_owners
 	run -0 runner -o response staged
 	python3 - <<-'END'
-	import hashlib, json, tarfile
+	import base64, hashlib, json, tarfile
 	with tarfile.open("both") as tar:
-	    index = json.load(tar.extractfile("batch.json"))
-	for name in ("recipients", "signatures", "mac"):
-	    del index[name]
-	for segment in index["segments"]:
-	    segment.pop("location", None)
-	text = json.dumps(index, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+	    seal = json.load(tar.extractfile("seal.json"))
+	    index = tar.extractfile("batch.json").read()
+	payload = json.loads(base64.urlsafe_b64decode(seal["payload"] + "=="))
+	text = b"sgpu v2 batch\0" + base64.urlsafe_b64decode(payload["batch_id"] + "==")
+	text += payload["counter"].to_bytes(8, "big") + hashlib.sha256(index).digest()
 	with open("state/batches", "rb") as file:
 	    record = file.read()
-	assert record[:8] == b"sgpu rp2" and len(record) == 24 + 32
-	assert record[24:40] == hashlib.sha256(text.encode()).digest()[:16]
-	assert int.from_bytes(record[40:48], "little") == index["counter"]
+	assert record[:8] == b"sgpu rp3" and len(record) == 24 + 32
+	assert record[24:40] == hashlib.sha256(text).digest()[:16]
+	assert int.from_bytes(record[40:48], "little") == payload["counter"]
 	END
 }
 
