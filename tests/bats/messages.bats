@@ -280,7 +280,7 @@ other_files() {
 	for command in "sgpu-seal seal -k owner.jwk -r runner.pub.jwk" "sgpu-stage load" "sgpu-run -k runner.jwk" \
 		"sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk" "sgpu-seal open -k owner.jwk -C out"; do
 		for pair in other/manifest:"a manifest" other/gzip:"gzip data" owner.jwk:"a " other/text:text \
-			other/pem:PEM other/tar:"tar archive" response:"a response" staged:"a staged batch"; do
+			other/pem:PEM other/tar:"tar archive" response:"a response" staged:"a batch"; do
 			case "$pair $command" in
 			response:*rewrap* | response:*open* | staged:*load* | staged:*run* | staged:*rewrap* | staged:*seal\ seal*)
 				continue

@@ -132,7 +132,7 @@ statuses() {
 	sgpu-seal seal -k stranger.jwk -r runner.pub.jwk packed >foreign
 	run -0 sgpu-run -k runner.jwk --owners owners --state state -o response batch
 	cp batch altered
-	sed -i 's/"counter":/"Counter":/' altered
+	sed -i 's/"payload":/"Payload":/' altered
 	local -A codes=(["-k runner.jwk --owners owners foreign"]=EPOLICY ["-k runner.jwk --owners owners --state state batch"]=EPOLICY
 		["batch"]=EKEY ["packed"]=EPOLICY)
 	local options

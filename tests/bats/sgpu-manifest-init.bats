@@ -82,7 +82,7 @@ through() {
 	run --separate-stderr -0 sgpu-manifest show init.json
 	assert_contains "$output" "i16[3,4,5]"
 	run --separate-stderr -0 sgpu-manifest pack -o batch.tar init.json
-	assert_contains "$(tar xOf batch.tar batch.json)" '"offset":352'
+	assert_contains "$(tar xOf batch.tar locations.json)" '"offset":352'
 	truncate -s 471 x.nii
 	run --separate-stderr -1 sgpu-manifest init --op scale -o wrong.json x.nii
 	assert_contains "$stderr" "less than its header promises"

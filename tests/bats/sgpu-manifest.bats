@@ -367,9 +367,13 @@ assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian
 @test "pack writes references, digests of LOW payloads and nothing of HIGH ones" {
 	small_job
 	sgpu-manifest pack -o batch.tar job.json
-	[ "$(tar tf batch.tar | tr '\n' ' ')" = "batch.json manifest.json " ]
+	[ "$(tar tf batch.tar | tr '\n' ' ')" = "seal.json batch.json manifest.json note locations.json " ]
 	index=$(tar xOf batch.tar batch.json)
-	assert_contains "$index" "\"file\":\"$(pwd -P)/scan.f32\""
+	assert_contains "$(tar xOf batch.tar locations.json)" "\"file\":\"$(pwd -P)/scan.f32\""
+	# Of the owner's paths, those of outputs are in the note, and nothing else has any.
+	run -0 jq -c '[.version, .outputs[] | .segment_id?, .path?]' <(tar xOf batch.tar note)
+	assert_contains "$output" '"result","out.f32"'
+	run ! grep -q 'f32"' <(tar xOf batch.tar batch.json manifest.json | sed 's/"dtype":"f32"//g')
 	assert_contains "$index" '"masking_level":"MASKING_AES_GCM"'
 	# By PyCryptodome's KangarooTwelve.
 	digest=FgTRbABrAlJSckIxgXhf_5_jx_MkacQ5Sdg3Ao49Okg
@@ -384,16 +388,18 @@ assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian
 	sgpu-manifest pack -o 2.tar job.json
 	run ! cmp -s 1.tar 2.tar
 	for i in 1 2; do
-		tar xOf $i.tar batch.json | sed 's/"batch_id":"[^"]*"//' >$i.json
+		tar xOf $i.tar seal.json | jq -r .payload | tr -- -_ +/ | base64 -d 2>/dev/null | jq 'del(.batch_id)' >$i.json
+		tar xOf $i.tar batch.json manifest.json note locations.json >$i.rest
 	done
 	assert_same 1.json 2.json
+	assert_same 1.rest 2.rest
 }
 
 @test "pack from another folder finds the files beside the manifest" {
 	mkdir sub
 	(cd sub && one_op)
 	sgpu-manifest pack sub/one.json >batch.tar
-	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/sub/a.u8"
+	assert_contains "$(tar xOf batch.tar locations.json)" "$(pwd -P)/sub/a.u8"
 }
 
 @test "payloads of a wrong size are refused with both lengths" {
@@ -439,7 +445,7 @@ assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian
 	assert_contains "$stderr" "leads outside the manifest's directory"
 	assert_no_file batch.tar
 	run --separate-stderr -0 sgpu-manifest pack --allow-outside -o batch.tar job/one.json
-	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/secret"
+	assert_contains "$(tar xOf batch.tar locations.json)" "$(pwd -P)/secret"
 	rm -f job/a.u8 batch.tar
 	mkdir job2 && printf '\1\2\3\4' >job2/a.u8
 	ln -s ../job2/a.u8 job/a.u8

@@ -20,13 +20,15 @@ setup() {
 	for file in packed sealed response; do
 		run -0 --separate-stderr tar -tvf "$file"
 		[ -z "$stderr" ]
-		assert_contains "$output" manifest.json
+		assert_contains "$output" seal.json
 	done
 	tar -xOf sealed segments/bias | cmp - bias.f32
 	tar -xOf response segments/bias_copy | cmp - bias.f32
 	run -0 tar -tf sealed
-	[ "$output" = "batch.json
+	[ "$output" = "seal.json
+batch.json
 manifest.json
+note
 segments/scan
 segments/bias" ]
 }

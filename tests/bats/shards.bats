@@ -69,7 +69,7 @@ parts() {
 	assert_contains "$stderr" "--allow-outside"
 	run --separate-stderr -1 sgpu-manifest pack -o batch.tar shards/shard-000.json
 	run --separate-stderr -0 sgpu-manifest pack --allow-outside -o batch.tar shards/shard-000.json
-	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/a.u8"
+	assert_contains "$(tar xOf batch.tar locations.json)" "$(pwd -P)/a.u8"
 }
 
 @test "merge reports on all responses and notices what is missing" {
