@@ -34,9 +34,9 @@ SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 void sgpu_tar_again(struct sgpu_tar_reader *reader);
 
 /* ---- whole segments in memory ----
- * `sealed` has the sealed_size bytes of `size` plaintext bytes, a length that sgpu_sealed_size()
- * gives. header: one that was drawn before, or NULL. Errors of open: SGPU_EKEY, SGPU_EAUTH; nothing
- * in `plaintext` may be used then. */
+ * `sealed` has the bytes that sgpu_sealed_size() gives for `size`. header: one that was drawn
+ * before, or NULL. Errors of open: SGPU_EKEY, SGPU_EAUTH (another length, too); `plaintext` is
+ * wiped then. */
 SGPU_MUST_CHECK int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 				     size_t context_size, const uint8_t *header,
 				     const void *plaintext, size_t size, uint8_t *sealed,

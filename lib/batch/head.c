@@ -296,7 +296,7 @@ static int fail_other(const struct sgpu_tar_reader *reader, const struct sgpu_ba
 	const char *member = reader->member;
 	const bool old = !strcmp(member, "batch.json") || !strcmp(member, "response.json");
 	const bool refusal = !strcmp(member, SGPU_REFUSAL_MEMBER);
-	const int rc = refusal && what & SGPU_READ_RESPONSE ? SGPU_EREFUSED : SGPU_EINVALID;
+	const int rc = refusal && !(what & SGPU_READ_BATCH) ? SGPU_EREFUSED : SGPU_EINVALID;
 
 	sgpu_fail(error, rc, "'%s' is %s, not a %s", reader->name,
 		  batch	    ? batch->response ? "a response" : "a batch"

@@ -200,6 +200,7 @@ int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size
 		sgpu_sealed_header(&keys, sealed);
 		rc = sgpu_seal_chunks(aead, &keys, 0, true, plaintext, size,
 				      sealed + SGPU_SEALED_HEADER);
+		rc = rc ? sgpu_fail(error, rc, "AES-256-GCM failed") : 0;
 	}
 	sgpu_aead_free(&aead);
 	sgpu_wipe(&keys, sizeof(keys));
@@ -212,12 +213,21 @@ int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size
 {
 	struct sgpu_sealed_keys keys = { .salt = { 0 } };
 	struct sgpu_aead *aead = NULL;
-	int rc = sgpu_sealed_keys_open(key, context, context_size, sealed, &keys, error);
+	uint64_t size = 0;
+	int rc = sgpu_sealed_plaintext_size(sealed_size, &size)
+			 ? sgpu_sealed_keys_open(key, context, context_size, sealed, &keys, error)
+			 : sgpu_fail(error, SGPU_EAUTH, "%zu bytes are no length of sealed data",
+				     sealed_size);
 
 	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
-	rc = rc ? rc
-		: sgpu_open_chunks(aead, &keys, 0, true, sealed + SGPU_SEALED_HEADER,
-				   sealed_size - SGPU_SEALED_HEADER, plaintext, NULL);
+	if (!rc) {
+		rc = sgpu_open_chunks(aead, &keys, 0, true, sealed + SGPU_SEALED_HEADER,
+				      sealed_size - SGPU_SEALED_HEADER, plaintext, NULL);
+		rc = rc ? sgpu_fail(error, rc, "the sealed data do not verify") : 0;
+	}
+	if (rc) {
+		sgpu_wipe(plaintext, size);
+	}
 	sgpu_aead_free(&aead);
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes what lies behind authentication: an index and, behind a line feed, its manifest. Both get
- * their canonical form, the index the manifest's digest, digests of the payloads, a recipient, an
- * owner's signature and a MAC, so that a runner takes what was mutated for genuine. It runs the
- * batch on the CPU device, and what it answers must verify.
+ * Fuzzes what lies behind authentication: an index, its locations or nothing, and its manifest, each
+ * on a line. The index gets the manifest's digest, digests of the payloads, a recipient, an owner's
+ * signature and a MAC, so that a runner takes what was mutated for genuine. It runs the batch on
+ * the CPU device, and what it answers must verify.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "run/run.h"
+#include "batch/batch.h"
 #include "batch/index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -63,20 +64,33 @@ static struct sgpu_manifest *read_manifest(const char *text, size_t size)
 	return manifest;
 }
 
-static struct sgpu_batch *read_index(const char *text, size_t size)
+static struct sgpu_batch *read_index(const char *text, size_t size, const char *locations,
+				     size_t locations_size)
 {
-	struct sgpu_batch *batch = NULL;
-	json_t *json = NULL;
-	char *canonical = NULL;
-	size_t canonical_size = 0;
+	struct sgpu_batch *batch = calloc(1, sizeof(*batch));
+	int rc;
 
-	if (!sgpu_json_parse(text, size, &json, NULL, NULL, NULL) &&
-	    !sgpu_json_canonical(json, &canonical, &canonical_size, NULL) &&
-	    sgpu_batch_parse(canonical, canonical_size, false, &batch, NULL)) {
-		batch = NULL;
+	if (!batch) {
+		abort();
 	}
-	free(canonical);
-	json_decref(json);
+	batch->counter = 1;
+	batch->recipients = json_pack("[{}]"); /* an index may have sealed segments then */
+	rc = sgpu_index_parse(text, size, batch, NULL);
+	json_decref(batch->recipients);
+	batch->recipients = NULL;
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &batch->segments[i];
+
+		s->location.kind = s->sealed || s->has_kt128 ? SGPU_LOCATION_INLINE
+							     : SGPU_LOCATION_NONE;
+		rc = s->sealed ? sgpu_batch_draw_header(batch, batch_key, i, NULL) : 0;
+	}
+	if (!rc && locations_size) {
+		rc = sgpu_locations_parse(locations, locations_size, batch, NULL);
+	}
+	if (rc) {
+		sgpu_batch_free(&batch);
+	}
 	return batch;
 }
 
@@ -112,7 +126,7 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 	return sgpu_write(fd, name, zeros, sgpu_batch_payload_size(batch, segment), error);
 }
 
-static int write_batch(const struct sgpu_batch *batch)
+static int write_batch(struct sgpu_batch *batch)
 {
 	int fd = memfd_create("batch", MFD_CLOEXEC);
 
@@ -148,7 +162,7 @@ static void check_response(int fd)
 	sgpu_tar_close(&reader);
 }
 
-static void run(const struct sgpu_batch *batch)
+static void run(struct sgpu_batch *batch)
 {
 	const char *const owners[] = { owner.kid };
 	struct sgpu_submission submission = {
@@ -184,16 +198,20 @@ static void run(const struct sgpu_batch *batch)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const char *text = (const char *)data, *line = size ? memchr(data, '\n', size) : NULL;
+	const char *text = (const char *)data, *end = text + size,
+		   *first = size ? memchr(text, '\n', size) : NULL,
+		   *second = first ? memchr(first + 1, '\n', (size_t)(end - first - 1)) : NULL;
 	struct sgpu_manifest *manifest;
 	struct sgpu_batch *batch;
 
-	if (!line) {
+	if (!second) {
 		return 0;
 	}
 	set_up();
-	manifest = read_manifest(line + 1, size - (size_t)(line + 1 - text));
-	batch = manifest ? read_index(text, (size_t)(line - text)) : NULL;
+	manifest = read_manifest(second + 1, (size_t)(end - second - 1));
+	batch = manifest ? read_index(text, (size_t)(first - text), first + 1,
+				      (size_t)(second - first - 1))
+			 : NULL;
 	if (batch && authenticate(batch, manifest)) {
 		run(batch);
 	}

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the key file, and the detached signature. What parses must come back the same from its own
+ * Fuzzes the key file, and the signature of a JWS. What parses must come back the same from its own
  * text.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
 #include <sgpu/base.h>
 
 #include "crypto/crypto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The same text as a set of keys, and as the token of a signature. */
+/* The same text as a set of keys, and as a signature with its header. */
 static void fuzz_set(const char *data, size_t size)
 {
 	static const struct sgpu_key_set none;
-	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	struct sgpu_key_set set, again;
 	struct sgpu_signing_key named;
 	size_t text_size = 0;
-	char *text = NULL, *token = strndup(data, size);
+	char *text = NULL;
+	json_t *entry = json_loadb(data, size, 0, NULL);
 
-	if (token && !sgpu_detached_parse(token, "sgpu-batch", &named, signature, NULL) &&
+	if (entry && !sgpu_signature_key(entry, "sgpu-batch+jws", &named, NULL) &&
 	    strlen(named.kid) != SGPU_KID_SIZE) {
 		abort();
 	}
-	free(token);
+	json_decref(entry);
 	if (sgpu_key_set_parse(data, size, "fuzz", &set, NULL)) {
 		if (memcmp(&set, &none, sizeof(set))) {
 			abort();

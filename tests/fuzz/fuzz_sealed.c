@@ -9,7 +9,7 @@
 
 #include <sgpu/seal.h>
 
-#include "sealed.h"
+#include "batch/batch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -23,7 +23,7 @@ static void open_one(size_t size)
 	bool valid = sgpu_sealed_plaintext_size(size, &plain);
 
 	if ((valid && (!sgpu_sealed_size(plain, &back) || back != size)) ||
-	    (!open_memory(key, NULL, 0, sealed, size, out, NULL) && !valid)) {
+	    (!sgpu_open_memory(key, NULL, 0, sealed, size, out, NULL) && !valid)) {
 		abort();
 	}
 }
@@ -37,12 +37,12 @@ static void flip_one(const uint8_t *data, size_t size)
 		text[i] = data[i % size];
 	}
 	if (!sgpu_sealed_size(plain, &sealed_size) ||
-	    seal_memory(key, data, 4, text, plain, sealed, NULL) ||
-	    open_memory(key, data, 4, sealed, sealed_size, out, NULL) || memcmp(text, out, plain)) {
+	    sgpu_seal_memory(key, data, 4, NULL, text, plain, sealed, NULL) ||
+	    sgpu_open_memory(key, data, 4, sealed, sealed_size, out, NULL) || memcmp(text, out, plain)) {
 		abort();
 	}
 	sealed[at % sealed_size] ^= (uint8_t)(1u << (data[4] & 7));
-	if (!open_memory(key, data, 4, sealed, sealed_size, out, NULL)) {
+	if (!sgpu_open_memory(key, data, 4, sealed, sealed_size, out, NULL)) {
 		abort();
 	}
 }
@@ -50,7 +50,7 @@ static void flip_one(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size || size > ROOM / 2 ||
-	    (!header[0] && seal_memory(key, NULL, 0, NULL, 0, header, NULL))) {
+	    (!header[0] && sgpu_seal_memory(key, NULL, 0, NULL, NULL, 0, header, NULL))) {
 		return 0;
 	}
 	if (data[0] % 3 == 2 && size > 5) {

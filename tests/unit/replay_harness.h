@@ -90,28 +90,20 @@ static inline int take_afresh(unsigned id)
 	return code;
 }
 
-/* Puts a file of the version before there, with a record for each counter, and `torn` bytes more.
- */
-static inline void write_before(uint64_t floor, const uint64_t *counters, size_t count, size_t torn)
+/* Puts a file of an earlier version there, with `count` records, whose form does not matter. */
+static inline void write_before(int former, uint64_t floor, size_t count)
 {
-	uint8_t digest[SGPU_SHA256_SIZE], text[256] = "sgpu rp1";
-	size_t end = HEADER;
+	uint8_t digest[SGPU_SHA256_SIZE], text[256] = "sgpu rp";
 	FILE *file = fopen(data, "w");
 
+	text[7] = (uint8_t)('0' + former);
 	memcpy(text + 8, &floor, sizeof(floor));
 	if (!file || sgpu_sha256(text, 16, digest, &error) != 0) {
 		abort();
 	}
 	memcpy(text + 16, digest, 8);
-	for (size_t i = 0; i < count; i++, end += RECORD) {
-		memset(text + end, (int)i + 1, 16);
-		memcpy(text + end + 16, &counters[i], sizeof(*counters));
-		if (sgpu_sha256(text + end, 24, digest, &error) != 0) {
-			abort();
-		}
-		memcpy(text + end + 24, digest, 8);
-	}
-	if (fwrite(text, end + torn, 1, file) != 1 || fclose(file) != 0) {
+	memset(text + HEADER, 0xa5, count * RECORD);
+	if (fwrite(text, HEADER + count * RECORD, 1, file) != 1 || fclose(file) != 0) {
 		abort();
 	}
 }

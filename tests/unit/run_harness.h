@@ -251,7 +251,8 @@ static inline void remake_job(struct job *job, char *manifest)
 	    batch_set_payload(job->batch, 1, job->bias, job->size, &error)) {
 		abort();
 	}
-	job->sealed_size = job->batch->segments[0].sealed_size;
+	job->batch->packed = false;
+	job->sealed_size = sgpu_batch_payload_size(job->batch, 0);
 	job->sealed = malloc(job->sealed_size);
 	if (!job->sealed ||
 	    batch_seal_payload(job->batch, job->key, 0, job->scan, job->sealed, &error) ||
@@ -364,7 +365,7 @@ static inline int write_payload(int fd, const char *name, const struct sgpu_batc
 			  sgpu_batch_payload_size(batch, segment), failed);
 }
 
-static inline void write_payloads(const struct sgpu_batch *batch, const void **data, int fd)
+static inline void write_payloads(struct sgpu_batch *batch, const void **data, int fd)
 {
 	if (sgpu_batch_write(fd, "batch", batch, write_payload, data, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
@@ -372,7 +373,7 @@ static inline void write_payloads(const struct sgpu_batch *batch, const void **d
 	}
 }
 
-static inline void write_batch(const struct job *job, int fd)
+static inline void write_batch(struct job *job, int fd)
 {
 	write_payloads(job->batch, (const void *[]){ job->sealed, job->bias }, fd);
 }
@@ -381,6 +382,7 @@ static inline int sign_and_write(struct job *job)
 {
 	int fd = memfd_create("batch", MFD_CLOEXEC);
 
+	sgpu_batch_change(job->batch, true);
 	if (fd < 0 || sgpu_batch_sign(job->batch, job->key, &error)) {
 		abort();
 	}

@@ -50,165 +50,6 @@ UNIT_TEST(a_response_is_not_a_batch)
 	sgpu_batch_free(&answer);
 }
 
-/* ---- the index, by text ---- */
-#define ID "BwcHBwcHBwcHBwcHBwcHBw"
-#define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-#define HEAD                                                 \
-	"{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/" \
-	"chunked-encryption\",\"batch_id\":\"" ID "\","
-#define TAIL ",\"version\":1}"
-#define MID HEAD "\"counter\":0,\"manifest_sha256\":\"" HASH "\","
-#define SEGMENT                                                                 \
-	"{\"kt128\":\"" HASH                                                    \
-	"\",\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\"," \
-	"\"segment_id\":\"a\",\"size\":5}"
-#define LOCATED(location, offset)                                                       \
-	MID "\"segments\":[{\"kt128\":\"" HASH "\",\"location\":{" location offset "}," \
-	    "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5}]" TAIL
-#define MASKED(members) MID "\"segments\":[{" members "}]" TAIL
-
-static int parse(const char *text)
-{
-	struct sgpu_batch *batch = NULL;
-	const int code = sgpu_batch_parse(text, strlen(text), false, &batch, &error);
-	CHECK(!batch == !!code);
-	sgpu_batch_free(&batch);
-	return code;
-}
-
-UNIT_TEST(an_index_is_strict)
-{
-	CHECK(parse(MID "\"segments\":[]" TAIL) == 0);
-	CHECK(parse(MID "\"segments\":[" SEGMENT "]" TAIL) == 0);
-	CHECK(parse(MID "\"segments\":[" SEGMENT "," SEGMENT "]" TAIL) ==
-	      SGPU_EINVALID); /* twice */
-	CHECK(parse(MID "\"segments\":[5]" TAIL) == SGPU_EINVALID);
-	CHECK(parse(MID "\"segments\":{}" TAIL) == SGPU_EINVALID);
-	CHECK(parse(MID "\"segments\":[],\"version\":2}") == SGPU_EINVALID);
-	CHECK(parse(MID "\"segments\":[]}") == SGPU_EINVALID);
-	CHECK(parse(MID "\"segments\":[]" TAIL "\n") == SGPU_EINVALID);
-	CHECK(parse(" " MID "\"segments\":[]" TAIL) == SGPU_EINVALID); /* not canonical */
-	CHECK(parse(MID "\"segments\":[]"
-			",\"version\":1,\"x\":1}") == SGPU_EINVALID);
-	CHECK(parse(HEAD "\"counter\":0,\"segments\":[]" TAIL) == SGPU_EINVALID);
-	CHECK(parse(HEAD "\"counter\":-1,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) ==
-	      SGPU_EINVALID);
-	CHECK(parse(HEAD "\"counter\":1.5,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) ==
-	      SGPU_EINVALID);
-	CHECK(parse(MID "\"mac\":\"" HASH "\",\"segments\":[]" TAIL) ==
-	      SGPU_EINVALID); /* without recipients */
-	CHECK(parse(MID "\"recipients\":[],\"segments\":[]" TAIL) == SGPU_EINVALID);
-	CHECK(parse("[]") == SGPU_EINVALID && parse("") == SGPU_EINVALID &&
-	      parse("{}") == SGPU_EINVALID);
-}
-
-UNIT_TEST(locations_are_strict)
-{
-	CHECK(parse(LOCATED("\"file\":\"x\"", ",\"offset\":0")) == 0);
-	CHECK(parse(LOCATED("\"file\":\"x\"", "")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"file\":\"\"", ",\"offset\":0")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"file\":\"a\\u0000b\"", ",\"offset\":0")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"file\":\"x\",\"inline\":true", "")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"inline\":false", "")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"inline\":true", ",\"offset\":0")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("", "")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789abcdef0123456789abcdef\"", "")) ==
-	      0);
-	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789ABCDEF0123456789abcdef\"", "")) ==
-	      SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"../../../../../../../../etc/../x\"", "")) ==
-	      SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123\"", "")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"file\":\"x\"", ",\"offset\":9007199254740992")) == SGPU_EINVALID);
-}
-
-UNIT_TEST(masking_and_sizes_are_strict)
-{
-	const char *plain = "\"location\":{\"inline\":true},\"masking_level\":\"MASKING_AES_GCM\",";
-	char text[1024];
-	snprintf(text, sizeof(text), MASKED("%s\"segment_id\":\"a\",\"size\":5"), plain);
-	CHECK(parse(text) == SGPU_EPOLICY); /* a secret in the clear */
-	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":77,\"segment_id\":\"a\",\"size\":5"),
-		 plain);
-	CHECK(parse(text) == SGPU_EINVALID); /* sealed, and no mac */
-	CHECK(strstr(error.text, "mac") != NULL);
-	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":78,\"segment_id\":\"a\",\"size\":5"),
-		 plain);
-	CHECK(parse(text) == SGPU_EINVALID);
-	CHECK(strstr(error.text, "78") != NULL);
-	CHECK(parse(MASKED("\"masking_level\":\"NONE\",\"segment_id\":\"a\",\"size\":5")) ==
-	      SGPU_EINVALID);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5")) ==
-	      0);
-	CHECK(parse(MASKED(
-		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a/b\",\"size\":5")) ==
-	      SGPU_EINVALID);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"\",\"size\":5")) ==
-	      SGPU_EINVALID);
-	CHECK(parse(MASKED(
-		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"..\",\"size\":5")) ==
-	      SGPU_EINVALID);
-	CHECK(parse(MASKED(
-		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":\"5\"")) ==
-	      SGPU_EINVALID);
-	for (int more = 0; more < 2; more++) { /* as long as an id may be, and one more */
-		snprintf(text, sizeof(text),
-			 MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"%0*d\","
-				"\"size\":5"),
-			 SGPU_ID_MAX + more, 0);
-		CHECK(parse(text) == (more ? SGPU_EINVALID : 0));
-	}
-	CHECK(parse(MASKED("\"kt128\":\"" HASH
-			   "\",\"masking_level\":\"MASKING_AES_GCM\",\"segment_id\":\"a\","
-			   "\"size\":5")) == SGPU_EINVALID);
-	CHECK(strstr(error.text, "kt128") != NULL);
-	CHECK(parse(MASKED("\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\","
-			   "\"segment_id\":\"a\","
-			   "\"size\":5")) == SGPU_EINVALID); /* nothing binds it */
-}
-
-/* A location of an input that is otherwise good. */
-static int parse_location(const char *location)
-{
-	char text[2048];
-
-	snprintf(text, sizeof(text),
-		 MASKED("\"kt128\":\"" HASH "\",\"location\":%s,\"masking_level\":\"MASKING_NONE\","
-			"\"segment_id\":\"a\",\"size\":5"),
-		 location);
-	return parse(text);
-}
-
-UNIT_TEST(nothing_is_taken_that_the_writer_would_not_have_written)
-{
-	CHECK(parse_location("{\"inline\":true}") == 0);
-	CHECK(parse_location("{\"file\":\"x\",\"offset\":0}") == 0);
-	CHECK(parse_location("{\"inline\":false}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"inline\":true,\"offset\":0}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"file\":\"x\",\"inline\":true}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"file\":\"x\",\"offset\":0,\"region\":"
-			     "\"00000000000000000000000000000000\"}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"offset\":0,\"file\":\"x\"}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"file\":\"\\u0078\",\"offset\":0}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"file\":\"x\",\"offset\":0,\"size\":5}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"file\":\"x\", \"offset\":0}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"inline\":true},\"status\":\"OK\"") == SGPU_EINVALID);
-}
-
-UNIT_TEST(a_digest_of_another_kind_or_length_is_refused_by_name)
-{
-	CHECK(parse(MASKED(
-		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH
-		      "\",\"size\":5")) == SGPU_EINVALID);
-	CHECK(strstr(error.text, "sha256") != NULL);
-	CHECK(parse(MASKED("\"kt128\":\"" HASH
-			   "AA\",\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
-			   "\"size\":5")) == SGPU_EINVALID);
-	CHECK(strstr(error.text, "kt128") != NULL);
-	CHECK(parse(MASKED("\"kt128\":7,\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
-			   "\"size\":5")) == SGPU_EINVALID);
-}
-
 /* ---- the head against the manifest: each change to a good batch, and what it must give ---- */
 static int head_code(struct sgpu_batch *batch)
 {
@@ -248,15 +89,18 @@ UNIT_TEST(index_and_manifest_must_agree)
 	b->segments[0].sealed = false;
 	b->segments[0].location.kind = SGPU_LOCATION_FILE;
 	b->segments[0].location.file = strdup("x");
+	sign(b, &key);
 	CHECK(head_code(b) == SGPU_EPOLICY);
-	b = response(&key);
-	b->has_mac = false;
-	json_decref(b->recipients);
-	b->recipients = NULL;
-	CHECK(head_code(b) != 0);
+	b = packed_batch(); /* as if nothing in it were to be sealed */
+	b->packed = false;
+	CHECK(head_code(b) == SGPU_EPOLICY);
+	b = packed_batch(); /* a secret would travel */
+	free(b->segments[0].location.file);
+	b->segments[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_INLINE };
+	CHECK(head_code(b) == SGPU_EPOLICY);
 }
 
-UNIT_TEST(manifests_that_are_not_canonical_or_valid_are_refused)
+UNIT_TEST(manifests_are_hashed_as_they_lie_and_have_to_be_valid)
 {
 	static const char *const texts[] = { "{}", "{", "", manifest_source };
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(texts); i++) {
@@ -265,12 +109,12 @@ UNIT_TEST(manifests_that_are_not_canonical_or_valid_are_refused)
 		b->manifest_text = strdup(texts[i]);
 		b->manifest_size = strlen(texts[i]);
 		REQUIRE(sgpu_sha256(texts[i], b->manifest_size, b->manifest_sha256, &error) == 0);
-		CHECK(head_code(b) == SGPU_EINVALID);
+		CHECK(head_code(b) == (texts[i] == manifest_source ? 0 : SGPU_EINVALID));
 	}
 }
 
 /* ---- payloads ---- */
-static int two_payloads(const struct sgpu_batch *batch, int first, int second, size_t first_size)
+static int two_payloads(struct sgpu_batch *batch, int first, int second, size_t first_size)
 {
 	static const uint8_t zeros[128];
 	struct sgpu_batch *read = NULL;
@@ -342,76 +186,58 @@ UNIT_TEST(each_recipient_unwraps_and_nobody_else)
 	memcpy(oct.secret, other.secret, sizeof(oct.secret)); /* the right kid, the wrong key */
 	CHECK(sgpu_batch_unwrap(b, &oct, 1, key, &error) == SGPU_EAUTH);
 	CHECK(!memcmp(key, (uint8_t[SGPU_KEY_SIZE]){ 0 }, sizeof(key)));
-	CHECK(round_trip(b) == 0);
+	CHECK(sgpu_batch_sign(b, batch_key, &error) == 0 && round_trip(b) == 0);
 	sgpu_batch_free(&b);
 }
 
 UNIT_TEST(the_mac_covers_all_but_the_locations)
 {
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
-	struct sgpu_batch *b = sealed_batch(&key);
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
+	struct sgpu_batch *b = sealed_batch(&key), *read = NULL;
+	const size_t length = strlen(b->payload);
+
 	b->segments[1].location =
 		(struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 4096 };
 	memset(b->segments[1].location.region, 'a', SGPU_REGION_ID_TEXT);
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
-	b->segments[1].size++;
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->segments[1].size--;
-	b->segments[1].kt128[31] ^= 1;
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->segments[1].kt128[31] ^= 1;
-	b->counter++;
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->counter--;
-	b->id[15] ^= 1;
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->id[15] ^= 1;
-	b->manifest_sha256[0] ^= 1;
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->manifest_sha256[0] ^= 1;
-	for (int i = 0; i < SGPU_SHA256_SIZE; i += SGPU_SHA256_SIZE - 1) {
+	REQUIRE(read_archive(archive(b), false, &read) == 0);
+	CHECK(sgpu_batch_verify(read, batch_key, &error) == 0);
+	sgpu_batch_free(&read);
+	for (size_t i = 0; i < length; i++) {
+		b->payload[i] ^= 1;
+		CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+		b->payload[i] ^= 1;
+	}
+	for (size_t i = 0; i < SGPU_SHA256_SIZE; i++) {
 		b->mac[i] ^= 1;
 		CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
 		b->mac[i] ^= 1;
 	}
-	b->segments[0].sealed_size++;
+	b->id[15] ^= 1; /* the salt of its key */
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->segments[0].sealed_size--;
+	b->id[15] ^= 1;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
-	batch_key[0] ^= 1;
+	b->response = true; /* a batch's MAC is no response's */
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->response = false;
+	batch_key[31] ^= 1;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	batch_key[31] ^= 1;
 	b->has_mac = false;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
 	sgpu_batch_free(&b);
 }
 
-UNIT_TEST(recipients_are_strict)
+UNIT_TEST(there_is_a_most_of_recipients)
 {
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
-	static const char *const kinds[] = { "rsa", "hpke" };
-	for (int i = 0; i < 2; i++) {
-		struct sgpu_batch *b = sealed_batch(&key);
-		json_object_set_new(json_array_get(b->recipients, 0), "kind",
-				    json_string(kinds[i]));
-		CHECK(head_code(b) == SGPU_EINVALID);
-	}
-	static const char *const members[] = { "kid", "ct", "x" };
-	for (int i = 0; i < 3; i++) {
-		struct sgpu_batch *b = sealed_batch(&key);
-		json_object_set_new(json_array_get(b->recipients, 0), members[i],
-				    json_string("AAAA"));
-		CHECK(head_code(b) == SGPU_EINVALID);
-	}
 	struct sgpu_batch *b = sealed_batch(&key);
-	json_array_append(b->recipients, json_array_get(b->recipients, 0));
-	CHECK(head_code(b) == SGPU_EINVALID);
-	b = sealed_batch(&key);
+
 	for (int i = 1; i <= SGPU_RECIPIENTS_MAX; i++) {
 		const struct sgpu_key more = key_of(SGPU_KEY_OCT);
 		CHECK(sgpu_batch_wrap(b, &more, batch_key, &error) ==
 		      (i < SGPU_RECIPIENTS_MAX ? 0 : SGPU_EUSAGE));
 	}
+	CHECK(sgpu_batch_sign(b, batch_key, &error) == 0 && round_trip(b) == 0);
 	sgpu_batch_free(&b);
 }
 
@@ -486,17 +312,12 @@ int main(void)
 	UNIT_RUN(batches_and_responses_come_back);
 	UNIT_RUN(directions_come_from_the_manifest);
 	UNIT_RUN(a_response_is_not_a_batch);
-	UNIT_RUN(an_index_is_strict);
-	UNIT_RUN(a_digest_of_another_kind_or_length_is_refused_by_name);
-	UNIT_RUN(nothing_is_taken_that_the_writer_would_not_have_written);
-	UNIT_RUN(locations_are_strict);
-	UNIT_RUN(masking_and_sizes_are_strict);
 	UNIT_RUN(index_and_manifest_must_agree);
-	UNIT_RUN(manifests_that_are_not_canonical_or_valid_are_refused);
+	UNIT_RUN(manifests_are_hashed_as_they_lie_and_have_to_be_valid);
 	UNIT_RUN(payloads_come_once_in_order_and_whole);
 	UNIT_RUN(each_recipient_unwraps_and_nobody_else);
 	UNIT_RUN(the_mac_covers_all_but_the_locations);
-	UNIT_RUN(recipients_are_strict);
+	UNIT_RUN(there_is_a_most_of_recipients);
 	UNIT_RUN(every_changed_byte_is_noticed);
 	UNIT_RUN(payloads_go_sealed_or_digested_and_come_back);
 	return unit_done();

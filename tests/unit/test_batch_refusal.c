@@ -12,7 +12,7 @@
 #include "unit.h"
 
 #define ID "AAECAwQFBgcICQoLDA0ODw"
-#define REFUSAL(id, code, text) "{" id "\"code\":\"" code "\",\"text\":\"" text "\",\"version\":1}"
+#define REFUSAL(id, code, text) "{" id "\"code\":\"" code "\",\"text\":\"" text "\",\"version\":2}"
 
 static struct sgpu_error error;
 static struct sgpu_batch_refusal got;
@@ -105,9 +105,9 @@ UNIT_TEST(one_text_is_a_refusal_and_all_others_are_none)
 		REFUSAL("\"code\":\"EAUTH\",", "EKEY", "x"),
 		REFUSAL("\"mac\":\"x\",", "EKEY", "x"),
 		"{\"code\":\"EKEY\",\"text\":\"x\"}",
-		"{\"code\":\"EKEY\",\"version\":1}",
-		"{\"code\":\"EKEY\",\"text\":\"x\",\"version\":2}",
-		"{\"text\":\"x\",\"code\":\"EKEY\",\"version\":1}",
+		"{\"code\":\"EKEY\",\"version\":2}",
+		"{\"code\":\"EKEY\",\"text\":\"x\",\"version\":1}",
+		"{\"text\":\"x\",\"code\":\"EKEY\",\"version\":2}",
 	};
 	static const char good[] = REFUSAL("\"batch_id\":\"" ID "\",", "EAUTH", "x");
 	static char deep[2048];
@@ -127,7 +127,7 @@ UNIT_TEST(one_text_is_a_refusal_and_all_others_are_none)
 
 UNIT_TEST(a_text_that_is_too_long_is_refused)
 {
-	static const char head[] = "{\"code\":\"EKEY\",\"text\":\"", tail[] = "\",\"version\":1}";
+	static const char head[] = "{\"code\":\"EKEY\",\"text\":\"", tail[] = "\",\"version\":2}";
 	char text[8192];
 
 	for (size_t length = SGPU_ERROR_TEXT_MAX - 1; length < 8000;

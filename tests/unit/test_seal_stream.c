@@ -14,7 +14,7 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "transfer/transfer.h"
-#include "sealed.h"
+#include "batch/batch.h"
 #include "unit.h"
 
 static const uint8_t key[SGPU_KEY_SIZE] = { 2, 7, 1, 8, 2, 8 };
@@ -183,7 +183,7 @@ static uint8_t *sealed_file(size_t chunks, size_t *size, uint8_t **data)
 		abort();
 	}
 	uint8_t *sealed = malloc(sealed_size + 1);
-	if (seal_memory(key, "ctx", 3, *data, plain, sealed, NULL)) {
+	if (sgpu_seal_memory(key, "ctx", 3, NULL, *data, plain, sealed, NULL)) {
 		abort();
 	}
 	*size = sealed_size;
@@ -367,7 +367,7 @@ UNIT_TEST(a_file_that_appends_is_a_stream)
 	size_t size;
 	uint8_t *all = contents(out, &size), back[10];
 	CHECK(size == 4 + 82 && !memcmp(all, "head", 4));
-	CHECK(open_memory(key, "ctx", 3, all + 4, 82, back, NULL) == 0 &&
+	CHECK(sgpu_open_memory(key, "ctx", 3, all + 4, 82, back, NULL) == 0 &&
 	      !memcmp(back, "0123456789", 10));
 	free(all);
 	unlink(path);
