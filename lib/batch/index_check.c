@@ -51,7 +51,7 @@ static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *e
 			     : sgpu_segment_fail(s,
 						 s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID
 										 : SGPU_EPOLICY,
-						 " is neither sealed nor has it a kt128", error);
+						 " has neither a sealed_size nor a kt128", error);
 	}
 	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown error code", error);

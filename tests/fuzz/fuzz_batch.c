@@ -70,8 +70,8 @@ static void fuzz_index(bool response, const char *text, size_t size)
 	if (!sgpu_index_parse(text, size, batch, NULL)) {
 		if (sgpu_index_text(batch, &made, &made_size, NULL) ||
 		    sgpu_index_parse(made, made_size, again, NULL) ||
-		    sgpu_index_text(again, &remade, &remade_size, NULL) || made_size != remade_size ||
-		    memcmp(made, remade, made_size) != 0) {
+		    sgpu_index_text(again, &remade, &remade_size, NULL) ||
+		    made_size != remade_size || memcmp(made, remade, made_size) != 0) {
 			abort();
 		}
 		for (int i = 0; i < batch->segment_count; i++) {
@@ -167,11 +167,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	memcpy(text, data + 1, size - 1);
 	switch (data[0] % 5) {
-	case 0: fuzz_seal(text, size - 1); break;
-	case 1: fuzz_index(false, text, size - 1); break;
-	case 2: fuzz_index(true, text, size - 1); break;
-	case 3: fuzz_locations(text, size - 1); break;
-	default: fuzz_note(text, size - 1); break;
+	case 0:
+		fuzz_seal(text, size - 1);
+		break;
+	case 1:
+		fuzz_index(false, text, size - 1);
+		break;
+	case 2:
+		fuzz_index(true, text, size - 1);
+		break;
+	case 3:
+		fuzz_locations(text, size - 1);
+		break;
+	default:
+		fuzz_note(text, size - 1);
+		break;
 	}
 	free(text);
 	return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes what lies behind authentication: an index, its locations or nothing, and its manifest, each
- * on a line. The index gets the manifest's digest, digests of the payloads, a recipient, an owner's
- * signature and a MAC, so that a runner takes what was mutated for genuine. It runs the batch on
- * the CPU device, and what it answers must verify.
+ * Fuzzes what lies behind authentication: an index, its locations or nothing, and its manifest,
+ * each on a line. The index gets the manifest's digest, digests of the payloads, a recipient, an
+ * owner's signature and a MAC, so that a runner takes what was mutated for genuine. It runs the
+ * batch on the CPU device, and what it answers must verify.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +81,8 @@ static struct sgpu_batch *read_index(const char *text, size_t size, const char *
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
 
-		s->location.kind = s->sealed || s->has_kt128 ? SGPU_LOCATION_INLINE
-							     : SGPU_LOCATION_NONE;
+		s->location.kind =
+			s->sealed || s->has_kt128 ? SGPU_LOCATION_INLINE : SGPU_LOCATION_NONE;
 		rc = s->sealed ? sgpu_batch_draw_header(batch, batch_key, i, NULL) : 0;
 	}
 	if (!rc && locations_size) {

@@ -38,7 +38,8 @@ static void flip_one(const uint8_t *data, size_t size)
 	}
 	if (!sgpu_sealed_size(plain, &sealed_size) ||
 	    sgpu_seal_memory(key, data, 4, NULL, text, plain, sealed, NULL) ||
-	    sgpu_open_memory(key, data, 4, sealed, sealed_size, out, NULL) || memcmp(text, out, plain)) {
+	    sgpu_open_memory(key, data, 4, sealed, sealed_size, out, NULL) ||
+	    memcmp(text, out, plain)) {
 		abort();
 	}
 	sealed[at % sealed_size] ^= (uint8_t)(1u << (data[4] & 7));

@@ -42,8 +42,8 @@ int batch_seal_payload(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KE
 	}
 	rc = sgpu_batch_draw_header(batch, batch_key, segment, error);
 	rc = rc ? rc
-		: sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context,
-					 &context_size, error);
+		: sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context, &context_size,
+					 error);
 	rc = rc ? rc
 		: sgpu_seal_memory(key, context, context_size, s->header, data, s->size, payload,
 				   error);

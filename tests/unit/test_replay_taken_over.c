@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The record of an earlier version: an empty one takes its place, and nothing that was sealed before
- * runs after that.
+ * The record of an earlier version: an empty one takes its place, and nothing that was sealed
+ * before runs after that.
  */
 #include <sys/wait.h>
 #include <time.h>

@@ -74,7 +74,8 @@ static void check_vector(const char *provider, const json_t *vector)
 	CHECK(sgpu_seal_chunks(aead, &keys, 0, true, data, size, sealed + SGPU_SEALED_HEADER) == 0);
 	CHECK(sgpu_sha256(sealed, sealed_size, digest, NULL) == 0 &&
 	      !memcmp(digest, expected, sizeof(digest)));
-	CHECK(sgpu_open_memory(input_key, context, context_size, sealed, sealed_size, back, NULL) == 0);
+	CHECK(sgpu_open_memory(input_key, context, context_size, sealed, sealed_size, back, NULL) ==
+	      0);
 	CHECK(!memcmp(back, data, size));
 	sgpu_aead_free(&aead);
 	free(input_key);
@@ -215,10 +216,11 @@ UNIT_TEST(another_key_or_context_is_told_from_damage)
 	CHECK(sgpu_open_memory(key, "contexT", 7, sealed, 80, back, NULL) == SGPU_EKEY);
 	CHECK(sgpu_open_memory(key, "context", 6, sealed, 80, back, NULL) == SGPU_EKEY);
 	CHECK(sgpu_open_memory(key, NULL, 0, sealed, 80, back, NULL) == SGPU_EKEY);
-	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX, NULL, "1", 1, sealed, NULL) == 0);
+	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX, NULL, "1", 1, sealed, NULL) ==
+	      0);
 	CHECK(sgpu_open_memory(key, long_context, SGPU_CONTEXT_MAX, sealed, 73, back, NULL) == 0);
-	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, NULL, "1", 1, sealed, NULL) ==
-	      SGPU_EUSAGE);
+	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, NULL, "1", 1, sealed,
+			       NULL) == SGPU_EUSAGE);
 }
 
 int main(void)
