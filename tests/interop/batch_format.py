@@ -21,11 +21,11 @@ from jwcrypto import jws
 import sealed_format as f
 
 SUITE = CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.AES256_GCM)
-INFO = b"sgpu batch v1"
+INFO = b"sgpu batch v2"
 
 
-def canonical(value):
-    """RFC 8785 for what an index holds: ASCII names, whole numbers."""
+def dump(value):
+    """A text of JSON: any does, since texts are hashed and signed as they lie."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -36,46 +36,54 @@ def derive(batch_key, batch_id, info):
 def context(batch_id, manifest_sha256, response_id, segment_id):
     """response_id: empty for an input."""
     direction = b"o" if response_id else b"i"
-    return b"sgpu v1\0" + batch_id + manifest_sha256 + direction + response_id + segment_id.encode()
+    return b"sgpu v2\0" + batch_id + manifest_sha256 + direction + response_id + segment_id.encode()
 
 
-def mac(batch_key, index):
-    bare = {name: value for name, value in index.items() if name != "mac"}
-    bare["segments"] = [{name: value for name, value in segment.items() if name != "location"}
-                        for segment in index["segments"]]
-    key = derive(batch_key, f.unb64url(index["batch_id"]), "sgpu v1 mac")
-    return hmac.new(key, canonical(bare), hashlib.sha256).digest()
+def mac(batch_key, batch_id, kind, payload):
+    return hmac.new(derive(batch_key, batch_id, "sgpu v2 mac " + kind), payload.encode(), hashlib.sha256).digest()
 
 
-def signed_digest(index):
-    """What an owner signs: the digest of all that whoever carries a batch may not change."""
-    bare = {name: value for name, value in index.items() if name not in ("mac", "signatures")}
-    bare["segments"] = [{name: value for name, value in segment.items() if name != "location"}
-                        for segment in index["segments"]]
-    return hashlib.sha256(canonical(bare)).digest()
+def sign(token, key):
+    """Adds a signature of jwcrypto's to a JWS by its key."""
+    public = key.export_public(as_dict=True)
+    header = {"alg": "ES256" if key["kty"] == "EC" else "EdDSA",
+              "jwk": {name: value for name, value in public.items() if name in ("crv", "kty", "x", "y")},
+              "kid": key.thumbprint(), "typ": "sgpu-batch+jws"}
+    token.add_signature(key, protected=dump(header).decode())
 
 
-def sign(index, key):
-    """A detached JWS of jwcrypto's by its key."""
-    token = jws.JWS(signed_digest(index))
-    header = {"alg": "ES256" if key["kty"] == "EC" else "EdDSA", "jwk": key.export_public(as_dict=True),
-              "kid": key.thumbprint(), "typ": "sgpu-batch"}
-    header["jwk"] = {name: value for name, value in header["jwk"].items() if name in ("crv", "kty", "x", "y")}
-    token.add_signature(key, protected=canonical(header).decode())
-    head, _, signature = token.serialize(compact=True).split(".")
-    return f"{head}..{signature}"
+def signers(seal):
+    """The thumbprints of the keys whose signatures in seal.json jwcrypto has verified."""
+    for one in seal["signatures"]:
+        key = jose.JWK(**json.loads(f.unb64url(one["protected"]))["jwk"])
+        token = jws.JWS()
+        token.deserialize(json.dumps({"payload": seal["payload"], "signatures": [one]}))
+        token.verify(key)
+        header = json.loads(f.unb64url(one["protected"]))
+        assert header["typ"] == "sgpu-batch+jws" and header["kid"] == key.thumbprint()
+        yield key.thumbprint()
 
 
-def verify(index, token):
-    """The thumbprint of the key in a signature that jwcrypto has verified."""
-    head, empty, signature = token.split(".")
-    header = json.loads(f.unb64url(head))
-    key = jose.JWK(**header["jwk"])
-    assert not empty and header["typ"] == "sgpu-batch" and header["kid"] == key.thumbprint()
-    whole = jws.JWS()
-    whole.deserialize(f"{head}.{f.b64url(signed_digest(index))}.{signature}")
-    whole.verify(key)
-    return key.thumbprint()
+def authenticated(members, keys):
+    """(seal.json, its payload, the index, the batch key), after all digests and the MAC have been checked."""
+    seal = json.loads(members["seal.json"])
+    payload = json.loads(f.unb64url(seal["payload"]))
+    batch_key = unwrap(payload, keys)
+    kind = payload["kind"]
+    assert mac(batch_key, f.unb64url(payload["batch_id"]), kind, seal["payload"]) == f.unb64url(seal["mac"])
+    text = members["response.json" if kind == "response" else "batch.json"]
+    assert hashlib.sha256(text).digest() == f.unb64url(payload["index_sha256"])
+    index = json.loads(text)
+    if kind == "batch":
+        assert hashlib.sha256(members["manifest.json"]).digest() == f.unb64url(index["manifest_sha256"])
+    if "note_sha256" in index:
+        assert hashlib.sha256(members["note"]).digest() == f.unb64url(index["note_sha256"])
+    return seal, payload, index, batch_key
+
+
+def note(batch_key, payload, sealed):
+    batch_id = f.unb64url(payload["batch_id"])
+    return json.loads(f.unseal(derive(batch_key, batch_id, "sgpu v2 note"), sealed, b"sgpu v2 note\0" + batch_id))
 
 
 def load(data):
@@ -102,15 +110,15 @@ def public(jwk):
     return KEMKey.from_pyca_cryptography_key(X25519PublicKey.from_public_bytes(f.unb64url(jwk["x"])))
 
 
-def unwrap(index, jwk):
+def unwrap(payload, jwk):
     """The batch key, by the recipient that the key is."""
-    for one in index["recipients"]:
+    for one in payload["recipients"]:
         if one["kid"] != jwk["kid"]:
             continue
         if one["kind"] == "a256kw":
             return aes_key_unwrap(f.unb64url(jwk["k"]), f.unb64url(one["ct"]))
         receiver = SUITE.create_recipient_context(f.unb64url(one["enc"]), private(jwk), info=INFO)
-        return receiver.open(f.unb64url(one["ct"]), f.unb64url(index["batch_id"]))
+        return receiver.open(f.unb64url(one["ct"]), f.unb64url(payload["batch_id"]))
     raise ValueError("no such recipient")
 
 
@@ -121,15 +129,16 @@ def wrap(batch_key, batch_id, jwk):
     return {"kind": "hpke", "kid": jwk["kid"], "enc": f.b64url(enc), "ct": f.b64url(sender.seal(batch_key, batch_id))}
 
 
-def open_segment(batch_key, index, segment_id, sealed):
+def open_segment(batch_key, payload, index, segment_id, sealed):
     """Of a batch, or of a response, which is what has an id of its own."""
-    batch_id, response_id = f.unb64url(index["batch_id"]), f.unb64url(index.get("response_id", ""))
-    key = derive(batch_key, batch_id, f"sgpu v1 segment {'out' if response_id else 'in'} {segment_id}")
-    return f.unseal(key, sealed, context(batch_id, f.unb64url(index["manifest_sha256"]), response_id, segment_id))
+    batch_id, response_id = f.unb64url(payload["batch_id"]), f.unb64url(payload.get("response_id", ""))
+    manifest_sha256 = f.unb64url((payload if response_id else index)["manifest_sha256"])
+    key = derive(batch_key, batch_id, f"sgpu v2 segment {'out' if response_id else 'in'} {segment_id}")
+    return f.unseal(key, sealed, context(batch_id, manifest_sha256, response_id, segment_id))
 
 
 def make(manifest, payloads, sizes, keys, signer=None):
-    """A sealed batch: canonical manifest, payloads of the inputs, sizes of the outputs, keys of the recipients."""
+    """A sealed batch: a manifest, payloads of the inputs, sizes of the outputs, keys of the recipients."""
     batch_key, batch_id = os.urandom(32), os.urandom(16)
     digest = hashlib.sha256(manifest).digest()
     members, segments = {}, []
@@ -142,21 +151,25 @@ def make(manifest, payloads, sizes, keys, signer=None):
             entry["size"] = sizes[name]
         else:
             data = payloads[name]
-            entry.update(size=len(data), location={"inline": True})
+            entry["size"] = len(data)
             if high:
-                key = derive(batch_key, batch_id, f"sgpu v1 segment in {name}")
-                sealed = f.seal(key, data, os.urandom(24), context(batch_id, digest, b"", name))
-                entry["sealed_size"] = len(sealed)
-                data = sealed
+                key = derive(batch_key, batch_id, f"sgpu v2 segment in {name}")
+                data = f.seal(key, data, os.urandom(24), context(batch_id, digest, b"", name))
+                entry.update(sealed_size=len(data), header=f.b64url(data[:56]))
             else:
                 entry["kt128"] = f.b64url(KangarooTwelve.new(data).read(32))
             members["segments/" + name] = data
         segments.append(entry)
-    index = {"version": 1, "batch_id": f.b64url(batch_id), "manifest_sha256": f.b64url(digest),
-             "alg": "c2sp.org/chunked-encryption", "aead": "AEAD_AES_256_GCM",
-             "counter": time.time_ns() // 1000, "segments": segments,
-             "recipients": [wrap(batch_key, batch_id, key) for key in keys]}
+    index = dump({"manifest_sha256": f.b64url(digest), "alg": "c2sp.org/chunked-encryption",
+                  "aead": "AEAD_AES_256_GCM", "segments": segments})
+    payload = dump({"version": 2, "kind": "batch", "batch_id": f.b64url(batch_id), "counter": time.time_ns() // 1000,
+                    "index_sha256": f.b64url(hashlib.sha256(index).digest()),
+                    "recipients": [wrap(batch_key, batch_id, key) for key in keys]})
+    seal = {"payload": f.b64url(payload)}
     if signer:
-        index["signatures"] = [sign(index, signer)]
-    index["mac"] = f.b64url(mac(batch_key, index))
-    return batch_key, store({"batch.json": canonical(index), "manifest.json": manifest, **members})
+        token = jws.JWS(payload)
+        sign(token, signer)
+        signed = json.loads(token.serialize())
+        seal["signatures"] = [{name: signed[name] for name in ("protected", "signature")}]
+    seal["mac"] = f.b64url(mac(batch_key, batch_id, "batch", seal["payload"]))
+    return batch_key, store({"seal.json": dump(seal), "batch.json": index, "manifest.json": manifest, **members})

@@ -100,6 +100,34 @@ UNIT_TEST(index_and_manifest_must_agree)
 	CHECK(head_code(b) == SGPU_EPOLICY);
 }
 
+/* The next to last digit: of the last one, two bits are of no byte. */
+static void change_digest(char *text, const char *member)
+{
+	char *at = strstr(text, member) + strlen(member) + 3 + 41;
+
+	*at = *at == 'A' ? 'B' : 'A';
+}
+
+UNIT_TEST(digests_are_compared_to_their_last_byte)
+{
+	struct sgpu_batch *b = packed_batch();
+
+	b->note = strdup("note");
+	b->note_size = 4;
+	REQUIRE(round_trip(b) == 0);
+	b->index_sha256[SGPU_SHA256_SIZE - 1] ^= 1;
+	sgpu_batch_change(b, false);
+	CHECK(head_code(b) == SGPU_EAUTH && strstr(error.text, "batch.json is not"));
+	b = packed_batch();
+	b->note = strdup("note");
+	b->note_size = 4;
+	REQUIRE(sgpu_seal_json_freeze(b, &error) == 0);
+	change_digest(b->index_text, "note_sha256");
+	REQUIRE(sgpu_sha256(b->index_text, b->index_size, b->index_sha256, &error) == 0);
+	sgpu_batch_change(b, false);
+	CHECK(head_code(b) == SGPU_EAUTH && strstr(error.text, "the note is not"));
+}
+
 UNIT_TEST(manifests_are_hashed_as_they_lie_and_have_to_be_valid)
 {
 	static const char *const texts[] = { "{}", "{", "", manifest_source };
@@ -313,6 +341,7 @@ int main(void)
 	UNIT_RUN(directions_come_from_the_manifest);
 	UNIT_RUN(a_response_is_not_a_batch);
 	UNIT_RUN(index_and_manifest_must_agree);
+	UNIT_RUN(digests_are_compared_to_their_last_byte);
 	UNIT_RUN(manifests_are_hashed_as_they_lie_and_have_to_be_valid);
 	UNIT_RUN(payloads_come_once_in_order_and_whole);
 	UNIT_RUN(each_recipient_unwraps_and_nobody_else);

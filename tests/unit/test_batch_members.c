@@ -224,42 +224,54 @@ static json_t *too_long(const char *key, const json_t *value)
 	return json;
 }
 
+static void change_element(json_t *array, size_t at, enum how how)
+{
+	if (how == DROPPED) {
+		json_array_remove(array, at);
+	} else if (how == DOUBLED) {
+		json_array_insert(array, at + 1, json_array_get(array, at));
+	} else {
+		json_array_set_new(array, at, of_another_type(json_array_get(array, at)));
+	}
+}
+
+/* twice: receives the name, marked, of a member that is to be there twice. */
+static void change_tree(json_t *tree, const struct change *change, json_t *other,
+			char twice[MEMBER_MAX + 8])
+{
+	const char *key;
+	json_t *parent = parent_of(tree, change->pointer, &key),
+	       *value = json_object_get(parent, key);
+
+	if (json_is_array(parent)) {
+		change_element(parent, (size_t)atoi(key), change->how);
+	} else if (change->how == DROPPED) {
+		json_object_del(parent, key);
+	} else if (change->how == DOUBLED) {
+		snprintf(twice, MEMBER_MAX + 8, "%s#", key);
+		json_object_set(parent, twice, value);
+		snprintf(twice, MEMBER_MAX + 8, "\"%s#\":", key);
+	} else if (change->how == TYPED) {
+		json_object_set_new(parent, key, of_another_type(value));
+	} else if (change->how == LONG) {
+		json_object_set_new(parent, key, too_long(key, value));
+	} else if (change->how == SWAPPED) {
+		value = json_object_get(parent_of(other, change->pointer, &key), key);
+		json_object_set(parent, key, value);
+	} else {
+		json_object_set_new(parent, key, json_integer(1));
+	}
+}
+
 /* The text of a tree with the change, if it is of this one. */
 static char *text_of(enum doc doc, json_t *tree, const struct change *change,
 		     const struct scene *other)
 {
-	const char *key;
-	char twice[MEMBER_MAX + 8], *text, *at;
-	json_t *copy = json_deep_copy(tree), *parent, *value;
+	char twice[MEMBER_MAX + 8] = "", *text, *at;
+	json_t *copy = json_deep_copy(tree);
 
-	twice[0] = '\0';
 	if (change && change->doc == doc) {
-		parent = parent_of(copy, change->pointer, &key);
-		value = json_object_get(parent, key);
-		switch (change->how) {
-		case DROPPED:
-			json_object_del(parent, key);
-			break;
-		case DOUBLED:
-			snprintf(twice, sizeof(twice), "%s#", key);
-			json_object_set(parent, twice, value);
-			snprintf(twice, sizeof(twice), "\"%s#\":", key);
-			break;
-		case TYPED:
-			json_object_set_new(parent, key, of_another_type(value));
-			break;
-		case LONG:
-			json_object_set_new(parent, key, too_long(key, value));
-			break;
-		case SWAPPED:
-			value = json_object_get(parent_of(other->docs[doc], change->pointer, &key),
-						key);
-			json_object_set(parent, key, value);
-			break;
-		default:
-			json_object_set_new(parent, key, json_integer(1));
-			break;
-		}
+		change_tree(copy, change, other->docs[doc], twice);
 	}
 	text = json_dumps(copy, JSON_COMPACT);
 	if (twice[0]) {
@@ -370,64 +382,84 @@ static int put_stream(const struct member *members, int count, const struct stre
 	return fd;
 }
 
-static int write_scene(const struct scene *scene, const struct change *change,
-		       const struct stream_change *stream, const struct scene *other, int *count,
-		       char (*names)[MEMBER_MAX])
+/* Puts payload, MAC and signature into seal.json. What is taken from another batch is there after
+ * MAC and signature were made. */
+static void seal_it(const struct scene *scene, json_t *seal, json_t *payload,
+		    const struct change *change, const struct scene *other)
 {
+	const bool old = change && change->how == SWAPPED;
 	struct sgpu_batch made = { .response = scene->response };
-	json_t *index = json_deep_copy(scene->docs[INDEX]),
-	       *payload = json_deep_copy(scene->docs[PAYLOAD]),
-	       *seal = json_deep_copy(scene->docs[SEAL]);
-	char *note = text_of(NOTE, scene->docs[NOTE], change, other), *texts[3], *signed_index;
-	struct member members[8];
-	int used = 0, fd;
+	const json_t *header_tree = scene->docs[PROTECTED];
 
 	memset(made.id, 7, sizeof(made.id));
-	made.note = note;
-	made.note_size = strlen(note);
-	if (sgpu_batch_seal_note(&made, batch_key, &error)) {
-		abort();
-	}
-	if (!change || change->doc != NOTE || change->how != SWAPPED) {
-		put_digest(index, "note_sha256", made.note, made.note_size);
-	}
-	texts[1] = text_of(INDEX, index, change, other);
-	signed_index = change && change->how == SWAPPED ? text_of(INDEX, index, NULL, NULL)
-							: strdup(texts[1]);
-	put_digest(payload, "index_sha256", signed_index, strlen(signed_index));
-	free(signed_index);
-	for (int signing = 1; signing >= 0; signing--) {
-		/* What is signed has not been swapped yet. */
-		const bool old = signing && change && change->how == SWAPPED;
-		char *text = text_of(PAYLOAD, payload, old ? NULL : change, other);
-		char *header = scene->docs[PROTECTED] ? text_of(PROTECTED, scene->docs[PROTECTED],
-								old ? NULL : change, other)
-						      : NULL;
+	made.index_text = strdup(""); /* it is there, so that only the MAC is made */
+	for (int last = old ? 0 : 1; last < 2; last++) {
+		const struct change *now = old && !last ? NULL : change;
+		char *text = text_of(PAYLOAD, payload, now, other), *header = NULL;
+		json_t *entry = NULL;
 
 		made.payload = malloc(SGPU_BASE64URL_MAX(strlen(text)));
 		sgpu_base64url_encode(text, strlen(text), made.payload);
 		json_object_set_new(seal, "payload", json_string(made.payload));
-		made.index_text = text;
-		if (signing || !change || change->how != SWAPPED) {
+		if (header_tree) {
+			header = text_of(PROTECTED, scene->docs[PROTECTED], now, other);
+			entry = signature(header, made.payload);
+		}
+		if (!old || !last) {
 			if (sgpu_batch_sign(&made, batch_key, &error)) {
 				abort();
 			}
 			json_object_set_new(seal, "mac", b64(made.mac, sizeof(made.mac)));
-			if (header) {
-				json_object_set_new(
-					seal, "signatures",
-					json_pack("[o]", signature(header, made.payload)));
+			if (entry) {
+				json_object_set_new(seal, "signatures", json_pack("[O]", entry));
 			}
-		} else if (header && change->doc == PROTECTED) {
-			json_t *entry = signature(header, made.payload);
+		} else if (entry) {
 			json_object_set(json_array_get(json_object_get(seal, "signatures"), 0),
 					"protected", json_object_get(entry, "protected"));
-			json_decref(entry);
 		}
+		json_decref(entry);
 		free(made.payload);
 		free(header);
 		free(text);
 	}
+	free(made.index_text);
+}
+
+static char *sealed_note(const struct scene *scene, const struct change *change,
+			 const struct scene *other, size_t *size)
+{
+	struct sgpu_batch made = { .note = text_of(NOTE, scene->docs[NOTE], change, other) };
+
+	memset(made.id, 7, sizeof(made.id));
+	made.note_size = strlen(made.note);
+	if (sgpu_batch_seal_note(&made, batch_key, &error)) {
+		abort();
+	}
+	*size = made.note_size;
+	return made.note;
+}
+
+static int write_scene(const struct scene *scene, const struct change *change,
+		       const struct stream_change *stream, const struct scene *other, int *count,
+		       char (*names)[MEMBER_MAX])
+{
+	const bool old = change && change->how == SWAPPED;
+	json_t *index = json_deep_copy(scene->docs[INDEX]),
+	       *payload = json_deep_copy(scene->docs[PAYLOAD]),
+	       *seal = json_deep_copy(scene->docs[SEAL]);
+	char *texts[3], *signed_index;
+	struct member members[8], note = { "note", NULL, 0 };
+	int used = 0, fd;
+
+	note.data = sealed_note(scene, change, other, &note.size);
+	if (!old || change->doc != NOTE) {
+		put_digest(index, "note_sha256", note.data, note.size);
+	}
+	texts[1] = text_of(INDEX, index, change, other);
+	signed_index = text_of(INDEX, index, old ? NULL : change, other);
+	put_digest(payload, "index_sha256", signed_index, strlen(signed_index));
+	free(signed_index);
+	seal_it(scene, seal, payload, change, other);
 	texts[0] = text_of(SEAL, seal, change, other);
 	texts[2] = text_of(LOCATIONS, scene->docs[LOCATIONS], change, other);
 	members[used++] = (struct member){ "seal.json", texts[0], strlen(texts[0]) };
@@ -437,7 +469,7 @@ static int write_scene(const struct scene *scene, const struct change *change,
 		members[used++] =
 			(struct member){ "manifest.json", scene->manifest, scene->manifest_size };
 	}
-	members[used++] = (struct member){ "note", made.note, made.note_size };
+	members[used++] = note;
 	members[used++] = (struct member){ "locations.json", texts[2], strlen(texts[2]) };
 	for (int i = 0; i < scene->payloads; i++) {
 		members[used++] = (struct member){ scene->names[i], NULL, scene->sizes[i] };
@@ -449,7 +481,7 @@ static int write_scene(const struct scene *scene, const struct change *change,
 	if (count) {
 		*count = used;
 	}
-	free(made.note);
+	free((char *)(uintptr_t)note.data);
 	for (int i = 0; i < 3; i++) {
 		free(texts[i]);
 	}
@@ -563,6 +595,9 @@ static void try_members(const struct walk *walk, const json_t *tree, const char 
 
 	json_array_foreach (tree, i, value) {
 		snprintf(place, sizeof(place), "%s/%zu", pointer, i);
+		for (enum how how = DROPPED; how <= TYPED; how++) {
+			try_member(walk, place, how);
+		}
 		try_members(walk, value, place);
 	}
 	if (!json_is_object(tree)) {
