@@ -49,9 +49,11 @@ load serve
 	printf '{}' >other
 	run -4 --separate-stderr sgpu-run -q --manifest other -o response first.tar
 	assert_contains "$stderr" "is not the manifest that batch.json names"
+	# shellcheck disable=SC2002 # a pipe is the point
 	cat manifest | sgpu-run -q --manifest - -o response first.tar
 	sgpu-seal open -q -k owner.jwk --batch first.tar -C out response
 	# The runner has had it.
+	# shellcheck disable=SC2002 # a pipe is the point
 	cat second.tar | sgpu-run -q >response
 	sgpu-seal open -q --force -k owner.jwk --batch second.tar -C out response
 }

@@ -155,6 +155,7 @@ static int make_batch(struct slot *slot, const struct sgpu_manifest *manifest)
 	succeed(sgpu_random(slot->key, sizeof(slot->key), &error));
 	succeed(sgpu_random((uint8_t *)&slot->seed, sizeof(slot->seed), &error));
 	succeed(sgpu_batch_create(manifest, &slot->batch, &error));
+	slot->batch->packed = false;
 	for (int i = 0; i < 2; i++) {
 		for (unsigned long k = 0; k < elements; k++) {
 			data[k] = number_of(slot->seed, i, k);
@@ -241,16 +242,17 @@ static int connect_to_server(void)
 static void submit(struct slot *slot, const struct sgpu_manifest *manifest)
 {
 	static struct wire_submit message;
-	int fds[2];
+	int fds[3];
 
 	fds[0] = make_batch(slot, manifest);
 	fds[1] = slot->response_fd = memfd_create("response", MFD_CLOEXEC);
 	must(fds[1] >= 0, "a response");
+	fds[2] = fds[0]; /* its manifest is in it */
 	message = (struct wire_submit){ .in_name = "batch", .out_name = "response" };
 	slot->begin_ns = sgpu_now_ns();
 	slot->connection = connect_to_server();
 	/* A server that refuses at once may have said so and closed. */
-	(void)sgpu_wire_send(slot->connection, WIRE_SUBMIT, &message, sizeof(message), fds, 2);
+	(void)sgpu_wire_send(slot->connection, WIRE_SUBMIT, &message, sizeof(message), fds, 3);
 	close(fds[0]);
 }
 
