@@ -3,6 +3,7 @@
  * A batch in, a response out. The response appears only when the run came to its end.
  */
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,20 +64,12 @@ static int check_request(const struct submission *s)
 static int spare_payloads(const struct submission *s, const struct sgpu_run *run,
 			  struct sgpu_error *error)
 {
-	const struct run_request *r = s->request;
-	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
-	const char *const outputs[] = { r->output, r->trace };
+	const char *const outputs[] = { s->request->output, s->request->trace };
 	struct stat status;
 
-	for (int i = 0; i < batch->segment_count; i++) {
-		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(s->enclave->files, batch->segments[i].location.file, &status,
-				    NULL) == SGPU_OK) {
-			cli_remember_file(&status);
-		}
-	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
-		if (!cli_is_standard(outputs[i]) && cli_is_input(outputs[i])) {
+		if (!cli_is_standard(outputs[i]) && stat(outputs[i], &status) == 0 &&
+		    report_is_payload(s->enclave, run, status.st_dev, status.st_ino)) {
 			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
 					 outputs[i]);
 		}
@@ -102,6 +95,13 @@ static int show_outputs(const struct submission *s, const struct sgpu_run *run,
 	return rc;
 }
 
+static void tell_end(void *ended, struct sgpu_run *run, int rc)
+{
+	(void)run;
+	(void)rc;
+	(void)eventfd_write(*(const int *)ended, 1);
+}
+
 static int run_open_batch(const struct submission *s, struct outputs *outputs,
 			  struct sgpu_error *error)
 {
@@ -118,22 +118,26 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 	struct report report;
 	struct sgpu_error other;
 	uint64_t ended_ns;
-	int rc;
+	int rc, ended = eventfd(0, EFD_CLOEXEC);
 
 	submission.options.spans = r->trace != NULL;
 	submission.options.manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
 	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
-	rc = sgpu_runner_submit(w->devices[0].runner, &submission, NULL, NULL, &run, error);
+	if (ended < 0) {
+		return sgpu_fail_errno(error, "cannot make an event descriptor");
+	}
+	rc = sgpu_runner_submit(w->devices[0].runner, &submission, tell_end, &ended, &run, error);
 	if (rc != SGPU_OK) {
+		close(ended);
 		return rc;
 	}
 	running = run;
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	report_progress_begin(run, w);
+	report_progress(run, w, ended);
 	rc = sgpu_run_wait(run, error);
-	report_progress_end();
+	close(ended);
 	running = NULL;
 	report_collect(run, enclave_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
 	report.devices = w->device_count;

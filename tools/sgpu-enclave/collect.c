@@ -4,11 +4,9 @@
  */
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -105,46 +103,20 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
  * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
  * ids, which need no escaping. */
 
-static void print_name(FILE *out, const char *kind, int tid, int device, const char *name,
-		       int number)
+static void print_row(FILE *out, const struct sgpu_run *run, int row)
 {
-	fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"",
-		kind, tid);
+	int number = -1, device = -1;
+	const char *name = row < 0 ? "host" : sgpu_run_row_name(run, row, &number, &device);
+
+	fprintf(out,
+		",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+		"\"args\":{\"name\":\"",
+		row + 1);
 	if (device >= 0) {
 		fprintf(out, "device %d, ", device);
 	}
-	fprintf(out, "%s", name);
-	if (number >= 0) {
-		fprintf(out, " %d", number);
-	}
-	fprintf(out, "\"}},\n");
-	if (kind[0] == 't') {
-		fprintf(out,
-			"{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
-			"\"args\":{\"sort_index\":%d}},\n",
-			tid, tid);
-	}
-}
-
-/* Rows without a span stay unnamed. */
-static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_run_result *result)
-{
-	bool *used = calloc((size_t)result->rows + 1, sizeof(*used));
-
-	for (size_t i = 0; used && i < result->span_count; i++) {
-		used[result->spans[i].stream + 1] = true;
-	}
-	print_name(out, "process_name", 0, -1, cli_tool_name(), -1);
-	print_name(out, "thread_name", 0, -1, "host", -1);
-	for (int i = 0; used && i < result->rows; i++) {
-		if (used[i + 1]) {
-			int number, device;
-			const char *name = sgpu_run_row_name(run, i, &number, &device);
-
-			print_name(out, "thread_name", i + 1, device, name, number);
-		}
-	}
-	free(used);
+	fprintf(out, number >= 0 ? "%s %d" : "%s", name, number);
+	fprintf(out, "\"}}");
 }
 
 static void print_trace(FILE *out, const struct sgpu_run *run)
@@ -152,8 +124,13 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 	struct sgpu_run_result result;
 
 	sgpu_run_get_result(run, &result);
-	fprintf(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
-	print_rows(out, run, &result);
+	fprintf(out,
+		"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\","
+		"\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"%s\"}}",
+		cli_tool_name());
+	for (int i = -1; i < result.rows; i++) {
+		print_row(out, run, i);
+	}
 	for (size_t i = 0; i < result.span_count; i++) {
 		const struct sgpu_span *span = &result.spans[i];
 		const uint64_t begin = span->begin_ns - result.spans[0].begin_ns,
@@ -161,17 +138,15 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 		const char *kind = sgpu_span_name(span->kind);
 
 		fprintf(out,
-			"{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,",
+			",\n{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,",
 			kind, span->label, kind, span->stream + 1);
 		fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
 			begin / 1000, begin % 1000, length / 1000, length % 1000);
-		fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}},\n",
+		fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}}",
 			span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label,
 			span->bytes);
 	}
-	/* The last event has no comma after it. */
-	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"
-		     "index\":0}}\n]}\n");
+	fprintf(out, "\n]}\n");
 }
 
 int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
@@ -195,17 +170,6 @@ int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 	return rc;
 }
 
-/* Progress: a line on a terminal, and one for each SIGUSR1. A thread reads the signal from a
- * descriptor, so no signal handler prints. On a GPU, the thread also notices a stopped run that
- * does not end: a GPU abandons its kernels within seconds, but a call of the driver may wait for a
- * kernel that never ends. */
-
-static pthread_t thread;
-static bool started;
-static int signal_fd = -1, end_fd = -1;
-static const struct sgpu_run *shown;
-static void (*when_stuck)(void);
-
 uint64_t report_bytes_in_all(const struct sgpu_run *run)
 {
 	struct sgpu_run_progress p;
@@ -220,52 +184,47 @@ uint64_t report_bytes_in_all(const struct sgpu_run *run)
 	return sum;
 }
 
-static void *wait_for_signal(void *argument)
+/* A GPU abandons the kernels of a run that was stopped within seconds, but a call of the driver may
+ * wait for a kernel that never ends. */
+void report_progress(const struct sgpu_run *run, const struct enclave *w, int ended_fd)
 {
-	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN },
-				 { .fd = end_fd, .events = POLLIN } };
-
-	(void)argument;
 	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100
-			    : when_stuck				    ? 1000
+			    : w->on_gpu					    ? 1000
 									    : -1;
+	struct pollfd fds[2] = { { .fd = w->signal_fd, .events = POLLIN },
+				 { .fd = ended_fd, .events = POLLIN } };
+	struct sgpu_run_progress p;
 
-	while (poll(fds, 2, wait_ms) >= 0 && !fds[1].revents) {
-		struct sgpu_run_progress p;
-
-		sgpu_run_get_progress(shown, &p);
-		if (when_stuck && p.stopping_ns > ENCLAVE_STUCK_NS) {
-			when_stuck();
-		}
-		report_progress_show(&p, report_bytes_in_all(shown));
-		if (fds[0].revents && cli_take_signal(signal_fd)) {
-			report_progress_print(&p, report_bytes_in_all(shown));
-		}
-	}
-	return NULL;
-}
-
-/* If the descriptor or the thread cannot be made, the run goes on without progress. */
-void report_progress_begin(const struct sgpu_run *run, const struct enclave *worker)
-{
-	shown = run;
-	when_stuck = worker->on_gpu ? enclave_give_up : NULL;
-	signal_fd = worker->signal_fd;
-	end_fd = eventfd(0, EFD_CLOEXEC);
-	if (end_fd < 0) {
-		return;
-	}
 	cli_progress_begin("running", 0);
-	started = sgpu_thread_start(&thread, wait_for_signal, NULL, NULL) == SGPU_OK;
-}
+	while (poll(fds, 2, wait_ms) <= 0 || !fds[1].revents) {
+		const uint64_t all = report_bytes_in_all(run);
 
-void report_progress_end(void)
-{
-	if (started && eventfd_write(end_fd, 1) == 0) {
-		pthread_join(thread, NULL);
+		sgpu_run_get_progress(run, &p);
+		if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
+			enclave_give_up();
+		}
+		report_progress_show(&p, all);
+		if (cli_take_signal(w->signal_fd)) {
+			report_progress_print(&p, all);
+		}
 	}
 	cli_progress_end();
-	started = false;
-	sgpu_close(end_fd);
-	end_fd = -1;
+}
+
+bool report_is_payload(const struct enclave *w, const struct sgpu_run *run, uint64_t device,
+		       uint64_t inode)
+{
+	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
+	struct stat file;
+
+	for (int i = 0; i < batch->segment_count; i++) {
+		const struct sgpu_location *at = &batch->segments[i].location;
+
+		if (at->kind == SGPU_LOCATION_FILE &&
+		    sgpu_files_look(w->files, at->file, &file, NULL) == SGPU_OK &&
+		    file.st_dev == device && file.st_ino == inode) {
+			return true;
+		}
+	}
+	return false;
 }

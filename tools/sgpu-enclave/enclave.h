@@ -157,10 +157,12 @@ const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *ke
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 		    const struct sgpu_key *keys, int count, struct report *report);
 
-/* From begin to end, SIGUSR1 prints a line, and a worker on a GPU gives up when the device does not
- * end a run that was told to stop. */
-void report_progress_begin(const struct sgpu_run *run, const struct enclave *worker);
-void report_progress_end(void);
+/* Shows progress on a terminal, prints a line for each SIGUSR1, and gives up if a GPU does not end
+ * a run that was told to stop, until `ended_fd` can be read. */
+void report_progress(const struct sgpu_run *run, const struct enclave *enclave, int ended_fd);
+/* Whether a payload of the run's batch is in the file. An output must not replace it. */
+bool report_is_payload(const struct enclave *enclave, const struct sgpu_run *run, uint64_t device,
+		       uint64_t inode);
 /* Returns the bytes of all input payloads; 0: not known yet. */
 uint64_t report_bytes_in_all(const struct sgpu_run *run);
 

@@ -124,85 +124,59 @@ static json_t *buffers_json(const struct planned *p)
 	return buffers;
 }
 
-static void print_buffers(FILE *out, const struct planned *p)
+static json_int_t number(const json_t *object, const char *name)
 {
-	json_t *buffers = buffers_json(p), *buffer, *tenant;
+	return json_integer_value(json_object_get(object, name));
+}
+
+static void print_tenants(FILE *out, const json_t *tenants)
+{
+	const json_t *tenant;
+	size_t i;
+
+	json_array_foreach (tenants, i, tenant) {
+		const char kind = *cli_text_of(tenant, "kind");
+
+		fprintf(out, "%s%s%s%s", i ? ", then " : "", kind == 's' ? "scratch of " : "",
+			cli_text_of(tenant, "id"),
+			kind == 'a'   ? " (arrives)"
+			: kind == 'm' ? " (moved)"
+				      : "");
+	}
+}
+
+static void print_text(FILE *out, const json_t *plan)
+{
+	const json_t *one, *before;
 	size_t i, k;
 
-	json_array_foreach (buffers, i, buffer) {
-		fprintf(out, "%6zu %16" PRIu64 "  ", i, p->plan->buffers[i].size);
-		json_array_foreach (json_object_get(buffer, "tenants"), k, tenant) {
-			const char kind = *json_string_value(json_object_get(tenant, "kind"));
-
-			fprintf(out, "%s%s", k ? ", then " : "", kind == 's' ? "scratch of " : "");
-			cli_print_text(out, json_string_value(json_object_get(tenant, "id")));
-			fputs(kind == 'a' ? " (arrives)" : kind == 'm' ? " (moved)" : "", out);
+	fprintf(out, "%5s %6s %6s  %-24s %-16s %s\n", "ORDER", "DEVICE", "STREAM", "OPERATION",
+		"KERNEL", "AFTER");
+	json_array_foreach (json_object_get(plan, "operations"), i, one) {
+		fprintf(out, "%5zu %6lld %6lld  %-24s %-16s", i, number(one, "device"),
+			number(one, "stream"), cli_text_of(one, "gpu_operation_id"),
+			cli_text_of(one, "kernel"));
+		json_array_foreach (json_object_get(one, "after"), k, before) {
+			fprintf(out, "%s%s", k ? ", " : " ", json_string_value(before));
 		}
 		fputc('\n', out);
 	}
-	json_decref(buffers);
-}
-
-static void print_moves(FILE *out, const struct planned *p)
-{
-	fprintf(out, "\n%-24s %4s %4s %16s\n", "SEGMENT THAT MOVES", "FROM", "TO", "BYTES");
-	for (int i = 0; i < p->plan->move_count; i++) {
-		const struct sgpu_plan_move *move = &p->plan->moves[i];
-
-		fprintf(out, "%-24s %4d %4d %16" PRIu64 "\n",
-			p->manifest->segments[move->segment].id, move->from, move->to,
-			bytes_of(p, move->segment));
-	}
-	fprintf(out, "\n%6s %16s\n", "DEVICE", "BYTES");
-	for (int i = 0; i < p->plan->device_count; i++) {
-		uint64_t bytes = 0;
-
-		for (int k = 0; k < p->plan->buffer_count; k++) {
-			bytes += p->plan->buffers[k].device == i ? p->plan->buffers[k].size : 0;
-		}
-		fprintf(out, "%6d %16" PRIu64 "\n", i, bytes);
-	}
-}
-
-/* With several devices, a stream is named by its device and its number there. */
-static void print_text(FILE *out, const struct planned *p)
-{
-	const int devices = p->plan->device_count;
-
-	fprintf(out, "%5s %s%6s  %-24s %-16s %s\n", "ORDER", devices > 1 ? "DEVICE " : "", "STREAM",
-		"OPERATION", "KERNEL", "AFTER");
-	for (int i = 0; i < p->manifest->operation_count; i++) {
-		int index = p->manifest->order[i];
-		const struct sgpu_operation *op = &p->manifest->operations[index];
-
-		fprintf(out, "%5d ", i);
-		if (devices > 1) {
-			fprintf(out, "%6d ", p->plan->device[index]);
-		}
-		fprintf(out, "%6d  %-24s %-16s%s", p->plan->stream[index] / devices, op->id,
-			op->kernel, op->before_count ? " " : "");
-		for (int k = 0; k < op->before_count; k++) {
-			fprintf(out, "%s%s", k ? ", " : "",
-				p->manifest->operations[op->before[k]].id);
-		}
+	fprintf(out, "\n%6s %6s %16s  %s\n", "BUFFER", "DEVICE", "BYTES", "WHO LIVES IN IT");
+	json_array_foreach (json_object_get(plan, "buffers"), i, one) {
+		fprintf(out, "%6zu %6lld %16lld  ", i, number(one, "device"), number(one, "size"));
+		print_tenants(out, json_object_get(one, "tenants"));
 		fputc('\n', out);
 	}
-	fprintf(out, "\n%6s %16s  %s\n", "BUFFER", "BYTES", "WHO LIVES IN IT");
-	print_buffers(out, p);
-	if (devices > 1) {
-		print_moves(out, p);
-		fprintf(out,
-			"\ndevices: %d, moves: %d, buffers: %d, device memory: %" PRIu64
-			" bytes (%" PRIu64 " without reuse)\n",
-			devices, p->plan->move_count, p->plan->buffer_count, p->plan->bytes,
-			p->plan->bytes_unshared);
-		return;
+	json_array_foreach (json_object_get(plan, "moves"), i, one) {
+		fprintf(out, "%s%-24s %4lld %4lld %16lld\n",
+			i ? "" : "\nSEGMENT THAT MOVES       FROM   TO            BYTES\n",
+			cli_text_of(one, "segment_id"), number(one, "from"), number(one, "to"),
+			number(one, "bytes"));
 	}
 	fprintf(out,
-		"\nstreams: %d, buffers: %d, device memory: %" PRIu64 " bytes (%" PRIu64
-		" without reuse)\n",
-		p->plan->stream_count, p->plan->buffer_count, p->plan->bytes,
-		p->plan->bytes_unshared);
+		"\ndevices: %lld, streams: %lld, device memory: %lld bytes (%lld without reuse)\n",
+		number(plan, "devices"), number(plan, "streams"),
+		number(plan, "device_memory_bytes"), number(plan, "device_memory_bytes_unshared"));
 }
 
 static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
@@ -210,25 +184,24 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
-	json_t *object;
+	json_t *plan;
 	int rc;
 
 	if (!out) {
 		return sgpu_fail_nomem(error);
 	}
+	plan = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count,
+			 "streams", p->plan->stream_count, "operations", operations_json(p),
+			 "moves", moves_json(p), "buffers", buffers_json(p), "device_memory_bytes",
+			 (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
+			 (json_int_t)p->plan->bytes_unshared);
 	if (cli_json) {
-		object = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices",
-				   p->plan->device_count, "streams", p->plan->stream_count,
-				   "operations", operations_json(p), "moves", moves_json(p),
-				   "buffers", buffers_json(p), "device_memory_bytes",
-				   (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
-				   (json_int_t)p->plan->bytes_unshared);
-		json_dumpf(object, out, JSON_INDENT(2));
+		json_dumpf(plan, out, JSON_INDENT(2));
 		fputc('\n', out);
-		json_decref(object);
 	} else {
-		print_text(out, p);
+		print_text(out, plan);
 	}
+	json_decref(plan);
 	rc = fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);
 	rc = rc ? rc : cli_write_text(path, 0666, text, size, error);
 	free(text);

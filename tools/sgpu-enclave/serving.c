@@ -78,27 +78,6 @@ static void run_ended(void *argument, struct sgpu_run *run, int rc)
 	(void)eventfd_write(serving.wake_fd, 1);
 }
 
-/* Refuses a response that would replace a payload file of the batch: the client cannot know these
- * files. */
-static int spare_payloads(const struct work *work, struct sgpu_error *error)
-{
-	const struct sgpu_batch *batch = sgpu_run_get_batch(work->run);
-	struct stat status;
-
-	for (int i = 0; i < batch->segment_count; i++) {
-		if (work->request.replaced_inode != 0 &&
-		    batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(serving.enclave->files, batch->segments[i].location.file,
-				    &status, NULL) == SGPU_OK &&
-		    status.st_dev == work->request.replaced_device &&
-		    status.st_ino == work->request.replaced_inode) {
-			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
-					 work->request.out_name);
-		}
-	}
-	return SGPU_OK;
-}
-
 /* A spool's worker prints the line of a batch itself. */
 static void log_work(const struct work *work, const struct sgpu_error *error,
 		     const struct report *report)
@@ -118,14 +97,16 @@ static void answer_work(struct work *work)
 	const struct enclave *w = serving.enclave;
 	struct sgpu_run_result result;
 	struct wire_answer answer;
-	struct sgpu_error other;
 	int rc;
 
 	memset(&answer, 0, sizeof(answer));
 	rc = sgpu_run_wait(work->run, &answer.error);
-	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && spare_payloads(work, &other) != SGPU_OK) {
-		answer.error = other;
-		rc = other.code;
+	/* The client cannot know which files the payloads are in. */
+	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && work->request.replaced_inode != 0 &&
+	    report_is_payload(w, work->run, work->request.replaced_device,
+			      work->request.replaced_inode)) {
+		rc = sgpu_fail(&answer.error, SGPU_EUSAGE, "'%s' is a payload of the batch",
+			       work->request.out_name);
 	}
 	answer.error.code = rc;
 	serve_quote_explain(&answer.error);
