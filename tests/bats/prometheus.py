@@ -17,17 +17,15 @@ def labels_of(text):
 
 
 def parse(lines):
-    """{(name, labels): value}; metrics come in one block each, after their HELP and TYPE."""
-    samples, seen, kind, current, helped = {}, set(), None, None, None
+    """{(name, labels): value}; metrics come in one block each, after their TYPE."""
+    samples, seen, kind, current = {}, set(), None, None
     for number, line in enumerate(lines, 1):
         try:
-            if line.startswith("# HELP "):
-                helped = line.split(" ", 3)[2]
-                assert re.fullmatch(NAME, helped) and helped not in seen and len(line.split(" ", 3)) == 4
-                seen.add(helped)
-            elif line.startswith("# TYPE "):
+            if line.startswith("# TYPE "):
                 _, _, current, kind = line.split(" ")
-                assert current == helped and kind in ("counter", "gauge", "histogram")
+                assert re.fullmatch(NAME, current) and current not in seen
+                assert kind in ("counter", "gauge", "histogram")
+                seen.add(current)
             else:
                 match = SAMPLE.fullmatch(line)
                 assert match, "no sample"

@@ -5,8 +5,8 @@
 #include "supervisor.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -21,22 +21,21 @@ enum { CLOSE_RANGE = 436, MANY = 256 };
 static struct pollfd taken[CLOSING_ROOM];
 static unsigned count;
 static uint64_t due_ns;
-/* Shared by the supervisor and the thread that it has started; the thread frees it. */
-struct meeting {
-	sem_t ready, closed;
-	bool apart; /* the thread has a descriptor table of its own */
-};
+/* Where the supervisor and the thread that it has started meet, twice: when the thread has a
+ * descriptor table of its own, or not, and when the supervisor has closed its descriptors. */
+static pthread_barrier_t meeting;
+static bool is_apart;
 
 /* Closes the connections taken, in a descriptor table of its own. Connections on which nothing has
  * come cannot block and are closed first. The others close as the thread ends. */
-static void *end_with_them(void *argument)
+static void *end_with_them(void *unused)
 {
-	struct meeting *meeting = argument;
 	struct pollfd own[CLOSING_ROOM];
 	const unsigned number = count;
 	unsigned from = STDERR_FILENO + 1;
 	const bool apart = unshare(CLONE_FILES) == 0;
 
+	(void)unused;
 	for (unsigned i = 0; apart && i < number; i++) {
 		own[i] = taken[i];
 		if ((unsigned)own[i].fd > from) {
@@ -47,11 +46,9 @@ static void *end_with_them(void *argument)
 	if (apart) {
 		(void)syscall(CLOSE_RANGE, from, ~0U, 0);
 	}
-	meeting->apart = apart;
-	sem_post(&meeting->ready);
-	while (sem_wait(&meeting->closed) != 0) { /* interrupted by a signal */
-	}
-	free(meeting);
+	is_apart = apart;
+	(void)pthread_barrier_wait(&meeting);
+	(void)pthread_barrier_wait(&meeting);
 	if (apart && poll(own, number, 0) >= 0) {
 		for (unsigned i = 0; i < number; i++) {
 			if (!own[i].revents) {
@@ -88,25 +85,21 @@ uint64_t closing_due_ns(void)
 bool closing_do(bool all)
 {
 	const uint64_t now = sgpu_now_ns();
-	struct meeting *meeting;
+	static bool made;
 
 	if (count == 0 || (!all && now < due_ns && count < MANY)) {
 		return true;
 	}
 	due_ns = now + PAUSE_NS; /* the next try, if no thread can be started now */
 	qsort(taken, count, sizeof(*taken), compare);
-	meeting = calloc(1, sizeof(*meeting));
-	if (!meeting || sem_init(&meeting->ready, 0, 0) != 0 ||
-	    sem_init(&meeting->closed, 0, 0) != 0 ||
-	    sgpu_thread_start(NULL, end_with_them, meeting, NULL) < 0) {
-		free(meeting);
+	made = made || pthread_barrier_init(&meeting, NULL, 2) == 0;
+	if (!made || sgpu_thread_start(NULL, end_with_them, NULL, NULL) < 0) {
 		return false;
 	}
-	while (sem_wait(&meeting->ready) != 0) { /* interrupted by a signal */
-	}
-	while (meeting->apart && count > 0) {
+	(void)pthread_barrier_wait(&meeting);
+	while (is_apart && count > 0) {
 		close(taken[--count].fd);
 	}
-	sem_post(&meeting->closed);
+	(void)pthread_barrier_wait(&meeting);
 	return count == 0;
 }

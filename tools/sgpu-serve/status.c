@@ -74,7 +74,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 {
 	const struct share *share = &s->shares.of[t - s->tenants];
 	json_t *tenant, *limits;
-	uint64_t sums[SERVE_SUMS], in_flight = 0, waiting = 0, sessions = 0, device = 0, host = 0;
+	uint64_t sums[SERVE_SUMS], device = 0, host = 0;
 
 	for (int k = 0; k < SERVE_SUMS; k++) {
 		sums[k] = t->sums[k];
@@ -88,13 +88,8 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 		for (int k = 0; k < SERVE_SUMS; k++) {
 			sums[k] += p->said.sums[k];
 		}
-		in_flight += process_in_flight(p);
-		sessions += p->said.sessions;
 		device += p->said.device_bytes;
 		host += p->said.host_bytes;
-	}
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
 	limits = json_pack("{s:I, s:I, s:I, s:o, s:o}", "in_flight", (json_int_t)t->rule.in_flight,
 			   "waiting", (json_int_t)t->rule.waiting, "sessions",
@@ -104,10 +99,10 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 	tenant = json_pack("{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			   "uid", (json_int_t)t->uid, "user", cli_json_text(t->user), "weight",
 			   (json_int_t)t->rule.weight, "priority", t->rule.high ? "high" : "normal",
-			   "limits", limits, "waiting", (json_int_t)waiting, "in_flight",
-			   (json_int_t)in_flight, "sessions", (json_int_t)sessions, "device_bytes",
-			   (json_int_t)device, "host_bytes", (json_int_t)host, "bytes_in",
-			   (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
+			   "limits", limits, "waiting", (json_int_t)t->waiting, "in_flight",
+			   (json_int_t)t->in_flight, "sessions", (json_int_t)t->sessions,
+			   "device_bytes", (json_int_t)device, "host_bytes", (json_int_t)host,
+			   "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
 			   (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns,
 			   "latency", describe_latency(sums));
 	for (int i = 0; i < SERVE_RESULTS; i++) {
@@ -123,12 +118,10 @@ char *supervisor_status(struct supervisor *s, uid_t uid)
 	json_t *workers = json_array(), *tenants = json_array(), *status;
 	char *text;
 
+	turns_count(s);
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		struct process *p = &s->processes[i];
+		const struct process *p = &s->processes[i];
 
-		if (p->pid) {
-			process_look(p);
-		}
 		if (p->pid && (all || (p->tenant && p->tenant->uid == uid))) {
 			json_array_append_new(workers, describe_process(p, now));
 		}

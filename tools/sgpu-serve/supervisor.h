@@ -84,7 +84,7 @@ struct tenant {
 	uint64_t sums[SERVE_SUMS];   /* sums of dead workers, and of what was refused for a limit */
 	unsigned waiting, in_flight; /* as last counted; so are the next four members */
 	unsigned live;		     /* its workers, including draining ones */
-	bool in_session;	     /* one of its workers has a session */
+	uint64_t sessions;	     /* of its workers, as these say */
 	unsigned asking, requests;   /* requests that wait; those that workers have */
 	struct process *process;     /* its worker, or NULL */
 };
@@ -160,6 +160,8 @@ void workers_reap(struct supervisor *supervisor);
 void turns_ask(struct supervisor *supervisor, struct caller *caller, bool request);
 /* Gives free turns. New callers that get none are told that they wait, or refused for a limit. */
 void turns_give(struct supervisor *supervisor);
+/* Counts what each tenant has and waits for. */
+void turns_count(struct supervisor *supervisor);
 /* Applies the rules to the present tenants. */
 void turns_apply_rules(struct supervisor *supervisor);
 

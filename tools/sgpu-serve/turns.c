@@ -119,15 +119,14 @@ static bool awaits_end(const struct tenant *t, uint64_t now)
 	       ((limited && t->live > 0) || now < t->start_ns);
 }
 
-static void count_all(struct supervisor *s)
+void turns_count(struct supervisor *s)
 {
 	const uint64_t now = sgpu_now_ns();
 
 	shares_advance(&s->shares, now);
 	s->lacking = s->awaiting = 0;
 	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
-		t->waiting = t->in_flight = t->asking = t->requests = t->live = 0;
-		t->in_session = false;
+		t->waiting = t->in_flight = t->asking = t->requests = t->live = t->sessions = 0;
 	}
 	for (const struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
 		if (c->tenant) {
@@ -141,7 +140,7 @@ static void count_all(struct supervisor *s)
 		if (p->pid && p->tenant) {
 			p->tenant->in_flight += (unsigned)process_in_flight(p);
 			p->tenant->requests += (unsigned)process_requests(p);
-			p->tenant->in_session |= p->said.sessions > 0;
+			p->tenant->sessions += p->said.sessions;
 			p->tenant->live++;
 		}
 	}
@@ -159,8 +158,7 @@ static void count_all(struct supervisor *s)
 	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const struct tenant *t = &s->tenants[i];
 		/* It has a worker but no turns; turns are charged anyway. */
-		const bool keeps =
-			t->used && (t->requests > 0 || t->in_session) && t->in_flight == 0;
+		const bool keeps = t->used && t->requests + t->sessions > 0 && t->in_flight == 0;
 
 		shares_hold(&s->shares, i, s->lacking > 0 && keeps, t->lacks_ns != 0);
 	}
@@ -232,7 +230,7 @@ void turns_give(struct supervisor *s)
 	struct tenant *t;
 	int next;
 
-	count_all(s);
+	turns_count(s);
 	workers_give(s);
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		s->shares.of[i].barred = !s->tenants[i].process;
@@ -264,7 +262,7 @@ void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 {
 	struct tenant *tenant;
 
-	count_all(s);
+	turns_count(s);
 	tenant = find_tenant(s, caller->uid);
 	if (!tenant) {
 		callers_refuse(caller, SGPU_ERETRY,

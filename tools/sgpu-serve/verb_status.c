@@ -127,38 +127,36 @@ static int print_rows(const json_t *rows, const struct column *columns)
 }
 
 /* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
- * row, after its HELP and TYPE; times are in seconds. */
+ * row, after its type; times are in seconds. */
 
 /* Each field gives a sample: of the server (`of` is ""), of the sum over its workers, or of each
  * tenant. A field is a path, and after a colon the label's value, unless both are the same. If the
- * member is text, the sample counts the members equal to the label's value. */
+ * member is text, the sample of workers counts the members equal to the label's value. */
 static const struct metric {
-	const char *name, *help, *type, *of, *label, *fields;
+	const char *name, *type, *of, *label, *fields;
 } metrics[] = {
-	{ "uptime_seconds", "Time since the server was started.", "gauge", "", NULL, "uptime_ns" },
-	{ "turns", "How many batches may run at once.", "gauge", "", NULL, "running" },
-	{ "workers", "Worker processes by state.", "gauge", "workers", "state",
+	{ "build_info", "gauge", "", "version", "version" },
+	{ "uptime_seconds", "gauge", "", NULL, "uptime_ns" },
+	{ "turns", "gauge", "", NULL, "running" },
+	{ "workers", "gauge", "workers", "state",
 	  "state:starting state:spare state:serving state:draining" },
-	{ "leases", "Leases that there are.", "gauge", "workers", NULL, "leases" },
-	{ "leased_bytes", "Bytes that leases have.", "gauge", "workers", NULL, "leased_bytes" },
-	{ "lease_pool_bytes", "Bytes of the pools.", "gauge", "workers", NULL, "pool_bytes" },
-	{ "batches_total", "Batches that have ended.", "counter", "tenants", "result",
+	{ "leases", "gauge", "workers", NULL, "leases" },
+	{ "leased_bytes", "gauge", "workers", NULL, "leased_bytes" },
+	{ "lease_pool_bytes", "gauge", "workers", NULL, "pool_bytes" },
+	{ "batches_total", "counter", "tenants", "result",
 	  "done some_failed refused replayed over_quota cancelled failed" },
-	{ "bytes_total", "Bytes of payloads, as they travel.", "counter", "tenants", "direction",
-	  "bytes_in:in bytes_out:out" },
-	{ "busy_seconds_total", "Time of turns.", "counter", "tenants", NULL, "busy_ns" },
-	{ "batches_waiting", "Batches that wait for a turn.", "gauge", "tenants", NULL, "waiting" },
-	{ "batches_in_flight", "Batches of workers.", "gauge", "tenants", NULL, "in_flight" },
-	{ "sessions", "Sessions of programs.", "gauge", "tenants", NULL, "sessions" },
-	{ "memory_bytes", "Memory that workers have.", "gauge", "tenants", "of",
-	  "device_bytes:device host_bytes:host" },
-	{ "memory_limit_bytes", "The limit of it, if any.", "gauge", "tenants", "of",
+	{ "bytes_total", "counter", "tenants", "direction", "bytes_in:in bytes_out:out" },
+	{ "busy_seconds_total", "counter", "tenants", NULL, "busy_ns" },
+	{ "batches_waiting", "gauge", "tenants", NULL, "waiting" },
+	{ "batches_in_flight", "gauge", "tenants", NULL, "in_flight" },
+	{ "sessions", "gauge", "tenants", NULL, "sessions" },
+	{ "memory_bytes", "gauge", "tenants", "of", "device_bytes:device host_bytes:host" },
+	{ "memory_limit_bytes", "gauge", "tenants", "of",
 	  "limits.device_memory:device limits.host_memory:host" },
-	{ "weight", "The user's weight.", "gauge", "tenants", NULL, "weight" },
-	{ "batch_duration_seconds", "Time from a batch's connection to its answer.", "histogram",
-	  "tenants", "le", "latency.buckets" },
-	{ "batch_duration_seconds_sum", NULL, NULL, "tenants", NULL, "latency.sum_ns" },
-	{ "batch_duration_seconds_count", NULL, NULL, "tenants", NULL, "latency.count" },
+	{ "weight", "gauge", "tenants", NULL, "weight" },
+	{ "batch_duration_seconds", "histogram", "tenants", "le", "latency.buckets" },
+	{ "batch_duration_seconds_sum", NULL, "tenants", NULL, "latency.sum_ns" },
+	{ "batch_duration_seconds_count", NULL, "tenants", NULL, "latency.count" },
 };
 
 static void put_label(char before, const char *name, const char *value)
@@ -207,37 +205,37 @@ static void put_field(const struct metric *m, const json_t *status, const char *
 		      const char *value)
 {
 	const json_t *one, *found = status_find(status, path);
+	const bool of_tenants = *m->of == 't';
 	uint64_t sum = 0;
 	size_t i;
 
+	if (!*m->of) {
+		put(m, NULL, json_string_value(found),
+		    json_is_string(found) ? 1 : json_integer_value(found));
+	}
 	json_array_foreach (json_object_get(status, m->of), i, one) {
 		found = status_find(one, path);
 		sum += json_is_string(found) ? !strcmp(json_string_value(found), value)
 					     : (uint64_t)json_integer_value(found);
-		if (*m->of == 't' && json_is_array(found)) {
+		if (of_tenants && json_is_array(found)) {
 			put_buckets(m, one, found);
-		} else if (*m->of == 't' && json_is_integer(found)) {
+		} else if (of_tenants && json_is_integer(found)) {
 			put(m, one, value, json_integer_value(found));
 		}
 	}
-	if (*m->of != 't') {
-		put(m, NULL, value, *m->of ? (json_int_t)sum : json_integer_value(found));
+	if (*m->of == 'w') {
+		put(m, NULL, value, (json_int_t)sum);
 	}
 }
 
 static void print_metrics(const json_t *status)
 {
-	const struct metric version = { .name = "build_info", .label = "version", .fields = "" };
-
-	printf("# HELP sgpu_build_info The server's version.\n# TYPE sgpu_build_info gauge\n");
-	put(&version, NULL, json_string_value(json_object_get(status, "version")), 1);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(metrics); i++) {
 		const struct metric *m = &metrics[i];
 		char fields[128], *rest = fields, *path, *value;
 
-		if (m->help) {
-			printf("# HELP sgpu_%s %s\n# TYPE sgpu_%s %s\n", m->name, m->help, m->name,
-			       m->type);
+		if (m->type) {
+			printf("# TYPE sgpu_%s %s\n", m->name, m->type);
 		}
 		snprintf(fields, sizeof(fields), "%s", m->fields);
 		while ((value = strsep(&rest, " "))) {
