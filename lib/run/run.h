@@ -191,6 +191,7 @@ void sgpu_run_free(struct sgpu_run **run);
 struct sgpu_run_progress {
 	int operations_done, operations_failed, operations;
 	uint64_t bytes_in, bytes_out;
+	uint64_t bytes_in_all; /* of all input payloads; 0 until the batch's head has been read */
 	uint64_t elapsed_ns;
 	uint64_t stopping_ns; /* since the run was told to stop, while the device may have work of
 				 the run; else 0 */

@@ -160,6 +160,11 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
 		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->base.stop_ns) : 0,
 	};
+	for (int i = 0; progress->operations && i < run->job.batch->segment_count; i++) {
+		if (run->job.batch->segments[i].input) {
+			progress->bytes_in_all += sgpu_batch_payload_size(run->job.batch, i);
+		}
+	}
 }
 
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)

@@ -196,21 +196,21 @@ enum { WHOLE = 1 << 20 };
 
 /* Returns how much of WHOLE is done: bytes in, operations and the response are a third each. 0
  * until the batch's head has been read. */
-static uint64_t share_done(const struct sgpu_run_progress *p, uint64_t all)
+static uint64_t share_done(const struct sgpu_run_progress *p)
 {
 	if (!p->operations) {
 		return 0;
 	}
-	const double bytes = all ? (double)p->bytes_in / (double)all : 1;
+	const double bytes = p->bytes_in_all ? (double)p->bytes_in / (double)p->bytes_in_all : 1;
 	const double operations =
 		(double)(p->operations_done + p->operations_failed) / p->operations;
 
 	return (uint64_t)((bytes + operations) / 3 * WHOLE);
 }
 
-void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
+void report_progress_print(const struct sgpu_run_progress *p)
 {
-	const uint64_t ns = cli_progress_left(p->elapsed_ns, share_done(p, all), WHOLE);
+	const uint64_t ns = cli_progress_left(p->elapsed_ns, share_done(p), WHOLE);
 	char line[512], left[64] = "";
 	int size;
 
@@ -225,12 +225,12 @@ void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
 				   "\"bytes_in\":%" PRIu64 ",\"bytes_in_all\":%" PRIu64
 				   ",\"bytes_out\":%" PRIu64 ",\"elapsed_ns\":%" PRIu64 "%s}}\n",
 				   p->operations_done, p->operations_failed, p->operations,
-				   p->bytes_in, all, p->bytes_out, p->elapsed_ns, left)
+				   p->bytes_in, p->bytes_in_all, p->bytes_out, p->elapsed_ns, left)
 			: snprintf(line, sizeof(line),
 				   "%s: %d operations done, %d failed, %d in all; %" PRIu64
 				   " of %" PRIu64 " bytes in, %" PRIu64 " bytes out; %.1f s%s\n",
 				   cli_tool_name(), p->operations_done, p->operations_failed,
-				   p->operations, p->bytes_in, all, p->bytes_out,
+				   p->operations, p->bytes_in, p->bytes_in_all, p->bytes_out,
 				   (double)p->elapsed_ns / 1e9, left);
 	if (size > 0) {
 		cli_progress_pause();
@@ -238,9 +238,9 @@ void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
 	}
 }
 
-void report_progress_show(const struct sgpu_run_progress *p, uint64_t all)
+void report_progress_show(const struct sgpu_run_progress *p)
 {
-	const uint64_t done = share_done(p, all);
+	const uint64_t done = share_done(p);
 	char line[160], left[32] = "";
 
 	if (!p->operations || !cli_progress_due()) {
@@ -254,6 +254,7 @@ void report_progress_show(const struct sgpu_run_progress *p, uint64_t all)
 	snprintf(line, sizeof(line),
 		 "running: %3.0f %%, %d of %d operations, %.0f of %.0f MiB in%s",
 		 100.0 * (double)done / WHOLE, p->operations_done + p->operations_failed,
-		 p->operations, (double)p->bytes_in / (1 << 20), (double)all / (1 << 20), left);
+		 p->operations, (double)p->bytes_in / (1 << 20),
+		 (double)p->bytes_in_all / (1 << 20), left);
 	cli_progress_line(line);
 }

@@ -42,9 +42,8 @@ void report_refusal(int fd, const struct report *report, const struct sgpu_error
  * written. */
 void report_outcome(const struct report *report, bool stats, int code);
 
-/* Shows a run's progress on a terminal; prints it. all: bytes of all input payloads; 0: not known.
- */
-void report_progress_show(const struct sgpu_run_progress *progress, uint64_t all);
-void report_progress_print(const struct sgpu_run_progress *progress, uint64_t all);
+/* Shows a run's progress on a terminal; prints it. */
+void report_progress_show(const struct sgpu_run_progress *progress);
+void report_progress_print(const struct sgpu_run_progress *progress);
 
 #endif

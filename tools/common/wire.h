@@ -95,7 +95,6 @@ struct wire_answer {
 struct wire_progress {
 	struct sgpu_greeting header;
 	struct sgpu_run_progress progress;
-	uint64_t bytes_in_all;
 };
 
 /* How a worker serves; comes with the descriptor of a struct serve_counters. */

@@ -170,20 +170,6 @@ int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 	return rc;
 }
 
-uint64_t report_bytes_in_all(const struct sgpu_run *run)
-{
-	struct sgpu_run_progress p;
-	const struct sgpu_batch *batch;
-	uint64_t sum = 0;
-
-	sgpu_run_get_progress(run, &p);
-	batch = p.operations ? sgpu_run_get_batch(run) : NULL;
-	for (int i = 0; batch && i < batch->segment_count; i++) {
-		sum += batch->segments[i].input ? sgpu_batch_payload_size(batch, i) : 0;
-	}
-	return sum;
-}
-
 /* A GPU abandons the kernels of a run that was stopped within seconds, but a call of the driver may
  * wait for a kernel that never ends. */
 void report_progress(const struct sgpu_run *run, const struct enclave *w, int ended_fd)
@@ -197,15 +183,13 @@ void report_progress(const struct sgpu_run *run, const struct enclave *w, int en
 
 	cli_progress_begin("running", 0);
 	while (poll(fds, 2, wait_ms) <= 0 || !fds[1].revents) {
-		const uint64_t all = report_bytes_in_all(run);
-
 		sgpu_run_get_progress(run, &p);
 		if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up();
 		}
-		report_progress_show(&p, all);
+		report_progress_show(&p);
 		if (cli_take_signal(w->signal_fd)) {
-			report_progress_print(&p, all);
+			report_progress_print(&p);
 		}
 	}
 	cli_progress_end();

@@ -163,8 +163,6 @@ void report_progress(const struct sgpu_run *run, const struct enclave *enclave, 
 /* Whether a payload of the run's batch is in the file. An output must not replace it. */
 bool report_is_payload(const struct enclave *enclave, const struct sgpu_run *run, uint64_t device,
 		       uint64_t inode);
-/* Returns the bytes of all input payloads; 0: not known yet. */
-uint64_t report_bytes_in_all(const struct sgpu_run *run);
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */

@@ -256,7 +256,6 @@ static void hear_client(struct work *work)
 	if (rc == SGPU_OK) {
 		memset(&answer, 0, sizeof(answer));
 		sgpu_run_get_progress(work->run, &answer.progress);
-		answer.bytes_in_all = report_bytes_in_all(work->run);
 		(void)sgpu_wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer),
 				     NULL, 0);
 	} else if (rc != SGPU_ETIMEOUT) {

@@ -196,10 +196,10 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {
 		rc = wire_receive(m->connection, kind, &progress, sizeof(progress), NULL, 0, error);
 		if (rc == SGPU_OK && *asked) {
-			report_progress_print(&progress.progress, progress.bytes_in_all);
+			report_progress_print(&progress.progress);
 			*asked = false;
 		} else if (rc == SGPU_OK && on_terminal) {
-			report_progress_show(&progress.progress, progress.bytes_in_all);
+			report_progress_show(&progress.progress);
 		}
 		return rc;
 	}

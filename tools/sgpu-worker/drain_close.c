@@ -161,30 +161,30 @@ static void name_responses(const struct drain *drain)
 
 static void fail_batch(struct drain *drain, struct flight *flight)
 {
+	const char *name = flight->batch->shown;
 	struct sgpu_error shown, error, *reason = &flight->error;
+	const int code = reason->code;
 
-	if (flight->batch->resumed && reason->code == SGPU_EPOLICY) {
+	if (flight->batch->resumed && code == SGPU_EPOLICY) {
 		/* That worker may have recorded the batch as run. */
-		sgpu_fail(&shown, reason->code, "%s (a worker that was killed had it)",
-			  reason->text);
+		sgpu_fail(&shown, code, "%s (a worker that was killed had it)", reason->text);
 		memcpy(reason->text, shown.text, sizeof(reason->text));
 	}
-	if (reason->code == SGPU_ENOSPACE) {
+	if (code == SGPU_ENOSPACE) {
 		(void)sgpu_hint(reason,
 				"the whole file system has less than it needs: give another "
 				"with -o, and move the batch back");
 	}
-	if (strstr(reason->text, flight->batch->shown)) {
-		sgpu_fail(&shown, reason->code, "%s", reason->text);
-	} else {
-		sgpu_fail(&shown, reason->code, "'%s': %s", flight->batch->shown, reason->text);
+	shown = *reason;
+	if (!strstr(reason->text, name)) {
+		sgpu_fail(&shown, code, "'%s': %s", name, reason->text);
+		memcpy(shown.hint, reason->hint, sizeof(shown.hint));
 	}
-	memcpy(shown.hint, reason->hint, sizeof(shown.hint));
 	if (spool_failed(drain->spool, &flight->batch, reason, &error) != SGPU_OK) {
 		drain_break_off(drain, &error);
 		return;
 	}
-	count_batch(drain, reason->code, false);
+	count_batch(drain, code, false);
 	cli_error(&shown);
 }
 

@@ -14,7 +14,7 @@
 
 #include "spool.h"
 
-enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
+enum { NAMES_TRIED = 1000000 };
 enum {
 	RESULT_MODE = 0644
 }; /* or others could write a batch into our file that names our regions */
@@ -202,17 +202,10 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	return unlinkat(from, name, 0);
 }
 
-/* Makes "NAME", then "NAME.1" and so on, and at last "NAME." with digits of the clock. Names that
- * may be claimed leave room for these. */
+/* Makes "NAME", then "NAME.1" and so on. Names that may be claimed leave room for these. */
 static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
 {
-	if (attempt == 0) {
-		snprintf(numbered, NAME_MAX + 1, "%s", name);
-	} else if (attempt < NUMBERS) {
-		snprintf(numbered, NAME_MAX + 1, "%s.%d", name, attempt);
-	} else {
-		snprintf(numbered, NAME_MAX + 1, "%s.%08x", name, (unsigned)sgpu_now_ns());
-	}
+	snprintf(numbered, NAME_MAX + 1, attempt ? "%s.%d" : "%s", name, attempt);
 }
 
 int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_error *error)

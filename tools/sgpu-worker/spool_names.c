@@ -179,47 +179,70 @@ static int add(json_t *missing, const char *batch, const char *state, const char
 	return json_array_append_new(missing, one) ? sgpu_fail_nomem(error) : SGPU_OK;
 }
 
-static int add_waiting(const struct spool_options *options, int directory, json_t *missing,
-		       struct sgpu_error *error)
+struct missing {
+	const struct spool_options *options;
+	json_t *list;
+	const char *worker; /* whose claims are listed, and whether it lives */
+	enum claims_life life;
+};
+
+/* Adds what `name` in a part of the spool is. */
+typedef int (*add_fn)(const struct missing *missing, int part, const char *name,
+		      struct sgpu_error *error);
+
+/* Calls add_one for all names in a directory. One that is not there, or is none, is empty. */
+static int add_part(const struct missing *missing, int directory, const char *part, add_fn add_one,
+		    struct sgpu_error *error)
 {
+	const int fd = openat(directory, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct spool_names names = { 0 };
-	int rc = spool_names_read(directory, options->path, &names, error);
+	int rc;
 
+	if (fd < 0) {
+		return errno == ENOENT || errno == ENOTDIR
+			       ? SGPU_OK
+			       : sgpu_fail_errno(error, "cannot open directory '%s'", part);
+	}
+	rc = spool_names_read(fd, part, &names, error);
 	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
-		struct stat status;
-		const char *why;
-
-		if (spool_is_batch(options, directory, names.items[i], &status, &why)) {
-			rc = add(missing, names.items[i], "waiting", NULL, NULL, NULL, error);
-		} else if (why) {
-			rc = add(missing, names.items[i], "left alone", NULL, NULL, why, error);
-		}
+		rc = add_one(missing, fd, names.items[i], error);
 	}
 	spool_names_clear(&names);
+	close(fd);
 	return rc;
 }
 
-/* Adds the batches that a worker has claimed. An entry that is no directory is a lock. */
-static int add_claimed(json_t *missing, int root, const char *worker, struct sgpu_error *error)
+static int add_waiting(const struct missing *missing, int directory, const char *name,
+		       struct sgpu_error *error)
 {
-	const int claims = openat(root, worker, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct spool_names names = { 0 };
-	enum claims_life life;
-	int rc;
+	struct stat status;
+	const char *why;
+	const bool waits = spool_is_batch(missing->options, directory, name, &status, &why);
 
-	if (claims < 0) {
-		return SGPU_OK;
-	}
-	life = claims_look(root, worker);
-	rc = spool_names_read(claims, worker, &names, error);
-	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
-		rc = add(missing, names.items[i], "claimed", worker,
-			 life == CLAIMS_UNKNOWN ? json_null() : json_boolean(life == CLAIMS_ALIVE),
-			 NULL, error);
-	}
-	spool_names_clear(&names);
-	close(claims);
-	return rc;
+	return waits || why ? add(missing->list, name, waits ? "waiting" : "left alone", NULL, NULL,
+				  why, error)
+			    : SGPU_OK;
+}
+
+static int add_claimed(const struct missing *missing, int claims, const char *name,
+		       struct sgpu_error *error)
+{
+	(void)claims;
+	return add(missing->list, name, "claimed", missing->worker,
+		   missing->life == CLAIMS_UNKNOWN ? json_null()
+						   : json_boolean(missing->life == CLAIMS_ALIVE),
+		   NULL, error);
+}
+
+/* Adds the batches that a worker has claimed. An entry that is no directory is a lock. */
+static int add_worker(const struct missing *missing, int root, const char *worker,
+		      struct sgpu_error *error)
+{
+	const struct missing claims = { .list = missing->list,
+					.worker = worker,
+					.life = claims_look(root, worker) };
+
+	return add_part(&claims, root, worker, add_claimed, error);
 }
 
 static bool is_reason(int directory, const char *name)
@@ -234,7 +257,8 @@ static bool is_reason(int directory, const char *name)
 	return faccessat(directory, batch, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int add_failed(json_t *missing, int directory, const char *name, struct sgpu_error *error)
+static int add_failed(const struct missing *missing, int directory, const char *name,
+		      struct sgpu_error *error)
 {
 	char text[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16], file[NAME_MAX + 1];
 	size_t got = 0;
@@ -251,30 +275,7 @@ static int add_failed(json_t *missing, int directory, const char *name, struct s
 	sgpu_close(fd);
 	text[got] = '\0';
 	text[strcspn(text, "\n")] = '\0'; /* one line */
-	return add(missing, name, "failed", NULL, NULL, text, error);
-}
-
-/* Calls add_one for all names in a part of the directory. A part that is not there is empty. */
-static int add_part(json_t *missing, int directory, const char *part,
-		    int (*add_one)(json_t *missing, int directory, const char *name,
-				   struct sgpu_error *error),
-		    struct sgpu_error *error)
-{
-	const int fd = openat(directory, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct spool_names names = { 0 };
-	int rc;
-
-	if (fd < 0) {
-		return errno == ENOENT ? SGPU_OK
-				       : sgpu_fail_errno(error, "cannot open directory '%s'", part);
-	}
-	rc = spool_names_read(fd, part, &names, error);
-	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
-		rc = add_one(missing, fd, names.items[i], error);
-	}
-	spool_names_clear(&names);
-	close(fd);
-	return rc;
+	return add(missing->list, name, "failed", NULL, NULL, text, error);
 }
 
 /* Adds the batches of the list that have no response. */
@@ -301,28 +302,29 @@ static int look_at_list(const struct spool_options *options, json_t *missing,
 	return rc;
 }
 
-int spool_missing(const struct spool_options *options, json_t **missing, struct sgpu_error *error)
+int spool_missing(const struct spool_options *options, json_t **list, struct sgpu_error *error)
 {
+	const struct missing missing = { .options = options, .list = json_array() };
 	int directory, rc;
 
-	*missing = json_array();
-	if (!*missing) {
+	*list = missing.list;
+	if (!missing.list) {
 		return sgpu_fail_nomem(error);
 	}
 	if (options->path) {
 		directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		rc = directory < 0
 			     ? sgpu_fail_errno(error, "cannot open directory '%s'", options->path)
-			     : add_waiting(options, directory, *missing, error);
-		rc = rc ? rc : add_part(*missing, directory, CLAIMS_DIRECTORY, add_claimed, error);
-		rc = rc ? rc : add_part(*missing, directory, "failed", add_failed, error);
+			     : add_part(&missing, directory, ".", add_waiting, error);
+		rc = rc ? rc : add_part(&missing, directory, CLAIMS_DIRECTORY, add_worker, error);
+		rc = rc ? rc : add_part(&missing, directory, "failed", add_failed, error);
 		sgpu_close(directory);
 	} else {
-		rc = look_at_list(options, *missing, error);
+		rc = look_at_list(options, missing.list, error);
 	}
 	if (rc != SGPU_OK) {
-		json_decref(*missing);
-		*missing = NULL;
+		json_decref(missing.list);
+		*list = NULL;
 	}
 	return rc;
 }
