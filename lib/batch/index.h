@@ -33,6 +33,21 @@ SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu
  */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
 				    struct sgpu_error *error);
+/* ---- list.c ---- */
+struct sgpu_list_form {
+	const char *where, *key;    /* the file, and its array */
+	const char *const *members; /* of the file's object */
+	/* called once with the object, whose array is empty, then with each element */
+	int (*frame)(void *argument, const json_t *object, size_t count, struct sgpu_error *error);
+	int (*entry)(void *argument, const json_t *entry, size_t number, const char *place,
+		     struct sgpu_error *error);
+};
+SGPU_MUST_CHECK int sgpu_list_parse(const struct sgpu_list_form *form, const char *text,
+				    size_t size, void *argument, struct sgpu_error *error);
+/* Finds the segment of an entry. Entries are in the order of the index, so none is there twice.
+ * *segment: that of the entry before, or -1. */
+SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_batch *batch, const json_t *entry,
+				      const char *place, int *segment, struct sgpu_error *error);
 /* ---- note.c ---- */
 SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
 					 const struct sgpu_manifest *manifest,

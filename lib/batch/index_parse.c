@@ -116,46 +116,6 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 	return rc;
 }
 
-/* Parses one segment at a time: the JSON tree of all segments would take ten times the memory of
- * their text. */
-static int parse_part(const struct sgpu_json_part *part, const char *where, size_t i, bool response,
-		      struct sgpu_batch_segment *segment, struct sgpu_error *error)
-{
-	char place[SGPU_WHERE_MAX];
-	json_t *json = NULL;
-	struct sgpu_error fault = { 0 };
-	snprintf(place, sizeof(place), "%s: /segments/%zu", where, i);
-	int rc = sgpu_json_part_parse(part, NULL, &json, NULL, NULL, &fault);
-	if (rc) {
-		rc = sgpu_fail(error, rc, "%s: %s", place, fault.text);
-	} else {
-		rc = parse_segment(json, place, response, segment, error);
-	}
-	json_decref(json);
-	return rc;
-}
-
-static int parse_segments(const json_t *index, const struct sgpu_json_list *list, const char *where,
-			  struct sgpu_batch *batch, struct sgpu_error *error)
-{
-	if (!json_is_array(json_object_get(index, "segments"))) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "%s: /segments is not an array of at most %d", where,
-				 SGPU_MANIFEST_SEGMENTS_MAX);
-	}
-	batch->segments = calloc(list->count + 1, sizeof(*batch->segments));
-	if (!batch->segments) {
-		return sgpu_fail_nomem(error);
-	}
-	batch->segment_count = (int)list->count;
-	int rc = 0;
-	for (size_t i = 0; !rc && i < list->count; i++) {
-		rc = parse_part(&list->parts[i], where, i, batch->response, &batch->segments[i],
-				error);
-	}
-	return rc;
-}
-
 static int parse_constants(const json_t *index, const char *where, struct sgpu_error *error)
 {
 	static const char *const names[] = { "alg", "aead" };
@@ -172,59 +132,74 @@ static int parse_constants(const json_t *index, const char *where, struct sgpu_e
 	return rc;
 }
 
-/* Parses the members that only a batch, or only a response, has, after the segments. */
-static int parse_kind(const json_t *index, const char *where, struct sgpu_batch *batch,
-		      struct sgpu_error *error)
-{
-	const char *status = NULL;
-	if (!batch->response) {
-		return sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
-				       sizeof(batch->manifest_sha256), error);
-	}
-	batch->timings = json_incref(json_object_get(index, "timings"));
-	int rc = sgpu_json_string(index, where, "batch_status", &status, error);
-	if (!rc && strcmp(status, sgpu_batch_status(batch)) != 0) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: batch_status is '%.40s', and not '%s'",
-			       where, status, sgpu_batch_status(batch));
-	}
-	return rc;
-}
+struct reading {
+	const char *where;
+	struct sgpu_batch *batch;
+	json_t *index; /* without its segments */
+};
 
-static int parse_index(const json_t *index, const struct sgpu_json_list *list,
-		       struct sgpu_batch *batch, struct sgpu_error *error)
+static int take_frame(void *argument, const json_t *index, size_t count, struct sgpu_error *error)
 {
-	static const char *const of_batch[] = { "manifest_sha256", "note_sha256", "alg", "aead",
-						"segments",	   NULL };
-	static const char *const of_response[] = { "note_sha256", "alg",     "aead", "batch_status",
-						   "segments",	  "timings", NULL };
-	const char *where = sgpu_index_name(batch);
-	int rc = sgpu_json_only(index, where, batch->response ? of_response : of_batch, error);
-	rc = rc ? rc : parse_constants(index, where, error);
+	struct reading *reading = argument;
+	struct sgpu_batch *batch = reading->batch;
+	const char *where = reading->where;
+	int rc = parse_constants(index, where, error);
+
 	batch->has_note = json_object_get(index, "note_sha256") != NULL;
 	if (!rc && batch->has_note) {
 		rc = sgpu_json_bytes(index, where, "note_sha256", batch->note_sha256,
 				     sizeof(batch->note_sha256), error);
 	}
-	rc = rc ? rc : parse_segments(index, list, where, batch, error);
-	return rc ? rc : parse_kind(index, where, batch, error);
+	if (!rc && !batch->response) {
+		rc = sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
+				     sizeof(batch->manifest_sha256), error);
+	}
+	batch->timings = json_incref(json_object_get(index, "timings"));
+	reading->index = json_incref((json_t *)(uintptr_t)index);
+	batch->segments = rc ? NULL : calloc(count + 1, sizeof(*batch->segments));
+	if (!rc && !batch->segments) {
+		return sgpu_fail_nomem(error);
+	}
+	batch->segment_count = rc ? 0 : (int)count;
+	return rc;
+}
+
+static int take_segment(void *argument, const json_t *entry, size_t number, const char *place,
+			struct sgpu_error *error)
+{
+	struct sgpu_batch *batch = ((struct reading *)argument)->batch;
+
+	return parse_segment(entry, place, batch->response, &batch->segments[number], error);
+}
+
+static int check_status(const struct reading *reading, struct sgpu_error *error)
+{
+	const char *wanted = sgpu_batch_status(reading->batch), *status = NULL;
+	int rc = sgpu_json_string(reading->index, reading->where, "batch_status", &status, error);
+
+	return rc || !strcmp(status, wanted)
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "%s: batch_status is '%.40s', and not '%s'", reading->where,
+				   status, wanted);
 }
 
 int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 		     struct sgpu_error *error)
 {
-	struct sgpu_json_list list = { .key = "segments",
-				       .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
-				       .part_max = SGPU_INDEX_SEGMENT_MAX };
-	json_t *index = NULL;
-	struct sgpu_error fault = { 0 };
-	int rc = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &index, NULL, NULL,
-				 &fault);
+	static const char *const of_batch[] = { "manifest_sha256", "note_sha256", "alg", "aead",
+						"segments",	   NULL };
+	static const char *const of_response[] = { "note_sha256", "alg",     "aead", "batch_status",
+						   "segments",	  "timings", NULL };
+	struct reading reading = { sgpu_index_name(batch), batch, NULL };
+	const struct sgpu_list_form form = { reading.where, "segments",
+					     batch->response ? of_response : of_batch, take_frame,
+					     take_segment };
+	int rc = sgpu_list_parse(&form, text, size, &reading, error);
 
-	rc = rc ? sgpu_fail(error, rc, "%s: %s", sgpu_index_name(batch), fault.text)
-		: parse_index(index, &list, batch, error);
+	rc = rc || !batch->response ? rc : check_status(&reading, error);
 	rc = rc ? rc : sgpu_batch_check(batch, error);
 	rc = rc ? rc : sgpu_batch_sort(batch, &batch->by_id, error);
-	json_decref(index);
-	sgpu_json_lists_clear(&list, 1);
+	json_decref(reading.index);
 	return rc;
 }

@@ -101,62 +101,40 @@ static int check_location(const struct sgpu_batch *batch, int segment, struct sg
 	return 0;
 }
 
-/* Entries are in the order of the index, so none is there twice. *next: the first segment that may
- * still come. */
-static int parse_entry(const struct sgpu_json_part *part, size_t number, struct sgpu_batch *batch,
-		       int *next, struct sgpu_error *error)
-{
-	char place[SGPU_WHERE_MAX];
-	json_t *entry = NULL;
-	const char *id = NULL;
-	struct sgpu_error fault = { 0 };
+struct reading {
+	struct sgpu_batch *batch;
+	int segment; /* of the entry before, or -1 */
+};
 
-	snprintf(place, sizeof(place), "%s: /locations/%zu", where, number);
-	int rc = sgpu_json_part_parse(part, NULL, &entry, NULL, NULL, &fault);
-	rc = rc ? sgpu_fail(error, rc, "%s: %s", place, fault.text)
-		: sgpu_json_string(entry, place, "segment_id", &id, error);
-	const int segment = rc ? -1 : sgpu_batch_segment(batch, id);
-	if (!rc && segment < *next) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       segment < 0 ? "%s: '%.100s' is not in the index"
-					   : "%s: '%.100s' is not in the order of the index",
-			       place, id);
-	}
-	if (!rc) {
-		rc = parse_location(entry, place, sgpu_batch_payload_size(batch, segment),
-				    &batch->segments[segment].location, error);
-		rc = rc ? rc : check_location(batch, segment, error);
-		*next = segment + 1;
-	}
-	json_decref(entry);
-	return rc;
+static int take_frame(void *argument, const json_t *object, size_t count, struct sgpu_error *error)
+{
+	(void)argument;
+	(void)object;
+	return count > 0 ? 0 : sgpu_fail(error, SGPU_EINVALID, "%s: /locations is empty", where);
+}
+
+static int take_entry(void *argument, const json_t *entry, size_t number, const char *place,
+		      struct sgpu_error *error)
+{
+	struct reading *reading = argument;
+	struct sgpu_batch *batch = reading->batch;
+	int rc = sgpu_list_segment(batch, entry, place, &reading->segment, error);
+
+	(void)number;
+	rc = rc ? rc
+		: parse_location(entry, place, sgpu_batch_payload_size(batch, reading->segment),
+				 &batch->segments[reading->segment].location, error);
+	return rc ? rc : check_location(batch, reading->segment, error);
 }
 
 int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch,
 			 struct sgpu_error *error)
 {
 	static const char *const members[] = { "locations", NULL };
-	struct sgpu_json_list list = { .key = "locations",
-				       .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
-				       .part_max = SGPU_INDEX_SEGMENT_MAX };
-	struct sgpu_error fault = { 0 };
-	json_t *json = NULL;
-	int next = 0;
-	int rc = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &json, NULL, NULL,
-				 &fault);
+	static const struct sgpu_list_form form = { where, "locations", members, take_frame,
+						    take_entry };
 
-	rc = rc ? sgpu_fail(error, rc, "%s: %s", where, fault.text)
-		: sgpu_json_only(json, where, members, error);
-	if (!rc && (!json_is_array(json_object_get(json, "locations")) || list.count == 0)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: /locations is not an array, or empty",
-			       where);
-	}
-	for (size_t i = 0; !rc && i < list.count; i++) {
-		rc = parse_entry(&list.parts[i], i, batch, &next, error);
-	}
-	json_decref(json);
-	sgpu_json_lists_clear(&list, 1);
-	return rc;
+	return sgpu_list_parse(&form, text, size, &(struct reading){ batch, -1 }, error);
 }
 
 /* ---- writing ---- */
@@ -176,54 +154,30 @@ json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size)
 	return json_pack("{s:s}", word, handle);
 }
 
-/* Entries are made when they are written. */
-struct entries {
-	const struct sgpu_batch *batch;
-	int next; /* segment */
-};
-
-static bool lies_elsewhere(const struct sgpu_batch *batch, int segment)
-{
-	return batch->segments[segment].location.kind > SGPU_LOCATION_INLINE;
-}
-
-static json_t *entry_json(void *argument, size_t number)
-{
-	struct entries *entries = argument;
-	json_t *json;
-
-	(void)number; /* entries are asked for in order */
-	while (!lies_elsewhere(entries->batch, entries->next)) {
-		entries->next++;
-	}
-	const struct sgpu_batch_segment *s = &entries->batch->segments[entries->next];
-	json = sgpu_location_json(&s->location,
-				  sgpu_batch_payload_size(entries->batch, entries->next++));
-	if (json && json_object_set_new(json, "segment_id", json_string(s->id)) != 0) {
-		json_decref(json);
-		json = NULL;
-	}
-	return json;
-}
-
 int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *size,
 			struct sgpu_error *error)
 {
-	struct entries entries = { .batch = batch };
-	struct sgpu_json_items list = { "locations", 0, entry_json, &entries };
-	json_t *json;
-	int rc;
+	json_t *list = json_array(), *json = json_pack("{s:o}", "locations", list);
+	int rc = json ? 0 : sgpu_fail_nomem(error);
 
 	*text = NULL;
-	for (int i = 0; i < batch->segment_count; i++) {
-		list.count += lies_elsewhere(batch, i);
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &batch->segments[i];
+		json_t *entry;
+
+		if (s->location.kind <= SGPU_LOCATION_INLINE) {
+			continue;
+		}
+		entry = sgpu_location_json(&s->location, sgpu_batch_payload_size(batch, i));
+		if (json_object_set_new(entry, "segment_id", json_string(s->id)) != 0 ||
+		    json_array_append(list, entry) != 0) {
+			rc = sgpu_fail_nomem(error);
+		}
+		json_decref(entry);
 	}
-	if (list.count == 0) {
-		return 0;
+	if (!rc && json_array_size(list) > 0) {
+		rc = sgpu_json_canonical(json, text, size, error);
 	}
-	json = json_pack("{s:[]}", "locations");
-	rc = json ? sgpu_json_canonical_items(json, &list, 1, text, size, error)
-		  : sgpu_fail_nomem(error);
 	json_decref(json);
 	return rc;
 }

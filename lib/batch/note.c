@@ -17,55 +17,37 @@
 static const char where[] = "note";
 
 /* ---- writing ---- */
-struct outputs {
-	const struct sgpu_manifest *manifest;
-	int next; /* segment */
-};
-
 static bool has_path(const struct sgpu_segment *s)
 {
 	return sgpu_segment_is_output(s) && s->location && strcmp(s->location, "-") != 0 &&
 	       strcmp(s->location, s->id) != 0;
 }
 
-static json_t *output_json(void *argument, size_t number)
-{
-	struct outputs *outputs = argument;
-	const struct sgpu_segment *s;
-
-	(void)number; /* outputs are asked for in order */
-	while (!has_path(&outputs->manifest->segments[outputs->next])) {
-		outputs->next++;
-	}
-	s = &outputs->manifest->segments[outputs->next++];
-	return json_pack("{s:s, s:s}", "segment_id", s->id, "path", s->location);
-}
-
 int sgpu_batch_make_note(struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
 			 struct sgpu_error *error)
 {
-	struct outputs outputs = { .manifest = manifest };
-	struct sgpu_json_items list = { "outputs", 0, output_json, &outputs };
-	json_t *json;
-	int rc;
+	json_t *outputs = json_array(),
+	       *json = json_pack("{s:i, s:o}", "version", SGPU_BATCH_VERSION, "outputs", outputs);
+	int rc = json ? 0 : sgpu_fail_nomem(error);
 
-	for (int i = 0; i < manifest->segment_count; i++) {
-		list.count += has_path(&manifest->segments[i]);
+	for (int i = 0; !rc && i < manifest->segment_count; i++) {
+		const struct sgpu_segment *s = &manifest->segments[i];
+
+		if (has_path(s) &&
+		    json_array_append_new(outputs, json_pack("{s:s, s:s}", "segment_id", s->id,
+							     "path", s->location)) != 0) {
+			rc = sgpu_fail_nomem(error);
+		}
 	}
-	if (list.count == 0) {
-		return 0;
+	if (!rc && json_array_size(outputs) > 0) {
+		rc = sgpu_json_canonical(json, &batch->note, &batch->note_size, error);
 	}
-	json = json_pack("{s:i, s:[]}", "version", SGPU_BATCH_VERSION, "outputs");
-	rc = json ? sgpu_json_canonical_items(json, &list, 1, &batch->note, &batch->note_size,
-					      error)
-		  : sgpu_fail_nomem(error);
 	json_decref(json);
-	if (!rc && batch->note_size > SGPU_NOTE_MAX) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "the outputs' paths are longer together than %d bytes",
-			       SGPU_NOTE_MAX);
-	}
-	return rc;
+	return rc || batch->note_size <= SGPU_NOTE_MAX
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "the outputs' paths are longer together than %d bytes",
+				   SGPU_NOTE_MAX);
 }
 
 /* ---- sealing ---- */
@@ -148,42 +130,47 @@ static bool has_control(const char *text)
 	return false;
 }
 
-static int take_path(const struct sgpu_json_part *part, size_t number,
-		     const struct sgpu_batch *batch, int *next, char **paths,
+struct reading {
+	const struct sgpu_batch *batch;
+	char **paths;
+	int segment; /* of the entry before, or -1 */
+};
+
+static int take_frame(void *argument, const json_t *object, size_t count, struct sgpu_error *error)
+{
+	uint64_t version = 0;
+	int rc = sgpu_json_u64(object, where, "version", &version, error);
+
+	(void)argument;
+	(void)count;
+	return rc || version == SGPU_BATCH_VERSION
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID, "%s: not of version %d", where,
+				   SGPU_BATCH_VERSION);
+}
+
+static int take_path(void *argument, const json_t *entry, size_t number, const char *place,
 		     struct sgpu_error *error)
 {
 	static const char *const members[] = { "segment_id", "path", NULL };
-	char place[SGPU_WHERE_MAX], normal[SGPU_LOCATION_MAX + 1];
-	const char *id = NULL, *path = NULL;
-	struct sgpu_error fault = { 0 };
-	json_t *json = NULL;
+	struct reading *reading = argument;
+	char normal[SGPU_LOCATION_MAX + 1], **path;
+	const char *text = NULL;
+	int rc = sgpu_json_only(entry, place, members, error);
 
-	snprintf(place, sizeof(place), "%s: /outputs/%zu", where, number);
-	int rc = sgpu_json_part_parse(part, NULL, &json, NULL, NULL, &fault);
-	rc = rc ? sgpu_fail(error, rc, "%s: %s", place, fault.text)
-		: sgpu_json_only(json, place, members, error);
-	rc = rc ? rc : sgpu_json_string(json, place, "segment_id", &id, error);
-	rc = rc ? rc : sgpu_json_string(json, place, "path", &path, error);
-	const int segment = rc ? -1 : sgpu_batch_segment(batch, id);
-	if (!rc && segment < *next) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       segment < 0 ? "%s: '%.100s' is not in the index"
-					   : "%s: '%.100s' is not in the order of the index",
-			       place, id);
+	(void)number;
+	rc = rc ? rc : sgpu_list_segment(reading->batch, entry, place, &reading->segment, error);
+	rc = rc ? rc : sgpu_json_string(entry, place, "path", &text, error);
+	if (rc) {
+		return rc;
 	}
-	if (!rc && (has_control(path) || !sgpu_location_normal(path, normal) || !*normal)) {
-		rc = sgpu_fail(error, SGPU_EPOLICY,
-			       "%s: the path leads out of its directory, or "
-			       "is none",
-			       place);
+	if (has_control(text) || !sgpu_location_normal(text, normal) || !*normal) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "%s: the path leads out of its directory, or is none", place);
 	}
-	if (!rc) {
-		paths[segment] = strdup(normal);
-		rc = paths[segment] ? 0 : sgpu_fail_nomem(error);
-		*next = segment + 1;
-	}
-	json_decref(json);
-	return rc;
+	path = &reading->paths[reading->segment];
+	*path = strdup(normal);
+	return *path ? 0 : sgpu_fail_nomem(error);
 }
 
 /* Sorts "a/b" before "a-b", so that what lies below a path follows it at once. */
@@ -223,43 +210,19 @@ static int check_paths(char *const *paths, int count, struct sgpu_error *error)
 	return rc;
 }
 
-static int parse_note(const char *text, size_t size, const struct sgpu_batch *batch, char **paths,
-		      struct sgpu_error *error)
-{
-	static const char *const members[] = { "version", "outputs", NULL };
-	struct sgpu_json_list list = { .key = "outputs", .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
-	struct sgpu_error fault = { 0 };
-	uint64_t version = 0;
-	json_t *json = NULL;
-	int next = 0;
-	int rc = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &json, NULL, NULL,
-				 &fault);
-
-	rc = rc ? sgpu_fail(error, rc, "%s: %s", where, fault.text)
-		: sgpu_json_only(json, where, members, error);
-	rc = rc ? rc : sgpu_json_u64(json, where, "version", &version, error);
-	if (!rc &&
-	    (version != SGPU_BATCH_VERSION || !json_is_array(json_object_get(json, "outputs")))) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "%s: not of version %d, or /outputs is not an array", where,
-			       SGPU_BATCH_VERSION);
-	}
-	for (size_t i = 0; !rc && i < list.count; i++) {
-		rc = take_path(&list.parts[i], i, batch, &next, paths, error);
-	}
-	json_decref(json);
-	sgpu_json_lists_clear(&list, 1);
-	return rc;
-}
-
 int sgpu_batch_paths(const struct sgpu_batch *batch, const uint8_t *batch_key, char **paths,
 		     struct sgpu_error *error)
 {
+	static const char *const members[] = { "version", "outputs", NULL };
+	static const struct sgpu_list_form form = { where, "outputs", members, take_frame,
+						    take_path };
 	char *text = NULL;
 	uint64_t size = 0;
 	int rc = batch->note ? open_note(batch, batch_key, &text, &size, error) : 0;
 
-	rc = rc || !text ? rc : parse_note(text, size, batch, paths, error);
+	rc = rc || !text ? rc
+			 : sgpu_list_parse(&form, text, size, &(struct reading){ batch, paths, -1 },
+					   error);
 	free(text);
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		if (!paths[i]) {
