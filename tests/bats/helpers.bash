@@ -224,6 +224,11 @@ run_job() {
 		sgpu-run -k runner.jwk sealed >response
 }
 
+# rewrite FROM TO CODE: a batch or a response, changed by somebody who makes digests good again, but can sign nothing.
+rewrite() {
+	python3 "$SGPU_TOP/tests/bats/rewrite_batch.py" "$@"
+}
+
 # small_job [ELEMENTS]: job.json and its files in the current folder: out.f32 = (scan + bias) * 1, HIGH, by way of an
 # intermediate segment; and bias.copy.f32, LOW. The numbers are small whole ones, so that sums are exact.
 small_job() {

@@ -16,11 +16,6 @@ setup() {
 	sgpu-run -k runner.jwk batch.tar >response
 }
 
-# rewrite FROM TO CODE: by somebody who makes digests good again, but can sign nothing.
-rewrite() {
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" "$@"
-}
-
 # unpack FILE DIR
 unpack() {
 	mkdir "$2" && tar -xf "$1" -C "$2"

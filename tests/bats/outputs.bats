@@ -199,7 +199,7 @@ with_names() {
 	sed 's/HIGH/LOW/' job.json >low.json
 	sgpu-manifest pack low.json | sgpu-stage load --files . | sgpu-run -q >response
 	tar -xOf response segments/result >secret.f32
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" response made-up "del members['segments/result'];
+	rewrite response made-up "del members['segments/result'];
 places = {'locations': [{'segment_id': 'result', 'file': '$PWD/secret.f32', 'offset': 0}]}"
 	local status=0
 	sgpu-seal open -C out made-up 2>message || status=$?

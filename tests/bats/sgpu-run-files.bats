@@ -41,7 +41,7 @@ sealed_job() {
 
 # relocate PACKED PATH: has the batch name another file, which sealing will look at.
 relocate() {
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" "$1" "$1" "places['locations'][0]['file'] = '$2'"
+	rewrite "$1" "$1" "places['locations'][0]['file'] = '$2'"
 }
 
 # refuses STATUS TEXT ARGUMENT...: the runner ends so, says so, and no response is left; with 5, no output in it.
@@ -234,7 +234,7 @@ waits_for_batch() {
 	sgpu-manifest pack high.json | sgpu-seal seal -k keys/owner.jwk -r runner.pub.jwk >inline
 	# Nothing authenticates a location, so whoever carries a batch can put a sealed payload into a file.
 	tar xOf inline segments/a >data/sealed
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" inline moved "del members['segments/a'];
+	rewrite inline moved "del members['segments/a'];
 places = {'locations': [{'segment_id': 'a', 'file': '$PWD/data/sealed', 'offset': 0}]}"
 	refuses 4 "segment 'a' is in a file" moved
 	run -0 sgpu-run -k keys/runner.jwk --owners owners --files data -o response moved

@@ -214,7 +214,7 @@ setup() {
 	# Nor one whose signature somebody spoilt.
 	sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o sealed packed
 	sgpu-run -k runner.jwk -o response sealed
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" sealed spoilt "
+	rewrite sealed spoilt "
 letters = seal['signatures'][0]['signature']
 seal['signatures'][0]['signature'] = letters[:10] + ('B' if letters[10] == 'A' else 'A') + letters[11:]"
 	run --separate-stderr -4 sgpu-seal open -k owner.jwk --batch spoilt -C out response
@@ -277,7 +277,7 @@ repack() {
 	run_job
 	printf 'my diary' >diary
 	# Anybody can write where payloads are.
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" response forged "
+	rewrite response forged "
 places = {'locations': [{'segment_id': 'result', 'file': '$PWD/diary', 'offset': 0}]}
 del members['segments/result']"
 	for place in diary absent; do

@@ -92,7 +92,7 @@ segments/scan" ]
 
 # other_digest FILE BYTE: changes one byte of every digest of a payload.
 other_digest() {
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" "$1" "$1.new" "
+	rewrite "$1" "$1.new" "
 for segment in index['segments']:
     if 'kt128' in segment:
         digest = bytearray(data_of(segment['kt128']))

@@ -23,7 +23,7 @@ sealed_batch() {
 
 # forge NAME: forged.sgpu is packed.sgpu with another variable, and everything that binds it made good again.
 forge() {
-	python3 "$BATS_TEST_DIRNAME/rewrite_batch.py" packed.sgpu forged.sgpu "
+	rewrite packed.sgpu forged.sgpu "
 manifest = manifest.replace(b'BIAS_HOST', sys.stdin.buffer.read())" < <(printf %s "$1")
 }
 

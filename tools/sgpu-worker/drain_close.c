@@ -215,9 +215,16 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 static void put_away(struct drain *drain, struct flight *flight)
 {
 	if (flight->again != ONCE) {
+		struct flight **place = flight->again == ASIDE ? &drain->aside : &drain->again;
+
+		/* The smallest response first: one that finds no space even alone ends the worker.
+		 */
+		while (flight->again == ASIDE && *place && (*place)->needs < flight->needs) {
+			place = &(*place)->next;
+		}
 		flight->alone = true;
 		drain->asides += flight->again == ASIDE;
-		drain_put(flight->again == ASIDE ? &drain->aside : &drain->again, flight);
+		drain_put(place, flight);
 		return;
 	}
 	if (has_response(flight)) {
