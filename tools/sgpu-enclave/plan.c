@@ -157,7 +157,8 @@ static void print_text(FILE *out, const json_t *plan)
 			number(one, "stream"), cli_text_of(one, "gpu_operation_id"),
 			cli_text_of(one, "kernel"));
 		json_array_foreach (json_object_get(one, "after"), k, before) {
-			fprintf(out, "%s%s", k ? ", " : " ", json_string_value(before));
+			fputs(k ? ", " : " ", out);
+			cli_print_text(out, json_string_value(before));
 		}
 		fputc('\n', out);
 	}
