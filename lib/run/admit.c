@@ -18,6 +18,7 @@
 #include "run/job.h"
 #include "run/plan.h"
 #include "run/private.h"
+#include "stage/stage.h"
 
 /* ---- prepared jobs, see job.h ---- */
 enum {
@@ -235,6 +236,33 @@ static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segmen
 	return SGPU_OK;
 }
 
+static int check_region(const struct sgpu_job *job, int segment, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *in_batch = &job->batch->segments[segment];
+	struct sgpu_error fault = { 0 };
+	int rc;
+
+	if (job->options->refuse_regions) {
+		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and %s",
+				 in_batch->id, job->options->refuse_regions);
+	}
+	if (!in_batch->input && job->manifest->all_or_nothing) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "segment '%s' is to be left in a region, and the manifest's "
+				 "on_failure is 'all'",
+				 in_batch->id);
+	}
+	rc = sgpu_region_check(&in_batch->location, sgpu_batch_payload_size(job->batch, segment),
+			       !in_batch->input, &fault);
+	if (rc == SGPU_OK) {
+		return rc;
+	}
+	/* A region that is gone is a fault of the batch, not of this machine. */
+	sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EPOLICY : rc, "segment '%s': %s", in_batch->id,
+		  fault.text);
+	return sgpu_hint(error, "%s", fault.hint);
+}
+
 /* Checks that payloads are only in locations that this runner accepts. */
 static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 {
@@ -246,17 +274,8 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 		if (in_batch->location.kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
 		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION &&
-		    job->options->refuse_regions) {
-			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and %s",
-				       in_batch->id, job->options->refuse_regions);
-		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION &&
-		    !in_batch->input && job->manifest->all_or_nothing) {
-			rc = sgpu_fail(error, SGPU_EPOLICY,
-				       "segment '%s' is to be left in a region, and the "
-				       "manifest's on_failure is 'all'",
-				       in_batch->id);
+		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION) {
+			rc = check_region(job, i, error);
 		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE &&
 		    !job->options->leases) {

@@ -196,6 +196,14 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 }
 
 /* The region must be kept: otherwise nobody could read the output afterwards. */
+static int check_kept(const struct sgpu_region *region, struct sgpu_error *error)
+{
+	return region->keep ? SGPU_OK
+			    : sgpu_fail(error, SGPU_EPOLICY,
+					"region '%s' is not kept, so nothing can be left in it",
+					region->id);
+}
+
 static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 {
 	struct sgpu_region again;
@@ -204,17 +212,28 @@ static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 	if (lease->write_fd >= 0) {
 		return SGPU_OK;
 	}
-	if (!lease->region.keep) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "region '%s' is not kept, so nothing can be left in it",
-				 lease->region.id);
-	}
-	rc = sgpu_region_open(lease->region.id, true, false, &again, error);
+	rc = check_kept(&lease->region, error);
+	rc = rc ? rc : sgpu_region_open(lease->region.id, true, false, &again, error);
 	if (rc < 0) {
 		return rc;
 	}
 	lease->write_fd = again.fd;
 	return SGPU_OK;
+}
+
+int sgpu_region_check(const struct sgpu_location *location, uint64_t size, bool writable,
+		      struct sgpu_error *error)
+{
+	struct sgpu_source source;
+	struct sgpu_region region;
+	int rc = sgpu_region_open(location->region, writable, false, &region, error);
+
+	if (rc == SGPU_OK) {
+		rc = take_slice(&region, region.fd, location, size, &source, error);
+		rc = rc || !writable ? rc : check_kept(&region, error);
+		sgpu_region_close(&region);
+	}
+	return rc;
 }
 
 int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location,

@@ -129,6 +129,9 @@ SGPU_MUST_CHECK int sgpu_leases_create(const struct sgpu_files *files, struct sg
 				       struct sgpu_error *error);
 /* Closes everything; no source of this batch may be in use. Accepts NULL. */
 void sgpu_leases_free(struct sgpu_leases **leases);
+/* Checks that the region could be opened and has these bytes; takes and reads nothing. */
+SGPU_MUST_CHECK int sgpu_region_check(const struct sgpu_location *location, uint64_t size,
+				      bool writable, struct sgpu_error *error);
 /* As sgpu_source_open, but takes (unlinks) a region that is not to be kept, and opens a FILE only
  * in the allowed directories. A source in a region is valid until sgpu_leases_free;
  * sgpu_source_close accepts it. writable: for outputs; the REGION must be one that is kept

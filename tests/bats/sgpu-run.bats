@@ -246,11 +246,20 @@ waits_in_poll() {
 	tar xOf response segments/d | cmp - bias.f32
 }
 
-@test "a region that is gone fails what needs it" {
+@test "a batch with a handle that leads nowhere is refused, and is not recorded" {
+	local id
+	mkdir -m 700 state
+	sgpu-seal keyinfo --owner owner.jwk >owners
 	sgpu-stage load batch.tar >staged
+	rewrite staged beyond 'for one in places["locations"]:
+    one["handle"] = "sgpu:{1}:900000:{3}".format(*one["handle"].split(":"))'
+	run --separate-stderr -4 sgpu-run -k runner.jwk --owners owners --state state -o response beyond
+	assert_contains "$stderr" "are not in region"
 	sgpu-stage list -q | grep -oE '[0-9a-f]{32}' | sort -u | while read -r id; do sgpu-stage release "$id"; done
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o response staged
-	assert_contains "$stderr" "failed"
+	run --separate-stderr -4 sgpu-run -k runner.jwk --owners owners --state state -o response staged
+	assert_contains "$stderr" "segment 'scan': "
+	assert_no_file response
+	run -0 sgpu-run -k runner.jwk --owners owners --state state -o response batch.tar
 }
 
 # ---- time and signals ----

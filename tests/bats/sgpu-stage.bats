@@ -190,9 +190,9 @@ location() {
 	sgpu-stage load -o staged.sgpu sealed.sgpu
 	sgpu-run -k runner.jwk staged.sgpu >response.sgpu
 	no_regions
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o again.sgpu staged.sgpu
-	run --separate-stderr -5 sgpu-seal open -k owner.jwk -C out again.sgpu
-	[ ! -e out/out.f32 ]
+	run --separate-stderr -4 sgpu-run -k runner.jwk -o again.sgpu staged.sgpu
+	assert_contains "$stderr" "segment 'scan': there is no region"
+	assert_no_file again.sgpu
 }
 
 @test "a region that is kept serves again until it is released" {
@@ -206,7 +206,7 @@ location() {
 	[ "$(regions)" -eq 1 ]
 	sgpu-stage release "$region"
 	no_regions
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o c.sgpu staged.sgpu
+	run --separate-stderr -4 sgpu-run -k runner.jwk -o c.sgpu staged.sgpu
 }
 
 @test "--export prints handles for the variables that the manifest names" {
@@ -294,7 +294,8 @@ location() {
 	run --separate-stderr -0 sgpu-stage list
 	assert_contains "$output" refused
 	assert_contains "$stderr" "mode is 0644"
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o response.sgpu a.sgpu
+	run --separate-stderr -4 sgpu-run -k runner.jwk -o response.sgpu a.sgpu
+	assert_contains "$stderr" "its mode is 0644, not 0600"
 	run --separate-stderr -0 sgpu-stage release --all
 	no_regions
 }
@@ -322,7 +323,8 @@ location() {
 	sealed_batch
 	sgpu-stage load --lifetime 1s -o a.sgpu sealed.sgpu
 	sleep 2
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o response.sgpu a.sgpu
+	run --separate-stderr -4 sgpu-run -k runner.jwk -o response.sgpu a.sgpu
+	assert_contains "$stderr" "it has expired"
 	run --separate-stderr -0 sgpu-stage list
 	assert_contains "$output" expired
 	sgpu-stage load -o b.sgpu sealed.sgpu
