@@ -494,6 +494,9 @@ UNIT_TEST(the_page_has_each_message_with_its_length)
 	while (fgets(line, sizeof(line), page)) {
 		if (sscanf(line, "%2d %31[A-Z_] %zu %d", &kind, name, &size, &fds) == 4) {
 			CHECK(kind == next++ && size == message_size((enum wire_kind)kind));
+			if (size != message_size((enum wire_kind)kind)) {
+				printf("# %s: %zu\n", name, message_size((enum wire_kind)kind));
+			}
 		}
 	}
 	CHECK(next == WIRE_KINDS);
