@@ -48,6 +48,8 @@ enum sgpu_code {
 	SGPU_EREFUSED =
 		-23, /* there is no response but a refusal, which nothing authenticates; exit 4 */
 	SGPU_EMANIFEST = -24, /* a batch names its manifest by hash, and it is not here; exit 3 */
+	SGPU_ETAKEN =
+		-25, /* a batch was taken before, or is too old for that to be known; exit 4 */
 };
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };

@@ -40,6 +40,7 @@ static const struct {
 	{ SGPU_ENOINPUT, 6, "ENOINPUT", "nothing came, because the program before failed" },
 	{ SGPU_EREFUSED, 4, "EREFUSED", "the runner's side refused" },
 	{ SGPU_EMANIFEST, 3, "EMANIFEST", "the manifest is not here" },
+	{ SGPU_ETAKEN, 4, "ETAKEN", "the batch was taken before" },
 };
 
 enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };

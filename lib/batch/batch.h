@@ -112,7 +112,8 @@ void sgpu_replay_free(struct sgpu_replay **replay);
  * now_us: microseconds since 1970. When this returns 0, the record is on the disk, so no crash lets
  * a batch run twice. After an error the batch is not recorded and can be sent again. If the process
  * or the machine fails during this call, the batch may be recorded without having run. Errors:
- * SGPU_EPOLICY if the batch was taken before, is older than the window or was sealed in the future;
+ * SGPU_ETAKEN if the batch was taken before or is older than the window, SGPU_EPOLICY if it was
+ * sealed in the future;
  * SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded. */
 SGPU_MUST_CHECK int sgpu_replay_take(struct sgpu_replay *replay,
 				     const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,

@@ -377,13 +377,13 @@ static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_
 		return sgpu_hint(error, "set the clocks of both machines");
 	}
 	if (counter < floor) {
-		sgpu_fail(error, SGPU_EPOLICY,
+		sgpu_fail(error, SGPU_ETAKEN,
 			  "the batch is too old: it was sealed before the record of taken batches "
 			  "begins");
 		return sgpu_hint(error, "seal it again");
 	}
 	if (counter < now_us && now_us - counter > window_us) {
-		sgpu_fail(error, SGPU_EPOLICY,
+		sgpu_fail(error, SGPU_ETAKEN,
 			  "the batch is too old: it was sealed %llu s ago, and %llu s are allowed",
 			  (unsigned long long)((now_us - counter) / 1000000),
 			  (unsigned long long)(window_us / 1000000));
@@ -435,7 +435,7 @@ static int check_batch(const struct sgpu_replay *replay, const struct record *re
 		return rc;
 	}
 	if (table->count && *find_place(table, record->key)) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch was taken before: each runs once");
+		sgpu_fail(error, SGPU_ETAKEN, "the batch was taken before: each runs once");
 		return sgpu_hint(error, "seal it again to have it run again");
 	}
 	return SGPU_OK;

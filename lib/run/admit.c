@@ -412,7 +412,6 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 	pthread_mutex_lock(&mutex);
 	rc = sgpu_replay_take(job->options->replay, identity, job->batch->counter, now_us, error);
 	pthread_mutex_unlock(&mutex);
-	job->replayed = rc == SGPU_EPOLICY;
 	return rc;
 }
 

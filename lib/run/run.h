@@ -214,7 +214,6 @@ struct sgpu_run_paths {
 struct sgpu_run_result {
 	const char *owner;	/* thumbprint of the first owner in the batch whose signature has
 				   verified, or "" */
-	bool replayed;		/* the replay record refused it: taken before, or too old to tell */
 	bool descriptor_failed; /* the batch could not be read, or the response not written */
 	bool response_full;	/* writing the response failed with SGPU_ENOSPACE */
 	uint64_t response_size; /* least bytes that it needs; 0: not known */

@@ -179,7 +179,6 @@ void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *res
 
 	*result = (struct sgpu_run_result){
 		.owner = run->job.owner,
-		.replayed = run->job.replayed,
 		.descriptor_failed = run->descriptor_failed,
 		.response_full = run->descriptor_failed && run->code == SGPU_ENOSPACE,
 		.response_size = run->base.response_size,

@@ -102,9 +102,9 @@ no_region() {
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk | sgpu-stage load >staged
 	sgpu-run -k owner.jwk -o response staged
 	no_region
-	run --separate-stderr -5 sgpu-run -k owner.jwk -o again staged
-	run --separate-stderr -5 sgpu-seal open -k owner.jwk -C out again
-	[ ! -e out/out.f32 ]
+	run --separate-stderr -4 sgpu-run -k owner.jwk -o again staged
+	assert_contains "$stderr" "there is no region"
+	assert_no_file again
 }
 
 # statuses KEY KEY: of a pipe whose runner has the first key and whose owner the second; what it says is in `told`.
@@ -133,7 +133,7 @@ statuses() {
 	run -0 sgpu-run -k runner.jwk --owners owners --state state -o response batch
 	cp batch altered
 	sed -i 's/"payload":/"Payload":/' altered
-	local -A codes=(["-k runner.jwk --owners owners foreign"]=EPOLICY ["-k runner.jwk --owners owners --state state batch"]=EPOLICY
+	local -A codes=(["-k runner.jwk --owners owners foreign"]=EPOLICY ["-k runner.jwk --owners owners --state state batch"]=ETAKEN
 		["batch"]=EKEY ["packed"]=EPOLICY)
 	local options
 	for options in "${!codes[@]}"; do

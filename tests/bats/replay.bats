@@ -50,7 +50,7 @@ of_two_owners() {
 	# For somebody else each signs something else.
 	sgpu-seal rewrap -q -k owner.jwk -r reader.pub.jwk -o by-owner both
 	sgpu-seal rewrap -q -k second.jwk -r reader.pub.jwk -o by-second both
-	sgpu-stage load by-second >staged
+	sgpu-stage load --keep by-second >staged
 	FORMS=(both of-owner of-second by-owner by-second staged)
 }
 

@@ -31,7 +31,7 @@ results_are() {
 	run -1 sgpu-run -o again job.json
 	wait_for results_are '[1,0,2,1,0,0,0]'
 	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, owner $owner, key [^ ]+: .* ms, OK$" log
-	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, owner $owner, .* EPOLICY: .*taken before" log
+	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, owner $owner, .* ETAKEN: .*taken before" log
 	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest '', $user, key [^ ]+: .* EPOLICY: .*owner" log
 	run -0 grep -cE "^sgpu-enclave: $time batch none, manifest '', $user, key none: .* EINVALID: " log
 }
@@ -46,9 +46,9 @@ results_are() {
 	grep '"batch"' log >batches
 	# shellcheck disable=SC2016 # for jq
 	run -0 jq -se --argjson uid "$(id -u)" --arg user "$(id -un)" --arg owner "$(cat owners)" 'map(.batch) |
-		all(.uid == $uid and .user == $user and .status == "EPOLICY" and
+		all(.uid == $uid and .user == $user and
 			(.batch_id | length == 22) and (.time | test("^[0-9-]{10}T[0-9:]{8}[.][0-9]{3}Z$"))) and
-		.[0].manifest_id == "small-job" and .[1].manifest_id == "" and .[0].owner == $owner and (.[0].reason | test("too old")) and .[1].owner == "" and
+		.[0].status == "ETAKEN" and .[1].status == "EPOLICY" and .[0].manifest_id == "small-job" and .[1].manifest_id == "" and .[0].owner == $owner and (.[0].reason | test("too old")) and .[1].owner == "" and
 		(.[1].reason | test("owner"))' batches
 }
 

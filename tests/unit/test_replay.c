@@ -23,16 +23,16 @@ UNIT_TEST(a_batch_is_taken_once_in_memory_and_in_a_folder)
 		struct sgpu_replay *replay = NULL;
 		REQUIRE(sgpu_replay_create(in_file ? folder : NULL, WINDOW, &replay, &error) == 0);
 		CHECK(take(replay, 1) == 0 && take(replay, 2) == 0);
-		CHECK(take(replay, 1) == SGPU_EPOLICY && strstr(error.text, "taken before"));
+		CHECK(take(replay, 1) == SGPU_ETAKEN && strstr(error.text, "taken before"));
 		CHECK(take_at(replay, 1, NOW + SECOND, NOW) ==
-		      SGPU_EPOLICY); /* the identity counts */
+		      SGPU_ETAKEN); /* the identity counts */
 		CHECK(sgpu_replay_take(replay, last_of_key, NOW, NOW, &error) == 0);
-		CHECK(sgpu_replay_take(replay, last_of_key, NOW, NOW, &error) == SGPU_EPOLICY);
+		CHECK(sgpu_replay_take(replay, last_of_key, NOW, NOW, &error) == SGPU_ETAKEN);
 		sgpu_replay_free(&replay);
 		CHECK(!replay);
 	}
-	CHECK(take_afresh(2) == SGPU_EPOLICY && take_afresh(3) == 0 &&
-	      take_afresh(3) == SGPU_EPOLICY);
+	CHECK(take_afresh(2) == SGPU_ETAKEN && take_afresh(3) == 0 &&
+	      take_afresh(3) == SGPU_ETAKEN);
 	remove_folder();
 }
 
@@ -69,8 +69,8 @@ static void check_free(struct sgpu_replay *replay, unsigned id, bool other)
 	CHECK(strstr(error.text, expected));
 	REQUIRE(sgpu_replay_create(folder, WINDOW, &second, &error) == 0);
 	CHECK(take(other ? second : replay, id) == 0);
-	CHECK(take(second, id) == SGPU_EPOLICY);
-	CHECK(take(replay, id) == SGPU_EPOLICY);
+	CHECK(take(second, id) == SGPU_ETAKEN);
+	CHECK(take(replay, id) == SGPU_ETAKEN);
 	sgpu_replay_free(&second);
 }
 
@@ -170,11 +170,11 @@ UNIT_TEST(what_is_too_old_or_from_the_future_is_refused_and_not_remembered)
 	const uint64_t ahead = SGPU_REPLAY_AHEAD_SECONDS * SECOND;
 
 	REQUIRE(sgpu_replay_create(NULL, WINDOW, &replay, &error) == 0);
-	CHECK(take_at(replay, 1, NOW - WINDOW - 1, NOW) == SGPU_EPOLICY &&
+	CHECK(take_at(replay, 1, NOW - WINDOW - 1, NOW) == SGPU_ETAKEN &&
 	      strstr(error.text, "too old"));
 	CHECK(take_at(replay, 1, NOW + ahead + 1, NOW) == SGPU_EPOLICY &&
 	      strstr(error.text, "future"));
-	CHECK(take_at(replay, 1, 0, NOW) == SGPU_EPOLICY);
+	CHECK(take_at(replay, 1, 0, NOW) == SGPU_ETAKEN);
 	CHECK(take_at(replay, 1, NOW - WINDOW, NOW) == 0);
 	CHECK(take_at(replay, 2, NOW + ahead, NOW) == 0);
 	sgpu_replay_free(&replay);
@@ -191,15 +191,15 @@ UNIT_TEST(what_a_crash_cut_short_is_no_record_and_damage_is_told)
 	for (off_t cut = 1; cut < RECORD;
 	     cut += 10) { /* of the last record some bytes are there: it never ran */
 		REQUIRE(truncate(data, HEADER + 2 * RECORD + cut) == 0);
-		CHECK(take_afresh(1) == SGPU_EPOLICY && take_afresh(2) == SGPU_EPOLICY &&
+		CHECK(take_afresh(1) == SGPU_ETAKEN && take_afresh(2) == SGPU_ETAKEN &&
 		      take_afresh(3) == 0);
-		CHECK(take_afresh(3) == SGPU_EPOLICY);
+		CHECK(take_afresh(3) == SGPU_ETAKEN);
 	}
 	const int fd = open(data, O_RDWR);
 	REQUIRE(fd >= 0);
 	CHECK(pwrite(fd, &byte, 1, HEADER + 3 * RECORD - 1) ==
 	      1); /* its blocks came in another order */
-	CHECK(take_afresh(3) == 0 && take_afresh(3) == SGPU_EPOLICY);
+	CHECK(take_afresh(3) == 0 && take_afresh(3) == SGPU_ETAKEN);
 	CHECK(pread(fd, &byte, 1, HEADER + 3) == 1);
 	byte ^= 1;
 	CHECK(pwrite(fd, &byte, 1, HEADER + 3) == 1); /* not that of the last batch */
@@ -223,8 +223,8 @@ UNIT_TEST(old_records_go_and_a_clock_that_is_set_back_brings_none_again)
 	CHECK(take_at(replay, 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == 0);
 	REQUIRE(stat(data, &status) == 0);
 	CHECK(status.st_size == HEADER + RECORD);
-	CHECK(take(replay, 7) == SGPU_EPOLICY && strstr(error.text, "too old"));
-	CHECK(take_at(replay, 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == SGPU_EPOLICY);
+	CHECK(take(replay, 7) == SGPU_ETAKEN && strstr(error.text, "too old"));
+	CHECK(take_at(replay, 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == SGPU_ETAKEN);
 	sgpu_replay_free(&replay);
 	remove_folder();
 }
@@ -244,7 +244,7 @@ UNIT_TEST(of_many_processes_one_takes_a_batch)
 			for (unsigned id = 0; id < BATCHES; id++) {
 				const int code = take_afresh(id);
 				mine += code == 0;
-				if (code && code != SGPU_EPOLICY) {
+				if (code && code != SGPU_ETAKEN) {
 					_exit(255);
 				}
 			}
@@ -286,7 +286,7 @@ UNIT_TEST(processes_that_keep_the_record_see_what_the_others_append)
 
 				mine += code == 0;
 				if (code != 0 &&
-				    (code != SGPU_EPOLICY || !strstr(error.text, "taken before"))) {
+				    (code != SGPU_ETAKEN || !strstr(error.text, "taken before"))) {
 					_exit(255);
 				}
 			}
@@ -319,41 +319,41 @@ UNIT_TEST(a_record_that_is_kept_follows_the_file)
 	new_folder();
 	REQUIRE(sgpu_replay_create(folder, WINDOW, &one, &error) == 0);
 	REQUIRE(sgpu_replay_create(folder, WINDOW, &two, &error) == 0);
-	CHECK(take(one, 1) == 0 && take(two, 1) == SGPU_EPOLICY);
+	CHECK(take(one, 1) == 0 && take(two, 1) == SGPU_ETAKEN);
 	CHECK(take(two, 2) == 0 && take(two, 3) == 0);
-	CHECK(take(one, 3) == SGPU_EPOLICY && take(one, 2) == SGPU_EPOLICY);
+	CHECK(take(one, 3) == SGPU_ETAKEN && take(one, 2) == SGPU_ETAKEN);
 	/* A writer that was killed: of its record a part is there, or all but with other bytes. It
 	 * never ran. */
 	fd = open(data, O_RDWR);
 	REQUIRE(fd >= 0);
 	CHECK(pwrite(fd, "half", 4, HEADER + 3 * RECORD) == 4);
-	CHECK(take(one, 3) == SGPU_EPOLICY && take(one, 4) == 0);
+	CHECK(take(one, 3) == SGPU_ETAKEN && take(one, 4) == 0);
 	CHECK(pwrite(fd, &byte, 1, HEADER + 5 * RECORD - 1) == 1);
-	CHECK(take(two, 5) == 0 && take(one, 5) == SGPU_EPOLICY);
-	CHECK(take(two, 4) == SGPU_EPOLICY);
+	CHECK(take(two, 5) == 0 && take(one, 5) == SGPU_ETAKEN);
+	CHECK(take(two, 4) == SGPU_ETAKEN);
 	/* More than one batch has: damage, for whoever reads on and for whoever begins. */
 	memset(kept, 7, sizeof(kept));
 	CHECK(pwrite(fd, kept, 2 * RECORD, HEADER + 5 * RECORD) == 2 * RECORD);
 	CHECK(take(one, 9) == SGPU_ESYSTEM && strstr(error.text, "damaged"));
 	CHECK(take(one, 9) == SGPU_ESYSTEM && take_afresh(9) == SGPU_ESYSTEM);
 	REQUIRE(ftruncate(fd, HEADER + 5 * RECORD) == 0);
-	CHECK(take(one, 5) == SGPU_EPOLICY && take(one, 9) == 0);
+	CHECK(take(one, 5) == SGPU_ETAKEN && take(one, 9) == 0);
 	/* Another file in its place, as after a backup came back: what it says holds. */
 	close(fd);
 	snprintf(kept, sizeof(kept), "%s.old", data);
 	REQUIRE(rename(data, kept) == 0);
-	CHECK(take(one, 50) == 0 && take(two, 50) == SGPU_EPOLICY);
+	CHECK(take(one, 50) == 0 && take(two, 50) == SGPU_ETAKEN);
 	REQUIRE(rename(kept, data) == 0);
-	CHECK(take(one, 1) == SGPU_EPOLICY && take(one, 9) == SGPU_EPOLICY);
-	CHECK(take(two, 50) == 0 && take(one, 50) == SGPU_EPOLICY);
+	CHECK(take(one, 1) == SGPU_ETAKEN && take(one, 9) == SGPU_ETAKEN);
+	CHECK(take(two, 50) == 0 && take(one, 50) == SGPU_ETAKEN);
 	/* One of them drops the old ones. */
 	for (unsigned id = 1000; id < 2100; id++) {
 		REQUIRE(take(two, id) == 0);
 	}
-	CHECK(take(one, 1500) == SGPU_EPOLICY);
+	CHECK(take(one, 1500) == SGPU_ETAKEN);
 	CHECK(take_at(two, 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == 0);
-	CHECK(take(one, 7000) == SGPU_EPOLICY && strstr(error.text, "too old"));
-	CHECK(take_at(one, 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == SGPU_EPOLICY);
+	CHECK(take(one, 7000) == SGPU_ETAKEN && strstr(error.text, "too old"));
+	CHECK(take_at(one, 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == SGPU_ETAKEN);
 	CHECK(take_at(one, 1, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == 0);
 	sgpu_replay_free(&one);
 	sgpu_replay_free(&two);
@@ -401,7 +401,7 @@ UNIT_TEST(a_writer_that_is_killed_leaves_what_it_took)
 		close(said[0]);
 		REQUIRE(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
 		for (unsigned id = begin; id <= last; id++) {
-			CHECK(take(replay, id) == SGPU_EPOLICY);
+			CHECK(take(replay, id) == SGPU_ETAKEN);
 		}
 		begin = last + 2; /* of the next one nothing is known */
 		CHECK(take(replay, begin) == 0);
@@ -422,7 +422,7 @@ UNIT_TEST(of_many_records_each_is_known)
 		REQUIRE(take(replay, id) == 0);
 	}
 	for (unsigned id = 0; id < BATCHES; id++) {
-		REQUIRE(take(replay, id) == SGPU_EPOLICY);
+		REQUIRE(take(replay, id) == SGPU_ETAKEN);
 	}
 	/* Half of them are old, and go; the others stay. */
 	for (unsigned id = BATCHES; id < 2 * BATCHES; id++) {
@@ -431,9 +431,9 @@ UNIT_TEST(of_many_records_each_is_known)
 	CHECK(take_at(replay, 3 * BATCHES, NOW + WINDOW + WINDOW / 2, NOW + WINDOW + WINDOW / 2) ==
 	      0);
 	for (unsigned id = BATCHES; id < 2 * BATCHES; id++) {
-		REQUIRE(take_at(replay, id, NOW + WINDOW, NOW + WINDOW) == SGPU_EPOLICY);
+		REQUIRE(take_at(replay, id, NOW + WINDOW, NOW + WINDOW) == SGPU_ETAKEN);
 	}
-	CHECK(take_at(replay, 1, NOW, NOW + WINDOW) == SGPU_EPOLICY &&
+	CHECK(take_at(replay, 1, NOW, NOW + WINDOW) == SGPU_ETAKEN &&
 	      strstr(error.text, "too old"));
 	sgpu_replay_free(&replay);
 }

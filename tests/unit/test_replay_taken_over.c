@@ -31,15 +31,15 @@ UNIT_TEST(what_was_sealed_before_the_record_was_taken_over_is_too_old)
 			REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
 			REQUIRE(sgpu_replay_create(folder, WINDOW, &second, &error) == 0);
 			write_before(former, 0, 3);
-			CHECK(take_at(replay, 1, NOW - 1, NOW) == SGPU_EPOLICY &&
+			CHECK(take_at(replay, 1, NOW - 1, NOW) == SGPU_ETAKEN &&
 			      strstr(error.text, "too old"));
 			/* Programs of that version do not know this one, so they take nothing any
 			 * more. */
 			CHECK(version() == 3 && size_of_data() == HEADER);
 			CHECK(take(other ? second : replay, 1) == 0 &&
-			      take(replay, 1) == SGPU_EPOLICY);
+			      take(replay, 1) == SGPU_ETAKEN);
 			write_before(former, NOW + SECOND, 1); /* what it had dropped */
-			CHECK(take_at(replay, 2, NOW + SECOND - 1, NOW) == SGPU_EPOLICY &&
+			CHECK(take_at(replay, 2, NOW + SECOND - 1, NOW) == SGPU_ETAKEN &&
 			      take_at(second, 2, NOW + SECOND, NOW) == 0);
 			sgpu_replay_free(&replay);
 			sgpu_replay_free(&second);
@@ -67,7 +67,7 @@ UNIT_TEST(a_record_is_taken_over_when_it_is_opened_and_not_with_the_first_batch)
 	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
 	after = clock_us();
 	CHECK(version() == 3);
-	CHECK(take_at(replay, 1, before - 1, after + SECOND) == SGPU_EPOLICY &&
+	CHECK(take_at(replay, 1, before - 1, after + SECOND) == SGPU_ETAKEN &&
 	      strstr(error.text, "too old"));
 	CHECK(take_at(replay, 1, after, after + SECOND) == 0);
 	sgpu_replay_free(&replay);
@@ -101,7 +101,7 @@ UNIT_TEST(a_record_that_cannot_be_taken_over_stays_as_it_was_or_is_taken_over)
 			      (access(left, F_OK) == 0) == (crash && failing == 2));
 			REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
 			CHECK(version() == 3 && access(left, F_OK) != 0);
-			CHECK(take_at(replay, 1, NOW + SECOND - 1, NOW) == SGPU_EPOLICY);
+			CHECK(take_at(replay, 1, NOW + SECOND - 1, NOW) == SGPU_ETAKEN);
 			CHECK(take_at(replay, 1, NOW + SECOND, NOW) == 0);
 			sgpu_replay_free(&replay);
 			remove_folder();

@@ -190,7 +190,7 @@ UNIT_TEST(only_a_batch_that_was_admitted_is_recorded)
 	with_files = true;
 	for (int again = 0; again < 2; again++) {
 		CHECK(lseek(in, 0, SEEK_SET) == 0);
-		CHECK(run_with(&owner, in, out, 0, NULL) == (again ? SGPU_EPOLICY : 0));
+		CHECK(run_with(&owner, in, out, 0, NULL) == (again ? SGPU_ETAKEN : 0));
 	}
 	CHECK(strstr(error.text, "taken before"));
 	with_files = false;

@@ -437,16 +437,15 @@ static void attack(uint64_t seed)
 /* ---- what a client makes of an answer ---- */
 UNIT_TEST(an_answer_whose_code_is_none_is_an_error_of_the_system)
 {
-	static const int codes[] = { INT_MIN,	    SGPU_EREFUSED - 1, SGPU_EREFUSED,
-				     SGPU_EINVALID, SGPU_OK,	       1,
-				     INT_MAX };
+	static const int codes[] = { INT_MIN,	    SGPU_ETAKEN - 1, SGPU_ETAKEN, SGPU_EMANIFEST,
+				     SGPU_EINVALID, SGPU_OK,	     1,		  INT_MAX };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(codes); i++) {
 		static struct wire_answer answer;
 
 		answer.error.code = codes[i];
 		wire_clean(&answer);
-		CHECK(answer.error.code == (i < 2 || i > 4 ? SGPU_ESYSTEM : codes[i]));
+		CHECK(answer.error.code == (i < 2 || i > 5 ? SGPU_ESYSTEM : codes[i]));
 	}
 }
 

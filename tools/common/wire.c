@@ -213,7 +213,7 @@ void wire_clean(struct wire_answer *answer)
 	CLEAN(report->device.name);
 	CLEAN(report->device.selector);
 	CLEAN(report->device.confidential);
-	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_EREFUSED) {
+	if (sgpu_error_by_name(sgpu_error_name(answer->error.code)) != answer->error.code) {
 		answer->error.code = SGPU_ESYSTEM;
 	}
 }

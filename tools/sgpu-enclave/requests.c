@@ -318,8 +318,10 @@ static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 		return result.descriptor_failed ? SERVE_CANCELLED : SERVE_FAILED;
 	case SGPU_EDEVICE:
 		return SERVE_FAILED;
+	case SGPU_ETAKEN:
+		return SERVE_REPLAYED;
 	default:
-		return result.replayed ? SERVE_REPLAYED : SERVE_REFUSED;
+		return SERVE_REFUSED;
 	}
 }
 

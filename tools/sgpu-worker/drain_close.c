@@ -165,8 +165,7 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	struct sgpu_error shown, error, *reason = &flight->error;
 	const int code = reason->code;
 
-	if (flight->batch->resumed && code == SGPU_EPOLICY) {
-		/* That worker may have recorded the batch as run. */
+	if (flight->batch->resumed && code == SGPU_ETAKEN) {
 		sgpu_fail(&shown, code, "%s (a worker that was killed had it)", reason->text);
 		memcpy(reason->text, shown.text, sizeof(reason->text));
 	}
