@@ -121,9 +121,9 @@ const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platfor
 
 /* ---- the platform's own evidence ---- */
 struct sgpu_record {
-	char label[32];	  /* "tsm-report", "gramine", "nv-gpu-evidence" */
-	const char *type; /* media type; static */
-	char *value;	  /* bytes of that type, from malloc; NULL: absent */
+	const char *label,
+		*type; /* static: "tsm-report", "gramine", "nv-gpu-evidence"; media type */
+	char *value;   /* bytes of that type, from malloc; NULL: absent */
 	size_t size;
 	char absent[256]; /* why it is absent */
 };

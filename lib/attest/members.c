@@ -56,44 +56,75 @@ static bool is_one_of(const char *words, const char *text)
 	return false;
 }
 
-static int check_text(const struct sgpu_member *row, const json_t *value, const char *where,
-		      struct sgpu_error *error)
+static bool has_bytes(const json_t *value, size_t least, size_t most)
 {
-	const char *text = json_string_value(value);
-	const size_t length = json_string_length(value);
-	struct sgpu_error inner = { 0 };
 	uint8_t *data = NULL;
 	size_t size = 0;
+	int rc = sgpu_base64url_read(json_string_value(value), json_string_length(value), "", &data,
+				     &size, NULL);
 
-	if (!text) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is not a string", where);
-	}
-	if (row->kind == SGPU_MEMBER_HEX) {
-		/* Lower case only, so that the same bytes have one text. */
-		return length == 2 * row->max && strspn(text, "0123456789abcdef") == length
-			       ? 0
-			       : sgpu_fail(error, SGPU_EINVALID,
-					   "%s is not %zu digits of lower-case hexadecimal", where,
-					   2 * row->max);
-	}
-	if (row->kind == SGPU_MEMBER_TEXT) {
-		return row->words ? is_one_of(row->words, text)
-					    ? 0
-					    : sgpu_fail(error, SGPU_EINVALID,
-							"%s is '%.24s', not one of '%s'", where,
-							text, row->words)
-		       : length < row->min || length > row->max
-			       ? sgpu_fail(error, SGPU_EINVALID, "%s is too short or too long",
-					   where)
-			       : 0;
-	}
-	int rc = sgpu_base64url_read(text, length, where, &data, &size, &inner);
 	free(data);
-	return rc ? sgpu_fail(error, rc, "%s", inner.text)
-	       : size >= row->min && size <= row->max
-		       ? 0
-		       : sgpu_fail(error, SGPU_EINVALID, "%s has %zu bytes, not %zu to %zu", where,
-				   size, row->min, row->max);
+	return !rc && size >= least && size <= most;
+}
+
+/* Whether a value is what its row says; what is inside of it may still be wrong. */
+static bool fits(const struct sgpu_member *row, const json_t *value)
+{
+	const char *text = json_string_value(value);
+	const size_t length = json_string_length(value), count = json_array_size(value);
+
+	switch (row->kind) {
+	case SGPU_MEMBER_TEXT:
+		return text && (row->words ? is_one_of(row->words, text)
+					   : length >= row->min && length <= row->max);
+	case SGPU_MEMBER_BYTES:
+		return text && has_bytes(value, row->min, row->max);
+	case SGPU_MEMBER_HEX: /* lower case only, so that the same bytes have one text */
+		return text && length == 2 * row->max &&
+		       strspn(text, "0123456789abcdef") == length;
+	case SGPU_MEMBER_INTEGER:
+		return json_is_integer(value) && json_integer_value(value) >= 0 &&
+		       (uint64_t)json_integer_value(value) < SGPU_JSON_INTEGER_MAX;
+	case SGPU_MEMBER_TRUTH:
+		return json_is_boolean(value);
+	case SGPU_MEMBER_TRUTHS:
+		return json_is_boolean(value) || json_is_object(value);
+	case SGPU_MEMBER_LIST:
+		if (text) {
+			return !strcmp(text, "any");
+		} /* fall through */
+	case SGPU_MEMBER_ARRAY:
+		return json_is_array(value) && count >= row->min && count <= row->max;
+	case SGPU_MEMBER_OBJECT:
+		return json_is_object(value) && (!row->max || json_object_size(value) <= row->max);
+	default:
+		return true;
+	}
+}
+
+static int refuse(const struct sgpu_member *row, const json_t *value, const char *where,
+		  struct sgpu_error *error)
+{
+	static const char *const kinds[][2] = {
+		[SGPU_MEMBER_TEXT] = { "a string", "bytes" },
+		[SGPU_MEMBER_BYTES] = { "base64url", "bytes" },
+		[SGPU_MEMBER_HEX] = { "lower-case hexadecimal", "bytes" },
+		[SGPU_MEMBER_INTEGER] = { "a whole number between 0 and 2^53" },
+		[SGPU_MEMBER_TRUTH] = { "true or false" },
+		[SGPU_MEMBER_TRUTHS] = { "true, false, or an object" },
+		[SGPU_MEMBER_LIST] = { "\"any\" or an array", "items" },
+		[SGPU_MEMBER_ARRAY] = { "an array", "items" },
+		[SGPU_MEMBER_OBJECT] = { "an object", "members" },
+	};
+	const char *kind = kinds[row->kind][0];
+
+	return row->words && json_is_string(value)
+		       ? sgpu_fail(error, SGPU_EINVALID, "%s is '%.24s', not one of '%s'", where,
+				   json_string_value(value), row->words)
+	       : row->max ? sgpu_fail(error, SGPU_EINVALID, "%s is not %s of %zu to %zu %s", where,
+				      kind, row->kind == SGPU_MEMBER_HEX ? row->max : row->min,
+				      row->max, kinds[row->kind][1])
+			  : sgpu_fail(error, SGPU_EINVALID, "%s is not %s", where, kind);
 }
 
 static int check_inside(const struct sgpu_member *table, const char *path, const json_t *value,
@@ -102,44 +133,9 @@ static int check_inside(const struct sgpu_member *table, const char *path, const
 static int check(const struct sgpu_member *table, const struct sgpu_member *row,
 		 const json_t *value, const char *where, struct sgpu_error *error)
 {
-	const size_t count = json_array_size(value);
-
-	switch (row->kind) {
-	case SGPU_MEMBER_INTEGER:
-		return json_is_integer(value) && json_integer_value(value) >= 0 &&
-				       (uint64_t)json_integer_value(value) < SGPU_JSON_INTEGER_MAX
-			       ? 0
-			       : sgpu_fail(error, SGPU_EINVALID,
-					   "%s is not a whole number between 0 and 2^53", where);
-	case SGPU_MEMBER_TRUTHS:
-		if (json_is_object(value)) {
-			return check_inside(table, row->path, value, where, error);
-		} /* fall through */
-	case SGPU_MEMBER_TRUTH:
-		return json_is_boolean(value) ? 0
-					      : sgpu_fail(error, SGPU_EINVALID,
-							  "%s is neither true nor false", where);
-	case SGPU_MEMBER_LIST:
-		if (json_is_string(value) && !strcmp(json_string_value(value), "any")) {
-			return 0;
-		} /* fall through */
-	case SGPU_MEMBER_ARRAY:
-		return !json_is_array(value) || count < row->min || count > row->max
-			       ? sgpu_fail(error, SGPU_EINVALID,
-					   "%s is not %san array of %zu to %zu", where,
-					   row->kind == SGPU_MEMBER_LIST ? "\"any\" or " : "",
-					   row->min, row->max)
-			       : check_inside(table, row->path, value, where, error);
-	case SGPU_MEMBER_OBJECT:
-		return !json_is_object(value) || (row->max && json_object_size(value) > row->max)
-			       ? sgpu_fail(error, SGPU_EINVALID,
-					   "%s is not an object, or has too many members", where)
-			       : check_inside(table, row->path, value, where, error);
-	case SGPU_MEMBER_ANY:
-		return 0;
-	default:
-		return check_text(row, value, where, error);
-	}
+	return !fits(row, value)		  ? refuse(row, value, where, error)
+	       : row->kind == SGPU_MEMBER_ANY ? 0
+					      : check_inside(table, row->path, value, where, error);
 }
 
 static int check_inside(const struct sgpu_member *table, const char *path, const json_t *value,

@@ -106,15 +106,15 @@ UNIT_TEST(only_es384_and_no_header_that_brings_a_key_is_taken)
 	CHECK(header_refused("{\"alg\":\"ES384\",\"jku\":\"https://example.org\"}", "'jku'"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5u\":\"https://example.org\"}", "'x5u'"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"typ\":1}", "not a string"));
-	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[]}", "'x5c'"));
-	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":\"AAAA\"}", "'x5c'"));
-	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[1]}", "'x5c'"));
+	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[]}", "/x5c"));
+	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":\"AAAA\"}", "/x5c"));
+	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[1]}", "/x5c"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"AAA\"]}", "padding"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A-_A\"]}", "base64"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"AAAA\"]}", "malformed"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A\",\"A\",\"A\",\"A\",\"A\",\"A\","
 			     "\"A\",\"A\",\"A\"]}",
-			     "'x5c'"));
+			     "/x5c"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[[[[[[[[[[[[[[[[[[[["
 			     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
 			     "deep"));

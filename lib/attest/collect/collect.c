@@ -71,17 +71,6 @@ int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
 	return rc;
 }
 
-int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu_error *error)
-{
-	*value = document ? json_dumps(document, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-	json_decref(document);
-	if (!*value) {
-		return sgpu_fail_nomem(error);
-	}
-	*size = strlen(*value);
-	return SGPU_OK;
-}
-
 /* ---- under Gramine: /dev/attestation, virtual files of its library OS. The quote covers the last
  * data written to user_report_data, and is made when it is read ---- */
 enum { QUOTE_MAX = 1 << 16, WORD_MAX = 64 };
@@ -110,8 +99,8 @@ static int read_type(const char *root, char **word, struct sgpu_error *error)
 	return rc;
 }
 
-static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *device, char **value,
-			   size_t *size, struct sgpu_error *error)
+static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *device,
+			   json_t **document, struct sgpu_error *error)
 {
 	const char *root = sgpu_evidence_root(SGPU_USUAL_GRAMINE);
 	char *word = NULL, *quote = NULL;
@@ -124,10 +113,10 @@ static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *de
 	if (!rc && !quote_size) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "Gramine gave an empty quote");
 	}
-	rc = rc ? rc
-		: sgpu_evidence_text(json_pack("{s:s, s:o}", "attestation_type", word, "quote",
-					       sgpu_json_from_bytes(quote, quote_size)),
-				     value, size, error);
+	if (!rc) {
+		*document = json_pack("{s:s, s:o}", "attestation_type", word, "quote",
+				      sgpu_json_from_bytes(quote, quote_size));
+	}
 	free(quote);
 	free(word);
 	return rc;
@@ -159,8 +148,8 @@ static json_t *gpu_json(const struct sgpu_device_evidence *evidence,
 			 sgpu_base64_json(evidence->report, evidence->report_size), "nonce", hex);
 }
 
-static int collect_gpu(const uint8_t report_data[64], struct sgpu_device *device, char **value,
-		       size_t *size, struct sgpu_error *error)
+static int collect_gpu(const uint8_t report_data[64], struct sgpu_device *device, json_t **document,
+		       struct sgpu_error *error)
 {
 	struct sgpu_device_evidence evidence = { 0 };
 	uint8_t nonce[SGPU_GPU_NONCE_SIZE];
@@ -170,7 +159,7 @@ static int collect_gpu(const uint8_t report_data[64], struct sgpu_device *device
 	}
 	int rc = sgpu_gpu_nonce(report_data, nonce, error);
 	rc = rc ? rc : sgpu_device_get_evidence(device, nonce, &evidence, error);
-	rc = rc ? rc : sgpu_evidence_text(gpu_json(&evidence, nonce), value, size, error);
+	*document = rc ? NULL : gpu_json(&evidence, nonce);
 	sgpu_device_evidence_clear(&evidence);
 	return rc;
 }
@@ -184,26 +173,27 @@ const struct sgpu_evidence_source sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES] =
 int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
 			  struct sgpu_record *records)
 {
-	int count = SGPU_EVIDENCE_SOURCES;
-
 	memset(records, 0, SGPU_RECORDS_MAX * sizeof(*records));
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
+		const struct sgpu_evidence_source *source = &sgpu_evidence_sources[i];
 		struct sgpu_record *record = &records[i];
 		struct sgpu_error error = { 0 };
+		json_t *document = NULL;
 
-		snprintf(record->label, sizeof(record->label), "%s",
-			 sgpu_evidence_sources[i].label);
-		record->type = sgpu_evidence_sources[i].type;
-		int rc = sgpu_evidence_sources[i].collect(report_data, device, &record->value,
-							  &record->size, &error);
+		record->label = source->label;
+		record->type = source->type;
+		int rc = source->collect(report_data, device, &document, &error);
+		if (!rc) {
+			rc = document ? sgpu_json_canonical(document, &record->value, &record->size,
+							    &error)
+				      : sgpu_fail_nomem(&error);
+		}
+		json_decref(document);
 		if (rc) {
-			record->value = NULL;
-			record->size = 0;
-			snprintf(record->absent, sizeof(record->absent), "%.255s",
-				 error.text[0] ? error.text : sgpu_strerror(rc));
+			snprintf(record->absent, sizeof(record->absent), "%.255s", error.text);
 		}
 	}
-	return count;
+	return SGPU_EVIDENCE_SOURCES;
 }
 
 void sgpu_records_clear(struct sgpu_record *records, int count)

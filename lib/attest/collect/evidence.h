@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a platform's own evidence comes from.
+ * A platform's own evidence: where it comes from, and whether it belongs to a quote.
  */
 #ifndef SGPU_ATTEST_COLLECT_EVIDENCE_H
 #define SGPU_ATTEST_COLLECT_EVIDENCE_H
 
 #include <sgpu/attest.h>
 
-/* Collects a record; *value is from malloc. After any failure, the error's text is the reason why
+/* Collects a record as a new object or array. After any failure, the error's text is the reason why
  * the record is absent. */
 typedef int sgpu_evidence_collector(const uint8_t report_data[64], struct sgpu_device *device,
-				    char **value, size_t *size, struct sgpu_error *error);
+				    json_t **document, struct sgpu_error *error);
 sgpu_evidence_collector sgpu_evidence_tsm;
 /* A row for each record that a quote may have. */
 enum { SGPU_EVIDENCE_SOURCES = 3 };
@@ -20,9 +20,6 @@ extern const struct sgpu_evidence_source {
 	sgpu_evidence_collector *collect;
 } sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES];
 
-/* Writes an object or array as JSON text, and takes it over. For NULL, returns SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size,
-				       struct sgpu_error *error);
 /* Returns the root directory of an interface or, for "", of all other paths. It differs from
  * `usual` only in tests. */
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
@@ -43,5 +40,14 @@ SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name, cons
 enum { SGPU_GPU_NONCE_SIZE = 32 };
 SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64],
 				   uint8_t nonce[SGPU_GPU_NONCE_SIZE], struct sgpu_error *error);
+
+/* Checks that the record carries this report data, and verifies a TSM record if `checks` has roots
+ * for it. report->debug: whether the record says that others can read the runner's memory; of other
+ * records than TSM's, *report says no more. Errors: SGPU_EINVALID (malformed), SGPU_EBINDING (made
+ * for something else), those of sgpu_tsm_verify. */
+SGPU_MUST_CHECK int sgpu_record_check(const struct sgpu_record *record,
+				      const uint8_t report_data[64],
+				      const struct sgpu_quote_checks *checks,
+				      struct sgpu_tee_report *report, struct sgpu_error *error);
 
 #endif

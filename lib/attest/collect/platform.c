@@ -83,33 +83,30 @@ static bool tdx_cpuid(void)
 #endif
 }
 
-static void detect_kind(struct sgpu_platform *platform)
+static enum sgpu_platform_kind detect_kind(const char **seen)
 {
 	char line[64], whole[PATH_MAX];
 
 	if (sgpu_peek_line(under_root(GRAMINE_TYPE, whole), line, sizeof(line)) && line[0]) {
-		platform->seen = GRAMINE_TYPE;
-		platform->kind = strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT
-							   : SGPU_PLATFORM_GRAMINE_SGX;
-	} else if (exists(SNP_VMPL) || exists(SNP_DEVICE)) {
-		platform->seen = exists(SNP_VMPL) ? SNP_VMPL : SNP_DEVICE;
-		platform->kind = SGPU_PLATFORM_SNP;
-	} else if (tdx_cpuid()) {
-		platform->seen = "CPUID leaf 0x21";
-		platform->kind = SGPU_PLATFORM_TDX;
-	} else if (cpu_flag("tdx_guest")) {
-		platform->seen = "/proc/cpuinfo";
-		platform->kind = SGPU_PLATFORM_TDX;
-	} else {
-		platform->seen = "no sign of TDX, SEV-SNP or SGX";
-		platform->kind = SGPU_PLATFORM_PLAIN;
+		*seen = GRAMINE_TYPE;
+		return strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT
+						 : SGPU_PLATFORM_GRAMINE_SGX;
 	}
+	if (exists(SNP_VMPL) || exists(SNP_DEVICE)) {
+		*seen = exists(SNP_VMPL) ? SNP_VMPL : SNP_DEVICE;
+		return SGPU_PLATFORM_SNP;
+	}
+	*seen = tdx_cpuid() ? "CPUID leaf 0x21" : cpu_flag("tdx_guest") ? "/proc/cpuinfo" : NULL;
+	if (*seen) {
+		return SGPU_PLATFORM_TDX;
+	}
+	*seen = "no sign of TDX, SEV-SNP or SGX";
+	return SGPU_PLATFORM_PLAIN;
 }
 
 void sgpu_platform_detect(struct sgpu_platform *platform)
 {
-	memset(platform, 0, sizeof(*platform));
-	detect_kind(platform);
+	platform->kind = detect_kind(&platform->seen);
 	platform->virtual_machine = cpu_flag("hypervisor");
 	platform->reports = exists("/sys/kernel/config/tsm/report/.");
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
@@ -147,31 +144,25 @@ const char *sgpu_platform_word(enum sgpu_platform_kind kind)
 	return (size_t)kind < SGPU_ARRAY_LENGTH(kinds) ? kinds[kind].word : "unknown";
 }
 
-#define KEY_CROSSES "ciphertext; the key too, which was not agreed with the device"
-#define KEY_AGREED "ciphertext; keys sealed to a key that the device made"
-
 #define PLAIN "yes (development only)"
 #define DRIVER "through the driver, yes"
+#define KEY_CROSSES "ciphertext; the key too, which was not agreed with the device"
+#define KEY_AGREED "ciphertext; keys sealed to a key that the device made"
+#define PART "it is a part of the runner's memory"
 #define GUEST "SGX by Gramine, TDX or SEV-SNP guest, "
+#define OPEN_GPU "GPU without confidential computing"
 
-/* On the CPU device nothing crosses a bus. On a GPU, the second row of a pair applies if keys are
- * agreed. */
-static const struct sgpu_protection plain_cpu = { "plain machine, CPU device", PLAIN,
-						  "yes, it is a part of the runner's memory",
-						  "nothing crosses a bus", false };
-static const struct sgpu_protection plain_gpu[] = {
+/* For each kind of machine: with the CPU device, where nothing crosses a bus, and with a GPU,
+ * before and after keys are agreed. */
+static const struct sgpu_protection protections[] = {
+	{ "plain machine, CPU device", PLAIN, "yes, " PART, "nothing crosses a bus", false },
 	{ "plain machine, GPU", PLAIN, DRIVER, KEY_CROSSES, false },
 	{ "plain machine, GPU", PLAIN, DRIVER, KEY_AGREED, false },
+	{ GUEST "CPU device", "no", "no, " PART, "nothing crosses a bus", true },
+	{ GUEST OPEN_GPU, "no", DRIVER, KEY_CROSSES, true },
+	{ GUEST OPEN_GPU, "no", DRIVER, KEY_AGREED, true },
+	{ "TDX or SEV-SNP guest, GPU in CC mode", "no", "no", "nothing", true },
 };
-static const struct sgpu_protection guest_cpu = { GUEST "CPU device", "no",
-						  "no, it is a part of the runner's memory",
-						  "nothing crosses a bus", true };
-static const struct sgpu_protection guest_gpu[] = {
-	{ GUEST "GPU without confidential computing", "no", DRIVER, KEY_CROSSES, true },
-	{ GUEST "GPU without confidential computing", "no", DRIVER, KEY_AGREED, true },
-};
-static const struct sgpu_protection guest_confidential = { "TDX or SEV-SNP guest, GPU in CC mode",
-							   "no", "no", "nothing", true };
 
 /* In its development mode ("devtools"), a GPU's confidential computing protects nothing, so only
  * "on" counts. */
@@ -182,11 +173,7 @@ const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platfor
 	bool machine = platform->kind == SGPU_PLATFORM_TDX || platform->kind == SGPU_PLATFORM_SNP;
 	bool guest = machine || platform->kind == SGPU_PLATFORM_GRAMINE_SGX;
 
-	if (on_gpu && machine && strcmp(confidential, "on") == 0) {
-		return &guest_confidential;
-	}
-	if (on_gpu) {
-		return guest ? &guest_gpu[keys_agreed] : &plain_gpu[keys_agreed];
-	}
-	return guest ? &guest_cpu : &plain_cpu;
+	return on_gpu && machine && strcmp(confidential, "on") == 0
+		       ? &protections[6]
+		       : &protections[(guest ? 3 : 0) + (on_gpu ? 1 + keys_agreed : 0)];
 }

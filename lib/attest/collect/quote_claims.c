@@ -19,6 +19,7 @@
 #include "attest/quote.h"
 #include "base/io.h"
 #include "crypto/crypto.h"
+#include "device/backend.h"
 #include "device/device.h"
 
 /* ---- the program: which one it is, and who can look into it ---- */
@@ -53,92 +54,39 @@ int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_
 	return rc;
 }
 
-enum { PATH_SIZE = 4096, NOTES_MAX = 65536, BUILD_ID_MAX = 64, HEADERS_MAX = 256 };
+enum { PATH_SIZE = 4096, BUILD_ID_MAX = 64 };
 
 const char *sgpu_debug_status(void)
 {
-	char line[128];
-	bool traced = true;
-	FILE *file = fopen("/proc/self/status", "re");
+	char text[4096];
+	bool traced = !sgpu_peek("/proc/self/status", text, sizeof(text)) ||
+		      !strstr(text, "\nTracerPid:\t0\n");
 
-	while (file && fgets(line, sizeof(line), file)) {
-		if (!strncmp(line, "TracerPid:", 10)) {
-			traced = strtoul(line + 10, NULL, 10) != 0;
-			break;
-		}
-	}
-	if (file) {
-		fclose(file);
-	}
 	return !traced && prctl(PR_GET_DUMPABLE) == 0 ? "disabled" : "enabled";
 }
 
-/* The note of type NT_GNU_BUILD_ID among notes in memory, as hexadecimal. */
-static bool find_build_id(const uint8_t *notes, size_t size, size_t align, char *hex)
-{
-	size_t at = 0, step = align == 8 ? 8 : 4;
-
-	while (size - at >= sizeof(Elf64_Nhdr)) {
-		Elf64_Nhdr header;
-		memcpy(&header, notes + at, sizeof(header));
-		at += sizeof(header);
-		uint64_t name = ((uint64_t)header.n_namesz + step - 1) / step * step;
-		uint64_t body = ((uint64_t)header.n_descsz + step - 1) / step * step;
-		if (name > size - at || body > size - at - name) {
-			return false;
-		}
-		if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
-		    !memcmp(notes + at, "GNU", 4) && header.n_descsz &&
-		    header.n_descsz <= BUILD_ID_MAX) {
-			sgpu_hex_encode(notes + at + name, header.n_descsz, hex);
-			return true;
-		}
-		at += name + body;
-	}
-	return false;
-}
-
-static bool notes_of(int fd, const Elf64_Phdr *segment, char *hex)
-{
-	uint8_t *notes = segment->p_filesz <= NOTES_MAX ? malloc(segment->p_filesz + 1) : NULL;
-	size_t got = 0;
-	bool found =
-		notes &&
-		!sgpu_pread(fd, "notes", notes, segment->p_filesz, segment->p_offset, &got, NULL) &&
-		got == segment->p_filesz && find_build_id(notes, got, segment->p_align, hex);
-
-	free(notes);
-	return found;
-}
-
-/* "" for a file that has none, or is no ELF file of 64 bits: a build id is a help to find sources,
- * no proof. */
+/* "" for a file that has no build id, or is no ELF file: a build id is a help to find sources, no
+ * proof. */
 static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
 {
-	Elf64_Ehdr header;
-	Elf64_Phdr segment;
-	size_t got = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct sgpu_elf_section section;
+	Elf64_Nhdr note;
+	const void *image;
+	size_t size, head = sizeof(note) + sizeof("GNU");
 
 	hex[0] = '\0';
-	if (fd < 0) {
+	if (sgpu_code_file_map(path, &image, &size, NULL)) {
 		return;
 	}
-	bool elf = !sgpu_pread(fd, path, &header, sizeof(header), 0, &got, NULL) &&
-		   got == sizeof(header) && !memcmp(header.e_ident, ELFMAG, SELFMAG) &&
-		   header.e_ident[EI_CLASS] == ELFCLASS64 &&
-		   header.e_phentsize == sizeof(segment) && header.e_phnum <= HEADERS_MAX;
-	for (unsigned i = 0; elf && i < header.e_phnum; i++) {
-		if (sgpu_pread(fd, path, &segment, sizeof(segment),
-			       header.e_phoff + i * sizeof(segment), &got, NULL) ||
-		    got != sizeof(segment)) {
-			break;
-		}
-		if (segment.p_type == PT_NOTE && notes_of(fd, &segment, hex)) {
-			break;
+	if (sgpu_elf_find_section(image, size, ".note.gnu.build-id", &section) &&
+	    section.size >= head) {
+		const uint8_t *bytes = (const uint8_t *)image + section.offset;
+		memcpy(&note, bytes, sizeof(note));
+		if (note.n_descsz <= BUILD_ID_MAX && note.n_descsz <= section.size - head) {
+			sgpu_hex_encode(bytes + head, note.n_descsz, hex);
 		}
 	}
-	close(fd);
+	sgpu_code_file_unmap(image, size);
 }
 
 /* The last part of the path; of this process the path that it was started by. */
@@ -151,9 +99,9 @@ static void base_name(const char *path, char name[PATH_SIZE])
 		ssize_t length = readlink("/proc/self/exe", link, sizeof(link) - 1);
 		path = length > 0 ? link : "unknown";
 		/* The kernel's mark for a program whose file was replaced since. */
-		if (length > (ssize_t)strlen(deleted) &&
-		    !strcmp(link + length - strlen(deleted), deleted)) {
-			link[length - (ssize_t)strlen(deleted)] = '\0';
+		char *mark = strstr(link, deleted);
+		if (mark && !mark[strlen(deleted)]) {
+			*mark = '\0';
 		}
 	}
 	const char *slash = strrchr(path, '/');

@@ -11,8 +11,8 @@
 
 #include <sgpu/base.h>
 
+#include "attest/collect/evidence.h"
 #include "attest/quote.h"
-#include "attest/verify/tsm_report.h"
 
 /* Checks that the chain begins with the AK's certificate, without which nobody can verify a
  * signature, and its EK's, which names the machine. */
@@ -78,17 +78,17 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 static int check_records(const struct sgpu_record *records, int count,
 			 const uint8_t report_data[64], bool *debug, struct sgpu_error *error)
 {
+	struct sgpu_tee_report report = { .debug = false };
+	int rc = 0;
+
 	*debug = false;
-	for (int i = 0; i < count; i++) {
-		bool one = false;
-		int rc = records[i].value ? sgpu_record_check(&records[i], report_data, &one, error)
-					  : 0;
-		if (rc) {
-			return rc;
+	for (int i = 0; i < count && !rc; i++) {
+		if (records[i].value) {
+			rc = sgpu_record_check(&records[i], report_data, NULL, &report, error);
+			*debug |= report.debug;
 		}
-		*debug |= one;
 	}
-	return 0;
+	return rc;
 }
 
 /* Sets "dbgstat" to "enabled", since a process can be debugged if its platform can. *news: whether

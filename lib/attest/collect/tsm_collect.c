@@ -8,6 +8,7 @@
  * would show if they did.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,19 +24,12 @@
 
 enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };
 
-struct report {
-	const char *root;
-	char directory[PATH_MAX];
-};
-
 /* Reads how many writes the kernel has accepted. */
-static int read_generation(const struct report *report, uint64_t *generation,
-			   struct sgpu_error *error)
+static int read_generation(const char *report, uint64_t *generation, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int rc = sgpu_evidence_read(report->directory, "generation", LINE_MAX_SIZE, &text, &size,
-				    error);
+	int rc = sgpu_evidence_read(report, "generation", LINE_MAX_SIZE, &text, &size, error);
 
 	if (!rc) {
 		text[strcspn(text, "\n")] = '\0';
@@ -46,45 +40,35 @@ static int read_generation(const struct report *report, uint64_t *generation,
 	return rc;
 }
 
-static int make_directory(struct report *report, struct sgpu_error *error)
+static int make_directory(const char *root, char directory[PATH_MAX], struct sgpu_error *error)
 {
 	struct stat status;
-	uint8_t random[8];
-	char word[2 * sizeof(random) + 1];
-	int rc = sgpu_random(random, sizeof(random), error);
+	uint64_t random = 0;
+	int rc = sgpu_random(&random, sizeof(random), error);
 
 	if (rc) {
 		return rc;
 	}
-	if (stat(report->root, &status) || !S_ISDIR(status.st_mode)) {
+	if (stat(root, &status) || !S_ISDIR(status.st_mode)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "this kernel gives no reports: there is no '%s'", report->root);
+				 "this kernel gives no reports: there is no '%s'", root);
 	}
-	sgpu_hex_encode(random, sizeof(random), word);
-	if (snprintf(report->directory, sizeof(report->directory), "%s/sgpu.%ld.%s", report->root,
-		     (long)getpid(), word) >= (int)sizeof(report->directory)) {
-		report->directory[0] = '\0';
-		return sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", report->root);
+	if (snprintf(directory, PATH_MAX, "%s/sgpu.%016" PRIx64, root, random) >= PATH_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
 	}
-	if (!mkdir(report->directory, 0700)) {
+	if (!mkdir(directory, 0700)) {
 		return SGPU_OK;
 	}
-	report->directory[0] = '\0';
-	switch (errno) {
-	case ENXIO:
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "no driver gives reports in '%s': this is no TDX or "
-				 "SEV-SNP guest, or its driver is not loaded",
-				 report->root);
-	case EBUSY:
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy",
-				 report->root);
-	default:
-		return sgpu_fail_errno(error, "cannot make a report in '%s'", report->root);
-	}
+	return errno == ENXIO ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+					  "no driver gives reports in '%s': this is no TDX or "
+					  "SEV-SNP guest, or its driver is not loaded",
+					  root)
+	       : errno == EBUSY
+		       ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", root)
+		       : sgpu_fail_errno(error, "cannot make a report in '%s'", root);
 }
 
-static int check_generation(const struct report *report, uint64_t expected, const char *when,
+static int check_generation(const char *report, uint64_t expected, const char *when,
 			    struct sgpu_error *error)
 {
 	uint64_t generation = 0;
@@ -104,9 +88,9 @@ static int check_generation(const struct report *report, uint64_t expected, cons
 
 /* Reads "auxblob", "outblob" and "provider" into the form of Veraison's tsm-report. TDX has no
  * auxblob: its certificates are in the quote. */
-static int read_blobs(const struct report *report, json_t **document, struct sgpu_error *error)
+static int read_blobs(const char *report, json_t **document, struct sgpu_error *error)
 {
-	const char *folder = report->directory;
+	const char *folder = report;
 	char *out = NULL, *aux = NULL, *provider = NULL;
 	size_t out_size = 0, aux_size = 0, provider_size = 0;
 	struct sgpu_error fault = { 0 };
@@ -137,33 +121,30 @@ static int read_blobs(const struct report *report, json_t **document, struct sgp
 	return rc;
 }
 
-static int make_report(const struct report *report, const uint8_t report_data[64],
-		       json_t **document, struct sgpu_error *error)
+static int make_report(const char *report, const uint8_t report_data[64], json_t **document,
+		       struct sgpu_error *error)
 {
 	uint64_t before = 0;
 	int rc = read_generation(report, &before, error);
 
-	rc = rc ? rc : sgpu_evidence_write(report->directory, "inblob", report_data, 64, error);
+	rc = rc ? rc : sgpu_evidence_write(report, "inblob", report_data, 64, error);
 	rc = rc ? rc : check_generation(report, before + 1, "after writing", error);
 	rc = rc ? rc : read_blobs(report, document, error);
 	return rc ? rc : check_generation(report, before + 1, "after reading", error);
 }
 
-int sgpu_evidence_tsm(const uint8_t report_data[64], struct sgpu_device *device, char **value,
-		      size_t *size, struct sgpu_error *error)
+int sgpu_evidence_tsm(const uint8_t report_data[64], struct sgpu_device *device, json_t **document,
+		      struct sgpu_error *error)
 {
-	struct report report = { .root = sgpu_evidence_root(SGPU_USUAL_TSM) };
-	json_t *document = NULL;
-	int rc = make_directory(&report, error);
+	char directory[PATH_MAX];
+	int rc = make_directory(sgpu_evidence_root(SGPU_USUAL_TSM), directory, error);
 
 	(void)device;
 	if (!rc) {
-		rc = make_report(&report, report_data, &document, error);
+		rc = make_report(directory, report_data, document, error);
 		/* If this fails, the directory remains and keeps the driver loaded, but nothing
 		 * more can be done. */
-		(void)rmdir(report.directory);
+		(void)rmdir(directory);
 	}
-	rc = rc ? rc : sgpu_evidence_text(json_incref(document), value, size, error);
-	json_decref(document);
 	return rc;
 }

@@ -31,18 +31,6 @@ static const struct profile {
 		  "critical,keyCertSign,cRLSign" },
   attestation = { "sgpu attestation key", "critical,CA:FALSE", "critical,digitalSignature" };
 
-/* Sets a serial number of 127 random bits, so that nobody can predict a certificate's bytes before
- * it is made. */
-static int set_serial(X509 *certificate, struct sgpu_error *error)
-{
-	BIGNUM *number = BN_new();
-	bool done = number && BN_rand(number, 127, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1 &&
-		    BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate));
-
-	BN_free(number);
-	return done ? 0 : sgpu_crypto_fail(error, "setting a serial number");
-}
-
 static bool add_extension(X509 *certificate, X509V3_CTX *context, int nid, const char *value)
 {
 	X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, context, nid, value);
@@ -52,39 +40,10 @@ static bool add_extension(X509 *certificate, X509V3_CTX *context, int nid, const
 	return done;
 }
 
-static int set_extensions(X509 *certificate, X509 *issuer, const struct profile *profile,
-			  struct sgpu_error *error)
+static bool add_name(X509 *certificate, int nid, int type, const char *text)
 {
-	X509V3_CTX context;
-
-	X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
-	bool done =
-		add_extension(certificate, &context, NID_basic_constraints, profile->constraints) &&
-		add_extension(certificate, &context, NID_key_usage, profile->usage) &&
-		add_extension(certificate, &context, NID_subject_key_identifier, "hash") &&
-		add_extension(certificate, &context, NID_authority_key_identifier, "keyid:always");
-	return done ? 0 : sgpu_crypto_fail(error, "adding the extensions of a certificate");
-}
-
-/* Sets a subject's name: the common name and, unless `key` is NULL, the key's fingerprint, which
- * tells one machine's certificate from another's. */
-static int set_name(X509_NAME *name, const char *common_name, EVP_PKEY *key,
-		    struct sgpu_error *error)
-{
-	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
-	char serial[2 * SGPU_SHA256_SIZE + 1];
-	int rc = key ? sgpu_key_fingerprint(key, fingerprint, error) : 0;
-
-	if (rc) {
-		return rc;
-	}
-	sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
-	int done =
-		X509_NAME_add_entry_by_NID(name, NID_commonName, MBSTRING_UTF8,
-					   (const unsigned char *)common_name, -1, -1, 0) == 1 &&
-		(!key || X509_NAME_add_entry_by_NID(name, NID_serialNumber, MBSTRING_ASC,
-						    (const unsigned char *)serial, -1, -1, 0) == 1);
-	return done ? 0 : sgpu_crypto_fail(error, "setting the name in a certificate");
+	return X509_NAME_add_entry_by_NID(X509_get_subject_name(certificate), nid, type,
+					  (const unsigned char *)text, -1, -1, 0) == 1;
 }
 
 static int to_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, size_t *size,
@@ -111,35 +70,45 @@ static int check_days(unsigned days, struct sgpu_error *error)
 				   days);
 }
 
-/* Makes a certificate for `key` that the issuer's key signs; issuer NULL: a self-signed one. The
- * caller frees it, after a failure, too. */
+/* Makes a certificate for `key` that the issuer's key signs; issuer NULL: a self-signed one. Nobody
+ * can predict its bytes before it is made, since the serial number has 127 random bits. The
+ * subject's name has the fingerprint of a key that is not an authority's, which tells one machine's
+ * certificate from another's. The caller frees it, after a failure, too. */
 static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 		 const struct profile *profile, const char *name, int64_t now, int64_t end,
 		 X509 **certificate, struct sgpu_error *error)
 {
-	X509 *made = X509_new();
-	int rc = 0;
+	X509 *made = *certificate = X509_new(), *above = issuer ? issuer : made;
+	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
+	char serial[2 * SGPU_SHA256_SIZE + 1];
+	BIGNUM *number = BN_new();
+	X509V3_CTX context;
+	int rc = sgpu_key_fingerprint(key, fingerprint, error);
 
-	if (!made || X509_set_version(made, X509_VERSION_3) != 1 ||
-	    X509_set_pubkey(made, key) != 1) {
+	sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
+	X509V3_set_ctx(&context, above, made, NULL, NULL, 0);
+	bool done = made && number && X509_set_version(made, X509_VERSION_3) == 1 &&
+		    BN_rand(number, 127, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1 &&
+		    BN_to_ASN1_INTEGER(number, X509_get_serialNumber(made)) &&
+		    X509_set_pubkey(made, key) == 1 &&
+		    add_name(made, NID_commonName, MBSTRING_UTF8, name) &&
+		    (!issuer || add_name(made, NID_serialNumber, MBSTRING_ASC, serial)) &&
+		    X509_set_issuer_name(made, X509_get_subject_name(above)) == 1 &&
+		    ASN1_TIME_set(X509_getm_notBefore(made), (time_t)now) &&
+		    ASN1_TIME_set(X509_getm_notAfter(made), (time_t)end) &&
+		    add_extension(made, &context, NID_basic_constraints, profile->constraints) &&
+		    add_extension(made, &context, NID_key_usage, profile->usage) &&
+		    add_extension(made, &context, NID_subject_key_identifier, "hash") &&
+		    add_extension(made, &context, NID_authority_key_identifier, "keyid:always");
+	BN_free(number);
+	if (!rc && !done) {
 		rc = sgpu_crypto_fail(error, "making a certificate");
 	}
-	rc = rc ? rc : set_serial(made, error);
-	rc = rc ? rc : set_name(X509_get_subject_name(made), name, issuer ? key : NULL, error);
-	if (!rc && X509_set_issuer_name(made, X509_get_subject_name(issuer ? issuer : made)) != 1) {
-		rc = sgpu_crypto_fail(error, "setting the issuer of a certificate");
-	}
-	if (!rc && (!ASN1_TIME_set(X509_getm_notBefore(made), (time_t)now) ||
-		    !ASN1_TIME_set(X509_getm_notAfter(made), (time_t)end))) {
-		rc = sgpu_crypto_fail(error, "setting the times of a certificate");
-	}
-	rc = rc ? rc : set_extensions(made, issuer ? issuer : made, profile, error);
-	EVP_MD_CTX *context = rc ? NULL : sgpu_signer_context(signer);
-	if (!rc && (!context || X509_sign_ctx(made, context) <= 0)) {
+	EVP_MD_CTX *signing = rc ? NULL : sgpu_signer_context(signer);
+	if (!rc && (!signing || X509_sign_ctx(made, signing) <= 0)) {
 		rc = sgpu_crypto_fail(error, "signing a certificate");
 	}
-	EVP_MD_CTX_free(context);
-	*certificate = made;
+	EVP_MD_CTX_free(signing);
 	return rc;
 }
 
@@ -149,7 +118,6 @@ int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, 
 	X509 *certificate = NULL;
 
 	*pem = NULL;
-	*size = 0;
 	if (!*name || strlen(name) > NAME_MAX_LENGTH) {
 		return sgpu_fail(error, SGPU_EUSAGE, "an authority's name has 1 to %d characters",
 				 NAME_MAX_LENGTH);

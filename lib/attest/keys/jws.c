@@ -11,11 +11,10 @@
 
 #include <sgpu/base.h>
 
-#include "attest/internal.h"
+#include "attest/quote.h"
 #include "crypto/internal.h"
 
-/* The most characters of a text from outside that a message quotes. */
-enum { QUOTED = 40 };
+enum { TEXT_MAX = 256 };
 
 json_t *sgpu_base64_json(const void *data, size_t size)
 {
@@ -53,20 +52,11 @@ static int decode_base64(const char *text, size_t length, uint8_t **data, size_t
 
 static int read_x5c(const json_t *x5c, struct sgpu_chain *chain, struct sgpu_error *error)
 {
-	size_t count = json_array_size(x5c), size = 0;
+	const json_t *text;
+	size_t i, size = 0;
 	uint8_t *der = NULL;
 
-	if (!json_is_array(x5c) || !count || count > SGPU_CHAIN_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "token: 'x5c' is not an array of 1 to %d certificates",
-				 SGPU_CHAIN_MAX);
-	}
-	for (size_t i = 0; i < count; i++) {
-		const json_t *text = json_array_get(x5c, i);
-		if (!json_is_string(text) || json_string_length(text) > 2 * SGPU_CERTIFICATE_MAX) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "token: 'x5c' has something that is no certificate");
-		}
+	json_array_foreach ((json_t *)x5c, i, text) {
 		int rc = decode_base64(json_string_value(text), json_string_length(text), &der,
 				       &size, error);
 		if (rc) {
@@ -83,24 +73,15 @@ static int read_x5c(const json_t *x5c, struct sgpu_chain *chain, struct sgpu_err
 	return 0;
 }
 
-static int check_header(const json_t *header, struct sgpu_chain *chain, struct sgpu_error *error)
-{
-	static const char *const known[] = { "alg", "typ", "kid", "x5c", NULL };
-	const json_t *typ = json_object_get(header, "typ"), *kid = json_object_get(header, "kid");
-	const json_t *x5c = json_object_get(header, "x5c");
-	const char *alg = NULL;
-	int rc = sgpu_json_only(header, "token: header", known, error);
-
-	rc = rc ? rc : sgpu_json_string(header, "token: header", "alg", &alg, error);
-	if (!rc && strcmp(alg, "ES384")) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "token: 'alg' is '%.*s', not 'ES384'", QUOTED,
-			       alg);
-	}
-	if (!rc && ((typ && !json_is_string(typ)) || (kid && !json_is_string(kid)))) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "token: 'typ' or 'kid' is not a string");
-	}
-	return rc || !x5c ? rc : read_x5c(x5c, chain, error);
-}
+/* All that a header may have. */
+static const struct sgpu_member header[] = {
+	SGPU_NEEDED("alg", TEXT, .words = "ES384"),
+	SGPU_OPTIONAL("typ", TEXT, .max = TEXT_MAX),
+	SGPU_OPTIONAL("kid", TEXT, .max = TEXT_MAX),
+	SGPU_OPTIONAL("x5c", ARRAY, .min = 1, .max = SGPU_CHAIN_MAX),
+	SGPU_NEEDED("x5c/*", TEXT, .max = 2 * SGPU_CERTIFICATE_MAX),
+	{ .path = NULL },
+};
 
 int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws, struct sgpu_chain *chain,
 		  struct sgpu_error *error)
@@ -108,7 +89,8 @@ int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws, struct s
 	int rc = sgpu_jws_parse(token, size, SGPU_ES384_SIZE, "token", jws, error);
 
 	memset(chain, 0, sizeof(*chain));
-	rc = rc ? rc : check_header(jws->header, chain, error);
+	rc = rc ? rc : sgpu_members_check(jws->header, "token: header", header, error);
+	rc = rc ? rc : read_x5c(json_object_get(jws->header, "x5c"), chain, error);
 	if (rc) {
 		sgpu_jws_clear(jws);
 		sgpu_chain_clear(chain);
@@ -146,15 +128,15 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	for (int i = 0; chain && i < chain->count; i++) {
 		bad |= json_array_append_new(x5c, certificate_json(chain->list[i]));
 	}
-	json_t *header = json_pack("{s:s, s:s*, s:o*}", "alg", "ES384", "typ", typ, "x5c", x5c);
+	json_t *made = json_pack("{s:s, s:s*, s:o*}", "alg", "ES384", "typ", typ, "x5c", x5c);
 	json_t *encoded = sgpu_json_from_bytes(payload, size);
 	int rc = bad || !encoded ? sgpu_fail_nomem(error)
-				 : sgpu_jws_text(json_incref(header), json_string_value(encoded),
+				 : sgpu_jws_text(json_incref(made), json_string_value(encoded),
 						 &text, error);
 
 	*token = NULL;
 	json_decref(encoded);
-	json_decref(header);
+	json_decref(made);
 	rc = rc ? rc : sgpu_signer_sign(signer, text, strlen(text), signature, error);
 	rc = rc ? rc : sgpu_jws_token(text, signature, sizeof(signature), token, error);
 	free(text);

@@ -3,6 +3,7 @@
  * Reads the file of owners whose batches a runner takes, one thumbprint a line, and sorts them into
  * the order that quotes have.
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,23 +29,6 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Adds a name and takes it over, also after a failure. NULL means out of memory. */
-static int add(struct sgpu_owners *owners, char *name, const char *path, struct sgpu_error *error)
-{
-	char **more =
-		name ? realloc(owners->names, ((size_t)owners->count + 1) * sizeof(*more)) : NULL;
-
-	owners->names = more ? more : owners->names;
-	if (!more || owners->count == SGPU_QUOTE_OWNERS_MAX) {
-		free(name);
-		return !more ? sgpu_fail_nomem(error)
-			     : sgpu_fail(error, SGPU_EINVALID, "'%s' names more than %d owners",
-					 path, SGPU_QUOTE_OWNERS_MAX);
-	}
-	owners->names[owners->count++] = name;
-	return 0;
-}
-
 /* Reads a line: a thumbprint or nothing, then maybe a comment. Messages do not show the line, since
  * it may be a key. */
 static int read_line(const char *line, size_t length, int number, const char *path,
@@ -54,34 +38,40 @@ static int read_line(const char *line, size_t length, int number, const char *pa
 	const char *comment = memchr(line, '#', length);
 
 	length = comment ? (size_t)(comment - line) : length;
-	while (length && line[length - 1] && strchr(" \t\r", line[length - 1])) {
+	while (length && isspace((unsigned char)line[length - 1])) {
 		length--;
 	}
-	while (length && *line && strchr(" \t", *line)) {
-		line++;
+	for (; length && isspace((unsigned char)*line); line++) {
 		length--;
 	}
 	if (!length) {
 		return 0;
 	}
-	char *name = memchr(line, '\0', length) ? NULL : strndup(line, length);
-	if (!name || length != THUMBPRINT_LENGTH ||
-	    sgpu_base64url_decode(name, hash, sizeof(hash), NULL)) {
-		free(name);
-		return sgpu_fail(error, SGPU_EINVALID,
+	if (owners->count == SGPU_QUOTE_OWNERS_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' names more than %d owners", path,
+				 SGPU_QUOTE_OWNERS_MAX);
+	}
+	char *name = owners->names[owners->count++] = strndup(line, length);
+	return name && length == THUMBPRINT_LENGTH &&
+			       !sgpu_base64url_decode(name, hash, sizeof(hash), NULL)
+		       ? 0
+		       : sgpu_fail(
+				 error, SGPU_EINVALID,
 				 "'%s':%d: no thumbprint of a key, as 'sgpu-seal keyinfo --owner' "
 				 "prints it",
 				 path, number);
-	}
-	return add(owners, name, path, error);
 }
 
 int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
 		      struct sgpu_error *error)
 {
-	int rc = 0, number = 1;
+	int rc = 0, number = 1, kept = 0;
 
-	memset(owners, 0, sizeof(*owners));
+	owners->count = 0;
+	owners->names = calloc(SGPU_QUOTE_OWNERS_MAX, sizeof(*owners->names));
+	if (!owners->names) {
+		return sgpu_fail_nomem(error);
+	}
 	for (size_t at = 0; at < size && !rc; number++) {
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t length = end ? (size_t)(end - text) - at : size - at;
@@ -96,12 +86,11 @@ int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sg
 		return rc;
 	}
 	qsort(owners->names, (size_t)owners->count, sizeof(*owners->names), by_text);
-	int kept = 1;
-	for (int i = 1; i < owners->count; i++) {
-		if (strcmp(owners->names[i], owners->names[kept - 1])) {
-			owners->names[kept++] = owners->names[i];
-		} else {
+	for (int i = 0; i < owners->count; i++) {
+		if (kept && !strcmp(owners->names[i], owners->names[kept - 1])) {
 			free(owners->names[i]);
+		} else {
+			owners->names[kept++] = owners->names[i];
 		}
 	}
 	owners->count = kept;

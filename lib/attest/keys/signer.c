@@ -121,17 +121,15 @@ int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_erro
 	}
 	(*signer)->in_tpm = tpm;
 	int rc = tpm ? load_provider(error) : SGPU_OK;
-	/* In memory even where the TPM's provider was loaded before. */
-	EVP_PKEY_CTX *context = rc ? NULL
-				   : EVP_PKEY_CTX_new_from_name(
-					     NULL, "EC", tpm ? "provider=tpm2" : "provider!=tpm2");
-	if (!rc && !(context && EVP_PKEY_keygen_init(context) == 1 &&
-		     EVP_PKEY_CTX_set_group_name(context, "P-384") == 1 &&
-		     EVP_PKEY_generate(context, &(*signer)->key) == 1)) {
+	if (!rc) {
+		/* In memory even where the TPM's provider was loaded before. */
+		(*signer)->key = EVP_PKEY_Q_keygen(NULL, tpm ? "provider=tpm2" : "provider!=tpm2",
+						   "EC", "P-384");
+	}
+	if (!rc && !(*signer)->key) {
 		rc = tpm ? unavailable(error, "the TPM makes no signing key on P-384")
 			 : sgpu_crypto_fail(error, "making a P-384 key");
 	}
-	EVP_PKEY_CTX_free(context);
 	if (rc) {
 		sgpu_signer_free(signer);
 	}

@@ -25,39 +25,37 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 static int read_cmw(const json_t *record, const char *label, const char *type, char **value,
 		    size_t *size, struct sgpu_error *error)
 {
-	const json_t *name = json_array_get(record, 0), *text = json_array_get(record, 1),
-		     *what = json_array_get(record, 2);
+	const char *name = NULL, *text = NULL;
+	size_t length = 0;
+	int what = 0;
 	char where[64];
 
-	if (!json_is_array(record) || json_array_size(record) != 3 || !json_is_string(name) ||
-	    !json_is_string(text) || !json_is_integer(what)) {
+	if (json_unpack((json_t *)record, "[s, s%, i!]", &name, &text, &length, &what)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "quote: '%s' is not a record of type, value and indicator", label);
 	}
-	if (strcmp(json_string_value(name), type)) {
+	if (strcmp(name, type)) {
 		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' has the type '%.80s', not '%s'",
-				 label, json_string_value(name), type);
+				 label, name, type);
 	}
-	if (json_integer_value(what) != SGPU_CMW_EVIDENCE) {
+	if (what != SGPU_CMW_EVIDENCE) {
 		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not marked as evidence",
 				 label);
 	}
 	snprintf(where, sizeof(where), "quote: '%s'", label);
-	return sgpu_base64url_read(json_string_value(text), json_string_length(text), where,
-				   (uint8_t **)value, size, error);
+	return sgpu_base64url_read(text, length, where, (uint8_t **)value, size, error);
 }
 
 static int read_record(const char *label, const json_t *value, struct sgpu_quote_parts *parts,
 		       struct sgpu_error *error)
 {
-	struct sgpu_record *record = &parts->records[parts->count];
-
 	for (size_t i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
-		if (!strcmp(label, sgpu_evidence_sources[i].label)) {
-			memset(record, 0, sizeof(*record));
-			snprintf(record->label, sizeof(record->label), "%s", label);
-			record->type = sgpu_evidence_sources[i].type;
-			int rc = read_cmw(value, label, record->type, &record->value, &record->size,
+		const struct sgpu_evidence_source *source = &sgpu_evidence_sources[i];
+		if (!strcmp(label, source->label)) {
+			struct sgpu_record *record = &parts->records[parts->count];
+			*record = (struct sgpu_record){ .label = source->label,
+							.type = source->type };
+			int rc = read_cmw(value, label, source->type, &record->value, &record->size,
 					  error);
 			parts->count += !rc;
 			return rc;
@@ -152,15 +150,13 @@ static void add_absent(const json_t *claims, struct sgpu_record *records, int *c
 		json_object_get(own ? own : json_object_get(claims, SGPU_EAT_PROFILE_1), "absent");
 
 	for (size_t i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
-		const json_t *reason = json_object_get(absent, sgpu_evidence_sources[i].label);
-		if (json_is_string(reason) && *count < SGPU_RECORDS_MAX) {
+		const struct sgpu_evidence_source *source = &sgpu_evidence_sources[i];
+		const char *reason = json_string_value(json_object_get(absent, source->label));
+		if (reason && *count < SGPU_RECORDS_MAX) {
 			struct sgpu_record *record = &records[(*count)++];
-			memset(record, 0, sizeof(*record));
-			snprintf(record->label, sizeof(record->label), "%s",
-				 sgpu_evidence_sources[i].label);
-			record->type = sgpu_evidence_sources[i].type;
-			snprintf(record->absent, sizeof(record->absent), "%s",
-				 json_string_value(reason));
+			*record = (struct sgpu_record){ .label = source->label,
+							.type = source->type };
+			snprintf(record->absent, sizeof(record->absent), "%s", reason);
 		}
 	}
 }

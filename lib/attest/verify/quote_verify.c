@@ -8,8 +8,8 @@
 
 #include <sgpu/base.h>
 
+#include "attest/collect/evidence.h"
 #include "attest/quote.h"
-#include "attest/verify/tsm_report.h"
 
 enum { SKEW = 60 /* seconds that the attester's clock may be ahead */, MAX_AGE = 3600 };
 
@@ -92,15 +92,16 @@ static int check_machine(const json_t *claims, const uint8_t machine[SGPU_SHA256
 }
 
 /* Checks that the claims name the record by its hash, and that the record carries the hash of the
- * other claims and the AK. */
+ * other claims and the AK, and verifies the record as far as there are roots for it. */
 static int check_record(const json_t *claims, const struct sgpu_record *record,
-			const uint8_t report_data[64], struct sgpu_error *error)
+			const struct sgpu_quote_checks *checks, const uint8_t report_data[64],
+			struct sgpu_tee_report *tee, struct sgpu_error *error)
 {
-	const json_t *named =
-		json_object_get(json_object_get(sgpu_claims_own(claims), "records"), record->label);
+	const json_t *own = sgpu_claims_own(claims),
+		     *named = json_object_get(json_object_get(own, "records"), record->label);
 	uint8_t expected[SGPU_SHA512_SIZE] = { 0 }, got[SGPU_SHA512_SIZE] = { 0 };
-	const char *debug = json_string_value(json_object_get(claims, "dbgstat"));
-	bool debugged = false;
+	const char *debug = json_string_value(json_object_get(claims, "dbgstat")),
+		   *kind = json_string_value(sgpu_member_at(own, "platform/kind"));
 
 	if (!named || strcmp(json_string_value(json_object_get(named, "type")), record->type)) {
 		return sgpu_fail(error, SGPU_EBINDING,
@@ -115,38 +116,17 @@ static int check_record(const json_t *claims, const struct sgpu_record *record,
 			       "the record '%s' is not the one that the claims name",
 			       record->label);
 	}
-	rc = rc ? rc : sgpu_record_check(record, report_data, &debugged, error);
-	if (!rc && debugged && strcmp(debug, "enabled")) {
+	rc = rc ? rc : sgpu_record_check(record, report_data, checks, tee, error);
+	if (!rc && tee->debug && strcmp(debug, "enabled")) {
 		rc = sgpu_fail(
 			error, SGPU_EBINDING,
 			"the record '%s' says that debugging is on, and the claims that it is not",
 			record->label);
 	}
-	return rc;
-}
-
-static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_checks *checks,
-		      const json_t *claims, const uint8_t report_data[64],
-		      struct sgpu_quote_result *result, struct sgpu_error *error)
-{
-	const char *kind = json_string_value(
-		json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind"));
-	struct sgpu_tee_report tee;
-	int rc = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates,
-				 checks->tee_roots, checks->now, &tee, error);
-
-	if (!rc && !sgpu_equal(tee.report_data, report_data, sizeof(tee.report_data))) {
-		rc = sgpu_fail(error, SGPU_EBINDING,
-			       "the TEE's report was made for other claims or another key");
-	}
-	if (!rc && strcmp(sgpu_platform_word(tee.kind), kind)) {
+	if (!rc && tee->kind && checks->tee_roots && strcmp(sgpu_platform_word(tee->kind), kind)) {
 		rc = sgpu_fail(error, SGPU_EBINDING,
 			       "the TEE's report is of '%s', and the claims say '%s'",
-			       sgpu_platform_word(tee.kind), kind);
-	}
-	if (!rc) {
-		result->tee = tee;
-		result->tee_verified = true;
+			       sgpu_platform_word(tee->kind), kind);
 	}
 	return rc;
 }
@@ -165,13 +145,14 @@ static int check_records(const struct sgpu_quote_parts *parts,
 	}
 	for (int i = 0; i < parts->count && !rc; i++) {
 		const struct sgpu_record *record = &parts->records[i];
-		bool tsm = !strcmp(record->label, "tsm-report");
-		rc = check_record(parts->claims, record, report_data, error);
-		result->tee_present |= tsm && !rc;
-		result->gpu_evidence_present |= !strcmp(record->label, "nv-gpu-evidence") && !rc;
-		if (!rc && tsm && checks->tee_roots) {
-			rc = verify_tsm(record, checks, parts->claims, report_data, result, error);
+		struct sgpu_tee_report tee;
+		rc = check_record(parts->claims, record, checks, report_data, &tee, error);
+		if (!rc && tee.kind) {
+			result->tee_present = true;
+			result->tee_verified = checks->tee_roots != NULL;
+			result->tee = checks->tee_roots ? tee : result->tee;
 		}
+		result->gpu_evidence_present |= !strcmp(record->label, "nv-gpu-evidence") && !rc;
 	}
 	return rc;
 }

@@ -49,13 +49,7 @@ struct tsm {
 	size_t report_size, table_size;
 };
 
-static void tsm_clear(struct tsm *tsm)
-{
-	free(tsm->report);
-	free(tsm->table);
-}
-
-/* Takes the JSON of a TSM report apart. The caller clears *tsm in any case. */
+/* Takes the JSON of a TSM report apart. The caller frees the parts of *tsm in any case. */
 static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *error)
 {
 	static const char *const members[] = { "auxblob", "outblob", "provider", NULL };
@@ -65,7 +59,6 @@ static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *er
 			 ? sgpu_json_only(record, where, members, error)
 			 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
 
-	memset(tsm, 0, sizeof(*tsm));
 	rc = rc ? rc : sgpu_json_string(record, where, "provider", &provider, error);
 	rc = rc ? rc : get_blob(record, where, "outblob", &tsm->report, &tsm->report_size, error);
 	if (!rc && json_object_get(record, "auxblob")) {
@@ -86,21 +79,32 @@ static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *er
 				   length < 24 ? length : 24, provider);
 }
 
-static int check_tsm(const json_t *document, const uint8_t report_data[64], bool *debug,
-		     struct sgpu_error *error)
+int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
+		    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
+		    struct sgpu_error *error)
 {
-	struct sgpu_tee_report report = { 0 };
-	struct sgpu_tdx_quote quote;
-	struct tsm tsm;
-	int rc = tsm_read(document, &tsm, error);
-	const struct sgpu_bytes blob = { tsm.report, tsm.report_size };
+	const struct sgpu_tsm_trust given = { certificates, roots, now },
+				    *trust = roots ? &given : NULL;
+	struct sgpu_error inner = { 0 };
+	json_t *document = NULL;
+	struct tsm tsm = { .snp = false };
 
+	memset(report, 0, sizeof(*report));
+	if (sgpu_json_parse(record, size, &document, NULL, NULL, &inner)) {
+		return sgpu_fail(error, SGPU_EINVALID, "TSM report: %s", inner.text);
+	}
+	int rc = tsm_read(document, &tsm, error);
+	const struct sgpu_bytes blob = { tsm.report, tsm.report_size },
+				table = { tsm.table, tsm.table_size };
 	rc = rc	       ? rc
-	     : tsm.snp ? sgpu_snp_read(blob, &report, error)
-		       : sgpu_tdx_read(blob, &quote, &report, error);
-	*debug = report.debug;
-	rc = rc ? rc : compare("tsm-report", report.report_data, report_data, 64, error);
-	tsm_clear(&tsm);
+	     : tsm.snp ? sgpu_snp_verify(blob, table, trust, report, error)
+		       : sgpu_tdx_verify(blob, trust, report, error);
+	free(tsm.report);
+	free(tsm.table);
+	json_decref(document);
+	if (rc) {
+		memset(report, 0, sizeof(*report));
+	}
 	return rc;
 }
 
@@ -129,81 +133,46 @@ static int check_gpu(const json_t *document, const uint8_t report_data[64],
 		     struct sgpu_error *error)
 {
 	uint8_t expected[SGPU_GPU_NONCE_SIZE], got[SGPU_GPU_NONCE_SIZE] = { 0 };
-	const char *hex = NULL;
-	int drawn = sgpu_gpu_nonce(report_data, expected, error);
+	int rc = sgpu_gpu_nonce(report_data, expected, error);
 
-	if (drawn) {
-		return drawn;
+	if (!rc && !json_array_size(document)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "GPU evidence: not an array of GPUs");
 	}
-	if (!json_is_array(document) || !json_array_size(document)) {
-		return sgpu_fail(error, SGPU_EINVALID, "GPU evidence: not an array of GPUs");
-	}
-	for (size_t i = 0; i < json_array_size(document); i++) {
+	for (size_t i = 0; i < json_array_size(document) && !rc; i++) {
 		struct sgpu_error inner = { 0 };
-		int rc = sgpu_json_string(json_array_get(document, i), "GPU evidence", "nonce",
-					  &hex, error);
+		const char *hex = NULL;
+		rc = sgpu_json_string(json_array_get(document, i), "GPU evidence", "nonce", &hex,
+				      error);
 		if (!rc && sgpu_hex_decode(hex, got, sizeof(got), &inner)) {
 			rc = sgpu_fail(error, SGPU_EINVALID, "GPU evidence: 'nonce' %s",
 				       inner.text);
 		}
 		rc = rc ? rc : compare("nv-gpu-evidence", got, expected, sizeof(got), error);
-		if (rc) {
-			return rc;
-		}
 	}
-	return 0;
+	return rc;
 }
 
-int sgpu_record_check(const struct sgpu_record *record, const uint8_t report_data[64], bool *debug,
+int sgpu_record_check(const struct sgpu_record *record, const uint8_t report_data[64],
+		      const struct sgpu_quote_checks *checks, struct sgpu_tee_report *report,
 		      struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
 	json_t *document = NULL;
-	int rc;
 
-	*debug = false;
+	if (!strcmp(record->label, "tsm-report")) {
+		int rc = sgpu_tsm_verify(
+			record->value, record->size, checks ? checks->tee_certificates : NULL,
+			checks ? checks->tee_roots : NULL, checks ? checks->now : 0, report, error);
+		return rc ? rc : compare("tsm-report", report->report_data, report_data, 64, error);
+	}
+	memset(report, 0, sizeof(*report));
 	if (sgpu_json_parse(record->value, record->size, &document, NULL, NULL, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "record '%s': %s", record->label,
 				 inner.text);
 	}
-	if (!strcmp(record->label, "tsm-report")) {
-		rc = check_tsm(document, report_data, debug, error);
-	} else if (!strcmp(record->label, "gramine")) {
-		rc = check_gramine(document, report_data, debug, error);
-	} else {
-		rc = check_gpu(document, report_data, error);
-	}
+	int rc = !strcmp(record->label, "gramine")
+			 ? check_gramine(document, report_data, &report->debug, error)
+			 : check_gpu(document, report_data, error);
 	json_decref(document);
-	return rc;
-}
-
-int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
-		    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
-		    struct sgpu_error *error)
-{
-	const struct sgpu_tsm_trust trust = { certificates, roots, now };
-	struct sgpu_error inner = { 0 };
-	json_t *document = NULL;
-	struct tsm tsm;
-
-	memset(report, 0, sizeof(*report));
-	if (size > SGPU_QUOTE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "TSM report: longer than %d bytes",
-				 SGPU_QUOTE_MAX);
-	}
-	if (sgpu_json_parse(record, size, &document, NULL, NULL, &inner)) {
-		return sgpu_fail(error, SGPU_EINVALID, "TSM report: %s", inner.text);
-	}
-	int rc = tsm_read(document, &tsm, error);
-	const struct sgpu_bytes blob = { tsm.report, tsm.report_size },
-				table = { tsm.table, tsm.table_size };
-	rc = rc	       ? rc
-	     : tsm.snp ? sgpu_snp_verify(blob, table, &trust, report, error)
-		       : sgpu_tdx_verify(blob, &trust, report, error);
-	tsm_clear(&tsm);
-	json_decref(document);
-	if (rc) {
-		memset(report, 0, sizeof(*report));
-	}
 	return rc;
 }

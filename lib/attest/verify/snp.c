@@ -36,7 +36,8 @@ enum {
 #define POLICY_MIGRATE (UINT64_C(1) << 18)
 #define POLICY_DEBUG (UINT64_C(1) << 19)
 
-int sgpu_snp_read(struct sgpu_bytes blob, struct sgpu_tee_report *report, struct sgpu_error *error)
+static int read_report(struct sgpu_bytes blob, struct sgpu_tee_report *report,
+		       struct sgpu_error *error)
 {
 	if (blob.size != REPORT_SIZE) {
 		return sgpu_fail(error, SGPU_EINVALID, "SNP report: %zu bytes, not %d", blob.size,
@@ -175,9 +176,12 @@ int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 		    struct sgpu_error *error)
 {
 	struct sgpu_snp_certificates certificates = { 0 };
-	int rc = sgpu_snp_read(blob, report, error);
+	int rc = read_report(blob, report, error);
 
-	rc = rc ? rc : check_shape(blob, report, error);
+	if (rc || !trust) {
+		return rc;
+	}
+	rc = check_shape(blob, report, error);
 	rc = rc ? rc : sgpu_snp_certificates(table, trust->certificates, &certificates, error);
 	rc = rc ? rc : verify_with(blob, &certificates, trust, error);
 	sgpu_snp_certificates_clear(&certificates);

@@ -152,16 +152,11 @@ static int check_module(const struct sgpu_tdx_quote *quote, struct sgpu_error *e
 				   "debugger");
 }
 
-int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
-		  struct sgpu_tee_report *report, struct sgpu_error *error)
+static void read_body(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *report)
 {
-	const int rc = sgpu_tdx_parse(blob, quote, error);
 	const uint8_t *body = quote->body.data;
-
-	if (rc) {
-		return rc;
-	}
 	const uint64_t attributes = sgpu_le64(body + AT_TD_ATTRIBUTES);
+
 	report->kind = SGPU_PLATFORM_TDX;
 	report->version = quote->version;
 	report->debug = attributes & TD_DEBUG;
@@ -170,19 +165,22 @@ int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
 	report->tcb = sgpu_le64(body + AT_TCB);
 	memcpy(report->report_data, body + AT_REPORT_DATA, sizeof(report->report_data));
 	memcpy(report->measurement, body + AT_MRTD, REGISTER);
-	for (size_t i = 0; i < 4; i++) {
-		memcpy(report->rtmr[i], body + AT_RTMR + i * REGISTER, REGISTER);
-	}
-	return SGPU_OK;
+	memcpy(report->rtmr, body + AT_RTMR, sizeof(report->rtmr));
 }
 
 int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_tsm_trust *trust,
 		    struct sgpu_tee_report *report, struct sgpu_error *error)
 {
 	struct sgpu_tdx_quote quote;
-	int rc = sgpu_tdx_read(blob, &quote, report, error);
+	int rc = sgpu_tdx_parse(blob, &quote, error);
 
-	rc = rc ? rc : check_platform(&quote, trust, error);
+	if (!rc) {
+		read_body(&quote, report);
+	}
+	if (rc || !trust) {
+		return rc;
+	}
+	rc = check_platform(&quote, trust, error);
 	rc = rc ? rc : check_enclave(&quote, error);
 	rc = rc ? rc : check_td_signature(&quote, error);
 	return rc ? rc : check_module(&quote, error);

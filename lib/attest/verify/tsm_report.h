@@ -25,10 +25,8 @@ struct sgpu_tsm_trust {
 	int64_t now;
 };
 
-/* Reads a report by its layout alone. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_snp_read(struct sgpu_bytes blob, struct sgpu_tee_report *report,
-				  struct sgpu_error *error);
-/* Read and verify a report. Errors: those of sgpu_tsm_verify; *report is then undefined. */
+/* Read and verify a report; trust NULL: only its layout is checked. Errors: those of
+ * sgpu_tsm_verify; *report is then undefined. */
 SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 				    const struct sgpu_tsm_trust *trust,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
@@ -66,13 +64,14 @@ static inline uint64_t sgpu_le64(const uint8_t *data)
 }
 
 /* Verifies the signature and certificate chain of a TSM record, up to one of `roots` (self-signed:
- * AMD's ARK or Intel's SGX Root CA). An SNP report has version 2 to 5; its VCEK or VLEK, ASK and
- * ARK come from auxblob or `certificates` and must fit this chip and TCB. A TDX quote has version 4
- * or 5, holds its PCK chain, and must come from Intel's quoting enclave and module. Revocation
- * lists, Intel's TCB info and the least revision of its enclave are not checked, since they would
- * have to be fetched; a policy can demand a TCB. The report says whether debugging is on. Errors:
- * SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING
- * (of another chip, TCB or key), SGPU_EPOLICY (another enclave or module than Intel's). */
+ * AMD's ARK or Intel's SGX Root CA; NULL: only the layout is checked). An SNP report has version 2
+ * to 5; its VCEK or VLEK, ASK and ARK come from auxblob or `certificates` and must fit this chip
+ * and TCB. A TDX quote has version 4 or 5, holds its PCK chain, and must come from Intel's quoting
+ * enclave and module. Revocation lists, Intel's TCB info and the least revision of its enclave are
+ * not checked, since they would have to be fetched; a policy can demand a TCB. The report says
+ * whether debugging is on. Errors: SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE,
+ * SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB or key), SGPU_EPOLICY (another
+ * enclave or module than Intel's). */
 SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
 				    const struct sgpu_chain *certificates,
 				    const struct sgpu_chain *roots, int64_t now,
@@ -93,19 +92,8 @@ struct sgpu_tdx_quote {
 	struct sgpu_bytes chain;   /* the PCK's certificates in PEM */
 };
 
-/* Check only the layout. sgpu_tdx_read also fills in what the TD's report says. Errors:
- * SGPU_EINVALID. */
+/* Checks only the layout. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
 				   struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
-				  struct sgpu_tee_report *report, struct sgpu_error *error);
-
-/* ---- records, bound to their quote ---- */
-/* Checks that the record carries this report data. *debug: whether the record says that others can
- * read the runner's memory. Errors: SGPU_EINVALID (malformed), SGPU_EBINDING (made for something
- * else). */
-SGPU_MUST_CHECK int sgpu_record_check(const struct sgpu_record *record,
-				      const uint8_t report_data[64], bool *debug,
-				      struct sgpu_error *error);
 
 #endif
