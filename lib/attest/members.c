@@ -80,8 +80,7 @@ static bool fits(const struct sgpu_member *row, const json_t *value)
 	case SGPU_MEMBER_BYTES:
 		return text && has_bytes(value, row->min, row->max);
 	case SGPU_MEMBER_HEX: /* lower case only, so that the same bytes have one text */
-		return text && length == 2 * row->max &&
-		       strspn(text, "0123456789abcdef") == length;
+		return text && length == 2 * row->max && strspn(text, "0123456789abcdef") == length;
 	case SGPU_MEMBER_INTEGER:
 		return json_is_integer(value) && json_integer_value(value) >= 0 &&
 		       (uint64_t)json_integer_value(value) < SGPU_JSON_INTEGER_MAX;
@@ -133,7 +132,7 @@ static int check_inside(const struct sgpu_member *table, const char *path, const
 static int check(const struct sgpu_member *table, const struct sgpu_member *row,
 		 const json_t *value, const char *where, struct sgpu_error *error)
 {
-	return !fits(row, value)		  ? refuse(row, value, where, error)
+	return !fits(row, value)	      ? refuse(row, value, where, error)
 	       : row->kind == SGPU_MEMBER_ANY ? 0
 					      : check_inside(table, row->path, value, where, error);
 }

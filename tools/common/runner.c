@@ -136,16 +136,21 @@ int runner_arguments(const struct runner_options *o, const char *const *more, ch
 	return SGPU_OK;
 }
 
-int runner_find(int *fd, struct sgpu_error *error)
+const char *runner_path(char path[RUNNER_PATH_MAX])
 {
-	char path[PATH_MAX + sizeof("sgpu-enclave")];
 	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
-	char *slash;
 
 	path[length > 0 ? length : 0] = '\0';
-	slash = strrchr(path, '/');
+	char *slash = strrchr(path, '/');
 	snprintf(slash ? slash + 1 : path, sizeof("sgpu-enclave"), "sgpu-enclave");
-	*fd = slash ? open(path, O_PATH | O_CLOEXEC) : -1;
+	return path;
+}
+
+int runner_find(int *fd, struct sgpu_error *error)
+{
+	char path[RUNNER_PATH_MAX];
+
+	*fd = open(runner_path(path), O_PATH | O_CLOEXEC);
 	return *fd >= 0 ? SGPU_OK
 			: sgpu_fail(error, SGPU_EUNAVAILABLE,
 				    "there is no '%s', which has to be beside this program", path);

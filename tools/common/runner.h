@@ -5,6 +5,7 @@
 #ifndef SGPU_RUNNER_H
 #define SGPU_RUNNER_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -63,6 +64,9 @@ struct run_request {
 };
 extern const struct cli_option run_options[];
 
+/* Returns the path of sgpu-enclave, in the directory of the running program. */
+enum { RUNNER_PATH_MAX = PATH_MAX + sizeof("sgpu-enclave") };
+const char *runner_path(char path[RUNNER_PATH_MAX]);
 /* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
 /* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */

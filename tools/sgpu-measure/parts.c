@@ -2,11 +2,9 @@
  *
  * Functions of several verbs for times, files and results.
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -72,31 +70,6 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 		sgpu_fail(error, inner.code, "'%s': %s", name, inner.text);
 	}
 	return cli_error(error);
-}
-
-int measure_runner_path(char *path, size_t size, struct sgpu_error *error)
-{
-	char self[PATH_MAX];
-	const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (length < 0) {
-		return sgpu_fail_errno(error,
-				       "cannot tell where this program is, from '/proc/self/exe'");
-	}
-	self[length] = '\0';
-	char *slash = strrchr(self, '/');
-	if (!slash) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "cannot tell where this program is");
-	}
-	*slash = '\0';
-	if ((size_t)snprintf(path, size, "%s/sgpu-enclave", self) >= size) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "the path of 'sgpu-enclave' is too long");
-	}
-	if (access(path, R_OK)) {
-		(void)sgpu_fail_errno(error, "cannot read the runner '%s'", path);
-		return sgpu_hint(error, "name it with --runner");
-	}
-	return 0;
 }
 
 json_t *measure_hex(const void *data, size_t size)

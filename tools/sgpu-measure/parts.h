@@ -46,8 +46,6 @@ int measure_read_input(const char *path, const char *what, char **text, size_t *
 /* Prints the error of parsing or verifying a quote, with the file's name if it is no quote. Returns
  * an exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
-/* Finds sgpu-enclave in the directory of this program. Errors: SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
 
 /* ---- verb_release.c, also used by policy ---- */
 #define RELEASE_RUNNER "sgpu-enclave"

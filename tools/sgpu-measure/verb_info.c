@@ -4,7 +4,6 @@
  * of its runner would claim.
  */
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@
 
 #include "device/device.h"
 #include "parts.h"
+#include "runner.h"
 
 struct request {
 	const char *device;
@@ -28,13 +28,13 @@ struct found {
 	struct sgpu_platform platform;
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int record_count;
-	bool tpm, has_device, pages, agreed;
+	bool tpm, has_device, pages;
 	struct sgpu_error tpm_missing, device_missing, pages_missing, runner_missing;
 	struct sgpu_device *device;
 	struct sgpu_device_info info;
 	struct sgpu_pages_info pages_info;
-	char agreement[160];
-	char runner_path[PATH_MAX];
+	struct sgpu_device_agreement agreement;
+	char runner_path[RUNNER_PATH_MAX];
 	uint8_t runner[SGPU_KT128_SIZE];
 	struct sgpu_device_code code[SGPU_DEVICE_CODE_MAX];
 	int code_count;
@@ -43,8 +43,6 @@ struct found {
 
 static void look_at_device(struct found *found, const char *name)
 {
-	struct sgpu_device_agreement agreement = { 0 };
-
 	found->has_device =
 		sgpu_device_open(name, NULL, &found->device, &found->device_missing) == SGPU_OK &&
 		sgpu_device_get_info(found->device, &found->info, &found->device_missing) ==
@@ -54,9 +52,8 @@ static void look_at_device(struct found *found, const char *name)
 	}
 	found->pages = sgpu_device_pages(found->device, &found->pages_info,
 					 &found->pages_missing) == SGPU_OK;
-	if (sgpu_device_agree(found->device, &agreement, NULL) == SGPU_OK) {
-		found->agreed = agreement.agreed;
-		snprintf(found->agreement, sizeof(found->agreement), "%s", agreement.text);
+	if (sgpu_device_agree(found->device, &found->agreement, NULL)) {
+		found->agreement = (struct sgpu_device_agreement){ .agreed = false };
 	}
 	found->code_count = sgpu_device_code_digests(found->device, found->code, NULL);
 }
@@ -73,11 +70,11 @@ static void look(struct found *found, const char *device)
 	sgpu_signer_free(&signer);
 	look_at_device(found, device);
 	found->record_count = sgpu_evidence_collect(report_data, found->device, found->records);
-	if (!measure_runner_path(found->runner_path, sizeof(found->runner_path), error)) {
-		error->code = sgpu_measure_file(found->runner_path, found->runner, NULL, error);
-	}
-	found->protection = sgpu_platform_protection(&found->platform, found->info.uuid[0] != '\0',
-						     found->info.confidential, found->agreed);
+	error->code =
+		sgpu_measure_file(runner_path(found->runner_path), found->runner, NULL, error);
+	found->protection =
+		sgpu_platform_protection(&found->platform, found->info.uuid[0] != '\0',
+					 found->info.confidential, found->agreement.agreed);
 }
 
 /* ---- text ---- */
@@ -108,8 +105,8 @@ static void print_device(const struct found *found)
 	} else {
 		printf("none: %s\n", found->pages_missing.text);
 	}
-	if (found->agreement[0]) {
-		printf("keys             %s\n", found->agreement);
+	if (found->agreement.text[0]) {
+		printf("keys             %s\n", found->agreement.text);
 	}
 }
 
@@ -183,7 +180,7 @@ static json_t *device_json(const struct found *found)
 	return json_pack("{s:b, s:s, s:s, s:s, s:b, s:b, s:s}", "available", 1, "selector",
 			 found->info.selector, "name", found->info.name, "confidential_computing",
 			 found->info.confidential, "channels", found->pages, "keys_agreed",
-			 found->agreed, "keys", found->agreement);
+			 found->agreement.agreed, "keys", found->agreement.text);
 }
 
 static json_t *code_json(const struct found *found)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-measure memory: copies data into a secure context on a device and measures them there with
- * CH_MEASURE.
+ * CH_MEASURE. One payload at a time is in the memory of the host, as it was read.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,15 +37,12 @@ struct task {
 	uint8_t batch_key[SGPU_KEY_SIZE];
 };
 
-/* Data on their way into the context. */
+/* Data on their way into the context, which were read into the memory of the host. */
 struct payload {
 	const char *name;
-	uint64_t size;	  /* of the input; load() replaces it by that of the plaintext */
-	const char *data; /* the input; NULL: it is read from `fd` or `tar` */
-	int fd;		  /* read from `offset` on, unless `data` or `tar` is set */
-	uint64_t offset;
-	struct sgpu_tar_reader *tar;
-	bool sealed; /* opened on the device with `key` and `context` */
+	char *data;
+	uint64_t size; /* load() replaces it by the size of the plaintext */
+	bool sealed;   /* opened on the device with `key` and `context` */
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size;
 	struct sgpu_device_key *device_key;
@@ -76,41 +73,15 @@ const struct cli_option memory_options[] = {
 
 /* ---- copies into a secure context: the transfer engine opens sealed data and digests LOW data on
  * the device; secure copies seal other data on the bus ---- */
-enum { PIECE = 4 << 20 };
-
-static int read_payload(void *context, uint64_t position, void *data, size_t size,
-			struct sgpu_error *error)
-{
-	const struct payload *payload = context;
-	size_t got = 0;
-
-	if (payload->data) {
-		memcpy(data, payload->data + position, size);
-		return 0;
-	}
-	if (payload->tar) {
-		return sgpu_tar_read(payload->tar, data, size, error);
-	}
-	const int rc = sgpu_pread(payload->fd, payload->name, data, size,
-				  payload->offset + position, &got, error);
-	return rc || got == size ? rc
-				 : sgpu_fail(error, SGPU_EINVALID, "'%s' ends before its size",
-					     payload->name);
-}
-
 /* Makes the device's key from the header, which precedes the chunks. */
 static int load_key(void *argument, struct sgpu_stream *stream,
 		    struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	struct payload *payload = argument;
-	uint8_t header[SGPU_SEALED_HEADER];
 	struct sgpu_sealed_keys keys;
-	int rc = read_payload(payload, 0, header, sizeof(header), error);
+	int rc = sgpu_sealed_keys_open(payload->key, payload->context, payload->context_size,
+				       (const uint8_t *)payload->data, &keys, error);
 
-	payload->offset += sizeof(header);
-	rc = rc ? rc
-		: sgpu_sealed_keys_open(payload->key, payload->context, payload->context_size,
-					header, &keys, error);
 	if (!rc) {
 		rc = sgpu_device_key_load(stream, &keys, &payload->device_key, error);
 		sgpu_wipe(&keys, sizeof(keys));
@@ -122,16 +93,17 @@ static int load_key(void *argument, struct sgpu_stream *stream,
 static int transfer(struct task *task, struct payload *payload, uint64_t size, sgpu_devptr memory,
 		    struct sgpu_error *error)
 {
+	const size_t header = payload->sealed ? SGPU_SEALED_HEADER : 0;
 	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.memory = memory,
-		.size = size,
+		.size = size - header,
 		.last = payload->sealed,
 		.prepare = payload->sealed ? load_key : NULL,
 		.argument = payload,
 		.digested = payload->kt128,
 		.expected = payload->kt128,
-		.source = { .read = read_payload, .ordered = payload->tar, .context = payload },
+		.source = sgpu_source_from_memory(payload->data + header, false),
 	};
 	struct sgpu_transfer_result result;
 	const int rc = sgpu_transfer_sync(task->engine, &request, &result);
@@ -148,70 +120,59 @@ static int transfer(struct task *task, struct payload *payload, uint64_t size, s
 	return rc ? sgpu_fail(error, rc, "%s", result.error.text) : 0;
 }
 
-static int copy_pieces(struct task *task, struct payload *payload, uint64_t size,
-		       sgpu_devptr memory, struct sgpu_error *error)
-{
-	uint8_t *piece = malloc(PIECE);
-	int rc = piece ? 0 : sgpu_fail_nomem(error);
-
-	for (uint64_t done = 0; !rc && done < size; done += PIECE) {
-		const size_t part = size - done < PIECE ? (size_t)(size - done) : PIECE;
-		rc = read_payload(payload, done, piece, part, error);
-		rc = rc ? rc
-			: sgpu_secure_memcpy(task->context, piece, memory + done, part,
-					     SGPU_SECURE_TO_DEVICE, error);
-	}
-	sgpu_free_wiped(&piece, PIECE);
-	return rc;
-}
-
 /* Copies the payload into newly allocated memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
 static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 		struct sgpu_error *error)
 {
-	uint64_t size = payload->size;
+	struct sgpu_device *device = sgpu_secure_device(task->context);
+	const uint64_t size = payload->size;
 
 	*memory = 0;
 	if (payload->sealed && !sgpu_sealed_plaintext_size(size, &payload->size)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' has a length that no sealed data have",
 				 payload->name);
 	}
-	size -= payload->sealed ? SGPU_SEALED_HEADER : 0;
-	struct sgpu_device *device = sgpu_secure_device(task->context);
 	int rc = sgpu_device_alloc(device, payload->size, memory, error);
-	rc = rc					 ? rc
-	     : payload->sealed || payload->kt128 ? transfer(task, payload, size, *memory, error)
-						 : copy_pieces(task, payload, size, *memory, error);
+	rc = rc ? rc
+	     : payload->sealed || payload->kt128
+		     ? transfer(task, payload, size, *memory, error)
+		     : sgpu_secure_memcpy(task->context, payload->data, *memory, size,
+					  SGPU_SECURE_TO_DEVICE, error);
 	if (rc) {
 		sgpu_device_free(device, memory, payload->size);
 	}
 	return rc;
 }
 
-/* Measures the range of --offset and --size within `total` bytes at `memory`, and adds the digest
- * to task->results. */
-static int measure(struct task *task, const char *label, sgpu_devptr memory, uint64_t total,
-		   struct sgpu_error *error)
+/* Loads the payload, measures the range of --offset and --size in it, and adds the digest to
+ * task->results. */
+static int measure(struct task *task, struct payload *payload, struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_KT128_SIZE];
-	const uint64_t size =
-		task->size ? task->size : total - (task->offset < total ? task->offset : total);
+	sgpu_devptr memory = 0;
+	int rc = load(task, payload, &memory, error);
+	const uint64_t total = payload->size,
+		       left = total - (task->offset < total ? task->offset : total),
+		       size = task->size ? task->size : left;
 
-	if (!size || task->offset > total || size > total - task->offset) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' has %" PRIu64
-				 " bytes: there is nothing to measure at %" PRIu64 " for %" PRIu64,
-				 label, total, task->offset, size);
+	if (!rc && (!size || size > left)) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "'%s' has %" PRIu64 " bytes: there is nothing to measure at %" PRIu64
+			       " for %" PRIu64,
+			       payload->name, total, task->offset, size);
 	}
-	const int rc = sgpu_secure_measure(task->context, memory + task->offset, size, task->keyed,
-					   digest, error);
-	if (rc) {
-		return rc;
+	rc = rc ? rc
+		: sgpu_secure_measure(task->context, memory + task->offset, size, task->keyed,
+				      digest, error);
+	sgpu_device_free(sgpu_secure_device(task->context), &memory, total);
+	if (!rc && json_array_append_new(
+			   task->results,
+			   json_pack("{s:o, s:I, s:I, s:o}", "label", cli_json_text(payload->name),
+				     "offset", (json_int_t)task->offset, "size", (json_int_t)size,
+				     "digest", measure_hex(digest, sizeof(digest))))) {
+		rc = sgpu_fail_nomem(error);
 	}
-	json_t *result = json_pack("{s:o, s:I, s:I, s:o}", "label", cli_json_text(label), "offset",
-				   (json_int_t)task->offset, "size", (json_int_t)size, "digest",
-				   measure_hex(digest, sizeof(digest)));
-	return json_array_append_new(task->results, result) ? sgpu_fail_nomem(error) : 0;
+	return rc;
 }
 
 /* ---- a batch ---- */
@@ -250,29 +211,34 @@ static int authenticate(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-static int measure_segment(struct task *task, int i, struct payload *payload,
+/* Reads a segment from `fd`, or from the archive if that is -1, and measures it. */
+static int measure_segment(struct task *task, int i, int fd, uint64_t offset,
 			   struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = task->batch;
 	const struct sgpu_batch_segment *s = &batch->segments[i];
-	sgpu_devptr memory = 0;
-	int rc = 0;
+	const uint64_t size = sgpu_batch_payload_size(batch, i);
+	struct payload payload = { .name = s->id,
+				   .data = malloc(size + 1),
+				   .size = size,
+				   .sealed = s->sealed,
+				   .kt128 = !s->sealed && s->has_kt128 ? s->kt128 : NULL };
+	size_t got = size;
+	int rc = !payload.data ? sgpu_fail_nomem(error)
+		 : fd < 0      ? sgpu_tar_read(task->reader, payload.data, size, error)
+			       : sgpu_pread(fd, s->id, payload.data, size, offset, &got, error);
 
-	payload->name = s->id;
-	payload->size = sgpu_batch_payload_size(batch, i);
-	payload->sealed = s->sealed;
-	payload->kt128 = !s->sealed && s->has_kt128 ? s->kt128 : NULL;
-	if (s->sealed) {
+	if (!rc && got < size) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' ends before its size", s->id);
+	}
+	if (!rc && s->sealed) {
 		rc = sgpu_batch_segment_key(
 			batch, task->batch_key, s->id, batch->response ? batch->response_id : NULL,
-			payload->key, payload->context, &payload->context_size, error);
+			payload.key, payload.context, &payload.context_size, error);
 	}
-	rc = rc ? rc : load(task, payload, &memory, error);
-	sgpu_wipe(payload->key, sizeof(payload->key));
-	if (!rc) {
-		rc = measure(task, s->id, memory, payload->size, error);
-		sgpu_device_free(sgpu_secure_device(task->context), &memory, payload->size);
-	}
+	rc = rc ? rc : measure(task, &payload, error);
+	sgpu_wipe(payload.key, sizeof(payload.key));
+	sgpu_free_wiped(&payload.data, size);
 	return rc;
 }
 
@@ -289,17 +255,13 @@ static int measure_all(struct task *task, struct sgpu_error *error)
 		}
 		rc = sgpu_source_open(&s->location, sgpu_batch_payload_size(task->batch, i),
 				      &source, error);
-		if (!rc) {
-			struct payload payload = { .fd = source.fd, .offset = source.offset };
-			rc = measure_segment(task, i, &payload, error);
-			sgpu_source_close(&source);
-		}
+		rc = rc ? rc : measure_segment(task, i, source.fd, source.offset, error);
+		sgpu_source_close(&source);
 	}
 	while (!rc && segment >= 0) {
-		struct payload payload = { .tar = task->reader };
 		rc = sgpu_batch_next_payload(task->reader, task->batch, &segment, error);
 		if (!rc && segment >= 0 && wanted(task, segment)) {
-			rc = measure_segment(task, segment, &payload, error);
+			rc = measure_segment(task, segment, -1, 0, error);
 		}
 	}
 	return rc;
@@ -337,34 +299,22 @@ static int measure_batch(struct task *task, int in, const char *name, struct sgp
 /* ---- a file ---- */
 static int measure_file(struct task *task, int fd, const char *name, struct sgpu_error *error)
 {
-	struct payload payload = { .name = name, .fd = fd };
-	const off_t position = lseek(fd, 0, SEEK_CUR);
+	struct payload payload = { .name = name };
 	struct stat status = { 0 };
-	sgpu_devptr memory = 0;
-	char *data = NULL;
 	size_t size = 0;
-	int rc = 0;
 
 	if (fstat(fd, &status) || S_ISCHR(status.st_mode)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a device, which may have no end",
 				 name);
 	}
-	if (position >= 0 && S_ISREG(status.st_mode) && status.st_size >= position) {
-		payload.offset = (uint64_t)position;
-		payload.size = (uint64_t)(status.st_size - position);
-	} else {
-		rc = sgpu_read_fd(fd, name, MEMORY_MAX, &data, &size, error);
-		payload.size = size;
-	}
-	if (!rc && !payload.size) {
+	int rc = sgpu_read_fd(fd, name, MEMORY_MAX, &payload.data, &size, error);
+	if (!rc && !size) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure",
 			       name);
 	}
-	payload.data = data;
-	rc = rc ? rc : load(task, &payload, &memory, error);
-	rc = rc ? rc : measure(task, name, memory, payload.size, error);
-	sgpu_device_free(sgpu_secure_device(task->context), &memory, payload.size);
-	sgpu_free_wiped(&data, size);
+	payload.size = size;
+	rc = rc ? rc : measure(task, &payload, error);
+	sgpu_free_wiped(&payload.data, size);
 	return rc;
 }
 

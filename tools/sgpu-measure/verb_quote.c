@@ -3,7 +3,6 @@
  * sgpu-measure quote: collects claims about the runner, the device and the platform, and signs them
  * with a verifier's nonce.
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,11 +10,11 @@
 #include <sgpu/base.h>
 
 #include "parts.h"
+#include "runner.h"
 
 struct task {
 	const char *key_path, *certificate_path, *recipient_path, *device_name, *runner_path,
 		*out_path;
-	char runner_beside[PATH_MAX];
 	struct cli_bytes nonce;
 	struct sgpu_signer *ak;
 	struct sgpu_chain chain;
@@ -51,23 +50,20 @@ static int load(struct task *task, struct sgpu_error *error)
 	if (!rc && task->recipient_path) {
 		rc = measure_load_x25519(task->recipient_path, &task->recipient, error);
 	}
-	if (!rc && !task->runner_path) {
-		rc = measure_runner_path(task->runner_beside, sizeof(task->runner_beside), error);
-		task->runner_path = task->runner_beside;
-	}
 	return rc;
 }
 
 static int collect(struct task *task, char **quote, size_t *size, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
+	char beside[RUNNER_PATH_MAX];
 	const int rc = sgpu_device_get_info(task->device, &info, error);
 	const struct sgpu_quote_subject subject = {
 		.nonce = task->nonce.data,
 		.nonce_size = task->nonce.size,
 		.recipient = task->recipient_path ? &task->recipient : NULL,
 		.device = task->device,
-		.runner_path = task->runner_path,
+		.runner_path = task->runner_path ? task->runner_path : runner_path(beside),
 		/* On a GPU, other programs' work can run in between. */
 		.preemption = !rc && strncmp(info.selector, "cpu", 3) != 0,
 	};

@@ -31,22 +31,14 @@ const char *sgpu_judge_text(const json_t *object, const char *key, const char *o
 	return text ? text : otherwise;
 }
 
-bool sgpu_judge_any(const json_t *list)
-{
-	return json_is_string(list);
-}
-
 bool sgpu_judge_in(const json_t *list, const char *text)
 {
-	const json_t *item;
-	size_t i;
+	bool found = json_is_string(list);
 
-	json_array_foreach ((json_t *)list, i, item) {
-		if (!strcmp(json_string_value(item), text)) {
-			return true;
-		}
+	for (size_t i = 0; i < json_array_size(list) && !found; i++) {
+		found = !strcmp(json_string_value(json_array_get(list, i)), text);
 	}
-	return false;
+	return found;
 }
 
 bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE])
@@ -60,12 +52,6 @@ bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE])
 	}
 	sgpu_hex_encode(bytes + size - SGPU_SHA256_SIZE, SGPU_SHA256_SIZE, hex);
 	return true;
-}
-
-bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE])
-{
-	return (sgpu_judge_hex(digest, SGPU_KT128_SIZE, hex) && sgpu_judge_in(list, hex)) ||
-	       sgpu_judge_any(list);
 }
 
 const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE])
@@ -111,11 +97,11 @@ static bool is_revoked(struct sgpu_judging *s)
 	sgpu_hex_encode(s->result->ak, sizeof(s->result->ak), hex);
 	judge_revoked(s, &s->findings.identity, "attestation key", hex,
 		      "the attestation key is revoked");
-	sgpu_judge_listed(NULL, json_object_get(runner, "digest"), hex);
+	sgpu_judge_hex(json_object_get(runner, "digest"), SGPU_KT128_SIZE, hex);
 	judge_revoked(s, &s->findings.executables, "runner.digest", hex,
 		      "the runner's program is revoked");
 	json_array_foreach ((json_t *)code, i, item) {
-		sgpu_judge_listed(NULL, json_object_get(item, "digest"), hex);
+		sgpu_judge_hex(json_object_get(item, "digest"), SGPU_KT128_SIZE, hex);
 		judge_revoked(s, &s->findings.device_executables, "device.code", hex,
 			      "code on the device is revoked");
 	}

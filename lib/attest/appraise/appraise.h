@@ -56,16 +56,11 @@ void sgpu_judge_note(struct sgpu_judging *s, enum sgpu_finding *part, bool good,
 		     const char *expected, const char *got, const char *text);
 /* Returns a text member of an object, or `otherwise` if it is missing. */
 const char *sgpu_judge_text(const json_t *object, const char *key, const char *otherwise);
-/* Whether a list of a policy is the text "any". */
-bool sgpu_judge_any(const json_t *list);
-/* Whether a text is in a list, which may be missing. */
+/* Whether a text is in a policy's list, which may be missing, or the list is the text "any". */
 bool sgpu_judge_in(const json_t *list, const char *text);
 /* Decodes a claim of `size` bytes from base64url, and writes its last 32 bytes in hexadecimal: a
  * digest, or the fingerprint in a ueid. Returns false and writes "none" if it is no such claim. */
 bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE]);
-/* Whether a digest in base64url is in a list in hexadecimal, or the list accepts any. `hex`
- * receives the digest in hexadecimal. */
-bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE]);
 /* Describes a list: its only digest, or "one of 3 digests", or "none". */
 const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE]);
 

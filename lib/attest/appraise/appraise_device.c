@@ -17,17 +17,17 @@ static void judge_code(struct sgpu_judging *s, const json_t *wanted, bool cpu, c
 	if (!json_array_size(list)) {
 		/* The CPU device's code is measured as a part of the runner. A GPU always states
 		 * its code. */
-		sgpu_judge_note(s, &s->findings.device_executables, cpu || sgpu_judge_any(digests),
+		sgpu_judge_note(s, &s->findings.device_executables, cpu || json_is_string(digests),
 				"device.code",
 				json_array_size(digests) ? sgpu_judge_expected(digests, expected)
 							 : "no device but the CPU's",
 				"none", "the device says of no code that it was loaded");
 	}
 	json_array_foreach ((json_t *)list, i, item) {
-		bool good = sgpu_judge_listed(digests, json_object_get(item, "digest"), hex);
+		sgpu_judge_hex(json_object_get(item, "digest"), SGPU_KT128_SIZE, hex);
 		snprintf(claim, sizeof(claim), "device.code %s", sgpu_judge_text(item, "name", ""));
-		sgpu_judge_note(s, &s->findings.device_executables, good, claim,
-				sgpu_judge_expected(digests, expected), hex,
+		sgpu_judge_note(s, &s->findings.device_executables, sgpu_judge_in(digests, hex),
+				claim, sgpu_judge_expected(digests, expected), hex,
 				"code on the device is not what the policy knows");
 	}
 }

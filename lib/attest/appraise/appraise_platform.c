@@ -32,8 +32,7 @@ static void judge_register(struct sgpu_judging *s, const json_t *list, const uin
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
 	sgpu_hex_encode(value, 48, hex);
-	sgpu_judge_note(s, &s->findings.executables,
-			sgpu_judge_any(list) || sgpu_judge_in(list, hex), claim,
+	sgpu_judge_note(s, &s->findings.executables, sgpu_judge_in(list, hex), claim,
 			sgpu_judge_expected(list, expected), hex, text);
 }
 
@@ -52,7 +51,7 @@ static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 		if (tee->kind == SGPU_PLATFORM_TDX) {
 			judge_register(s, list, tee->rtmr[i], claim,
 				       "the guest has measured what the policy does not know");
-		} else if (list && !sgpu_judge_any(list)) {
+		} else if (list && !json_is_string(list)) {
 			sgpu_judge_note(s, &s->findings.executables, false, claim,
 					"a register of TDX", sgpu_platform_word(tee->kind),
 					"the platform has no such register");

@@ -15,9 +15,10 @@ static void judge_program(struct sgpu_judging *s, const json_t *wanted, const js
 	const char *measured = sgpu_judge_text(own, "measured", "nothing");
 	enum sgpu_finding *part = &s->findings.executables;
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
-	bool good = sgpu_judge_listed(digests, json_object_get(own, "digest"), hex);
 
-	sgpu_judge_note(s, part, good, "runner.digest", sgpu_judge_expected(digests, expected), hex,
+	sgpu_judge_hex(json_object_get(own, "digest"), SGPU_KT128_SIZE, hex);
+	sgpu_judge_note(s, part, sgpu_judge_in(digests, hex), "runner.digest",
+			sgpu_judge_expected(digests, expected), hex,
 			"the runner is not a program that the policy knows");
 	if (version) {
 		const char *got =
@@ -60,20 +61,18 @@ static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const jso
 	const json_t *named = json_object_get(wanted, "owners"),
 		     *owners = json_object_get(own, "owners"), *item;
 	enum sgpu_finding *part = &s->findings.configuration;
-	const char *expected = sgpu_judge_any(named)	? "anybody"
+	const char *expected = json_is_string(named)	? "anybody"
 			       : json_array_size(named) ? "owners of the policy"
 							: "owners that the policy names";
 	size_t i;
 
 	if (!json_array_size(owners)) {
-		sgpu_judge_note(s, part, sgpu_judge_any(named), "runner.owners", expected,
+		sgpu_judge_note(s, part, json_is_string(named), "runner.owners", expected,
 				"anybody", "the runner takes work of anybody");
 		return;
 	}
 	json_array_foreach ((json_t *)owners, i, item) {
-		sgpu_judge_note(s, part,
-				sgpu_judge_any(named) ||
-					sgpu_judge_in(named, json_string_value(item)),
+		sgpu_judge_note(s, part, sgpu_judge_in(named, json_string_value(item)),
 				"runner.owners", expected, json_string_value(item),
 				"the runner takes work of an owner that the policy does not know");
 	}

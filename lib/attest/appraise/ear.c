@@ -25,51 +25,49 @@ static const char *status_of(const enum sgpu_finding *values, size_t count)
 					: "none";
 }
 
-static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu_findings *f,
-			     bool accepted, bool tee_verified)
+/* Makes the result for a part, from findings with their names in the vector. `refused`: whatever
+ * the findings are. */
+static json_t *result_of(const struct sgpu_policy *policy, const char *const *names,
+			 const enum sgpu_finding *values, size_t count, bool refused)
 {
-	/* Only a verified report proves that memory is encrypted; without one it is the runner's
-	 * claim. */
-	const enum sgpu_finding runtime =
-		f->runtime == SGPU_AFFIRMED && !tee_verified ? SGPU_WARNED : f->runtime;
-	const enum sgpu_finding v[] = { f->identity, f->configuration, f->executables, f->hardware,
-					runtime };
-	const char *status = status_of(v, SGPU_ARRAY_LENGTH(v));
+	json_t *vector = json_object();
 
-	/* The runner's status speaks for the whole quote: if any part is refused, so is the
-	 * runner. */
-	return json_pack("{s:s, s:{s:i, s:i, s:i, s:i, s:i}, s:[s]}", "ear_status",
-			 accepted ? status : "contraindicated", "ear_trustworthiness_vector",
-			 "instance-identity", v[0], "configuration", v[1], "executables", v[2],
-			 "hardware", v[3], "runtime-opaque", v[4], "ear_appraisal_policy_ids",
+	for (size_t i = 0; i < count; i++) {
+		if (json_object_set_new(vector, names[i], json_integer(values[i]))) {
+			json_decref(vector);
+			return NULL;
+		}
+	}
+	return json_pack("{s:s, s:o, s:[s]}", "ear_status",
+			 refused ? "contraindicated" : status_of(values, count),
+			 "ear_trustworthiness_vector", vector, "ear_appraisal_policy_ids",
 			 policy->id);
 }
 
-static json_t *device_result(const struct sgpu_policy *policy, const struct sgpu_findings *f)
-{
-	const enum sgpu_finding v[] = { f->device_configuration, f->device_executables,
-					f->device_hardware };
-
-	return json_pack("{s:s, s:{s:i, s:i, s:i}, s:[s]}", "ear_status",
-			 status_of(v, SGPU_ARRAY_LENGTH(v)), "ear_trustworthiness_vector",
-			 "configuration", v[0], "executables", v[1], "hardware", v[2],
-			 "ear_appraisal_policy_ids", policy->id);
-}
-
 json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
-			const struct sgpu_findings *findings, bool accepted, int64_t now)
+			const struct sgpu_findings *f, bool accepted, int64_t now)
 {
-	const char *device = NULL;
+	static const char *const of_runner[] = { "instance-identity", "configuration",
+						 "executables", "hardware", "runtime-opaque" },
+				 *const of_device[] = { "configuration", "executables",
+							"hardware" };
+	/* Only a verified report proves that memory is encrypted; without one it is the runner's
+	 * claim. */
+	const enum sgpu_finding runtime =
+		f->runtime == SGPU_AFFIRMED && !result->tee_verified ? SGPU_WARNED : f->runtime;
+	const enum sgpu_finding runner[] = { f->identity, f->configuration, f->executables,
+					     f->hardware, runtime },
+				device[] = { f->device_configuration, f->device_executables,
+					     f->device_hardware };
+	const char *name = NULL;
 	json_t *submods = json_object();
-	bool has_device = sgpu_claims_device_of(result->claims, &device) != NULL;
-	bool made = submods &&
-		    json_object_set_new(
-			    submods, "runner",
-			    runner_result(policy, findings, accepted, result->tee_verified)) == 0 &&
-		    (!has_device ||
-		     json_object_set_new(submods, device, device_result(policy, findings)) == 0);
 
-	if (!made) {
+	/* The runner's status speaks for the whole quote: if any part is refused, so is the
+	 * runner. */
+	if (json_object_set_new(submods, "runner",
+				result_of(policy, of_runner, runner, 5, !accepted)) ||
+	    (sgpu_claims_device_of(result->claims, &name) &&
+	     json_object_set_new(submods, name, result_of(policy, of_device, device, 3, false)))) {
 		json_decref(submods);
 		return NULL;
 	}

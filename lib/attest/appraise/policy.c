@@ -93,19 +93,14 @@ int sgpu_version_compare(const char *a, const char *b)
 	return 0;
 }
 
-/* Whether a text is numbers with dots between them. "580,65" would be read as 580, which demands
- * less than intended. */
+/* Whether a text, or none, is numbers with dots between them. "580,65" would be read as 580, which
+ * demands less than intended. */
 static bool is_version(const char *text)
 {
-	bool digit = false;
+	const size_t length = text ? strlen(text) : 0;
 
-	for (; *text; text++) {
-		if (*text == '.' ? !digit : !isdigit((unsigned char)*text)) {
-			return false;
-		}
-		digit = *text != '.';
-	}
-	return digit;
+	return !text || (strspn(text, "0123456789.") == length && *text != '.' && *text &&
+			 text[length - 1] != '.' && !strstr(text, ".."));
 }
 
 /* Refuses a value that is listed twice: it may be a slip for another value, which would then not be
@@ -133,7 +128,7 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 	if (json_integer_value(json_object_get(document, "version")) != VERSION) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'version' is not %d", name, VERSION);
 	}
-	if ((version && !is_version(version)) || (driver && !is_version(driver))) {
+	if (!is_version(version) || !is_version(driver)) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "%s: 'version' or 'driver' is not numbers with dots between them",
 			       name);
