@@ -127,12 +127,13 @@ struct sgpu_record {
 	size_t size;
 	char absent[256]; /* why it is absent */
 };
+/* An array of records ends before the first one without a label. */
 enum { SGPU_RECORDS_MAX = 8 };
-/* Collects this machine's records, each made over report_data, into an array of SGPU_RECORDS_MAX.
- * Absent records count, too. `device` may be NULL. Returns the number of records. */
-int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
-			  struct sgpu_record *records);
-void sgpu_records_clear(struct sgpu_record *records, int count);
+/* Collects this machine's records, each made over report_data, also those that are absent. `device`
+ * may be NULL. */
+void sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
+			   struct sgpu_record records[SGPU_RECORDS_MAX]);
+void sgpu_records_clear(struct sgpu_record records[SGPU_RECORDS_MAX]);
 
 /* The content of a verified TSM report of SNP or TDX. */
 struct sgpu_tee_report {
@@ -225,10 +226,10 @@ SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quo
 /* Takes a quote apart without verifying it, only to show it. old: whether to take one of version 1,
  * too, whose claims are not checked. *claims: a new reference. records: those in the quote, then
  * those that the claims name as absent; clear them with sgpu_records_clear. ak: 32 bytes for the
- * AK's fingerprint, or NULL. */
+ * AK's fingerprint. Both may be NULL. */
 SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, bool old, json_t **claims,
-				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count,
-				     uint8_t *ak, struct sgpu_error *error);
+				     struct sgpu_record *records, uint8_t *ak,
+				     struct sgpu_error *error);
 
 struct sgpu_quote_checks {
 	const struct sgpu_chain *roots; /* trusted, for the AK's chain */

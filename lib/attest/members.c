@@ -167,6 +167,17 @@ static int check_inside(const struct sgpu_member *table, const char *path, const
 	return rc;
 }
 
+int sgpu_document_parse(const char *text, size_t size, const char *where, json_t **document,
+			struct sgpu_error *error)
+{
+	struct sgpu_error inner = { 0 };
+	int line = 0, column = 0;
+	int rc = sgpu_json_parse(text, size, document, &line, &column, &inner);
+
+	return rc ? sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", where, line, column, inner.text)
+		  : 0;
+}
+
 int sgpu_members_check(const json_t *object, const char *where, const struct sgpu_member *table,
 		       struct sgpu_error *error)
 {

@@ -58,6 +58,9 @@ struct sgpu_member {
 	{                                                                 \
 		path, SGPU_MEMBER_##type, .optional = true, ##__VA_ARGS__ \
 	}
+/* Parses JSON from outside; `where` and the place begin the message. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_document_parse(const char *text, size_t size, const char *where,
+					json_t **document, struct sgpu_error *error);
 /* Checks an object by a table. `where` names the object in messages. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
 				       const struct sgpu_member *table, struct sgpu_error *error);

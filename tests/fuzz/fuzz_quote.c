@@ -46,18 +46,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = NULL, *quote = size && data[0] == 'c' ? wrap(data + 1, size - 1)
 							   : strndup((char *)data, size);
 	json_t *claims;
-	int count;
 
 	/* A policy is made only of checked claims, which those of version 1 are not. */
 	for (int old = 0; old < 2; old++) {
-		if (sgpu_quote_parse(quote, strlen(quote), old, &claims, records, &count, NULL,
-				     NULL)) {
+		if (sgpu_quote_parse(quote, strlen(quote), old, &claims, records, NULL, NULL)) {
 			continue;
 		}
 		if (!old) {
 			(void)!sgpu_policy_from_claims(claims, &text, &size, NULL);
 		}
-		sgpu_records_clear(records, count);
+		sgpu_records_clear(records);
 		json_decref(claims);
 		free(text);
 		text = NULL;

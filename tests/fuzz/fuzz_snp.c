@@ -13,7 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct sgpu_tsm_trust trust = { .now = 1800000000 };
+	static const struct sgpu_chain no_roots;
+	static const struct sgpu_quote_checks checks = { .tee_roots = &no_roots,
+							 .now = 1800000000 };
 	struct sgpu_snp_certificates certificates;
 	size_t report_size = size < REPORT_SIZE ? size : REPORT_SIZE;
 	struct sgpu_bytes blob = { data, report_size },
@@ -21,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_tee_report report = { 0 };
 	struct sgpu_error error = { 0 };
 
-	if (sgpu_snp_verify(blob, table, &trust, &report, &error) == SGPU_OK || !error.text[0]) {
+	if (sgpu_snp_verify(blob, table, &checks, &report, &error) == SGPU_OK || !error.text[0]) {
 		abort();
 	}
 	/* What a certificate says is read only after its chain is good, so here it is read by

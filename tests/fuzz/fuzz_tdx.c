@@ -17,7 +17,9 @@ static void inside(const uint8_t *data, size_t size, const uint8_t *part, size_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct sgpu_tsm_trust trust = { .now = 1800000000 };
+	static const struct sgpu_chain no_roots;
+	static const struct sgpu_quote_checks checks = { .tee_roots = &no_roots,
+							 .now = 1800000000 };
 	struct sgpu_bytes blob = { data, size };
 	struct sgpu_tee_report report = { 0 };
 	struct sgpu_error error = { 0 };
@@ -33,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		inside(data, size, quote.qe_data.data, quote.qe_data.size);
 		inside(data, size, quote.chain.data, quote.chain.size);
 	}
-	if (sgpu_tdx_verify(blob, &trust, &report, &error) == SGPU_OK || !error.text[0]) {
+	if (sgpu_tdx_verify(blob, &checks, &report, &error) == SGPU_OK || !error.text[0]) {
 		abort();
 	}
 	return 0;

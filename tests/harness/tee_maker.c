@@ -194,7 +194,11 @@ int tee_verify(const char *provider, const void *outblob, size_t size, const voi
 	char *text = tee_record(provider, outblob, size, auxblob, auxblob_size);
 
 	memset(error, 0, sizeof(*error));
-	int rc = sgpu_tsm_verify(text, strlen(text), given, roots, now, report, error);
+	int rc =
+		sgpu_tsm_verify(text, strlen(text),
+				&(struct sgpu_quote_checks){
+					.tee_certificates = given, .tee_roots = roots, .now = now },
+				report, error);
 	free(text);
 	return rc;
 }

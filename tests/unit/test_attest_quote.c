@@ -77,14 +77,11 @@ static char *resign(json_t *claims, const struct sgpu_signer *ak, const struct s
 
 static json_t *claims_of(const char *quote)
 {
-	struct sgpu_record records[SGPU_RECORDS_MAX];
 	json_t *claims = NULL;
-	int count = 0;
 
-	if (sgpu_quote_parse(quote, strlen(quote), false, &claims, records, &count, NULL, NULL)) {
+	if (sgpu_quote_parse(quote, strlen(quote), false, &claims, NULL, NULL, NULL)) {
 		abort();
 	}
-	sgpu_records_clear(records, count);
 	return claims;
 }
 

@@ -444,18 +444,17 @@ UNIT_TEST(what_is_absent_is_named_with_its_reason)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	json_t *claims = NULL;
-	int count = 0, named = 0;
+	int named = 0;
 	char *quote = quote_with("tsm-report", SGPU_TYPE_TSM, NULL, NULL, "enabled");
 
-	REQUIRE(!sgpu_quote_parse(quote, strlen(quote), false, &claims, records, &count, NULL,
-				  NULL));
-	for (int i = 0; i < count; i++) {
+	REQUIRE(!sgpu_quote_parse(quote, strlen(quote), false, &claims, records, NULL, NULL));
+	for (int i = 0; records[i].label; i++) {
 		CHECK(!records[i].value && records[i].absent[0] && records[i].type);
 		named += !strcmp(records[i].label, "tsm-report") ||
 			 !strcmp(records[i].label, "gramine");
 	}
 	CHECK(named == 2);
-	sgpu_records_clear(records, count);
+	sgpu_records_clear(records);
 	json_decref(claims);
 	free(quote);
 }

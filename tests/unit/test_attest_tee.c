@@ -44,8 +44,12 @@ static struct sgpu_error error;
 static int verify_at(const struct vector *vector, int64_t now)
 {
 	memset(&error, 0, sizeof(error));
-	return sgpu_tsm_verify(vector->record, strlen(vector->record), &vector->certificates,
-			       &vector->roots, now, &result, &error);
+	return sgpu_tsm_verify(
+		vector->record, strlen(vector->record),
+		&(struct sgpu_quote_checks){ .tee_certificates = &vector->certificates,
+					     .tee_roots = &vector->roots,
+					     .now = now },
+		&result, &error);
 }
 
 enum { REAL_NOW = 1795000000 /* November 2026 */ };
@@ -131,13 +135,14 @@ UNIT_TEST(a_record_of_another_form_is_refused)
 		"{\"outblob\":\"AA\",\"provider\":\"sev_guest\\n\\n\"}",
 		"{\"outblob\":\"AA\",\"provider\":\"sev_guests\"}",
 	};
-	struct sgpu_chain none = { 0 };
+	const struct sgpu_chain none = { 0 };
+	const struct sgpu_quote_checks checks = { .tee_roots = &none, .now = TEE_NOW };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(records); i++) {
 		memset(&error, 0, sizeof(error));
 		memset(&result, 0xff, sizeof(result));
-		CHECK(sgpu_tsm_verify(records[i], strlen(records[i]), NULL, &none, TEE_NOW, &result,
-				      &error) == SGPU_EINVALID);
+		CHECK(sgpu_tsm_verify(records[i], strlen(records[i]), &checks, &result, &error) ==
+		      SGPU_EINVALID);
 		CHECK(error.text[0] && result.kind == SGPU_PLATFORM_PLAIN);
 	}
 }
@@ -145,9 +150,10 @@ UNIT_TEST(a_record_of_another_form_is_refused)
 UNIT_TEST(an_unknown_provider_is_named)
 {
 	static const char record[] = "{\"outblob\":\"AA\",\"provider\":\"arm_cca_guest\\n\"}";
-	struct sgpu_chain none = { 0 };
+	const struct sgpu_chain none = { 0 };
+	const struct sgpu_quote_checks checks = { .tee_roots = &none, .now = TEE_NOW };
 
-	CHECK(sgpu_tsm_verify(record, sizeof(record) - 1, NULL, &none, TEE_NOW, &result, &error) ==
+	CHECK(sgpu_tsm_verify(record, sizeof(record) - 1, &checks, &result, &error) ==
 	      SGPU_EINVALID);
 	CHECK(strstr(error.text, "'arm_cca_guest'") != NULL);
 }

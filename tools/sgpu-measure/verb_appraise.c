@@ -136,15 +136,14 @@ static int check_paths(const struct task *task)
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
 				 "new; --no-nonce does without");
 	}
-	if (!strcmp(task->policy_path, "-") && cli_is_standard(task->quote_path)) {
-		return cli_usage("the policy and the quote cannot both come from standard input");
-	}
-	if (task->ear_path && task->recipient_path &&
+	const int status =
+		measure_standard_once(cli_is_standard(task->quote_path), &task->policy_path, 1);
+	if (!status && task->ear_path && task->recipient_path &&
 	    !cli_outputs_apart("the result", task->ear_path, "the recipient",
 			       task->recipient_path)) {
 		return 2;
 	}
-	return 0;
+	return status;
 }
 
 /* ---- outputs of an earlier run ---- */
@@ -185,17 +184,11 @@ static int run(struct task *task)
 
 	status = status ? status : cli_output_prepare(task->ear_path, 0644, false);
 	status = status ? status : cli_output_prepare(task->recipient_path, 0644, false);
-	if (status) {
-		return status;
+	if (!status && load_policy(task, &error)) {
+		status = cli_error(&error);
 	}
-	if (load_policy(task, &error)) {
-		return cli_error(&error);
-	}
-	status = measure_run_checks(&task->checks, task->quote_path, &error);
-	if (status) {
-		return status;
-	}
-	return judge(task, &error) ? cli_error(&error) : report(task);
+	status = status ? status : measure_run_checks(&task->checks, task->quote_path, &error);
+	return status ? status : judge(task, &error) ? cli_error(&error) : report(task);
 }
 
 int verb_appraise(int argc, char **argv)

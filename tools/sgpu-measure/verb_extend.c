@@ -36,21 +36,16 @@ static int digest_file(int fd, const char *name, uint8_t digest[SHA384_SIZE],
 	static uint8_t piece[PIECE];
 	EVP_MD_CTX *state = EVP_MD_CTX_new();
 	size_t got = sizeof(piece);
-	int rc = state && EVP_DigestInit_ex(state, EVP_sha384(), NULL) == 1
-			 ? 0
-			 : sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 is not to be had from OpenSSL");
+	bool good = state && EVP_DigestInit_ex(state, EVP_sha384(), NULL) == 1;
+	int rc = 0;
 
-	while (!rc && got == sizeof(piece)) {
+	while (!rc && good && got == sizeof(piece)) {
 		rc = sgpu_read(fd, name, piece, sizeof(piece), &got, error);
-		if (!rc && EVP_DigestUpdate(state, piece, got) != 1) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 of '%s' failed", name);
-		}
+		good = EVP_DigestUpdate(state, piece, rc ? 0 : got) == 1;
 	}
-	if (!rc && EVP_DigestFinal_ex(state, digest, NULL) != 1) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 of '%s' failed", name);
-	}
+	good = good && EVP_DigestFinal_ex(state, digest, NULL) == 1;
 	EVP_MD_CTX_free(state);
-	return rc;
+	return rc || good ? rc : sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 of '%s' failed", name);
 }
 
 static int report(unsigned rtmr, const uint8_t digest[SHA384_SIZE])

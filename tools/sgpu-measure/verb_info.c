@@ -27,7 +27,6 @@ const struct cli_option info_options[] = {
 struct found {
 	struct sgpu_platform platform;
 	struct sgpu_record records[SGPU_RECORDS_MAX];
-	int record_count;
 	bool tpm, has_device, pages;
 	struct sgpu_error tpm_missing, device_missing, pages_missing, runner_missing;
 	struct sgpu_device *device;
@@ -69,7 +68,7 @@ static void look(struct found *found, const char *device)
 	found->tpm = sgpu_signer_generate(true, &signer, &found->tpm_missing) == SGPU_OK;
 	sgpu_signer_free(&signer);
 	look_at_device(found, device);
-	found->record_count = sgpu_evidence_collect(report_data, found->device, found->records);
+	sgpu_evidence_collect(report_data, found->device, found->records);
 	error->code =
 		sgpu_measure_file(runner_path(found->runner_path), found->runner, NULL, error);
 	found->protection =
@@ -141,8 +140,7 @@ static void print_text(const struct found *found)
 	printf("platform         %s (%s)%s\n", sgpu_platform_name(found->platform.kind),
 	       found->platform.seen,
 	       found->platform.virtual_machine ? ", in a virtual machine" : "");
-	for (int i = 0; i < found->record_count; i++) {
-		const struct sgpu_record *r = &found->records[i];
+	for (const struct sgpu_record *r = found->records; r->label; r++) {
 		printf("%-16s %s%s\n", r->label,
 		       r->value ? "there, " : "absent: ", r->value ? r->type : r->absent);
 	}
@@ -161,8 +159,7 @@ static json_t *records_json(const struct found *found)
 {
 	json_t *object = json_object();
 
-	for (int i = 0; i < found->record_count; i++) {
-		const struct sgpu_record *r = &found->records[i];
+	for (const struct sgpu_record *r = found->records; r->label; r++) {
 		json_object_set_new(object, r->label,
 				    r->value ? json_pack("{s:b, s:s}", "found", 1, "type", r->type)
 					     : json_pack("{s:b, s:o}", "found", 0, "missing",
@@ -240,7 +237,7 @@ int verb_info(int argc, char **argv)
 	} else {
 		print_text(&found);
 	}
-	sgpu_records_clear(found.records, found.record_count);
+	sgpu_records_clear(found.records);
 	sgpu_device_close(&found.device);
 	return status;
 }

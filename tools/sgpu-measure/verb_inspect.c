@@ -198,8 +198,7 @@ static void print_measurements(const json_t *own)
 	}
 }
 
-static void print_text(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
-		       int count)
+static void print_text(const json_t *claims, const uint8_t *ak, const struct sgpu_record *record)
 {
 	const json_t *own = own_of(claims), *submod = NULL;
 	char hex[2 * BYTES_MAX + 1], moment[MEASURE_TIME_MAX];
@@ -226,12 +225,12 @@ static void print_text(const json_t *claims, const uint8_t *ak, const struct sgp
 	}
 	print_platform(own);
 	print_measurements(own);
-	for (int i = 0; i < count; i++) {
-		if (records[i].value) {
-			line("record", "%s, %zu bytes: %s", records[i].label, records[i].size,
-			     records[i].type);
+	for (; record->label; record++) {
+		if (record->value) {
+			line("record", "%s, %zu bytes: %s", record->label, record->size,
+			     record->type);
 		} else {
-			line("record", "%s is absent: %s", records[i].label, records[i].absent);
+			line("record", "%s is absent: %s", record->label, record->absent);
 		}
 	}
 }
@@ -246,13 +245,12 @@ static json_t *record_json(const struct sgpu_record *record)
 			 sgpu_json_from_bytes(record->value, record->size));
 }
 
-static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
-		      int count)
+static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu_record *record)
 {
 	json_t *list = json_array();
 
-	for (int i = 0; i < count; i++) {
-		if (json_array_append_new(list, record_json(&records[i]))) {
+	for (; record->label; record++) {
+		if (json_array_append_new(list, record_json(record))) {
 			json_decref(list);
 			list = NULL;
 		}
@@ -272,20 +270,20 @@ int verb_inspect(int argc, char **argv)
 	json_t *claims = NULL;
 	char *text = NULL;
 	size_t size = 0;
-	int count = 0, status = cli_read(argc, argv, NULL, &paths);
+	int status = cli_read(argc, argv, NULL, &paths);
 
 	status = status ? status : measure_read_input(paths[0], "a quote", &text, &size);
 	if (status) {
 		return status;
 	}
-	if (sgpu_quote_parse(text, size, true, &claims, records, &count, ak, &error)) {
+	if (sgpu_quote_parse(text, size, true, &claims, records, ak, &error)) {
 		status = measure_quote_error(paths[0], text, size, &error);
 	} else if (cli_json) {
-		status = print_json(claims, ak, records, count);
+		status = print_json(claims, ak, records);
 	} else {
-		print_text(claims, ak, records, count);
+		print_text(claims, ak, records);
 	}
-	sgpu_records_clear(records, count);
+	sgpu_records_clear(records);
 	json_decref(claims);
 	free(text);
 	return status;

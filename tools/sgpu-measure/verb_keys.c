@@ -16,6 +16,7 @@ enum { AUTHORITY_DAYS = 3650 };
 
 struct task {
 	const char *path, *request_path, *authority_path, *name;
+	const char *public_path; /* the request's or the authority's */
 	unsigned days;
 	bool tpm;
 	struct sgpu_signer *key;
@@ -39,10 +40,9 @@ const struct cli_option keygen_options[] = {
 	CLI_END,
 };
 
-static int check_options(const struct task *task)
+static int check_options(struct task *task)
 {
-	const char *public_path = task->authority_path ? task->authority_path : task->request_path;
-
+	task->public_path = task->authority_path ? task->authority_path : task->request_path;
 	if (!task->path || cli_is_standard(task->path)) {
 		return cli_usage("-o, a new file for the key, is missing");
 	}
@@ -52,18 +52,18 @@ static int check_options(const struct task *task)
 	if (!task->authority_path && (task->name || task->days)) {
 		return cli_usage("--name and --days belong to --authority");
 	}
-	if (public_path &&
+	if (task->public_path &&
 	    !cli_outputs_apart("the key", task->path,
 			       task->authority_path ? "the certificate" : "the request",
-			       public_path)) {
+			       task->public_path)) {
 		return 2;
 	}
-	return cli_secret_output(task->path) && cli_output_apart(public_path) ? 0 : 2;
+	return cli_secret_output(task->path) && cli_output_apart(task->public_path) ? 0 : 2;
 }
 
 /* Writes the key, and then the request or certificate: both or neither. */
-static int write_both(const struct task *task, const char *public_path, const char *text,
-		      size_t size, struct sgpu_error *error)
+static int write_both(const struct task *task, const char *text, size_t size,
+		      struct sgpu_error *error)
 {
 	size_t pem_size = 0;
 	char *pem = NULL;
@@ -72,7 +72,7 @@ static int write_both(const struct task *task, const char *public_path, const ch
 	rc = rc ? rc : cli_write_secret(task->path, pem, pem_size, error);
 	sgpu_free_wiped(&pem, pem_size);
 	if (!rc) {
-		rc = cli_write_text(public_path, 0644, text, size, error);
+		rc = cli_write_text(task->public_path, 0644, text, size, error);
 		if (rc) {
 			unlink(task->path);
 		}
@@ -82,7 +82,6 @@ static int write_both(const struct task *task, const char *public_path, const ch
 
 static int run(struct task *task, struct sgpu_error *error)
 {
-	const char *public_path = task->authority_path ? task->authority_path : task->request_path;
 	char *text = NULL;
 	size_t size = 0;
 	int rc = sgpu_signer_generate(task->tpm, &task->key, error);
@@ -93,32 +92,33 @@ static int run(struct task *task, struct sgpu_error *error)
 	} else if (!rc) {
 		rc = sgpu_request_create(task->key, &text, &size, error);
 	}
-	rc = rc ? rc : write_both(task, public_path, text, size, error);
+	rc = rc ? rc : write_both(task, text, size, error);
 	free(text);
 	return rc;
 }
 
 /* Reports the fingerprint of a new key: as a record with --json, else with -v. Returns an exit
  * status. */
-static int report_key(const struct sgpu_signer *signer, const char *path, const char *public_path)
+static int report_key(const struct task *task)
 {
+	const bool standard = cli_is_standard(task->public_path),
+		   tpm = sgpu_signer_in_tpm(task->key);
 	uint8_t hash[SGPU_SHA256_SIZE];
 	char hex[2 * SGPU_SHA256_SIZE + 1];
 	struct sgpu_error error = { 0 };
 
-	if (sgpu_signer_fingerprint(signer, hash, &error)) {
+	if (sgpu_signer_fingerprint(task->key, hash, &error)) {
 		return cli_error(&error);
 	}
 	sgpu_hex_encode(hash, sizeof(hash), hex);
 	if (!cli_json) {
-		cli_detail("key %s%s", hex, sgpu_signer_in_tpm(signer) ? ", in the TPM" : "");
+		cli_detail("key %s%s", hex, tpm ? ", in the TPM" : "");
 		return 0;
 	}
-	return cli_print_json(
-		json_pack("{s:s, s:b, s:o, s:o*}", "fingerprint", hex, "tpm",
-			  sgpu_signer_in_tpm(signer), "file", cli_json_text(path), "public",
-			  cli_json_text(cli_is_standard(public_path) ? NULL : public_path)),
-		cli_is_standard(public_path) ? stderr : stdout, JSON_COMPACT);
+	return cli_print_json(json_pack("{s:s, s:b, s:o, s:o*}", "fingerprint", hex, "tpm", tpm,
+					"file", cli_json_text(task->path), "public",
+					cli_json_text(standard ? NULL : task->public_path)),
+			      standard ? stderr : stdout, JSON_COMPACT);
 }
 
 int verb_keygen(int argc, char **argv)
@@ -130,10 +130,7 @@ int verb_keygen(int argc, char **argv)
 
 	status = status ? status : check_options(&task);
 	if (!status) {
-		status = run(&task, &error) ? cli_error(&error)
-					    : report_key(task.key, task.path,
-							 task.authority_path ? task.authority_path
-									     : task.request_path);
+		status = run(&task, &error) ? cli_error(&error) : report_key(&task);
 	}
 	sgpu_signer_free(&task.key);
 	return status;
@@ -186,10 +183,9 @@ static int read_request(struct certification *task, const char *path)
 				 task->key_path ? "the issuer's certificate, --certificate,"
 						: "the issuer's key, -k,");
 	}
-	if (!strcmp(task->key_path, "-") && cli_is_standard(path)) {
-		return cli_usage("the key and the request cannot both come from standard input");
-	}
-	status = cli_output_prepare(task->out_path, 0644, false);
+	const char *const inputs[] = { task->key_path, task->certificate_path };
+	status = measure_standard_once(cli_is_standard(path), inputs, SGPU_ARRAY_LENGTH(inputs));
+	status = status ? status : cli_output_prepare(task->out_path, 0644, false);
 	if (!status) {
 		status = measure_read_input(path, "a request for a certificate", &task->request,
 					    &task->request_size);

@@ -384,13 +384,8 @@ static int check_options(const struct task *task)
 	    (task->expected.size || task->size || task->offset)) {
 		return cli_usage("--expect, --offset and --size need one --segment of the batch");
 	}
-	for (int i = 0; i < task->keys.count; i++) {
-		if (!strcmp(task->keys.items[i], "-") && cli_is_standard(task->batch_path)) {
-			return cli_usage(
-				"the key and the batch cannot both come from standard input");
-		}
-	}
-	return 0;
+	return measure_standard_once(cli_is_standard(task->batch_path), task->keys.items,
+				     task->keys.count);
 }
 
 static int run(struct task *task)

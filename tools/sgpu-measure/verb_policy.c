@@ -40,12 +40,11 @@ const struct cli_option policy_options[] = {
 	CLI_END,
 };
 
-/* Whether the host of an --at-least platform can read the runner's memory. Then a GPU whose memory
+/* Whether the host of a platform can read the runner's memory. Then a GPU whose memory
  * it can also read makes nothing worse. */
-static bool is_open(const struct task *task)
+static bool is_open(const char *kind)
 {
-	return task->at_least &&
-	       (!strcmp(task->at_least, "plain") || !strcmp(task->at_least, "gramine-direct"));
+	return kind && (!strcmp(kind, "plain") || !strcmp(kind, "gramine-direct"));
 }
 
 /* ---- claims that a quote of the build should have: digests of files, and conditions without which
@@ -77,7 +76,8 @@ static json_t *runner_claims(const struct task *task, const json_t *file)
 static json_t *device_claims(const struct task *task, const json_t *code)
 {
 	return code ? json_pack("{s:{s:[O], s:b, s:s*}}", SGPU_EAT_PROFILE, "code", code,
-				"preemption", 1, "confidential", is_open(task) ? "off" : NULL)
+				"preemption", 1, "confidential",
+				is_open(task->at_least) ? "off" : NULL)
 		    : json_pack("{s:{s:[]}}", SGPU_EAT_PROFILE, "code");
 }
 
@@ -102,10 +102,12 @@ static int read_release(const struct task *task, json_t **release, struct sgpu_e
 static int claims_of_build(struct task *task, struct sgpu_error *error)
 {
 	json_t *release = NULL;
-	int rc = task->owners_path && strcmp(task->owners_path, "any")
-			 ? sgpu_owners_load(task->owners_path, &task->owners, error)
-			 : 0;
+	int rc = 0;
 
+	if (task->owners_path && strcmp(task->owners_path, "any")) {
+		cli_remember_input(task->owners_path);
+		rc = sgpu_owners_load(task->owners_path, &task->owners, error);
+	}
 	rc = rc			? rc
 	     : task->build_path ? release_of_build(task->build_path, &release, error)
 				: read_release(task, &release, error);
@@ -190,17 +192,15 @@ static int write_policy(const struct task *task, struct sgpu_error *error)
 
 static int read_quote(struct task *task, struct sgpu_error *error)
 {
-	struct sgpu_record records[SGPU_RECORDS_MAX];
 	char *text = NULL;
 	size_t size = 0;
-	int count = 0, status = measure_read_input(task->quote_path, "a quote", &text, &size);
+	int status = measure_read_input(task->quote_path, "a quote", &text, &size);
 
 	if (status) {
 		return status;
 	}
-	int rc = sgpu_quote_parse(text, size, false, &task->claims, records, &count, NULL, error);
+	int rc = sgpu_quote_parse(text, size, false, &task->claims, NULL, NULL, error);
 	status = rc ? measure_quote_error(task->quote_path, text, size, error) : 0;
-	sgpu_records_clear(records, count);
 	free(text);
 	if (!rc) {
 		cli_note("nothing of the quote was verified: it must be one of a machine that you "
@@ -217,8 +217,7 @@ static bool guest_missing(const struct task *task)
 		json_object_get(json_object_get(task->claims, SGPU_EAT_PROFILE), "platform"),
 		"kind"));
 
-	return !task->reference_values &&
-	       (!kind || (strcmp(kind, "plain") && strcmp(kind, "gramine-direct")));
+	return !task->reference_values && !is_open(kind);
 }
 
 static int run(struct task *task)
@@ -229,18 +228,13 @@ static int run(struct task *task)
 	if (status) {
 		return status;
 	}
-	if (!task->quote_path && (task->build_path || task->release_path)) {
-		if (task->owners_path && strcmp(task->owners_path, "any")) {
-			cli_remember_input(task->owners_path);
-		}
-		if (claims_of_build(task, &error)) {
-			return cli_error(&error);
-		}
-	} else {
+	if (!task->build_path && !task->release_path) {
 		status = read_quote(task, &error);
-		if (status) {
-			return status;
-		}
+	} else if (claims_of_build(task, &error)) {
+		status = cli_error(&error);
+	}
+	if (status) {
+		return status;
 	}
 	if (!cli_output_apart(task->out_path)) {
 		return 2;

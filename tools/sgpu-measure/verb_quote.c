@@ -90,7 +90,6 @@ static int check_options(const struct task *task)
 {
 	const char *const inputs[] = { task->key_path, task->certificate_path,
 				       task->recipient_path };
-	int standard = 0;
 
 	if (!task->key_path || !task->certificate_path || !task->nonce.size) {
 		return cli_usage(
@@ -100,13 +99,8 @@ static int check_options(const struct task *task)
 				? "the verifier's nonce, --nonce,"
 				: "the certificate of the attestation key, --certificate,");
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(inputs); i++) {
-		standard += inputs[i] && !strcmp(inputs[i], "-");
-	}
-	if (standard > 1) {
-		return cli_usage("standard input can be only one of the files that are read");
-	}
-	return cli_output_apart(task->out_path) ? 0 : 2;
+	const int status = measure_standard_once(false, inputs, SGPU_ARRAY_LENGTH(inputs));
+	return status || cli_output_apart(task->out_path) ? status : 2;
 }
 
 int verb_quote(int argc, char **argv)

@@ -11,6 +11,7 @@
 #include <sgpu/base.h>
 #include <sgpu/version.h>
 
+#include "attest/quote.h"
 #include "base/json.h"
 #include "crypto/crypto.h"
 #include "device/device.h"
@@ -18,7 +19,7 @@
 
 #define TYP "sgpu-release+jws"
 
-enum { RELEASE_VERSION = 1, RELEASE_MAX = 64 << 10 };
+enum { RELEASE_VERSION = 1, RELEASE_MAX = 64 << 10, TEXT_MAX = 256, FILES_MAX = 256 };
 static const char where[] = "release";
 
 struct task {
@@ -100,29 +101,25 @@ const json_t *release_file(const json_t *release, const char *name)
 }
 
 /* ---- reading ---- */
+static const struct sgpu_member all[] = {
+	SGPU_NEEDED("version", INTEGER),
+	SGPU_NEEDED("release", TEXT, .max = TEXT_MAX),
+	SGPU_NEEDED("files", ARRAY, .min = 1, .max = FILES_MAX),
+	SGPU_NEEDED("files/*", OBJECT),
+	SGPU_NEEDED("files/*/name", TEXT, .max = TEXT_MAX),
+	SGPU_NEEDED("files/*/size", INTEGER),
+	SGPU_NEEDED("files/*/digest", BYTES, .min = SGPU_KT128_SIZE, .max = SGPU_KT128_SIZE),
+	{ .path = NULL },
+};
+
 static int check(const json_t *release, struct sgpu_error *error)
 {
-	static const char *const members[] = { "version", "release", "files", NULL };
-	static const char *const of_file[] = { "name", "size", "digest", NULL };
-	const char *text = NULL;
-	const json_t *file = NULL;
-	uint64_t number = 0;
-	uint8_t digest[SGPU_KT128_SIZE];
-	size_t i = 0;
-	int rc = sgpu_json_only(release, where, members, error);
+	const json_int_t version = json_integer_value(json_object_get(release, "version"));
+	int rc = sgpu_members_check(release, where, all, error);
 
-	rc = rc ? rc : sgpu_json_u64(release, where, "version", &number, error);
-	if (!rc && number != RELEASE_VERSION) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where,
-			       (unsigned long long)number, RELEASE_VERSION);
-	}
-	rc = rc ? rc : sgpu_json_string(release, where, "release", &text, error);
-	json_array_foreach (json_object_get(release, "files"), i, file) {
-		rc = rc ? rc : sgpu_json_only(file, where, of_file, error);
-		rc = rc ? rc : sgpu_json_string(file, where, "name", &text, error);
-		rc = rc ? rc : sgpu_json_u64(file, where, "size", &number, error);
-		rc = rc ? rc
-			: sgpu_json_bytes(file, where, "digest", digest, sizeof(digest), error);
+	if (!rc && version != RELEASE_VERSION) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: version %lld is not %d", where,
+			       (long long)version, RELEASE_VERSION);
 	}
 	if (!rc && !release_file(release, RELEASE_RUNNER)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: no file '%s'", where, RELEASE_RUNNER);

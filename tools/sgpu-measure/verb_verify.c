@@ -90,13 +90,7 @@ static int check_options(const struct measure_checks *checks, const char *quote_
 	if (checks->tee_certificates_path && !checks->tee_roots_path) {
 		return cli_usage("--tee-certificates lead to nothing without --tee-roots");
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(paths); i++) {
-		if (paths[i] && !strcmp(paths[i], "-") && cli_is_standard(quote_path)) {
-			return cli_usage("standard input cannot be both the quote and what it is "
-					 "checked with");
-		}
-	}
-	return 0;
+	return measure_standard_once(cli_is_standard(quote_path), paths, SGPU_ARRAY_LENGTH(paths));
 }
 
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
@@ -104,19 +98,15 @@ int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 {
 	int status = check_options(checks, quote_path);
 
-	if (status) {
-		return status;
+	if (!status && load(checks, error)) {
+		status = cli_error(error);
 	}
-	if (load(checks, error)) {
-		return cli_error(error);
-	}
-	status = measure_read_input(quote_path, "a quote", &checks->quote, &checks->quote_size);
-	if (status) {
-		return status;
-	}
-	return verify(checks, error)
-		       ? measure_quote_error(quote_path, checks->quote, checks->quote_size, error)
-		       : 0;
+	status = status ? status
+			: measure_read_input(quote_path, "a quote", &checks->quote,
+					     &checks->quote_size);
+	return status || !verify(checks, error)
+		       ? status
+		       : measure_quote_error(quote_path, checks->quote, checks->quote_size, error);
 }
 
 void measure_checks_clear(struct measure_checks *checks)

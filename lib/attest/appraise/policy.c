@@ -149,22 +149,17 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
 		      struct sgpu_error *error)
 {
-	struct sgpu_error inner = { 0 };
 	uint8_t hash[SGPU_SHA256_SIZE] = { 0 };
 	char hex[2 * SGPU_SHA256_SIZE + 1];
 	json_t *document = NULL;
-	int line = 0, column = 0;
 
 	*policy = NULL;
 	if (size > TEXT_SIZE_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a policy",
 				 name, TEXT_SIZE_MAX);
 	}
-	if (sgpu_json_parse(text, size, &document, &line, &column, &inner)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", name, line, column,
-				 inner.text);
-	}
-	int rc = sgpu_members_check(document, name, table, error);
+	int rc = sgpu_document_parse(text, size, name, &document, error);
+	rc = rc ? rc : sgpu_members_check(document, name, table, error);
 	rc = rc ? rc : check_values(document, name, error);
 	rc = rc ? rc : sgpu_sha256(text, size, hash, error);
 	struct sgpu_policy *made = rc ? NULL : calloc(1, sizeof(*made));

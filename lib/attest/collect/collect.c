@@ -170,8 +170,8 @@ const struct sgpu_evidence_source sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES] =
 	{ "nv-gpu-evidence", SGPU_TYPE_NVIDIA, collect_gpu },
 };
 
-int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
-			  struct sgpu_record *records)
+void sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
+			   struct sgpu_record records[SGPU_RECORDS_MAX])
 {
 	memset(records, 0, SGPU_RECORDS_MAX * sizeof(*records));
 	for (int i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
@@ -193,13 +193,12 @@ int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *dev
 			snprintf(record->absent, sizeof(record->absent), "%.255s", error.text);
 		}
 	}
-	return SGPU_EVIDENCE_SOURCES;
 }
 
-void sgpu_records_clear(struct sgpu_record *records, int count)
+void sgpu_records_clear(struct sgpu_record records[SGPU_RECORDS_MAX])
 {
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < SGPU_RECORDS_MAX; i++) {
 		free(records[i].value);
+		records[i] = (struct sgpu_record){ .label = NULL };
 	}
-	memset(records, 0, (size_t)count * sizeof(*records));
 }

@@ -14,7 +14,8 @@ typedef int sgpu_evidence_collector(const uint8_t report_data[64], struct sgpu_d
 sgpu_evidence_collector sgpu_evidence_tsm;
 /* A row for each record that a quote may have. */
 enum { SGPU_EVIDENCE_SOURCES = 3 };
-_Static_assert((int)SGPU_EVIDENCE_SOURCES <= (int)SGPU_RECORDS_MAX, "a record for each source");
+_Static_assert(2 * (int)SGPU_EVIDENCE_SOURCES < (int)SGPU_RECORDS_MAX,
+	       "a quote may hold each and call each absent");
 extern const struct sgpu_evidence_source {
 	const char *label, *type;
 	sgpu_evidence_collector *collect;

@@ -50,8 +50,7 @@ int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *
 }
 
 /* Sets "records" and "absent" in the claims. */
-static int claim_records(json_t *claims, const struct sgpu_record *records, int count,
-			 struct sgpu_error *error)
+static int claim_records(json_t *claims, const struct sgpu_record *record, struct sgpu_error *error)
 {
 	json_t *own = json_object_get(claims, SGPU_OWN), *present = json_object(),
 	       *absent = json_object();
@@ -59,15 +58,15 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 	int rc = 0, bad = json_object_set_new(own, "records", present) |
 			  json_object_set_new(own, "absent", absent);
 
-	for (int i = 0; i < count && !bad && !rc; i++) {
-		if (!records[i].value) {
-			bad = json_object_set_new(absent, records[i].label,
-						  json_string(records[i].absent));
+	for (; record->label && !bad && !rc; record++) {
+		if (!record->value) {
+			bad = json_object_set_new(absent, record->label,
+						  json_string(record->absent));
 			continue;
 		}
-		rc = sgpu_sha512(records[i].value, records[i].size, hash, error);
-		bad = json_object_set_new(present, records[i].label,
-					  json_pack("{s:s, s:o}", "type", records[i].type, "sha512",
+		rc = sgpu_sha512(record->value, record->size, hash, error);
+		bad = json_object_set_new(present, record->label,
+					  json_pack("{s:s, s:o}", "type", record->type, "sha512",
 						    sgpu_json_from_bytes(hash, sizeof(hash))));
 	}
 	return rc ? rc : bad ? sgpu_fail_nomem(error) : 0;
@@ -75,16 +74,16 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 
 /* Checks that the records belong to this quote. *debug: whether one says that the platform can be
  * debugged. */
-static int check_records(const struct sgpu_record *records, int count,
-			 const uint8_t report_data[64], bool *debug, struct sgpu_error *error)
+static int check_records(const struct sgpu_record *record, const uint8_t report_data[64],
+			 bool *debug, struct sgpu_error *error)
 {
 	struct sgpu_tee_report report = { .debug = false };
 	int rc = 0;
 
 	*debug = false;
-	for (int i = 0; i < count && !rc; i++) {
-		if (records[i].value) {
-			rc = sgpu_record_check(&records[i], report_data, NULL, &report, error);
+	for (; record->label && !rc; record++) {
+		if (record->value) {
+			rc = sgpu_record_check(record, report_data, NULL, &report, error);
 			*debug |= report.debug;
 		}
 	}
@@ -113,25 +112,23 @@ static int say_debug(json_t *claims, bool *news, struct sgpu_error *error)
 
 /* Collects the records over these claims, and again if their content changes a claim. */
 static int collect(json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE], struct sgpu_device *device,
-		   struct sgpu_record *records, int *count, struct sgpu_error *error)
+		   struct sgpu_record records[SGPU_RECORDS_MAX], struct sgpu_error *error)
 {
 	uint8_t report_data[64] = { 0 };
-	bool debug, again;
-	int rc;
+	bool debug, again = true;
+	int rc = 0;
 
-	do {
-		sgpu_records_clear(records, *count);
-		*count = 0;
+	while (!rc && again) {
 		again = false;
 		rc = sgpu_quote_report_data(claims, ak, report_data, error);
-		if (rc) {
-			return rc;
+		if (!rc) {
+			sgpu_records_clear(records);
+			sgpu_evidence_collect(report_data, device, records);
+			rc = check_records(records, report_data, &debug, error);
 		}
-		*count = sgpu_evidence_collect(report_data, device, records);
-		rc = check_records(records, *count, report_data, &debug, error);
 		rc = rc || !debug ? rc : say_debug(claims, &again, error);
-	} while (!rc && again);
-	return rc ? rc : claim_records(claims, records, *count, error);
+	}
+	return rc ? rc : claim_records(claims, records, error);
 }
 
 static json_t *cmw_record(const char *type, const void *value, size_t size)
@@ -140,8 +137,8 @@ static json_t *cmw_record(const char *type, const void *value, size_t size)
 }
 
 /* Writes the collection (RFC 9999) as one line. */
-static int write_quote(const char *token, const struct sgpu_record *records, int count,
-		       char **quote, size_t *size, struct sgpu_error *error)
+static int write_quote(const char *token, const struct sgpu_record *record, char **quote,
+		       size_t *size, struct sgpu_error *error)
 {
 	json_t *collection = json_pack("{s:s, s:o}", "__cmwc_t", SGPU_CMW_PROFILE, "eat",
 				       cmw_record(SGPU_TYPE_EAT, token, strlen(token)));
@@ -149,11 +146,10 @@ static int write_quote(const char *token, const struct sgpu_record *records, int
 	size_t length = 0;
 	int bad = !collection;
 
-	for (int i = 0; i < count && !bad; i++) {
-		bad = records[i].value &&
-		      json_object_set_new(
-			      collection, records[i].label,
-			      cmw_record(records[i].type, records[i].value, records[i].size));
+	for (; record->label && !bad; record++) {
+		bad = record->value &&
+		      json_object_set_new(collection, record->label,
+					  cmw_record(record->type, record->value, record->size));
 	}
 	int rc = bad ? sgpu_fail_nomem(error)
 		     : sgpu_json_canonical(collection, &text, &length, error);
@@ -196,23 +192,22 @@ static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_
 		  const struct sgpu_chain *ak_chain, char **quote, size_t *size,
 		  struct sgpu_error *error)
 {
-	struct sgpu_record records[SGPU_RECORDS_MAX];
+	struct sgpu_record records[SGPU_RECORDS_MAX] = { { .label = NULL } };
 	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 };
 	uint8_t ueid[SGPU_UEID_SIZE];
 	char *token = NULL;
-	int count = 0, rc;
+	int rc = check_ak(ak, ak_chain, fingerprint, machine, error);
 
-	rc = check_ak(ak, ak_chain, fingerprint, machine, error);
 	if (!rc) {
 		sgpu_quote_ueid(machine, ueid);
 		rc = json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid)))
 			     ? sgpu_fail_nomem(error)
 			     : SGPU_OK;
 	}
-	rc = rc ? rc : collect(claims, fingerprint, device, records, &count, error);
+	rc = rc ? rc : collect(claims, fingerprint, device, records, error);
 	rc = rc ? rc : sign_claims(claims, ak, ak_chain, &token, error);
-	rc = rc ? rc : write_quote(token, records, count, quote, size, error);
-	sgpu_records_clear(records, count);
+	rc = rc ? rc : write_quote(token, records, quote, size, error);
+	sgpu_records_clear(records);
 	free(token);
 	return rc;
 }

@@ -17,7 +17,7 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 	sgpu_jws_clear(&parts->jws);
 	sgpu_chain_clear(&parts->chain);
 	json_decref(parts->claims);
-	sgpu_records_clear(parts->records, parts->count);
+	sgpu_records_clear(parts->records);
 	memset(parts, 0, sizeof(*parts));
 }
 
@@ -93,7 +93,6 @@ static int read_collection(const json_t *collection, bool old, struct sgpu_quote
 
 static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 {
-	struct sgpu_error inner = { 0 };
 	int rc = sgpu_jws_open(parts->token, parts->token_size, &parts->jws, &parts->chain, error);
 
 	if (rc) {
@@ -106,12 +105,9 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 	if (!parts->chain.count) {
 		return sgpu_fail(error, SGPU_EINVALID, "token: it has no 'x5c'");
 	}
-	if (sgpu_json_parse(parts->jws.payload, parts->jws.payload_size, &parts->claims, NULL, NULL,
-			    &inner)) {
-		parts->claims = NULL;
-		return sgpu_fail(error, SGPU_EINVALID, "claims: %s", inner.text);
-	}
-	rc = parts->old ? 0 : sgpu_claims_check(parts->claims, error);
+	rc = sgpu_document_parse(parts->jws.payload, parts->jws.payload_size, "claims",
+				 &parts->claims, error);
+	rc = rc || parts->old ? rc : sgpu_claims_check(parts->claims, error);
 	rc = rc ? rc
 		: sgpu_certificate_key(parts->chain.list[0], "certificate 1 of 'x5c'", &parts->key,
 				       error);
@@ -121,19 +117,15 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 int sgpu_quote_split(const char *quote, size_t size, bool old, struct sgpu_quote_parts *parts,
 		     struct sgpu_error *error)
 {
-	struct sgpu_error inner = { 0 };
 	json_t *collection = NULL;
-	int line = 0, column = 0;
 
 	memset(parts, 0, sizeof(*parts));
 	if (size > SGPU_QUOTE_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "quote: longer than %d bytes",
 				 SGPU_QUOTE_MAX);
 	}
-	if (sgpu_json_parse(quote, size, &collection, &line, &column, &inner)) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote:%d:%d: %s", line, column, inner.text);
-	}
-	int rc = read_collection(collection, old, parts, error);
+	int rc = sgpu_document_parse(quote, size, "quote", &collection, error);
+	rc = rc ? rc : read_collection(collection, old, parts, error);
 	json_decref(collection);
 	rc = rc ? rc : read_token(parts, error);
 	if (rc) {
@@ -143,7 +135,7 @@ int sgpu_quote_split(const char *quote, size_t size, bool old, struct sgpu_quote
 }
 
 /* Appends the absent records that the claims name, with the reasons. */
-static void add_absent(const json_t *claims, struct sgpu_record *records, int *count)
+static void add_absent(const json_t *claims, struct sgpu_record *record)
 {
 	const json_t *own = sgpu_claims_own(claims);
 	const json_t *absent =
@@ -152,35 +144,30 @@ static void add_absent(const json_t *claims, struct sgpu_record *records, int *c
 	for (size_t i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
 		const struct sgpu_evidence_source *source = &sgpu_evidence_sources[i];
 		const char *reason = json_string_value(json_object_get(absent, source->label));
-		if (reason && *count < SGPU_RECORDS_MAX) {
-			struct sgpu_record *record = &records[(*count)++];
+		if (reason) {
 			*record = (struct sgpu_record){ .label = source->label,
 							.type = source->type };
 			snprintf(record->absent, sizeof(record->absent), "%s", reason);
+			record++;
 		}
 	}
 }
 
 int sgpu_quote_parse(const char *quote, size_t size, bool old, json_t **claims,
-		     struct sgpu_record records[SGPU_RECORDS_MAX], int *count, uint8_t *ak,
-		     struct sgpu_error *error)
+		     struct sgpu_record *records, uint8_t *ak, struct sgpu_error *error)
 {
 	struct sgpu_quote_parts parts;
 	int rc = sgpu_quote_split(quote, size, old, &parts, error);
 
-	*claims = NULL;
-	*count = 0;
-	if (rc) {
-		return rc;
-	}
 	*claims = json_incref(parts.claims);
 	if (ak) {
 		memcpy(ak, parts.ak, sizeof(parts.ak));
 	}
-	memcpy(records, parts.records, sizeof(parts.records));
-	*count = parts.count;
-	parts.count = 0;
-	add_absent(*claims, records, count);
+	if (records) {
+		memcpy(records, parts.records, sizeof(parts.records));
+		add_absent(*claims, records + parts.count);
+		memset(parts.records, 0, sizeof(parts.records));
+	}
 	sgpu_quote_parts_clear(&parts);
-	return 0;
+	return rc;
 }

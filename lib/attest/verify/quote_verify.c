@@ -38,55 +38,23 @@ static int check_time(const json_t *claims, const struct sgpu_quote_checks *chec
 	return 0;
 }
 
-static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *checks,
-		       struct sgpu_error *error)
+/* Whether a claim is these bytes; false if it is missing. */
+static bool is_bytes(const json_t *object, const char *key, const uint8_t *expected, size_t size)
 {
-	const json_t *text = json_object_get(claims, "eat_nonce");
-	uint8_t *nonce = NULL;
-	size_t size = 0;
-	int rc = sgpu_base64url_read(json_string_value(text), json_string_length(text),
-				     "claims: 'eat_nonce'", &nonce, &size, error);
+	uint8_t got[SGPU_SHA512_SIZE];
 
-	if (!rc && (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size))) {
-		rc = sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
-	}
-	free(nonce);
-	return rc;
-}
-
-static bool same_hash(const json_t *object, const char *key,
-		      const uint8_t expected[SGPU_SHA256_SIZE])
-{
-	uint8_t got[SGPU_SHA256_SIZE];
-
-	return object && !sgpu_json_bytes(object, "claims", key, got, sizeof(got), NULL) &&
-	       sgpu_equal(got, expected, sizeof(got));
+	return size <= sizeof(got) && !sgpu_json_bytes(object, "claims", key, got, size, NULL) &&
+	       sgpu_equal(got, expected, size);
 }
 
 static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sgpu_error *error)
 {
 	uint8_t expected[SGPU_SHA256_SIZE] = { 0 };
+	int rc = owner_key ? sgpu_sha256(owner_key, 32, expected, error) : 0;
 
-	if (!owner_key) {
-		return 0;
-	}
-	int rc = sgpu_sha256(owner_key, 32, expected, error);
-	if (!rc && !same_hash(sgpu_claims_own(claims), "owner_key_hash", expected)) {
+	if (!rc && owner_key &&
+	    !is_bytes(sgpu_claims_own(claims), "owner_key_hash", expected, sizeof(expected))) {
 		rc = sgpu_fail(error, SGPU_EBINDING, "the quote is not bound to this owner's key");
-	}
-	return rc;
-}
-
-static int check_machine(const json_t *claims, const uint8_t machine[SGPU_SHA256_SIZE],
-			 struct sgpu_error *error)
-{
-	uint8_t expected[SGPU_UEID_SIZE], got[SGPU_UEID_SIZE] = { 0 };
-	int rc = sgpu_json_bytes(claims, "claims", "ueid", got, sizeof(got), error);
-
-	sgpu_quote_ueid(machine, expected);
-	if (!rc && !sgpu_equal(expected, got, sizeof(got))) {
-		rc = sgpu_fail(error, SGPU_EBINDING,
-			       "'ueid' names another machine than the certificate");
 	}
 	return rc;
 }
@@ -99,7 +67,7 @@ static int check_record(const json_t *claims, const struct sgpu_record *record,
 {
 	const json_t *own = sgpu_claims_own(claims),
 		     *named = json_object_get(json_object_get(own, "records"), record->label);
-	uint8_t expected[SGPU_SHA512_SIZE] = { 0 }, got[SGPU_SHA512_SIZE] = { 0 };
+	uint8_t hash[SGPU_SHA512_SIZE] = { 0 };
 	const char *debug = json_string_value(json_object_get(claims, "dbgstat")),
 		   *kind = json_string_value(sgpu_member_at(own, "platform/kind"));
 
@@ -108,10 +76,8 @@ static int check_record(const json_t *claims, const struct sgpu_record *record,
 				 "the record '%s' is not among those that the claims name",
 				 record->label);
 	}
-	int rc = sgpu_json_bytes(named, "claims: records", "sha512", expected, sizeof(expected),
-				 error);
-	rc = rc ? rc : sgpu_sha512(record->value, record->size, got, error);
-	if (!rc && !sgpu_equal(expected, got, sizeof(got))) {
+	int rc = sgpu_sha512(record->value, record->size, hash, error);
+	if (!rc && !is_bytes(named, "sha512", hash, sizeof(hash))) {
 		rc = sgpu_fail(error, SGPU_EBINDING,
 			       "the record '%s' is not the one that the claims name",
 			       record->label);
@@ -161,7 +127,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 			const struct sgpu_quote_checks *checks, struct sgpu_quote_result *result,
 			struct sgpu_error *error)
 {
-	uint8_t report_data[64] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 };
+	uint8_t report_data[64] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 }, ueid[SGPU_UEID_SIZE];
 	int rc = sgpu_jws_check(&parts->jws, parts->key, error);
 
 	if (rc) {
@@ -174,11 +140,18 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 		checks->now - sgpu_certificate_time(X509_get0_notBefore(parts->chain.list[0]));
 	rc = rc ? rc : check_time(parts->claims, checks, error);
 	if (!rc && checks->nonce) {
-		rc = check_nonce(parts->claims, checks, error);
-		result->nonce_checked = !rc;
+		result->nonce_checked =
+			is_bytes(parts->claims, "eat_nonce", checks->nonce, checks->nonce_size);
+		rc = result->nonce_checked ? 0
+					   : sgpu_fail(error, SGPU_ENONCE,
+						       "the quote was made for another nonce");
 	}
 	rc = rc ? rc : sgpu_quote_report_data(parts->claims, parts->ak, report_data, error);
-	rc = rc ? rc : check_machine(parts->claims, machine, error);
+	sgpu_quote_ueid(machine, ueid);
+	if (!rc && !is_bytes(parts->claims, "ueid", ueid, sizeof(ueid))) {
+		rc = sgpu_fail(error, SGPU_EBINDING,
+			       "'ueid' names another machine than the certificate");
+	}
 	rc = rc ? rc : check_owner(parts->claims, checks->owner_key, error);
 	rc = rc ? rc : check_records(parts, checks, report_data, result, error);
 	result->verified = !rc;

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 
 #include "attest/collect/evidence.h"
-#include "attest/internal.h"
+#include "attest/quote.h"
 #include "attest/verify/tsm_report.h"
 
 /* Offsets: Intel, SGX DCAP quoting library. */
@@ -79,26 +79,20 @@ static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *er
 				   length < 24 ? length : 24, provider);
 }
 
-int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
-		    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
-		    struct sgpu_error *error)
+int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_quote_checks *checks,
+		    struct sgpu_tee_report *report, struct sgpu_error *error)
 {
-	const struct sgpu_tsm_trust given = { certificates, roots, now },
-				    *trust = roots ? &given : NULL;
-	struct sgpu_error inner = { 0 };
 	json_t *document = NULL;
 	struct tsm tsm = { .snp = false };
+	int rc = sgpu_document_parse(record, size, "TSM report", &document, error);
 
 	memset(report, 0, sizeof(*report));
-	if (sgpu_json_parse(record, size, &document, NULL, NULL, &inner)) {
-		return sgpu_fail(error, SGPU_EINVALID, "TSM report: %s", inner.text);
-	}
-	int rc = tsm_read(document, &tsm, error);
+	rc = rc ? rc : tsm_read(document, &tsm, error);
 	const struct sgpu_bytes blob = { tsm.report, tsm.report_size },
 				table = { tsm.table, tsm.table_size };
 	rc = rc	       ? rc
-	     : tsm.snp ? sgpu_snp_verify(blob, table, trust, report, error)
-		       : sgpu_tdx_verify(blob, trust, report, error);
+	     : tsm.snp ? sgpu_snp_verify(blob, table, checks, report, error)
+		       : sgpu_tdx_verify(blob, checks, report, error);
 	free(tsm.report);
 	free(tsm.table);
 	json_decref(document);
@@ -156,23 +150,18 @@ int sgpu_record_check(const struct sgpu_record *record, const uint8_t report_dat
 		      const struct sgpu_quote_checks *checks, struct sgpu_tee_report *report,
 		      struct sgpu_error *error)
 {
-	struct sgpu_error inner = { 0 };
 	json_t *document = NULL;
 
 	if (!strcmp(record->label, "tsm-report")) {
-		int rc = sgpu_tsm_verify(
-			record->value, record->size, checks ? checks->tee_certificates : NULL,
-			checks ? checks->tee_roots : NULL, checks ? checks->now : 0, report, error);
+		int rc = sgpu_tsm_verify(record->value, record->size, checks, report, error);
 		return rc ? rc : compare("tsm-report", report->report_data, report_data, 64, error);
 	}
 	memset(report, 0, sizeof(*report));
-	if (sgpu_json_parse(record->value, record->size, &document, NULL, NULL, &inner)) {
-		return sgpu_fail(error, SGPU_EINVALID, "record '%s': %s", record->label,
-				 inner.text);
-	}
-	int rc = !strcmp(record->label, "gramine")
-			 ? check_gramine(document, report_data, &report->debug, error)
-			 : check_gpu(document, report_data, error);
+	int rc = sgpu_document_parse(record->value, record->size, record->label, &document, error);
+	rc = rc ? rc
+	     : !strcmp(record->label, "gramine")
+		     ? check_gramine(document, report_data, &report->debug, error)
+		     : check_gpu(document, report_data, error);
 	json_decref(document);
 	return rc;
 }

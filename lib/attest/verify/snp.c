@@ -148,7 +148,7 @@ static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 }
 
 static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
-		       const struct sgpu_tsm_trust *trust, struct sgpu_error *error)
+		       const struct sgpu_quote_checks *checks, struct sgpu_error *error)
 {
 	unsigned kind = sgpu_le32(blob.data + AT_KEY) >> 2 & 7;
 	const char *name = kind == KEY_VCEK ? "VCEK" : "VLEK";
@@ -165,25 +165,25 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 			     error);
 	rc = rc ? rc
 		: sgpu_chain_check(signer, certificates->others, certificates->other_count,
-				   trust->roots, trust->now, NULL, name, error);
+				   checks->tee_roots, checks->now, NULL, name, error);
 	return rc ? rc
 		  : sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
 				   blob.data + AT_CHIP_ID, error);
 }
 
 int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
-		    const struct sgpu_tsm_trust *trust, struct sgpu_tee_report *report,
+		    const struct sgpu_quote_checks *checks, struct sgpu_tee_report *report,
 		    struct sgpu_error *error)
 {
 	struct sgpu_snp_certificates certificates = { 0 };
 	int rc = read_report(blob, report, error);
 
-	if (rc || !trust) {
+	if (rc || !checks || !checks->tee_roots) {
 		return rc;
 	}
 	rc = check_shape(blob, report, error);
-	rc = rc ? rc : sgpu_snp_certificates(table, trust->certificates, &certificates, error);
-	rc = rc ? rc : verify_with(blob, &certificates, trust, error);
+	rc = rc ? rc : sgpu_snp_certificates(table, checks->tee_certificates, &certificates, error);
+	rc = rc ? rc : verify_with(blob, &certificates, checks, error);
 	sgpu_snp_certificates_clear(&certificates);
 	return rc;
 }

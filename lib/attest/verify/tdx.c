@@ -107,8 +107,8 @@ static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *
 
 /* Verifies the PCK's chain, and its signature of the enclave's report. The chain is a text that may
  * end with a NUL. */
-static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_tsm_trust *trust,
-			  struct sgpu_error *error)
+static int check_platform(const struct sgpu_tdx_quote *quote,
+			  const struct sgpu_quote_checks *checks, struct sgpu_error *error)
 {
 	struct sgpu_bytes pem = quote->chain;
 	struct sgpu_chain chain = { 0 };
@@ -126,8 +126,8 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
 	}
 	rc = rc ? rc
-		: sgpu_chain_check(leaf, chain.list + 1, chain.count - 1, trust->roots, trust->now,
-				   NULL, "PCK", error);
+		: sgpu_chain_check(leaf, chain.list + 1, chain.count - 1, checks->tee_roots,
+				   checks->now, NULL, "PCK", error);
 	if (!rc &&
 	    !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
 				 quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
@@ -168,7 +168,7 @@ static void read_body(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report
 	memcpy(report->rtmr, body + AT_RTMR, sizeof(report->rtmr));
 }
 
-int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_tsm_trust *trust,
+int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_quote_checks *checks,
 		    struct sgpu_tee_report *report, struct sgpu_error *error)
 {
 	struct sgpu_tdx_quote quote;
@@ -177,10 +177,10 @@ int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_tsm_trust *trust,
 	if (!rc) {
 		read_body(&quote, report);
 	}
-	if (rc || !trust) {
+	if (rc || !checks || !checks->tee_roots) {
 		return rc;
 	}
-	rc = check_platform(&quote, trust, error);
+	rc = check_platform(&quote, checks, error);
 	rc = rc ? rc : check_enclave(&quote, error);
 	rc = rc ? rc : check_td_signature(&quote, error);
 	return rc ? rc : check_module(&quote, error);

@@ -18,19 +18,12 @@ struct sgpu_bytes {
 	size_t size;
 };
 
-/* What a report is verified with. */
-struct sgpu_tsm_trust {
-	const struct sgpu_chain *certificates; /* given beside the report; may be NULL */
-	const struct sgpu_chain *roots;
-	int64_t now;
-};
-
-/* Read and verify a report; trust NULL: only its layout is checked. Errors: those of
- * sgpu_tsm_verify; *report is then undefined. */
+/* Read and verify a report; only its layout is checked if `checks` is NULL or without tee_roots.
+ * Errors: those of sgpu_tsm_verify; *report is then undefined. */
 SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
-				    const struct sgpu_tsm_trust *trust,
+				    const struct sgpu_quote_checks *checks,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_tdx_verify(struct sgpu_bytes quote, const struct sgpu_tsm_trust *trust,
+SGPU_MUST_CHECK int sgpu_tdx_verify(struct sgpu_bytes quote, const struct sgpu_quote_checks *checks,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
 
 /* The certificates of an SNP report. */
@@ -63,18 +56,17 @@ static inline uint64_t sgpu_le64(const uint8_t *data)
 	return (uint64_t)sgpu_le32(data) | (uint64_t)sgpu_le32(data + 4) << 32;
 }
 
-/* Verifies the signature and certificate chain of a TSM record, up to one of `roots` (self-signed:
- * AMD's ARK or Intel's SGX Root CA; NULL: only the layout is checked). An SNP report has version 2
- * to 5; its VCEK or VLEK, ASK and ARK come from auxblob or `certificates` and must fit this chip
- * and TCB. A TDX quote has version 4 or 5, holds its PCK chain, and must come from Intel's quoting
- * enclave and module. Revocation lists, Intel's TCB info and the least revision of its enclave are
- * not checked, since they would have to be fetched; a policy can demand a TCB. The report says
- * whether debugging is on. Errors: SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE,
- * SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB or key), SGPU_EPOLICY (another
- * enclave or module than Intel's). */
+/* Verifies the signature and certificate chain of a TSM record, up to one of the tee_roots
+ * (self-signed: AMD's ARK or Intel's SGX Root CA). An SNP report has version 2 to 5; its VCEK or
+ * VLEK, ASK and ARK come from auxblob or the tee_certificates and must fit this chip and TCB. A TDX
+ * quote has version 4 or 5, holds its PCK chain, and must come from Intel's quoting enclave and
+ * module. Revocation lists, Intel's TCB info and the least revision of its enclave are not checked,
+ * since they would have to be fetched; a policy can demand a TCB. The report says whether debugging
+ * is on. Errors: SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE, SGPU_ECHAIN,
+ * SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB or key), SGPU_EPOLICY (another enclave or
+ * module than Intel's). */
 SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
-				    const struct sgpu_chain *certificates,
-				    const struct sgpu_chain *roots, int64_t now,
+				    const struct sgpu_quote_checks *checks,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
 
 /* ---- a TDX quote taken apart; all parts are borrowed from it ---- */
