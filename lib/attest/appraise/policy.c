@@ -11,7 +11,7 @@
 
 #include "attest/appraise/appraise.h"
 
-enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1, VMPL_MAX = 3 };
+enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024 };
 
 static const struct sgpu_member table[] = {
 	SGPU_NEEDED("version", INTEGER),
@@ -118,32 +118,26 @@ static int check_revoked(const json_t *revoked, const char *name, struct sgpu_er
 	return 0;
 }
 
-static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
+/* Checks values that depend on each other, or that no table can check. Returns what is wrong, or
+ * NULL. */
+static const char *find_fault(const json_t *document)
 {
 	const json_t *platform = json_object_get(document, "platform");
-	const char *version = json_string_value(sgpu_member_at(document, "runner/version"));
-	const char *driver = json_string_value(sgpu_member_at(document, "device/driver"));
-	int rc = 0;
 
-	if (json_integer_value(json_object_get(document, "version")) != VERSION) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'version' is not %d", name, VERSION);
+	if (json_integer_value(json_object_get(document, "version")) != 1) {
+		return "'version' is not 1";
 	}
-	if (!is_version(version) || !is_version(driver)) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "%s: 'version' or 'driver' is not numbers with dots between them",
-			       name);
+	if (!is_version(json_string_value(sgpu_member_at(document, "runner/version"))) ||
+	    !is_version(json_string_value(sgpu_member_at(document, "device/driver")))) {
+		return "'version' or 'driver' is not numbers with dots between them";
 	}
-	if (!rc && json_integer_value(json_object_get(platform, "vmpl")) > VMPL_MAX) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: 'vmpl' is not 0 to %d", name, VMPL_MAX);
+	if (json_integer_value(json_object_get(platform, "vmpl")) > 3) {
+		return "'vmpl' is not 0 to 3";
 	}
-	if (!rc && json_is_false(json_object_get(platform, "report")) &&
-	    sgpu_policy_needs_report(platform)) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "%s: 'platform' asks for what only a report has, and 'report' "
-			       "is false",
-			       name);
-	}
-	return rc ? rc : check_revoked(json_object_get(document, "revoked"), name, error);
+	return json_is_false(json_object_get(platform, "report")) &&
+			       sgpu_policy_needs_report(platform)
+		       ? "'platform' asks for what only a report has, and 'report' is false"
+		       : NULL;
 }
 
 int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
@@ -160,7 +154,9 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 	}
 	int rc = sgpu_document_parse(text, size, name, &document, error);
 	rc = rc ? rc : sgpu_members_check(document, name, table, error);
-	rc = rc ? rc : check_values(document, name, error);
+	const char *fault = rc ? NULL : find_fault(document);
+	rc = fault ? sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault) : rc;
+	rc = rc ? rc : check_revoked(json_object_get(document, "revoked"), name, error);
 	rc = rc ? rc : sgpu_sha256(text, size, hash, error);
 	struct sgpu_policy *made = rc ? NULL : calloc(1, sizeof(*made));
 	if (!made) {

@@ -160,29 +160,43 @@ static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct s
 			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
 }
 
-/* Whether the leaf may sign evidence. */
-static int check_leaf(X509 *leaf, struct sgpu_error *error)
+/* Checks that the leaf may sign evidence. Returns what is wrong, or NULL. */
+static const char *find_leaf_fault(X509 *leaf)
 {
 	EVP_PKEY *key = X509_get0_pubkey(leaf);
 	uint32_t flags = X509_get_extension_flags(leaf), usage = X509_get_key_usage(leaf);
 
 	ERR_clear_error();
 	if (!sgpu_is_p384(key)) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain has no key on the curve P-384");
+		return "has no key on the curve P-384";
 	}
 	if (flags & (EXFLAG_CA | EXFLAG_INVALID) || !(flags & EXFLAG_KUSAGE) ||
 	    !(usage & KU_DIGITAL_SIGNATURE) || usage & KU_KEY_CERT_SIGN) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain is not one for signatures");
+		return "is not one for signatures";
 	}
 	/* An authority may also certify servers and people, which may not sign evidence. */
 	if (flags & EXFLAG_XKUSAGE && !(X509_get_extended_key_usage(leaf) & XKU_ANYEKU)) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain is for certain purposes, and evidence "
-				 "is none of them");
+		return "is for certain purposes, and evidence is none of them";
 	}
-	return 0;
+	return NULL;
+}
+
+/* The same for what the leaf owes to the certificate that signed it. */
+static const char *find_issuer_fault(const X509 *leaf, X509 *ek)
+{
+	if (!sgpu_is_ek_certificate(ek)) {
+		return "is not signed by an endorsement key, which an authority certified with a "
+		       "path length of 0";
+	}
+	const int64_t begin = sgpu_certificate_time(X509_get0_notBefore(leaf)),
+		      end = sgpu_certificate_time(X509_get0_notAfter(leaf));
+	if (end > sgpu_certificate_time(X509_get0_notAfter(ek))) {
+		return "outlives that of its endorsement key";
+	}
+	if (end - begin > (int64_t)SGPU_AK_DAYS * 86400 + CLOCKS) {
+		return "is valid for more than 30 days";
+	}
+	return NULL;
 }
 
 /* Checks that X509_verify_cert leaves to its caller, on the chain it has built. */
@@ -190,28 +204,11 @@ static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA
 			  struct sgpu_error *error)
 {
 	X509 *leaf = sk_X509_value(chain, 0), *ek = sk_X509_value(chain, 1);
-	int rc = check_leaf(leaf, error);
+	const char *fault = find_leaf_fault(leaf);
 
-	if (rc) {
-		return rc;
-	}
-	if (!sgpu_is_ek_certificate(ek)) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain is not signed by an endorsement key, "
-				 "which an authority certified with a path length of 0");
-	}
-	const int64_t begin = sgpu_certificate_time(X509_get0_notBefore(leaf)),
-		      end = sgpu_certificate_time(X509_get0_notAfter(leaf));
-	if (end > sgpu_certificate_time(X509_get0_notAfter(ek))) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain outlives that of its endorsement key");
-	}
-	if (end - begin > (int64_t)SGPU_AK_DAYS * 86400 + CLOCKS) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain is valid for more than %d days",
-				 SGPU_AK_DAYS);
-	}
-	return sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
+	fault = fault ? fault : find_issuer_fault(leaf, ek);
+	return fault ? sgpu_fail(error, SGPU_ECHAIN, "certificate 1 of the chain %s", fault)
+		     : sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
 }
 
 int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
