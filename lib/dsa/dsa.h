@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Intel's Data Streaming Accelerator (DSA): copies and CRCs from user space, over a shared work
- * queue of the kernel's driver idxd. The device reaches only the memory of this process, because
- * the IOMMU uses the process's own page tables.
+ * Intel's Data Streaming Accelerator (DSA): copies from user space, over a shared work queue of the
+ * kernel's driver idxd. The device reaches only the memory of this process, because the IOMMU uses
+ * the process's own page tables.
  *
- * Only the status in a completion record is used, and the CRC if one was asked for. A device that
- * reports a fault of its own or does not answer is not used again. The caller must check that the
- * bytes are right. */
+ * Only the status in a completion record is used. A device that reports a fault of its own or does
+ * not answer is not used again. The caller must check that the bytes are right. */
 #ifndef SGPU_DSA_DSA_H
 #define SGPU_DSA_DSA_H
 
@@ -21,7 +20,7 @@ struct sgpu_dsa;
 
 enum { SGPU_DSA_DEPTH_MAX = 128, SGPU_DSA_JOB_MAX = 1 << 20 };
 
-/* Opens the first queue that copies a page and computes its CRC correctly. Errors:
+/* Opens the first queue that copies a page correctly. Errors:
  * SGPU_EUNAVAILABLE: none can be opened, or this is a confidential VM or an enclave, whose memory
  * the device must not reach; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error);
@@ -30,9 +29,8 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa);
 
 struct sgpu_dsa_job {
 	const void *from;
-	void *to;      /* where `from` is copied to, without overlap; NULL: computes a CRC-32C */
+	void *to;      /* where `from` is copied to, without overlap */
 	uint32_t size; /* from 1 to SGPU_DSA_JOB_MAX */
-	uint32_t crc;
 	bool done;
 };
 /* Runs jobs, at most `depth` at a time, and polls for their end. After an error no job is under
@@ -41,9 +39,6 @@ struct sgpu_dsa_job {
  * answer or failed. After these two, every later call returns SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count,
 				 unsigned depth, struct sgpu_error *error);
-
-/* CRC-32C (Castagnoli) by the CPU. `crc` is 0, or the CRC of the bytes before. */
-uint32_t sgpu_crc32c(uint32_t crc, const void *data, size_t size);
 
 /* ---- files: the device reads large pieces if it is faster than a core; pread(2) reads others, and
  * any while another thread uses the device ---- */

@@ -160,8 +160,7 @@ static int reach(struct sgpu_dsa *dsa, const struct sgpu_dsa_place *place, struc
 int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 {
 	uint8_t *from = aligned_alloc(PROOF, 2 * PROOF), *to = from + PROOF;
-	struct sgpu_dsa_job jobs[2] = { { .from = from, .to = to, .size = PROOF },
-					{ .from = from, .size = PROOF } };
+	struct sgpu_dsa_job job = { .from = from, .to = to, .size = PROOF };
 	int rc;
 
 	if (!from) {
@@ -171,11 +170,9 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 		from[i] = (uint8_t)(i * i >> 4 ^ i);
 		to[i] = (uint8_t)~from[i];
 	}
-	rc = sgpu_dsa_run(dsa, jobs, 2, 2, error);
-	if (rc == SGPU_OK &&
-	    (memcmp(from, to, PROOF) != 0 || jobs[1].crc != sgpu_crc32c(0, from, PROOF))) {
-		rc = sgpu_fail(error, SGPU_EDEVICE, "%s gives a wrong %s", dsa->name,
-			       memcmp(from, to, PROOF) != 0 ? "copy" : "CRC");
+	rc = sgpu_dsa_run(dsa, &job, 1, 1, error);
+	if (rc == SGPU_OK && memcmp(from, to, PROOF) != 0) {
+		rc = sgpu_fail(error, SGPU_EDEVICE, "%s gives a wrong copy", dsa->name);
 	}
 	free(from);
 	return rc;

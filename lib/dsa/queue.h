@@ -44,7 +44,7 @@ SGPU_MUST_CHECK int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct 
 				     struct sgpu_error *error);
 /* Makes a queue that reaches no device yet; the caller fills in name, submit and timeout_ns. */
 SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error);
-/* Checks that the device copies and computes CRCs correctly: SGPU_EDEVICE if not. */
+/* Checks that the device copies correctly: SGPU_EDEVICE if not. */
 SGPU_MUST_CHECK int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error);
 
 /* ---- reader.c ---- */

@@ -31,13 +31,12 @@ static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 
 	slot->job = job;
 	memset(&slot->record, 0, sizeof(slot->record));
-	slot->descriptor =
-		(struct dsa_hw_desc){ .opcode = job->to ? DSA_OPCODE_MEMMOVE : DSA_OPCODE_CRCGEN,
-				      .flags = IDXD_OP_FLAG_RCR | IDXD_OP_FLAG_CRAV,
-				      .completion_addr = (uintptr_t)&slot->record,
-				      .src_addr = (uintptr_t)job->from,
-				      .dst_addr = (uintptr_t)job->to,
-				      .xfer_size = job->size };
+	slot->descriptor = (struct dsa_hw_desc){ .opcode = DSA_OPCODE_MEMMOVE,
+						 .flags = IDXD_OP_FLAG_RCR | IDXD_OP_FLAG_CRAV,
+						 .completion_addr = (uintptr_t)&slot->record,
+						 .src_addr = (uintptr_t)job->from,
+						 .dst_addr = (uintptr_t)job->to,
+						 .xfer_size = job->size };
 	while ((rc = dsa->submit(dsa, &slot->descriptor)) == SGPU_ERETRY && run->busy == 0 &&
 	       sgpu_now_ns() < end) {
 		for (unsigned i = 0; i < PAUSES; i++) {
@@ -73,7 +72,6 @@ static int end_first(struct run *run, struct sgpu_error *error)
 	run->busy--;
 	status = __atomic_load_n(&slot->record.status, __ATOMIC_ACQUIRE) & DSA_COMP_STATUS_MASK;
 	if (status == DSA_COMP_SUCCESS) {
-		slot->job->crc = slot->job->to ? 0 : (uint32_t)slot->record.crc_val;
 		slot->job->done = true;
 		return SGPU_OK;
 	}
@@ -144,45 +142,4 @@ int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count, 
 		*error = why;
 	}
 	return rc;
-}
-
-/* ---- CRC-32C as the accelerator computes it: a CRC is the seed for the bytes that follow ---- */
-enum { POLYNOMIAL = (int)0x82f63b78 };
-
-static uint32_t by_bits(uint32_t crc, const uint8_t *data, size_t size)
-{
-	while (size-- > 0) {
-		crc ^= *data++;
-		for (int bit = 0; bit < 8; bit++) {
-			crc = crc >> 1 ^ (crc & 1 ? (uint32_t)POLYNOMIAL : 0);
-		}
-	}
-	return crc;
-}
-
-#if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *data,
-								 size_t size)
-{
-	uint64_t wide = crc, word;
-
-	for (; size >= sizeof(word); size -= sizeof(word), data += sizeof(word)) {
-		memcpy(&word, data, sizeof(word));
-		wide = __builtin_ia32_crc32di(wide, word);
-	}
-	for (crc = (uint32_t)wide; size > 0; size--) {
-		crc = __builtin_ia32_crc32qi(crc, *data++);
-	}
-	return crc;
-}
-#endif
-
-uint32_t sgpu_crc32c(uint32_t crc, const void *data, size_t size)
-{
-#if defined(__x86_64__)
-	if (__builtin_cpu_supports("sse4.2")) {
-		return ~by_instruction(~crc, data, size);
-	}
-#endif
-	return ~by_bits(~crc, data, size);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An accelerator that is a thread. Its portal is a page of ordinary memory, into whose lines
- * descriptors are stored; or it reads them from a descriptor. It copies and computes CRCs bit by
- * bit, or does what it is told to.
+ * descriptors are stored; or it reads them from a descriptor. It copies, or does what it is told
+ * to.
  */
 #ifndef DSA_HARNESS_H
 #define DSA_HARNESS_H
@@ -41,26 +41,14 @@ struct fake_dsa {
 
 static struct fake_dsa *fake;
 
-static uint32_t fake_crc(uint32_t seed, const uint8_t *data, uint32_t size)
-{
-	uint32_t crc = ~seed;
-
-	for (uint32_t i = 0; i < size * 8; i++) {
-		crc ^= (uint32_t)(data[i / 8] >> i % 8 & 1);
-		crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
-	}
-	return ~crc;
-}
-
 /* The word with the status comes last. */
 static void fake_answer(const struct dsa_hw_desc *d, unsigned status, unsigned result,
-			uint32_t completed, uint64_t crc)
+			uint32_t completed)
 {
 	struct dsa_completion_record *record = (void *)(uintptr_t)d->completion_addr;
 
 	record->bytes_completed = completed;
 	record->fault_addr = 0xdead0000;
-	record->crc_val = crc;
 	__atomic_store_n((uint32_t *)record, status | result << 8, __ATOMIC_RELEASE);
 }
 
@@ -68,14 +56,9 @@ static void fake_obey(const struct dsa_hw_desc *d)
 {
 	const uint8_t *from = (const uint8_t *)(uintptr_t)d->src_addr;
 	uint8_t *to = (uint8_t *)(uintptr_t)d->dst_addr;
-	uint64_t crc = 0;
 
-	if (d->opcode == DSA_OPCODE_MEMMOVE) {
-		memmove(to, from, d->xfer_size);
-	} else {
-		crc = fake_crc(d->crc_seed, from, d->xfer_size);
-	}
-	fake_answer(d, DSA_COMP_SUCCESS, 0, 0, crc);
+	memmove(to, from, d->xfer_size);
+	fake_answer(d, DSA_COMP_SUCCESS, 0, 0);
 }
 
 static void fake_do(const struct dsa_hw_desc *d)
@@ -95,10 +78,10 @@ static void fake_do(const struct dsa_hw_desc *d)
 		fake_obey(d);
 		break;
 	case STATUS:
-		fake_answer(d, order->number, 0, UINT32_MAX, UINT64_MAX);
+		fake_answer(d, order->number, 0, UINT32_MAX);
 		break;
 	case LIE:
-		fake_answer(d, DSA_COMP_SUCCESS, 0xff, UINT32_MAX, UINT64_MAX);
+		fake_answer(d, DSA_COMP_SUCCESS, 0xff, UINT32_MAX);
 		break;
 	case MUTE:
 		fake->muted[fake->muted_count++] = *d;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dsa: copies and CRCs by Intel's Data Streaming Accelerator against those of a core, by size and
- * number under way.
+ * dsa: copies by Intel's Data Streaming Accelerator against those of a core, by size and number
+ * under way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,6 @@ struct work {
 	void *from, *to;
 	uint64_t size, count;
 	unsigned depth;
-	bool crc;
 };
 
 static int prepare(void *argument, struct sgpu_error *error)
@@ -32,11 +31,10 @@ static int prepare(void *argument, struct sgpu_error *error)
 	(void)error;
 	for (uint64_t i = 0; i < w->count; i++) {
 		w->jobs[i] = (struct sgpu_dsa_job){ .from = (uint8_t *)w->from + i * w->size,
-						    .size = (uint32_t)w->size,
-						    .to = w->crc ? NULL
-								 : (uint8_t *)w->to + i * w->size };
+						    .to = (uint8_t *)w->to + i * w->size,
+						    .size = (uint32_t)w->size };
 	}
-	memset(w->to, 0, w->crc ? 0 : w->count * w->size);
+	memset(w->to, 0, w->count * w->size);
 	return SGPU_OK;
 }
 
@@ -44,13 +42,7 @@ static int verify(void *argument, struct sgpu_error *error)
 {
 	const struct work *w = argument;
 
-	for (uint64_t i = 0; w->crc && i < w->count; i++) {
-		if (w->jobs[i].crc != sgpu_crc32c(0, w->jobs[i].from, w->size)) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "CRC %llu is wrong",
-					 (unsigned long long)i);
-		}
-	}
-	return w->crc ? SGPU_OK : bench_verify(w->to, w->count * w->size, SEED, error);
+	return bench_verify(w->to, w->count * w->size, SEED, error);
 }
 
 static int run_core(void *argument, struct sgpu_error *error)
@@ -59,11 +51,7 @@ static int run_core(void *argument, struct sgpu_error *error)
 
 	(void)error;
 	for (uint64_t i = 0; i < w->count; i++) {
-		if (w->crc) {
-			w->jobs[i].crc = sgpu_crc32c(0, w->jobs[i].from, w->size);
-		} else {
-			memcpy(w->jobs[i].to, w->jobs[i].from, w->size);
-		}
+		memcpy(w->jobs[i].to, w->jobs[i].from, w->size);
 	}
 	return SGPU_OK;
 }
@@ -92,22 +80,19 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 		sgpu_bench_fill(w->from, most, SEED);
 	}
 	w->size = size;
-	for (size_t i = 0; rc == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(depths); i++) {
-		const uint64_t most_jobs = WORK / size < JOBS_MAX ? WORK / size : JOBS_MAX;
-		const unsigned depth = depths[i / 2];
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(depths); i++) {
+		const uint64_t jobs = WORK / size < JOBS_MAX ? WORK / size : JOBS_MAX;
+		const uint64_t count = jobs > depths[i] ? jobs : depths[i];
 		const struct sgpu_bench_point point = {
-			.parameters = { { "operation", i % 2 ? "crc" : "copy", 0 },
-					{ "size_bytes", NULL, size },
-					{ "depth", NULL, depth },
+			.parameters = { { "size_bytes", NULL, size },
+					{ "depth", NULL, depths[i] },
 					{ "submission", w->dsa->portal ? "portal" : "write", 0 } },
-			.operations = most_jobs > depth ? most_jobs : depth,
-			.bytes = (most_jobs > depth ? most_jobs : depth) * size,
-			.bytes_formula = "operations * size_bytes",
+			.operations = count,
+			.bytes = count * size,
 		};
 
-		w->depth = depth;
-		w->count = point.operations;
-		w->crc = i % 2;
+		w->depth = depths[i];
+		w->count = count;
 		rc = sgpu_bench_measure(w->bench, &point, variants, SGPU_ARRAY_LENGTH(variants),
 					error);
 	}
