@@ -38,11 +38,10 @@ extern const char *const sgpu_bench_units[]; /* "B/s", "op/s", "ns", NULL */
 
 /* Requirements of a case. If one is not met, the case is waived, and the reason names it. */
 enum sgpu_bench_requires {
-	SGPU_BENCH_DEVICE = 1,		 /* bench->device is open; without this bit it is NULL */
-	SGPU_BENCH_GPU = 2,		 /* ...and is not the CPU device */
-	SGPU_BENCH_PINNED = 4,		 /* ...and info.pins_host_memory */
-	SGPU_BENCH_REGISTERS = 8,	 /* ...and info.registers */
-	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
+	SGPU_BENCH_DEVICE = 1,		/* bench->device is open; without this bit it is NULL */
+	SGPU_BENCH_GPU = 2,		/* ...and is not the CPU device */
+	SGPU_BENCH_PINNED = 4,		/* ...and info.pins_host_memory */
+	SGPU_BENCH_OPENS_ON_DEVICE = 8, /* ...and info.opens_on_device */
 };
 extern const char *const sgpu_bench_requirements[]; /* by bit, NULL-terminated */
 
@@ -74,9 +73,6 @@ struct sgpu_bench_point {
 	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
 	uint64_t bytes;	     /* payload of one sample; 0: none */
 	uint64_t operations; /* operations of one sample; 0 counts as 1 */
-	/* How `bytes` follows from the parameters and operations: "2 * size_bytes, both
-	 * directions". NULL: "size_bytes", which must then be a parameter with that value. */
-	const char *bytes_formula;
 };
 
 /* All functions get `argument` and run on one thread; an error ends the case. */
@@ -91,9 +87,6 @@ struct sgpu_bench_variant {
 	 * above 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
-	/* A published ratio of a similar comparison, or 0, and its source. */
-	double reference_ratio;
-	const char *reference;
 	/* Why the variant cannot run here: it is left out, and waived once for all points. Or
 	 * NULL. */
 	const char *why;
@@ -116,13 +109,8 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
-/* For work() of a variant to call: give_ns() tells how long the sample took (0: use the host's
- * clock), give_latency() how long single operations of the sample took. */
-struct sgpu_bench_latency {
-	double p50_ns, p99_ns;
-};
+/* For work() of a variant to call: how long the sample took; 0: use the host's clock. */
 void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
-void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
 /* ---- things that a case makes and keeps until its end ---- */
 typedef void sgpu_bench_end_fn(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
@@ -220,19 +208,14 @@ struct sgpu_bench_record {
 	enum sgpu_bench_unit unit;
 	enum sgpu_bench_status status;
 	char reason[256];
-	uint64_t bytes, operations; /* of one sample */
-	char bytes_formula[SGPU_BENCH_NAME_MAX * 2];
+	uint64_t bytes, operations;	 /* of one sample */
 	struct sgpu_bench_statistics ns; /* one sample */
 	/* all ns.n samples in the order taken; NULL when read from a file */
 	const double *samples_ns;
 	enum sgpu_bench_stop stopped;
-	double cycles; /* of the time-stamp counter, per operation; 0: not known */
 	double cpu_ns; /* median of the process's processor time for a sample */
-	struct sgpu_bench_latency latency;  /* medians over the samples; 0: not measured */
 	char ratio_to[SGPU_BENCH_NAME_MAX]; /* the variant that `ratio` compares with, or "" */
 	struct sgpu_bench_statistics ratio;
-	double reference_ratio; /* 0: none */
-	char reference[SGPU_BENCH_NAME_MAX * 2];
 };
 
 /* ---- a run ---- */

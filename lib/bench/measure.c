@@ -27,7 +27,7 @@ static const double half_width_settled = 0.005;
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
 /* The samples of a variant, by round. */
-enum series { NS, CPU_NS, RATIO, P50_NS, P99_NS, SERIES };
+enum series { NS, CPU_NS, RATIO, SERIES };
 
 struct measurement {
 	struct sgpu_bench *bench;
@@ -58,11 +58,6 @@ void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns)
 	bench->state->ns = ns;
 }
 
-void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency)
-{
-	bench->state->latency = latency;
-}
-
 static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant *variant = &m->variants[m->taken[v]];
@@ -78,7 +73,6 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 		rc = variant->prepare(variant->argument, error);
 	}
 	state->ns = 0;
-	state->latency = (struct sgpu_bench_latency){ 0 };
 	cpu_begin = cpu_now_ns();
 	begin = sgpu_now_ns();
 	rc = rc ? rc : variant->work(variant->argument, error);
@@ -86,8 +80,6 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	series_of(m, v, CPU_NS)[m->rounds] = (double)(cpu_now_ns() - cpu_begin);
 	/* 1 ns if the time is below the clock's step. */
 	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
-	series_of(m, v, P50_NS)[m->rounds] = state->latency.p50_ns;
-	series_of(m, v, P99_NS)[m->rounds] = state->latency.p99_ns;
 	if (rc == SGPU_OK && verify && variant->verify) {
 		rc = variant->verify(variant->argument, error);
 	}
@@ -190,20 +182,11 @@ static void give_results(struct measurement *m)
 		record.samples_ns = series_of(m, v, NS);
 		record.stopped = m->stopped;
 		record.cpu_ns = summarise(m, v, CPU_NS).median;
-		record.latency.p50_ns = summarise(m, v, P50_NS).median;
-		record.latency.p99_ns = summarise(m, v, P99_NS).median;
-		if (record.unit == SGPU_BENCH_NS) {
-			record.cycles = record.ns.median / (double)record.operations *
-					m->bench->state->cycles_per_ns;
-		}
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s",
 				 m->variants[m->taken[0]].name);
 			record.ratio = summarise(m, v, RATIO);
 		}
-		record.reference_ratio = variant->reference_ratio;
-		snprintf(record.reference, sizeof(record.reference), "%s",
-			 variant->reference ? variant->reference : "");
 		sgpu_bench_give(m->bench, &record);
 	}
 }

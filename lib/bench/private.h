@@ -35,11 +35,9 @@ struct sgpu_bench_private {
 	struct sgpu_bench_kept *kept;
 	size_t kept_count;
 	uint64_t ns; /* of the current sample, as its variant gave it; 0: not given */
-	struct sgpu_bench_latency latency; /* of that sample */
 	/* Variants that are waived for all points. */
 	char lacks[SGPU_BENCH_LACKS_MAX][SGPU_BENCH_NAME_MAX];
 	int lack_count;
-	double cycles_per_ns; /* of the time-stamp counter; 0: there is none */
 };
 
 extern const char *const sgpu_bench_stops[]; /* NULL-terminated */

@@ -11,17 +11,14 @@
 #include "bench/private.h"
 
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
-const char *const sgpu_bench_requirements[] = {
-	"device", "GPU", "pinned memory", "registration", "opening on the device", NULL
-};
+const char *const sgpu_bench_requirements[] = { "device", "GPU", "pinned memory",
+						"opening on the device", NULL };
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
 const char *const sgpu_bench_stops[] = { "", "deviation", "time", "count", NULL };
 
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			     const char *variant, struct sgpu_bench_record *record)
 {
-	const char *formula = point ? point->bytes_formula : NULL;
-
 	memset(record, 0, sizeof(*record));
 	snprintf(record->name, sizeof(record->name), "%s", bench->state->row->name);
 	snprintf(record->variant, sizeof(record->variant), "%s", variant ? variant : "");
@@ -39,14 +36,8 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 		to->is_number = !from->text;
 		to->number = from->text ? 0 : from->number;
 		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
-		/* The schema requires a formula for any other `bytes`. */
-		if (!formula && strcmp(to->key, "size_bytes") == 0 && to->number == point->bytes) {
-			formula = "size_bytes";
-		}
 	}
 	record->bytes = point ? point->bytes : 0;
-	snprintf(record->bytes_formula, sizeof(record->bytes_formula), "%s",
-		 record->bytes && formula ? formula : "");
 	record->operations = point && point->operations ? point->operations : 1;
 }
 
@@ -119,8 +110,7 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 		       struct sgpu_error *error)
 {
 	const bool has[] = { info, info && strcmp(info->selector, "cpu") != 0,
-			     info && info->pins_host_memory, info && info->registers,
-			     info && info->opens_on_device };
+			     info && info->pins_host_memory, info && info->opens_on_device };
 
 	for (unsigned bit = 0; bit < SGPU_ARRAY_LENGTH(has); bit++) {
 		if ((row->requires >> bit & 1) && !has[bit]) {
@@ -142,12 +132,8 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	struct sgpu_bench_private state = { .row = row, .record = record, .argument = argument };
 	struct sgpu_bench bench = { .options = *options, .state = &state };
 	struct sgpu_error local = { 0 };
-	struct sgpu_bench_exit costs;
 	int rc = SGPU_OK;
 
-	if (row->unit == SGPU_BENCH_NS && sgpu_bench_measure_exit(&costs)) {
-		state.cycles_per_ns = (double)costs.cycles_per_second / 1e9;
-	}
 	bench.options.jobs = options->jobs ? options->jobs : sgpu_cpu_count();
 	if (row->requires && device) {
 		bench.device = device;

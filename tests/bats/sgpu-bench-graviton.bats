@@ -85,10 +85,10 @@ says() {
 		done
 	} >training.json
 	run -0 --separate-stderr sgpu-bench graviton training.json
-	says 'figure 10' 'Cifar-10, training' '1.53 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with Fashion-MNIST |'
+	says 'figure 10' 'Cifar-10, training' '1.53 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with pictures of 28 by 28 |'
 	says 'figure 11' 'Cifar-10, a hardware engine assumed' \
 		'1.17 x | | | | not measured: no GPU here has an engine that opens copies, and none is assumed |'
-	says 'figure 11' 'MNIST autoencoder' '1.33 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with Fashion-MNIST |'
+	says 'figure 11' 'MNIST autoencoder' '1.33 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with pictures of 28 by 28 |'
 }
 
 @test "what was waived says why, and its text cannot break the table" {

@@ -44,7 +44,7 @@ lines = [
     {"record": "environment", "processor": bad, "device": bad, short: bad, "command": bad, "commit": bad, "date": bad},
     {"record": "measurement", "case": short, "variant": short, "parameters": {short: short, "source": short, "__proto__": "x"},
      "unit": "ns", "status": "passed", "n": 9, "min_ns": 1, "median_ns": 2, "p95_ns": 3, "mad_ns": 0, "spread": 1,
-     "cpu_median_ns": 5, "operations": 1, "reference_ratio": 2, "reference": bad[:80], "bytes_formula": short, "unknown": bad,
+     "cpu_median_ns": 5, "operations": 1, "unknown": bad,
      "ratio_to": short, "ratio": 1, "ratio_min": 1, "ratio_p95": 1, "ratio_mad": 0, "n_samples": [bad, None, 2, {}]},
     {"record": "measurement", "case": short + "2", "variant": "", "parameters": {}, "unit": "ns", "status": "waived",
      "reason": bad},

@@ -71,10 +71,6 @@ for r in passed:
     assert r["cpu_median_ns"] >= 0 and r["mad_ns"] >= 0 and r["spread"] >= 0
     assert len(r["samples_ns"]) == 3 and sorted(r["samples_ns"])[1] == r["median_ns"] and r["stopped"] == "count"
     assert r["median_low_ns"] == r["min_ns"] and r["median_high_ns"] == r["p99_ns"] == max(r["samples_ns"])
-    assert r.get("bytes_formula", "size_bytes") == "size_bytes"
-    # Cycles of a counter that runs at one rate.
-    assert abs(r.get("cycles_per_operation", 0) - r["ns_per_operation"] * environment.get("cycles_per_second", 0) / 1e9
-               * ("cycles_per_operation" in r)) <= 1
 second = [r for r in passed if r["variant"] == "host pool"][0]
 assert second["ratio_to"] == "device" and second["ratio_min"] <= second["ratio"] <= second["ratio_p95"]
 waived = [r for r in records if r["status"] == "waived"]
@@ -196,10 +192,10 @@ program() {
 	mandoc -T ascii "$SGPU_TOP/man/sgpu-bench.1" | sed "s/.$(printf '\b')//g" | sed -n '/^ *def fixed/,/^ *"| .*join(/p' | sed 's/^     //'
 }
 
-# rows FILE: those of `table` for measurements that passed, without published ratios.
+# rows FILE: those of `table` for measurements that passed.
 rows() {
 	sgpu-bench table "$1" | tr -s ' ' | sed -n '/^| case /,$p' |
-		sed '1d; /^|---/d; /| waived: /d; s/ ([^|]*: [0-9.]* x) |$/ |/'
+		sed '1d; /^|---/d; /| waived: /d'
 }
 
 @test "the manual's program for jq recomputes tables from the records" {
@@ -445,20 +441,18 @@ for r in records:
     assert r["status"] in ("passed", "waived"), r
     p = r["parameters"]
     assert p["exit_cycles"] == 7110 and p["processors"] == environment["processors"]
-    points.setdefault((p["what"], p.get("requests_per_second")), {})[r["variant"]] = r
-assert set(points) == {("empty call", None), ("server alone", None), ("clients", None), ("clients", 1000)}
-for (what, rate), by_way in points.items():
+    points.setdefault(p["what"], {})[r["variant"]] = r
+assert set(points) == {"empty call", "server alone", "clients"}
+for by_way in points.values():
     assert set(by_way) == {"queue", "direct", "exit, the paper's", "exit, this VM's"}
     assert by_way["direct"]["status"] == by_way["exit, the paper's"]["status"] == "passed"
     assert (by_way["queue"]["status"] == "passed") == (environment["processors"] > 1)
     assert (by_way["exit, this VM's"]["status"] == "passed") == (environment["vm_exit_cycles"] is not None)
     for r in by_way.values():
         if r["status"] == "passed":
-            assert ("operation_p50_ns" in r) == (what == "clients")
-            assert what != "clients" or 0 < r["operation_p50_ns"] <= r["operation_p99_ns"]
             assert r["operations_per_second"] > 0
 # Time that is lost by counting cycles is lost on any machine.
-empty = points["empty call", None]["exit, the paper's"]
+empty = points["empty call"]["exit, the paper's"]
 assert empty["min_ns"] / empty["operations"] >= 7110 / environment["cycles_per_second"] * 1e9 * 0.99
 END
 }

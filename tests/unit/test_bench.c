@@ -63,10 +63,6 @@ static int made_work(void *argument, struct sgpu_error *e)
 	CHECK(made_bench->state->ns == 0);
 	sgpu_bench_give_ns(made_bench,
 			   (name[0] == 'a' ? 100 : 200) + (name[0] == 'a' ? 1 : 2) * (length / 2));
-	if (name[0] == 'b') {
-		sgpu_bench_give_latency(made_bench, (struct sgpu_bench_latency){
-							    (double)length, (double)length * 2 });
-	}
 	if (length + 1 < sizeof(order)) {
 		order[length] = name[0];
 		order[length + 1] = '\0';
@@ -101,9 +97,7 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 		  .prepare = made_prepare,
 		  .work = made_work,
 		  .verify = made_verify,
-		  .argument = b,
-		  .reference_ratio = 16,
-		  .reference = "Graviton" },
+		  .argument = b },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "direction", "up", 0 }, { "size_bytes", NULL, 4096 } },
@@ -160,7 +154,7 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	reset();
 	REQUIRE(run_made(&made, 4, &status) == SGPU_OK);
 	CHECK(status == SGPU_BENCH_PASSED && notes.count == 2 && set_up == 0 && torn_down == 1);
-	CHECK(a->stopped == SGPU_BENCH_STOP_COUNT && a->bytes == 1000 && !a->bytes_formula[0]);
+	CHECK(a->stopped == SGPU_BENCH_STOP_COUNT && a->bytes == 1000);
 	/* A warm-up, then four rounds, every other one reversed. */
 	CHECK(strcmp(order, "abab"
 			    "baab"
@@ -173,13 +167,9 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	CHECK(b->ratio.n == 4 && near(b->ratio.median, 2) && near(b->ratio.p95, 2));
 	CHECK(noted_samples == 4 && first_samples[0] == 202 && first_samples[1] == 204 &&
 	      first_samples[3] == 208);
-	CHECK(b->reference_ratio == 16 && strcmp(b->reference, "Graviton") == 0);
 	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 &&
 	      a->parameters[1].number == 4096);
 	CHECK(near(sgpu_bench_value(a), 1000 / 102.5 * 1e9));
-	/* Medians of 3, 4, 7 and 8 in turns, and nothing from another variant. */
-	CHECK(a->latency.p50_ns == 0 && a->latency.p99_ns == 0);
-	CHECK(b->latency.p50_ns == 5.5 && b->latency.p99_ns == 11);
 }
 
 /* Samples that take 1 ms in truth, and say what the test wants. */
@@ -196,9 +186,7 @@ static int work_said(void *argument, struct sgpu_error *e)
 
 static int said_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
-	const struct sgpu_bench_variant variant = {
-		"v", NULL, work_said, NULL, bench, 0, NULL, NULL
-	};
+	const struct sgpu_bench_variant variant = { "v", NULL, work_said, NULL, bench, NULL };
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, 4096 } },
 						.bytes = 4096,
 						.operations = 2 };
@@ -234,14 +222,10 @@ static void measure_said(uint64_t (*ns)(int), uint64_t time_ns, uint64_t samples
 UNIT_TEST(sampling_stops_for_a_reason_that_is_told)
 {
 	const struct sgpu_bench_record *r = &notes.records[0];
-	struct sgpu_bench_exit costs;
 
 	measure_said(steady, (uint64_t)3600 * 1000000000, 0);
 	CHECK(r->stopped == SGPU_BENCH_STOP_DEVIATION && r->ns.n >= 31 && r->ns.n <= 1000);
-	CHECK(r->ns.high - r->ns.low <= 0.01 * r->ns.median &&
-	      strcmp(r->bytes_formula, "size_bytes") == 0);
-	CHECK(!sgpu_bench_measure_exit(&costs) ||
-	      near(r->cycles, r->ns.median / 2 * (double)costs.cycles_per_second / 1e9));
+	CHECK(r->ns.high - r->ns.low <= 0.01 * r->ns.median);
 	measure_said(scattered, 150000000, 0);
 	CHECK(r->stopped == SGPU_BENCH_STOP_TIME && r->ns.n >= 5 && r->ns.n <= 150);
 	measure_said(scattered, 1, 0); /* and yet so many */

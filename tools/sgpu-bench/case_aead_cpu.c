@@ -93,7 +93,6 @@ int bench_aead_cpu(struct sgpu_bench *bench, struct sgpu_error *error)
 					{ "size_bytes", NULL, SGPU_CHUNK } },
 			.bytes = (uint64_t)CHUNKS * SGPU_CHUNK,
 			.operations = CHUNKS,
-			.bytes_formula = "operations * size_bytes",
 		};
 
 		for (int i = 0; i < count; i++) {

@@ -75,7 +75,6 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 		.parameters = { { "size_bytes", NULL, size } },
 		.bytes = size * calls,
 		.operations = calls,
-		.bytes_formula = "operations * size_bytes",
 	};
 	struct bench_sealed *h = &a->host;
 	int rc = bench_new_sealed(a->bench, a->stream, size, SEED, h, error);

@@ -48,7 +48,6 @@ static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch
 					  (uint64_t)way->at_once } },
 			.bytes = batches * batch_bytes,
 			.operations = batches,
-			.bytes_formula = "batches * batch_bytes",
 		};
 
 		if (way->at_once && !side->new_bare) {

@@ -142,8 +142,6 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 				{ "size_bytes", NULL, b->size } },
 		.bytes = b->size * operations,
 		.operations = operations,
-		.bytes_formula = both ? "operations * size_bytes, both directions"
-				      : "operations * size_bytes",
 	};
 	struct sgpu_bench_variant variants[VARIANTS] = {
 		BENCH_VARIANT("pinned", prepare, copy_enqueued, verify, b),

@@ -52,7 +52,6 @@ static int measure_segments(struct sgpu_bench *bench, int n, bool opens, struct 
 				{ "segment_bytes", NULL, SMALL } },
 		.bytes = (uint64_t)n * SMALL,
 		.operations = (uint64_t)n,
-		.bytes_formula = "segments * segment_bytes",
 	};
 
 	sgpu_bench_fill(data, sizeof(data), SEED);
@@ -86,7 +85,6 @@ static int measure_chains(struct sgpu_bench *bench, int chains, const float *sum
 				{ "operations_a_stream", NULL, CHAIN } },
 		.bytes = (uint64_t)chains * CHAIN_BYTES,
 		.operations = (uint64_t)chains * CHAIN,
-		.bytes_formula = "streams * 1 MiB, one matrix a stream",
 	};
 
 	sides[0].name = "in a row";

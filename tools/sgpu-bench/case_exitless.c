@@ -6,7 +6,7 @@
  *
  * The parameter server is that of the example. Alone, it serves requests that are already in its
  * sockets, so that nothing else runs but, with the queue, the thread outside. Then clients send
- * over the loopback interface, as fast as they get answers or at several rates.
+ * over the loopback interface, as fast as they get answers.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -151,8 +151,6 @@ static int run_clients(void *argument, struct sgpu_error *error)
 	rc = parameters_send_load(way->clients, CONNECTIONS, &way->load, &result, error);
 	sgpu_bench_give_ns(way->bench, result.ns);
 	way->sum += result.changes;
-	sgpu_bench_give_latency(way->bench, (struct sgpu_bench_latency){ (double)result.p50_ns,
-									 (double)result.p99_ns });
 	return rc;
 }
 
@@ -175,9 +173,7 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 				{ load.items ? "items" : NULL, NULL, load.items },
 				{ load.threads ? "client_threads" : NULL, NULL, load.threads },
 				{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
-				{ "processors", NULL, sgpu_cpu_count() },
-				{ load.rate > 0 ? "requests_per_second" : NULL, NULL,
-				  (uint64_t)load.rate } },
+				{ "processors", NULL, sgpu_cpu_count() } },
 		.operations = load.requests,
 	};
 	struct sgpu_bench_variant variants[WAYS];
@@ -192,10 +188,6 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 		variants[count] = work;
 		variants[count].name = way->name;
 		variants[count].argument = way;
-		if (way->exit_cycles == SGPU_RPC_EXIT_CYCLES && !ways[0].lacks && load.items > 0) {
-			variants[count].reference_ratio = 3.7;
-			variants[count].reference = "SGXIO, figure 1: up to";
-		}
 		count++;
 	}
 	return sgpu_bench_measure(ways[0].bench, &point, variants, count, error);
@@ -214,18 +206,14 @@ static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_erro
 	return measure(ways, "server alone", alone, load, error);
 }
 
-/* rate: requests a second; 0: as fast as answers come. Clients have a thread for each spare
- * processor, up to 4. */
-static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t requests,
-			   struct sgpu_error *error)
+/* Clients have a thread for each spare processor, up to 4. */
+static int measure_clients(struct way ways[WAYS], uint64_t requests, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant work = { .work = run_clients, .verify = verify_clients };
 	const unsigned processors = sgpu_cpu_count(), spare = processors > 3 ? processors - 2 : 1;
-	const struct parameters_load load = { .threads = spare < 4 ? spare : 4,
-					      .items = 1,
-					      .requests = requests,
-					      .rate = (double)rate,
-					      .seed = requests + rate };
+	const struct parameters_load load = {
+		.threads = spare < 4 ? spare : 4, .items = 1, .requests = requests, .seed = requests
+	};
 
 	return measure(ways, "clients", work, load, error);
 }
@@ -310,7 +298,6 @@ static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgp
 
 int bench_exitless(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
 	const bool quick = bench->options.quick;
 	struct way *ways = sgpu_bench_new(bench, WAYS * sizeof(*ways), NULL, error);
 	int rc = ways ? open_ways(bench, ways, error) : SGPU_ENOMEM;
@@ -330,10 +317,7 @@ int bench_exitless(struct sgpu_bench *bench, struct sgpu_error *error)
 					strerror(failed))
 			    : SGPU_OK;
 	}
-	for (size_t i = 0; rc == SGPU_OK && i < (quick ? 1 : SGPU_ARRAY_LENGTH(rates)); i++) {
-		rc = measure_clients(ways, rates[i], rates[i] / 20, error);
-	}
-	rc = rc ? rc : measure_clients(ways, 0, quick ? 500 : 4000, error);
+	rc = rc ? rc : measure_clients(ways, quick ? 500 : 4000, error);
 	for (int i = 0; ways && i < WAYS; i++) {
 		if (rc < 0 && rc != SGPU_ECANCELED && ways[i].serves && ways[i].code < 0) {
 			*error = ways[i].error; /* why its clients have failed */

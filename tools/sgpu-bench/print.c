@@ -126,15 +126,14 @@ void print_head(FILE *out, const struct column *columns)
 
 /* ---- records ---- */
 static const struct column record_columns[] = {
-	{ "case", 12 },	   { "point", 32 }, { "variant", 18 }, { "result", 12 },  { "min", 7 },
-	{ "median", 7 },   { "p95", 7 },    { "each p50", 8 }, { "each p99", 8 }, { "spread", 7 },
+	{ "case", 12 },	   { "point", 32 }, { "variant", 18 }, { "result", 12 },
+	{ "min", 7 },	   { "median", 7 }, { "p95", 7 },      { "spread", 7 },
 	{ "CPU time", 8 }, { "n", 4 },	    { "ratio", 15 },   { NULL, 0 },
 };
 
 static void print_passed(FILE *out, const struct sgpu_bench_record *r, const char *point)
 {
-	char text[7][TEXT_MAX], spread[TEXT_MAX], n[TEXT_MAX], ratio[LABEL_MAX] = "";
-	const bool has_latency = r->latency.p50_ns > 0;
+	char text[5][TEXT_MAX], spread[TEXT_MAX], n[TEXT_MAX], ratio[LABEL_MAX] = "";
 	const char *const cells[] = {
 		r->name,
 		point,
@@ -143,10 +142,8 @@ static void print_passed(FILE *out, const struct sgpu_bench_record *r, const cha
 		time_text(r->ns.min, text[1]),
 		time_text(r->ns.median, text[2]),
 		time_text(r->ns.p95, text[3]),
-		has_latency ? time_text(r->latency.p50_ns, text[4]) : "",
-		has_latency ? time_text(r->latency.p99_ns, text[5]) : "",
 		spread,
-		time_text(r->cpu_ns, text[6]),
+		time_text(r->cpu_ns, text[4]),
 		n,
 		ratio,
 	};
@@ -156,12 +153,6 @@ static void print_passed(FILE *out, const struct sgpu_bench_record *r, const cha
 	if (r->ratio_to[0]) {
 		snprintf(ratio, sizeof(ratio), "%.3f x %s", rounded(r->ratio.median, 3),
 			 r->ratio_to);
-	}
-	if (r->reference_ratio > 0) {
-		const size_t length = strlen(ratio);
-
-		snprintf(ratio + length, sizeof(ratio) - length, " (%s: %.3g x)", r->reference,
-			 r->reference_ratio);
 	}
 	print_row(out, record_columns, cells);
 }

@@ -62,13 +62,13 @@ function measurementTable(caption, list, runs) {
 	const row = ({ record: r, ...m }) => [
 		labelOf(m), runs.length > 1 ? m.run.name : "", quantity(m.result, m.kind),
 		r.ratio_to ? `${ratioText(r.ratio)} ${r.ratio_to}${inside({ record: r, ...m })}` : "",
-		r.reference_ratio ? `${ratioText(r.reference_ratio)} ${r.reference}` : "", r.n, ns(r.min_ns), ns(r.median_ns),
+		r.n, ns(r.min_ns), ns(r.median_ns),
 		r.median_high_ns > 0 ? `${ns(r.median_low_ns)} – ${ns(r.median_high_ns)}` : "", ns(r.p95_ns), ns(r.p99_ns),
-		ns(r.operation_p50_ns), ns(r.operation_p99_ns), m.noise.floor === undefined ? "" : percent(m.noise.floor),
+		m.noise.floor === undefined ? "" : percent(m.noise.floor),
 	];
 
-	return table(caption, ["point", "run", "result", "ratio", "published", "n", "minimum", "median of a sample",
-		"its 95 % interval", "p95", "p99", "p50 of operations", "p99 of operations", "noise floor"], list.map(row));
+	return table(caption, ["point", "run", "result", "ratio", "n", "minimum", "median of a sample",
+		"its 95 % interval", "p95", "p99", "noise floor"], list.map(row));
 }
 
 /* Figures of different sources never share a plot. */

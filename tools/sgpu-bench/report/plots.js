@@ -6,7 +6,6 @@
 
 const LINES_MOST = 8, ROWS_MOST = 40, SAMPLES_LEAST = 100, BINS = 40;
 const SHAPES = ["circle", "rect", "triangle", "rectRot", "star", "cross", "rectRounded", "crossRot"];
-const SWEPT_FIRST = ["size_bytes", "requests_per_second"];
 const AXES = {
 	time: "time of an operation, less is better",
 	"B/s": "bytes per second, more is better",
@@ -158,12 +157,12 @@ function dotChart(name, list, runs) {
 	}, 24 * labels.length + 110);
 }
 
-/* The parameter that is an axis: the first choice, or that with most values, of which there are at least three. */
+/* The parameter that is an axis: the size, or that with most values, of which there are at least three. */
 function sweptIn(list, keys) {
 	const count = (key) => new Set(list.map((m) => m.parameters[key]).filter((v) => v > 0 && typeof v === "number")).size;
 	const others = keys.filter((key) => count(key) > 2 && !key.startsWith("graviton_"));
 
-	return SWEPT_FIRST.find((key) => count(key) > 1) ?? others.sort((a, b) => count(b) - count(a))[0];
+	return count("size_bytes") > 1 ? "size_bytes" : others.sort((a, b) => count(b) - count(a))[0];
 }
 
 /* Measurements of one case, one source and one unit that passed. More than a plot can show are in the table alone. */
