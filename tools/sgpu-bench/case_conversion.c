@@ -31,44 +31,48 @@ struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-/* Sets of terms, which add up to a time. The flows are such sets. In SNP and TDX the host maps each
- * page anew; the TDX module also clears each page that is accepted. */
-enum terms {
-	FLIP = 1,
-	FAULT = 2, /* this and the next three: once for each page */
-	CLEAR = 4,
-	ACCEPT = 8, /* clearing, only for a call to private */
-	EXIT = 16,
-	SNP_EXITS = 32, /* one for each 64 entries */
-	TDX_EXITS = 64, /* two for each call */
-	SNP_PAPER = FLIP,
-	SNP = FLIP | SNP_EXITS | FAULT,
-	TDX = FLIP | TDX_EXITS | FAULT | ACCEPT,
-};
-
 /* Entries of a page-state change in Linux (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2 MiB. A TDX
  * guest's call to its hypervisor goes through the TDX module both ways. */
-enum { SNP_ENTRIES = 64, TDX_EXITS_A_CALL = 2 };
+enum { SNP_ENTRIES = 64, TDX_EXITS = 2 };
 
-/* Returns how often a call leaves the guest. */
-static uint64_t exits_of(unsigned terms, const struct call *call)
+/* The time of a call as a sum of terms, without what only the hardware can time: PVALIDATE and
+ * RMPUPDATE of SNP, and all of TDG.MEM.PAGE.ACCEPT but the clearing. */
+typedef double model_fn(const struct call *call, const struct costs *costs);
+
+static double flip(const struct call *call, const struct costs *costs)
 {
-	return terms & SNP_EXITS   ? (call->pages + SNP_ENTRIES - 1) / SNP_ENTRIES
-	       : terms & TDX_EXITS ? TDX_EXITS_A_CALL
-	       : terms & EXIT	   ? call->pages
-				   : 0;
+	(void)call;
+	return costs->flip_ns;
 }
 
-/* Returns the time of a call, without what only the hardware can time: PVALIDATE and RMPUPDATE of
- * SNP, and all of TDG.MEM.PAGE.ACCEPT but the clearing. */
-static double model(unsigned terms, const struct call *call, const struct costs *costs)
+static double fault(const struct call *call, const struct costs *costs)
 {
-	const bool clears = terms & CLEAR || (terms & ACCEPT && call->to_private);
-	const double page_ns =
-		(terms & FAULT ? costs->fault_ns : 0) + (clears ? costs->clear_ns : 0);
+	return (double)call->pages * costs->fault_ns;
+}
 
-	return (terms & FLIP ? costs->flip_ns : 0) +
-	       (double)exits_of(terms, call) * costs->exit_ns + (double)call->pages * page_ns;
+static double clear(const struct call *call, const struct costs *costs)
+{
+	return (double)call->pages * costs->clear_ns;
+}
+
+static double exits(const struct call *call, const struct costs *costs)
+{
+	return (double)call->pages * costs->exit_ns;
+}
+
+/* In SNP and TDX the host maps each page anew; the TDX module also clears each page that is
+ * accepted. */
+static double snp(const struct call *call, const struct costs *costs)
+{
+	const uint64_t changes = (call->pages + SNP_ENTRIES - 1) / SNP_ENTRIES;
+
+	return costs->flip_ns + (double)changes * costs->exit_ns + fault(call, costs);
+}
+
+static double tdx(const struct call *call, const struct costs *costs)
+{
+	return costs->flip_ns + TDX_EXITS * costs->exit_ns + fault(call, costs) +
+	       (call->to_private ? clear(call, costs) : 0);
 }
 
 /* ---- what is timed ---- */
@@ -87,28 +91,24 @@ struct conversion {
 	uint64_t copied; /* bytes that a sample also copies to the device; 0: none */
 };
 
-/* A variant: a way to convert. */
+/* A variant. The pool stays shared; if it is to be filled, data are first copied there. The heaps
+ * and models convert. */
 struct way {
 	const char *name;
-	/* Makes one call and sets *ns to its time without preparations. NULL: the way makes no
-	 * call. */
-	int (*convert)(struct conversion *c, int detail, const struct call *call, double *ns,
-		       struct sgpu_error *error);
-	int detail; /* for convert(); if that is NULL, 1 means that the data are first copied to the
-		       pool */
+	enum { POOL, POOL_FILLED, SHARED_HEAP, PRIVATE_HEAP, MODEL } by;
+	model_fn *model;
 };
 
 /* Converts as a TDX or SNP guest does: the heap of shared dma-bufs converts a buffer's pages
  * when it is allocated, and back when it is freed. The ordinary heap does the same without
  * converting. */
-static int by_heap(struct conversion *c, int heap, const struct call *call, double *ns,
-		   struct sgpu_error *error)
+static int by_heap(int heap, const struct call *call, double *ns, struct sgpu_error *error)
 {
 	struct dma_heap_allocation_data buffer = { .len = call->pages * call->page_bytes,
 						   .fd_flags = O_RDWR | O_CLOEXEC };
 	uint64_t begin = sgpu_now_ns();
 
-	if (ioctl(c->heaps[heap], DMA_HEAP_IOCTL_ALLOC, &buffer) != 0) {
+	if (ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &buffer) != 0) {
 		return sgpu_fail_errno(error, "cannot allocate %llu bytes of a heap",
 				       (unsigned long long)buffer.len);
 	}
@@ -157,20 +157,17 @@ static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *
 	costs->clear_ns = (double)(sgpu_now_ns() - touched) / (double)count;
 }
 
-static int by_model(struct conversion *c, int terms, const struct call *call, double *ns,
-		    struct sgpu_error *error)
+static double by_model(struct conversion *c, model_fn *model, const struct call *call)
 {
 	struct costs costs = { .flip_ns = time_flip(c, call->pages) };
 	const uint64_t begin = sgpu_now_ns();
 
-	(void)error;
 	for (int i = 0; c->has_exits && i < EXITS; i++) {
 		sgpu_bench_leave_guest();
 	}
 	costs.exit_ns = c->has_exits ? (double)(sgpu_now_ns() - begin) / EXITS : 0;
 	time_pages(c, call->page_bytes, &costs);
-	*ns = model((unsigned)terms, call, &costs);
-	return SGPU_OK;
+	return model(call, &costs);
 }
 
 /* Makes a call; or, if there are bytes to copy, a copy, a call that makes the buffer shared, and
@@ -185,14 +182,18 @@ static int run_way(void *argument, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	if (c->copied > 0) {
-		if (!way->convert && way->detail) {
+		if (way->by == POOL_FILLED) {
 			memcpy(c->pool, c->private, c->copied);
 		}
 		rc = bench_to_device(c->stream, c->device_memory, c->pool, c->copied, error);
 		total = (double)(sgpu_now_ns() - begin);
 	}
-	for (int i = c->copied ? 0 : 1; rc == SGPU_OK && way->convert && i < 2; i++) {
-		rc = way->convert(c, way->detail, &call, &part, error);
+	for (int i = c->copied ? 0 : 1; rc == SGPU_OK && way->by > POOL_FILLED && i < 2; i++) {
+		if (way->by == MODEL) {
+			part = by_model(c, way->model, &call);
+		} else {
+			rc = by_heap(c->heaps[way->by == PRIVATE_HEAP], &call, &part, error);
+		}
 		total += part;
 		call.to_private = !call.to_private;
 	}
@@ -280,10 +281,10 @@ static int measure_stream(struct conversion *c, const char *source, uint64_t pag
 static int measure_heap(struct conversion *c, struct sgpu_error *error)
 {
 	static const char heap[] = "/dev/dma_heap/system_cc_shared";
-	static const struct way ways[] = { { "pool", NULL, 0 },
-					   { "pool, filled", NULL, 1 },
-					   { "shared heap", by_heap, 0 },
-					   { "private heap", by_heap, 1 } };
+	static const struct way ways[] = { { "pool", POOL, NULL },
+					   { "pool, filled", POOL_FILLED, NULL },
+					   { "shared heap", SHARED_HEAP, NULL },
+					   { "private heap", PRIVATE_HEAP, NULL } };
 	const struct sgpu_bench_point point = { .parameters = { { "source", "hardware", 0 } } };
 	int rc = SGPU_OK;
 
@@ -310,30 +311,26 @@ static int measure_heap(struct conversion *c, struct sgpu_error *error)
  * need exits come last. */
 static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_error *error)
 {
-	static const struct way terms[] = { { "flip", by_model, FLIP },
-					    { "fault", by_model, FAULT },
-					    { "clear", by_model, CLEAR },
-					    { "exit", by_model, EXIT } };
-	static const struct way flows[] = { { "snp, exit-free", by_model, SNP_PAPER },
-					    { "snp", by_model, SNP },
-					    { "tdx", by_model, TDX },
-					    { "snp, exits alone", by_model, SNP_EXITS },
-					    { "tdx, exits alone", by_model, TDX_EXITS } };
-	static const struct way streams[] = { { "pool", NULL, 0 },
-					      { "pool, filled", NULL, 1 },
-					      { "converted, snp, exit-free", by_model, SNP_PAPER },
-					      { "converted, snp", by_model, SNP },
-					      { "converted, tdx", by_model, TDX } };
+	static const struct way terms[] = { { "flip", MODEL, flip },
+					    { "fault", MODEL, fault },
+					    { "clear", MODEL, clear },
+					    { "exit", MODEL, exits } };
+	static const struct way flows[] = { { "snp, exit-free", MODEL, flip },
+					    { "snp", MODEL, snp },
+					    { "tdx", MODEL, tdx } };
+	static const struct way streams[] = { { "pool", POOL, NULL },
+					      { "pool, filled", POOL_FILLED, NULL },
+					      { "converted, snp, exit-free", MODEL, flip },
+					      { "converted, snp", MODEL, snp },
+					      { "converted, tdx", MODEL, tdx } };
 	const int most = c->bench->options.quick ? 1 : BATCHES;
 	int rc = measure_call(c, "terms", "primitives", (struct call){ false, FAULTS, page_bytes },
 			      terms, c->has_exits ? 4 : 3, error);
 
 	for (int i = 0; rc == SGPU_OK && i < 2 * most; i++) {
-		const int exits = i % 2 ? 5 : 3;
-
 		rc = measure_call(c, "conversion", "model",
 				  (struct call){ i % 2, batches[i / 2], page_bytes }, flows,
-				  c->has_exits ? exits : 1, error);
+				  c->has_exits ? 3 : 1, error);
 	}
 	return rc ? rc
 		  : measure_stream(c, "model", page_bytes, streams, c->has_exits ? 5 : 3, error);

@@ -11,18 +11,14 @@
 
 enum { SEED = 11, PATHS = 2 };
 #define MIB ((uint64_t)1 << 20)
-#define SIZE_LARGEST (1024 * MIB)
-static const struct bench_sizes sizes = { 4 * MIB | 64 * MIB | SIZE_LARGEST, 4 * MIB, 2, 2,
+static const struct bench_sizes sizes = { 4 * MIB | 64 * MIB | 1024 * MIB, 4 * MIB, 2, 2,
 					  768 * MIB };
 static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_HOST };
-/* Chunks per multiprocessor in a chunk run; the library uses 8. */
-static const unsigned depths[] = { 4, 8, 16, 32 };
 
 struct state {
 	struct bench_target to;
 	struct sgpu_bench *bench;
 	struct sgpu_device *second;
-	struct sgpu_device_info info; /* of the second device */
 	struct sgpu_stream *out, *in; /* of the first device, of the second */
 	sgpu_devptr from;
 	sgpu_devptr sealed, arrived; /* ciphertext on the first, on the second */
@@ -88,21 +84,17 @@ static int open_alone(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-/* run: bytes of a chunk run; 0 for the library's choice. */
-static int open_peer(struct state *s, int i, uint64_t run, struct sgpu_error *error)
+static int open_peer(struct state *s, int i, struct sgpu_error *error)
 {
-	const struct sgpu_peer_config config = { .path = paths[i], .run = run };
+	const struct sgpu_peer_config config = { .path = paths[i] };
 	const int rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peers[i], error);
 
 	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
 }
 
-/* run: 0 for all variants; else only the variants "plain" and "stored". */
-static int measure(struct state *s, uint64_t run, struct sgpu_error *error)
+static int measure(struct state *s, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size },
-								{ run ? "run_bytes" : NULL, NULL,
-								  run } },
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
 						.bytes = s->size };
 	const struct sgpu_bench_variant variants[] = {
 		BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target, s),
@@ -112,24 +104,7 @@ static int measure(struct state *s, uint64_t run, struct sgpu_error *error)
 		BENCH_VARIANT("open alone", bench_clear_target, open_alone, bench_verify_target, s),
 	};
 
-	return sgpu_bench_measure(s->bench, &point, variants, run ? 2 : 5, error);
-}
-
-/* Measures chunk runs of other lengths. */
-static int measure_runs(const struct state *all, struct sgpu_error *error)
-{
-	struct state s = *all;
-	int rc = SGPU_OK;
-
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(depths); i++) {
-		const uint64_t run = (uint64_t)s.info.compute_units * depths[i] * SGPU_CHUNK;
-		const size_t mark = sgpu_bench_mark(s.bench);
-
-		rc = open_peer(&s, 0, run, error);
-		rc = rc ? rc : measure(&s, run, error);
-		sgpu_bench_release(s.bench, mark);
-	}
-	return rc;
+	return sgpu_bench_measure(s->bench, &point, variants, 5, error);
 }
 
 /* ---- the case ---- */
@@ -161,10 +136,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	rc = rc ? rc : seal_alone(s, error);
 	/* The ciphertext for open_alone(). */
 	rc = rc ? rc : copy(s, s->arrived, s->sealed, s->sealed_size, error);
-	rc = rc ? rc : measure(s, 0, error);
-	return rc == SGPU_OK && size == SIZE_LARGEST && s->info.opens_on_device
-		       ? measure_runs(s, error)
-		       : rc;
+	return rc ? rc : measure(s, error);
 }
 
 static int open_all(struct state *s, struct sgpu_error *error)
@@ -183,14 +155,13 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	if (rc == SGPU_EUNAVAILABLE && is_gpu) {
 		return sgpu_fail(error, rc, "the machine has no second GPU");
 	}
-	rc = rc ? rc : sgpu_device_get_info(s->second, &s->info, error);
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->bench->device, &s->out, error);
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->second, &s->in, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
 	rc = rc ? rc : bench_new_device_key(s->bench, s->out, &keys, &s->seal_key, error);
 	rc = rc ? rc : bench_new_device_key(s->bench, s->in, &keys, &s->open_key, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
-		rc = open_peer(s, i, 0, error);
+		rc = open_peer(s, i, error);
 	}
 	return rc;
 }

@@ -24,9 +24,9 @@
 /* Crosses and comes back `count` times, and verifies that it did, if that takes no time. */
 typedef int cross_fn(void *argument, uint64_t count, struct sgpu_error *error);
 
-/* Reading the clock takes some tens of nanoseconds, less than a hundredth of a block. */
-enum { BLOCK_NS = 5000, BLOCK_MAX = 1 << 16, TRIES = 5, SPINS = 1 << 16, PATH_LINE = 128 };
+enum { SPINS = 1 << 16, PATH_LINE = 128 };
 
+/* A block takes some microseconds, so that reading the clock is less than a hundredth of it. */
 struct block {
 	cross_fn *cross;
 	void *argument;
@@ -40,31 +40,14 @@ static int run_block(void *argument, struct sgpu_error *error)
 	return b->cross(b->argument, b->count, error);
 }
 
-/* If block.count is 0, finds the power of two that makes a block take 5 us. The shortest of several
- * tries counts, so that no interrupt makes the blocks shorter. */
 static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, const char *name,
 		   struct block block, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variant =
 		BENCH_VARIANT(name, NULL, run_block, NULL, &block);
-	uint64_t least = block.count ? BLOCK_NS : 0;
-	int rc = SGPU_OK;
 
-	block.count = 1;
-	while (rc == SGPU_OK && least < BLOCK_NS && block.count < BLOCK_MAX) {
-		least = UINT64_MAX;
-		for (int i = 0; rc == SGPU_OK && i < TRIES; i++) {
-			const uint64_t begin = sgpu_now_ns();
-			uint64_t ns;
-
-			rc = run_block(&block, error);
-			ns = sgpu_now_ns() - begin;
-			least = ns < least ? ns : least;
-		}
-		block.count *= least < BLOCK_NS ? 2 : 1;
-	}
 	point.operations = block.count;
-	return rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
+	return sgpu_bench_measure(bench, &point, &variant, 1, error);
 }
 
 /* ---- calls of functions and of the kernel, exits from a guest and an enclave ---- */
@@ -98,12 +81,13 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 	static const struct {
 		const char *what, *name;
 		cross_fn *cross;
+		uint64_t count;
 	} rows[] = {
-		{ "call", "empty block", do_nothing }, /* count 1, however short */
-		{ "call", "function", call_function },
-		{ "call", "system call", call_kernel },
-		{ "exit", "cpuid", leave_guest },
-		{ "exit", "enclave (Gramine)", leave_enclave },
+		{ "call", "empty block", do_nothing, 1 },
+		{ "call", "function", call_function, 4096 },
+		{ "call", "system call", call_kernel, 64 },
+		{ "exit", "cpuid", leave_guest, 4 },
+		{ "exit", "enclave (Gramine)", leave_enclave, 1 },
 	};
 	int rc = SGPU_OK;
 
@@ -122,8 +106,7 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 					 sgpu_platform_name(platform.kind), platform.seen);
 		} else {
 			rc = measure(bench, point, rows[i].name,
-				     (struct block){ .cross = rows[i].cross, .count = i == 0 },
-				     error);
+				     (struct block){ rows[i].cross, NULL, rows[i].count }, error);
 		}
 	}
 	return rc;
@@ -299,7 +282,8 @@ static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 		rc = start_trips(&trip, cpus, error);
 		rc = rc ? rc
 			: measure(bench, point, rows[i].name,
-				  (struct block){ go_there_and_back, &trip, 0 }, error);
+				  (struct block){ go_there_and_back, &trip, trip.spins ? 32 : 1 },
+				  error);
 		end_trips(&trip);
 	}
 	if (known) {

@@ -111,18 +111,18 @@ static int choose_cases(struct run *r, char *const *names)
 }
 
 /* ---- records ---- */
-/* Keeps the first errno. To be called before anything else changes it. */
-static void note_fault(struct run *r, bool has_failed)
+/* Writes a line, or a record as a row of the table. Keeps the first errno. */
+static void put(struct run *r, json_t *object, const struct sgpu_bench_record *record)
 {
-	if (has_failed && !r->fault) {
-		r->fault = errno ? errno : EIO;
+	if (object) {
+		(void)json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12));
+		fputc('\n', r->out);
+	} else {
+		print_record(r->out, record);
 	}
-}
-
-static void write_json(struct run *r, json_t *object)
-{
-	note_fault(r, json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0 ||
-			      fputc('\n', r->out) == EOF);
+	if ((fflush(r->out) != 0 || ferror(r->out)) && !r->fault) {
+		r->fault = errno;
+	}
 	json_decref(object);
 }
 
@@ -131,12 +131,7 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	struct run *r = argument;
 	char key[SGPU_BENCH_KEY_MAX];
 
-	if (cli_json) {
-		write_json(r, sgpu_bench_record_json(record));
-	} else {
-		print_record(r->out, record);
-	}
-	note_fault(r, fflush(r->out) != 0 || ferror(r->out));
+	put(r, cli_json ? sgpu_bench_record_json(record) : NULL, record);
 	sgpu_bench_key(record, key);
 	if (record->status == SGPU_BENCH_FAILED) {
 		cli_warning("%s failed: %s", key, record->reason);
@@ -146,9 +141,8 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 }
 
 /* Checks that all records could be written so far. */
-static int check_output(struct run *r, struct sgpu_error *error)
+static int check_output(const struct run *r, struct sgpu_error *error)
 {
-	note_fault(r, fflush(r->out) != 0 || ferror(r->out));
 	errno = r->fault;
 	return !r->fault ? SGPU_OK
 			 : sgpu_fail_write(error,
@@ -188,17 +182,16 @@ static int measure(struct run *r, struct sgpu_device *device)
 	environment = sgpu_bench_environment(&info, &r->options);
 	cli_describe_build(environment);
 	sgpu_bench_begin(&r->begin);
-	if (cli_json) {
-		write_json(r, environment);
-	} else {
-		print_record(r->out, NULL);
+	if (!cli_json) {
 		json_decref(environment);
+		environment = NULL;
 	}
+	put(r, environment, NULL);
 	cli_note("device '%s': %s%s%s", info.selector, info.name, info.driver[0] ? ", " : "",
 		 info.driver);
 	rc = run_cases(r, device, &error);
 	if (rc == SGPU_OK && cli_json) {
-		write_json(r, sgpu_bench_end(&r->begin));
+		put(r, sgpu_bench_end(&r->begin), NULL);
 	}
 	rc = rc ? rc : check_output(r, &error);
 	rc = rc ? rc : sgpu_output_commit(&r->output, &error);
