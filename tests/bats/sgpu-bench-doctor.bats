@@ -222,12 +222,14 @@ says() {
 	run -0 --separate-stderr doctor --need governor,idle-states
 }
 
-@test "names that no check has are a usage error, which lists the names" {
+@test "names that no check has are a usage error, which names the nearest" {
 	for need in zzz 'tdx,zzz' 'tdx,' ',' ''; do
 		run -2 --separate-stderr doctor --need "$need"
 		[ -z "$output" ]
-		[[ $stderr == *"there is no check '"*"', but these: tee tdx snp "* ]]
+		[[ $stderr == *"unknown check '${need#tdx,}'"* || $need == , ]]
 	done
+	run -2 --separate-stderr doctor --need tee,landlok
+	[[ $stderr == *"unknown check 'landlok'"*"did you mean 'landlock'?"* ]]
 }
 
 @test "--json has an object a line, with the fix where there is one" {

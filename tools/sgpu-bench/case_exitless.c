@@ -4,12 +4,9 @@
  * queue to a thread outside saves, after SGXIO. The ways are measured alternately: the queue,
  * direct calls, and exits that take the paper's cycles or this machine's own.
  *
- * The parameter server is that of the example. Alone, it serves requests that are already in its
- * sockets, so that nothing else runs but, with the queue, the thread outside. Then clients send
- * over the loopback interface, as fast as they get answers.
+ * The parameter server is that of the example. It serves requests that are already in its sockets,
+ * so that nothing else runs but, with the queue, the thread outside.
  */
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -41,12 +38,10 @@ struct way {
 	struct parameters_model *model;
 	int servers[CONNECTIONS], clients[CONNECTIONS]; /* descriptors, or -1 */
 	double sum;					/* of the weights, as expected */
-	struct parameters_load load;			/* of a sample */
 	struct sgpu_bench *bench;
-	pthread_t thread; /* serves clients, when `serves` */
-	bool serves;
-	int code;
-	struct sgpu_error error;
+	/* Of a sample; items: of a request. */
+	unsigned items;
+	uint64_t requests, seed;
 };
 
 /* ---- empty calls ---- */
@@ -56,26 +51,26 @@ static int run_empty(void *argument, struct sgpu_error *error)
 	struct sgpu_rpc_io empty = { 0 };
 	int rc = SGPU_OK;
 
-	for (uint64_t i = 0; rc == SGPU_OK && i < way->load.requests; i++) {
+	for (uint64_t i = 0; rc == SGPU_OK && i < way->requests; i++) {
 		rc = sgpu_rpc_call_all(way->rpc, SGPU_RPC_EMPTY, &empty, 1, error);
 	}
 	return rc;
 }
 
-/* ---- the server alone ---- */
+/* ---- the server ---- */
 static size_t request_size(unsigned items)
 {
 	return sizeof(uint64_t) + items * sizeof(struct parameters_item);
 }
 
-static int prepare_alone(void *argument, struct sgpu_error *error)
+static int prepare_requests(void *argument, struct sgpu_error *error)
 {
 	struct way *way = argument;
 	unsigned char request[PARAMETERS_REQUEST_MAX];
 
-	for (uint64_t i = 0; i < way->load.requests; i++) {
-		const size_t size = parameters_make_request(request, way->load.items,
-							    &way->load.seed, &way->sum);
+	for (uint64_t i = 0; i < way->requests; i++) {
+		const size_t size =
+			parameters_make_request(request, way->items, &way->seed, &way->sum);
 
 		if (send(way->clients[i % CONNECTIONS], request, size,
 			 MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)size) {
@@ -85,96 +80,52 @@ static int prepare_alone(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* read_max, requests_max: 0 for no limit. */
-static int serve(struct way *way, size_t read_max, uint64_t requests_max, struct sgpu_error *error)
+static int run_server(void *argument, struct sgpu_error *error)
 {
+	struct way *way = argument;
 	const struct parameters_service service = { .rpc = way->rpc,
 						    .model = way->model,
 						    .sockets = way->servers,
 						    .count = CONNECTIONS,
-						    .read_max = read_max,
-						    .requests_max = requests_max };
+						    .read_max = request_size(way->items),
+						    .requests_max = way->requests };
 	uint64_t served;
 
 	return parameters_serve(&service, &served, error);
 }
 
-static int run_alone(void *argument, struct sgpu_error *error)
-{
-	struct way *way = argument;
-
-	return serve(way, request_size(way->load.items), way->load.requests, error);
-}
-
-static int check_sum(const struct way *way, double sum, struct sgpu_error *error)
-{
-	return sum == way->sum ? SGPU_OK
-			       : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
-}
-
 /* Checks that all answers have come, and that the model has every change. */
-static int verify_alone(void *argument, struct sgpu_error *error)
+static int verify_answers(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
 	double weights[PARAMETERS_ITEMS_MAX];
-	const ssize_t size = (ssize_t)(way->load.items * sizeof(double));
+	const ssize_t size = (ssize_t)(way->items * sizeof(double));
 
-	for (uint64_t i = 0; i < way->load.requests; i++) {
+	for (uint64_t i = 0; i < way->requests; i++) {
 		if (recv(way->clients[i % CONNECTIONS], weights, (size_t)size, MSG_WAITALL) !=
 		    size) {
 			return sgpu_fail(error, SGPU_EDIFFERS, "an answer is missing");
 		}
 	}
-	return check_sum(way, parameters_sum(way->model), error);
-}
-
-/* ---- the server and clients ---- */
-static void *run_server(void *argument)
-{
-	struct way *way = argument;
-
-	way->code = serve(way, 0, 0, &way->error);
-	/* Shows waiting clients that the server has ended. */
-	for (int i = 0; i < CONNECTIONS; i++) {
-		(void)shutdown(way->servers[i], SHUT_RDWR);
-	}
-	return NULL;
-}
-
-static int run_clients(void *argument, struct sgpu_error *error)
-{
-	struct way *way = argument;
-	struct parameters_result result;
-	int rc;
-
-	way->load.seed++;
-	rc = parameters_send_load(way->clients, CONNECTIONS, &way->load, &result, error);
-	sgpu_bench_give_ns(way->bench, result.ns);
-	way->sum += result.changes;
-	return rc;
-}
-
-static int verify_clients(void *argument, struct sgpu_error *error)
-{
-	const struct way *way = argument;
-	double sum;
-	int rc = parameters_ask_sum(way->clients[0], &sum, error);
-
-	return rc ? rc : check_sum(way, sum, error);
+	return parameters_sum(way->model) == way->sum
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
 }
 
 /* ---- points ---- */
-static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work,
-		   struct parameters_load load, struct sgpu_error *error)
+/* items: of a request; 0: empty calls. */
+static int measure(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
 {
-	/* Only quantities that the load has are parameters of the point. */
+	const uint64_t most = items ? WAITING_BYTES / request_size(items) : 0;
+	const uint64_t requests =
+		items ? CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS)
+		      : EMPTY_CALLS;
 	const struct sgpu_bench_point point = {
-		.parameters = { { "what", what, 0 },
-				{ load.items ? "items" : NULL, NULL, load.items },
-				{ load.threads ? "client_threads" : NULL, NULL, load.threads },
+		.parameters = { { "what", items ? "server alone" : "empty call", 0 },
+				{ items ? "items" : NULL, NULL, items },
 				{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
 				{ "processors", NULL, sgpu_cpu_count() } },
-		.operations = load.requests,
+		.operations = requests,
 	};
 	struct sgpu_bench_variant variants[WAYS];
 	int count = 0;
@@ -184,38 +135,13 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 			sgpu_bench_waive(way->bench, &point, way->name, "%s", way->lacks);
 			continue;
 		}
-		way->load = load;
-		variants[count] = work;
-		variants[count].name = way->name;
-		variants[count].argument = way;
-		count++;
+		way->items = items;
+		way->requests = requests;
+		variants[count++] = (struct sgpu_bench_variant)BENCH_VARIANT(
+			way->name, items ? prepare_requests : NULL, items ? run_server : run_empty,
+			items ? verify_answers : NULL, way);
 	}
 	return sgpu_bench_measure(ways[0].bench, &point, variants, count, error);
-}
-
-static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant alone =
-		BENCH_VARIANT(NULL, prepare_alone, run_alone, verify_alone, NULL);
-	const uint64_t most = WAITING_BYTES / request_size(items);
-	const struct parameters_load load = {
-		.items = items,
-		.requests = CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS),
-	};
-
-	return measure(ways, "server alone", alone, load, error);
-}
-
-/* Clients have a thread for each spare processor, up to 4. */
-static int measure_clients(struct way ways[WAYS], uint64_t requests, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant work = { .work = run_clients, .verify = verify_clients };
-	const unsigned processors = sgpu_cpu_count(), spare = processors > 3 ? processors - 2 : 1;
-	const struct parameters_load load = {
-		.threads = spare < 4 ? spare : 4, .items = 1, .requests = requests, .seed = requests
-	};
-
-	return measure(ways, "clients", work, load, error);
 }
 
 /* ---- the case ---- */
@@ -226,16 +152,12 @@ static void close_sockets(const int sockets[CONNECTIONS])
 	}
 }
 
-/* A server ends when its clients have gone. */
 static void end_way(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	struct way *way = (struct way *)what;
 
 	(void)bench, (void)size;
 	close_sockets(way->clients);
-	if (way->serves) {
-		pthread_join(way->thread, NULL);
-	}
 	close_sockets(way->servers);
 	sgpu_rpc_close(&way->rpc);
 	free(way->model);
@@ -298,30 +220,10 @@ static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgp
 
 int bench_exitless(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const bool quick = bench->options.quick;
 	struct way *ways = sgpu_bench_new(bench, WAYS * sizeof(*ways), NULL, error);
 	int rc = ways ? open_ways(bench, ways, error) : SGPU_ENOMEM;
 
-	rc = rc ? rc
-		: measure(ways, "empty call", (struct sgpu_bench_variant){ .work = run_empty },
-			  (struct parameters_load){ .requests = EMPTY_CALLS }, error);
-	rc = rc ? rc : measure_alone(ways, 1, error);
-	rc = rc || quick ? rc : measure_alone(ways, 64, error);
-	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
-		const int failed =
-			ways[i].lacks ? 0
-				      : pthread_create(&ways[i].thread, NULL, run_server, &ways[i]);
-
-		ways[i].serves = !ways[i].lacks && !failed;
-		rc = failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s",
-					strerror(failed))
-			    : SGPU_OK;
-	}
-	rc = rc ? rc : measure_clients(ways, quick ? 500 : 4000, error);
-	for (int i = 0; ways && i < WAYS; i++) {
-		if (rc < 0 && rc != SGPU_ECANCELED && ways[i].serves && ways[i].code < 0) {
-			*error = ways[i].error; /* why its clients have failed */
-		}
-	}
-	return rc;
+	rc = rc ? rc : measure(ways, 0, error);
+	rc = rc ? rc : measure(ways, 1, error);
+	return rc || bench->options.quick ? rc : measure(ways, 64, error);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * staging: what it costs to copy 4 KiB of the host's memory to the device, by the kind of memory,
- * the number of threads that copy, and the memory's NUMA node; and to register and unregister 4
- * KiB. All figures are in the same unit, so that they can be added.
+ * and the number of threads that copy; and to register and unregister 4 KiB. All figures are in the
+ * same unit, so that they can be added.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -18,12 +18,11 @@
 enum {
 	PAGE = 4096,
 	SEED = 7,
-	WAYS = 7,
+	WAYS = 5,
 	FIRST_PAGEABLE = 1,
-	FIRST_REGISTERED = 4
+	FIRST_REGISTERED = 3
 }; /* the kinds from each on have the same pages */
-#define SIZE_LARGEST ((uint64_t)64 << 20)
-static const struct bench_sizes sizes = { 4 << 20 | SIZE_LARGEST, UINT64_MAX, WAYS + 1, 1, 0 };
+static const struct bench_sizes sizes = { 4 << 20 | 64 << 20, UINT64_MAX, WAYS + 1, 1, 0 };
 
 static const struct kind {
 	const char *name;
@@ -33,10 +32,8 @@ static const struct kind {
 	{ "pinned", BENCH_PINNED, BENCH_PAGES_ANY },
 	{ "pageable", BENCH_PAGEABLE, BENCH_PAGES_SMALL },
 	{ "pageable, THP", BENCH_PAGEABLE, BENCH_PAGES_TRANSPARENT },
-	{ "pageable, hugetlb", BENCH_PAGEABLE, BENCH_PAGES_HUGE },
 	{ "registered", BENCH_REGISTERED, BENCH_PAGES_SMALL },
 	{ "registered, THP", BENCH_REGISTERED, BENCH_PAGES_TRANSPARENT },
-	{ "registered, hugetlb", BENCH_REGISTERED, BENCH_PAGES_HUGE },
 };
 
 /* Memory of a kind. */
@@ -55,7 +52,7 @@ struct staging {
 	int failed; /* code of a thread's copy */
 	struct source sources[WAYS];
 	void *registered; /* the pageable memory that the point registers */
-	int near, far;	  /* nodes; -1: there is none */
+	int node;	  /* of memory and threads; -1: unknown */
 };
 
 /* ---- copies ---- */
@@ -111,12 +108,10 @@ static int time_registration(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
+static int measure_copies(struct staging *s, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
-		.parameters = { { "size_bytes", NULL, s->size },
-				{ "threads", NULL, s->threads },
-				{ "memory_node", node == s->near ? "near" : "far", 0 } },
+		.parameters = { { "size_bytes", NULL, s->size }, { "threads", NULL, s->threads } },
 		.bytes = s->size,
 		.operations = s->size / PAGE,
 	};
@@ -147,17 +142,21 @@ static int measure_registration(struct staging *s, void *memory, const struct ki
 	return sgpu_bench_measure(s->bench, &point, variants, 2, error);
 }
 
-static int measure_node(struct staging *s, int node, struct sgpu_error *error)
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
+	struct staging *s = argument;
 	const unsigned jobs = s->bench->options.jobs;
-	const size_t mark = sgpu_bench_mark(s->bench);
-	int rc = SGPU_OK;
+	int rc;
 
+	s->size = size;
+	s->to = (struct bench_target){ .stream = s->streams[0], .size = size, .seed = SEED };
+	rc = bench_new_pages(s->bench, size, BENCH_PAGES_ANY, -1, &s->to.scratch, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(s->bench, size, &s->to.memory, error);
 	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
 		struct source *source = &s->sources[i];
 
 		*source = (struct source){ .memory = NULL };
-		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, node, s->size, SEED,
+		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, s->node, size, SEED,
 				      &source->memory, error);
 		if (rc == SGPU_EUNAVAILABLE) {
 			source->lack = *error;
@@ -166,50 +165,31 @@ static int measure_node(struct staging *s, int node, struct sgpu_error *error)
 	}
 	for (unsigned threads = 1; rc == SGPU_OK && threads < 2 * jobs; threads *= 2) {
 		s->threads = threads < jobs ? threads : jobs;
-		rc = measure_copies(s, node, error);
+		rc = measure_copies(s, error);
 	}
-	for (int i = FIRST_REGISTERED; rc == SGPU_OK && node == s->near && i < WAYS; i++) {
+	for (int i = FIRST_REGISTERED; rc == SGPU_OK && i < WAYS; i++) {
 		struct source *memory = &s->sources[i - FIRST_REGISTERED + FIRST_PAGEABLE];
 
 		if (!s->sources[i].lack.code && !memory->lack.code) {
 			rc = measure_registration(s, memory->memory, &kinds[i], error);
 		}
 	}
-	sgpu_bench_release(s->bench, mark);
 	return rc;
 }
 
-static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
-{
-	struct staging *s = argument;
-	int rc;
-
-	s->size = size;
-	s->to = (struct bench_target){ .stream = s->streams[0], .size = size, .seed = SEED };
-	rc = bench_new_pages(s->bench, size, BENCH_PAGES_ANY, -1, &s->to.scratch, error);
-	rc = rc ? rc : sgpu_bench_new_device_memory(s->bench, size, &s->to.memory, error);
-	rc = rc ? rc : measure_node(s, s->near, error);
-	return rc == SGPU_OK && s->far >= 0 ? measure_node(s, s->far, error) : rc;
-}
-
 /* Binds the threads to the device's node or, if that is unknown, to the first one. */
-static int choose_nodes(struct staging *s, struct sgpu_error *error)
+static int choose_node(struct staging *s, struct sgpu_error *error)
 {
 	struct sgpu_numa_node *nodes = NULL;
 	int count = 0, rc = sgpu_numa_nodes(&nodes, &count, error);
 
-	s->near = s->far = -1;
+	s->node = -1;
 	if (rc == SGPU_OK && count > 0) {
-		s->near = s->bench->info.numa_node >= 0 ? s->bench->info.numa_node : nodes[0].node;
-		for (int i = 0; i < count; i++) {
-			s->far = nodes[i].node != s->near && nodes[i].free > 8 * SIZE_LARGEST
-					 ? nodes[i].node
-					 : s->far;
-		}
+		s->node = s->bench->info.numa_node >= 0 ? s->bench->info.numa_node : nodes[0].node;
 #if SGPU_NUMA
-		rc = numa_run_on_node(s->near) == 0
+		rc = numa_run_on_node(s->node) == 0
 			     ? SGPU_OK
-			     : sgpu_fail_errno(error, "cannot run on NUMA node %d", s->near);
+			     : sgpu_fail_errno(error, "cannot run on NUMA node %d", s->node);
 #endif
 	}
 	free(nodes);
@@ -218,12 +198,11 @@ static int choose_nodes(struct staging *s, struct sgpu_error *error)
 
 int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point far = { .parameters = { { "memory_node", "far", 0 } } };
 	const unsigned jobs = bench->options.jobs;
 	struct staging s = { .bench = bench };
 	cpu_set_t processors; /* on which the thread ran before */
 	const bool bound = sched_getaffinity(0, sizeof(processors), &processors) == 0;
-	int rc = choose_nodes(&s, error);
+	int rc = choose_node(&s, error);
 
 	rc = rc ? rc : bench_new_pool(bench, &s.pool, error);
 	s.streams = sgpu_bench_new(bench, jobs * sizeof(*s.streams), NULL, error);
@@ -232,9 +211,6 @@ int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
 		rc = sgpu_bench_new_stream(bench, bench->device, &s.streams[i], error);
 	}
 	rc = rc ? rc : bench_each_size(bench, &sizes, measure_size, &s, error);
-	if (s.size > 0 && s.far < 0) {
-		sgpu_bench_waive(bench, &far, NULL, "no second NUMA node is known here");
-	}
 	if (bound) {
 		(void)sched_setaffinity(0, sizeof(processors), &processors);
 	}

@@ -15,9 +15,8 @@ const struct sgpu_bench_case bench_cases[] = {
 	{ "bandwidth", "plain copies: pinned and pageable; to the device, from it, both at once",
 	  RATE, DEVICE, bench_bandwidth },
 	{ "staging",
-	  "4 KiB from each kind of host memory to the device, by threads and NUMA node, and "
-	  "registered",
-	  NS, DEVICE, bench_staging },
+	  "4 KiB from each kind of host memory to the device, by threads, and registered", NS,
+	  DEVICE, bench_staging },
 	{ "shared-memory", "a kernel reads pages of the host: copied, in place, by page faults", NS,
 	  DEVICE | GPU | SGPU_BENCH_PINNED, bench_shared_memory },
 	{ "aead-cpu", "AES-256-GCM on one core of the CPU, in cache: its providers", RATE, 0,

@@ -145,27 +145,21 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pa
 		    void **memory, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
-	const bool reserved = pages == BENCH_PAGES_HUGE;
-	/* Whole huge pages, and room to align the mapping unless they are reserved. */
+	/* Whole huge pages, and room to align the mapping. */
 	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
-		       room = extent + (reserved ? 0 : HUGE_PAGE);
-	void *mapped =
-		mmap(NULL, room, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_HUGETLB : MAP_NORESERVE), -1, 0);
+		       room = extent + HUGE_PAGE;
+	void *mapped = mmap(NULL, room, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	volatile uint8_t *at =
 		(uint8_t *)(((uintptr_t)mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
 	int rc;
 
 	if (mapped == MAP_FAILED) {
-		return reserved ? sgpu_fail(error, SGPU_EUNAVAILABLE,
-					    "too few huge pages are reserved (vm.nr_hugepages)")
-				: sgpu_fail_nomem(error);
+		return sgpu_fail_nomem(error);
 	}
 	*memory = (void *)(uintptr_t)at;
-	if (!reserved) {
-		(void)madvise(*memory, extent,
-			      pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-	}
+	(void)madvise(*memory, extent,
+		      pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	rc = sgpu_bench_keep(bench, end_pages, (uintptr_t)mapped, room, error);
 	if (rc == SGPU_OK && node >= 0) {
 		rc = sgpu_numa_bind(*memory, extent, node, error);

@@ -67,7 +67,6 @@ enum bench_pages {
 	BENCH_PAGES_ANY, /* huge ones where the kernel has them */
 	BENCH_PAGES_SMALL,
 	BENCH_PAGES_TRANSPARENT, /* 2 MiB, as the kernel gives them on advice */
-	BENCH_PAGES_HUGE,	 /* those that are reserved */
 };
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages,
 				    int node, void **memory, struct sgpu_error *error);

@@ -372,29 +372,24 @@ struct request {
 static int take_need(void *values, const char *text)
 {
 	struct request *request = values;
-	char names[1024] = "";
+	const char *known[SGPU_ARRAY_LENGTH(checks)];
+	char name[LINE];
+	int i;
 
-	for (size_t length = strcspn(text, ","), i;;
-	     text += length + 1, length = strcspn(text, ",")) {
-		for (i = 0; checks[i].name; i++) {
-			if (strlen(checks[i].name) == length &&
-			    memcmp(checks[i].name, text, length) == 0) {
-				break;
-			}
+	for (i = 0; i < (int)SGPU_ARRAY_LENGTH(checks); i++) {
+		known[i] = checks[i].name;
+	}
+	do {
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, ","), text);
+		for (i = 0; known[i] && strcmp(known[i], name) != 0; i++) {
 		}
-		if (!checks[i].name) {
-			break;
+		if (!known[i]) {
+			return cli_unknown("unknown check", name, "", known);
 		}
 		request->needed[i] = true;
-		if (!text[length]) {
-			return 0;
-		}
-	}
-	for (const struct doctor_check *check = checks; check->name; check++) {
-		snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s", check->name);
-	}
-	return cli_usage("--need: there is no check '%.*s', but these:%s", (int)strcspn(text, ","),
-			 text, names);
+		text += strcspn(text, ",");
+	} while (*text++ == ',');
+	return 0;
 }
 
 const struct cli_option doctor_options[] = {

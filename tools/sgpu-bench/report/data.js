@@ -41,7 +41,6 @@ function keyOf(record) {
 }
 
 function measurementOf(record) {
-	const samples = Array.isArray(record.samples_ns) ? record.samples_ns.filter(Number.isFinite) : [];
 	const operations = record.operations || 1;
 	const { source = "hardware", ...parameters } = record.parameters;
 	/* In the unit of the case, for a time of a sample. */
@@ -49,7 +48,7 @@ function measurementOf(record) {
 		record.unit === "op/s" ? operations / ns * 1e9 : ns / operations;
 
 	return {
-		record: plainMembers(record), parameters, samples, operations, value, key: keyOf(record),
+		record: plainMembers(record), parameters, operations, value, key: keyOf(record),
 		name: record.case, variant: record.variant, source: textOf(source),
 		kind: record.unit === "ns" ? "time" : record.unit, passed: record.status === "passed",
 		result: record.status === "passed" ? value(record.median_ns) : undefined,

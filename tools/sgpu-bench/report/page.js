@@ -79,21 +79,10 @@ function caseSection(name, measurements, runs) {
 	return section(`case-${name}`, name, passed.length ? [] : element("p", {}, "Nothing was measured: see ",
 		element("a", { href: "#not-measured" }, "why"), "."), [...parts.values()].map((list) => {
 		const title = list[0].source === "hardware" ? name : `${name}, source: ${list[0].source}`;
-		const sampled = list.filter((m) => m.samples.length >= SAMPLES_LEAST);
 
 		return [element("div", { class: "plots" }, plotsOf(title, list, runs)),
-			folded(`Table of ${list.length} measurements`, list.length <= OPEN_MOST, measurementTable(title, list, runs)),
-			sampled.length ? distributions(sampled, runs) : []];
+			folded(`Table of ${list.length} measurements`, list.length <= OPEN_MOST, measurementTable(title, list, runs))];
 	}));
-}
-
-/* Drawn when they are looked at. */
-function distributions(sampled, runs) {
-	const plots = element("div", { class: "small plots" });
-	const part = folded(`Distributions of ${sampled.length} measurements`, false, plots);
-
-	part.addEventListener("toggle", () => append(plots, sampled.map((m) => histogramOf(m, runs))), { once: true });
-	return part;
 }
 
 function filesSection(files) {
@@ -121,7 +110,7 @@ function show() {
 		element("a", { href: `#${encodeURIComponent(s.id)}` }, s.firstChild.textContent)));
 	append(document.getElementById("report"), sections);
 	addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => {
-		part.open = part.open || part.querySelector("table") !== null;
+		part.open = true;
 	}));
 	/* Plots have the colours of the time at which they were drawn. */
 	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());

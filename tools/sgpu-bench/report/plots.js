@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plots, drawn by Chart.js: lines over what is swept, dots for the rest, and how samples are distributed.
+ * Plots, drawn by Chart.js: lines over what is swept, dots for the rest.
  */
 "use strict";
 
-const LINES_MOST = 8, ROWS_MOST = 40, SAMPLES_LEAST = 100, BINS = 40;
+const LINES_MOST = 8, ROWS_MOST = 40;
 const SHAPES = ["circle", "rect", "triangle", "rectRot", "star", "cross", "rectRounded", "crossRot"];
 const AXES = {
 	time: "time of an operation, less is better",
@@ -69,13 +69,13 @@ function onKey(chart, event) {
 	}
 }
 
-function plot(title, type, datasets, scales, height) {
+function plot(title, datasets, scales, height) {
 	const canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": title });
 	const box = element("div", { class: "canvas" }, canvas);
 
 	Object.assign(Chart.defaults, { color: colour("soft"), borderColor: colour("line") });
 	const chart = new Chart(canvas, {
-		type, plugins: [whiskers],
+		type: "scatter", plugins: [whiskers],
 		data: { datasets: datasets.map((set, i) => ({
 			borderColor: colour(`c${i % 8}`), backgroundColor: colour(`c${i % 8}`), pointStyle: SHAPES[i % 8],
 			borderWidth: 1.5, borderDash: i < 8 ? [] : [6, 3], pointRadius: 4, ...set })) },
@@ -140,7 +140,7 @@ function lineChart(name, list, swept, runs) {
 	}));
 	const ys = datasets.flatMap(({ data }) => data.flatMap(({ ends }) => ends));
 
-	return plot(titleOf(`${name} by ${parameterName(swept)}`, list, constants), "scatter", datasets, {
+	return plot(titleOf(`${name} by ${parameterName(swept)}`, list, constants), datasets, {
 		x: axisOf(kindOfParameter(swept), parameterName(swept), xs, xs),
 		y: axisOf(list[0].kind, AXES[list[0].kind], ys),
 	}, 320);
@@ -152,7 +152,7 @@ function dotChart(name, list, runs) {
 		({ label: text, along: "x", data: part.map((m) => pointOf(m, runs, "x", { y: label(m) })) }));
 	const labels = [...groups(list, label).keys()], xs = datasets.flatMap(({ data }) => data.flatMap(({ ends }) => ends));
 
-	return plot(titleOf(name, list, constants), "scatter", datasets, {
+	return plot(titleOf(name, list, constants), datasets, {
 		x: axisOf(list[0].kind, AXES[list[0].kind], xs), y: { type: "category", labels, offset: true },
 	}, 24 * labels.length + 110);
 }
@@ -180,21 +180,4 @@ function plotsOf(name, list, runs) {
 		...partsOf([...rest], ROWS_MOST, (m) => labelOf(m), keys).filter(isSmall(ROWS_MOST, (m) => labelOf(m)))
 			.filter((part) => part.length).map((part) => dotChart(name, part, runs)),
 	];
-}
-
-/* The times of one measurement's samples, up to the 99th percentile: an interrupted one would leave no room for others. */
-function histogramOf(m, runs) {
-	const times = m.samples.map((ns) => ns / m.operations).sort((a, b) => a - b);
-	const at = (part) => times[Math.max(0, Math.ceil(part * times.length) - 1)], low = at(0), high = at(0.99);
-	const isLog = low > 0 && high / low >= 8, to = isLog ? Math.log : (v) => v, from = isLog ? Math.exp : (v) => v;
-	const edge = (i) => from(to(low) + i * (to(high) - to(low)) / BINS), counts = new Array(BINS).fill(0);
-	const labels = counts.map((_, i) => quantity(edge(i), "time"));
-	const known = ["median", "p95", "p99"].map((name, i) => `${name} ${quantity(at([0.5, 0.95, 0.99][i]), "time")}`);
-
-	for (const time of times.filter((t) => t <= high)) {
-		counts[Math.max(0, Math.min(BINS - 1, Math.floor((to(time) - to(low)) / (to(high) - to(low)) * BINS) || 0))]++;
-	}
-	return plot([labelOf(m), ...runs.length > 1 ? [m.run.name] : [], ...known].join(", "), "bar", [{
-		data: counts.map((y, i) => ({ x: i, y, tip: [`${y} of ${times.length} samples`, `from ${labels[i]}`] })),
-	}], { x: { type: "category", labels }, y: { title: { display: true, text: "samples" } } }, 200);
 }
