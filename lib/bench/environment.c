@@ -113,24 +113,6 @@ static json_t *lines_json(const char *pattern)
 	return lines;
 }
 
-/* Counts cores or sockets. The file of each processor lists all processors of its core or socket,
- * so each core or socket has one file whose list begins with its own processor. */
-static json_t *count_groups(const char *pattern)
-{
-	json_t *lines = lines_json(pattern), *line;
-	const char *key;
-	uint64_t count = 0;
-
-	json_object_foreach (lines, key, line) {
-		/* line_json() returns a list of only one processor as a number. */
-		count += strtoll(key, NULL, 10) ==
-			 (json_is_string(line) ? strtoll(json_string_value(line), NULL, 10)
-					       : json_integer_value(line));
-	}
-	json_decref(lines);
-	return number_or_null(count > 0, count);
-}
-
 /* Returns the name that a hypervisor gives itself by CPUID, up to the first byte that is not
  * printable. */
 static json_t *hypervisor_json(void)
@@ -183,19 +165,16 @@ static void set_host(json_t *object)
 	sgpu_host_memory(&memory, NULL);
 	json_object_update_new(
 		object,
-		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:o, s:o, s:s, s:o, s:s, s:s}",
-			  "processor", text_json(processor), "processors",
-			  (json_int_t)sgpu_cpu_count(), "numa_nodes",
-			  number_or_null(has_nodes, (uint64_t)count), "load_average", load_json(),
-			  "cycles_per_second",
+		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:o, s:s, s:s}", "processor",
+			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
+			  "numa_nodes", number_or_null(has_nodes, (uint64_t)count), "load_average",
+			  load_json(), "cycles_per_second",
 			  has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
 			  "vm_exit_cycles",
 			  has_costs ? number_or_null(costs.guest_exit_cycles != 0,
 						     costs.guest_exit_cycles)
 				    : NULL,
-			  "sockets", count_groups(CPU "cpu*/topology/package_cpus_list"), "cores",
-			  count_groups(CPU "cpu*/topology/thread_siblings_list"), "memory_bytes",
-			  number_or_null(true, memory), "platform",
+			  "memory_bytes", number_or_null(true, memory), "platform",
 			  sgpu_platform_word(platform.kind), "hypervisor",
 			  platform.virtual_machine ? hypervisor_json() : json_null(),
 			  "aead_provider", sgpu_aead_provider(), "openssl",

@@ -72,15 +72,10 @@ int bare_verify(void *argument, struct sgpu_error *error)
 				   b->call.op->name);
 }
 
-int bare_launch(struct bare *b, int first, int count, struct sgpu_error *error)
+static int launch(struct bare *b, int i, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
-
-	for (int i = first; rc == SGPU_OK && i < first + count; i++) {
-		rc = sgpu_bench_launch(b->bench, b->stream, i ? &b->next : &b->call,
-				       &b->tasks[b->vectors + i], error);
-	}
-	return rc;
+	return sgpu_bench_launch(b->bench, b->stream, i ? &b->next : &b->call,
+				 &b->tasks[b->vectors + i], error);
 }
 
 int bare_launch_each(void *argument, struct sgpu_error *error)
@@ -89,7 +84,7 @@ int bare_launch_each(void *argument, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < b->launches; i++) {
-		rc = bare_launch(b, i, 1, error);
+		rc = launch(b, i, error);
 		rc = rc ? rc : sgpu_stream_sync(b->stream, error);
 	}
 	return rc ? rc : sgpu_bench_tasks(b->tasks, b->vectors + b->launches, error);
@@ -103,7 +98,9 @@ int bare_begin(struct bare *b, struct sgpu_error *error)
 	for (int k = 0; rc == SGPU_OK && k < b->inputs; k++) {
 		rc = sgpu_copy_in(b->stream, b->memory[k], b->host[k], b->size, &b->tasks[k]);
 	}
-	rc = rc ? rc : bare_launch(b, 0, b->launches, error);
+	for (int i = 0; rc == SGPU_OK && i < b->launches; i++) {
+		rc = launch(b, i, error);
+	}
 	for (int k = b->inputs; rc == SGPU_OK && k < b->vectors; k++) {
 		rc = sgpu_copy_out(b->stream, b->host[k], b->memory[k], b->size, &b->tasks[k]);
 	}

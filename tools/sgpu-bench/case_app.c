@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * app: whole applications, from the batch to its response: sealed and in a secure context, as
- * sgpu-run runs them, and unsealed on the plain device.
+ * app: a whole application, from the batch to its response: sealed and in a secure context, as
+ * sgpu-run runs it, and unsealed on the plain device.
  */
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "cases.h"
 #include "job.h"
 
-/* ---- what is measured of each application ---- */
+/* ---- what is measured ---- */
 /* A way to run batches: opens the device for each; stages payloads. Graviton's paper compares with
  * and without protection; against bare calls, several batches also run at a time. */
 struct way {
@@ -28,8 +28,8 @@ enum { BARE, UNSEALED, SEALED, SIDES };
 static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed" };
 
 /* side: the members that all sides have in common. */
-static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch_bytes,
-		       const struct job_side *side, struct sgpu_error *error)
+static int measure_app(struct sgpu_bench *bench, uint64_t batch_bytes, const struct job_side *side,
+		       struct sgpu_error *error)
 {
 	const uint64_t batches = (uint64_t)side->batches;
 	struct job_side sides[SIDES];
@@ -37,7 +37,7 @@ static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch
 
 	for (const struct way *way = ways; rc == SGPU_OK && way < ways + WAYS; way++) {
 		const struct sgpu_bench_point point = {
-			.parameters = { { "app", app, 0 },
+			.parameters = { { "app", "black_scholes", 0 },
 					{ "device", way->opens ? "opened for a batch" : "resident",
 					  0 },
 					{ "payloads", way->staged ? "staged" : "inline", 0 },
@@ -50,9 +50,6 @@ static int measure_app(struct sgpu_bench *bench, const char *app, uint64_t batch
 			.operations = batches,
 		};
 
-		if (way->at_once && !side->new_bare) {
-			continue;
-		}
 		for (int i = 0; i < SIDES; i++) {
 			sides[i] = *side;
 			sides[i].name = names[i];
@@ -162,7 +159,7 @@ static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struc
 	return rc;
 }
 
-static int measure_black_scholes(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_app(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const bool quick = bench->options.quick;
 	const uint64_t count = quick ? OPTIONS_QUICK : OPTIONS, size = count * sizeof(float);
@@ -178,94 +175,5 @@ static int measure_black_scholes(struct sgpu_bench *bench, struct sgpu_error *er
 	}
 	fill_options(inputs, count);
 	side.data = inputs;
-	return measure_app(bench, "black_scholes", VECTORS * size, &side, error);
-}
-
-/* ---- fashion-knn ---- */
-/* As examples/fashion-knn, but with generated pictures, whose classes are known. */
-enum {
-	KNOWN = 10000,
-	ASKED = 2000,
-	PIXELS = 784,
-	CLASSES = 10,
-	QUICK = 4 /* divides KNOWN and ASKED */
-};
-
-struct pictures {
-	uint8_t known[KNOWN][PIXELS], asked[ASKED][PIXELS], labels[KNOWN];
-	uint64_t known_count, asked_count;
-};
-
-static int check_classes(const struct job_side *side, const void *results, uint64_t size,
-			 struct sgpu_error *error)
-{
-	const int32_t *found = results;
-
-	(void)side;
-	for (int i = 0; i < (int)(size / sizeof(*found)); i++) {
-		if (found[i] != i % CLASSES) {
-			return sgpu_fail(error, SGPU_EDIFFERS,
-					 "picture %d is taken for class %d, not %d", i,
-					 (int)found[i], i % CLASSES);
-		}
-	}
-	return SGPU_OK;
-}
-
-static void add_pictures(struct job *job, const struct job_side *side)
-{
-	const struct pictures *pictures = side->data;
-	const uint64_t known = pictures->known_count, asked = pictures->asked_count;
-	const struct job_type between = { NULL, { 0 } };
-
-	job_segment(job, JOB_INPUT, "known", (struct job_type){ "u8", { known, PIXELS } },
-		    pictures->known);
-	job_segment(job, JOB_INPUT, "labels", (struct job_type){ "u8", { known } },
-		    pictures->labels);
-	job_segment(job, JOB_INPUT, "asked", (struct job_type){ "u8", { asked, PIXELS } },
-		    pictures->asked);
-	job_segment(job, JOB_BETWEEN, "known_rows", between, NULL);
-	job_segment(job, JOB_BETWEEN, "asked_rows", between, NULL);
-	job_segment(job, JOB_OUTPUT, "found", (struct job_type){ "i32", { asked } }, NULL);
-	job_operation(job, "CONVERT_KNOWN", "cast",
-		      json_pack("{s:s, s:s}", "input", "known", "output", "known_rows"),
-		      json_pack("{s:s}", "dtype", "f32"), NULL);
-	job_operation(job, "CONVERT_ASKED", "cast",
-		      json_pack("{s:s, s:s}", "input", "asked", "output", "asked_rows"),
-		      json_pack("{s:s}", "dtype", "f32"), NULL);
-	job_operation(job, "CLASSIFY", "nearest",
-		      json_pack("{s:s, s:s, s:s, s:s}", "a", "asked_rows", "b", "known_rows",
-				"labels", "labels", "output", "found"),
-		      json_pack("{s:i}", "k", 5), NULL);
-}
-
-static int measure_fashion_knn(struct sgpu_bench *bench, struct sgpu_error *error)
-{
-	struct job_side side = { .batches = 1, .add = add_pictures, .check = check_classes };
-	struct pictures *pictures = sgpu_bench_new(bench, sizeof(*pictures), NULL, error);
-
-	if (!pictures) {
-		return SGPU_ENOMEM;
-	}
-	side.data = pictures;
-	pictures->known_count = bench->options.quick ? KNOWN / QUICK : KNOWN;
-	pictures->asked_count = bench->options.quick ? ASKED / QUICK : ASKED;
-	for (uint64_t i = 0; i < pictures->known_count; i++) {
-		pictures->labels[i] = (uint8_t)(i % CLASSES);
-		bench_draw(pictures->known[i], i % CLASSES, i);
-	}
-	for (uint64_t i = 0; i < pictures->asked_count; i++) {
-		bench_draw(pictures->asked[i], i % CLASSES, KNOWN + i);
-	}
-	return measure_app(bench, "fashion-knn",
-			   pictures->known_count * (PIXELS + 1) +
-				   pictures->asked_count * (PIXELS + sizeof(int32_t)),
-			   &side, error);
-}
-
-int bench_app(struct sgpu_bench *bench, struct sgpu_error *error)
-{
-	const int rc = measure_black_scholes(bench, error);
-
-	return rc ? rc : measure_fashion_knn(bench, error);
+	return measure_app(bench, VECTORS * size, &side, error);
 }

@@ -1,64 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch: what it takes to start an operation: plain, through the runner, and on sealed data.
+ * launch: what it takes to start operations: by bare calls, through the runner, and on sealed data.
  */
 
 #include "cases.h"
 #include "job.h"
 #include "setup.h"
 
-enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LAUNCHES = 64 };
+enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LONGEST = 64 };
 enum { A, B, OUTPUT }; /* arguments of vector_add */
-
-static void expect(const struct bare *b, int times, float sum[ELEMENTS])
-{
-	for (int i = 0; i < ELEMENTS; i++) {
-		sum[i] = b->host[A][i] + (float)times * b->host[B][i];
-	}
-}
-
-/* ---- launches alone ---- */
-/* Times only the calls that enqueue, not the work. */
-static int enqueue_only(void *argument, struct sgpu_error *error)
-{
-	struct bare *b = argument;
-	uint64_t begin = sgpu_now_ns();
-	int rc = bare_launch(b, 0, LAUNCHES, error);
-
-	sgpu_bench_give_ns(b->bench, sgpu_now_ns() - begin);
-	return bench_finish(b->stream, rc, b->tasks, b->vectors + LAUNCHES, "launch", error);
-}
-
-static int enqueue_all(void *argument, struct sgpu_error *error)
-{
-	return bare_launch(argument, 0, LAUNCHES, error);
-}
-
-/* All launches are queued before the first one starts: only the device's time counts. */
-static int back_to_back(void *argument, struct sgpu_error *error)
-{
-	struct bare *b = argument;
-
-	return sgpu_bench_enqueue(b->bench, &b->stream, 1, enqueue_all, b, b->tasks + b->vectors,
-				  LAUNCHES, error);
-}
-
-static int measure_plain(struct sgpu_bench *bench, struct bare *b, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("enqueue", bare_prepare, enqueue_only, bare_verify, b),
-		BENCH_VARIANT("launch and wait", bare_prepare, bare_launch_each, bare_verify, b),
-		BENCH_VARIANT("back to back", bare_prepare, back_to_back, bare_verify, b),
-	};
-	const struct sgpu_bench_point point = { .parameters = { { "launches", NULL, LAUNCHES } },
-						.operations = LAUNCHES };
-	float sum[ELEMENTS];
-
-	expect(b, 1, sum);
-	b->wanted = sum;
-	b->launches = LAUNCHES;
-	return sgpu_bench_measure(bench, &point, variants, 3, error);
-}
 
 /* ---- a chain of operations with its input and its output ---- */
 static void add_chain(struct job *job, const struct job_side *side)
@@ -86,7 +36,9 @@ static int measure_chain(struct sgpu_bench *bench, struct bare *b, int count,
 		.operations = (uint64_t)count,
 	};
 
-	expect(b, count, sum);
+	for (int i = 0; i < ELEMENTS; i++) {
+		sum[i] = b->host[A][i] + (float)count * b->host[B][i];
+	}
 	b->launches = count;
 	b->next.data[A] = b->call.data[OUTPUT];
 	sides[0].name = "bare calls";
@@ -110,7 +62,6 @@ int bench_launch(struct sgpu_bench *bench, struct sgpu_error *error)
 		b->host[A][i] = (float)i;
 		b->host[B][i] = (float)(i % 7);
 	}
-	rc = rc ? rc : measure_plain(bench, b, error);
 	rc = rc ? rc : measure_chain(bench, b, 1, error);
-	return rc ? rc : measure_chain(bench, b, LAUNCHES, error);
+	return rc ? rc : measure_chain(bench, b, LONGEST, error);
 }

@@ -21,9 +21,7 @@ struct state {
 	struct sgpu_device *second;
 	struct sgpu_stream *out, *in; /* of the first device, of the second */
 	sgpu_devptr from;
-	sgpu_devptr sealed, arrived; /* ciphertext on the first, on the second */
-	struct sgpu_device_key *seal_key, *open_key;
-	uint64_t size, sealed_size;
+	uint64_t size;
 	struct sgpu_peer *peers[PATHS]; /* by path: of the second variant, of the third */
 };
 
@@ -63,26 +61,6 @@ static int copy_sealed(void *argument, struct sgpu_error *error)
 			      error);
 }
 
-static int seal_alone(void *argument, struct sgpu_error *error)
-{
-	const struct state *s = argument;
-	struct sgpu_task task = { 0 };
-	const int rc = sgpu_device_seal_chunks(s->out, s->seal_key, 0, false, s->from, s->size,
-					       s->sealed, &task);
-
-	return bench_finish(s->out, rc, &task, 1, "seal", error);
-}
-
-static int open_alone(void *argument, struct sgpu_error *error)
-{
-	const struct state *s = argument;
-	struct sgpu_task task = { 0 };
-	const int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived,
-					       s->sealed_size, s->to.memory, &task);
-
-	return bench_finish(s->in, rc, &task, 1, "open", error);
-}
-
 /* ---- points ---- */
 static int open_peer(struct state *s, int i, struct sgpu_error *error)
 {
@@ -100,11 +78,9 @@ static int measure(struct state *s, struct sgpu_error *error)
 		BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target, s),
 		BENCH_VARIANT("stored", bench_clear_target, copy_sealed, bench_verify_target, s),
 		BENCH_VARIANT("host", bench_clear_target, copy_sealed, bench_verify_target, s),
-		BENCH_VARIANT("seal alone", NULL, seal_alone, NULL, s),
-		BENCH_VARIANT("open alone", bench_clear_target, open_alone, bench_verify_target, s),
 	};
 
-	return sgpu_bench_measure(s->bench, &point, variants, 5, error);
+	return sgpu_bench_measure(s->bench, &point, variants, 3, error);
 }
 
 /* ---- the case ---- */
@@ -123,28 +99,20 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	int rc = sgpu_bench_new_device_memory(bench, size, &s->from, error);
 
 	s->size = size;
-	s->sealed_size = sgpu_run_sealed_size(size, false);
 	s->to = (struct bench_target){ .stream = s->in, .size = size, .seed = SEED };
-	rc = rc ? rc : sgpu_bench_new_device_memory(bench, s->sealed_size, &s->sealed, error);
 	rc = rc ? rc : new_shared(s, size, &s->to.memory, error);
-	rc = rc ? rc : new_shared(s, s->sealed_size, &s->arrived, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->to.scratch, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(s->to.scratch, size, SEED);
 		rc = bench_to_device(s->out, s->from, s->to.scratch, size, error);
 	}
-	rc = rc ? rc : seal_alone(s, error);
-	/* The ciphertext for open_alone(). */
-	rc = rc ? rc : copy(s, s->arrived, s->sealed, s->sealed_size, error);
 	return rc ? rc : measure(s, error);
 }
 
 static int open_all(struct state *s, struct sgpu_error *error)
 {
-	const uint8_t secret[SGPU_KEY_SIZE] = { 12 };
 	const bool is_gpu = s->bench->info.opens_on_device;
 	const bool is_first = strcmp(s->bench->info.selector, "cuda:0") == 0;
-	struct sgpu_sealed_keys keys;
 	/* A second CPU device, or the first GPU with another index. */
 	int rc = bench_new_device(s->bench,
 				  !is_gpu    ? "cpu"
@@ -157,9 +125,6 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	}
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->bench->device, &s->out, error);
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->second, &s->in, error);
-	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
-	rc = rc ? rc : bench_new_device_key(s->bench, s->out, &keys, &s->seal_key, error);
-	rc = rc ? rc : bench_new_device_key(s->bench, s->in, &keys, &s->open_key, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
 		rc = open_peer(s, i, error);
 	}

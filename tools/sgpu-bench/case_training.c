@@ -12,7 +12,8 @@
 #include "cli.h"
 #include "job.h"
 
-void bench_draw(uint8_t *picture, uint64_t class, uint64_t number)
+/* A class's prototype with some noise. */
+static void draw(uint8_t *picture, uint64_t class, uint64_t number)
 {
 	for (uint64_t i = 0; i < NETWORK_PIXELS; i++) {
 		uint64_t shape = (class * NETWORK_PIXELS + i / 4 + 1) * 0x9e3779b97f4a7c15u;
@@ -102,7 +103,7 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_er
 	d->labels = d->images + count * NETWORK_PIXELS;
 	for (uint64_t i = 0; i < count; i++) {
 		d->labels[i] = (uint8_t)(i % NETWORK_CLASSES);
-		bench_draw(d->images + i * NETWORK_PIXELS, d->labels[i], i);
+		draw(d->images + i * NETWORK_PIXELS, d->labels[i], i);
 	}
 	return SGPU_OK;
 }

@@ -24,7 +24,7 @@
 /* Crosses and comes back `count` times, and verifies that it did, if that takes no time. */
 typedef int cross_fn(void *argument, uint64_t count, struct sgpu_error *error);
 
-enum { SPINS = 1 << 16, PATH_LINE = 128 };
+enum { SPINS = 1 << 16 };
 
 /* A block takes some microseconds, so that reading the clock is less than a hundredth of it. */
 struct block {
@@ -113,28 +113,17 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 }
 
 /* ---- round trips to another process, which does nothing but answer ---- */
-/* Finds two processors of different cores, or else hardware threads of one core. Returns how many
- * there are; with one, both entries name it. */
+/* Finds the first and the last processor of a set, which are of different cores unless it has one
+ * core's alone. Returns how many there are; with one, both entries name it. */
 static int find_cores(const cpu_set_t *set, int cpus[2])
 {
-	char path[PATH_LINE], first[PATH_LINE], siblings[PATH_LINE];
 	int count = 0;
 
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		if (!CPU_ISSET(cpu, set)) {
-			continue;
-		}
-		snprintf(path, sizeof(path),
-			 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-		sgpu_peek_line(path, count ? siblings : first, PATH_LINE);
-		if (count == 0) {
-			cpus[0] = cpu;
-		} else if (!first[0] || strcmp(first, siblings) != 0) {
+		if (CPU_ISSET(cpu, set)) {
+			cpus[0] = count++ ? cpus[0] : cpu;
 			cpus[1] = cpu;
-			return 2;
 		}
-		cpus[1] = count < 2 ? cpu : cpus[1];
-		count = count < 2 ? count + 1 : count;
 	}
 	return count;
 }

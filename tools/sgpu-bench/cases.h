@@ -48,7 +48,5 @@ SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *optio
 				     const char *value, int ends[2], struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 				     struct sgpu_error *error);
-/* Draws a picture of 28 by 28: a class's prototype with some noise. */
-void bench_draw(uint8_t *picture, uint64_t class, uint64_t number);
 
 #endif

@@ -79,8 +79,7 @@ SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
 /* Waits for what bare_begin enqueued. */
 SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
-/* Enqueues some launches without copies; for a variant: all, and waits for each. */
-SGPU_MUST_CHECK int bare_launch(struct bare *bare, int first, int count, struct sgpu_error *error);
+/* For a variant: enqueues the launches without copies, and waits for each. */
 SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
 
 /* ---- variants that run jobs or bare calls ---- */
