@@ -41,7 +41,7 @@ int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bar
 static void clear_tasks(struct bare *b)
 {
 	for (int i = 0; i < b->vectors + b->launches; i++) {
-		b->tasks[i] = (struct sgpu_task){ .untimed = b->untimed };
+		b->tasks[i] = (struct sgpu_task){ .untimed = true };
 	}
 }
 

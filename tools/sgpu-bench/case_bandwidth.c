@@ -21,17 +21,11 @@ static const struct direction {
 	enum way first, end;
 } directions[] = { { "h2d", H2D, D2H }, { "d2h", D2H, WAYS }, { "both", H2D, WAYS } };
 
-/* Two buffers of the host, one for each way, or the reason why there are none. */
-struct memories {
-	void *in, *out;
-	struct sgpu_error lack;
-};
-
 struct bandwidth {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *streams[WAYS];
-	sgpu_devptr to, from; /* on the device */
-	struct memories pinned, pageable;
+	sgpu_devptr to, from;				  /* on the device */
+	struct bench_source pinned[WAYS], pageable[WAYS]; /* of the host */
 	uint64_t size, room; /* bytes of a copy; of each buffer, for all copies */
 	int copies;
 	const struct direction *direction; /* of the point */
@@ -40,20 +34,19 @@ struct bandwidth {
 
 enum { PINNED, ONE_BY_ONE, PAGEABLE, VARIANTS };
 
-static const struct memories *memories_of(const struct bandwidth *b)
+static uint8_t *memory_of(const struct bandwidth *b, enum way way)
 {
-	return b->bench->variant == PAGEABLE ? &b->pageable : &b->pinned;
+	return (b->bench->variant == PAGEABLE ? b->pageable : b->pinned)[way].memory;
 }
 
 static int copy_one(const struct bandwidth *b, enum way way, int i, struct sgpu_task *task,
 		    struct sgpu_error *error)
 {
 	const uint64_t at = (uint64_t)i * b->size;
-	const int rc =
-		way == H2D ? sgpu_copy_in(b->streams[H2D], b->to + at,
-					  (const uint8_t *)memories_of(b)->in + at, b->size, task)
-			   : sgpu_copy_out(b->streams[D2H], (uint8_t *)memories_of(b)->out + at,
-					   b->from + at, b->size, task);
+	const int rc = way == H2D ? sgpu_copy_in(b->streams[H2D], b->to + at,
+						 memory_of(b, H2D) + at, b->size, task)
+				  : sgpu_copy_out(b->streams[D2H], memory_of(b, D2H) + at,
+						  b->from + at, b->size, task);
 
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
@@ -109,7 +102,7 @@ static int prepare(void *argument, struct sgpu_error *error)
 	const struct bandwidth *b = argument;
 
 	if (b->direction->end == WAYS) {
-		bench_spoil(memories_of(b)->out, b->room);
+		bench_spoil(memory_of(b, D2H), b->room);
 	}
 	return b->direction->first == H2D ? bench_clear(b->streams[H2D], b->to, b->room, error)
 					  : SGPU_OK;
@@ -121,11 +114,11 @@ static int verify(void *argument, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	if (b->direction->end == WAYS) {
-		rc = bench_verify(memories_of(b)->out, b->room, SEED, error);
+		rc = bench_verify(memory_of(b, D2H), b->room, SEED, error);
 	}
 	if (rc == SGPU_OK && b->direction->first == H2D) {
 		rc = bench_verify_target(&(struct bench_target){ b->streams[D2H], b->to, b->room,
-								 SEED, b->pageable.out },
+								 SEED, b->pageable[D2H].memory },
 					 error);
 	}
 	return rc;
@@ -150,26 +143,8 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 	};
 
 	b->direction = direction;
-	variants[0].why = variants[1].why = b->pinned.lack.code ? b->pinned.lack.text : NULL;
+	variants[0].why = variants[1].why = b->pinned[D2H].why;
 	return sgpu_bench_measure(b->bench, &point, variants, VARIANTS, error);
-}
-
-static int make_memories(struct bandwidth *b, enum bench_way way, struct memories *memories,
-			 struct sgpu_error *error)
-{
-	void **const ends[] = { &memories->in, &memories->out };
-	int rc = SGPU_OK;
-
-	memories->lack.code = SGPU_OK;
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		rc = bench_new_source(b->bench, way, BENCH_PAGES_ANY, -1, b->room, SEED, ends[i],
-				      error);
-	}
-	if (rc == SGPU_EUNAVAILABLE) {
-		memories->lack = *error;
-		rc = SGPU_OK;
-	}
-	return rc;
 }
 
 /* Measures with enough copies to show the rate, or one if there is no memory for more. */
@@ -189,9 +164,16 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	b->room = size * (uint64_t)b->copies;
 	rc = sgpu_bench_new_device_memory(b->bench, b->room, &b->to, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(b->bench, b->room, &b->from, error);
-	rc = rc ? rc : make_memories(b, BENCH_PINNED, &b->pinned, error);
-	rc = rc ? rc : make_memories(b, BENCH_PAGEABLE, &b->pageable, error);
-	rc = rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pageable.in, b->room, error);
+	for (enum way way = H2D; rc == SGPU_OK && way < WAYS; way++) {
+		rc = bench_new_source(b->bench, BENCH_PINNED, BENCH_PAGES_ANY, -1, b->room, SEED,
+				      &b->pinned[way], error);
+		rc = rc ? rc
+			: bench_new_source(b->bench, BENCH_PAGEABLE, BENCH_PAGES_ANY, -1, b->room,
+					   SEED, &b->pageable[way], error);
+	}
+	rc = rc ? rc
+		: bench_to_device(b->streams[H2D], b->from, b->pageable[H2D].memory, b->room,
+				  error);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(directions); i++) {
 		rc = measure_direction(b, &directions[i], error);
 	}

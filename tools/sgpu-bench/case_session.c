@@ -371,7 +371,6 @@ static int new_bare(struct sgpu_bench *bench, struct bare **bare, struct sgpu_er
 	}
 	b->inputs = 1;
 	b->vectors = 2;
-	b->untimed = true;
 	b->call.data[2] = b->call.data[1];
 	b->call.data[1] = b->call.data[0];
 	b->next = b->call;

@@ -36,12 +36,6 @@ static const struct kind {
 	{ "registered, THP", BENCH_REGISTERED, BENCH_PAGES_TRANSPARENT },
 };
 
-/* Memory of a kind. */
-struct source {
-	void *memory;
-	struct sgpu_error lack; /* why it is unavailable, if lack.code is set */
-};
-
 struct staging {
 	struct bench_target to;
 	struct sgpu_bench *bench;
@@ -50,7 +44,7 @@ struct staging {
 	uint64_t size;
 	unsigned threads;
 	int failed; /* code of a thread's copy */
-	struct source sources[WAYS];
+	struct bench_source sources[WAYS];
 	void *registered; /* the pageable memory that the point registers */
 	int node;	  /* of memory and threads; -1: unknown */
 };
@@ -120,7 +114,7 @@ static int measure_copies(struct staging *s, struct sgpu_error *error)
 	for (int i = 0; i < WAYS; i++) {
 		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
 			kinds[i].name, bench_clear_target, copy_all, bench_verify_target, s);
-		variants[i].why = s->sources[i].lack.code ? s->sources[i].lack.text : NULL;
+		variants[i].why = s->sources[i].why;
 	}
 	return sgpu_bench_measure(s->bench, &point, variants, WAYS, error);
 }
@@ -153,25 +147,19 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	rc = bench_new_pages(s->bench, size, BENCH_PAGES_ANY, -1, &s->to.scratch, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(s->bench, size, &s->to.memory, error);
 	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
-		struct source *source = &s->sources[i];
-
-		*source = (struct source){ .memory = NULL };
 		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, s->node, size, SEED,
-				      &source->memory, error);
-		if (rc == SGPU_EUNAVAILABLE) {
-			source->lack = *error;
-			rc = SGPU_OK;
-		}
+				      &s->sources[i], error);
 	}
 	for (unsigned threads = 1; rc == SGPU_OK && threads < 2 * jobs; threads *= 2) {
 		s->threads = threads < jobs ? threads : jobs;
 		rc = measure_copies(s, error);
 	}
 	for (int i = FIRST_REGISTERED; rc == SGPU_OK && i < WAYS; i++) {
-		struct source *memory = &s->sources[i - FIRST_REGISTERED + FIRST_PAGEABLE];
+		const struct bench_source *source =
+			&s->sources[i - FIRST_REGISTERED + FIRST_PAGEABLE];
 
-		if (!s->sources[i].lack.code && !memory->lack.code) {
-			rc = measure_registration(s, memory->memory, &kinds[i], error);
+		if (!s->sources[i].why && !source->why) {
+			rc = measure_registration(s, source->memory, &kinds[i], error);
 		}
 	}
 	return rc;

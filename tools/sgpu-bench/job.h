@@ -60,7 +60,6 @@ struct bare {
 	struct sgpu_stream *stream;
 	uint64_t size;		       /* bytes of a vector */
 	int inputs, vectors, launches; /* launches: one, unless the caller sets more */
-	bool untimed;		       /* the device times no tasks */
 	float *host[BARE_VECTORS_MAX]; /* contiguous, of the device's pool */
 	sgpu_devptr memory[BARE_VECTORS_MAX];
 	struct sgpu_op_call call, next; /* next: of each launch but the first */

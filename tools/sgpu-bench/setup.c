@@ -69,15 +69,6 @@ int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t
 	return rc ? rc : sgpu_bench_keep(bench, end_aead, (uintptr_t)*aead, 0, error);
 }
 
-int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
-			 const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-			 struct sgpu_error *error)
-{
-	const int rc = sgpu_device_key_load(stream, keys, key, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)*key, 0, error);
-}
-
 int bench_new_module(struct sgpu_bench *bench, const char *text, struct sgpu_device_module **module,
 		     struct sgpu_error *error)
 {
@@ -96,7 +87,8 @@ int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint6
 	sealed->size = size;
 	sealed->sealed_size = sgpu_run_sealed_size(size, true);
 	rc = rc ? rc : bench_new_aead(bench, NULL, sealed->keys.key, &sealed->aead, error);
-	rc = rc ? rc : bench_new_device_key(bench, stream, &sealed->keys, &sealed->key, error);
+	rc = rc ? rc : sgpu_device_key_load(stream, &sealed->keys, &sealed->key, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)sealed->key, 0, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &sealed->plain, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, sealed->sealed_size, &sealed->sealed, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, sealed->sealed_size, &sealed->result, error);
@@ -179,22 +171,33 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pa
 }
 
 int bench_new_source(struct sgpu_bench *bench, enum bench_way way, enum bench_pages pages, int node,
-		     uint64_t size, uint64_t seed, void **memory, struct sgpu_error *error)
+		     uint64_t size, uint64_t seed, struct bench_source *source,
+		     struct sgpu_error *error)
 {
 	int rc;
 
+	*source = (struct bench_source){ .memory = NULL };
 	if (way == BENCH_PINNED ? !bench->info.pins_host_memory
 				: way == BENCH_REGISTERED && !bench->info.registers) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'",
-				 bench->info.selector);
+		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'",
+			       bench->info.selector);
+	} else if (way == BENCH_PINNED) {
+		rc = sgpu_bench_new_pinned(bench, size, &source->memory, error);
+	} else {
+		rc = bench_new_pages(bench, size, pages, node, &source->memory, error);
 	}
-	rc = way == BENCH_PINNED ? sgpu_bench_new_pinned(bench, size, memory, error)
-				 : bench_new_pages(bench, size, pages, node, memory, error);
 	if (rc == SGPU_OK) {
-		sgpu_bench_fill(*memory, size, seed);
+		sgpu_bench_fill(source->memory, size, seed);
 	}
-	return rc || way != BENCH_REGISTERED ? rc
-					     : sgpu_bench_register(bench, *memory, size, error);
+	if (rc == SGPU_OK && way == BENCH_REGISTERED) {
+		rc = sgpu_bench_register(bench, source->memory, size, error);
+	}
+	if (rc == SGPU_EUNAVAILABLE) {
+		source->lack = *error;
+		source->why = source->lack.text;
+		rc = SGPU_OK;
+	}
+	return rc;
 }
 
 void bench_spoil(void *memory, uint64_t size)

@@ -41,9 +41,6 @@ SGPU_MUST_CHECK int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
 				   const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
 				   struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
-					 const struct sgpu_sealed_keys *keys,
-					 struct sgpu_device_key **key, struct sgpu_error *error);
 /* text: PTX, that ends with a null byte. */
 SGPU_MUST_CHECK int bench_new_module(struct sgpu_bench *bench, const char *text,
 				     struct sgpu_device_module **module, struct sgpu_error *error);
@@ -71,12 +68,17 @@ enum bench_pages {
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages,
 				    int node, void **memory, struct sgpu_error *error);
 /* Makes host memory for a kind of copy, with the pattern of a seed. pages and node do not apply to
- * pinned memory. Errors: SGPU_EUNAVAILABLE when the device does not have the way; those of
- * bench_new_pages and sgpu_bench_new_pinned. */
+ * pinned memory. Errors: those of bench_new_pages and sgpu_bench_new_pinned but SGPU_EUNAVAILABLE.
+ */
 enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
+struct bench_source {
+	void *memory;
+	const char *why; /* it cannot be had, a text in `lack`; or NULL */
+	struct sgpu_error lack;
+};
 SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way,
 				     enum bench_pages pages, int node, uint64_t size, uint64_t seed,
-				     void **memory, struct sgpu_error *error);
+				     struct bench_source *source, struct sgpu_error *error);
 /* Alters every page, so that old contents cannot pass for new ones. */
 void bench_spoil(void *memory, uint64_t size);
 /* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
