@@ -2,8 +2,6 @@
  *
  * The cost of an exit on this machine, in cycles of the time-stamp counter.
  */
-#include <pthread.h>
-
 #include <sgpu/base.h>
 
 #include "bench/private.h"
@@ -40,9 +38,7 @@ static uint64_t measure_guest_exit(void)
 	return (uint64_t)statistics.median;
 }
 
-static struct sgpu_bench_exit found;
-
-static void measure(void)
+static void measure(struct sgpu_bench_exit *costs)
 {
 	const uint64_t begin_ns = sgpu_now_ns(), begin = __builtin_ia32_rdtsc();
 	uint64_t ns, cycles;
@@ -51,15 +47,17 @@ static void measure(void)
 		ns = sgpu_now_ns() - begin_ns;
 		cycles = __builtin_ia32_rdtsc() - begin;
 	} while (ns < RATE_NS);
-	found.cycles_per_second = (uint64_t)((double)cycles / (double)ns * 1e9);
-	found.guest_exit_cycles = measure_guest_exit();
+	costs->cycles_per_second = (uint64_t)((double)cycles / (double)ns * 1e9);
+	costs->guest_exit_cycles = measure_guest_exit();
 }
 
 bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static struct sgpu_bench_exit found;
 
-	pthread_once(&once, measure);
+	if (found.cycles_per_second == 0) {
+		measure(&found);
+	}
 	*costs = found;
 	return true;
 }

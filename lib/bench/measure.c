@@ -11,7 +11,6 @@
 #include "bench/private.h"
 
 enum {
-	SAMPLES_MAX = 100000,
 	SAMPLES_ENOUGH = 1000,
 	SAMPLES_MIN = 5,
 	SAMPLES_MIN_LONG = 3 /* also with `quick` */
@@ -209,11 +208,11 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		       const struct sgpu_bench_variant *variants, int count,
 		       struct sgpu_error *error)
 {
-	const uint64_t limit = bench->options.samples ? bench->options.samples : SAMPLES_ENOUGH;
+	const uint64_t asked = bench->options.samples;
 	struct measurement m = { .bench = bench,
 				 .point = point,
 				 .variants = variants,
-				 .limit = limit < SAMPLES_MAX ? limit : SAMPLES_MAX };
+				 .limit = asked ? asked : SAMPLES_ENOUGH };
 	int failed = 0, rc;
 
 	if (count < 1 || count > SGPU_BENCH_VARIANTS_MAX) {

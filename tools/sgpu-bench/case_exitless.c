@@ -145,20 +145,15 @@ static int measure(struct way ways[WAYS], unsigned items, struct sgpu_error *err
 }
 
 /* ---- the case ---- */
-static void close_sockets(const int sockets[CONNECTIONS])
-{
-	for (int i = 0; i < CONNECTIONS; i++) {
-		sgpu_close(sockets[i]);
-	}
-}
-
 static void end_way(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	struct way *way = (struct way *)what;
 
 	(void)bench, (void)size;
-	close_sockets(way->clients);
-	close_sockets(way->servers);
+	for (int i = 0; i < CONNECTIONS; i++) {
+		sgpu_close(way->clients[i]);
+		sgpu_close(way->servers[i]);
+	}
 	sgpu_rpc_close(&way->rpc);
 	free(way->model);
 }

@@ -33,24 +33,19 @@ static void end_shared(struct sgpu_bench *bench, uintptr_t memory, uint64_t seco
 }
 
 /* ---- what is timed ---- */
-static int copy(const struct state *s, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-		struct sgpu_error *error)
+static int copy_plain(void *argument, struct sgpu_error *error)
 {
-	const struct sgpu_type bytes = { .dtype = SGPU_U8, .rank = 1, .shape = { size } };
-	struct sgpu_op_call call = { .op = sgpu_op_find("copy"),
-				     .type = { bytes, bytes },
-				     .data = { (void *)(uintptr_t)from, (void *)(uintptr_t)to } };
+	const struct state *s = argument;
+	const struct sgpu_type bytes = { .dtype = SGPU_U8, .rank = 1, .shape = { s->size } };
+	struct sgpu_op_call call = {
+		.op = sgpu_op_find("copy"),
+		.type = { bytes, bytes },
+		.data = { (void *)(uintptr_t)s->from, (void *)(uintptr_t)s->to.memory },
+	};
 	struct sgpu_task task = { 0 };
 	const int rc = sgpu_bench_launch(s->bench, s->out, &call, &task, error);
 
 	return rc ? rc : bench_finish(s->out, rc, &task, 1, "copy to the second device", error);
-}
-
-static int copy_plain(void *argument, struct sgpu_error *error)
-{
-	const struct state *s = argument;
-
-	return copy(s, s->to.memory, s->from, s->size, error);
 }
 
 static int copy_sealed(void *argument, struct sgpu_error *error)

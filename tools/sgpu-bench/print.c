@@ -10,7 +10,8 @@
 
 #include "verbs.h"
 
-double rounded(double value, int digits)
+/* Rounds to `digits` decimals, halves away from 0, so that others can recompute a table. */
+static double rounded(double value, int digits)
 {
 	return round(value * pow(10, digits)) / pow(10, digits);
 }

@@ -43,16 +43,6 @@ static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	}
 }
 
-static struct worker *new_worker(struct sgpu_bench *bench, struct sgpu_error *error)
-{
-	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
-
-	if (worker) {
-		*worker = (struct worker){ .held = { -1, -1, -1 } };
-	}
-	return worker;
-}
-
 /* given[i] becomes the child's i, by way of higher numbers, so that none overwrites another. */
 static int spawn(const char *const *words, const int *given, int count, pid_t *child,
 		 struct sgpu_error *error)
@@ -82,11 +72,12 @@ int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *v
 	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
 				      option,	    value,  NULL };
 	int to[2] = { -1, -1 }, from[2] = { -1, -1 }, rc = SGPU_OK;
-	struct worker *worker = new_worker(bench, error);
+	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
 
 	if (!worker) {
 		return SGPU_ENOMEM;
 	}
+	*worker = (struct worker){ .held = { -1, -1, -1 } };
 	if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pipe");
 	}
@@ -102,12 +93,13 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 {
 	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
 				      "--serve",    "ring", NULL };
-	struct worker *worker = new_worker(bench, error);
+	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
 	int bells[2] = { -1, -1 }, rc;
 
 	if (!worker) {
 		return SGPU_ENOMEM;
 	}
+	*worker = (struct worker){ .held = { -1, -1, -1 } };
 	rc = sgpu_link_create(&worker->held[0], &worker->held[1], error);
 	if (rc == SGPU_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pair of sockets");

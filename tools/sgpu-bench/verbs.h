@@ -40,8 +40,6 @@ void clear_runs(struct sgpu_bench_results *runs, size_t count);
 
 /* ---- numbers for people ---- */
 enum { TEXT_MAX = 64, LABEL_MAX = 384 };
-/* Rounds to `digits` decimals, halves away from 0, so that others can recompute a table. */
-double rounded(double value, int digits);
 /* "12.3 us", "55.3 GB/s": three digits and a unit. */
 const char *time_text(double ns, char text[TEXT_MAX]);
 const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MAX]);
