@@ -139,7 +139,7 @@ END
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
 	for case in bandwidth aead-cpu digest measure launch alloc channel session batch app; do
-		grep -qE "^\| $case .* [0-9.]+ [mu]?s " <<<"$output"
+		grep -qE "^\| $case .* [0-9.]+ [nmu]?s " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]
 }
