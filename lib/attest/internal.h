@@ -29,24 +29,21 @@ SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SG
 SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
 				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
 				     struct sgpu_error *error);
-/* Returns a context that signs with ES384, or NULL; for libcrypto's functions that need one. */
+/* Returns a context that signs with ES384, or NULL. */
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
-/* Computes the fingerprint of a key: SHA-256 of its DER SubjectPublicKeyInfo. */
+/* As sgpu_signer_fingerprint. */
 SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE],
 					 struct sgpu_error *error);
-/* Whether a key names its curve, by `name` or `other`, and does not describe it by explicit
- * parameters. False for NULL. */
+/* Whether a key names its curve so, and has no explicit parameters; false for NULL. */
 bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other);
 static inline bool sgpu_is_p384(const EVP_PKEY *key)
 {
 	return sgpu_is_on_curve(key, "secp384r1", "P-384");
 }
-/* Borrows the key of a certificate, which must be on P-384. `what` names the certificate in
- * messages. Errors: SGPU_EINVALID. */
+/* Borrows the key of the certificate `what`, which must be on P-384. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
 					 struct sgpu_error *error);
-/* Whether the certificate, which may be NULL, is that of an EK: of a CA with path length 0 that
- * another key certified. */
+/* Whether this is a CA of path length 0 that another key certified, as EKs are; false for NULL. */
 bool sgpu_is_ek_certificate(X509 *certificate);
 /* Converts a time to seconds since 1970; -1 if it is malformed. */
 int64_t sgpu_certificate_time(const ASN1_TIME *time);
@@ -55,24 +52,21 @@ SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sg
 /* Parses a certificate of exactly `size` bytes of DER; NULL if it is malformed. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* Verifies the chain from `leaf` through `others` to one of the self-signed roots. Partial chains
- * are refused; no revocation lists are read. For the chain of an AK, which must fit the profile of
- * our own certificates, `machine` receives the fingerprint of the EK that signed the AK. NULL is
- * for chains of processor makers, whose certificates lack key usage and key identifiers. `owner`
- * names the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+/* Verifies the chain from `leaf` through `others` to one of the self-signed roots; no revocation
+ * lists are read. machine: for an AK, whose chain must fit the profile of our own certificates,
+ * receives the fingerprint of its EK; NULL for chains of processor makers, which lack key usage and
+ * key identifiers. `owner` names the chain in messages. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);
-/* Verifies strictly by RFC 5280 that the chain leads through an EK to one of the roots at time
- * `now`; the system's roots are not used. The leaf must be on P-384 and no CA, with key usage
+/* The same for an AK's, strictly by RFC 5280. The leaf must be on P-384 and no CA, with key usage
  * digitalSignature and no extended key usage except any. It may last neither longer than its EK's
- * certificate nor more than SGPU_AK_DAYS. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+ * certificate nor more than SGPU_AK_DAYS. */
 SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 				      const struct sgpu_chain *roots, int64_t now,
 				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);
 
-/* Makes a JSON string of bytes in base64 with padding, as libcrypto writes it; NULL if out of
- * memory. */
+/* Makes a JSON string of bytes in base64 with padding; NULL if out of memory. */
 json_t *sgpu_base64_json(const void *data, size_t size);
 
 /* ---- JSON web signatures with ES384 ---- */

@@ -50,11 +50,11 @@ struct sgpu_member {
 	const char *words; /* all values that a text may have, separated by blanks */
 };
 /* Rows of such a table: of a required member, and of an optional one. */
-#define SGPU_NEEDED(path, type, ...)                                       \
+#define NEEDED(path, type, ...)                                            \
 	{                                                                  \
 		path, SGPU_MEMBER_##type, .optional = false, ##__VA_ARGS__ \
 	}
-#define SGPU_OPTIONAL(path, type, ...)                                    \
+#define OPTIONAL(path, type, ...)                                         \
 	{                                                                 \
 		path, SGPU_MEMBER_##type, .optional = true, ##__VA_ARGS__ \
 	}
@@ -70,14 +70,13 @@ const json_t *sgpu_member_at(const json_t *object, const char *path);
 
 /* Checks the types, sizes and members of all claims. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
-/* Return members of checked claims, or NULL. sgpu_claims_own returns the object SGPU_OWN. */
+/* Return members of checked claims, or NULL; of an object, SGPU_OWN. */
 const json_t *sgpu_claims_own(const json_t *object);
 const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
 /* Returns the device's submodule, or NULL; *name receives its name. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* Makes the report data, which binds records: a hash of the AK and of all claims but those on the
- * records. */
+/* Makes the report data: a hash of the AK and of all claims but those on the records. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
 /* Makes the ueid of a machine from the fingerprint of its EK. */

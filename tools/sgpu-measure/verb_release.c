@@ -102,13 +102,13 @@ const json_t *release_file(const json_t *release, const char *name)
 
 /* ---- reading ---- */
 static const struct sgpu_member all[] = {
-	SGPU_NEEDED("version", INTEGER),
-	SGPU_NEEDED("release", TEXT, .max = TEXT_MAX),
-	SGPU_NEEDED("files", ARRAY, .min = 1, .max = FILES_MAX),
-	SGPU_NEEDED("files/*", OBJECT),
-	SGPU_NEEDED("files/*/name", TEXT, .max = TEXT_MAX),
-	SGPU_NEEDED("files/*/size", INTEGER),
-	SGPU_NEEDED("files/*/digest", BYTES, .min = SGPU_KT128_SIZE, .max = SGPU_KT128_SIZE),
+	NEEDED("version", INTEGER),
+	NEEDED("release", TEXT, .max = TEXT_MAX),
+	NEEDED("files", ARRAY, .min = 1, .max = FILES_MAX),
+	NEEDED("files/*", OBJECT),
+	NEEDED("files/*/name", TEXT, .max = TEXT_MAX),
+	NEEDED("files/*/size", INTEGER),
+	NEEDED("files/*/digest", BYTES, .min = SGPU_KT128_SIZE, .max = SGPU_KT128_SIZE),
 	{ .path = NULL },
 };
 

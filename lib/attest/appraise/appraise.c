@@ -11,8 +11,8 @@
 
 #include "attest/appraise/appraise.h"
 
-void sgpu_judge_note(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
-		     const char *expected, const char *got, const char *text)
+void sgpu_judge(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
+		const char *expected, const char *got, const char *text)
 {
 	if (good) {
 		*part = *part == SGPU_REFUSED ? SGPU_REFUSED : SGPU_AFFIRMED;
@@ -75,7 +75,7 @@ static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const
 			  const char *hex, const char *text)
 {
 	if (sgpu_judge_in(json_object_get(s->policy, "revoked"), hex)) {
-		sgpu_judge_note(s, part, false, claim, "one that is not revoked", hex, text);
+		sgpu_judge(s, part, false, claim, "one that is not revoked", hex, text);
 	}
 }
 
@@ -116,22 +116,21 @@ static void judge_machine(struct sgpu_judging *s)
 
 	if (machines) {
 		machine_of(s, hex);
-		sgpu_judge_note(s, &s->findings.identity, sgpu_judge_in(machines, hex), "ueid",
-				sgpu_judge_expected(machines, expected), hex,
-				"the machine is not one that the policy knows");
+		sgpu_judge(s, &s->findings.identity, sgpu_judge_in(machines, hex), "ueid",
+			   sgpu_judge_expected(machines, expected), hex,
+			   "the machine is not one that the policy knows");
 	} else {
 		/* Without a list of machines, a chain to a trusted root is enough, and that was
 		 * verified. */
-		sgpu_judge_note(s, &s->findings.identity, true, "ueid", "", "", "");
+		sgpu_judge(s, &s->findings.identity, true, "ueid", "", "", "");
 	}
 	if (age) {
 		snprintf(expected, sizeof(expected), "at most %" PRId64 " s",
 			 (int64_t)json_integer_value(age));
 		snprintf(got, sizeof(got), "%" PRId64 " s", s->result->certificate_age);
-		sgpu_judge_note(s, &s->findings.identity,
-				s->result->certificate_age <= json_integer_value(age),
-				"certificate age", expected, got,
-				"the attestation key was certified too long ago");
+		sgpu_judge(s, &s->findings.identity,
+			   s->result->certificate_age <= json_integer_value(age), "certificate age",
+			   expected, got, "the attestation key was certified too long ago");
 	}
 }
 
@@ -145,9 +144,8 @@ static void judge_recipient(struct sgpu_judging *s)
 	}
 	bool good = !sgpu_quote_recipient(s->result->claims, &key, NULL);
 
-	sgpu_judge_note(s, &s->findings.configuration, good, "cnf", "a key of full order",
-			"one of low order",
-			"anybody could open what is sealed to the recipient's key");
+	sgpu_judge(s, &s->findings.configuration, good, "cnf", "a key of full order",
+		   "one of low order", "anybody could open what is sealed to the recipient's key");
 }
 
 int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,

@@ -17,14 +17,12 @@ struct sgpu_policy {
 	char id[SGPU_POLICY_ID_SIZE]; /* a URI with the hash of the policy's text */
 };
 
-/* Returns the rank of a platform by its word, or -1 for an unknown word. Platforms of rank
- * SGPU_RANK_TEE can be proved only by their hardware. */
+/* Returns the rank of a platform's word, or -1. Only hardware proves those of SGPU_RANK_TEE. */
 enum { SGPU_RANK_TEE = 2 };
 int sgpu_platform_rank(const char *word);
 /* Whether the policy demands something that only a hardware report tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
-/* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A
- * text without a number is less than any that has one. */
+/* Compares versions by their numbers, from the first digit on; a text without one is the least. */
 int sgpu_version_compare(const char *a, const char *b);
 
 /* The result of an appraisal for each part, in the values of AR4SI: whether the policy demanded
@@ -35,8 +33,7 @@ struct sgpu_findings {
 	enum sgpu_finding device_configuration, device_executables, device_hardware;
 };
 
-/* Makes the appraisal's result as claims (draft-ietf-rats-ear): a new object, NULL if out of
- * memory. */
+/* Makes the result as claims (draft-ietf-rats-ear): a new object, NULL if out of memory. */
 json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 			const struct sgpu_findings *findings, bool accepted, int64_t now);
 
@@ -52,14 +49,14 @@ struct sgpu_judging {
 };
 
 /* Notes the result of one demand; the status of a part is its worst result. */
-void sgpu_judge_note(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
-		     const char *expected, const char *got, const char *text);
+void sgpu_judge(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
+		const char *expected, const char *got, const char *text);
 /* Returns a text member of an object, or `otherwise` if it is missing. */
 const char *sgpu_judge_text(const json_t *object, const char *key, const char *otherwise);
 /* Whether a text is in a policy's list, which may be missing, or the list is the text "any". */
 bool sgpu_judge_in(const json_t *list, const char *text);
-/* Decodes a claim of `size` bytes from base64url, and writes its last 32 bytes in hexadecimal: a
- * digest, or the fingerprint in a ueid. Returns false and writes "none" if it is no such claim. */
+/* Writes the last 32 of the `size` bytes of a claim, a digest or a ueid, in hexadecimal. Returns
+ * false and writes "none" if it is no such claim. */
 bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE]);
 /* Describes a list: its only digest, or "one of 3 digests", or "none". */
 const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE]);

@@ -32,8 +32,8 @@ static void judge_register(struct sgpu_judging *s, const json_t *list, const uin
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
 	sgpu_hex_encode(value, 48, hex);
-	sgpu_judge_note(s, &s->findings.executables, sgpu_judge_in(list, hex), claim,
-			sgpu_judge_expected(list, expected), hex, text);
+	sgpu_judge(s, &s->findings.executables, sgpu_judge_in(list, hex), claim,
+		   sgpu_judge_expected(list, expected), hex, text);
 }
 
 /* Judges the guest's measurement at launch, and the registers that it extended since then. */
@@ -52,9 +52,9 @@ static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 			judge_register(s, list, tee->rtmr[i], claim,
 				       "the guest has measured what the policy does not know");
 		} else if (list && !json_is_string(list)) {
-			sgpu_judge_note(s, &s->findings.executables, false, claim,
-					"a register of TDX", sgpu_platform_word(tee->kind),
-					"the platform has no such register");
+			sgpu_judge(s, &s->findings.executables, false, claim, "a register of TDX",
+				   sgpu_platform_word(tee->kind),
+				   "the platform has no such register");
 		}
 	}
 }
@@ -72,21 +72,21 @@ static void judge_guest(struct sgpu_judging *s, const json_t *wanted)
 	/* A migration agent reads the guest's memory, and the host chooses the agent, so the policy
 	 * must allow migration. */
 	if (!json_is_true(json_object_get(wanted, "migration"))) {
-		sgpu_judge_note(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no",
-				"yes", "the host may have the guest moved by one of its own");
+		sgpu_judge(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no",
+			   "yes", "the host may have the guest moved by one of its own");
 	}
 	if (tee->kind == SGPU_PLATFORM_TDX && !json_is_true(json_object_get(wanted, "sept_ve"))) {
-		sgpu_judge_note(s, &s->findings.hardware, !tee->sept_ve, "tee.sept_ve", "off", "on",
-				"the host may interrupt the guest by taking pages away from it "
-				"(SEPT_VE_DISABLE is off)");
+		sgpu_judge(s, &s->findings.hardware, !tee->sept_ve, "tee.sept_ve", "off", "on",
+			   "the host may interrupt the guest by taking pages away from it "
+			   "(SEPT_VE_DISABLE is off)");
 	}
 	if (tee->kind == SGPU_PLATFORM_SNP) {
 		snprintf(got, sizeof(got), "%" PRIu32, tee->vmpl);
 		snprintf(expected, sizeof(expected), "at most %" PRId64, most);
-		sgpu_judge_note(s, &s->findings.executables, tee->vmpl <= most, "tee.vmpl",
-				expected, got,
-				"the report was asked for by software that another in the guest "
-				"can change");
+		sgpu_judge(s, &s->findings.executables, tee->vmpl <= most, "tee.vmpl", expected,
+			   got,
+			   "the report was asked for by software that another in the guest "
+			   "can change");
 	}
 }
 
@@ -95,10 +95,10 @@ static void judge_report(struct sgpu_judging *s, const json_t *wanted)
 	const char *tcb = json_string_value(json_object_get(wanted, "tcb"));
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
-	sgpu_judge_note(s, &s->findings.hardware, s->result->tee_verified, "tee",
-			"a report that was verified",
-			s->result->tee_present ? "a report that was not verified" : "none",
-			"no report of the TEE proves the platform");
+	sgpu_judge(s, &s->findings.hardware, s->result->tee_verified, "tee",
+		   "a report that was verified",
+		   s->result->tee_present ? "a report that was not verified" : "none",
+		   "no report of the TEE proves the platform");
 	if (!s->result->tee_verified) {
 		return;
 	}
@@ -106,9 +106,9 @@ static void judge_report(struct sgpu_judging *s, const json_t *wanted)
 	if (tcb) {
 		snprintf(hex, sizeof(hex), "%016" PRIx64, s->result->tee.tcb);
 		snprintf(expected, sizeof(expected), "at least %s, byte by byte", tcb);
-		sgpu_judge_note(s, &s->findings.hardware, tcb_at_least(s->result->tee.tcb, tcb),
-				"tee.tcb", expected, hex,
-				"the platform's firmware is older than the policy wants");
+		sgpu_judge(s, &s->findings.hardware, tcb_at_least(s->result->tee.tcb, tcb),
+			   "tee.tcb", expected, hex,
+			   "the platform's firmware is older than the policy wants");
 	}
 }
 
@@ -125,10 +125,9 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 	char expected[SGPU_REASON_SIZE];
 
 	snprintf(expected, sizeof(expected), "at least %s", named ? named : "sgx, tdx or snp");
-	sgpu_judge_note(s, &s->findings.runtime,
-			sgpu_platform_rank(got) >= sgpu_platform_rank(least), "platform.kind",
-			expected, got,
-			"the platform protects the runner less than the policy wants");
+	sgpu_judge(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least),
+		   "platform.kind", expected, got,
+		   "the platform protects the runner less than the policy wants");
 	/* Only a report of the hardware proves the claims about it, so a TEE needs one unless the
 	 * policy says otherwise. */
 	if (json_is_true(report) || sgpu_policy_needs_report(wanted) ||

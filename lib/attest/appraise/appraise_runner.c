@@ -17,21 +17,20 @@ static void judge_program(struct sgpu_judging *s, const json_t *wanted, const js
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
 	sgpu_judge_hex(json_object_get(own, "digest"), SGPU_KT128_SIZE, hex);
-	sgpu_judge_note(s, part, sgpu_judge_in(digests, hex), "runner.digest",
-			sgpu_judge_expected(digests, expected), hex,
-			"the runner is not a program that the policy knows");
+	sgpu_judge(s, part, sgpu_judge_in(digests, hex), "runner.digest",
+		   sgpu_judge_expected(digests, expected), hex,
+		   "the runner is not a program that the policy knows");
 	if (version) {
 		const char *got =
 			json_string_value(json_array_get(json_object_get(runner, "swversion"), 0));
 		snprintf(expected, sizeof(expected), "at least %s", version);
-		sgpu_judge_note(s, part, got && sgpu_version_compare(got, version) >= 0,
-				"runner.swversion", expected, got ? got : "none",
-				"the runner is older than the policy wants");
+		sgpu_judge(s, part, got && sgpu_version_compare(got, version) >= 0,
+			   "runner.swversion", expected, got ? got : "none",
+			   "the runner is older than the policy wants");
 	}
 	if (!json_is_false(json_object_get(wanted, "process"))) {
-		sgpu_judge_note(s, part, !strcmp(measured, "process"), "runner.measured", "process",
-				measured,
-				"the digest is of a file, not of the process that signed");
+		sgpu_judge(s, part, !strcmp(measured, "process"), "runner.measured", "process",
+			   measured, "the digest is of a file, not of the process that signed");
 	}
 }
 
@@ -45,15 +44,15 @@ static void judge_debug(struct sgpu_judging *s, const json_t *runner)
 				"confidential", "off");
 	enum sgpu_finding *part = &s->findings.configuration;
 
-	sgpu_judge_note(s, part, !strcmp(whole, "disabled") && !strcmp(got, "disabled"), "dbgstat",
-			"disabled", strcmp(whole, "disabled") ? whole : got,
-			"the runner may be looked into by a debugger");
+	sgpu_judge(s, part, !strcmp(whole, "disabled") && !strcmp(got, "disabled"), "dbgstat",
+		   "disabled", strcmp(whole, "disabled") ? whole : got,
+		   "the runner may be looked into by a debugger");
 	if (s->result->tee_verified) {
-		sgpu_judge_note(s, part, !s->result->tee.debug, "tee.debug", "off", "on",
-				"the guest was started with debugging on");
+		sgpu_judge(s, part, !s->result->tee.debug, "tee.debug", "off", "on",
+			   "the guest was started with debugging on");
 	}
-	sgpu_judge_note(s, part, strcmp(mode, "devtools") != 0, "device.confidential", "off or on",
-			mode, "the GPU is in its development mode");
+	sgpu_judge(s, part, strcmp(mode, "devtools") != 0, "device.confidential", "off or on", mode,
+		   "the GPU is in its development mode");
 }
 
 static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
@@ -67,14 +66,14 @@ static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const jso
 	size_t i;
 
 	if (!json_array_size(owners)) {
-		sgpu_judge_note(s, part, json_is_string(named), "runner.owners", expected,
-				"anybody", "the runner takes work of anybody");
+		sgpu_judge(s, part, json_is_string(named), "runner.owners", expected, "anybody",
+			   "the runner takes work of anybody");
 		return;
 	}
 	json_array_foreach ((json_t *)owners, i, item) {
-		sgpu_judge_note(s, part, sgpu_judge_in(named, json_string_value(item)),
-				"runner.owners", expected, json_string_value(item),
-				"the runner takes work of an owner that the policy does not know");
+		sgpu_judge(s, part, sgpu_judge_in(named, json_string_value(item)), "runner.owners",
+			   expected, json_string_value(item),
+			   "the runner takes work of an owner that the policy does not know");
 	}
 }
 
@@ -85,9 +84,8 @@ static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const j
 	const char *got = sgpu_judge_text(own, "sessions", "not said");
 	bool any = !strcmp(sgpu_judge_text(wanted, "sessions", "none"), "any");
 
-	sgpu_judge_note(s, &s->findings.configuration, any || !strcmp(got, "none"),
-			"runner.sessions", any ? "any" : "none", got,
-			"the runner takes sessions of anybody");
+	sgpu_judge(s, &s->findings.configuration, any || !strcmp(got, "none"), "runner.sessions",
+		   any ? "any" : "none", got, "the runner takes sessions of anybody");
 }
 
 /* Describes the first member, at any depth, that is not true; NULL if all are. */
@@ -118,9 +116,8 @@ static void judge_confinement(struct sgpu_judging *s, const json_t *own)
 	const char *lack =
 		json_object_size(confinement) ? first_lack(confinement, text) : "nothing";
 
-	sgpu_judge_note(s, &s->findings.configuration, !lack, "runner.confinement",
-			"all that there is", lack ? lack : "",
-			"the kernel does not confine the runner in full");
+	sgpu_judge(s, &s->findings.configuration, !lack, "runner.confinement", "all that there is",
+		   lack ? lack : "", "the kernel does not confine the runner in full");
 }
 
 void sgpu_judge_runner(struct sgpu_judging *s)
@@ -141,20 +138,19 @@ void sgpu_judge_runner(struct sgpu_judging *s)
 		judge_debug(s, runner);
 	}
 	if (!json_is_true(json_object_get(wanted, "modules"))) {
-		sgpu_judge_note(s, part, json_is_false(json_object_get(own, "modules")),
-				"runner.modules", "not allowed", "allowed",
-				"the runner loads modules that a batch brings");
+		sgpu_judge(s, part, json_is_false(json_object_get(own, "modules")),
+			   "runner.modules", "not allowed", "allowed",
+			   "the runner loads modules that a batch brings");
 	}
 	if (!json_is_true(json_object_get(wanted, "files"))) {
-		sgpu_judge_note(s, part, json_is_false(json_object_get(own, "files")),
-				"runner.files", "closed", "open",
-				"the runner opens files that a batch names");
+		sgpu_judge(s, part, json_is_false(json_object_get(own, "files")), "runner.files",
+			   "closed", "open", "the runner opens files that a batch names");
 	}
 	judge_owners(s, wanted, own);
 	judge_sessions(s, wanted, own);
 	if (!json_is_false(json_object_get(wanted, "confinement"))) {
 		judge_confinement(s, own);
 	}
-	sgpu_judge_note(s, part, good, "runner.key", *key ? key : "ephemeral", got,
-			"the recipient's key is not of the kind that the policy wants");
+	sgpu_judge(s, part, good, "runner.key", *key ? key : "ephemeral", got,
+		   "the recipient's key is not of the kind that the policy wants");
 }

@@ -27,25 +27,22 @@ extern const struct sgpu_evidence_source {
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
 #define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
 const char *sgpu_evidence_root(const char *usual);
-/* Find, read and write a file beneath the root of an interface. The driver takes the data when the
- * file is closed. Errors: SGPU_ESYSTEM, SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the
- * driver is busy). *data from malloc. */
+/* Find, read and write a file beneath the root of an interface. Errors: SGPU_ESYSTEM, SGPU_EUSAGE
+ * (the path is too long), SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */
 bool sgpu_evidence_has(const char *root, const char *name);
 SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit,
 				       char **data, size_t *size, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
 					size_t size, struct sgpu_error *error);
 
-/* Derives the nonce for a GPU's own report, which has room for 32 bytes, from report data by
- * SHAKE256. */
+/* Derives the nonce for a GPU's own report from report data by SHAKE256. */
 enum { SGPU_GPU_NONCE_SIZE = 32 };
 SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64],
 				   uint8_t nonce[SGPU_GPU_NONCE_SIZE], struct sgpu_error *error);
 
 /* Checks that the record carries this report data, and verifies a TSM record if `checks` has roots
- * for it. report->debug: whether the record says that others can read the runner's memory; of other
- * records than TSM's, *report says no more. Errors: SGPU_EINVALID (malformed), SGPU_EBINDING (made
- * for something else), those of sgpu_tsm_verify. */
+ * for it. *report: of other records than TSM's, only whether others can read the runner's memory
+ * (debug). Errors: SGPU_EBINDING (made for something else), those of sgpu_tsm_verify. */
 SGPU_MUST_CHECK int sgpu_record_check(const struct sgpu_record *record,
 				      const uint8_t report_data[64],
 				      const struct sgpu_quote_checks *checks,

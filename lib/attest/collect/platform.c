@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Detects the kind of machine that this process runs on, by signs that need no privileges, the most
- * specific first. A table says what each kind protects. Nothing is proved here: a host that lies
- * can fake every sign, and only evidence that somebody else verified proves the kind.
+ * Detects the kind of machine by signs that need no privileges, the most specific first, and says
+ * what each kind protects. Nothing is proved here: a host that lies can fake every sign.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -25,8 +24,7 @@
 #define SNP_VMPL "/sys/devices/system/cpu/sev/vmpl"
 #define SNP_DEVICE "/dev/sev-guest"
 
-/* Returns a path under the root of the tree to be examined: the machine's, or a test's. A path that
- * is too long becomes "", which does not exist. */
+/* Returns a path under the root of the tree; one that is too long becomes "", which is no file. */
 static const char *under_root(const char *path, char whole[PATH_MAX])
 {
 	return snprintf(whole, PATH_MAX, "%s%s", sgpu_evidence_root(""), path) < PATH_MAX ? whole

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run-time measurement registers of a TDX guest
- * (Documentation/ABI/testing/sysfs-devices-virtual-misc-tdx_guest): a register is extended by
- * writing a digest to it, in one call. The guest's next quote contains its new value.
+ * Run-time measurement registers of a TDX guest: a register is extended by writing a digest to it,
+ * in one call (Documentation/ABI/testing/sysfs-devices-virtual-misc-tdx_guest).
  */
 #include <errno.h>
 #include <stdio.h>

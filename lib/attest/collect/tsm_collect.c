@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm
- * (Documentation/ABI/testing/configfs-tsm-report). A directory that is made under the root becomes
- * a report over the data that is written to its inblob. The kernel takes the data when the file is
- * closed, but close() does not say whether it did, so the counter of accepted writes is compared
- * before and after. The directory is our own, which keeps others from writing to it; the counter
- * would show if they did.
+ * The kernel's reports of TDX and SEV-SNP guests (Documentation/ABI/testing/configfs-tsm-report).
+ * A directory that is made under the root becomes a report over the data in its inblob. close()
+ * does not say whether the kernel took these, so its counter of writes is compared before and
+ * after, which would also show writes by others.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -70,10 +70,9 @@ static int check_days(unsigned days, struct sgpu_error *error)
 				   days);
 }
 
-/* Makes a certificate for `key` that the issuer's key signs; issuer NULL: a self-signed one. Nobody
- * can predict its bytes before it is made, since the serial number has 127 random bits. The
- * subject's name has the fingerprint of a key that is not an authority's, which tells one machine's
- * certificate from another's. The caller frees it, after a failure, too. */
+/* Makes a certificate for `key` that the issuer's key signs; issuer NULL: a self-signed one. Its
+ * serial number, of 127 random bits, cannot be predicted; its subject has the key's fingerprint,
+ * unless self-signed. The caller frees it, after a failure, too. */
 static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 		 const struct profile *profile, const char *name, int64_t now, int64_t end,
 		 X509 **certificate, struct sgpu_error *error)

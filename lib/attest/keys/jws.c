@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens that attestation keys sign: ES384, with the certificates in the header (x5c). An attacker
- * may have written the header, so it may choose only the certificates: the algorithm must be ES384,
- * and unknown members are refused.
+ * Tokens that attestation keys sign: ES384, with the certificates in the header (x5c), which are
+ * all that a header may choose, since an attacker may have written it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +74,11 @@ static int read_x5c(const json_t *x5c, struct sgpu_chain *chain, struct sgpu_err
 
 /* All that a header may have. */
 static const struct sgpu_member header[] = {
-	SGPU_NEEDED("alg", TEXT, .words = "ES384"),
-	SGPU_OPTIONAL("typ", TEXT, .max = TEXT_MAX),
-	SGPU_OPTIONAL("kid", TEXT, .max = TEXT_MAX),
-	SGPU_OPTIONAL("x5c", ARRAY, .min = 1, .max = SGPU_CHAIN_MAX),
-	SGPU_NEEDED("x5c/*", TEXT, .max = 2 * SGPU_CERTIFICATE_MAX),
+	NEEDED("alg", TEXT, .words = "ES384"),
+	OPTIONAL("typ", TEXT, .max = TEXT_MAX),
+	OPTIONAL("kid", TEXT, .max = TEXT_MAX),
+	OPTIONAL("x5c", ARRAY, .min = 1, .max = SGPU_CHAIN_MAX),
+	NEEDED("x5c/*", TEXT, .max = 2 * SGPU_CERTIFICATE_MAX),
 	{ .path = NULL },
 };
 

@@ -22,8 +22,7 @@
 #include "crypto/key.h"
 
 /* ---- keys in a TPM 2.0, by OpenSSL's provider "tpm2" (the package tpm2-openssl), which is loaded
- * only if such a key is used. This library cannot suppress the messages of the provider's own
- * library on standard error; TSS2_LOG=all+NONE in the environment silences it ---- */
+ * only if such a key is used; TSS2_LOG=all+NONE in the environment silences its library ---- */
 /* Signing needs it named: without, OpenSSL takes the signature of the default provider, which has
  * no private half. */
 static const char tpm_properties[] = "?provider=tpm2";

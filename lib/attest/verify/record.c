@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks whether a native record was made for this quote, by the report data in it. Its signature
- * can be verified only with the maker's roots; a record of another quote is refused even without
- * them.
+ * Checks whether a native record was made for this quote, by the report data in it, and its
+ * signature if the maker's roots are given.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, "SEV Secure Nested Paging Firmware ABI
- * Specification", table of the same name). tsm_report.h says what is not checked.
+ * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, table of the same name).
  */
 #include <string.h>
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Certificates of SEV-SNP: the table that a host hands to its guests (GHCB specification, SNP
- * Extended Guest Request), and what a VCEK or VLEK certificate says of the chip that it was made
- * for (AMD publication 57230, "VCEK Certificate and KDS Interface Specification"). Hosts fill the
- * table with DER or with PEM.
+ * Extended Guest Request), in DER or in PEM, and what a VCEK or VLEK says of its chip (AMD
+ * publication 57230).
  */
 #include <stdlib.h>
 #include <string.h>

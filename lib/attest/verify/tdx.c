@@ -2,9 +2,7 @@
  *
  * Verifies a TDX quote. An attestation key signs the TD's report. A quoting enclave made this key
  * and names it in a report of its own, which the platform's key (PCK) signs. Intel certifies the
- * PCK. The PCK signs the reports of other enclaves, too, and a machine's owner can run such an
- * enclave, so the enclave must be Intel's quoting enclave for TDX. tsm_report.h says what is not
- * checked.
+ * PCK, which signs reports of other enclaves, too, so this must be Intel's quoting enclave for TDX.
  */
 #include <string.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layout of a TDX quote, versions 4 and 5 (Intel, "TDX DCAP Quoting Library API", appendix A):
- * header, body, then the signature data, in which each part says how long the next one is. All
- * numbers are little-endian. Only take() takes bytes, and it checks how many are left.
+ * The layout of a TDX quote, versions 4 and 5 (Intel, "TDX DCAP Quoting Library API", appendix A).
+ * Only take() takes bytes, and it checks how many are left.
  */
 #include <string.h>
 

@@ -57,14 +57,11 @@ static inline uint64_t sgpu_le64(const uint8_t *data)
 }
 
 /* Verifies the signature and certificate chain of a TSM record, up to one of the tee_roots
- * (self-signed: AMD's ARK or Intel's SGX Root CA). An SNP report has version 2 to 5; its VCEK or
- * VLEK, ASK and ARK come from auxblob or the tee_certificates and must fit this chip and TCB. A TDX
- * quote has version 4 or 5, holds its PCK chain, and must come from Intel's quoting enclave and
- * module. Revocation lists, Intel's TCB info and the least revision of its enclave are not checked,
- * since they would have to be fetched; a policy can demand a TCB. The report says whether debugging
- * is on. Errors: SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE, SGPU_ECHAIN,
- * SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB or key), SGPU_EPOLICY (another enclave or
- * module than Intel's). */
+ * (self-signed: AMD's ARK or Intel's SGX Root CA). A VCEK or VLEK must fit the chip and the TCB; a
+ * TDX quote must come from Intel's quoting enclave and module. Revocation lists, Intel's TCB info
+ * and the least revision of its enclave would have to be fetched, and are not checked. Errors:
+ * SGPU_EINVALID, SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB
+ * or key), SGPU_EPOLICY (another enclave or module than Intel's). */
 SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
 				    const struct sgpu_quote_checks *checks,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
