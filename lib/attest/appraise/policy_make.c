@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a policy that accepts given claims, as a draft for the owner to read and change. It omits
- * the members that the claims lack, and so refuses what these could permit.
+ * Makes a policy that accepts given claims, as a draft for the owner to change. It omits the
+ * members that the claims lack, and so refuses what these could permit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static json_t *hex_of(const json_t *text)
 	return sgpu_judge_hex(text, SGPU_KT128_SIZE, hex) ? json_string(hex) : NULL;
 }
 
-/* Sets a member if it is `wanted`, and consumes the value. Returns false if out of memory. */
+/* Sets a member if it is `wanted`; consumes the value. False: out of memory. */
 static bool put(json_t *object, const char *key, bool wanted, json_t *value)
 {
 	if (!wanted) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * X.509 in three levels: an authority certifies the endorsement keys (EKs) of machines, and an EK
- * the attestation keys (AKs) of its machine. openssl(1) can make each of these certificates, too.
+ * X.509 in three levels, as openssl(1) makes it, too: an authority certifies the endorsement keys
+ * (EKs) of machines, and an EK the attestation keys (AKs).
  */
 #include <stdlib.h>
 #include <string.h>

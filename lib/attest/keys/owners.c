@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the file of owners whose batches a runner takes, one thumbprint a line, and sorts them into
- * the order that quotes have.
+ * Reads the file of owners whose batches a runner takes, and sorts them as quotes do.
  */
 #include <ctype.h>
 #include <stdlib.h>
