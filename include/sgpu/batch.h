@@ -175,8 +175,8 @@ SGPU_MUST_CHECK int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader,
 SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader,
 					    const struct sgpu_batch *batch, int *segment,
 					    struct sgpu_error *error);
-/* Returns the bytes of a segment's payload at its location: sealed_size when sealed, else size
- * (batch) or actual_size (response). */
+/* Returns the bytes of a segment's payload at its location: sealed_size when sealed, that of an
+ * output which is to be sealed, else size (batch) or actual_size (response). */
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
 /* Returns the index of a segment by its id, or -1. */
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);

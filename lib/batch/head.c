@@ -165,7 +165,7 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest_s
 
 	if (!rc && !sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
 		rc = sgpu_fail(error, SGPU_EAUTH,
-			       "manifest.json is not the manifest that batch.json names");
+			       "the manifest is not the one that batch.json names");
 	}
 	if (!rc) {
 		known = source ? source->find(source->argument, digest) : NULL;

@@ -35,7 +35,7 @@ static void handle_text(const char *id, uint64_t offset, uint64_t size, char tex
 static int parse_handle(const char *text, const char *place, uint64_t payload,
 			struct sgpu_location *location, struct sgpu_error *error)
 {
-	char again[HANDLE_MAX];
+	char again[HANDLE_MAX] = "";
 	uint64_t size = 0;
 
 	if (sscanf(text, "sgpu:%32[0-9a-f]:%" SCNu64 ":%" SCNu64, location->region,

@@ -60,7 +60,8 @@ static int hear_server(int connection, struct sgpu_error *error)
 	if (answer.greeting.kind != SGPU_GREETING_REFUSED || got < (ssize_t)sizeof(answer)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not know sessions");
 	}
-	if (answer.error.code >= SGPU_OK || answer.error.code < SGPU_EREFUSED) {
+	if (answer.error.code == SGPU_OK ||
+	    sgpu_error_by_name(sgpu_error_name(answer.error.code)) != answer.error.code) {
 		answer.error.code = SGPU_ESYSTEM;
 	}
 	(void)sgpu_fail(error, answer.error.code, "%.*s", SGPU_ERROR_TEXT_MAX - 1,

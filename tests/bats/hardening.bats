@@ -557,7 +557,7 @@ landlock() {
 	exec 7>&-
 	local status=0
 	wait "$RUNNER" || status=$?
-	[ "$status" -eq 5 ]
+	[ "$status" -eq 4 ]
 	assert_contains "$(cat message)" "Permission denied"
 	# With it in its place the same goes through.
 	rm pipe

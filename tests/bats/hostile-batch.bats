@@ -163,7 +163,7 @@ offset_of() {
 	cp batch.tar bad
 	printf ' ' | dd of=bad bs=1 seek="$start" conv=notrunc status=none
 	run -4 sgpu-run -k runner.jwk -o out.response bad
-	assert_contains "$output" "manifest.json is not the manifest that batch.json names"
+	assert_contains "$output" "the manifest is not the one that batch.json names"
 	assert_no_file out.response
 }
 

@@ -48,7 +48,7 @@ load serve
 	assert_contains "$stderr" "names its manifest by the hash alone"
 	printf '{}' >other
 	run -4 --separate-stderr sgpu-run -q --manifest other -o response first.tar
-	assert_contains "$stderr" "is not the manifest that batch.json names"
+	assert_contains "$stderr" "the manifest is not the one that batch.json names"
 	# shellcheck disable=SC2002 # a pipe is the point
 	cat manifest | sgpu-run -q --manifest - -o response first.tar
 	sgpu-seal open -q -k owner.jwk --batch first.tar -C out response

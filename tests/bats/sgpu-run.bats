@@ -255,6 +255,14 @@ waits_in_poll() {
     one["handle"] = "sgpu:{1}:900000:{3}".format(*one["handle"].split(":"))'
 	run --separate-stderr -4 sgpu-run -k runner.jwk --owners owners --state state -o response beyond
 	assert_contains "$stderr" "are not in region"
+	# A result that is to be sealed needs room for its seal.
+	sgpu-stage load --keep batch.tar >kept
+	rewrite kept small 'id = places["locations"][0]["handle"].split(":")[1]
+for one in index["segments"]:
+    if one["segment_id"] == "result":
+        places["locations"].append({"segment_id": "result", "handle": "sgpu:%s:0:%d" % (id, one["size"])})'
+	run --separate-stderr -1 sgpu-run -k runner.jwk --owners owners --state state -o response small
+	assert_contains "$stderr" "the handle has"
 	sgpu-stage list -q | grep -oE '[0-9a-f]{32}' | sort -u | while read -r id; do sgpu-stage release "$id"; done
 	run --separate-stderr -4 sgpu-run -k runner.jwk --owners owners --state state -o response staged
 	assert_contains "$stderr" "segment 'scan': "
@@ -598,7 +606,7 @@ row_of() {
 	# Another manifest, and the right one with one more blank.
 	sed 's/"manifest_id":"[^"]*"/"manifest_id":"other"/' manifest >other
 	run -4 --separate-stderr sgpu-run -q -k owner.jwk --owners owners --state state --manifest other sealed
-	assert_contains "$stderr" "is not the manifest that batch.json names"
+	assert_contains "$stderr" "the manifest is not the one that batch.json names"
 	{ cat manifest && printf ' '; } >other
 	run -4 --separate-stderr sgpu-run -q -k owner.jwk --owners owners --state state --manifest other sealed
 	run -3 --separate-stderr sgpu-run --plan sealed

@@ -119,6 +119,16 @@ time.sleep(300)' 3>&- &
 	[ -f spool/failed/manifest ]
 }
 
+@test "a batch whose manifest nobody here has fails alone" {
+	fill 3
+	sed 's/small-job/other-job/' job.json >other.json
+	sgpu-manifest pack other.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk >other
+	rewrite other spool/bare 'del members["manifest.json"]; manifest = None'
+	run --separate-stderr -3 worker spool
+	assert_contains "$stderr" "3 batches answered, 0 of them with failed segments; 1 failed"
+	assert_contains "$(cat spool/failed/bare.reason)" "EMANIFEST: "
+}
+
 @test "failed segments are in the response, and in the exit status" {
 	fill 1
 	cp sealed spool/torn

@@ -133,6 +133,7 @@ static inline void make_scene(struct scene *scene, bool response, bool other)
 		batch->timings = json_pack("{s:i}", "kernel", other ? 6 : 5);
 	} else {
 		s[2].location.kind = SGPU_LOCATION_REGION;
+		s[2].output = true; /* or its handle would have no room for its seal */
 		scene->manifest = strdup(batch->manifest_text);
 		scene->manifest_size = batch->manifest_size;
 	}

@@ -39,7 +39,7 @@ static const struct {
 	[OWNER] = { SGPU_EPOLICY, "none of the owners of this runner" },
 	[INDEX_DIGEST] = { SGPU_EAUTH, "batch.json is not the one that seal.json names" },
 	[INDEX_FORM] = { SGPU_EINVALID, "batch.json: unknown member 'alG'" },
-	[MANIFEST_DIGEST] = { SGPU_EAUTH, "manifest.json is not the manifest" },
+	[MANIFEST_DIGEST] = { SGPU_EAUTH, "the manifest is not the one" },
 	[AGREEMENT] = { SGPU_EPOLICY, "segment 'scan' is HIGH and MASKING_NONE" },
 	[NOTE] = { SGPU_EAUTH, "the note is not the one that batch.json names" },
 	[LOCATION] = { SGPU_EINVALID, "segment 'bias': offset and size do not fit" },
