@@ -189,6 +189,9 @@ SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t 
 
 /* Opens a file in $TMPDIR or /tmp that has no name, so that it ends with the process. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);
+/* Copies the next `size` bytes of a file or a pipe to another. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int cli_copy(int from, const char *from_name, uint64_t size, int to,
+			     const char *to_name, struct sgpu_error *error);
 
 /* Opens an input ("-" or NULL: standard input, which must not be a terminal). Returns 0, or the
  * exit status after a message, with *fd -1. *name is for messages. */
@@ -266,7 +269,11 @@ int cli_table_print(struct cli_table *table);
  * NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
-/* The same for a JSON value, indented. Takes over the reference; NULL: out of memory. */
+/* The text of a JSON value; its numbers have their shortest form, 0.58, not 0.57999999999999996,
+ * unless one of them needs all digits. From malloc; NULL: out of memory. */
+char *cli_json_shortest(const json_t *value, size_t flags);
+/* Writes such a text as cli_write_text does, indented, and in ASCII on standard output. Takes over
+ * the reference; NULL: out of memory. */
 SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);
 

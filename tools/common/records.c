@@ -69,9 +69,30 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 	return rc;
 }
 
+char *cli_json_shortest(const json_t *value, size_t flags)
+{
+	char *text = NULL;
+
+	/* Of a number's 17 digits, the last two are needed only if it reads back as another
+	 * without them. */
+	for (int digits = 15; digits <= 17; digits++) {
+		free(text);
+		text = json_dumps(value, flags | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+		json_t *again = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+		const bool same = json_equal(again, value);
+
+		json_decref(again);
+		if (same) {
+			break;
+		}
+	}
+	return text;
+}
+
 int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_error *error)
 {
-	char *text = value ? json_dumps(value, JSON_INDENT(2)) : NULL;
+	const size_t ascii = cli_is_standard(path) ? JSON_ENSURE_ASCII : 0;
+	char *text = value ? cli_json_shortest(value, JSON_INDENT(2) | ascii) : NULL;
 	const size_t size = text ? strlen(text) : 0;
 	int rc = text ? SGPU_OK : sgpu_fail_nomem(error);
 

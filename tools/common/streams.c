@@ -20,6 +20,8 @@
 #include "base/io.h"
 #include "cli.h"
 
+enum { COPIED_AT_ONCE = 1 << 20 }; /* bytes */
+
 int cli_output_fd = STDOUT_FILENO;
 
 int cli_silence(struct sgpu_error *error)
@@ -217,6 +219,25 @@ int cli_temporary_file(int *fd, struct sgpu_error *error)
 	}
 	unlink(path);
 	return SGPU_OK;
+}
+
+int cli_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name,
+	     struct sgpu_error *error)
+{
+	uint8_t *buffer = malloc(COPIED_AT_ONCE);
+	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+
+	for (size_t piece, got; !rc && size; size -= got) {
+		piece = size < COPIED_AT_ONCE ? (size_t)size : COPIED_AT_ONCE;
+		rc = sgpu_read(from, from_name, buffer, piece, &got, error);
+		if (!rc && got < piece) {
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+				       from_name);
+		}
+		rc = rc ? rc : sgpu_write(to, to_name, buffer, got, error);
+	}
+	free(buffer);
+	return rc;
 }
 
 static volatile sig_atomic_t caught;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads, checks and reports on manifests for all verbs; writes JSON with numbers in their shortest
- * form.
+ * Loads, checks and reports on manifests for all verbs, and writes to the file of -o.
  */
 #include "base/io.h"
 #include "base/json.h"
@@ -112,12 +111,12 @@ int document_load(const char *path, unsigned options, struct document *document)
 	return rc ? cli_error(&error) : check(document, options);
 }
 
-int document_check(const json_t *value, size_t indent, const char *name, unsigned options,
+int document_check(const json_t *value, const char *name, unsigned options,
 		   struct document *document)
 {
 	memset(document, 0, sizeof(*document));
 	document->path = document->name = name;
-	document->text = pretty_json(value, indent, false);
+	document->text = cli_json_shortest(value, JSON_COMPACT);
 	if (!document->text) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
@@ -183,82 +182,13 @@ int text_write(const char *path, const char *text, size_t size)
 	return cli_write_text(path, 0666, text, size, &error) ? cli_error(&error) : 0;
 }
 
-/* Writes the JSON number `digits` in its canonical form, which is the shortest. */
-static int put_number(FILE *out, const char *digits, size_t length)
+int json_write(const char *path, json_t *value)
 {
 	struct sgpu_error error = { 0 };
-	json_t *number = json_loadb(digits, length, JSON_DECODE_ANY, NULL);
-	char *text = NULL;
-	size_t size = 0;
-	int rc = number ? sgpu_json_canonical(number, &text, &size, &error) : SGPU_ENOMEM;
 
-	if (!rc) {
-		fwrite(text, 1, size, out);
-	} else if (rc != SGPU_ENOMEM) { /* integers of 2^53 or more have no canonical form */
-		fwrite(digits, 1, length, out);
-		rc = 0;
+	if (!cli_is_standard(path) && !cli_output_apart(path)) {
+		json_decref(value);
+		return 2;
 	}
-	free(text);
-	json_decref(number);
-	return rc;
-}
-
-/* Copies JSON text with shortened numbers; strings stay as they are. */
-static int shorten(FILE *out, const char *text)
-{
-	int rc = 0;
-
-	while (*text && !rc) {
-		size_t length = strspn(text, "+-.0123456789eE");
-
-		if (*text == '"') {
-			for (length = 1; text[length] != '"'; length++) {
-				length += text[length] == '\\';
-			}
-			fwrite(text, 1, ++length, out);
-		} else if (*text == '-' || (*text >= '0' && *text <= '9')) {
-			rc = put_number(out, text, length);
-		} else {
-			fwrite(text, 1, length = 1, out);
-		}
-		text += length;
-	}
-	return rc;
-}
-
-char *pretty_json(const json_t *value, size_t indent, bool ascii)
-{
-	size_t flags =
-		(indent ? JSON_INDENT(indent) : JSON_COMPACT) | (ascii ? JSON_ENSURE_ASCII : 0);
-	char *dump = json_dumps(value, flags | JSON_ENCODE_ANY), *text = NULL;
-	size_t size = 0;
-	FILE *out = dump ? open_memstream(&text, &size) : NULL;
-	int rc = out ? shorten(out, dump) : SGPU_ENOMEM;
-
-	if (out && fclose(out)) {
-		rc = SGPU_ENOMEM;
-	}
-	free(dump);
-	if (rc) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-int json_write(const char *path, json_t *value, size_t indent)
-{
-	char *text = value ? pretty_json(value, indent, !path) : NULL;
-	size_t size = text ? strlen(text) : 0;
-	int status;
-
-	if (text) {
-		text[size] = '\n'; /* in place of the NUL, which text_write does not need */
-		status = text_write(path, text, size + 1);
-	} else {
-		status = cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	free(text);
-	json_decref(value);
-	return status;
+	return cli_write_json(path, 0666, value, &error) ? cli_error(&error) : 0;
 }

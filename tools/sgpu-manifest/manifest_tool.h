@@ -62,8 +62,8 @@ enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 /* Reads and checks a manifest with `options`; prints every diagnostic. Returns an exit status. path
  * NULL is standard input. The caller frees the document in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
-/* Does the same with JSON in memory, as the text that pretty_json makes of it. */
-int document_check(const json_t *value, size_t indent, const char *name, unsigned options,
+/* Does the same with JSON in memory. */
+int document_check(const json_t *value, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
 /* Runs a verb that takes --allow-outside and any number of manifests: calls one() for each, or for
@@ -75,13 +75,8 @@ int document_each(int argc, char **argv, unsigned options,
 /* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
  * exit status. */
 int text_write(const char *path, const char *text, size_t size);
-/* Returns JSON text, indented by `indent` blanks, or on one line if that is 0. Numbers have their
- * shortest form: 0.58, not 0.57999999999999996. With `ascii`, other characters are escaped, as
- * \u202e. From malloc; NULL when out of memory. */
-char *pretty_json(const json_t *value, size_t indent, bool ascii);
-/* Writes the text of pretty_json, in ASCII if path is NULL, and a line feed. Takes over the
- * reference to `value`; NULL means out of memory. Returns an exit status. */
-int json_write(const char *path, json_t *value, size_t indent);
+/* Does the same with a JSON value, as cli_write_json does. Takes over the reference. */
+int json_write(const char *path, json_t *value);
 /* Returns the extents of a type as a new array. */
 json_t *shape_json(const struct sgpu_type *type);
 /* Returns the folder of a path, "." if it names none. From malloc; NULL when out of memory. */
@@ -108,10 +103,6 @@ void payload_folder_close(struct payload_folder *folder);
  * the folder, HIGH data that would have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Copies `size` bytes from one file to another. */
-SGPU_MUST_CHECK int payload_copy(int from, const char *from_name, uint64_t size, int to,
-				 const char *to_name, struct sgpu_error *error);
-
 /* Compares each module_digest with the image's file, if that can be read, and prints every
  * difference. Returns an exit status. */
 int module_digests_compare(const struct document *document, const struct payload_folder *folder);

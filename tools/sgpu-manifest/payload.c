@@ -276,25 +276,6 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 	return take_file(folder, segment, entry, error);
 }
 
-int payload_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name,
-		 struct sgpu_error *error)
-{
-	uint8_t *buffer = malloc(BUFFER_SIZE);
-	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
-
-	for (size_t piece, got; !rc && size; size -= got) {
-		piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
-		rc = sgpu_read(from, from_name, buffer, piece, &got, error);
-		if (!rc && got < piece) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-				       from_name);
-		}
-		rc = rc ? rc : sgpu_write(to, to_name, buffer, got, error);
-	}
-	free(buffer);
-	return rc;
-}
-
 /* ---- digests of modules ---- */
 /* Measures the module's image that is this segment's payload, as in sgpu-quote(5). The image is
  * read even if it is HIGH, because only its digest tells which code is to run. The segment's
@@ -427,7 +408,7 @@ int module_digests_fill(struct document *document, const struct payload_folder *
 	if (status || !added) {
 		return status;
 	}
-	status = document_check(document->manifest->json, 0, document->name, options, &filled);
+	status = document_check(document->manifest->json, document->name, options, &filled);
 	filled.path = document->path;
 	document_free(document);
 	*document = filled;

@@ -91,11 +91,10 @@ static int hash_one(const char *path, unsigned options)
 	if (!status) {
 		sgpu_hex_encode(document.manifest->sha256, sizeof(document.manifest->sha256), hex);
 		if (cli_json) {
-			status = json_write(NULL,
-					    json_pack("{s:s, s:o, s:s}", "sha256", hex, "file",
-						      cli_json_text(document.path), "manifest_id",
-						      document.manifest->id),
-					    0);
+			status = cli_print_json(json_pack("{s:s, s:o, s:s}", "sha256", hex, "file",
+							  cli_json_text(document.path),
+							  "manifest_id", document.manifest->id),
+						stdout, JSON_COMPACT);
 		} else {
 			printf("%s  %s\n", hex, document.path);
 		}

@@ -487,9 +487,8 @@ static int finish(struct draft *draft, json_t **manifest)
 	*manifest = json_pack("{s:i, s:s, s:O, s:O}", "version", (int)SGPU_MANIFEST_VERSION,
 			      "manifest_id", draft->id ? draft->id : draft->op->name, "segments",
 			      draft->segments, "operations", draft->operations);
-	status = *manifest
-			 ? document_check(*manifest, 2, "the manifest that init made", 0, &document)
-			 : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
+	status = *manifest ? document_check(*manifest, "the manifest that init made", 0, &document)
+			   : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
 	if (!status) {
 		name_outputs(draft, document.manifest);
 	}
@@ -523,7 +522,7 @@ static int make_manifest(struct draft *draft, char **files)
 	}
 	status = status ? status : build(draft, folder.path);
 	status = status ? status : finish(draft, &manifest);
-	status = status ? status : json_write(output, json_incref(manifest), 2);
+	status = status ? status : json_write(output, json_incref(manifest));
 	if (!status && draft->outside) {
 		cli_warning(
 			"a file is outside the manifest's directory: pack it with --allow-outside");

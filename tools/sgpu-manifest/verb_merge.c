@@ -159,7 +159,7 @@ static int copy_response(const char *path, size_t number, const char *output, in
 	}
 	snprintf(member, sizeof(member), "shard-%03zu.response", number);
 	code = sgpu_tar_header(out, output, member, (uint64_t)status.st_size, error);
-	code = code ? code : payload_copy(fd, path, (uint64_t)status.st_size, out, output, error);
+	code = code ? code : cli_copy(fd, path, (uint64_t)status.st_size, out, output, error);
 	code = code ? code : sgpu_tar_padding(out, output, (uint64_t)status.st_size, error);
 out:
 	sgpu_close(fd);
@@ -192,11 +192,10 @@ static int report(const struct merger *merger, bool to_standard_output)
 	int status = 0, missing = (int)json_array_size(merger->missing);
 
 	if (to_standard_output && cli_json) {
-		status = json_write(NULL,
-				    json_pack("{s:O, s:O, s:O, s:i}", "responses",
-					      merger->responses, "segments", merger->segments,
-					      "missing", merger->missing, "failed", merger->failed),
-				    2);
+		status = json_write(NULL, json_pack("{s:O, s:O, s:O, s:i}", "responses",
+						    merger->responses, "segments", merger->segments,
+						    "missing", merger->missing, "failed",
+						    merger->failed));
 	} else if (to_standard_output) {
 		status = print_table(merger);
 	}

@@ -238,7 +238,7 @@ int verb_ops(int argc, char **argv)
 	for (int i = 0; !op && ops[i]; i++) {
 		json_array_append_new(list, op_json(ops[i]));
 	}
-	return json_write(NULL, list, 2);
+	return json_write(NULL, list);
 }
 
 /* ---- the JSON Schema 2020-12, from schema.json and the table. It covers what an editor can check
@@ -339,5 +339,5 @@ int verb_schema(int argc, char **argv)
 	char **arguments;
 	int status = cli_read(argc, argv, &request, &arguments);
 
-	return status ? status : json_write(request.output, manifest_schema(), 2);
+	return status ? status : json_write(request.output, manifest_schema());
 }

@@ -70,8 +70,8 @@ static uint64_t open_bytes(const struct sgpu_manifest *manifest)
 static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
 			 void *folder, struct sgpu_error *error)
 {
-	return payload_copy(((struct payload_folder *)folder)->spool, "temporary file",
-			    batch->segments[segment].size, fd, name, error);
+	return cli_copy(((struct payload_folder *)folder)->spool, "temporary file",
+			batch->segments[segment].size, fd, name, error);
 }
 
 static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, const char *path)

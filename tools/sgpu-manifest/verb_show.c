@@ -83,7 +83,8 @@ static void arguments_text(const struct sgpu_manifest *manifest,
  * properties. */
 static void options_text(const struct sgpu_operation *operation, char *text, size_t size)
 {
-	char *params = operation->params ? pretty_json(operation->params, 0, false) : NULL;
+	char *params =
+		operation->params ? cli_json_shortest(operation->params, JSON_COMPACT) : NULL;
 	const struct sgpu_module_call *module = operation->module;
 	size_t used = (size_t)snprintf(text, size, "%s", params ? params : "");
 
@@ -368,7 +369,7 @@ int verb_show(int argc, char **argv)
 	if (!status && request.dot) {
 		show_dot(document.manifest);
 	} else if (!status && cli_json) {
-		status = json_write(NULL, show_json(document.manifest), 2);
+		status = json_write(NULL, show_json(document.manifest));
 	} else if (!status) {
 		status = print_text(document.manifest);
 	}

@@ -135,54 +135,27 @@ static void weigh(const struct sgpu_manifest *manifest, const int *part_of, stru
 	}
 }
 
-/* Moves the heap's first shard down, so that the lightest is first. A linear search instead of a
- * heap would take shards times parts steps, and both may be 65536. */
-static void sift_down(int *heap, int count, const uint64_t *bytes)
+/* Gives each part to the shard that is lightest then, the largest part first. */
+static void share(struct part *parts, int part_count, int *shard_of, struct components *components)
 {
-	int i = 0;
+	const int shards = components->shard_count;
+	uint64_t *bytes = components->bytes;
 
-	for (;;) {
-		int least = i;
-
-		for (int child = 2 * i + 1; child <= 2 * i + 2 && child < count; child++) {
-			const int c = heap[child], l = heap[least];
-
-			if (bytes[c] < bytes[l] || (bytes[c] == bytes[l] && c < l)) {
-				least = child;
-			}
-		}
-		if (least == i) {
-			return;
-		}
-		int swap = heap[i];
-		heap[i] = heap[least];
-		heap[least] = swap;
-		i = least;
+	if (shards < part_count) {
+		qsort(parts, (size_t)part_count, sizeof(*parts), by_size);
 	}
-}
-
-static void share(struct part *parts, int part_count, int *shard_of, int *heap,
-		  struct components *components)
-{
-	if (components->shard_count == part_count) {
-		for (int i = 0; i < part_count; i++) {
-			shard_of[i] = i;
-			components->bytes[i] = parts[i].bytes;
-		}
-		return;
-	}
-	for (int i = 0; i < components->shard_count; i++) {
-		heap[i] = i;
-	}
-	qsort(parts, (size_t)part_count, sizeof(*parts), by_size);
 	for (int i = 0; i < part_count; i++) {
+		int least = shards < part_count ? 0 : i;
+
+		for (int k = 1; k < shards && shards < part_count; k++) {
+			least = bytes[k] < bytes[least] ? k : least;
+		}
 		/* A part counts one byte more than it has, so that empty parts are spread, too. */
-		shard_of[parts[i].number] = heap[0];
-		components->bytes[heap[0]] += parts[i].bytes + 1;
-		sift_down(heap, components->shard_count, components->bytes);
+		shard_of[parts[i].number] = least;
+		bytes[least] += parts[i].bytes + 1;
 	}
 	for (int i = 0; i < part_count; i++) {
-		components->bytes[shard_of[parts[i].number]]--;
+		bytes[shard_of[i]]--;
 	}
 }
 
@@ -221,7 +194,7 @@ static bool components_find(const struct sgpu_manifest *manifest, uint64_t wante
 	components->part_count = part_count;
 	components->shard_count =
 		!wanted || wanted > (uint64_t)part_count ? part_count : (int)wanted;
-	share(parts, part_count, shard_of, last, components);
+	share(parts, part_count, shard_of, components);
 	for (int i = 0; i < manifest->operation_count; i++) {
 		components->shard[i] = shard_of[part_of[i]];
 	}
@@ -384,25 +357,6 @@ static int make_shards(struct splitter *splitter)
 	return status;
 }
 
-/* Checks all shards before any is written. An error would be a bug of this program. */
-static int check_shards(const struct splitter *splitter)
-{
-	json_t *shard;
-	size_t i;
-
-	json_array_foreach (splitter->shards, i, shard) {
-		struct document document = { 0 };
-		int status = document_check(shard, 1, "a manifest that split made",
-					    SGPU_MANIFEST_UNHASHED, &document);
-
-		document_free(&document);
-		if (status) {
-			return status;
-		}
-	}
-	return 0;
-}
-
 static char *shard_path(const struct splitter *splitter, size_t i)
 {
 	char *path = NULL;
@@ -422,7 +376,7 @@ static int write_shards(const struct splitter *splitter)
 
 		status = path ? cli_output_prepare(path, 0666, true)
 			      : cli_fail(SGPU_ENOMEM, "out of memory");
-		status = status ? status : json_write(path, json_incref(shard), 2);
+		status = status ? status : json_write(path, json_incref(shard));
 		if (!status && cli_json) {
 			json_array_append_new(
 				list,
@@ -449,7 +403,7 @@ static int write_shards(const struct splitter *splitter)
 		json_decref(list);
 		return status;
 	}
-	return json_write(NULL, list, 2);
+	return json_write(NULL, list);
 }
 
 static int open_folders(struct splitter *splitter, struct payload_folder *folder)
@@ -491,7 +445,6 @@ static int split(const struct document *document, const char *directory, uint64_
 			 ? open_folders(&splitter, &folder)
 			 : cli_fail(SGPU_ENOMEM, "out of memory");
 	status = status ? status : make_shards(&splitter);
-	status = status ? status : check_shards(&splitter);
 	status = status ? status : write_shards(&splitter);
 	if (!status && wanted > (uint64_t)splitter.components.part_count) {
 		cli_note("there are no more than %d independent parts",

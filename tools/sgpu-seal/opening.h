@@ -8,13 +8,11 @@
 #include "parts.h"
 #include "lease.h"
 
-/* Leases, from a server on this machine, that the response names. */
-enum { OPEN_LEASES_MAX = 8 }; /* the most that a response may name; a server names one */
-struct open_leases {
+/* The lease, from a server on this machine, that the response names. */
+struct open_lease {
 	const char *socket;
-	struct lease_client list[OPEN_LEASES_MAX];
-	int count;
-	bool read_all; /* all outputs in leases are wanted */
+	struct lease_client client;
+	bool read_all; /* all outputs in it are wanted */
 };
 
 /* One output of the response. */
@@ -41,7 +39,7 @@ struct opening {
 	struct opening_target *targets;	    /* by segment */
 	struct sgpu_output out;		    /* at out_path, until it is moved into its target */
 	struct sgpu_output_directory below; /* the folder of -C */
-	struct open_leases leases;	    /* that hold outputs */
+	struct open_lease lease;	    /* that holds outputs */
 	int pending_max;		    /* the most outputs that are open at a time */
 	int spool; /* holds a LOW output for a pipe until it has verified, or -1 */
 	struct seal_meter meter;

@@ -17,87 +17,57 @@ enum { SYNCED_ONE_BY_ONE = 8 };
 
 /* ---- leases: other processes of this user may write to a lease at any time, so its contents are
  * copied before they are opened ---- */
-static const struct lease_client *find_lease(const struct open_leases *leases, const char *id)
-{
-	for (int i = 0; i < leases->count; i++) {
-		if (!strcmp(leases->list[i].lease.id, id)) {
-			return &leases->list[i];
-		}
-	}
-	return NULL;
-}
-
-static int get_lease(struct open_leases *leases, const struct sgpu_batch *response, int i,
+static int get_lease(struct opening *opening, const struct sgpu_batch_segment *s, uint64_t size,
 		     struct sgpu_error *error)
 {
-	const struct sgpu_batch_segment *s = &response->segments[i];
-	const struct lease_client *client = find_lease(leases, s->location.region);
+	struct lease_client *client = &opening->lease.client;
 	uint64_t end;
-	int rc;
+	int rc = 0;
 
-	if (!client && leases->count == OPEN_LEASES_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "the response names more than %d leases",
-				 OPEN_LEASES_MAX);
+	if (client->connection < 0) {
+		rc = lease_client_open(opening->lease.socket, opening->response->id,
+				       s->location.region, 0, client, error);
+	} else if (strcmp(client->lease.id, s->location.region) != 0) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the response names more than one lease");
 	}
-	if (!client) {
-		rc = lease_client_open(leases->socket, response->id, s->location.region, 0,
-				       &leases->list[leases->count], error);
-		if (rc) {
-			return rc;
-		}
-		client = &leases->list[leases->count++];
+	if (!rc && (!sgpu_add_u64(s->location.offset, size, &end) || end > client->lease.size)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "output '%s' does not lie in lease '%s'",
+			       s->id, client->lease.id);
 	}
-	if (!sgpu_add_u64(s->location.offset, sgpu_batch_payload_size(response, i), &end) ||
-	    end > client->lease.size) {
-		return sgpu_fail(error, SGPU_EINVALID, "output '%s' does not lie in lease '%s'",
-				 s->id, client->lease.id);
-	}
-	return 0;
+	return rc;
 }
 
-/* Gets the leases that the response names for wanted outputs. */
-static int get_leases(struct opening *opening, struct sgpu_error *error)
+/* Gets the lease that the response names for wanted outputs. */
+static int find_leased(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
 	int rc = 0;
 
-	opening->leases.read_all = true;
+	opening->lease.read_all = true;
 	for (int i = 0; !rc && i < response->segment_count; i++) {
-		if (response->segments[i].location.kind != SGPU_LOCATION_LEASE) {
+		const struct sgpu_batch_segment *s = &response->segments[i];
+
+		if (s->location.kind != SGPU_LOCATION_LEASE) {
 			continue;
 		}
-		if (opening->targets[i].wanted && response->segments[i].status == SGPU_OK) {
-			rc = get_lease(&opening->leases, response, i, error);
+		if (opening->targets[i].wanted && s->status == SGPU_OK) {
+			rc = get_lease(opening, s, sgpu_batch_payload_size(response, i), error);
 		} else {
-			opening->leases.read_all = false;
+			opening->lease.read_all = false;
 		}
 	}
 	return rc;
 }
 
-/* Makes the source of an output in a lease. The lease still owns the descriptor. */
-static void lease_source(const struct open_leases *leases, const struct sgpu_batch *response,
-			 int segment, struct sgpu_source *source)
-{
-	const struct sgpu_location *location = &response->segments[segment].location;
-	const struct lease_client *client = find_lease(leases, location->region);
-
-	*source = (struct sgpu_source){ .fd = client->pool,
-					.offset = client->lease.offset + location->offset,
-					.size = sgpu_batch_payload_size(response, segment) };
-	snprintf(source->name, sizeof(source->name), "lease %s", client->lease.id);
-}
-
-/* Gives the leases back after all wanted outputs were read, unless they hold unwanted ones. */
-static void release_leases(struct open_leases *leases)
+/* Gives the lease back after all wanted outputs were read, unless it holds unwanted ones. */
+static void release_lease(struct open_lease *lease)
 {
 	struct sgpu_error error = { 0 };
 
-	for (int i = 0; leases->read_all && i < leases->count; i++) {
-		if (lease_client_done(&leases->list[i], &error)) {
-			/* the lease expires by itself */
-			cli_detail("a lease was not given back: %s", error.text);
-		}
+	if (lease->read_all && lease->client.connection >= 0 &&
+	    lease_client_done(&lease->client, &error)) {
+		/* the lease expires by itself */
+		cli_detail("a lease was not given back: %s", error.text);
 	}
 }
 
@@ -141,21 +111,10 @@ static int open_target(struct opening *opening, int i, struct sgpu_error *error)
 static int copy_verified(const struct opening *opening, uint64_t size,
 			 const struct sgpu_output *output, struct sgpu_error *error)
 {
-	struct sgpu_descriptor in, out;
-
-	sgpu_descriptor_from_fd(opening->spool, "temporary file", &in);
-	sgpu_descriptor_from_fd(output->fd, output->path, &out);
-	in.offset = 0;
-	out.positioned = false;
-	struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
-				       .name = in.name,
-				       .size = size,
-				       .source = sgpu_source_from_descriptor(&in),
-				       .sink = sgpu_sink_to_descriptor(&out) };
-	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = opening->meter.jobs };
-	const int rc = sgpu_host_move(&move, error);
-	sgpu_descriptor_close(&out);
-	return rc;
+	return lseek(opening->spool, 0, SEEK_SET) < 0
+		       ? sgpu_fail_errno(error, "cannot read a temporary file")
+		       : cli_copy(opening->spool, "temporary file", size, output->fd, output->path,
+				  error);
 }
 
 /* Returns the size of a redirected file if the output is appended to it; else -1. */
@@ -274,8 +233,14 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 			seal_payload_from_archive(payload, part);
 		}
 	} else if (s->location.kind == SGPU_LOCATION_LEASE) {
-		lease_source(&opening->leases, opening->response, payload->segment,
-			     &payload->region);
+		const struct lease_client *client = &opening->lease.client;
+
+		/* the lease still owns the descriptor */
+		payload->region =
+			(struct sgpu_source){ .fd = client->pool,
+					      .offset = client->lease.offset + s->location.offset };
+		snprintf(payload->region.name, sizeof(payload->region.name), "lease %s",
+			 client->lease.id);
 		seal_payload_from_source(payload, part);
 		rc = 0;
 	} else {
@@ -396,7 +361,7 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 
 	moves.reader = opening->reader;
 	moves.owner = opening;
-	rc = rc ? rc : get_leases(opening, error);
+	rc = rc ? rc : find_leased(opening, error);
 	while (!rc && next < opening->response->segment_count) {
 		moves.count = 0;
 		moves.payload_count = 0;
@@ -420,7 +385,7 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	rc = remove_all_older(opening, error);
 	rc = rc ? rc : commit(opening, error);
 	if (!rc) {
-		release_leases(&opening->leases);
+		release_lease(&opening->lease);
 	}
 	return rc;
 }

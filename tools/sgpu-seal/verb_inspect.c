@@ -24,6 +24,7 @@ struct task {
 	size_t first_size;
 	const char *kid; /* of the given key that is a recipient, or NULL */
 	json_t *json;	 /* what --json prints */
+	int status;	 /* of printing without --json */
 };
 
 static int take_key(void *values, const char *path)
@@ -129,49 +130,54 @@ static void print_counter(uint64_t counter)
 	printf("counter     %llu (%s)\n", (unsigned long long)counter, text);
 }
 
-static void print_location(const struct sgpu_location *location)
+/* Returns where a payload is. From malloc; NULL when out of memory. */
+static char *location_text(const struct sgpu_location *location)
 {
-	if (location->kind == SGPU_LOCATION_INLINE) {
-		printf("inline");
-	} else if (location->kind == SGPU_LOCATION_NONE) {
-		printf("-");
-	} else {
-		printf("%s ", location->kind == SGPU_LOCATION_LEASE    ? "lease"
-			      : location->kind == SGPU_LOCATION_REGION ? "region"
-								       : "file");
-		cli_print_text(stdout, location->file ? location->file : location->region);
-		printf(" at %llu", (unsigned long long)location->offset);
+	char *text = NULL;
+
+	if (location->kind == SGPU_LOCATION_INLINE || location->kind == SGPU_LOCATION_NONE) {
+		return strdup(location->kind == SGPU_LOCATION_INLINE ? "inline" : "-");
 	}
+	return asprintf(&text, "%s %s at %llu",
+			location->kind == SGPU_LOCATION_LEASE	 ? "lease"
+			: location->kind == SGPU_LOCATION_REGION ? "region"
+								 : "file",
+			location->file ? location->file : location->region,
+			(unsigned long long)location->offset) < 0
+		       ? NULL
+		       : text;
 }
 
-static void print_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
-			  const json_t *json, int width)
+static int print_segments(const struct sgpu_batch *batch, const json_t *list)
 {
-	const char *direction = cli_text_of(json, "direction"),
-		   *level = cli_text_of(json, "sensitivity_level");
-	const char *state = batch->response		      ? sgpu_error_name(s->status)
-			    : !s->input			      ? "-"
-			    : s->sealed			      ? "sealed"
-			    : s->masking == SGPU_MASKING_NONE ? "plain"
-							      : "unsealed";
+	struct cli_table table = { 0 };
+	const json_t *item;
+	size_t i;
 
-	printf("%-*s  %-12s  %-5s  %-9s  %15llu  ", width, s->id, *direction ? direction : "-",
-	       *level ? level : "-", state,
-	       (unsigned long long)(batch->response ? s->actual_size : s->size));
-	if (s->status != SGPU_OK && s->error_text) {
-		cli_print_text(stdout, s->error_text);
-	} else {
-		print_location(&s->location);
+	cli_row(&table, "segment", "direction", "level", "state", "bytes", "location");
+	json_array_foreach (list, i, item) {
+		const struct sgpu_batch_segment *s = &batch->segments[i];
+		const char *state = batch->response		      ? sgpu_error_name(s->status)
+				    : !s->input			      ? "-"
+				    : s->sealed			      ? "sealed"
+				    : s->masking == SGPU_MASKING_NONE ? "plain"
+								      : "unsealed";
+		char bytes[24], *place = location_text(&s->location);
+
+		snprintf(bytes, sizeof(bytes), "%llu",
+			 (unsigned long long)(batch->response ? s->actual_size : s->size));
+		cli_row(&table, s->id, cli_text_of(item, "direction"),
+			cli_text_of(item, "sensitivity_level"), state, bytes,
+			s->status != SGPU_OK && s->error_text ? s->error_text : place);
+		free(place);
 	}
-	putchar('\n');
+	return cli_table_print(&table);
 }
 
-static void print_archive(const struct task *task, const struct sgpu_batch *batch,
-			  const json_t *json)
+static int print_archive(const struct task *task, const struct sgpu_batch *batch)
 {
+	const json_t *json = task->json, *item = NULL;
 	const char *id = cli_text_of(json, "manifest_id"), *mac = cli_text_of(json, "mac");
-	const json_t *item = NULL;
-	int width = (int)strlen("segment");
 	size_t i = 0;
 
 	printf("%s\nbatch id    %s\nmanifest    %s\n            sha256 %s\n",
@@ -194,15 +200,8 @@ static void print_archive(const struct task *task, const struct sgpu_batch *batc
 			       json_is_true(json_object_get(item, "verified")) ? "verified"
 									       : "does not verify");
 	}
-	for (int k = 0; k < batch->segment_count; k++) {
-		const int length = (int)strlen(batch->segments[k].id);
-		width = length > width ? length : width;
-	}
-	printf("\n%-*s  %-12s  %-5s  %-9s  %15s  %s\n", width, "segment", "direction", "level",
-	       "state", "bytes", "location");
-	json_array_foreach (json_object_get(json, "segments"), i, item) {
-		print_segment(batch, &batch->segments[i], item, width);
-	}
+	putchar('\n');
+	return print_segments(batch, json_object_get(json, "segments"));
 }
 
 static int authenticate(struct task *task, const struct sgpu_batch *batch, const char **mac,
@@ -247,7 +246,7 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 		rc = task->json ? 0 : sgpu_fail_nomem(error);
 	}
 	if (!rc && !cli_json) {
-		print_archive(task, batch, task->json);
+		task->status = print_archive(task, batch);
 	}
 	sgpu_batch_free(&batch);
 	sgpu_tar_close(&reader);
@@ -406,7 +405,7 @@ int verb_inspect(int argc, char **argv)
 		cli_signals(NULL);
 		status = run(&task, in, &error) ? cli_error(&error)
 			 : cli_json		? cli_print_json(task.json, stdout, JSON_COMPACT)
-						: 0;
+						: task.status;
 	}
 	sgpu_wipe(&task.keys, sizeof(task.keys));
 	sgpu_wipe(task.first, sizeof(task.first));

@@ -37,7 +37,7 @@ const struct cli_option open_options[] = {
 	  CLI_FLAG(struct opening, named) },
 	{ "socket", 0, "PATH",
 	  "of the server that has results in leases (default: see SGPU_SOCKET)",
-	  CLI_TEXT(struct opening, leases.socket) },
+	  CLI_TEXT(struct opening, lease.socket) },
 	SEAL_JOBS(struct opening),
 	CLI_END,
 };
@@ -415,9 +415,7 @@ static void clear(struct opening *opening)
 		free(opening->targets[i].path);
 	}
 	sgpu_close(opening->spool);
-	for (int i = 0; i < opening->leases.count; i++) {
-		lease_client_close(&opening->leases.list[i]);
-	}
+	lease_client_close(&opening->lease.client);
 	free(opening->targets);
 	free(opening->only.items);
 	sgpu_output_close(&opening->out);
@@ -432,6 +430,7 @@ int verb_open(int argc, char **argv)
 {
 	struct opening opening = { .below = SGPU_OUTPUT_DIRECTORY_INIT,
 				   .out = SGPU_OUTPUT_INIT,
+				   .lease = { .client = LEASE_CLIENT_INIT },
 				   .spool = -1,
 				   .pending_max = 1 };
 	struct sgpu_error error = { 0 };
