@@ -77,7 +77,7 @@ struct sgpu_batch_segment {
 	 * MASKING_AES_GCM has no sealed_size, and its location is the plaintext's file. */
 	bool sealed;
 	bool has_kt128; /* MASKING_NONE payloads */
-	/* the manifest's direction, set by sgpu_batch_read; both for INPUT_OUTPUT */
+	/* the manifest's direction, set by sgpu_batch_read and _create; both for INPUT_OUTPUT */
 	bool input, output;
 	uint64_t size; /* plaintext bytes; for an output of a batch the maximum */
 	uint64_t sealed_size;

@@ -36,6 +36,8 @@ int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **
 		}
 		b->segment_count++;
 		to->id = strdup(from->id);
+		to->input = sgpu_segment_is_input(from);
+		to->output = sgpu_segment_is_output(from);
 		to->masking =
 			from->sensitivity == SGPU_HIGH ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
 		b->packed = b->packed || to->masking == SGPU_MASKING_AES_GCM;

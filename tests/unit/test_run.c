@@ -402,7 +402,7 @@ UNIT_TEST(a_digest_is_compared_to_its_last_byte)
 	close(out);
 	make_job(&job, 5000);
 	job.batch->manifest_sha256[SGPU_SHA256_SIZE - 1] ^= 1;
-	check_refused(&job, &owner, SGPU_EAUTH, "is not the manifest");
+	check_refused(&job, &owner, SGPU_EAUTH, "the manifest is not the one");
 }
 
 UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
