@@ -36,8 +36,7 @@ struct sgpu_lease_pool_config {
 	uint64_t life_ns; /* how long an offered lease can be taken; 0: SGPU_LEASE_LIFE_NS */
 	/* NULL, or called with the number and bytes of the leases when these change, on any thread.
 	 * It must not call functions of this header. */
-	void (*changed)(void *argument, unsigned leases, uint64_t bytes);
-	void *argument;
+	void (*changed)(unsigned leases, uint64_t bytes);
 };
 
 /* Makes the pool's file, on huge pages if there are any, allocates all of its pages, and starts a

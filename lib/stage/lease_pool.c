@@ -224,7 +224,7 @@ static void tell(struct sgpu_lease_pool *pool, int count, uint64_t bytes)
 	pool->count += (unsigned)count;
 	pool->bytes += bytes;
 	if (pool->config.changed) {
-		pool->config.changed(pool->config.argument, pool->count, pool->bytes);
+		pool->config.changed(pool->count, pool->bytes);
 	}
 }
 

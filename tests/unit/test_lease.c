@@ -40,9 +40,8 @@ static const char nobody[] = "0123456789abcdef0123456789abcdef";
 static atomic_uint leases;
 static _Atomic uint64_t bytes;
 
-static void count(void *argument, unsigned now, uint64_t of)
+static void count(unsigned now, uint64_t of)
 {
-	(void)argument;
 	atomic_store(&leases, now);
 	atomic_store(&bytes, of);
 }

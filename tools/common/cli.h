@@ -189,9 +189,10 @@ SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t 
 
 /* Opens a file in $TMPDIR or /tmp that has no name, so that it ends with the process. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);
-/* Copies the next `size` bytes of a file or a pipe to another. Errors: SGPU_ESYSTEM. */
+/* Copies the next `size` bytes of a file or a pipe to another. At the end of `from`, *copied
+ * receives how many there were; if `copied` is NULL, fewer are SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int cli_copy(int from, const char *from_name, uint64_t size, int to,
-			     const char *to_name, struct sgpu_error *error);
+			     const char *to_name, uint64_t *copied, struct sgpu_error *error);
 
 /* Opens an input ("-" or NULL: standard input, which must not be a terminal). Returns 0, or the
  * exit status after a message, with *fd -1. *name is for messages. */
@@ -253,6 +254,8 @@ int cli_print_json(json_t *value, FILE *out, size_t flags);
 json_t *cli_json_text(const char *text);
 /* Returns a text member of an object; "" when it is no string. */
 const char *cli_text_of(const json_t *object, const char *key);
+/* Appends to a text in an array, and cuts what has no room. */
+void cli_append(char *text, size_t size, const char *format, ...) SGPU_PRINTF(3, 4);
 /* An aligned table: rows of texts, headings first. NULL and "" are shown as "-". */
 struct cli_table {
 	size_t columns, count; /* in a row; in all */
@@ -278,18 +281,16 @@ SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);
 
 /* ---- signals: SIGINT, SIGTERM and SIGHUP ----
- * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second
- * signal kills the process. */
+ * The handler calls `stop`, which is async-signal-safe (NULL: sgpu_io_interrupt); a second signal
+ * kills the process. */
 void cli_signals(void (*stop)(void));
-/* The same without sgpu_io_interrupt(), for a verb that finishes what it has begun. */
-void cli_signals_gently(void (*stop)(void));
 /* Blocks a signal in this thread and those that it starts. Returns a signalfd for it; -1 with
  * errno. */
 int cli_signal_fd(int number);
 /* Reads one signal from it. False: none has come. */
 bool cli_take_signal(int fd);
-/* Raises the soft limit of descriptors to the hard one. */
-void cli_raise_descriptors(void);
+/* Raises the soft limit of descriptors to the hard one. Returns the limit. */
+uint64_t cli_raise_descriptors(void);
 /* Called after clean-up. Dies by the signal that came, or by SIGPIPE when the reader of an output
  * has gone; else returns status. */
 int cli_finish(int status);

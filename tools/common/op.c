@@ -33,14 +33,11 @@ bool cli_op_is_output(const struct sgpu_op_argument *argument)
 
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX])
 {
-	size_t used = 0;
-
 	text[0] = '\0';
-	for (int i = 0; op->args[i].name && used < CLI_OP_TEXT_MAX; i++) {
+	for (int i = 0; op->args[i].name; i++) {
 		if (cli_op_is_output(&op->args[i]) == outputs) {
-			used += (size_t)snprintf(text + used, CLI_OP_TEXT_MAX - used,
-						 op->args[i].optional ? "%s[%s]" : "%s%s",
-						 used ? " " : "", op->args[i].name);
+			cli_append(text, CLI_OP_TEXT_MAX, op->args[i].optional ? "%s[%s]" : "%s%s",
+				   *text ? " " : "", op->args[i].name);
 		}
 	}
 	return text;

@@ -3,6 +3,7 @@
  * Writes the results of tools: JSON, whole texts and tables.
  */
 #include <locale.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
@@ -53,6 +54,16 @@ const char *cli_text_of(const json_t *object, const char *key)
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text ? text : "";
+}
+
+void cli_append(char *text, size_t size, const char *format, ...)
+{
+	const size_t used = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(text + used, size - used, format, arguments);
+	va_end(arguments);
 }
 
 int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,

@@ -222,47 +222,45 @@ int cli_temporary_file(int *fd, struct sgpu_error *error)
 }
 
 int cli_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name,
-	     struct sgpu_error *error)
+	     uint64_t *copied, struct sgpu_error *error)
 {
 	uint8_t *buffer = malloc(COPIED_AT_ONCE);
+	uint64_t done = 0;
+	size_t got = 1;
 	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 
-	for (size_t piece, got; !rc && size; size -= got) {
-		piece = size < COPIED_AT_ONCE ? (size_t)size : COPIED_AT_ONCE;
-		rc = sgpu_read(from, from_name, buffer, piece, &got, error);
-		if (!rc && got < piece) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-				       from_name);
-		}
+	while (!rc && got && done < size) {
+		const uint64_t left = size - done;
+
+		rc = sgpu_read(from, from_name, buffer,
+			       left < COPIED_AT_ONCE ? (size_t)left : COPIED_AT_ONCE, &got, error);
 		rc = rc ? rc : sgpu_write(to, to_name, buffer, got, error);
+		done += got;
 	}
 	free(buffer);
+	if (copied) {
+		*copied = done;
+	} else if (!rc && done < size) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", from_name);
+	}
 	return rc;
 }
 
 static volatile sig_atomic_t caught;
 static void (*stop_function)(void);
 
-static void on_gentle_signal(int number)
-{
-	caught = number;
-	if (stop_function) {
-		stop_function();
-	}
-}
-
 static void on_signal(int number)
 {
-	sgpu_io_interrupt();
-	on_gentle_signal(number);
+	caught = number;
+	stop_function();
 }
 
-static void handle_signals(void (*handler)(int), void (*stop)(void))
+void cli_signals(void (*stop)(void))
 {
 	/* No SA_RESTART: a blocked read must return. SA_RESETHAND: a second signal kills. */
-	struct sigaction action = { .sa_handler = handler, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
 
-	stop_function = stop;
+	stop_function = stop ? stop : sgpu_io_interrupt;
 	sigemptyset(&action.sa_mask);
 	for (size_t i = 0; i < 3; i++) {
 		static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
@@ -273,16 +271,6 @@ static void handle_signals(void (*handler)(int), void (*stop)(void))
 			sigaction(numbers[i], &action, NULL);
 		}
 	}
-}
-
-void cli_signals(void (*stop)(void))
-{
-	handle_signals(on_signal, stop);
-}
-
-void cli_signals_gently(void (*stop)(void))
-{
-	handle_signals(on_gentle_signal, stop);
 }
 
 int cli_signal_fd(int number)
@@ -302,14 +290,16 @@ bool cli_take_signal(int fd)
 	return read(fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal);
 }
 
-void cli_raise_descriptors(void)
+uint64_t cli_raise_descriptors(void)
 {
-	struct rlimit limit;
+	struct rlimit limit = { 0 };
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &limit);
+		(void)getrlimit(RLIMIT_NOFILE, &limit);
 	}
+	return limit.rlim_cur;
 }
 
 bool cli_reader_gone(void)

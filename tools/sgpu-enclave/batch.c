@@ -28,6 +28,7 @@ static struct sgpu_run *volatile running;
 
 static void stop_running(void)
 {
+	sgpu_io_interrupt();
 	if (running) {
 		sgpu_run_cancel(running);
 	}

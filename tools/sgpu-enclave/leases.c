@@ -21,9 +21,8 @@ static struct {
 	bool used;		    /* a run has used the pool */
 } l;
 
-static void count_leases(void *argument, unsigned leases, uint64_t bytes)
+static void count_leases(unsigned leases, uint64_t bytes)
 {
-	(void)argument;
 	atomic_store(&serving.counters->leases, leases);
 	atomic_store(&serving.counters->leased_bytes, bytes);
 }

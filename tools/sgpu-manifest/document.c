@@ -22,17 +22,12 @@ static void print_diagnostic(FILE *file, const char *name, const struct sgpu_dia
 
 static void print_record(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
 {
-	json_t *record =
+	(void)cli_print_json(
 		json_pack("{s:o, s:i, s:i, s:o, s:o, s:o*}", "file", cli_json_text(name), "line",
 			  diagnostic->line, "column", diagnostic->column, "pointer",
 			  cli_json_text(diagnostic->pointer), "text",
-			  cli_json_text(diagnostic->text), "hint", cli_json_text(diagnostic->hint));
-
-	if (record) {
-		json_dumpf(record, file, JSON_COMPACT | JSON_ENSURE_ASCII);
-		fputc('\n', file);
-	}
-	json_decref(record);
+			  cli_json_text(diagnostic->text), "hint", cli_json_text(diagnostic->hint)),
+		file, JSON_COMPACT);
 }
 
 static void report_diagnostics(const struct document *document, FILE *records)

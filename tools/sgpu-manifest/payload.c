@@ -19,7 +19,6 @@
 #include <sgpu/device.h>
 
 enum {
-	BUFFER_SIZE = 1 << 20,
 	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
 	WINDOW = 32 << 20,    /* bytes between two updates of the progress */
 };
@@ -199,23 +198,13 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
 		      uint64_t wanted, struct sgpu_error *error)
 {
-	uint8_t *buffer = malloc(BUFFER_SIZE);
-	uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1, total = 0;
-	size_t got = 0;
-	int rc = buffer ? cli_temporary_file(&folder->spool, error) : sgpu_fail_nomem(error);
+	const uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1;
+	uint64_t total = 0;
+	int rc = cli_temporary_file(&folder->spool, error);
 
-	do {
-		size_t piece = limit - total < BUFFER_SIZE ? (size_t)(limit - total) : BUFFER_SIZE;
-
-		if (!rc) {
-			rc = sgpu_read(STDIN_FILENO, "standard input", buffer, piece, &got, error);
-		}
-		if (!rc) {
-			rc = sgpu_write(folder->spool, "temporary file", buffer, got, error);
-		}
-		total += rc ? 0 : got;
-	} while (!rc && got && total < limit);
-	free(buffer);
+	rc = rc ? rc
+		: cli_copy(STDIN_FILENO, "standard input", limit, folder->spool, "temporary file",
+			   &total, error);
 	if (!rc && !total && wanted) {
 		return sgpu_fail_sniffed(error, STDIN_FILENO, "standard input", "", 0, "a payload");
 	}

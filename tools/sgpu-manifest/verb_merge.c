@@ -159,7 +159,7 @@ static int copy_response(const char *path, size_t number, const char *output, in
 	}
 	snprintf(member, sizeof(member), "shard-%03zu.response", number);
 	code = sgpu_tar_header(out, output, member, (uint64_t)status.st_size, error);
-	code = code ? code : cli_copy(fd, path, (uint64_t)status.st_size, out, output, error);
+	code = code ? code : cli_copy(fd, path, (uint64_t)status.st_size, out, output, NULL, error);
 	code = code ? code : sgpu_tar_padding(out, output, (uint64_t)status.st_size, error);
 out:
 	sgpu_close(fd);

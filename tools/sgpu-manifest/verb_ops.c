@@ -3,6 +3,7 @@
  * sgpu-manifest ops and schema: print the table of operations as text, JSON and JSON Schema.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/json.h"
 #include "manifest_tool.h"
@@ -26,14 +27,11 @@ static const char *param_kind(enum sgpu_param_kind kind)
 
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 {
-	size_t used = 0;
-
 	text[0] = '\0';
 	for (int i = SGPU_NONE + 1; i < SGPU_DTYPE_COUNT; i++) {
 		if (dtypes & SGPU_TYPE_BIT(i)) {
-			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s",
-						 used ? " " : "",
-						 sgpu_dtype_name((enum sgpu_dtype)i));
+			cli_append(text, OP_TEXT_MAX, "%s%s", *text ? " " : "",
+				   sgpu_dtype_name((enum sgpu_dtype)i));
 		}
 	}
 }
@@ -43,15 +41,13 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 static void range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 {
 	bool low = param->min > -unbounded, high = param->max < unbounded;
-	size_t used = 0;
 
 	text[0] = '\0';
 	if (param->kind == SGPU_PARAM_BOOLEAN) {
 		snprintf(text, OP_TEXT_MAX, "true or false");
 	} else if (param->kind == SGPU_PARAM_CHOICE) {
-		for (int i = 0; param->choices[i] && used < OP_TEXT_MAX; i++) {
-			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s",
-						 i ? ", " : "", param->choices[i]);
+		for (int i = 0; param->choices[i]; i++) {
+			cli_append(text, OP_TEXT_MAX, "%s%s", i ? ", " : "", param->choices[i]);
 		}
 	} else if (low && high) {
 		snprintf(text, OP_TEXT_MAX, "%.10g to %.10g", param->min, param->max);
@@ -59,21 +55,6 @@ static void range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]
 		snprintf(text, OP_TEXT_MAX, "at least %.10g", param->min);
 	} else if (high) {
 		snprintf(text, OP_TEXT_MAX, "at most %.10g", param->max);
-	}
-}
-
-void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
-{
-	if (param->required) {
-		snprintf(text, OP_TEXT_MAX, "required");
-	} else if (param->kind == SGPU_PARAM_BOOLEAN) {
-		snprintf(text, OP_TEXT_MAX, "%s", param->standard != 0 ? "true" : "false");
-	} else if (param->kind == SGPU_PARAM_CHOICE) {
-		snprintf(text, OP_TEXT_MAX, "%s", param->choices[(int)param->standard]);
-	} else if (fabs(param->standard) >= unbounded) {
-		snprintf(text, OP_TEXT_MAX, "none");
-	} else {
-		snprintf(text, OP_TEXT_MAX, "%.10g", param->standard);
 	}
 }
 
@@ -111,6 +92,20 @@ json_t *op_default_json(const struct sgpu_op_param *param)
 		return json_string(param->choices[(int)param->standard]);
 	}
 	return number_json(param->standard);
+}
+
+void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
+{
+	json_t *value = op_default_json(param);
+	char *dumped = value ? cli_json_shortest(value, 0) : NULL;
+
+	snprintf(text, OP_TEXT_MAX, "%s",
+		 param->required	 ? "required"
+		 : json_is_string(value) ? json_string_value(value)
+		 : dumped		 ? dumped
+					 : "none");
+	free(dumped);
+	json_decref(value);
 }
 
 static json_t *argument_json(const struct sgpu_op_argument *argument)

@@ -71,7 +71,7 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 			 void *folder, struct sgpu_error *error)
 {
 	return cli_copy(((struct payload_folder *)folder)->spool, "temporary file",
-			batch->segments[segment].size, fd, name, error);
+			batch->segments[segment].size, fd, name, NULL, error);
 }
 
 static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, const char *path)

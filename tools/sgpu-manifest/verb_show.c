@@ -69,13 +69,10 @@ static int print_segments(const struct sgpu_manifest *manifest)
 static void arguments_text(const struct sgpu_manifest *manifest,
 			   const struct sgpu_operation *operation, char *text, size_t size)
 {
-	size_t used = 0;
-
 	text[0] = '\0';
-	for (int k = 0; k < operation->arg_count && used < size; k++) {
-		used += (size_t)snprintf(text + used, size - used, "%s%s=%s", k ? " " : "",
-					 operation->args[k].name,
-					 manifest->segments[operation->args[k].segment].id);
+	for (int k = 0; k < operation->arg_count; k++) {
+		cli_append(text, size, "%s%s=%s", k ? " " : "", operation->args[k].name,
+			   manifest->segments[operation->args[k].segment].id);
 	}
 }
 
@@ -86,22 +83,22 @@ static void options_text(const struct sgpu_operation *operation, char *text, siz
 	char *params =
 		operation->params ? cli_json_shortest(operation->params, JSON_COMPACT) : NULL;
 	const struct sgpu_module_call *module = operation->module;
-	size_t used = (size_t)snprintf(text, size, "%s", params ? params : "");
 
+	snprintf(text, size, "%s", params ? params : "");
 	free(params);
-	if (module && used < size) {
-		used += (size_t)snprintf(text + used, size - used, " grid %u,%u,%u block %u,%u,%u",
-					 module->grid[0], module->grid[1], module->grid[2],
-					 module->block[0], module->block[1], module->block[2]);
+	if (module) {
+		cli_append(text, size, " grid %u,%u,%u block %u,%u,%u", module->grid[0],
+			   module->grid[1], module->grid[2], module->block[0], module->block[1],
+			   module->block[2]);
 	}
-	if (module && module->has_digest && used < size) {
+	if (module && module->has_digest) {
 		char digest[SGPU_BASE64URL_MAX(sizeof(module->digest))];
 
 		sgpu_base64url_encode(module->digest, sizeof(module->digest), digest);
-		used += (size_t)snprintf(text + used, size - used, " digest %s", digest);
+		cli_append(text, size, " digest %s", digest);
 	}
-	if (operation->declassify && used < size) {
-		snprintf(text + used, size - used, "%sdeclassify", used ? " " : "");
+	if (operation->declassify) {
+		cli_append(text, size, "%sdeclassify", *text ? " " : "");
 	}
 }
 
@@ -114,18 +111,16 @@ static int print_operations(const struct sgpu_manifest *manifest)
 		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
 		char arguments[2048], after[(AFTER_MAX + 1) * (SGPU_ID_MAX + 1)] = "";
 		char options[1024];
-		size_t used = 0;
 
 		options_text(operation, options, sizeof(options));
 		arguments_text(manifest, operation, arguments, sizeof(arguments));
 		for (int k = 0; k < operation->before_count && k < AFTER_MAX; k++) {
-			used += (size_t)snprintf(after + used, sizeof(after) - used, "%s%s",
-						 k ? " " : "",
-						 manifest->operations[operation->before[k]].id);
+			cli_append(after, sizeof(after), "%s%s", k ? " " : "",
+				   manifest->operations[operation->before[k]].id);
 		}
 		if (operation->before_count > AFTER_MAX) {
-			snprintf(after + used, sizeof(after) - used, ", %d more",
-				 operation->before_count - AFTER_MAX);
+			cli_append(after, sizeof(after), ", %d more",
+				   operation->before_count - AFTER_MAX);
 		}
 		cli_row(&table, operation->id, operation->kernel, arguments, options, after);
 	}

@@ -114,7 +114,7 @@ static int copy_verified(const struct opening *opening, uint64_t size,
 	return lseek(opening->spool, 0, SEEK_SET) < 0
 		       ? sgpu_fail_errno(error, "cannot read a temporary file")
 		       : cli_copy(opening->spool, "temporary file", size, output->fd, output->path,
-				  error);
+				  NULL, error);
 }
 
 /* Returns the size of a redirected file if the output is appended to it; else -1. */
@@ -224,7 +224,6 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	struct seal_payload *payload = argument;
 	struct opening *opening = payload->moves->owner;
 	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
-	struct seal_secret *secret = &payload->secret;
 	int rc;
 
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
@@ -249,12 +248,7 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	rc = rc ? rc : open_target(opening, payload->segment, error);
 	rc = rc ? rc : prepare_sink(opening, payload, part, error);
 	if (!rc && part->action == SGPU_HOST_OPEN) {
-		rc = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
-					    opening->response->response_id, secret->key,
-					    secret->context, &secret->context_size, error);
-		part->key = secret->key;
-		part->context = secret->context;
-		part->context_size = secret->context_size;
+		rc = seal_payload_key(payload, part, opening->response, opening->batch_key, error);
 	}
 	return rc;
 }
@@ -356,11 +350,10 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	struct seal_moves moves = SEAL_MOVES_INIT;
 	const int place = opening->out.fd;
 	const off_t end = opening->folder ? -1 : end_of_redirection(&opening->out);
-	int rc = seal_moves_create(&moves, opening->response->segment_count, error);
+	int rc = seal_moves_create(&moves, opening->response->segment_count, opening->reader,
+				   opening, NULL, error);
 	int next = 0, segment;
 
-	moves.reader = opening->reader;
-	moves.owner = opening;
 	rc = rc ? rc : find_leased(opening, error);
 	while (!rc && next < opening->response->segment_count) {
 		moves.count = 0;

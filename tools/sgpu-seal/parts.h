@@ -96,8 +96,10 @@ struct seal_moves {
 	{                                      \
 		.out = {.fd = -1, .pipe = -1 } \
 	}
+/* out: the archive that payloads are written to, or NULL. */
 SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
-				      struct sgpu_error *error);
+				      struct sgpu_tar_reader *reader, void *owner,
+				      const struct sgpu_output *out, struct sgpu_error *error);
 void seal_moves_clear(struct seal_moves *moves);
 /* Adds a payload. prepare() gets the payload and sets its part's source, and its sink unless
  * seal_moves_place did. */
@@ -116,6 +118,11 @@ void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_pa
 SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 				      const struct sgpu_location *location,
 				      struct sgpu_error *error);
+/* Derives the key and the context of a segment's payload for its part. */
+SGPU_MUST_CHECK int seal_payload_key(struct seal_payload *payload, struct sgpu_host_part *part,
+				     const struct sgpu_batch *batch,
+				     const uint8_t batch_key[SGPU_KEY_SIZE],
+				     struct sgpu_error *error);
 /* Makes payload->region, which is open, the source. */
 void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part);
 /* Moves all payloads that were added. Leaves the position of `out` after the last one. *failed: the

@@ -10,8 +10,14 @@
 
 #include "parts.h"
 
-int seal_moves_create(struct seal_moves *moves, int payloads, struct sgpu_error *error)
+int seal_moves_create(struct seal_moves *moves, int payloads, struct sgpu_tar_reader *reader,
+		      void *owner, const struct sgpu_output *out, struct sgpu_error *error)
 {
+	moves->reader = reader;
+	moves->owner = owner;
+	if (out) {
+		sgpu_descriptor_from_fd(out->fd, out->path, &moves->out);
+	}
 	moves->parts = calloc(2 * (size_t)payloads + 1, sizeof(*moves->parts));
 	moves->payloads = calloc((size_t)payloads + 1, sizeof(*moves->payloads));
 	moves->blocks = calloc((size_t)payloads + 1, sizeof(*moves->blocks));
@@ -123,6 +129,22 @@ int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 	}
 	seal_payload_from_source(payload, part);
 	return 0;
+}
+
+int seal_payload_key(struct seal_payload *payload, struct sgpu_host_part *part,
+		     const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+		     struct sgpu_error *error)
+{
+	struct seal_secret *secret = &payload->secret;
+
+	part->key = secret->key;
+	part->context = secret->context;
+	const int rc =
+		sgpu_batch_segment_key(batch, batch_key, batch->segments[payload->segment].id,
+				       batch->response ? batch->response_id : NULL, secret->key,
+				       secret->context, &secret->context_size, error);
+	part->context_size = secret->context_size;
+	return rc;
 }
 
 static void progress(void *argument, uint64_t bytes)

@@ -155,6 +155,8 @@ int verb_pubkey(int argc, char **argv)
 }
 
 /* ---- keyinfo ---- */
+enum { DESCRIPTION_MAX = 1024 }; /* bytes; of at most two keys */
+
 struct inquiry {
 	bool owner;
 	const char *output;
@@ -169,53 +171,38 @@ const struct cli_option keyinfo_options[] = {
 	CLI_END,
 };
 
-static int print(const struct sgpu_key_set *keys, bool owner, FILE *to)
-{
-	json_t *list = owner ? NULL : seal_keys_json(keys), *key;
-	size_t i;
-
-	if (!owner && cli_json) {
-		return cli_print_json(json_pack("{s:o}", "keys", list), to, JSON_COMPACT);
-	}
-	if (owner) {
-		fprintf(to, "%s\n", keys->signing.kid);
-	}
-	json_array_foreach (list, i, key) {
-		const struct seal_key_words words = seal_key_words(key);
-		fprintf(to, "%-7s  %-10s  %-6s  %s\n", words.kind, words.use, words.secret,
-			words.kid);
-	}
-	json_decref(list);
-	return 0;
-}
-
 /* Writes the description. A file for --owners decides whose batches are accepted, so only the user
  * may write it, whatever the umask. */
 static int write_info(const struct sgpu_key_set *keys, const char *path,
 		      const struct inquiry *request)
 {
 	struct sgpu_error error = { 0 };
-	char *text = NULL;
-	size_t size = 0;
-	FILE *to;
-	int status;
+	char text[DESCRIPTION_MAX] = "";
+	json_t *list, *key;
+	size_t i;
 
 	if (request->owner && keys->signing.kind == SGPU_SIGNING_NONE) {
 		return cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
 	}
-	to = open_memstream(&text, &size);
-	if (!to) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+	list = seal_keys_json(keys);
+	if (request->owner) {
+		cli_append(text, sizeof(text), "%s\n", keys->signing.kid);
+	} else if (cli_json) {
+		char *dumped = json_dumps(list, JSON_COMPACT);
+
+		cli_append(text, sizeof(text), "{\"keys\":%s}\n", dumped ? dumped : "null");
+		free(dumped);
+	} else {
+		json_array_foreach (list, i, key) {
+			const struct seal_key_words words = seal_key_words(key);
+
+			cli_append(text, sizeof(text), "%-7s  %-10s  %-6s  %s\n", words.kind,
+				   words.use, words.secret, words.kid);
+		}
 	}
-	status = print(keys, request->owner, to);
-	if (fclose(to) != 0) {
-		status = cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	if (status == 0 && cli_write_text(request->output, 0644, text, size, &error)) {
-		status = cli_error(&error);
-	}
-	free(text);
-	return status;
+	json_decref(list);
+	return cli_write_text(request->output, 0644, text, strlen(text), &error) ? cli_error(&error)
+										 : 0;
 }
 
 int verb_keyinfo(int argc, char **argv)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,13 +185,14 @@ static int authenticate(struct opening *opening, struct sgpu_error *error)
 /* ---- which outputs ---- */
 static void list_names(const struct sgpu_batch *response, char text[NAMES_SHOWN])
 {
-	size_t used = 0;
 	text[0] = '\0';
-	for (int i = 0; i < response->segment_count && used + SGPU_ID_MAX + 8 < NAMES_SHOWN; i++) {
-		used += (size_t)snprintf(text + used, NAMES_SHOWN - used, "%s%s", i ? ", " : "",
-					 response->segments[i].id);
-		if (i + 1 < response->segment_count && used + SGPU_ID_MAX + 8 >= NAMES_SHOWN) {
-			snprintf(text + used, NAMES_SHOWN - used, ", ...");
+	for (int i = 0; i < response->segment_count; i++) {
+		const bool fits = strlen(text) + SGPU_ID_MAX + 8 < NAMES_SHOWN;
+
+		cli_append(text, NAMES_SHOWN, "%s%s", i ? ", " : "",
+			   fits ? response->segments[i].id : "...");
+		if (!fits) {
+			break;
 		}
 	}
 }
@@ -272,14 +272,11 @@ static int take_paths(struct opening *opening, struct sgpu_error *error)
  * should stay open until the whole response has verified. */
 static void raise_limits(struct opening *opening)
 {
-	struct rlimit limit = { 0 };
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)!setrlimit(RLIMIT_NOFILE, &limit);
-		(void)!getrlimit(RLIMIT_NOFILE, &limit);
-	}
-	const rlim_t most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT + SPARE_DESCRIPTORS;
-	const rlim_t usable = limit.rlim_cur < most ? limit.rlim_cur : most;
+	const uint64_t limit = cli_raise_descriptors(),
+		       most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT +
+			      SPARE_DESCRIPTORS,
+		       usable = limit < most ? limit : most;
+
 	opening->pending_max = usable > 2 * SPARE_DESCRIPTORS
 				       ? (int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT)
 				       : 1;

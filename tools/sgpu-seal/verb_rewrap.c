@@ -134,11 +134,9 @@ static int pass_through(struct task *task, struct sgpu_error *error)
 	const struct sgpu_batch *batch = task->batch;
 	struct seal_moves moves = SEAL_MOVES_INIT;
 	const struct seal_payload *failed = NULL;
-	int segment = -1, rc = seal_moves_create(&moves, batch->segment_count, error);
+	int segment = -1, rc = seal_moves_create(&moves, batch->segment_count, task->reader, task,
+						 &task->out, error);
 
-	moves.reader = task->reader;
-	moves.owner = task;
-	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &moves.out);
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &batch->segments[i];
 		if (s->location.kind != SGPU_LOCATION_INLINE) {

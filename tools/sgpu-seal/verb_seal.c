@@ -240,7 +240,6 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 	struct task *task = payload->moves->owner;
 	const struct sgpu_batch_segment *s = &task->batch->segments[payload->segment];
 	const struct sgpu_location *from = &task->from[payload->segment];
-	struct seal_secret *secret = &payload->secret;
 	int rc = 0;
 
 	if (from->kind != SGPU_LOCATION_INLINE) {
@@ -252,12 +251,8 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 		}
 	}
 	if (!rc && s->sealed) {
-		rc = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL, secret->key,
-					    secret->context, &secret->context_size, error);
-		part->key = secret->key;
 		part->header = s->header;
-		part->context = secret->context;
-		part->context_size = secret->context_size;
+		rc = seal_payload_key(payload, part, task->batch, task->batch_key, error);
 	}
 	return rc;
 }
@@ -293,11 +288,9 @@ static int write_leased(void *context, uint64_t position, const void *data, size
 static int move_payloads(struct task *task, struct seal_moves *moves, struct sgpu_error *error)
 {
 	const struct seal_payload *failed = NULL;
-	int rc = seal_moves_create(moves, task->batch->segment_count, error);
+	int rc = seal_moves_create(moves, task->batch->segment_count, task->reader, task,
+				   &task->out, error);
 
-	moves->reader = task->reader;
-	moves->owner = task;
-	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &moves->out);
 	for (int i = 0; !rc && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
 		const bool leased = s->location.kind == SGPU_LOCATION_LEASE;

@@ -33,31 +33,31 @@ static void span(int64_t seconds, char text[24])
 	snprintf(text, 24, "%lld%c", (long long)(seconds / units[i].length), units[i].unit);
 }
 
-static void print_text(const struct sgpu_region *list, int count)
+static int print_text(const struct sgpu_region *list, int count)
 {
 	char size[STAGE_BYTES_TEXT], age[24], left[24], node[16];
 	const int64_t now = time(NULL);
-	int i;
+	struct cli_table table = { 0 };
 
-	if (count > 0) {
-		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", "REGION", "SIZE", "AGE",
-		       "EXPIRES", "PAGES", "NODE", "STATE");
-	}
-	for (i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++) {
+		if (i == 0) {
+			cli_row(&table, "REGION", "SIZE", "AGE", "EXPIRES", "PAGES", "NODE",
+				"STATE");
+		}
 		span(now - list[i].created, age);
 		span(list[i].expires - now, left);
 		snprintf(node, sizeof(node), list[i].numa_node < 0 ? "-" : "%d", list[i].numa_node);
-		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", list[i].id,
-		       stage_bytes(list[i].size, size), age, left,
-		       list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-",
-		       node,
-		       list[i].usable	 ? list[i].keep ? "kept" : "once"
-		       : list[i].expired ? "expired"
-					 : "refused");
+		cli_row(&table, list[i].id, stage_bytes(list[i].size, size), age, left,
+			list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-",
+			node,
+			list[i].usable	  ? list[i].keep ? "kept" : "once"
+			: list[i].expired ? "expired"
+					  : "refused");
 		if (!list[i].usable && !list[i].expired) {
 			cli_note("%s", list[i].why);
 		}
 	}
+	return cli_table_print(&table);
 }
 
 static json_t *to_json(const struct sgpu_region *region)
@@ -101,11 +101,7 @@ int verb_list(int argc, char **argv)
 		stage_warn_of_directory(folder);
 	}
 	free(folder);
-	if (cli_json) {
-		status = print_json(list, count);
-	} else {
-		print_text(list, count);
-	}
+	status = cli_json ? print_json(list, count) : print_text(list, count);
 	sgpu_region_list_free(&list, count);
 	return status;
 }

@@ -151,7 +151,7 @@ static int verb_worker(int argc, char **argv)
 	if (status == 0 && r.missing) {
 		status = list_missing(&r);
 	} else if (status == 0) {
-		cli_signals_gently(drain_stop); /* finishes the batches under way */
+		cli_signals(drain_stop); /* finishes the batches under way */
 		status = work(&r);
 	}
 	return cli_finish(status);
