@@ -83,15 +83,9 @@ static int map(struct sgpu_region *region, uint64_t file_size, struct sgpu_error
 				       (unsigned long long)region->size);
 	}
 	region->data = (uint8_t *)memory + SGPU_REGION_HEADER;
+	region->file_size = file_size;
 	(void)madvise(memory, file_size, MADV_DONTDUMP);
 	return SGPU_OK;
-}
-
-static uint64_t map_size(const struct sgpu_region *region)
-{
-	struct stat status;
-
-	return fstat(region->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
 }
 
 static void *map_base(const struct sgpu_region *region)
@@ -102,7 +96,7 @@ static void *map_base(const struct sgpu_region *region)
 static void unmap(struct sgpu_region *region)
 {
 	if (region->data) {
-		munmap(map_base(region), map_size(region));
+		munmap(map_base(region), region->file_size);
 		region->data = NULL;
 	}
 }
@@ -190,7 +184,7 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 	}
 	if (rc == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
 	    sgpu_shmem_huge(path, setting) &&
-	    madvise(map_base(region), map_size(region), MADV_HUGEPAGE) == 0) {
+	    madvise(map_base(region), region->file_size, MADV_HUGEPAGE) == 0) {
 		region->pages = SGPU_PAGES_TRANSPARENT;
 	}
 	free(path);
@@ -239,7 +233,7 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 		rc = create_plain(region, options->no_huge, error);
 	}
 	if (rc == SGPU_OK && options->numa_node >= 0) {
-		rc = sgpu_numa_bind(map_base(region), map_size(region), options->numa_node, error);
+		rc = sgpu_numa_bind(map_base(region), region->file_size, options->numa_node, error);
 		region->numa_node = options->numa_node;
 	}
 	if (rc < 0) {
@@ -252,7 +246,7 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct sgpu_error *error)
 {
 	uint64_t unit = region->pages == SGPU_PAGES_NORMAL ? PAGE : HUGE_PAGE,
-		 all = map_size(region);
+		 all = region->file_size;
 	int result;
 
 	begin = begin / unit * unit;

@@ -43,6 +43,7 @@ struct sgpu_region {
 	int fd;	       /* -1 in a listing */
 	uint8_t *data; /* until publish: the mapped payload; call sgpu_region_back before touching
 			  it */
+	uint64_t file_size;	    /* until publish: of the mapping */
 	struct sgpu_output *output; /* until publish: gives the file its name */
 	char *path;		    /* the directory's (in a listing: the file's) */
 	bool usable; /* in a listing: whether it is valid now; `why` says what is wrong */
