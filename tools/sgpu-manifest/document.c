@@ -11,23 +11,23 @@
 #include <unistd.h>
 
 /* ---- diagnostics, as people and as programs read them ---- */
-static void print_diagnostic(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
+static void print(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
 {
+	if (cli_json) {
+		(void)cli_print_json(json_pack("{s:o, s:i, s:i, s:o, s:o, s:o*}", "file",
+					       cli_json_text(name), "line", diagnostic->line,
+					       "column", diagnostic->column, "pointer",
+					       cli_json_text(diagnostic->pointer), "text",
+					       cli_json_text(diagnostic->text), "hint",
+					       cli_json_text(diagnostic->hint)),
+				     file, JSON_COMPACT);
+		return;
+	}
 	cli_print_line(file, "%s:%d:%d: %s%s%s", name, diagnostic->line, diagnostic->column,
 		       diagnostic->pointer, *diagnostic->pointer ? ": " : "", diagnostic->text);
 	if (diagnostic->hint) {
 		cli_print_line(file, "    hint: %s", diagnostic->hint);
 	}
-}
-
-static void print_record(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
-{
-	(void)cli_print_json(
-		json_pack("{s:o, s:i, s:i, s:o, s:o, s:o*}", "file", cli_json_text(name), "line",
-			  diagnostic->line, "column", diagnostic->column, "pointer",
-			  cli_json_text(diagnostic->pointer), "text",
-			  cli_json_text(diagnostic->text), "hint", cli_json_text(diagnostic->hint)),
-		file, JSON_COMPACT);
 }
 
 static void report_diagnostics(const struct document *document, FILE *records)
@@ -38,12 +38,7 @@ static void report_diagnostics(const struct document *document, FILE *records)
 	FILE *file = open_memstream(&text, &size), *messages = cli_json ? records : stderr;
 
 	for (size_t i = 0; i < diagnostics->count; i++) {
-		if (cli_json) {
-			print_record(file ? file : messages, document->name, &diagnostics->list[i]);
-		} else {
-			print_diagnostic(file ? file : messages, document->name,
-					 &diagnostics->list[i]);
-		}
+		print(file ? file : messages, document->name, &diagnostics->list[i]);
 	}
 	/* All diagnostics go out in one write: standard error has no buffer of its own. */
 	if (file && fclose(file) == 0) {

@@ -341,9 +341,8 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 			operation->id, stated, segment->location, image->digest);
 }
 
-/* Compares the digests of all modules with their images. If `added` is not NULL, also adds missing
- * digests to the document's JSON and to *added; otherwise, unreadable images are skipped. */
-static int walk(const struct document *document, const struct payload_folder *folder, int *added)
+int module_digests_compare(const struct document *document, const struct payload_folder *folder,
+			   int *added)
 {
 	const struct sgpu_manifest *manifest = document->manifest;
 	json_t *operations = json_object_get(manifest->json, "operations");
@@ -383,16 +382,11 @@ static int walk(const struct document *document, const struct payload_folder *fo
 	return status;
 }
 
-int module_digests_compare(const struct document *document, const struct payload_folder *folder)
-{
-	return walk(document, folder, NULL);
-}
-
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options)
 {
 	struct document filled;
-	int added = 0, status = walk(document, folder, &added);
+	int added = 0, status = module_digests_compare(document, folder, &added);
 
 	if (status || !added) {
 		return status;

@@ -26,7 +26,7 @@ static int compare_modules(unsigned options)
 	if (payload_folder_open(document.path, &folder, &error)) {
 		status = cli_error(&error);
 	} else {
-		status = module_digests_compare(&document, &folder);
+		status = module_digests_compare(&document, &folder, NULL);
 	}
 	payload_folder_close(&folder);
 	return status;

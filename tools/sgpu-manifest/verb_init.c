@@ -27,6 +27,7 @@ struct draft {
 	char stem[STEM_MAX + 1]; /* of the first input; output files are named after it */
 	bool used[SGPU_ARGUMENTS_MAX];
 	bool outside; /* a file is outside the manifest's folder */
+	bool wide;    /* a file has f64: all files get it, so that an operation gets one type */
 };
 
 /* Returns a parameter: a number, true, false, or else a string. */
@@ -192,18 +193,6 @@ static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
 	return holders[from] & SGPU_TYPE_BIT(to);
 }
 
-/* Whether any file has f64. If so, f64 is preferred for all files, so that an operation on several
- * gets them in one type. */
-static bool is_wide(const struct draft *draft)
-{
-	bool wide = false;
-
-	for (int i = 0; i < draft->spec_count; i++) {
-		wide |= draft->specs[i].type.dtype == SGPU_F64;
-	}
-	return wide;
-}
-
 /* Returns an allowed type that has all values of `from`, preferably f32, or f64 if any file has
  * f64; else a float, to which values are rounded; else SGPU_NONE, since rounding to integers or
  * clipping would change the data. */
@@ -213,7 +202,7 @@ static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype fr
 	static const enum sgpu_dtype order[] = { SGPU_F64, SGPU_F32, SGPU_F64,
 						 SGPU_I32, SGPU_I16, SGPU_F16 };
 
-	for (size_t i = is_wide(draft) ? 0 : 1; i < SGPU_ARRAY_LENGTH(order); i++) {
+	for (size_t i = draft->wide ? 0 : 1; i < SGPU_ARRAY_LENGTH(order); i++) {
 		if ((allowed & SGPU_TYPE_BIT(order[i])) && holds_all(from, order[i])) {
 			return order[i];
 		}
@@ -340,6 +329,7 @@ static int add_file(struct draft *draft, const char *text)
 				 draft->op->args[spec->argument].name);
 	}
 	draft->used[spec->argument] = true;
+	draft->wide |= spec->type.dtype == SGPU_F64;
 	return 0;
 }
 

@@ -332,19 +332,6 @@ static int remove_older(struct opening *opening, int i, struct sgpu_error *error
 	return rc;
 }
 
-static int remove_all_older(struct opening *opening, struct sgpu_error *error)
-{
-	int rc = 0;
-
-	for (int i = 0; !rc && opening->force && i < opening->response->segment_count; i++) {
-		if (opening->targets[i].wanted &&
-		    opening->response->segments[i].status != SGPU_OK) {
-			rc = remove_older(opening, i, error);
-		}
-	}
-	return rc;
-}
-
 int opening_write(struct opening *opening, struct sgpu_error *error)
 {
 	struct seal_moves moves = SEAL_MOVES_INIT;
@@ -375,7 +362,12 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 		}
 		return rc;
 	}
-	rc = remove_all_older(opening, error);
+	for (int i = 0; !rc && opening->force && i < opening->response->segment_count; i++) {
+		if (opening->targets[i].wanted &&
+		    opening->response->segments[i].status != SGPU_OK) {
+			rc = remove_older(opening, i, error);
+		}
+	}
 	rc = rc ? rc : commit(opening, error);
 	if (!rc) {
 		release_lease(&opening->lease);

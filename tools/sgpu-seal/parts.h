@@ -101,18 +101,15 @@ SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
 				      struct sgpu_tar_reader *reader, void *owner,
 				      const struct sgpu_output *out, struct sgpu_error *error);
 void seal_moves_clear(struct seal_moves *moves);
-/* Adds a payload. prepare() gets the payload and sets its part's source, and its sink unless
- * seal_moves_place did. */
+/* Gets a payload, and sets its part's source, and its sink unless seal_moves_member did. */
+typedef int seal_prepare(void *payload, struct sgpu_host_part *part, struct sgpu_error *error);
+/* Adds a payload. */
 void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
-		    uint64_t size, const char *name,
-		    int (*prepare)(void *payload, struct sgpu_host_part *part,
-				   struct sgpu_error *error));
-/* Adds the padding of the previous payload in `out` and the header of the next one, which is to be
- * added after this call. */
+		    uint64_t size, const char *name, seal_prepare *prepare);
+/* Adds a payload of `out`, after the padding of the previous one and its own header. */
 SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
-				      int segment, struct sgpu_error *error);
-/* Makes `out` the sink of the payload that was added last, with `size` bytes. */
-void seal_moves_place(struct seal_moves *moves, uint64_t size);
+				      enum sgpu_host_action action, int segment,
+				      seal_prepare *prepare, struct sgpu_error *error);
 /* Make the archive's current member, or the data at a location, the source of a payload. */
 void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_part *part);
 SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,

@@ -43,9 +43,7 @@ static void end_payload(void *context)
 }
 
 void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
-		    uint64_t size, const char *name,
-		    int (*prepare)(void *payload, struct sgpu_host_part *part,
-				   struct sgpu_error *error))
+		    uint64_t size, const char *name, seal_prepare *prepare)
 {
 	struct seal_payload *payload = &moves->payloads[moves->payload_count++];
 
@@ -63,9 +61,12 @@ void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int 
 	};
 }
 
-int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, int segment,
+int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
+		      enum sgpu_host_action action, int segment, seal_prepare *prepare,
 		      struct sgpu_error *error)
 {
+	const struct sgpu_batch_segment *s = &batch->segments[segment];
+	const uint64_t size = sgpu_batch_payload_size(batch, segment);
 	uint8_t *block = moves->blocks[moves->payload_count];
 	const size_t padding = (size_t)(-moves->at % SGPU_TAR_BLOCK);
 	const int rc = sgpu_batch_payload_header(batch, segment, block + padding, error);
@@ -79,16 +80,13 @@ int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, 
 		.to = moves->at,
 	};
 	moves->at += padding + SGPU_TAR_BLOCK;
-	return rc;
-}
-
-void seal_moves_place(struct seal_moves *moves, uint64_t size)
-{
+	seal_moves_add(moves, action, segment, action == SGPU_HOST_SEAL ? s->size : size, s->id,
+		       prepare);
 	struct sgpu_host_part *part = &moves->parts[moves->count - 1];
-
 	part->sink = sgpu_sink_to_descriptor(&moves->out);
 	part->to = moves->at;
 	moves->at += size;
+	return rc;
 }
 
 static void read_from(struct seal_payload *payload, struct sgpu_host_part *part)

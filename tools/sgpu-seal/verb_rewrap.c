@@ -142,11 +142,8 @@ static int pass_through(struct task *task, struct sgpu_error *error)
 		if (s->location.kind != SGPU_LOCATION_INLINE) {
 			continue;
 		}
-		rc = seal_moves_member(&moves, batch, i, error);
-		seal_moves_add(&moves, SGPU_HOST_COPY, i, sgpu_batch_payload_size(batch, i), s->id,
-			       prepare_pass);
+		rc = seal_moves_member(&moves, batch, SGPU_HOST_COPY, i, prepare_pass, error);
 		moves.parts[moves.count - 1].digest = s->has_kt128 ? s->kt128 : NULL;
-		seal_moves_place(&moves, sgpu_batch_payload_size(batch, i));
 	}
 	rc = rc ? rc : seal_moves_run(&moves, &task->meter, &failed, error);
 	rc = rc ? rc : sgpu_tar_padding(task->out.fd, task->out.path, moves.at, error);

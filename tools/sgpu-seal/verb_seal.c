@@ -297,19 +297,20 @@ static int move_payloads(struct task *task, struct seal_moves *moves, struct sgp
 		if (s->location.kind != SGPU_LOCATION_INLINE && !leased) {
 			continue;
 		}
-		rc = leased ? 0 : seal_moves_member(moves, task->batch, i, error);
-		seal_moves_add(moves, s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY, i, s->size,
-			       s->id, prepare_payload);
-		moves->parts[moves->count - 1].digest = s->sealed ? NULL : s->kt128;
+		const enum sgpu_host_action action = s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY;
 		if (leased) {
-			struct sgpu_host_part *part = &moves->parts[moves->count - 1];
-
+			seal_moves_add(moves, action, i, s->size, s->id, prepare_payload);
+		} else {
+			rc = seal_moves_member(moves, task->batch, action, i, prepare_payload,
+					       error);
+		}
+		struct sgpu_host_part *part = &moves->parts[moves->count - 1];
+		part->digest = s->sealed ? NULL : s->kt128;
+		if (leased) {
 			part->sink = (struct sgpu_transfer_sink){ .write = write_leased,
 								  .parallel = true,
 								  .context = &task->lease };
 			part->to = s->location.offset;
-		} else {
-			seal_moves_place(moves, sgpu_batch_payload_size(task->batch, i));
 		}
 	}
 	return rc ? rc : seal_moves_run(moves, &task->meter, &failed, error);

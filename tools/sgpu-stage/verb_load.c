@@ -81,13 +81,6 @@ static int check_payloads(const struct task *task, struct sgpu_error *error)
 		       : 0;
 }
 
-static int read_head(struct load *load, int in, struct sgpu_error *error)
-{
-	const int rc = sgpu_tar_open(in, load->in_name, &load->reader, error);
-
-	return rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
-}
-
 /* ---- the plan of a region: one slice for each payload, on pages of its own. A sealed slice starts
  * at 8 modulo 16, so that its chunks, which follow a header of 56 bytes, are aligned when they are
  * opened in place ---- */
@@ -317,18 +310,20 @@ static void record(const struct load *load)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
+	struct load *load = &task->load;
 	int rc = sgpu_output_open(&task->out, task->out_path, 0644, false, error);
 
-	rc = rc ? rc : read_head(&task->load, in, error);
+	rc = rc ? rc : sgpu_tar_open(in, load->in_name, &load->reader, error);
+	rc = rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
 	rc = rc ? rc : check_payloads(task, error);
-	rc = rc ? rc : sgpu_leases_create(task->load.files, &task->load.leases, error);
+	rc = rc ? rc : sgpu_leases_create(load->files, &load->leases, error);
 	rc = rc ? rc : stage(task, error);
 	rc = rc ? rc : write_batch(task, error);
 	if (rc == SGPU_OK && task->export) {
-		rc = export(&task->load, error);
+		rc = export(load, error);
 	}
-	if (rc < 0 && task->published && sgpu_region_release(task->load.region.id, NULL) < 0) {
-		cli_warning("region %s could not be removed; it will expire", task->load.region.id);
+	if (rc < 0 && task->published && sgpu_region_release(load->region.id, NULL) < 0) {
+		cli_warning("region %s could not be removed; it will expire", load->region.id);
 	}
 	return rc;
 }
