@@ -59,8 +59,8 @@ static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sg
 	return rc;
 }
 
-/* Checks that the claims name the record by its hash, and that the record carries the hash of the
- * other claims and the AK, and verifies the record as far as there are roots for it. */
+/* Checks that the claims name the record by its hash and that the record carries the hash of the
+ * other claims and the AK, and verifies it where there are roots. */
 static int check_record(const json_t *claims, const struct sgpu_record *record,
 			const struct sgpu_quote_checks *checks, const uint8_t report_data[64],
 			struct sgpu_tee_report *tee, struct sgpu_error *error)
@@ -128,6 +128,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 			struct sgpu_error *error)
 {
 	uint8_t report_data[64] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 }, ueid[SGPU_UEID_SIZE];
+	const char *named;
 	int rc = sgpu_jws_check(&parts->jws, parts->key, error);
 
 	if (rc) {
@@ -148,6 +149,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 	}
 	rc = rc ? rc : sgpu_quote_report_data(parts->claims, parts->ak, report_data, error);
 	sgpu_quote_ueid(machine, ueid);
+	rc = rc ? rc : sgpu_json_string(parts->claims, "claims", "ueid", &named, error);
 	if (!rc && !is_bytes(parts->claims, "ueid", ueid, sizeof(ueid))) {
 		rc = sgpu_fail(error, SGPU_EBINDING,
 			       "'ueid' names another machine than the certificate");
