@@ -237,7 +237,7 @@ int cli_copy(int from, const char *from_name, uint64_t size, int to, const char 
 		rc = rc ? rc : sgpu_write(to, to_name, buffer, got, error);
 		done += got;
 	}
-	free(buffer);
+	sgpu_free_wiped(&buffer, buffer ? COPIED_AT_ONCE : 0); /* 'open' copies secrets */
 	if (copied) {
 		*copied = done;
 	} else if (!rc && done < size) {
