@@ -348,6 +348,19 @@ locations.json" ]
 	cmp expected.f32 other.out/out.f32
 }
 
+@test "a response names one lease, and one with a second is refused" {
+	requires python3
+	start_server -k runner.jwk --device cpu --leases 16M
+	seal packed | sgpu-run --lease -o response
+	rewrite response two 'one = places["locations"][-1]
+one["lease"] = ":".join(["sgpu", "0" * 32, *one["lease"].split(":")[2:]])'
+	run -1 --separate-stderr sgpu-seal open -k owner.jwk -C two.out two
+	assert_contains "$stderr" "the response names more than one lease"
+	[ ! -e two.out ]
+	sgpu-seal open -k owner.jwk -C out response
+	cmp expected.f32 out/out.f32
+}
+
 @test "a server that gives another lease than the one that was asked for is not believed" {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 4M
