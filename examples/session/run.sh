@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [DIR]: trains a classifier of 2000 pictures of clothes in a secure session with `sgpu-enclave --session`. DEVICE names the
-# device, WORKER another command than sgpu-enclave, as `ssh host sgpu-enclave`. With SGPU_SOCKET, it is a session of the server there.
-# QUOTED is the key of the worker that it has to be, from an accepted quote.
+# device, WORKER another command than sgpu-enclave, as `ssh host sgpu-enclave -k key`. With SGPU_SOCKET, it is a session of the server
+# there. RUNNER is the worker's public key, from an accepted quote or of its -k; sgpu-enclave here gets a new one. OWNER is the key file
+# of an owner, for a worker with --owners.
 # The losses stay in DIR, if it is given.
 set -eu
 umask 077
@@ -27,7 +28,8 @@ gunzip -c "$data/train-labels-idx1-ubyte.gz" >labels
 if [ -n "${SGPU_SOCKET:-}" ]; then
 	train <data >losses
 else
+	[ -n "${RUNNER:-}" ] || sgpu-seal keygen --x25519 | tee key | sgpu-seal pubkey >runner.jwk
 	# shellcheck disable=SC2086 # a command and its arguments
-	train ${WORKER:-sgpu-enclave} --session --device "${DEVICE:-cpu}" <data >losses
+	RUNNER=${RUNNER:-runner.jwk} train ${WORKER:-sgpu-enclave -k key} --session --device "${DEVICE:-cpu}" <data >losses
 fi
 cat losses

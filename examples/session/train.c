@@ -4,8 +4,9 @@
  * usage: train [WORKER [ARGUMENT...]] <DATA
  * WORKER is `sgpu-enclave --session`, here or behind ssh; without one, it is the server of this
  * machine. All that travels to it and back is sealed. DATA are SAMPLES pictures of PIXELS bytes,
- * and as many labels of one byte. QUOTED in the environment is the file of the key that an accepted
- * quote names: then nobody but the worker that was quoted gets the data.
+ * and as many labels of one byte. RUNNER in the environment is the file of the worker's public key:
+ * the one that an accepted quote names, or that of its -k. Nobody but that worker gets the data.
+ * OWNER is the file of the key to sign with, for a worker that takes sessions of owners.
  *
  * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session,
  * run once for each step.
@@ -124,10 +125,11 @@ static int train(struct sgpu_remote *session, struct sgpu_error *error)
 
 int main(int argc, char **argv)
 {
-	const char *quoted = getenv("QUOTED");
+	const char *runner = getenv("RUNNER"), *owner = getenv("OWNER");
 	struct sgpu_remote_config config = { .in = -1 };
 	struct sgpu_remote *session = NULL;
-	struct sgpu_key owner = { 0 }, key = { 0 };
+	struct sgpu_key_set keys = { .has_key = false };
+	struct sgpu_key key = { 0 };
 	struct sgpu_error error = { .code = SGPU_EUNAVAILABLE,
 				    .text = "no worker, or not the data that it should have" };
 	pid_t worker = -1;
@@ -146,16 +148,16 @@ int main(int argc, char **argv)
 		minus_y[i][label[i] % CLASSES] = -1;
 		known = known && label[i] < CLASSES;
 	}
-	config.owner = &owner;
-	config.worker = quoted ? &key : NULL;
-	if (worker >= 0 && known && (!quoted || sgpu_key_load(quoted, &key, &error) == 0) &&
-	    sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
+	config.owner = owner ? &keys.signing : NULL;
+	config.runner = &key;
+	if (worker >= 0 && known && runner && sgpu_key_load(runner, &key, &error) == 0 &&
+	    (!owner || sgpu_key_set_load(owner, &keys, &error) == 0) &&
 	    (worker ? sgpu_remote_open(&config, &session, &error)
-		    : sgpu_remote_connect(NULL, &owner, config.worker, &session, &error)) == 0) {
+		    : sgpu_remote_connect(NULL, config.owner, &key, &session, &error)) == 0) {
 		rc = train(session, &error);
 	}
 	sgpu_remote_close(&session);
-	sgpu_key_clear(&owner);
+	sgpu_key_set_clear(&keys);
 	if (worker > 0) {
 		close(config.out);
 		waitpid(worker, NULL, 0);

@@ -176,7 +176,7 @@ struct sgpu_quote_subject {
 	bool preemption;	 /* the GPU may run other work in between */
 	bool allows_modules;	 /* batches may bring code; always claimed with runner_path */
 	bool files;		 /* batches may name files here; likewise */
-	bool sessions;		 /* anybody may open one, whatever the owners; likewise */
+	const char *sessions;	 /* whose are taken: "none" (or NULL), "owners", "any"; likewise */
 	/* Thumbprints of the signing keys whose batches the runner takes, sorted, each once;
 	 * owner_count 0: anybody's batches. */
 	const char *const *owners;

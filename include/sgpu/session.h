@@ -46,10 +46,13 @@ struct sgpu_remote_ring {
 };
 
 struct sgpu_remote_config {
-	int in, out;		       /* from and to the worker: pipes or a socket; borrowed */
-	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
-	const struct sgpu_key *worker; /* the public key that an accepted quote names; borrowed
-					  likewise; or NULL */
+	int in, out; /* from and to the worker: pipes or a socket; borrowed */
+	/* Whose session it is; NULL: nobody's, with a key that is drawn for it. Borrowed until the
+	 * session is open, as is the next. */
+	const struct sgpu_signing_key *owner;
+	/* The runner's X25519 public key: the one that an accepted quote names; where there are no
+	 * quotes, that of the runner's -k. */
+	const struct sgpu_key *runner;
 	/* How long a call waits for a live but silent worker; then the call fails with
 	 * SGPU_ETIMEOUT, and the session is no longer usable. 0: for ever. The end of a worker is
 	 * noticed in any case. Over pipes, a call with patience removes the thread's
@@ -57,18 +60,18 @@ struct sgpu_remote_config {
 	uint64_t patience_ns;
 };
 
-/* Opens a session. With `worker`, the session's keys come from a secret that only the holder of
- * that key's private half can open, so the quoted worker answers, or this fails with SGPU_EAUTH.
- * Without, nothing proves who answers: whoever is in between can pose as the worker. Errors:
- * SGPU_EAUTH, SGPU_EKEY (a grant for another owner), SGPU_EUSAGE (`worker` is symmetric),
- * SGPU_ETIMEOUT (the patience is over), SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* Opens a session (sgpu-session(5)). Its keys come from a secret that only the holder of the
+ * private half of `runner` can open, so that runner answers, or this fails with SGPU_EAUTH. Errors:
+ * SGPU_EAUTH, SGPU_EPOLICY (the runner takes sessions of its owners, and `owner` is none),
+ * SGPU_EUSAGE (`runner` is symmetric), SGPU_ETIMEOUT (the patience is over), SGPU_ESYSTEM,
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config,
 				     struct sgpu_remote **remote, struct sgpu_error *error);
 /* Opens a session with this user's worker of `sgpu-serve`; socket NULL: where sgpu-run(1) looks
  * for it. Errors: SGPU_EUNAVAILABLE (there is no server), SGPU_ERETRY (too many sessions), those
  * above. */
-SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
-					const struct sgpu_key *worker, struct sgpu_remote **remote,
+SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_signing_key *owner,
+					const struct sgpu_key *runner, struct sgpu_remote **remote,
 					struct sgpu_error *error);
 /* Ends a session and frees all that it had. Accepts NULL; clears the caller's pointer. */
 void sgpu_remote_close(struct sgpu_remote **remote);
@@ -105,23 +108,28 @@ SGPU_MUST_CHECK int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 				    struct sgpu_error *error);
 
 /* ---- the worker ---- */
+/* Whose sessions a runner takes, and the key that it answers with. */
+struct sgpu_session_authority {
+	const struct sgpu_key *key; /* X25519, private */
+	/* Thumbprints of the keys that may sign a hello; owner_count 0: anybody's. */
+	const char *const *owners;
+	int owner_count;
+};
 struct sgpu_secure;
 /* Serves one session over the descriptors in and out, until the other side ends it. memory_limit:
- * bytes of device memory that the session may have; 0: all that the context has. key: the X25519
- * key that this process's quotes name, for sessions that are bound to it; borrowed; NULL: there is
- * none, and such sessions are refused. Errors: SGPU_EINVALID (the other side breaks the protocol),
- * SGPU_ESYSTEM, SGPU_ECANCELED. */
+ * bytes of device memory that the session may have; 0: all that the context has. Errors:
+ * SGPU_EINVALID (the other side breaks the protocol), SGPU_ESYSTEM, SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit,
-				      const struct sgpu_key *key, int in, int out,
-				      struct sgpu_error *error);
+				      const struct sgpu_session_authority *authority, int in,
+				      int out, struct sgpu_error *error);
 
 /* The same over a ring, by any thread. */
 struct sgpu_remote_service;
-/* Checks and maps what the other side shares; the descriptors and the key are borrowed until the
- * service is freed. Errors: SGPU_EINVALID, SGPU_EPOLICY (the files could change their size),
+/* Checks and maps what the other side shares; the descriptors and the authority are borrowed until
+ * the service is freed. Errors: SGPU_EINVALID, SGPU_EPOLICY (the files could change their size),
  * SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit,
-					       const struct sgpu_key *key,
+					       const struct sgpu_session_authority *authority,
 					       const struct sgpu_remote_ring *ring,
 					       struct sgpu_remote_service **service,
 					       struct sgpu_error *error);

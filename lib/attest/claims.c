@@ -46,7 +46,7 @@ static const struct sgpu_member table[] = {
 	OPTIONAL(RUNNER_OWN "/owners", ARRAY, .min = 1, .max = SGPU_QUOTE_OWNERS_MAX),
 	NEEDED(RUNNER_OWN "/owners/*", BYTES, .min = 32, .max = 32),
 	/* missing in quotes of older runners */
-	OPTIONAL(RUNNER_OWN "/sessions", TEXT, .words = "none any"),
+	OPTIONAL(RUNNER_OWN "/sessions", TEXT, .words = "none owners any"),
 	OPTIONAL(RUNNER_OWN "/confinement", OBJECT, .max = CONFINEMENT_MAX),
 	NEEDED(RUNNER_OWN "/confinement/*", TRUTHS),
 	NEEDED(RUNNER_OWN "/confinement/*/*", TRUTH),

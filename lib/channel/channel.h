@@ -112,7 +112,7 @@ enum sgpu_refusal {
 	SGPU_REFUSED_RANGE,  /* frame, index, address or size out of range, or not aligned */
 	SGPU_REFUSED_REGION, /* the page lies in the wrong region */
 	SGPU_REFUSED_NOT_FREE,
-	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another channel */
+	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another channel; a hello is of no owner */
 	SGPU_REFUSED_LOCKED,	 /* the page is locked, and no MAC authorises this */
 	SGPU_REFUSED_MAC,	 /* the MAC does not verify, or its counter is not the next one */
 	SGPU_REFUSED_ALIAS,	 /* two pages for one address, or one page at two addresses */
@@ -204,7 +204,7 @@ SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint3
 					 sgpu_devptr *base, uint64_t *size,
 					 struct sgpu_error *error);
 /* ---- for trusted code in the processor's own program: lib/secure ---- */
-struct sgpu_binding; /* keys.h */
+struct sgpu_hello; /* keys.h */
 /* Begins a request of trusted code in this process (lib/secure). Every range must be mapped in the
  * channel's context, which becomes the one that kernels reach. Requests are served in the order of
  * the calls; one for the active context does not wait until others have left. Until
@@ -221,8 +221,7 @@ void sgpu_processor_leave(struct sgpu_processor *processor);
  * exist), SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_processor_bind(struct sgpu_processor *processor,
 					const struct sgpu_grant *grant,
-					const struct sgpu_binding *binding,
-					struct sgpu_error *error);
+					const struct sgpu_hello *hello, struct sgpu_error *error);
 /* Opens the group of a CH_SUBMIT into `items`: *size bytes, which the caller carries out and wipes.
  * Nobody may change *command meanwhile. Returns reply->code. */
 int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,

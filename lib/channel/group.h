@@ -4,9 +4,10 @@
  * groups, and their answers. Items name buffers, streams, keys and jobs by handles, which the
  * session chooses and the worker keeps in tables. No item names an address.
  *
- * A message is a hello (channel/keys.h), answered by a grant, or a sealed group, answered by a
- * sealed answer. The caller carries messages (sgpu_exchange_fn), through a pipe or a ring
- * (remote/carrier.h). Whoever carries messages can stop them, and learns their sizes.
+ * A session begins with a question, answered by a challenge, and a hello (channel/keys.h), answered
+ * by a grant. Then each message is a sealed group, answered by a sealed answer. The caller carries
+ * messages (sgpu_exchange_fn), through a pipe or a ring (remote/carrier.h). Whoever carries
+ * messages can stop them, and learns their sizes.
  */
 #ifndef SGPU_CHANNEL_GROUP_H
 #define SGPU_CHANNEL_GROUP_H
@@ -25,6 +26,8 @@ enum {
 	SGPU_GROUP_TEXT_MAX = 160, /* most bytes of the texts of all failed items together */
 	SGPU_ITEM_HEAD = 52,
 	SGPU_MESSAGE_MAX = SGPU_GROUP_MAX + 64,
+	SGPU_QUESTION_SIZE = 1, /* a zero byte */
+	SGPU_REFUSAL_SIZE = 9,	/* zero (8), enum sgpu_refusal (1) */
 };
 
 /* Kinds, and the members that each uses besides `stream`. All other numbers are invalid. */
@@ -96,12 +99,12 @@ enum { SGPU_GROUP_SENDS = 3 }; /* how often a group without an answer is sent */
 
 struct sgpu_group_client;
 
-/* Gets a grant for the owner's X25519 key and opens a session with it. `worker` is the public key
- * that a quote names: only a process with its private half can answer, and proves this by answering
- * an empty group. NULL: any process can answer. Errors: SGPU_EAUTH, SGPU_EKEY, SGPU_EUSAGE
- * (`worker` is symmetric), those of `exchange`. */
-SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_key *owner,
-					   const struct sgpu_key *worker, sgpu_exchange_fn exchange,
+/* Opens a session. `owner` signs the hello; NULL: a key drawn for it, for runners that take
+ * anybody's sessions. `runner`: the runner's public key; only a process with its private half can
+ * answer, and proves this by answering an empty group. Errors: SGPU_EAUTH, SGPU_EPOLICY (`owner` is
+ * no owner of the runner), SGPU_EUSAGE (`runner` is symmetric), those of `exchange`. */
+SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_signing_key *owner,
+					   const struct sgpu_key *runner, sgpu_exchange_fn exchange,
 					   void *argument, struct sgpu_group_client **client,
 					   struct sgpu_error *error);
 void sgpu_group_client_close(struct sgpu_group_client **client);

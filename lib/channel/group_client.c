@@ -146,53 +146,81 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *
 }
 
 /* ---- opening ---- */
-/* Sends the hello, and opens a session with the grant in the answer. */
-static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner,
-		     const uint8_t *hello, size_t hello_size, struct sgpu_error *error)
+/* Asks for a challenge, and makes the hello that answers it. */
+static int make_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
+		      const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
+		      struct sgpu_hello *hello, struct sgpu_error *error)
 {
+	static const uint8_t question[SGPU_QUESTION_SIZE];
 	size_t size = 0;
-	int rc = c->exchange(c->argument, hello, hello_size, c->answer, &size, error);
+	int rc = c->exchange(c->argument, question, sizeof(question), c->answer, &size, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	if (size != SGPU_GRANT_SIZE) {
-		return sgpu_fail(error, SGPU_EAUTH, "the answer to the owner's key is not a grant");
-	}
-	sgpu_grant_decode(c->answer, &c->grant);
-	return sgpu_session_open(owner, &c->grant, &c->session, error);
+	return size == SGPU_CHALLENGE_SIZE
+		       ? sgpu_hello_make(c->answer, runner, own->public_half, owner, hello, error)
+		       : sgpu_fail(error, SGPU_EAUTH, "the first answer is not a challenge");
 }
 
-/* The answer to an empty group proves that the worker has the keys of the bound session. */
-static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner,
-		      const struct sgpu_key *worker, struct sgpu_error *error)
+/* Sends the hello, and opens a session with the grant in the answer. The answer to an empty group
+ * proves that the runner has the session's keys. */
+static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
+		     const struct sgpu_hello *hello, struct sgpu_error *error)
 {
-	struct sgpu_binding binding;
-	int rc = sgpu_binding_make(owner->public_half, worker, &binding, error);
+	size_t size = 0;
+	int rc = c->exchange(c->argument, (const uint8_t *)hello->text, hello->size, c->answer,
+			     &size, error);
 
 	if (rc < 0) {
-		goto out;
+		return rc;
 	}
-	rc = say_hello(c, owner, binding.hello, sizeof(binding.hello), error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_session_bind(c->session, &binding, &c->grant, error);
+	if (size == SGPU_REFUSAL_SIZE && c->answer[SGPU_REFUSAL_SIZE - 1] == SGPU_REFUSED_FOREIGN) {
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "the runner takes sessions of its owners alone, and says that the key "
+			  "which signed is none of theirs");
+		return sgpu_hint(error, "'sgpu-seal keyinfo --owner' prints the line for the file "
+					"of owners");
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_group_client_send(c, error);
+	if (size != SGPU_GRANT_SIZE) {
+		return sgpu_fail(error, SGPU_EAUTH, "the answer to the hello is not a grant");
 	}
+	sgpu_grant_decode(c->answer, &c->grant);
+	rc = sgpu_session_open(own, &c->grant, &c->session, error);
+	rc = rc ? rc : sgpu_session_bind(c->session, hello, &c->grant, error);
+	return rc ? rc : sgpu_group_client_send(c, error);
+}
+
+static int open_session(struct sgpu_group_client *c, const struct sgpu_signing_key *owner,
+			const struct sgpu_key *runner, struct sgpu_error *error)
+{
+	struct sgpu_signing_key drawn = { .kind = SGPU_SIGNING_NONE };
+	struct sgpu_key own;
+	struct sgpu_hello hello;
+	int rc = runner->kind == SGPU_KEY_OCT
+			 ? sgpu_fail(error, SGPU_EUSAGE,
+				     "a runner whose key is symmetric takes no sessions")
+			 : sgpu_key_generate(SGPU_KEY_X25519, &own, error);
+
+	if (rc == SGPU_OK && !owner) {
+		rc = sgpu_signing_generate(&drawn, error);
+	}
+	rc = rc ? rc : make_hello(c, &own, owner ? owner : &drawn, runner, &hello, error);
+	rc = rc ? rc : say_hello(c, &own, &hello, error);
 	if (rc == SGPU_EAUTH || rc == SGPU_EKEY || rc == SGPU_EINVALID) {
-		sgpu_fail(error, SGPU_EAUTH,
-			  "whoever answers does not have the key of the worker that was quoted");
-		(void)sgpu_hint(error, "that worker may have ended: ask for a new quote with "
-				       "'sgpu-serve quote', and appraise it");
+		sgpu_fail(error, SGPU_EAUTH, "whoever answers does not have the runner's key");
+		(void)sgpu_hint(error, "if the key is of a quote, the runner that gave the quote "
+				       "may have ended: ask for a new one with 'sgpu-serve quote', "
+				       "and appraise it");
 		rc = SGPU_EAUTH;
 	}
-out:
-	sgpu_wipe(&binding, sizeof(binding));
+	sgpu_wipe(&hello, sizeof(hello));
+	sgpu_wipe(&own, sizeof(own));
+	sgpu_wipe(&drawn, sizeof(drawn));
 	return rc;
 }
 
-int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *worker,
+int sgpu_group_client_open(const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
 			   sgpu_exchange_fn exchange, void *argument,
 			   struct sgpu_group_client **client, struct sgpu_error *error)
 {
@@ -206,8 +234,7 @@ int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *
 	memset(c, 0, sizeof(*c));
 	c->exchange = exchange;
 	c->argument = argument;
-	rc = worker ? open_bound(c, owner, worker, error)
-		    : say_hello(c, owner, owner->public_half, sizeof(owner->public_half), error);
+	rc = open_session(c, owner, runner, error);
 	if (rc < 0) {
 		sgpu_group_client_close(&c);
 		return rc;

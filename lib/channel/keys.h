@@ -6,6 +6,8 @@
 #ifndef SGPU_CHANNEL_KEYS_H
 #define SGPU_CHANNEL_KEYS_H
 
+#include <sgpu/session.h>
+
 #include "channel/channel.h"
 
 enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
@@ -53,44 +55,40 @@ void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 			   struct sgpu_measurement *measurement);
 
-/* A session can be bound to the worker whose X25519 key a quote names. The session draws a secret
- * and seals it to that key; both sides mix the secret into the keys of groups and answers. So only
- * a process with the worker's private key can open a group of the session, or answer it.
- *
- * A session begins with a hello, which the worker answers by a grant:
- *
- *   owner's public key (32)                                              not bound
- *   owner's public key (32), enc (32), secret with its tag (32 + 16)     bound
- *
- * The secret is sealed with HPKE (base mode): info "sgpu session v1", associated data the owner's
- * public key. The group key and the answer key of a bound session are each HKDF-SHA256 of secret ||
- * the channel's key for the same use, with salt SHA-256(hello || grant).
- */
-enum { SGPU_HELLO_SIZE = 32 + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE };
+/* ---- hello.c: how a session begins, sgpu-session(5) ----
+ * The runner answers a question by a challenge: its X25519 public key (32) || a nonce (32). The
+ * program answers by a hello, which the runner answers by a grant. The group key and the answer
+ * key are each HKDF-SHA256 of the hello's secret || the channel's key for the same use, with salt
+ * SHA-256(hello || grant). So only a process with the runner's private key can open a group of the
+ * session, or answer it, and only the program that made the hello can send one. */
+enum { SGPU_CHALLENGE_SIZE = 64, SGPU_HELLO_MAX = 2048 /* bytes */ };
 
-/* Both sides of a bound session have this, besides the channel's keys. */
-struct sgpu_binding {
-	uint8_t hello[SGPU_HELLO_SIZE];
-	uint8_t secret[SGPU_KEY_SIZE];
+struct sgpu_hello {
+	char text[SGPU_HELLO_MAX]; /* a JWS (RFC 7515), as it is sent */
+	size_t size;
+	uint8_t key[32];	       /* the X25519 public key that the CEK is sealed to */
+	uint8_t secret[SGPU_KEY_SIZE]; /* sealed to the runner's key in the text */
 };
 
-/* The session's side: draws the secret and makes the hello. Errors: SGPU_EUSAGE (not a key of
- * X25519), SGPU_EINVALID (a key of low order). */
-SGPU_MUST_CHECK int sgpu_binding_make(const uint8_t owner_key[32], const struct sgpu_key *worker,
-				      struct sgpu_binding *binding, struct sgpu_error *error);
-/* The worker's side: opens the hello with its private key. Errors: SGPU_EAUTH (the hello is for
- * another worker, or was altered). */
-SGPU_MUST_CHECK int sgpu_binding_open(const struct sgpu_key *key,
-				      const uint8_t hello[SGPU_HELLO_SIZE],
-				      struct sgpu_binding *binding, struct sgpu_error *error);
+/* The program's side: draws the secret and signs. runner: the key that the program was told to
+ * expect. Errors: SGPU_EAUTH (the challenge is another runner's), SGPU_EINVALID (a key of low
+ * order). */
+SGPU_MUST_CHECK int sgpu_hello_make(const uint8_t challenge[SGPU_CHALLENGE_SIZE],
+				    const struct sgpu_key *runner, const uint8_t key[32],
+				    const struct sgpu_signing_key *owner, struct sgpu_hello *hello,
+				    struct sgpu_error *error);
+/* The runner's side: judges the hello, and opens its secret. Errors: SGPU_EPOLICY (the signer is no
+ * owner), SGPU_EINVALID and SGPU_EAUTH (it is none, was altered, or answers another challenge). */
+SGPU_MUST_CHECK int sgpu_hello_open(const void *text, size_t size, const uint8_t nonce[32],
+				    const struct sgpu_session_authority *authority,
+				    struct sgpu_hello *hello, struct sgpu_error *error);
 
-/* Mixes the binding into the keys of groups and answers, and into no others. */
+/* Mixes the hello into the keys of groups and answers, and into no others. */
 SGPU_MUST_CHECK int sgpu_channel_bind(struct sgpu_channel_keys *keys,
-				      const struct sgpu_binding *binding,
+				      const struct sgpu_hello *hello,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);
 /* Binds a session, before its first group. After an error the session cannot be used any more. */
-SGPU_MUST_CHECK int sgpu_session_bind(struct sgpu_session *session,
-				      const struct sgpu_binding *binding,
+SGPU_MUST_CHECK int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_hello *hello,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);
 
 #endif

@@ -74,10 +74,10 @@ static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant
 			      grant->sealed_cek, sizeof(grant->sealed_cek), cek, error);
 }
 
-int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_binding *binding,
+int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_hello *hello,
 		      const struct sgpu_grant *grant, struct sgpu_error *error)
 {
-	int rc = sgpu_channel_bind(session->keys, binding, grant, error);
+	int rc = sgpu_channel_bind(session->keys, hello, grant, error);
 
 	return rc < 0 ? rc
 		      : sgpu_channel_aeads(session->keys, &session->aead, &session->answer_aead,

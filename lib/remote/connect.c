@@ -70,8 +70,8 @@ static int hear_server(int connection, struct sgpu_error *error)
 	return answer.error.code;
 }
 
-int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
-			const struct sgpu_key *worker, struct sgpu_remote **remote,
+int sgpu_remote_connect(const char *socket, const struct sgpu_signing_key *owner,
+			const struct sgpu_key *runner, struct sgpu_remote **remote,
 			struct sgpu_error *error)
 {
 	int owned[OWNED] = { -1, -1, -1 }; /* the ring's memory, the area, the bell */
@@ -91,7 +91,7 @@ int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 		goto out;
 	}
 	carrier->patience_ns = PATIENCE_MS * UINT64_C(1000000);
-	rc = sgpu_remote_open_carrier(carrier, owner, worker, remote, error);
+	rc = sgpu_remote_open_carrier(carrier, owner, runner, remote, error);
 	if (rc == SGPU_OK) {
 		memcpy((*remote)->owned, owned, sizeof(owned));
 		carrier->patience_ns = 0;

@@ -47,12 +47,13 @@ static int serve_frames(struct service *s, struct sgpu_error *error)
 }
 
 int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit,
-		      const struct sgpu_key *key, int in, int out, struct sgpu_error *error)
+		      const struct sgpu_session_authority *authority, int in, int out,
+		      struct sgpu_error *error)
 {
 	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE,
 					    .memory_limit = memory_limit,
 					    .jobs = &sgpu_remote_jobs,
-					    .key = key };
+					    .authority = authority };
 	struct service *s =
 		mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int rc;

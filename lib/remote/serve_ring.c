@@ -26,7 +26,8 @@ struct sgpu_remote_service {
 };
 
 int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit,
-			       const struct sgpu_key *key, const struct sgpu_remote_ring *ring,
+			       const struct sgpu_session_authority *authority,
+			       const struct sgpu_remote_ring *ring,
 			       struct sgpu_remote_service **service, struct sgpu_error *error)
 {
 	struct sgpu_ring_worker_config worker = { .doorbell = ring->bell,
@@ -34,7 +35,7 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE,
 					    .memory_limit = memory_limit,
 					    .jobs = &sgpu_remote_jobs,
-					    .key = key };
+					    .authority = authority };
 	struct sgpu_remote_service *s = calloc(1, sizeof(*s));
 	int rc;
 

@@ -15,8 +15,8 @@ enum { AREA_STEP = 256 };
 _Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0,
 	       "what is used of the area is never more than there is");
 
-int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner,
-			     const struct sgpu_key *worker, struct sgpu_remote **remote,
+int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_signing_key *owner,
+			     const struct sgpu_key *runner, struct sgpu_remote **remote,
 			     struct sgpu_error *error)
 {
 	struct sgpu_remote *r = calloc(1, sizeof(*r));
@@ -31,7 +31,7 @@ int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key
 	r->owned[0] = r->owned[1] = r->owned[2] = -1;
 	r->key_chunks = SGPU_REMOTE_KEY_CHUNKS;
 	r->directions = sgpu_secret_alloc(2 * sizeof(*r->directions));
-	rc = r->directions ? sgpu_group_client_open(owner, worker, carrier->calls->exchange,
+	rc = r->directions ? sgpu_group_client_open(owner, runner, carrier->calls->exchange,
 						    carrier, &r->client, error)
 			   : sgpu_fail_nomem(error);
 	if (rc < 0) {
@@ -52,7 +52,7 @@ int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote
 		return rc;
 	}
 	carrier->patience_ns = config->patience_ns;
-	return sgpu_remote_open_carrier(carrier, config->owner, config->worker, remote, error);
+	return sgpu_remote_open_carrier(carrier, config->owner, config->runner, remote, error);
 }
 
 void sgpu_remote_close(struct sgpu_remote **remote)

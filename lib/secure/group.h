@@ -37,8 +37,7 @@ struct sgpu_group_config {
 	uint64_t area_size;
 	uint64_t memory_limit;		    /* most device memory of the session; 0: no limit */
 	const struct sgpu_group_jobs *jobs; /* NULL: none */
-	const struct sgpu_key *key; /* private, X25519, borrowed: this worker's quotes name its
-				       public half; NULL: there are no quotes */
+	const struct sgpu_session_authority *authority; /* borrowed */
 };
 
 /* ---- group_worker.c ---- */
@@ -65,11 +64,11 @@ SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context,
 					     struct sgpu_error *error);
 /* Destroys the session's channel, and all objects of the session. */
 void sgpu_group_server_free(struct sgpu_group_server **server);
-/* Handles a message from the session. The answer to a hello is the grant; the answer to a group is
- * its number (8) and the sealed answer. A refused message, such as a hello that is bound to another
- * key, is answered by zero (8) and an enum sgpu_refusal (1). If the last group comes again, it gets
- * the same answer and is not carried out again. After an error the server is of no use any more.
- * One thread at a time. */
+/* Handles a message from the session. The answer to a question is a challenge, the answer to a
+ * hello the grant; the answer to a group is its number (8) and the sealed answer. A refused message
+ * is answered by zero (8) and an enum sgpu_refusal (1). If the last group comes again, it gets the
+ * same answer and is not carried out again. After an error the server is of no use any more. One
+ * thread at a time. */
 SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server,
 					     const uint8_t *message, size_t size,
 					     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,

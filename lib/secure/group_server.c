@@ -8,6 +8,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
+#include "crypto/crypto.h"
 #include "channel/keys.h"
 #include "channel/channel.h"
 #include "channel/wire.h"
@@ -22,8 +23,10 @@ struct group_text {
 struct sgpu_group_server {
 	struct sgpu_secure *context;
 	struct sgpu_group_worker *worker;
-	const struct sgpu_key *key; /* the key that quotes name, or NULL */
-	bool is_open;		    /* there is a channel */
+	const struct sgpu_session_authority *authority;
+	uint8_t nonce[32];
+	bool challenged; /* the nonce has been sent, and is not answered */
+	bool is_open;	 /* there is a channel */
 	struct sgpu_grant grant;
 	struct group_text *text;
 	uint64_t counter;		/* the number of the last group that was answered */
@@ -40,7 +43,7 @@ int sgpu_group_server_create(struct sgpu_secure *context, const struct sgpu_grou
 	*server = NULL;
 	if (rc == SGPU_OK) {
 		s->context = context;
-		s->key = config->key;
+		s->authority = config->authority;
 		s->text = sgpu_secret_alloc(sizeof(*s->text));
 		rc = s->text ? sgpu_group_worker_create(context, config, &s->worker, error)
 			     : sgpu_fail_nomem(error);
@@ -72,37 +75,45 @@ void sgpu_group_server_free(struct sgpu_group_server **server)
 static int refuse(enum sgpu_refusal refusal, uint8_t *answer, size_t *answer_size)
 {
 	*sgpu_put_u64(answer, 0) = (uint8_t)refusal;
-	*answer_size = 9;
+	*answer_size = SGPU_REFUSAL_SIZE;
 	return SGPU_OK;
 }
 
-/* Answers a hello by a grant. A hello that is bound to a key which this worker does not have is
- * refused before a channel is made. */
-static int open_channel(struct sgpu_group_server *s, const uint8_t *hello, bool bound,
+static int challenge(struct sgpu_group_server *s, uint8_t *answer, size_t *answer_size,
+		     struct sgpu_error *error)
+{
+	const int rc = sgpu_random(s->nonce, sizeof(s->nonce), error);
+
+	s->challenged = rc == SGPU_OK;
+	sgpu_put_bytes(sgpu_put_bytes(answer, s->authority->key->public_half, 32), s->nonce,
+		       sizeof(s->nonce));
+	*answer_size = SGPU_CHALLENGE_SIZE;
+	return rc;
+}
+
+/* Answers a hello by a grant. A hello that is refused makes no channel. Each challenge is answered
+ * once. */
+static int open_channel(struct sgpu_group_server *s, const uint8_t *text, size_t size,
 			uint8_t *answer, size_t *answer_size, struct sgpu_error *error)
 {
-	struct sgpu_binding binding;
+	struct sgpu_hello hello;
 	int rc;
 
-	if (bound && (!s->key || sgpu_binding_open(s->key, hello, &binding, NULL) != SGPU_OK)) {
-		return refuse(SGPU_REFUSED_SEAL, answer, answer_size);
-	}
-	rc = sgpu_secure_channel_open(s->context, hello, &s->grant, error);
+	s->challenged = false;
+	rc = sgpu_hello_open(text, size, s->nonce, s->authority, &hello, error);
 	if (rc < 0) {
-		goto out;
+		return rc == SGPU_ENOMEM || rc == SGPU_ESYSTEM
+			       ? rc
+			       : refuse(rc == SGPU_EPOLICY ? SGPU_REFUSED_FOREIGN
+							   : SGPU_REFUSED_SEAL,
+					answer, answer_size);
 	}
-	s->is_open = true;
-	if (bound) {
-		rc = sgpu_processor_bind(s->context->ground->processor, &s->grant, &binding, error);
-	}
-	if (rc == SGPU_OK) {
-		sgpu_grant_encode(&s->grant, answer);
-		*answer_size = SGPU_GRANT_SIZE;
-	}
-out:
-	if (bound) {
-		sgpu_wipe(&binding, sizeof(binding));
-	}
+	rc = sgpu_secure_channel_open(s->context, hello.key, &s->grant, error);
+	s->is_open = rc == SGPU_OK;
+	rc = rc ? rc : sgpu_processor_bind(s->context->ground->processor, &s->grant, &hello, error);
+	sgpu_grant_encode(&s->grant, answer);
+	*answer_size = SGPU_GRANT_SIZE;
+	sgpu_wipe(&hello, sizeof(hello));
 	return rc;
 }
 
@@ -133,9 +144,11 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 	size_t items_size;
 	int rc;
 
-	if (!s->is_open && (size == 32 || size == SGPU_HELLO_SIZE)) {
-		return open_channel(s, message, size == SGPU_HELLO_SIZE, answer, answer_size,
-				    error);
+	if (!s->is_open && size == SGPU_QUESTION_SIZE && message[0] == 0) {
+		return challenge(s, answer, answer_size, error);
+	}
+	if (s->challenged) {
+		return open_channel(s, message, size, answer, answer_size, error);
 	}
 	if (!s->is_open || !sgpu_submit_decode(message, size, &command)) {
 		return refuse(SGPU_REFUSED_MALFORMED, answer, answer_size);

@@ -7,11 +7,11 @@
 load serve
 load authority
 
-# evidence [OWNERS]: an attestation key, and a policy that accepts the server of it; a session takes no owners: any.
+# evidence: an attestation key, and a policy that accepts the server of it
 evidence() {
 	cp "$BATS_FILE_TMPDIR"/{ak.pem,ak.crt,ca.crt} .
 	sgpu-seal keyinfo --owner -o owners owner.jwk
-	sgpu-measure policy -q --build "$SGPU_BUILD" --owners "${1:-owners}" --at-least plain -o policy.json 2>/dev/null
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json 2>/dev/null
 	# A build for a sanitizer can be debugged.
 	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/; s/"confinement": true/"confinement": false/' policy.json
 }

@@ -285,23 +285,23 @@ has_program() {
 
 # program ARGUMENT...: test_remote_connect, whose sessions are bound to the key in recipient.jwk.
 program() {
-	SERVE_WORKER=recipient.jwk "$SGPU_BUILD/unit/test_remote_connect" "$@"
+	SERVE_RUNNER=recipient.jwk "$SGPU_BUILD/unit/test_remote_connect" "$@"
 }
 
 not_the_quoted() {
-	assert_contains "$output" "whoever answers does not have the key of the worker that was quoted"
-	assert_contains "$output" "ask for a new quote"
+	assert_contains "$output" "whoever answers does not have the runner's key"
+	assert_contains "$output" "ask for a new one"
 }
 
-# session_server OPTION...: a policy says that sessions are accepted, too.
+# session_server OPTION...: takes sessions of anybody, and the policy accepts that.
 session_server() {
 	attested_server --sessions any "$@"
-	sed -i 's/"sessions": "none"/"sessions": "any"/' policy.json
+	sed -i 's/"sessions": "owners"/"sessions": "any"/' policy.json
 }
 
-@test "a quote says whether sessions of anybody are taken, and a policy that does not name them refuses that" {
+@test "a quote says whose sessions are taken, and a policy that does not name anybody's refuses those" {
 	requires jq
-	attested_server
+	attested_server --sessions none
 	quote_worker
 	run -0 sgpu-measure inspect quote
 	assert_contains "$output" "sessions are taken of nobody"
@@ -310,13 +310,25 @@ session_server() {
 	run -0 sgpu-measure inspect quote
 	assert_contains "$output" "sessions are taken of anyone"
 	appraise
-	for sessions in '"none"' null; do
-		jq --argjson sessions "$sessions" '.runner.sessions = $sessions | del(..|nulls)' policy.json >strict.json
+	for sessions in none owners; do
+		jq --arg sessions "$sessions" '.runner.sessions = $sessions' policy.json >strict.json
 		run --separate-stderr -4 sgpu-measure appraise -p strict.json --roots ca.crt --nonce "$NONCE" \
 			--recipient recipient.jwk quote
-		assert_contains "$stderr" "sessions of anybody: 'runner.sessions' is 'any', and 'none' is wanted"
+		assert_contains "$stderr" "than the policy accepts: 'runner.sessions' is 'any', and '$sessions' is wanted"
 		assert_no_file recipient.jwk
 	done
+}
+
+@test "an owner has a session of the server that was built and quoted, and nobody else has" {
+	has_program
+	attested_server
+	quote_worker
+	run -0 sgpu-measure inspect quote
+	assert_contains "$output" "sessions are taken of these owners"
+	SERVE_OWNER=owner.jwk run -0 program run 5
+	[ "$output" = "done" ]
+	run -4 program run 5
+	assert_contains "$output" "takes sessions of its owners alone"
 }
 
 @test "a program has a session with the worker that was quoted, and not with the one that takes its place" {
@@ -346,7 +358,8 @@ session_server() {
 	run -4 program run 1
 	not_the_quoted
 	export SGPU_SOCKET=$PWD/third/run.sock
-	start_server --device cpu
+	sgpu-seal keygen --x25519 >other.jwk
+	start_server --device cpu -k other.jwk
 	run -4 program run 1
 	not_the_quoted
 	SGPU_SOCKET=$first run -0 program run 1
@@ -377,18 +390,19 @@ piped_session() {
 
 @test "a session over pipes proves itself first, and takes a program that is bound to its quote" {
 	has_program
-	evidence any
-	piped_session --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt
+	evidence
+	piped_session --owners owners --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt
 	wait_for test -e quote
 	appraise
-	program piped 3 <&8 >&7 2>said
+	SERVE_OWNER=owner.jwk program piped 3 <&8 >&7 2>said
 	[ "$(cat said)" = "done" ]
 	exec 7>&- 8<&-
 	# Another one, and one that was never quoted.
 	piped_session --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt
 	run -4 program_piped
 	not_the_quoted
-	piped_session
+	sgpu-seal keygen --x25519 >other.jwk
+	piped_session -k other.jwk
 	run -4 program_piped
 	not_the_quoted
 	run --separate-stderr -2 sgpu-enclave --session --device cpu --quote quote </dev/null
@@ -412,11 +426,11 @@ program_piped() {
 	command -v train >/dev/null || skip "train was not built"
 	session_server
 	quote_worker
-	SGPU_SOCKET=$SOCKET QUOTED=$PWD/recipient.jwk run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" bound
+	SGPU_SOCKET=$SOCKET RUNNER=$PWD/recipient.jwk run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" bound
 	grep -q "^step 100" bound/losses
 	kill -9 "$(serving_pid)"
 	wait_for grep -q "ended by signal 9" log
-	SGPU_SOCKET=$SOCKET QUOTED=$PWD/recipient.jwk run --separate-stderr -4 "$SGPU_TOP/examples/session/run.sh" refused
-	assert_contains "$stderr" "ask for a new quote"
+	SGPU_SOCKET=$SOCKET RUNNER=$PWD/recipient.jwk run --separate-stderr -4 "$SGPU_TOP/examples/session/run.sh" refused
+	assert_contains "$stderr" "ask for a new one"
 	[ ! -s refused/losses ]
 }

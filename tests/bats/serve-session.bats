@@ -41,44 +41,57 @@ let_go() {
 }
 
 @test "a program works in a session of the server" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	run -0 program run 100
 	[ "$output" = "done" ]
 	wait_for sessions 0
 	run -0 program run 1
 }
 
-# refuses_sessions: whoever asks is told why.
+# refuses_sessions TEXT: whoever asks is told why.
 refuses_sessions() {
 	run -4 program run 1
-	assert_contains "$output" "this server takes no sessions, which anybody could open"
+	assert_contains "$output" "$1"
 }
 
-@test "a server with owners takes no session, whosever it is, unless it was told to" {
+@test "a server takes sessions of its owners, or of whom it was told to" {
 	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-seal keygen -o stranger.jwk
 	start_server --device cpu -k runner.jwk --owners owners --state "$PWD/state"
-	refuses_sessions
+	SERVE_OWNER=owner.jwk run -0 program run 1
+	[ "$output" = "done" ]
+	refuses_sessions "takes sessions of its owners alone"
+	SERVE_OWNER=stranger.jwk refuses_sessions "takes sessions of its owners alone"
 	run -0 sgpu-run -o response batch.tar
-	start_server --device cpu --socket none.sock --sessions none
-	SOCKET=none.sock refuses_sessions
-	start_server --device cpu --socket any.sock --owners owners --state "$PWD/state" --sessions any
+	start_server --device cpu -k runner.jwk --socket none.sock --owners owners --state "$PWD/state" --sessions none
+	SOCKET=none.sock SERVE_OWNER=owner.jwk refuses_sessions "this server takes no sessions"
+	start_server --device cpu -k runner.jwk --socket any.sock --owners owners --state "$PWD/state" --sessions any
 	SOCKET=any.sock run -0 program run 1
 	[ "$output" = "done" ]
+	run --separate-stderr -2 sgpu-serve --sessions all
+	assert_contains "$stderr" "--sessions is none, owners or any, not 'all'"
 	run --separate-stderr -2 sgpu-serve --sessions owners
-	assert_contains "$stderr" "--sessions is none or any, not 'owners'"
+	assert_contains "$stderr" "--sessions owners needs --owners"
 }
 
-@test "a user without an owner's key has no session of a server with owners" {
+@test "a server whose keys are symmetric has nothing that sessions could be bound to" {
+	sgpu-seal keygen -o oct.jwk
+	start_server --device cpu -k oct.jwk
+	run -1 program run 1
+	assert_contains "$output" "the runner has no X25519 key"
+}
+
+@test "another user who has the key of no owner has no session of a server with owners" {
 	requires root
 	share_socket
 	sgpu-seal keyinfo --owner owner.jwk >owners
 	start_server --device cpu --everybody -k runner.jwk --owners owners --state "$PWD/state"
 	chmod a+rx "$SGPU_BUILD/unit" 2>/dev/null || true
-	SERVE_UID=2002 refuses_sessions
+	SERVE_UID=2002 refuses_sessions "takes sessions of its owners alone"
 }
 
 @test "a user has sixteen sessions, and the status counts them" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	hold_sessions 16
 	sessions 16
 	sgpu-serve status --json | jq -e '.status.tenants[0].sessions == 16' >/dev/null
@@ -95,7 +108,7 @@ refuses_sessions() {
 @test "a user has as many sessions as the file of tenants says" {
 	requires jq
 	echo '* sessions=2' >tenants
-	start_server --device cpu --tenants tenants
+	start_server --device cpu -k runner.jwk --tenants tenants
 	hold_sessions 2
 	run -1 program run 1
 	assert_contains "$output" "2 sessions, which is the limit"
@@ -121,7 +134,7 @@ takes_no_time() {
 }
 
 @test "sessions that have nothing to do take no processor time" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	hold_sessions 16
 	wait_for takes_no_time "$(serving_pid)"
 	wait_for takes_no_time "$HELD"
@@ -135,7 +148,7 @@ is_stopped() {
 }
 
 @test "a program waits no longer for a worker that is stopped than it said, and the worker goes on" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	hold_program patient
 	pid=$(serving_pid)
 	kill -STOP "$pid"
@@ -159,7 +172,7 @@ is_stopped() {
 }
 
 @test "a program that is killed leaves nothing, and others do not notice" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	program run 1
 	wait_for sessions 0
 	pid=$(serving_pid)
@@ -180,7 +193,7 @@ is_stopped() {
 }
 
 @test "a worker that is killed is noticed by its sessions" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	hold_sessions 2
 	kill -9 "$(serving_pid)"
 	let_go
@@ -191,7 +204,7 @@ is_stopped() {
 }
 
 @test "a server that is killed takes its sessions along" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	hold_sessions 2
 	pid=$(serving_pid)
 	# shellcheck disable=SC2153 # start_server sets it
@@ -203,14 +216,14 @@ is_stopped() {
 }
 
 @test "a server that drains lets sessions go on until the deadline" {
-	start_server --device cpu --drain 1h
+	start_server --device cpu -k runner.jwk --drain 1h
 	hold_sessions 1
 	kill "$SERVER"
 	wait_for grep -q 'no new work is taken' log
 	let_go
 	ends_with 0 "$HELD"
 	ends_with 0 "$SERVER"
-	start_server --device cpu --drain 1s
+	start_server --device cpu -k runner.jwk --drain 1s
 	hold_sessions 1
 	kill "$SERVER"
 	wait_for has_ended "$SERVER"
@@ -220,7 +233,7 @@ is_stopped() {
 }
 
 @test "a session has as much memory as the server says" {
-	start_server --device cpu --session-memory 8M
+	start_server --device cpu -k runner.jwk --session-memory 8M
 	run -0 program large 8388608
 	run -1 program large 8388609
 	assert_contains "$output" "more than the session may have"
@@ -228,7 +241,7 @@ is_stopped() {
 }
 
 @test "hostile programs get errors, and others do not notice" {
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	program run 1
 	wait_for sessions 0
 	pid=$(serving_pid)
@@ -248,7 +261,7 @@ is_stopped() {
 	[ "$(id -u)" -eq 0 ] || skip "only root becomes other users"
 	share_socket
 	chmod a+rx "$SGPU_BUILD/unit" 2>/dev/null || true
-	start_server --device cpu --everybody --workers 1 --ahead 0 --stall 100ms
+	start_server --device cpu -k runner.jwk --everybody --workers 1 --ahead 0 --stall 100ms
 	SERVE_UID=54321 hold_sessions 1
 	SERVE_UID=54322 run -0 program run 5
 	let_go
@@ -260,7 +273,7 @@ is_stopped() {
 	[ "$(id -u)" -eq 0 ] || skip "only root becomes other users"
 	share_socket
 	chmod a+rx "$SGPU_BUILD/unit" 2>/dev/null || true
-	start_server --device cpu --everybody --workers 1 --ahead 0 --stall 500ms
+	start_server --device cpu -k runner.jwk --everybody --workers 1 --ahead 0 --stall 500ms
 	SERVE_UID=54322 run -0 program run 5
 	SERVE_UID=54321 SGPU_SOCKET=$SOCKET "$PROGRAM" run 100000000 >busy.out 2>&1 3>&- &
 	SERVERS+=($!)
@@ -272,7 +285,7 @@ is_stopped() {
 	PATH=$SGPU_BUILD/examples:$PATH
 	requires fashion-mnist
 	command -v train >/dev/null || skip "train was not built"
-	start_server --device cpu
+	start_server --device cpu -k runner.jwk
 	SGPU_SOCKET=$SOCKET run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" served
 	run --separate-stderr -0 env -u SGPU_SOCKET "$SGPU_TOP/examples/session/run.sh" piped
 	cmp served/losses piped/losses

@@ -13,6 +13,7 @@ setup() {
 	sgpu-manifest pack job.json >packed
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch.tar
 	SOCKET=$XDG_RUNTIME_DIR/sgpu/run.sock
+	export SERVE_RUNNER=$PWD/runner.pub.jwk # of sessions
 	SERVERS=()
 }
 

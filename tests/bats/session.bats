@@ -4,8 +4,13 @@
 
 load helpers
 
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	make_keys 2>/dev/null
+}
+
 @test "a session that nobody opens ends well" {
-	run --separate-stderr -0 sgpu-enclave --session --device cpu </dev/null
+	run --separate-stderr -0 sgpu-enclave --session -k runner.jwk --device cpu </dev/null
 	[ -z "$output" ]
 	[ -z "$stderr" ]
 }
@@ -16,38 +21,35 @@ load helpers
 	for bytes in 'GET / HTTP/1.1\r\n\r\n' '\377\377\377\377' '\0\0\0\0' 'x' '\001\377\377\377\001' \
 		'\002\377\377\377\0\0\100\0\0\0\0\0\001\0\0\0\0\0\0\0'; do
 		printf "$bytes" >bytes
-		run --separate-stderr -1 sgpu-enclave --session --device cpu <bytes
+		run --separate-stderr -1 sgpu-enclave --session -k runner.jwk --device cpu <bytes
 		[ -z "$output" ]
 		assert_contains "$stderr" "sgpu-enclave: error: a "
 	done
 }
 
 @test "a message that is no group is refused, and the session goes on" {
-	printf '\005\0\0\0hello\005\0\0\0again' | sgpu-enclave --session --device cpu >answers
+	printf '\005\0\0\0hello\005\0\0\0again' | sgpu-enclave --session -k runner.jwk --device cpu >answers
 	# twice: 9 bytes follow, number 0, why
 	[ "$(stat -c %s answers)" -eq 26 ]
 	[ "$(od -An -v -t u1 -w13 answers | sort -u | wc -l)" -eq 1 ]
 }
 
-@test "a key that gives everybody the same secret is refused" {
-	{
-		printf '\040\0\0\0'
-		head -c 32 /dev/zero
-	} >bytes
-	run --separate-stderr -1 sgpu-enclave --session --device cpu <bytes
-	[ -z "$output" ]
-	assert_contains "$stderr" "not a public key of X25519"
+@test "whoever asks gets the runner's key and a nonce, another one each time" {
+	printf '\001\0\0\0\0\001\0\0\0\0' | sgpu-enclave --session -k runner.jwk --device cpu >answers
+	[ "$(stat -c %s answers)" -eq $((2 * (4 + 64))) ]
+	[ "$(od -An -v -t x1 -w68 answers | cut -c -108 | sort -u | wc -l)" -eq 1 ]
+	[ "$(od -An -v -t x1 -w68 answers | sort -u | wc -l)" -eq 2 ]
 }
 
 @test "sessions are binary: a terminal is no place for them" {
 	command -v script >/dev/null || skip "needs script(1)"
-	run script -qec "sgpu-enclave --session --device cpu </dev/null" /dev/null
+	run script -qec "sgpu-enclave --session -k runner.jwk --device cpu </dev/null" /dev/null
 	[ "$status" -eq 2 ]
 }
 
 @test "a session ends by a signal within a moment" {
 	mkfifo pipe
-	sgpu-enclave --session --device cpu <pipe >answers 3>&- &
+	sgpu-enclave --session -k runner.jwk --device cpu <pipe >answers 3>&- &
 	local worker=$! ended=0
 	exec 7>pipe
 	printf '\005\0\0\0hello' >&7
@@ -60,7 +62,11 @@ load helpers
 
 @test "options that a session has no use for are refused" {
 	run --separate-stderr -2 sgpu-enclave --session --memory 0 </dev/null
-	run --separate-stderr -2 sgpu-enclave --session -k key </dev/null
+	run --separate-stderr -2 sgpu-enclave --session --state state </dev/null
 	run --separate-stderr -2 sgpu-enclave --session file </dev/null
-	run --separate-stderr -3 sgpu-enclave --session --device cuda:99 </dev/null
+	run --separate-stderr -3 sgpu-enclave --session -k runner.jwk --device cuda:99 </dev/null
+	run --separate-stderr -2 sgpu-enclave --session --device cpu </dev/null
+	assert_contains "$stderr" "--session needs -k, the key that the session is bound to, or --quote"
+	run --separate-stderr -3 sgpu-enclave --session -k owner.jwk --device cpu </dev/null
+	assert_contains "$stderr" "has no X25519 key"
 }

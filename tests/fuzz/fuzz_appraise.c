@@ -61,7 +61,10 @@ static void check_runner(const json_t *policy, const json_t *claims)
 	need(lets(policy, "runner", "modules") || json_is_false(json_object_get(own, "modules")));
 	need(lets(policy, "runner", "files") || json_is_false(json_object_get(own, "files")));
 	need(is(json_object_get(policy, "runner"), "sessions", "any") ||
-	     is(own, "sessions", "none"));
+	     is(own, "sessions", "none") ||
+	     (is(own, "sessions", "owners") &&
+	      (is(json_object_get(policy, "runner"), "sessions", "owners") ||
+	       (!at(policy, "runner", "sessions") && json_array_size(named) > 0))));
 	need(json_is_false(at(policy, "runner", "process")) || is(own, "measured", "process"));
 	need(json_is_false(at(policy, "runner", "confinement")) ||
 	     json_object_size(json_object_get(own, "confinement")));

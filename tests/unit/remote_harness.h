@@ -16,13 +16,13 @@
 #include "secure/secure.h"
 
 #include "device_harness.h"
+#include "hello_harness.h"
 #include "remote/client.h"
 #include "remote/carrier.h"
 
 enum { LIMIT = 32 << 20 };
 
 static struct sgpu_error error;
-static struct sgpu_key owner;
 static struct sgpu_device *device;
 static struct sgpu_secure *context;
 
@@ -72,7 +72,7 @@ static inline void make_ends(struct worker *w)
 
 static inline bool start_service(struct worker *w)
 {
-	if (sgpu_remote_service_create(context, LIMIT, NULL, &w->far, &w->service, &error) !=
+	if (sgpu_remote_service_create(context, LIMIT, &anybody, &w->far, &w->service, &error) !=
 	    SGPU_OK) {
 		printf("# %s\n", error.text);
 		return false;
@@ -114,7 +114,7 @@ static inline int open_ring(const struct sgpu_remote_ring *ring, uint64_t patien
 		return rc;
 	}
 	carrier->patience_ns = patience_ns;
-	return sgpu_remote_open_carrier(carrier, &owner, NULL, remote, &error);
+	return sgpu_remote_open_carrier(carrier, NULL, &runner_key, remote, &error);
 }
 
 static inline struct sgpu_remote *open_remote(const struct worker *w)
@@ -138,7 +138,7 @@ static inline bool open_all(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	device = open_test_device(2, 0);
-	return device && sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == SGPU_OK &&
+	return device && make_keys() &&
 	       sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK;
 }
 

@@ -20,6 +20,7 @@
 
 #include "channel_check.h"
 #include "device_harness.h"
+#include "hello_harness.h"
 
 enum { AREA = 1 << 20, SHOWN = 4096, LIMIT = 8 << 20 };
 
@@ -149,9 +150,11 @@ static inline int serve_pipe(struct sgpu_group_server *server, const struct ends
  */
 static inline int serve(const struct ends *pipe)
 {
-	const struct sgpu_group_config config = {
-		.area = area, .area_size = AREA, .memory_limit = LIMIT, .jobs = &jobs
-	};
+	const struct sgpu_group_config config = { .area = area,
+						  .area_size = AREA,
+						  .memory_limit = LIMIT,
+						  .jobs = &jobs,
+						  .authority = &anybody };
 	struct sgpu_device *device = open_test_device(1, 0);
 	struct sgpu_group_server *server = NULL;
 	struct sgpu_secure *context = NULL;

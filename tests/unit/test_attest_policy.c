@@ -240,6 +240,41 @@ UNIT_TEST(a_policy_that_does_not_ask_for_sessions_accepts_none_alone)
 	json_decref(policy);
 }
 
+/* What is said and what is wanted, each by how much it allows. */
+UNIT_TEST(sessions_of_owners_are_accepted_with_the_owners_or_by_name)
+{
+	static const char *const words[] = { "none", "owners", "any" };
+	static const char kid[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+	json_t *own = own_of("runner"), *policy = json_loads(lenient, 0, NULL),
+	       *runner = json_object_get(policy, "runner");
+
+	json_object_set_new(own, "owners", json_pack("[s]", kid));
+	for (size_t said = 0; said < 3; said++) {
+		json_object_set_new(own, "sessions", json_string(words[said]));
+		for (size_t wanted = 0; wanted < 5; wanted++) {
+			/* 3: not named, beside these owners; 4: beside those of anybody */
+			const size_t most = wanted == 3 ? 1 : wanted == 4 ? 0 : wanted;
+			char *text;
+
+			json_object_set_new(runner, "owners",
+					    wanted == 3 ? json_pack("[s]", kid)
+							: json_string("any"));
+			if (wanted < 3) {
+				json_object_set_new(runner, "sessions", json_string(words[wanted]));
+			} else {
+				json_object_del(runner, "sessions");
+			}
+			text = json_dumps(policy, JSON_COMPACT);
+			CHECK(strictly(text, said > most ? "runner.sessions" : NULL) ==
+			      (said > most));
+			free(text);
+		}
+	}
+	json_object_del(own, "owners");
+	json_object_set_new(own, "sessions", json_string("none"));
+	json_decref(policy);
+}
+
 UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
 {
 #define A "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -594,7 +629,7 @@ UNIT_TEST(policies_are_read_strictly)
 	      refused("{\"version\":1,\"runner\":{\"owners\":[\"AAAA\"]}}") &&
 	      refused("{\"version\":1,\"runner\":{\"owners\":[1]}}") &&
 	      refused("{\"version\":1,\"machines\":\"any\"}") &&
-	      refused("{\"version\":1,\"runner\":{\"sessions\":\"owners\"}}") &&
+	      refused("{\"version\":1,\"runner\":{\"sessions\":\"all\"}}") &&
 	      refused("{\"version\":1,\"runner\":{\"confinement\":\"all\"}}"));
 	CHECK(refused("{\"version\":1,\"device\":{\"driver\":\"580,65\"}}") &&
 	      refused("{\"version\":1,\"device\":{\"driver\":\"580..65\"}}"));
@@ -675,6 +710,7 @@ int main(void)
 	UNIT_RUN(a_policy_is_whole_or_not_made_when_memory_ends);
 	UNIT_RUN(what_a_policy_does_not_name_it_refuses);
 	UNIT_RUN(a_policy_that_does_not_ask_for_sessions_accepts_none_alone);
+	UNIT_RUN(sessions_of_owners_are_accepted_with_the_owners_or_by_name);
 	UNIT_RUN(the_runner_is_judged_by_owners_files_and_confinement);
 	UNIT_RUN(a_recipient_of_low_order_is_refused);
 	UNIT_RUN(the_runner_is_judged_by_digest_version_debug_modules_and_key);

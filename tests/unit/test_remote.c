@@ -16,12 +16,12 @@
 #include "secure/secure.h"
 
 #include "device_harness.h"
+#include "hello_harness.h"
 #include "remote/client.h"
 
 enum { LIMIT = 32 << 20 };
 
 static struct sgpu_error error;
-static struct sgpu_key owner;
 
 /* ---- what a session can be asked for, and programs do not ask ---- */
 static int drop_buffer(struct sgpu_remote *remote, uint32_t buffer)
@@ -102,7 +102,7 @@ static int serve(int socket)
 
 	if (rc == SGPU_OK) {
 		sgpu_secure_get_stats(context, &before);
-		rc = sgpu_remote_serve(context, LIMIT, NULL, socket, socket, &error);
+		rc = sgpu_remote_serve(context, LIMIT, &anybody, socket, socket, &error);
 		sgpu_secure_get_stats(context, &after);
 		rc = before.used_bytes == after.used_bytes ? rc : -100;
 	}
@@ -174,7 +174,7 @@ static struct sgpu_remote *open_remote(const struct worker *w)
 {
 	const struct sgpu_remote_config config = { .in = w->socket,
 						   .out = w->socket,
-						   .owner = &owner };
+						   .runner = &runner_key };
 	struct sgpu_remote *remote = NULL;
 
 	if (sgpu_remote_open(&config, &remote, &error) != SGPU_OK) {
@@ -644,7 +644,7 @@ int main(void)
 		return 0;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	if (sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) != SGPU_OK) {
+	if (!make_keys()) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

@@ -2,7 +2,8 @@
  *
  * Sessions with a server: what a program makes of servers that are none. With arguments it is the
  * program that tests/bats/serve-session.bats has sessions for; it becomes user SERVE_UID before it
- * connects. SERVE_WORKER: the file of the key that a quote named, to which sessions are bound.
+ * connects. SERVE_RUNNER: the file of the runner's public key. SERVE_OWNER: that of the key to sign
+ * with.
  *
  *   run ROUNDS     one session, which works
  *   piped ROUNDS   the same with a worker on standard input and output; what becomes of it is
@@ -103,7 +104,7 @@ UNIT_TEST(servers_that_are_none_are_told)
 		const pid_t server = start_server(listening, how);
 		struct sgpu_remote *remote = NULL;
 
-		CHECK(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) ==
+		CHECK(sgpu_remote_connect(address.sun_path, NULL, &runner_key, &remote, &error) ==
 			      expected[how] &&
 		      !remote);
 		for (const char *c = error.text; *c; c++) {
@@ -145,7 +146,7 @@ UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
 
 		sigaction(SIGALRM, &action, NULL);
 		alarm(1);
-		_exit(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) ==
+		_exit(sgpu_remote_connect(address.sun_path, NULL, &runner_key, &remote, &error) ==
 					      SGPU_ECANCELED &&
 				      sgpu_now_ns() - begin < UINT64_C(30000000000)
 			      ? 0
@@ -162,25 +163,27 @@ UNIT_TEST(where_there_is_no_server_the_program_hears_it)
 	struct sgpu_remote *remote = NULL;
 	char name[200];
 
-	CHECK(sgpu_remote_connect("/tmp/there/is/none", &owner, NULL, &remote, &error) ==
+	CHECK(sgpu_remote_connect("/tmp/there/is/none", NULL, &runner_key, &remote, &error) ==
 		      SGPU_EUNAVAILABLE &&
 	      !remote);
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	CHECK(sgpu_remote_connect(name, &owner, NULL, &remote, &error) == SGPU_EUSAGE && !remote);
+	CHECK(sgpu_remote_connect(name, NULL, &runner_key, &remote, &error) == SGPU_EUSAGE &&
+	      !remote);
 	unsetenv("SGPU_SOCKET");
 	setenv("XDG_RUNTIME_DIR", "/tmp/there/is/none", 1);
-	CHECK(sgpu_remote_connect(NULL, &owner, NULL, &remote, &error) == SGPU_EUNAVAILABLE &&
+	CHECK(sgpu_remote_connect(NULL, NULL, &runner_key, &remote, &error) == SGPU_EUNAVAILABLE &&
 	      !remote);
 	setenv("SGPU_SOCKET", "/dev/null", 1);
-	CHECK(sgpu_remote_connect(NULL, &owner, NULL, &remote, &error) == SGPU_ESYSTEM && !remote);
+	CHECK(sgpu_remote_connect(NULL, NULL, &runner_key, &remote, &error) == SGPU_ESYSTEM &&
+	      !remote);
 }
 
 /* ---- the program of the other tests ---- */
 enum { HELD_MAX = 64 };
 
-static struct sgpu_key named;
-static const struct sgpu_key *quoted; /* or NULL */
+static struct sgpu_key_set owner;
+static const struct sgpu_signing_key *signs; /* or NULL */
 
 static struct held {
 	struct sgpu_remote *remote;
@@ -195,11 +198,12 @@ static bool work(struct held *h, int round)
 static bool open_session(struct held *h, bool piped)
 {
 	const struct sgpu_remote_config config = {
-		.in = STDIN_FILENO, .out = STDOUT_FILENO, .owner = &owner, .worker = quoted
+		.in = STDIN_FILENO, .out = STDOUT_FILENO, .owner = signs, .runner = &runner_key
 	};
 
 	return (piped ? sgpu_remote_open(&config, &h->remote, &error)
-		      : sgpu_remote_connect(NULL, &owner, quoted, &h->remote, &error)) == SGPU_OK &&
+		      : sgpu_remote_connect(NULL, signs, &runner_key, &h->remote, &error)) ==
+		       SGPU_OK &&
 	       load_adding(h->remote, &h->a) == SGPU_OK && work(h, 7);
 }
 
@@ -262,7 +266,7 @@ static int be_patient(void)
 static int take_memory(uint64_t size, bool keep)
 {
 	uint32_t buffer = 0;
-	int rc = sgpu_remote_connect(NULL, &owner, NULL, &held[0].remote, &error);
+	int rc = sgpu_remote_connect(NULL, signs, &runner_key, &held[0].remote, &error);
 
 	rc = rc == SGPU_OK ? sgpu_remote_alloc(held[0].remote, size, &buffer, &error) : rc;
 	printf("%s\n", rc == SGPU_OK ? "done" : error.text);
@@ -384,13 +388,14 @@ static int be_hostile(void)
 
 int main(int argc, char **argv)
 {
-	const char *user = getenv("SERVE_UID"), *worker = getenv("SERVE_WORKER");
+	const char *user = getenv("SERVE_UID"), *runner = getenv("SERVE_RUNNER"),
+		   *signing = getenv("SERVE_OWNER");
 	int rc = -1;
 
 	signal(SIGPIPE, SIG_IGN);
-	quoted = worker ? &named : NULL;
-	if (sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) != SGPU_OK ||
-	    (quoted && sgpu_key_load(worker, &named, &error) != SGPU_OK)) {
+	signs = signing ? &owner.signing : NULL;
+	if (!make_keys() || (runner && sgpu_key_load(runner, &runner_key, &error) != SGPU_OK) ||
+	    (signing && sgpu_key_set_load(signing, &owner, &error) != SGPU_OK)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

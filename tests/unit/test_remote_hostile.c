@@ -73,7 +73,8 @@ UNIT_TEST(descriptors_that_are_none_end_their_session)
 
 UNIT_TEST(messages_that_are_none_are_refused_and_the_session_goes_on)
 {
-	static const size_t sizes[] = { 1, 9, 31, 33, 100, SGPU_MESSAGE_MAX };
+	static const size_t sizes[] = { 2, 9, 31, 33, 100, SGPU_MESSAGE_MAX };
+	struct sgpu_hello hello;
 	struct sgpu_ring_descriptor d = { .opcode = LINK_MESSAGE };
 	struct sgpu_ring_result result;
 	struct attacker a;
@@ -89,8 +90,13 @@ UNIT_TEST(messages_that_are_none_are_refused_and_the_session_goes_on)
 		CHECK(memcmp(a.area + SGPU_AREA_SIZE, "\0\0\0\0\0\0\0\0", 8) == 0);
 	}
 	/* A grant may be had all the same. */
-	memcpy(a.area + SGPU_AREA_SIZE, owner.public_half, 32);
-	d.length = 32;
+	a.area[SGPU_AREA_SIZE] = 0;
+	d.length = SGPU_QUESTION_SIZE;
+	CHECK(ask(&a, &d, &result) == SGPU_OK && result.value == SGPU_CHALLENGE_SIZE);
+	REQUIRE(sgpu_hello_make(a.area + SGPU_AREA_SIZE, &runner_key, own_key.public_half, &signer,
+				&hello, &error) == SGPU_OK);
+	memcpy(a.area + SGPU_AREA_SIZE, hello.text, hello.size);
+	d.length = hello.size;
 	CHECK(ask(&a, &d, &result) == SGPU_OK && result.value == SGPU_GRANT_SIZE);
 	close_attacker(&a);
 	CHECK(end_worker(&w) == SGPU_OK);
@@ -165,8 +171,8 @@ UNIT_TEST(files_that_could_change_or_are_none_are_refused)
 				.memory = which ? bad[i].fd : w.far.memory
 			};
 			struct sgpu_remote *remote = NULL;
-			int rc = sgpu_remote_service_create(context, LIMIT, NULL, &far, &w.service,
-							    &error);
+			int rc = sgpu_remote_service_create(context, LIMIT, &anybody, &far,
+							    &w.service, &error);
 
 			CHECK(!w.service && (rc == bad[i].rc || (which && rc < 0)));
 			rc = open_ring(&far, 0, &remote);

@@ -67,7 +67,8 @@ static struct sgpu_remote *open_between(const struct worker *w)
 	memset(&between, 0, sizeof(between));
 	between.carrier.calls = &calls;
 	if (sgpu_carrier_ring(&w->near, &between.inner, &error) != SGPU_OK ||
-	    sgpu_remote_open_carrier(&between.carrier, &owner, NULL, &remote, &error) != SGPU_OK) {
+	    sgpu_remote_open_carrier(&between.carrier, NULL, &runner_key, &remote, &error) !=
+		    SGPU_OK) {
 		printf("# %s\n", error.text);
 	}
 	return remote;

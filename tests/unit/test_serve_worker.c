@@ -86,7 +86,7 @@ static void begin(uint64_t seed)
 				  .enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
 				  .leases = 1 << 20,
 				  .submissions = SUBMISSIONS,
-				  .takes_sessions = true };
+				  .whose = WIRE_SESSIONS_ANY };
 	for (int i = 0; i < HELD_MAX; i++) {
 		w.held[i] = -1;
 	}

@@ -6,14 +6,12 @@
 #include "crypto/crypto.h"
 #include "session_harness.h"
 
-static struct sgpu_key owner;
-
 static struct sgpu_group_client *open_client(struct worker_process *w)
 {
 	struct sgpu_group_client *client = NULL;
 
-	CHECK(sgpu_group_client_open(&owner, NULL, w->carrier->calls->exchange, w->carrier, &client,
-				     &error) == SGPU_OK);
+	CHECK(sgpu_group_client_open(NULL, &runner_key, w->carrier->calls->exchange, w->carrier,
+				     &client, &error) == SGPU_OK);
 	return client;
 }
 
@@ -338,7 +336,7 @@ int main(void)
 		return 0;
 	}
 	share_area();
-	if (sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) != SGPU_OK) {
+	if (!make_keys()) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
@@ -350,6 +348,5 @@ int main(void)
 	UNIT_RUN(a_message_that_is_cut_or_no_message_ends_the_worker_and_leaves_nothing);
 	UNIT_RUN(a_session_that_is_killed_ends_its_worker_and_leaves_nothing);
 	UNIT_RUN(a_worker_that_is_killed_is_an_error_and_ends_the_session);
-	sgpu_key_clear(&owner);
 	return unit_done();
 }

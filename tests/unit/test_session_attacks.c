@@ -36,8 +36,6 @@ enum attack {
 	FROM_ELSEWHERE,
 };
 
-static struct sgpu_key owner;
-
 static struct {
 	struct worker_process worker;
 	enum attack attack;
@@ -198,7 +196,8 @@ static bool begin_counting(void)
 	they.attack = NONE;
 	they.at = -1;
 	counted = 0;
-	return sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) == SGPU_OK &&
+	return sgpu_group_client_open(NULL, &runner_key, between, NULL, &client, &error) ==
+		       SGPU_OK &&
 	       SEND(client, items) == SGPU_OK;
 }
 
@@ -321,9 +320,11 @@ UNIT_TEST(a_grant_that_was_altered_opens_no_session)
 		they.worker = start_worker();
 		they.attack = ALTER_ANSWER;
 		they.position = positions[i];
-		they.messages = they.at = 0;
+		they.messages = 0;
+		they.at = 1; /* after the challenge */
 		/* The channel's serial and number are bound to the key: it does not open. */
-		CHECK(sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) < 0 &&
+		CHECK(sgpu_group_client_open(NULL, &runner_key, between, NULL, &client, &error) <
+			      0 &&
 		      !client);
 		CHECK(end_worker(&they.worker) == SGPU_OK);
 	}
@@ -341,15 +342,18 @@ static struct raw raw;
 
 static bool raw_open(struct worker_process *w)
 {
+	struct sgpu_hello hello;
 	size_t size = 0;
 
-	if (w->carrier->calls->exchange(w->carrier, owner.public_half, 32, raw.answer, &size,
-					&error) < 0 ||
+	if (!make_hello(w->carrier->calls->exchange, w->carrier, &hello) ||
+	    w->carrier->calls->exchange(w->carrier, (uint8_t *)hello.text, hello.size, raw.answer,
+					&size, &error) < 0 ||
 	    size != SGPU_GRANT_SIZE) {
 		return false;
 	}
 	sgpu_grant_decode(raw.answer, &raw.grant);
-	return sgpu_session_open(&owner, &raw.grant, &raw.session, &error) == SGPU_OK;
+	return sgpu_session_open(&own_key, &raw.grant, &raw.session, &error) == SGPU_OK &&
+	       sgpu_session_bind(raw.session, &hello, &raw.grant, &error) == SGPU_OK;
 }
 
 /* The code of the group; 1: it was not answered as it should be. */
@@ -448,7 +452,7 @@ static int handle(void *server, const uint8_t *message, size_t size, uint8_t *an
 
 UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 {
-	const struct sgpu_group_config config = { .jobs = &jobs };
+	const struct sgpu_group_config config = { .jobs = &jobs, .authority = &anybody };
 	struct sgpu_device *device = open_test_device(1, 0);
 	struct sgpu_group_server *servers[2] = { NULL, NULL };
 	struct sgpu_group_client *clients[2] = { NULL, NULL };
@@ -465,7 +469,7 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 	for (int i = 0; i < 2; i++) {
 		REQUIRE(sgpu_group_server_create(context, &config, &servers[i], &error) == SGPU_OK);
-		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, servers[i], &clients[i],
+		REQUIRE(sgpu_group_client_open(NULL, &runner_key, handle, servers[i], &clients[i],
 					       &error) == SGPU_OK);
 		CHECK(sgpu_processor_vouch(sgpu_secure_processor(context), &servers[i]->grant,
 					   NULL) == SGPU_OK);
@@ -482,8 +486,8 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	CHECK(sgpu_group_server_handle(servers[1], they.last, they.last_size, answer, &size,
 				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] != SGPU_REFUSED_NOT);
-	/* A key where a group belongs, and a group where a key does. */
-	CHECK(sgpu_group_server_handle(servers[1], owner.public_half, 32, answer, &size, &error) ==
+	/* A question where a group belongs. */
+	CHECK(sgpu_group_server_handle(servers[1], (const uint8_t *)"", 1, answer, &size, &error) ==
 	      SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_MALFORMED);
 	/* The end of the one leaves the other as it is. */
@@ -523,7 +527,7 @@ static bool is_clean(const struct sgpu_group_server *server)
 
 UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 {
-	const struct sgpu_group_config config = { .jobs = &jobs };
+	const struct sgpu_group_config config = { .jobs = &jobs, .authority = &anybody };
 	struct sgpu_device *device = open_test_device(1, 0);
 	struct sgpu_group_server *server = NULL;
 	struct sgpu_group_client *sender = NULL;
@@ -535,7 +539,8 @@ UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 
 	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 	REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);
-	REQUIRE(sgpu_group_client_open(&owner, NULL, handle, server, &sender, &error) == SGPU_OK);
+	REQUIRE(sgpu_group_client_open(NULL, &runner_key, handle, server, &sender, &error) ==
+		SGPU_OK);
 	CHECK(send_items(sender, &load, 1) == SGPU_OK && is_clean(server));
 	/* One that fails, and is answered by a text. */
 	CHECK(send_items(sender, &load, 1) == SGPU_EUSAGE && is_clean(server));
@@ -552,7 +557,7 @@ int main(void)
 		return 0;
 	}
 	share_area();
-	if (sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) != SGPU_OK) {
+	if (!make_keys()) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
@@ -567,6 +572,5 @@ int main(void)
 	UNIT_RUN(a_group_that_is_malformed_inside_is_refused_as_a_whole);
 	UNIT_RUN(two_sessions_of_one_worker_do_not_reach_each_other);
 	UNIT_RUN(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered);
-	sgpu_key_clear(&owner);
 	return unit_done();
 }

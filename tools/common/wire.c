@@ -29,6 +29,8 @@ const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
 	1000000000, 3000000000, 10000000000, 30000000000, 100000000000, UINT64_MAX,
 };
 
+const char *const wire_sessions[WIRE_SESSIONS] = { "none", "owners", "any" };
+
 _Static_assert(offsetof(struct sgpu_refusal_of_session, error) ==
 		       offsetof(struct wire_answer, error),
 	       "what the library knows of an answer");

@@ -97,6 +97,10 @@ struct wire_progress {
 	struct sgpu_run_progress progress;
 };
 
+/* Whose sessions a worker takes, and the words for it. */
+enum wire_sessions { WIRE_SESSIONS_NONE, WIRE_SESSIONS_OWNERS, WIRE_SESSIONS_ANY, WIRE_SESSIONS };
+extern const char *const wire_sessions[WIRE_SESSIONS];
+
 /* How a worker serves; comes with the descriptor of a struct serve_counters. */
 struct wire_begin {
 	struct sgpu_greeting header;
@@ -105,7 +109,7 @@ struct wire_begin {
 				      nobody holds stays, 0: the default */
 	uint64_t stall_ns;	   /* how long a lease may wait for its client, or a session be
 				      idle, while others wait for a worker */
-	uint64_t sessions;	   /* 1: takes sessions of programs */
+	uint64_t sessions;	   /* whose are taken: an enum wire_sessions */
 	uint64_t spool;		   /* 1: batches come from a spool; see below */
 	uint64_t session_memory;   /* bytes of device memory that a session may have; 0: all */
 };

@@ -438,10 +438,10 @@ static int prepare_session(struct sgpu_bench *bench, struct program *p, struct s
 	return rc ? rc : sgpu_remote_alloc(p->remote, (uint64_t)2 * BYTES, &p->buffer, error);
 }
 
-static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
+static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *runner,
 			 struct program sides[SIDES], struct sgpu_error *error)
 {
-	struct sgpu_remote_config config = { .owner = owner };
+	struct sgpu_remote_config config = { .runner = runner };
 	struct sgpu_remote_ring ring;
 	struct sgpu_carrier *carrier;
 	int ends[2];
@@ -456,7 +456,7 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 	rc = rc ? rc : bench_start_ring(bench, &ring, error);
 	rc = rc ? rc : sgpu_carrier_ring(&ring, &carrier, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_remote_open_carrier(carrier, owner, NULL, &sides[RING].remote, error);
+		rc = sgpu_remote_open_carrier(carrier, NULL, runner, &sides[RING].remote, error);
 	}
 	return rc ? rc : prepare_session(bench, &sides[RING], error);
 }
@@ -466,12 +466,11 @@ static int measure_programs(struct sgpu_bench *bench, struct sgpu_error *error)
 	const size_t mark = sgpu_bench_mark(bench);
 	struct program sides[SIDES] = { { .remote = NULL } };
 	struct bare *bare;
-	struct sgpu_key owner;
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
+	struct sgpu_key runner;
+	int rc = bench_session_key(&runner, error);
 
 	rc = rc ? rc : new_bare(bench, &bare, error);
-	rc = rc ? rc : open_sessions(bench, &owner, sides, error);
-	sgpu_key_clear(&owner);
+	rc = rc ? rc : open_sessions(bench, &runner, sides, error);
 	rc = rc ? rc : measure_sides(bench, bare, sides, error);
 	sgpu_bench_release(bench, mark);
 	return rc;

@@ -44,6 +44,9 @@ SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure,
  * its value (or NULL); or as the worker of a ring. This process reads from the first of `ends` and
  * writes to the second. The ends are kept; closing them waits for the process's end. */
 struct sgpu_remote_ring;
+/* The worker's private key, which is no secret, in both processes. */
+struct sgpu_key;
+SGPU_MUST_CHECK int bench_session_key(struct sgpu_key *key, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option,
 				     const char *value, int ends[2], struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,

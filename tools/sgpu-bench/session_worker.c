@@ -66,6 +66,15 @@ static int spawn(const char *const *words, const int *given, int count, pid_t *c
 				       strerror(failed));
 }
 
+int bench_session_key(struct sgpu_key *key, struct sgpu_error *error)
+{
+	static const char text[] =
+		"{\"crv\":\"X25519\",\"d\":\"mHEZPYEaOW6VVr6xM1f9Kp-INeNqHCKVU_Vlz02pg0k\","
+		"\"kty\":\"OKP\",\"x\":\"UnrpKPNGbS15uXWrmzoIFGFo_XmVPqYB-YzWjZrkfS0\"}";
+
+	return sgpu_key_parse(text, sizeof(text) - 1, "the worker's key", key, error);
+}
+
 int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value, int ends[2],
 		     struct sgpu_error *error)
 {

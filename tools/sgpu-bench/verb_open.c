@@ -10,6 +10,7 @@
 #include "remote/carrier.h"
 #include "secure/group.h"
 
+#include "cases.h"
 #include "verbs.h"
 
 struct request {
@@ -32,13 +33,14 @@ const struct cli_option open_options[] = {
 /* ---- the worker ---- */
 enum { MEMORY_FD = 3, AREA_FD = 4 };
 
-static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
+static int serve_ring(struct sgpu_secure *context, const struct sgpu_session_authority *authority,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD,
 					       .area = AREA_FD,
 					       .bell = STDIN_FILENO };
 	struct sgpu_remote_service *service = NULL;
-	int rc = sgpu_remote_service_create(context, 0, NULL, &ring, &service, error);
+	int rc = sgpu_remote_service_create(context, 0, authority, &ring, &service, error);
 
 	rc = rc ? rc : sgpu_remote_service_run(service, error);
 	sgpu_remote_service_free(&service);
@@ -48,6 +50,8 @@ static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
 static int serve(const char *selector, const char *what, struct sgpu_error *error)
 {
 	const bool is_ring = strcmp(what, "ring") == 0;
+	struct sgpu_key key;
+	const struct sgpu_session_authority authority = { .key = &key };
 	struct sgpu_secure *context = NULL;
 	struct sgpu_device *device = NULL;
 	int rc;
@@ -56,12 +60,13 @@ static int serve(const char *selector, const char *what, struct sgpu_error *erro
 		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is neither 'session' nor 'ring'",
 				 what);
 	}
-	rc = sgpu_device_open(selector, NULL, &device, error);
+	rc = bench_session_key(&key, error);
+	rc = rc ? rc : sgpu_device_open(selector, NULL, &device, error);
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
 	if (rc == SGPU_OK) {
-		rc = is_ring ? serve_ring(context, error)
-			     : sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO,
-						 error);
+		rc = is_ring ? serve_ring(context, &authority, error)
+			     : sgpu_remote_serve(context, 0, &authority, STDIN_FILENO,
+						 STDOUT_FILENO, error);
 	}
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);

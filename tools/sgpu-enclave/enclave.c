@@ -262,13 +262,37 @@ int enclave_subject(struct enclave *w, struct sgpu_key *recipient,
 						.preemption = w->on_gpu,
 						.allows_modules = w->options.allow_modules,
 						.files = w->files != NULL,
-						.sessions = w->sessions,
+						.sessions = wire_sessions[w->sessions],
 						.owners = (const char *const *)w->owners.names,
 						.owner_count = w->owners.count,
 						.confinement = w->confinement };
 	rc = rc ? rc : sgpu_key_public(key, recipient, error);
 	w->key_count += rc == SGPU_OK;
 	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
+}
+
+int enclave_authority(const struct enclave *w, const struct sgpu_key *quoted,
+		      struct sgpu_session_authority *authority, struct sgpu_error *error)
+{
+	const struct sgpu_key *key = quoted;
+
+	if (w->sessions == WIRE_SESSIONS_NONE) {
+		return sgpu_fail(error, SGPU_EPOLICY, "this server takes no sessions");
+	}
+	for (int i = 0; !key && i < w->key_count; i++) {
+		key = w->keys[i].kind == SGPU_KEY_X25519 ? &w->keys[i] : NULL;
+	}
+	*authority = (struct sgpu_session_authority){ .key = key };
+	if (w->sessions == WIRE_SESSIONS_OWNERS) {
+		authority->owners = (const char *const *)w->owners.names;
+		authority->owner_count = w->owners.count;
+	}
+	if (key) {
+		return SGPU_OK;
+	}
+	sgpu_fail(error, SGPU_EUNAVAILABLE,
+		  "the runner has no X25519 key, which sessions are bound to");
+	return sgpu_hint(error, "'sgpu-seal keygen --x25519' makes one, for -k");
 }
 
 /* If the kernel or this build lacks filters, warns. */

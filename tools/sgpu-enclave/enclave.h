@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 
 #include <sgpu/attest.h>
+#include <sgpu/session.h>
+
 #include "run/run.h"
 #include "stage/stage.h"
 #include "secure/secure.h"
@@ -19,6 +21,7 @@
 #include "harden.h"
 #include "report.h"
 #include "runner.h"
+#include "wire.h"
 
 /* Files of the runner's secrets. They are read once, before the first batch, and cannot be opened
  * after that. */
@@ -66,7 +69,7 @@ struct enclave {
 	struct sgpu_files *files;   /* where files of payloads may be; NULL: nowhere */
 	bool one_device;	    /* the options must name one device */
 	struct sgpu_device_config config;
-	bool sessions;				/* anybody may open one */
+	enum wire_sessions sessions;		/* whose are taken */
 	bool shared_files;			/* clients, too, have the batches' descriptors */
 	struct sgpu_module_confinement modules; /* known once the device is open */
 	json_t *confinement;			/* the claim for a quote, if there will be one */
@@ -104,6 +107,12 @@ static inline struct sgpu_device *enclave_secure_device(const struct enclave_dev
 {
 	return d->context ? sgpu_secure_device(d->context) : d->device;
 }
+/* Sets whose sessions are taken, and the key that they are bound to: the one that quotes name, else
+ * the first X25519 key of -k. Errors: SGPU_EPOLICY (none are taken), SGPU_EUNAVAILABLE (there is no
+ * such key). */
+SGPU_MUST_CHECK int enclave_authority(const struct enclave *enclave, const struct sgpu_key *quoted,
+				      struct sgpu_session_authority *authority,
+				      struct sgpu_error *error);
 /* Returns options with the process's keys, owners, replay record, files and modules. */
 struct sgpu_run_options enclave_run_options(const struct enclave *enclave);
 /* Frees runners, contexts and devices. All runs must have been freed. */

@@ -32,6 +32,7 @@ static int run_session_of(const struct request *request, const int fds[2], struc
 					       .area = fds[1],
 					       .bell = request->connection };
 	struct sgpu_secure *context = serving.enclave->devices[0].context;
+	struct sgpu_session_authority authority;
 	struct sgpu_remote_service *service = NULL;
 	int rc, i = 0;
 
@@ -39,8 +40,10 @@ static int run_session_of(const struct request *request, const int fds[2], struc
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the server's device has no secure contexts, which sessions need");
 	}
-	rc = sgpu_remote_service_create(context, serving.begin.session_memory, serving.quote_key,
-					&ring, &service, error);
+	rc = enclave_authority(serving.enclave, serving.quote_key, &authority, error);
+	rc = rc ? rc
+		: sgpu_remote_service_create(context, serving.begin.session_memory, &authority,
+					     &ring, &service, error);
 	if (rc == SGPU_OK && wire_say(request->connection, WIRE_TAKEN, -1)) {
 		pthread_mutex_lock(&lock);
 		while (services[i]) {
@@ -68,22 +71,14 @@ static int serve_session(const struct request *request, struct sgpu_error *error
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	/* A session does not prove an owner, so no owner can be required. */
-	if (!serving.enclave->sessions) {
-		sgpu_fail(error, SGPU_EPOLICY,
-			  "this server takes no sessions, which anybody could open");
-		rc = sgpu_hint(error,
-			       "'sgpu-serve --sessions any' takes them of whoever may connect");
-	} else {
-		pthread_mutex_lock(&lock);
-		has_place = sessions < places;
-		sessions += has_place;
-		rc = has_place ? SGPU_OK
-			       : sgpu_fail(error, SGPU_ERETRY,
-					   "user %lu has %u sessions, which is the limit",
-					   (unsigned long)request->uid, places);
-		pthread_mutex_unlock(&lock);
-	}
+	pthread_mutex_lock(&lock);
+	has_place = sessions < places;
+	sessions += has_place;
+	rc = has_place
+		     ? SGPU_OK
+		     : sgpu_fail(error, SGPU_ERETRY, "user %lu has %u sessions, which is the limit",
+				 (unsigned long)request->uid, places);
+	pthread_mutex_unlock(&lock);
 	if (has_place) {
 		atomic_fetch_add(&serving.counters->sessions, 1);
 		rc = run_session_of(request, fds, error);

@@ -455,7 +455,8 @@ static bool take_begin(void)
 	serving.counters = mmap(NULL, sizeof(*serving.counters), PROT_READ | PROT_WRITE, MAP_SHARED,
 				counters, 0);
 	close(counters);
-	return serving.counters != MAP_FAILED && begin->submissions <= SERVE_SUBMISSIONS_MAX;
+	return serving.counters != MAP_FAILED && begin->submissions <= SERVE_SUBMISSIONS_MAX &&
+	       begin->sessions < WIRE_SESSIONS;
 }
 
 static const char of_workers[] = " key owners files device jobs state replay-window allow-modules "
@@ -484,7 +485,7 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	signal(SIGIO, SIG_IGN);	  /* sent when others open a file that is held by F_SETLEASE */
 	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	cli_raise_descriptors();
-	enclave->sessions = serving.begin.sessions != 0;
+	enclave->sessions = (enum wire_sessions)serving.begin.sessions;
 	enclave->one_device = request->attestation_key != NULL;
 	enclave->shared_files = !serving.begin.spool;
 	enclave->many_runs = serving.begin.spool != 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session of a program (sgpu/session.h) on standard input and output.
+ * A session of a program, sgpu-session(5), on standard input and output.
  */
 #include <unistd.h>
 
@@ -13,13 +13,15 @@
 static int serve_program(struct enclave *w, const struct run_request *r, struct sgpu_error *error)
 {
 	struct landlock_needs needs = { .files = NULL };
-	const struct sgpu_key *key = r->quote ? &w->keys[0] : NULL;
+	struct sgpu_session_authority authority;
+	const struct sgpu_key *key = NULL;
 	int rc = r->quote ? signer_begin(r, error) : SGPU_OK;
 
 	rc = rc ? rc : enclave_open(w, &needs, r->attestation_key, r->quote != NULL, error);
 
-	if (rc == SGPU_OK && key) {
+	if (rc == SGPU_OK && r->quote) {
 		rc = attested_quote(r, w, error);
+		key = &w->keys[w->key_count - 1];
 	}
 	if (rc == SGPU_OK) {
 		key_files_close(&w->key_files, -1);
@@ -30,13 +32,14 @@ static int serve_program(struct enclave *w, const struct run_request *r, struct 
 			       "device '%s' has no secure contexts, which sessions need",
 			       w->devices[0].selector);
 	}
+	rc = rc ? rc : enclave_authority(w, key, &authority, error);
 	return rc < 0 ? rc
-		      : sgpu_remote_serve(w->devices[0].context, r->memory, key, STDIN_FILENO,
-					  cli_output_fd, error);
+		      : sgpu_remote_serve(w->devices[0].context, r->memory, &authority,
+					  STDIN_FILENO, cli_output_fd, error);
 }
 
 static const char of_sessions[] =
-	" device jobs quote nonce attestation-key certificate local session memory ";
+	" key owners device jobs quote nonce attestation-key certificate local session memory ";
 
 int run_session(struct enclave *w, const struct run_request *r)
 {
@@ -47,8 +50,12 @@ int run_session(struct enclave *w, const struct run_request *r)
 	if (name) {
 		return cli_usage("--%s is about a batch, and --session takes none", name);
 	}
-	w->sessions = true; /* this process serves whoever is at the other end */
+	w->sessions = w->options.owners.count > 0 ? WIRE_SESSIONS_OWNERS : WIRE_SESSIONS_ANY;
 	w->one_device = true;
+	if (!r->quote && w->options.keys.count == 0) {
+		return cli_usage("--session needs -k, the key that the session is bound to, or "
+				 "--quote");
+	}
 	status = attested_check(r);
 	if (status == 0 && r->quote && !cli_output_apart(r->quote)) {
 		status = 2;

@@ -97,9 +97,10 @@ static void print_owners(const json_t *own)
 		     json_string_value(item) ? json_string_value(item) : "");
 	}
 	line("", "sessions are taken of %s",
-	     !sessions[0]		? "whom is not said"
-	     : !strcmp(sessions, "any") ? "anyone"
-					: "nobody");
+	     !sessions[0]		   ? "whom is not said"
+	     : !strcmp(sessions, "any")	   ? "anyone"
+	     : !strcmp(sessions, "owners") ? "these owners"
+					   : "nobody");
 }
 
 static void print_runner(const json_t *claims)

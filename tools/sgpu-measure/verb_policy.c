@@ -63,12 +63,13 @@ static json_t *owner_claims(const struct task *task)
 
 static json_t *runner_claims(const struct task *task, const json_t *file)
 {
-	return json_pack(
-		"{s:s, s:s, s:{s:O, s:O, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}", "swname",
-		RELEASE_RUNNER, "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
-		json_object_get(file, "digest"), "size", json_object_get(file, "size"), "measured",
-		"process", "modules", 0, "files", 0, "owners", owner_claims(task), "sessions",
-		task->owners.count ? "none" : "any", "confinement", "all", 1, "key", "ephemeral");
+	return json_pack("{s:s, s:s, s:{s:O, s:O, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}",
+			 "swname", RELEASE_RUNNER, "dbgstat", "disabled", SGPU_EAT_PROFILE,
+			 "digest", json_object_get(file, "digest"), "size",
+			 json_object_get(file, "size"), "measured", "process", "modules", 0,
+			 "files", 0, "owners", owner_claims(task), "sessions",
+			 task->owners.count ? "owners" : "none", "confinement", "all", 1, "key",
+			 "ephemeral");
 }
 
 /* A build without the CUDA device has no code for a GPU, so the policy must refuse quotes with a

@@ -31,8 +31,9 @@ struct server {
 	const char *socket;
 	const char *tenants;			   /* file with the tenants' rules, or NULL */
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
-	const char *sessions; /* "none" or "any"; NULL: "none" if there are owners, else "any" */
-	bool everybody, takes_sessions;
+	const char *sessions;			   /* a word; NULL: the default */
+	enum wire_sessions whose;		   /* sessions are taken */
+	bool everybody;
 	unsigned workers, ahead, submissions, running;
 	uint64_t leases, lease_ns, session_memory; /* as in struct wire_begin */
 	uint64_t drain_ns, stall_ns;

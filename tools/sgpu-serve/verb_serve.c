@@ -37,8 +37,7 @@ const struct cli_option serve_options[] = {
 	{ "running", 0, "N",
 	  "batches of all users that run at once (default: one a processor, at least 4)",
 	  CLI_NUMBER(struct server, running, 1, RUNNING_MAX) },
-	{ "sessions", 0, "WHOSE",
-	  "take sessions of programs: none or any (default: any; with --owners none)",
+	{ "sessions", 0, "WHOSE", "take sessions of programs: none, owners or any",
 	  CLI_TEXT(struct server, sessions) },
 	{ "session-memory", 0, "SIZE",
 	  "device memory that a session of a program may have (default: all that is free)",
@@ -80,10 +79,12 @@ static int check_server(struct server *server)
 	if (descriptors) {
 		return cli_usage("a server's keys are files, since each of its workers reads them");
 	}
-	if (server->sessions && strcmp(server->sessions, "none") &&
-	    strcmp(server->sessions, "any")) {
-		return cli_usage("--sessions is none or any, not '%s'",
+	if (server->whose == WIRE_SESSIONS) {
+		return cli_usage("--sessions is none, owners or any, not '%s'",
 				 SGPU_EXCERPT(server->sessions));
+	}
+	if (server->whose == WIRE_SESSIONS_OWNERS && o->owners.count == 0) {
+		return cli_usage("--sessions owners needs --owners");
 	}
 	if (!server->attestation_key != !server->certificate) {
 		return cli_usage("%s needs %s",
@@ -132,6 +133,23 @@ static int serve(struct server *server)
 	return status;
 }
 
+/* Returns WIRE_SESSIONS for another word. By default sessions of owners are taken; without owners,
+ * anybody's, unless a quote would have to say so. */
+static enum wire_sessions whose_sessions(const struct server *server)
+{
+	int i = 0;
+
+	if (!server->sessions) {
+		return server->runner.owners.count > 0 ? WIRE_SESSIONS_OWNERS
+		       : server->attestation_key       ? WIRE_SESSIONS_NONE
+						       : WIRE_SESSIONS_ANY;
+	}
+	while (i < WIRE_SESSIONS && strcmp(server->sessions, wire_sessions[i]) != 0) {
+		i++;
+	}
+	return (enum wire_sessions)i;
+}
+
 int verb_serve(int argc, char **argv)
 {
 	static struct server server = { .workers = DEFAULT_WORKERS,
@@ -148,8 +166,7 @@ int verb_serve(int argc, char **argv)
 			 : processors >= RUNNING_MAX	   ? RUNNING_MAX
 							   : (unsigned)processors;
 	status = cli_read(argc, argv, &server, &none);
-	server.takes_sessions =
-		server.sessions ? !strcmp(server.sessions, "any") : server.runner.owners.count == 0;
+	server.whose = whose_sessions(&server);
 	status = status ? status : check_server(&server);
 	if (status == 0) {
 		cli_raise_descriptors(); /* each connection that waits takes one, each worker two */

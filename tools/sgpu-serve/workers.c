@@ -40,7 +40,7 @@ int process_start(const struct server *server, struct process *process, struct s
 					  .leases = server->leases,
 					  .lease_ns = server->lease_ns,
 					  .stall_ns = server->stall_ns,
-					  .sessions = server->takes_sessions,
+					  .sessions = server->whose,
 					  .session_memory = server->session_memory };
 
 	*process = (struct process){ .control = -1, .started_ns = sgpu_now_ns() };

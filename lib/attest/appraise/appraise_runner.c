@@ -77,15 +77,22 @@ static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const jso
 	}
 }
 
-/* Sessions run work without an owner. The quote of an older runner does not say whether the runner
- * takes sessions, and is judged as if it did. */
+/* How much a word for `sessions` allows: all words but these two allow anybody. */
+static int freedom(const char *word)
+{
+	return !strcmp(word, "none") ? 0 : !strcmp(word, "owners") ? 1 : 2;
+}
+
+/* A policy that does not say whose sessions it accepts accepts those of the owners that it names.
+ * The quote of an older runner does not say it either, and is judged as "any" is. */
 static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
-	const char *got = sgpu_judge_text(own, "sessions", "not said");
-	bool any = !strcmp(sgpu_judge_text(wanted, "sessions", "none"), "any");
+	const bool named = json_array_size(json_object_get(wanted, "owners")) > 0;
+	const char *got = sgpu_judge_text(own, "sessions", "not said"),
+		   *most = sgpu_judge_text(wanted, "sessions", named ? "owners" : "none");
 
-	sgpu_judge(s, &s->findings.configuration, any || !strcmp(got, "none"), "runner.sessions",
-		   any ? "any" : "none", got, "the runner takes sessions of anybody");
+	sgpu_judge(s, &s->findings.configuration, freedom(got) <= freedom(most), "runner.sessions",
+		   most, got, "the runner takes more sessions than the policy accepts");
 }
 
 /* Describes the first member, at any depth, that is not true; NULL if all are. */

@@ -25,7 +25,7 @@ static const struct sgpu_member table[] = {
 	OPTIONAL("runner/files", TRUTH),
 	OPTIONAL("runner/owners", LIST, .max = SGPU_QUOTE_OWNERS_MAX),
 	NEEDED("runner/owners/*", BYTES, .min = 32, .max = 32),
-	OPTIONAL("runner/sessions", TEXT, .words = "none any"),
+	OPTIONAL("runner/sessions", TEXT, .words = "none owners any"),
 	OPTIONAL("runner/confinement", TRUTH),
 	OPTIONAL("runner/key", TEXT, .words = "stored ephemeral"),
 	OPTIONAL("runner/process", TRUTH),

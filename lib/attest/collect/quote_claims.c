@@ -144,7 +144,10 @@ static int runner_claims(const struct sgpu_quote_subject *subject, json_t **clai
 				(json_int_t)size, "measured", file ? "file" : "process", "build_id",
 				id[0] ? id : NULL, "modules", file || subject->allows_modules,
 				"files", file || subject->files, "sessions",
-				file || subject->sessions ? "any" : "none", "key", key);
+				file		    ? "any"
+				: subject->sessions ? subject->sessions
+						    : "none",
+				"key", key);
 	rc = own ? 0 : sgpu_fail_nomem(error);
 	if (!rc && !file && subject->owner_count > 0) {
 		rc = add_owners(subject, own, error);

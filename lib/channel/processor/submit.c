@@ -79,7 +79,7 @@ int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *
 }
 
 int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_grant *grant,
-			const struct sgpu_binding *binding, struct sgpu_error *error)
+			const struct sgpu_hello *hello, struct sgpu_error *error)
 {
 	const uint32_t id = grant->channel;
 	struct sgpu_channel_keys keys;
@@ -93,7 +93,7 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 		goto out;
 	}
 	keys = channel->context->keys->derived;
-	rc = sgpu_channel_bind(&keys, binding, grant, error);
+	rc = sgpu_channel_bind(&keys, hello, grant, error);
 	pthread_mutex_lock(&channel->lock);
 	if (rc == SGPU_OK) {
 		rc = sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
