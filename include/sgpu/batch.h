@@ -70,6 +70,15 @@ struct sgpu_location {
 	uint64_t offset;		      /* FILE, REGION, LEASE: bytes */
 };
 
+/* A handle names a slice of a region: sgpu:ID:OFFSET:SIZE, without leading zeros. */
+enum { SGPU_HANDLE_TEXT = 5 + SGPU_REGION_ID_TEXT + 2 * 21 + 1 };
+void sgpu_handle_text(const char *id, uint64_t offset, uint64_t size, char text[SGPU_HANDLE_TEXT]);
+/* Parses a handle to a REGION and the size of its slice. `where` is for messages. Errors:
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_handle_parse(const char *text, const char *where,
+				      struct sgpu_location *location, uint64_t *size,
+				      struct sgpu_error *error);
+
 struct sgpu_batch_segment {
 	char *id;
 	enum sgpu_masking masking;
@@ -87,7 +96,10 @@ struct sgpu_batch_segment {
 		uint8_t kt128[SGPU_KT128_SIZE];	    /* has_kt128: KangarooTwelve of the payload,
 						       without a customisation string */
 	};
-	struct sgpu_location location;
+	struct sgpu_location location; /* of the payload */
+	/* REGION: where a payload that is still to be made goes. In a packed batch the sealed
+	 * payload of a HIGH input; in any batch the result of an output. */
+	struct sgpu_location place;
 	/* responses only */
 	int status;	      /* SGPU_OK, or the code of the failure */
 	uint64_t actual_size; /* actual_output_data_size_bytes */

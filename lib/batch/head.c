@@ -242,10 +242,10 @@ static void place_inline(struct sgpu_batch *batch)
 	}
 }
 
-static int check_locations(const struct sgpu_batch *batch, struct sgpu_error *error)
+static int check_locations(struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	for (int i = 0; i < batch->segment_count; i++) {
-		const struct sgpu_batch_segment *s = &batch->segments[i];
+		struct sgpu_batch_segment *s = &batch->segments[i];
 		const enum sgpu_location_kind kind = s->location.kind;
 		const bool payload = batch->response ? s->status == SGPU_OK : s->input;
 
@@ -253,6 +253,10 @@ static int check_locations(const struct sgpu_batch *batch, struct sgpu_error *er
 		    (batch->response || kind != SGPU_LOCATION_REGION)) {
 			return sgpu_segment_fail(s, SGPU_EINVALID, " has a location and no payload",
 						 error);
+		}
+		if (!payload) { /* the handle of an output is where its result goes */
+			s->place = s->location;
+			s->location = (struct sgpu_location){ .kind = SGPU_LOCATION_NONE };
 		}
 		if (batch->packed && s->input && s->masking == SGPU_MASKING_AES_GCM &&
 		    kind != SGPU_LOCATION_FILE) {

@@ -23,39 +23,73 @@ const char *const sgpu_location_words[] = {
 	[SGPU_LOCATION_LEASE] = "lease",
 };
 
-enum { HANDLE_MAX = 5 + SGPU_REGION_ID_TEXT + 2 * 21 + 1 };
-
-static void handle_text(const char *id, uint64_t offset, uint64_t size, char text[HANDLE_MAX])
+void sgpu_handle_text(const char *id, uint64_t offset, uint64_t size, char text[SGPU_HANDLE_TEXT])
 {
-	snprintf(text, HANDLE_MAX, "sgpu:%s:%" PRIu64 ":%" PRIu64, id, offset, size);
+	snprintf(text, SGPU_HANDLE_TEXT, "sgpu:%s:%" PRIu64 ":%" PRIu64, id, offset, size);
 }
 
 /* ---- reading ---- */
 /* A handle has only one text: it is written again and compared. */
+int sgpu_handle_parse(const char *text, const char *place, struct sgpu_location *location,
+		      uint64_t *size, struct sgpu_error *error)
+{
+	char again[SGPU_HANDLE_TEXT] = "";
+
+	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION };
+	if (sscanf(text, "sgpu:%32[0-9a-f]:%" SCNu64 ":%" SCNu64, location->region,
+		   &location->offset, size) == 3) {
+		sgpu_handle_text(location->region, location->offset, *size, again);
+	}
+	return strlen(location->region) == SGPU_REGION_ID_TEXT && strcmp(text, again) == 0
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "%s: '%.100s' is not a handle, sgpu:ID:OFFSET:SIZE", place,
+				   text);
+}
+
 static int parse_handle(const char *text, const char *place, uint64_t payload,
 			struct sgpu_location *location, struct sgpu_error *error)
 {
-	char again[HANDLE_MAX] = "";
+	const enum sgpu_location_kind kind = location->kind;
 	uint64_t size = 0;
+	int rc = sgpu_handle_parse(text, place, location, &size, error);
 
-	if (sscanf(text, "sgpu:%32[0-9a-f]:%" SCNu64 ":%" SCNu64, location->region,
-		   &location->offset, &size) == 3) {
-		handle_text(location->region, location->offset, size, again);
+	location->kind = kind;
+	return rc || size >= payload
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "%s: the handle has %llu bytes, the payload %llu", place,
+				   (unsigned long long)size, (unsigned long long)payload);
+}
+
+/* Reads where `seal` will put the sealed payload that is now plaintext in a file. */
+static int parse_place(const json_t *entry, const char *place, struct sgpu_batch_segment *segment,
+		       struct sgpu_error *error)
+{
+	const char *text = NULL;
+	uint64_t sealed = 0;
+	int rc = 0;
+
+	if (!json_object_get(entry, "at")) {
+		return 0;
 	}
-	if (strlen(location->region) != SGPU_REGION_ID_TEXT || strcmp(text, again) != 0) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "%s: '%.100s' is not a handle, sgpu:ID:OFFSET:SIZE", place, text);
+	if (segment->masking != SGPU_MASKING_AES_GCM) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'at' of a segment that is not HIGH",
+				 place);
 	}
-	return size >= payload ? 0
-			       : sgpu_fail(error, SGPU_EINVALID,
-					   "%s: the handle has %llu bytes, the payload %llu", place,
-					   (unsigned long long)size, (unsigned long long)payload);
+	rc = sgpu_json_string(entry, place, "at", &text, error);
+	if (!rc && !sgpu_sealed_size(segment->size, &sealed)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: the segment is too large", place);
+	}
+	segment->place.kind = SGPU_LOCATION_REGION;
+	return rc ? rc : parse_handle(text, place, sealed, &segment->place, error);
 }
 
 static int parse_location(const json_t *entry, const char *place, uint64_t payload,
-			  struct sgpu_location *location, struct sgpu_error *error)
+			  struct sgpu_location *location, bool packed, struct sgpu_error *error)
 {
 	static const char *const of_file[] = { "segment_id", "file", "offset", NULL };
+	static const char *const of_packed[] = { "segment_id", "file", "offset", "at", NULL };
 	const char *members[] = { "segment_id", NULL, NULL }, *text = NULL;
 	int kind = SGPU_LOCATION_FILE;
 
@@ -67,8 +101,11 @@ static int parse_location(const json_t *entry, const char *place, uint64_t paylo
 	}
 	location->kind = (enum sgpu_location_kind)kind;
 	members[1] = sgpu_location_words[kind];
-	int rc =
-		sgpu_json_only(entry, place, kind == SGPU_LOCATION_FILE ? of_file : members, error);
+	int rc = sgpu_json_only(entry, place,
+				kind != SGPU_LOCATION_FILE ? members
+				: packed		   ? of_packed
+							   : of_file,
+				error);
 	rc = rc ? rc : sgpu_json_string(entry, place, members[1], &text, error);
 	if (rc || kind != SGPU_LOCATION_FILE) {
 		return rc ? rc : parse_handle(text, place, payload, location, error);
@@ -123,7 +160,8 @@ static int take_entry(void *argument, const json_t *entry, size_t number, const 
 	(void)number;
 	rc = rc ? rc
 		: parse_location(entry, place, sgpu_batch_payload_size(batch, reading->segment),
-				 &batch->segments[reading->segment].location, error);
+				 &batch->segments[reading->segment].location, batch->packed, error);
+	rc = rc ? rc : parse_place(entry, place, &batch->segments[reading->segment], error);
 	return rc ? rc : check_location(batch, reading->segment, error);
 }
 
@@ -141,7 +179,7 @@ int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch
 json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size)
 {
 	const char *word = sgpu_location_words[location->kind];
-	char handle[HANDLE_MAX];
+	char handle[SGPU_HANDLE_TEXT];
 
 	if (location->kind <= SGPU_LOCATION_INLINE) {
 		return word ? json_pack("{s:b}", word, 1) : json_null();
@@ -150,8 +188,18 @@ json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size)
 		return json_pack("{s:s, s:I}", word, location->file, "offset",
 				 (json_int_t)location->offset);
 	}
-	handle_text(location->region, location->offset, size, handle);
+	sgpu_handle_text(location->region, location->offset, size, handle);
 	return json_pack("{s:s}", word, handle);
+}
+
+static int add_place(json_t *entry, const struct sgpu_batch_segment *s)
+{
+	char handle[SGPU_HANDLE_TEXT];
+	uint64_t sealed = 0;
+
+	(void)sgpu_sealed_size(s->size, &sealed);
+	sgpu_handle_text(s->place.region, s->place.offset, sealed, handle);
+	return json_object_set_new(entry, "at", json_string(handle));
 }
 
 int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *size,
@@ -165,11 +213,13 @@ int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *siz
 		const struct sgpu_batch_segment *s = &batch->segments[i];
 		json_t *entry;
 
-		if (s->location.kind <= SGPU_LOCATION_INLINE) {
+		if (s->location.kind <= SGPU_LOCATION_INLINE && (s->input || !s->place.kind)) {
 			continue;
 		}
-		entry = sgpu_location_json(&s->location, sgpu_batch_payload_size(batch, i));
-		if (json_object_set_new(entry, "segment_id", json_string(s->id)) != 0 ||
+		entry = sgpu_location_json(s->location.kind ? &s->location : &s->place,
+					   sgpu_batch_payload_size(batch, i));
+		if ((batch->packed && s->input && s->place.kind && add_place(entry, s) != 0) ||
+		    json_object_set_new(entry, "segment_id", json_string(s->id)) != 0 ||
 		    json_array_append(list, entry) != 0) {
 			rc = sgpu_fail_nomem(error);
 		}

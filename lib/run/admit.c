@@ -22,6 +22,7 @@
 
 /* ---- prepared jobs, see job.h ---- */
 enum {
+	LINE = 64,	    /* bytes; results in a slice begin at multiples of it */
 	ENGINE_STREAMS = 8, /* streams of operations on a GPU: as many as its driver has queues */
 };
 
@@ -236,9 +237,11 @@ static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segmen
 	return SGPU_OK;
 }
 
-static int check_region(const struct sgpu_job *job, int segment, struct sgpu_error *error)
+/* Checks where an input is, or where a result goes. */
+static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
+			const struct sgpu_location *location, uint64_t size, bool result,
+			struct sgpu_error *error)
 {
-	const struct sgpu_batch_segment *in_batch = &job->batch->segments[segment];
 	struct sgpu_error fault = { 0 };
 	int rc;
 
@@ -246,14 +249,13 @@ static int check_region(const struct sgpu_job *job, int segment, struct sgpu_err
 		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and %s",
 				 in_batch->id, job->options->refuse_regions);
 	}
-	if (!in_batch->input && job->manifest->all_or_nothing) {
+	if (result && job->manifest->all_or_nothing) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "segment '%s' is to be left in a region, and the manifest's "
 				 "on_failure is 'all'",
 				 in_batch->id);
 	}
-	rc = sgpu_region_check(&in_batch->location, sgpu_batch_payload_size(job->batch, segment),
-			       !in_batch->input, &fault);
+	rc = sgpu_region_check(location, size, result, &fault);
 	if (rc == SGPU_OK) {
 		return rc;
 	}
@@ -263,19 +265,66 @@ static int check_region(const struct sgpu_job *job, int segment, struct sgpu_err
 	return sgpu_hint(error, "%s", fault.hint);
 }
 
+static bool result_size(const struct sgpu_batch_segment *segment, uint64_t *size)
+{
+	*size = segment->size;
+	return segment->masking != SGPU_MASKING_AES_GCM || sgpu_sealed_size(*size, size);
+}
+
+/* Gives each result without a place one in the slice that the client named. */
+static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
+{
+	struct sgpu_location next = { .kind = SGPU_LOCATION_NONE };
+	uint64_t left = 0, size = 0, step = 0;
+	int rc = job->options->results ? sgpu_handle_parse(job->options->results, "the results",
+							   &next, &left, error)
+				       : SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && next.kind && i < job->batch->segment_count; i++) {
+		struct sgpu_batch_segment *segment = &job->batch->segments[i];
+
+		if (!sgpu_segment_is_output(segment_of(job, i)) || segment->place.kind) {
+			continue;
+		}
+		if (!result_size(segment, &size) || size > left) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "segment '%s': its result may have %llu bytes, and %llu "
+					 "are left of '%s'",
+					 segment->id, (unsigned long long)size,
+					 (unsigned long long)left, job->options->results);
+		}
+		segment->place = next;
+		step = (size + LINE - 1) / LINE * LINE;
+		step = step < left ? step : left;
+		next.offset += step;
+		left -= step;
+	}
+	return rc;
+}
+
 /* Checks that payloads are only in locations that this runner accepts. */
 static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	int rc = place_results(job, error);
 
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
+		uint64_t size = 0;
 
 		if (in_batch->location.kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
 		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION) {
-			rc = check_region(job, i, error);
+			rc = check_region(job, in_batch, &in_batch->location,
+					  sgpu_batch_payload_size(job->batch, i), false, error);
+		}
+		if (rc == SGPU_OK && in_batch->place.kind == SGPU_LOCATION_REGION) {
+			rc = result_size(in_batch, &size)
+				     ? check_region(job, in_batch, &in_batch->place, size, true,
+						    error)
+				     : sgpu_fail(error, SGPU_EINVALID,
+						 "segment '%s' is too large to be sealed",
+						 in_batch->id);
 		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE &&
 		    !job->options->leases) {

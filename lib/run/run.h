@@ -146,6 +146,8 @@ struct sgpu_run_options {
 	bool leases_registered;		/* with the device, which reads and writes them itself */
 	bool lease_results;  /* leave the results in a lease, for as long as it exists; if there is
 				no room for it, they go with the response */
+	const char *results; /* a handle: results go there, one after the other, unless the batch
+				says otherwise; NULL: with the response */
 	bool allow_modules;  /* run modules; false: they are refused (SGPU_EPOLICY) */
 	const int *manifest; /* a descriptor of the manifest of a batch that names it by its hash;
 				NULL: there is none, and if the runner does not know the manifest,

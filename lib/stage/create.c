@@ -214,7 +214,8 @@ static int fill_in(uint64_t size, const struct sgpu_region_options *options,
 	region->created = time(NULL);
 	region->expires = region->created + (int64_t)(life ? life : STANDARD_LIFE);
 	region->numa_node = -1;
-	region->keep = options->keep;
+	region->use = options->use ? options->use : SGPU_REGION_INPUTS;
+	region->keep = options->keep || (region->use & SGPU_REGION_RESULTS);
 	return SGPU_OK;
 }
 
@@ -229,7 +230,7 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 	if (rc < 0) {
 		return rc;
 	}
-	if (options->no_huge || options->written || !create_huge(region)) {
+	if (options->no_huge || (options->use & SGPU_REGION_RESULTS) || !create_huge(region)) {
 		rc = create_plain(region, options->no_huge, error);
 	}
 	if (rc == SGPU_OK && options->numa_node >= 0) {

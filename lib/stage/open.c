@@ -20,9 +20,12 @@
 
 /* ---- metadata: the first page of a region's file, so that its data and metadata appear and vanish
  * together ---- */
-enum { METADATA_VERSION = 1 };
+enum { METADATA_VERSION = 2 };
 
 static const char *const page_words[] = { "normal", "transparent", "huge" };
+static const char *const use_words[] = { [SGPU_REGION_INPUTS] = "inputs",
+					 [SGPU_REGION_RESULTS] = "results",
+					 [SGPU_REGION_INPUTS | SGPU_REGION_RESULTS] = "both" };
 
 const char *sgpu_page_kind_name(enum sgpu_page_kind kind)
 {
@@ -64,14 +67,14 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	size_t size = 0;
 	int rc;
 
-	json = json_pack(
-		"{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o*, s:b, s:b, s:b}", "version",
-		METADATA_VERSION, "region", region->id, "size", (json_int_t)region->size, "owner",
-		(json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
-		(json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
-		page_words[region->pages], "numa_node",
-		region->numa_node < 0 ? NULL : json_integer(region->numa_node), "locked",
-		region->pages == SGPU_PAGES_HUGE, "sealed", region->sealed, "keep", region->keep);
+	json = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o*, s:s, s:b, s:b}", "version",
+			 METADATA_VERSION, "region", region->id, "size", (json_int_t)region->size,
+			 "owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker,
+			 "created", (json_int_t)region->created, "expires",
+			 (json_int_t)region->expires, "pages", page_words[region->pages],
+			 "numa_node",
+			 region->numa_node < 0 ? NULL : json_integer(region->numa_node), "use",
+			 use_words[region->use], "sealed", region->sealed, "keep", region->keep);
 	if (!json) {
 		return sgpu_fail_nomem(error);
 	}
@@ -85,15 +88,15 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	return rc;
 }
 
-static bool page_kind(const char *word, enum sgpu_page_kind *kind)
+/* Returns the index of a word, or -1. */
+static int find_word(const char *word, const char *const *words, int count)
 {
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(page_words); i++) {
-		if (strcmp(word, page_words[i]) == 0) {
-			*kind = (enum sgpu_page_kind)i;
-			return true;
+	while (count-- > 0) {
+		if (words[count] && strcmp(word, words[count]) == 0) {
+			return count;
 		}
 	}
-	return false;
+	return -1;
 }
 
 static bool in_range(json_int_t value, json_int_t most)
@@ -103,25 +106,29 @@ static bool in_range(json_int_t value, json_int_t most)
 
 static bool read_members(json_t *json, struct sgpu_region *region)
 {
-	const char *id = NULL, *pages = NULL;
+	const char *id = NULL, *pages = NULL, *use = NULL;
 	json_int_t version, size, owner, maker, created, expires, node = 0;
 	const bool bound = json_object_get(json, "numa_node") != NULL;
-	int locked, sealed, keep; /* locked: must be there, but `pages` decides */
+	int sealed, keep, kind, uses;
 
 	if (json_unpack_ex(json, NULL, JSON_STRICT,
-			   "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s?I, s:b, s:b, s:b}",
+			   "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s?I, s:s, s:b, s:b}",
 			   "version", &version, "region", &id, "size", &size, "owner", &owner,
 			   "maker", &maker, "created", &created, "expires", &expires, "pages",
-			   &pages, "numa_node", &node, "locked", &locked, "sealed", &sealed, "keep",
+			   &pages, "numa_node", &node, "use", &use, "sealed", &sealed, "keep",
 			   &keep) != 0 ||
 	    version != METADATA_VERSION || !sgpu_region_id_valid(id) ||
 	    !in_range(size, SGPU_JSON_INTEGER_MAX) || !in_range(owner, UINT32_MAX) ||
 	    !in_range(maker, INT32_MAX) || !in_range(created, SGPU_JSON_INTEGER_MAX) ||
 	    !in_range(expires, SGPU_JSON_INTEGER_MAX) || expires <= created ||
 	    (uint64_t)(expires - created) > SGPU_REGION_LIFE_MAX ||
-	    !page_kind(pages, &region->pages) || !in_range(node, 65535)) {
+	    (kind = find_word(pages, page_words, SGPU_ARRAY_LENGTH(page_words))) < 0 ||
+	    (uses = find_word(use, use_words, SGPU_ARRAY_LENGTH(use_words))) < 0 ||
+	    ((unsigned)uses & SGPU_REGION_RESULTS && !keep) || !in_range(node, 65535)) {
 		return false;
 	}
+	region->pages = (enum sgpu_page_kind)kind;
+	region->use = (unsigned)uses;
 	memcpy(region->id, id, sizeof(region->id));
 	region->size = (uint64_t)size;
 	region->owner = (uid_t)owner;

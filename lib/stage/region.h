@@ -56,10 +56,4 @@ int sgpu_look_open(int look, int flags);
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 				    struct sgpu_error *error);
 
-/* Opens a region by id and validates all of it. Errors: SGPU_EINVALID (form of the id),
- * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take: unlinks the region unless it is
- * to be kept, so that no region is left however the runner ends. */
-SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
-				     struct sgpu_region *region, struct sgpu_error *error);
-
 #endif

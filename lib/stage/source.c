@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -15,6 +16,8 @@
 #include <stage/region.h>
 
 #include "base/io.h"
+
+enum { HUGE_PAGE = 2 << 20 };
 
 /* A region that a batch holds. write_fd is -1 until the first output there. */
 struct lease {
@@ -195,13 +198,24 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 	return SGPU_OK;
 }
 
-/* The region must be kept: otherwise nobody could read the output afterwards. */
-static int check_kept(const struct sgpu_region *region, struct sgpu_error *error)
+static int check_use(const struct sgpu_region *region, bool writable, struct sgpu_error *error)
 {
-	return region->keep ? SGPU_OK
-			    : sgpu_fail(error, SGPU_EPOLICY,
-					"region '%s' is not kept, so nothing can be left in it",
-					region->id);
+	if (!writable) {
+		return region->use & SGPU_REGION_INPUTS
+			       ? SGPU_OK
+			       : sgpu_fail(
+					 error, SGPU_EPOLICY,
+					 "region '%s' is for results, and an input was to be read "
+					 "there",
+					 region->id);
+	}
+	if (region->use & SGPU_REGION_RESULTS) {
+		return SGPU_OK;
+	}
+	sgpu_fail(error, SGPU_EPOLICY,
+		  "region '%s' is for inputs, and a result was to be left there", region->id);
+	(void)sgpu_hint(error, "'sgpu-stage pin --results' makes one for results");
+	return SGPU_EPOLICY;
 }
 
 static int open_for_writing(struct lease *lease, struct sgpu_error *error)
@@ -212,8 +226,7 @@ static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 	if (lease->write_fd >= 0) {
 		return SGPU_OK;
 	}
-	rc = check_kept(&lease->region, error);
-	rc = rc ? rc : sgpu_region_open(lease->region.id, true, false, &again, error);
+	rc = sgpu_region_open(lease->region.id, true, false, &again, error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -230,7 +243,7 @@ int sgpu_region_check(const struct sgpu_location *location, uint64_t size, bool 
 
 	if (rc == SGPU_OK) {
 		rc = take_slice(&region, region.fd, location, size, &source, error);
-		rc = rc || !writable ? rc : check_kept(&region, error);
+		rc = rc ? rc : check_use(&region, writable, error);
 		sgpu_region_close(&region);
 	}
 	return rc;
@@ -257,6 +270,7 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 	}
 	pthread_mutex_lock(&leases->lock);
 	rc = lease_of(leases, location->region, &lease, error);
+	rc = rc ? rc : check_use(&lease->region, writable, error);
 	if (rc == SGPU_OK && writable) {
 		rc = open_for_writing(lease, error);
 	}
@@ -266,4 +280,44 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 	}
 	pthread_mutex_unlock(&leases->lock);
 	return rc;
+}
+
+/* ---- for the owner's programs ---- */
+int sgpu_region_fill(const struct sgpu_location *location, uint64_t size,
+		     struct sgpu_region_slice *slice, struct sgpu_error *error)
+{
+	struct sgpu_source source;
+	struct sgpu_region region;
+	uint64_t before;
+	int rc = sgpu_region_open(location->region, true, false, &region, error);
+
+	*slice = (struct sgpu_region_slice){ .data = NULL };
+	if (rc < 0) {
+		return rc;
+	}
+	rc = check_use(&region, false, error);
+	rc = rc ? rc : take_slice(&region, region.fd, location, size, &source, error);
+	if (rc == SGPU_OK) {
+		before = source.offset % HUGE_PAGE; /* a mapping begins at whole pages */
+		slice->mapped = (size_t)((before + size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+		slice->base = mmap(NULL, slice->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
+				   region.fd, (off_t)(source.offset - before));
+		rc = slice->base == MAP_FAILED
+			     ? sgpu_fail_errno(error, "cannot map %s", source.name)
+			     : SGPU_OK;
+	}
+	if (rc == SGPU_OK) {
+		slice->data = (uint8_t *)slice->base + before;
+		(void)madvise(slice->base, slice->mapped, MADV_DONTDUMP);
+	}
+	sgpu_region_close(&region);
+	return rc;
+}
+
+void sgpu_region_unmap(struct sgpu_region_slice *slice)
+{
+	if (slice->data) {
+		munmap(slice->base, slice->mapped);
+		slice->data = NULL;
+	}
 }

@@ -16,18 +16,24 @@
 /* A region's file starts with a page of metadata: payload byte n is at byte SGPU_REGION_HEADER + n
  * of the file. */
 enum { SGPU_REGION_HEADER = 4096 };
+#define SGPU_REGION_MAX ((uint64_t)1 << 50) /* bytes */
 
 enum sgpu_page_kind { SGPU_PAGES_NORMAL, SGPU_PAGES_TRANSPARENT, SGPU_PAGES_HUGE };
 const char *sgpu_page_kind_name(
 	enum sgpu_page_kind kind); /* "4 KiB", "transparent huge", "2 MiB huge" */
 
+/* What a region is for, as a set. */
+enum sgpu_region_use { SGPU_REGION_INPUTS = 1, SGPU_REGION_RESULTS = 2 };
+
 struct sgpu_region_options {
+	/* 0: inputs. With SGPU_REGION_RESULTS a runner writes there: the region is kept, and huge
+	 * pages of a hugetlbfs, which lack pwrite, are not used. */
+	unsigned use;
 	int numa_node; /* -1: no node */
 	bool no_huge;  /* only normal pages */
 	bool keep;     /* stays until released or expired; else a runner that takes it unlinks it */
 	uint64_t lifetime_ns; /* until it expires; rounded up to seconds; up to 10 years; 0: 1 hour
 			       */
-	bool written; /* a runner writes to it, so huge pages, which lack pwrite, are not used */
 };
 
 struct sgpu_region {
@@ -37,9 +43,11 @@ struct sgpu_region {
 	pid_t maker;
 	int64_t created, expires; /* seconds since 1970 */
 	enum sgpu_page_kind pages;
+	unsigned use;
 	int numa_node; /* -1: not bound */
 	bool sealed;   /* against shrinking */
 	bool keep;
+	bool locked;   /* in a listing: the kernel cannot swap it out now */
 	int fd;	       /* -1 in a listing */
 	uint8_t *data; /* until publish: the mapped payload; call sgpu_region_back before touching
 			  it */
@@ -74,6 +82,11 @@ SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset
 /* Gives the region its name and unmaps region->data; then it is used through descriptors. */
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
+/* Opens a region by id and validates all of it. Errors: SGPU_EINVALID (form of the id),
+ * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take: unlinks the region unless it is
+ * to be kept, so that no region is left however the runner ends. */
+SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
+				     struct sgpu_region *region, struct sgpu_error *error);
 /* Unlinks a region. Overwrites it with zeros unless a runner has it open; then its memory is freed
  * when the runner closes it. */
 SGPU_MUST_CHECK int sgpu_region_release(const char *id, struct sgpu_error *error);
@@ -83,6 +96,24 @@ SGPU_MUST_CHECK int sgpu_region_list(struct sgpu_region **regions, int *count,
 void sgpu_region_list_free(struct sgpu_region **regions, int count);
 /* Releases all expired regions; *count receives their number. */
 SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
+
+/* ---- a region that others hold ---- */
+/* Marks the region of this descriptor as held in memory until the descriptor, and all duplicates,
+ * are closed, so that a listing says `locked`. */
+SGPU_MUST_CHECK int sgpu_region_mark(int fd, struct sgpu_error *error);
+
+/* A slice of a region that is filled in by its owner's programs, such as sgpu-seal. */
+struct sgpu_region_slice {
+	uint8_t *data; /* NULL: not mapped */
+	void *base;
+	size_t mapped;
+};
+/* Maps `size` bytes of a REGION for inputs, to be written. The memory exists, so writing does not
+ * fault unless this user cuts the region short. Errors: SGPU_EPOLICY (bounds, direction, owner,
+ * expired), SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_region_fill(const struct sgpu_location *location, uint64_t size,
+				     struct sgpu_region_slice *slice, struct sgpu_error *error);
+void sgpu_region_unmap(struct sgpu_region_slice *slice);
 
 /* Where a payload is; not for inline payloads. */
 struct sgpu_source {
@@ -135,7 +166,7 @@ SGPU_MUST_CHECK int sgpu_region_check(const struct sgpu_location *location, uint
 				      bool writable, struct sgpu_error *error);
 /* As sgpu_source_open, but takes (unlinks) a region that is not to be kept, and opens a FILE only
  * in the allowed directories. A source in a region is valid until sgpu_leases_free;
- * sgpu_source_close accepts it. writable: for outputs; the REGION must be one that is kept
+ * sgpu_source_close accepts it. writable: for outputs. A REGION must be for what it is used for
  * (SGPU_EPOLICY). */
 SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 				       const struct sgpu_location *location, uint64_t size,

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "stage/stage.h"
 #include "transfer/engine.h"
 
 #define REGISTER_MIN ((uint64_t)4 << 20) /* below this size, registering saves no time */
@@ -30,11 +31,11 @@ enum {
 
 /* ---- slices of regions that stay registered: registering one costs more than moving it once ----
  *
- * A slice is registered at its second use, while its region has a name, since nobody can use a
- * region without one again. It stays until the region has lost its name, others need the room, or
- * the engine is freed. Whoever cuts a region short, or replaces its pages, harms only their own
- * payloads and results: the device keeps the pages that it had, no processor touches them here, and
- * what the device reads has to verify. */
+ * A region that has all its memory is registered whole, another one the slice alone, at the first
+ * use, while the region has a name: nobody can use a region without one again. It stays until the
+ * region has lost its name, others need the room, or the engine is freed. Whoever cuts a region
+ * short, or replaces its pages, harms only their own payloads and results: the device keeps the
+ * pages that it had, no processor touches them here, and what the device reads has to verify. */
 struct sgpu_kept_slice {
 	struct sgpu_kept_slice *next;
 	dev_t device;
@@ -42,7 +43,7 @@ struct sgpu_kept_slice {
 	int fd; /* a duplicate, which shows whether the region still has a name */
 	bool writable;
 	uint64_t begin, size; /* in the file, whole pages */
-	void *base;	      /* NULL: not registered, used once */
+	void *base;	      /* of the registered mapping */
 	unsigned users;
 };
 
@@ -110,10 +111,8 @@ static void drop(struct sgpu_engine *engine, struct sgpu_kept_slice **link)
 	struct sgpu_kept_slice *slice = *link;
 
 	*link = slice->next;
-	if (slice->base) {
-		unregister_pages(engine, slice->base, slice->size);
-		engine->kept_bytes -= slice->size;
-	}
+	unregister_pages(engine, slice->base, slice->size);
+	engine->kept_bytes -= slice->size;
 	engine->kept_count--;
 	close(slice->fd);
 	free(slice);
@@ -169,15 +168,18 @@ static struct sgpu_kept_slice *find(struct sgpu_engine *engine, const struct sta
 	return NULL;
 }
 
-static void note_use(struct sgpu_engine *engine, int fd, const struct stat *status, uint64_t begin,
-		     uint64_t size, bool writable)
+/* Registers pages of the region, and marks it as held; NULL: there is no room, or the device
+ * cannot.
+ */
+static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const struct stat *status,
+				    uint64_t begin, uint64_t size, bool writable)
 {
 	struct sgpu_kept_slice *slice;
 
-	make_room(engine, 0);
-	slice = engine->kept_count < KEPT_MAX ? calloc(1, sizeof(*slice)) : NULL;
-	if (!slice) {
-		return; /* the slice is copied, also the next time */
+	make_room(engine, size);
+	if (engine->kept_count >= KEPT_MAX || engine->kept_bytes + size > engine->config.kept_max ||
+	    !(slice = calloc(1, sizeof(*slice)))) {
+		return NULL;
 	}
 	*slice = (struct sgpu_kept_slice){ .next = engine->kept,
 					   .device = status->st_dev,
@@ -186,28 +188,17 @@ static void note_use(struct sgpu_engine *engine, int fd, const struct stat *stat
 					   .writable = writable,
 					   .begin = begin,
 					   .size = size };
-	if (slice->fd < 0) {
+	slice->base = slice->fd < 0 ? NULL : register_pages(engine, fd, begin, size, writable);
+	if (!slice->base) {
+		sgpu_close(slice->fd);
 		free(slice);
-		return;
+		return NULL;
 	}
+	(void)!sgpu_region_mark(slice->fd, NULL); /* it only makes a listing say so */
 	engine->kept = slice;
 	engine->kept_count++;
-}
-
-static bool keep_slice(struct sgpu_engine *engine, struct sgpu_kept_slice *slice)
-{
-	slice->users++; /* keeps make_room from dropping it */
-	make_room(engine, slice->size);
-	slice->users--;
-	if (engine->kept_bytes + slice->size > engine->config.kept_max) {
-		return false;
-	}
-	slice->base = register_pages(engine, slice->fd, slice->begin, slice->size, slice->writable);
-	if (!slice->base) {
-		return false;
-	}
-	engine->kept_bytes += slice->size;
-	return true;
+	engine->kept_bytes += size;
+	return slice;
 }
 
 static void *take_slice(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
@@ -224,11 +215,14 @@ static void *take_slice(struct sgpu_engine *engine, int fd, uint64_t offset, uin
 	    offset + size > (uint64_t)status.st_size) {
 		return NULL;
 	}
+	if ((uint64_t)status.st_blocks * STAT_BLOCK >= (uint64_t)status.st_size) {
+		begin = 0;
+		bytes = (uint64_t)status.st_size / page * page;
+	}
 	pthread_mutex_lock(&engine->keeping);
 	found = find(engine, &status, begin, bytes, writable);
-	if (!found) {
-		note_use(engine, fd, &status, begin, bytes, writable);
-	} else if (found->base || keep_slice(engine, found)) {
+	found = found ? found : keep(engine, fd, &status, begin, bytes, writable);
+	if (found) {
 		found->users++;
 		*slice = found;
 		memory = (uint8_t *)found->base + (offset - begin);

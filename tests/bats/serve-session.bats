@@ -286,7 +286,7 @@ is_stopped() {
 	requires fashion-mnist
 	command -v train >/dev/null || skip "train was not built"
 	start_server --device cpu -k runner.jwk
-	SGPU_SOCKET=$SOCKET run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" served
+	RUNNER=$SERVE_RUNNER SGPU_SOCKET=$SOCKET run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" served
 	run --separate-stderr -0 env -u SGPU_SOCKET "$SGPU_TOP/examples/session/run.sh" piped
 	cmp served/losses piped/losses
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2030,SC2031 # each test is a process of its own
 #
 # sgpu-stage: regions on the command line.
 
@@ -402,7 +402,6 @@ END
 	sealed_batch
 	sgpu-stage load --no-huge --json -o staged.sgpu sealed.sgpu 2>record.json
 	jq -e '.region != null and .locked == false' record.json
-	head -n 1 "$XDG_RUNTIME_DIR/sgpu/$(jq -r .region record.json)" | jq -e '.locked == false'
 	sgpu-stage list --json | jq -e 'length == 1 and .[0].locked == false'
 }
 
@@ -530,4 +529,173 @@ END
 	XDG_RUNTIME_DIR=$PWD/disk run --separate-stderr -0 sgpu-stage load -o staged.sgpu sealed.sgpu
 	assert_contains "$stderr" "not in memory"
 	[ -n "$(location bias staged.sgpu)" ]
+}
+
+# ---- pinned regions ----
+
+# slice HANDLE OFFSET SIZE: the handle of a part.
+slice() {
+	printf '%s:%s:%s' "${1%:*:*}" "$2" "$3"
+}
+
+# pinned_batch [ELEMENTS]: scan and bias in $IN, the batch in sealed.sgpu.
+pinned_batch() {
+	small_job "$@"
+	make_keys
+	IN=$(sgpu-stage pin 600000)
+	sgpu-manifest pack --at "scan=$(slice "$IN" 8 500000)" --at "bias=$(slice "$IN" 524288 30000)" job.json |
+		sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o sealed.sgpu
+}
+
+@test "payloads are sealed into a pinned region, again and again, and a runner takes them from there" {
+	pinned_batch 5000
+	tar tf sealed.sgpu | run -1 grep segments/
+	[ "$(location scan sealed.sgpu)" = "$(cut -d : -f 2 <<<"$IN") 8" ]
+	run -1 grep -qF "$(head -c 64 scan.f32 | tail -c 32)" "$XDG_RUNTIME_DIR"/sgpu/*
+	for i in 1 2; do
+		sgpu-run -k runner.jwk sealed.sgpu | sgpu-seal open -k owner.jwk -C "out$i"
+		assert_same "out$i/out.f32" expected.f32
+		assert_same "out$i/bias.copy.f32" bias.f32
+		sgpu-manifest pack --at "scan=$(slice "$IN" 8 500000)" job.json |
+			sgpu-seal seal -k owner.jwk -r runner.pub.jwk >sealed.sgpu
+	done
+	[ "$(regions)" -eq 1 ]
+}
+
+@test "results go to a handle, and the response names it; elsewhere it is refused with the segment's name" {
+	requires jq
+	pinned_batch 5000
+	OUT=$(sgpu-stage pin --results 1M)
+	sgpu-run -k runner.jwk -o "$OUT" sealed.sgpu >response
+	[ "$(stat -c %s response)" -lt 10000 ]
+	tar xOf response locations.json | jq -e --arg id "$(cut -d : -f 2 <<<"$OUT")" \
+		'[.locations[].handle | startswith("sgpu:" + $id)] == [true, true]'
+	sgpu-seal open -k owner.jwk -C out response
+	assert_same out/out.f32 expected.f32
+	assert_same out/bias.copy.f32 bias.f32
+	printf x | dd of="$XDG_RUNTIME_DIR/sgpu/$(cut -d : -f 2 <<<"$OUT")" bs=1 seek=8000 conv=notrunc status=none
+	run --separate-stderr -4 sgpu-seal open -k owner.jwk -C altered response
+	assert_contains "$stderr" "'result'"
+	assert_no_file altered
+	mkdir -m 700 other
+	run --separate-stderr -3 env XDG_RUNTIME_DIR="$PWD/other" sgpu-seal open -k owner.jwk -C nowhere response
+	assert_contains "$stderr" "output 'result': there is no region"
+	# 20000 bytes in two chunks, sealed, up to a multiple of 64; then 20000.
+	run -0 sgpu-run -q -k runner.jwk -o "$(slice "$OUT" 0 $((20096 + 20000)))" sealed.sgpu
+	run --separate-stderr -1 sgpu-run -k runner.jwk -o "$(slice "$OUT" 0 $((20096 + 19999)))" sealed.sgpu
+	assert_contains "$stderr" "segment 'bias_copy': its result may have 20000 bytes, and 19999 are left"
+	run --separate-stderr -1 sgpu-run -k runner.jwk -o sgpu:00:0:1 sealed.sgpu
+	assert_contains "$stderr" "is not a handle"
+}
+
+@test "a place of the environment is taken, and --at wins" {
+	requires jq
+	exporting_job 5000
+	make_keys
+	eval "$(sgpu-stage pin --as BIAS_HOST 100K)"
+	eval "$(sgpu-stage pin --as COPY_HOST --results 100K)"
+	export BIAS_HOST COPY_HOST
+	other=$(sgpu-stage pin 100K)
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >sealed.sgpu
+	[ "$(location bias sealed.sgpu)" = "$(cut -d : -f 2 <<<"$BIAS_HOST") 0" ]
+	sgpu-run -k runner.jwk sealed.sgpu >response
+	[ "$(location bias_copy response)" = "$(cut -d : -f 2 <<<"$COPY_HOST") 0" ]
+	sgpu-seal open -k owner.jwk -C out response
+	assert_same out/bias.copy.f32 bias.f32
+	sgpu-manifest pack --at "bias=$other" job.json >packed
+	[ "$(location bias packed)" = "$(cut -d : -f 2 <<<"$other") 0" ]
+	run --separate-stderr -1 env BIAS_HOST=0x7f0000000000 sgpu-manifest pack job.json
+	assert_contains "$stderr" "'0x7f0000000000' is not a handle"
+}
+
+@test "a handle that is not right is refused with its own text, before the batch is recorded" {
+	requires root
+	pinned_batch 5000
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	local id file runner=(sgpu-run -k runner.jwk --owners owners --state state)
+	id=$(cut -d : -f 2 <<<"$IN")
+	file=$XDG_RUNTIME_DIR/sgpu/$id
+	cp -p "$file" good
+	# refused_as TEXT
+	refused_as() {
+		run --separate-stderr -4 "${runner[@]}" -o response sealed.sgpu
+		assert_contains "$stderr" "$1"
+		assert_no_file response
+	}
+	chown 54321 "$file"
+	refused_as "it belongs to another user"
+	chown 0 "$file"
+	truncate -s -4096 "$file"
+	refused_as "not what its metadata say"
+	cp good "$file"
+	printf 'x' | dd of="$file" conv=notrunc status=none
+	refused_as "its metadata are damaged"
+	rm "$file"
+	refused_as "there is no region"
+	cp -p good "$file"
+	OUT=$(sgpu-stage pin --results 1M)
+	run --separate-stderr -4 "${runner[@]}" -o "$IN" sealed.sgpu
+	assert_contains "$stderr" "is for inputs, and a result was to be left there"
+	sed "s/$id/$(cut -d : -f 2 <<<"$OUT")/g" sealed.sgpu >swapped.sgpu
+	run --separate-stderr -4 "${runner[@]}" swapped.sgpu
+	assert_contains "$stderr" "is for results, and an input was to be read there"
+	sed 's/:524288:/:580001:/' sealed.sgpu >far.sgpu
+	run --separate-stderr -4 "${runner[@]}" far.sgpu
+	assert_contains "$stderr" "20000 bytes at 580001 are not in region '$id', which has 600000"
+	# Nothing of all this was recorded.
+	run -0 "${runner[@]}" -o response sealed.sgpu
+	sgpu-seal open -k owner.jwk -C out response
+	assert_same out/out.f32 expected.f32
+	run --separate-stderr -4 "${runner[@]}" -o again sealed.sgpu
+	assert_contains "$stderr" "taken"
+}
+
+@test "places that cannot be are refused by pack" {
+	small_job 5000
+	local handle
+	handle=$(sgpu-stage pin 1M)
+	for at in nothing "nobody=$handle" "sum=$handle"; do
+		run --separate-stderr -2 sgpu-manifest pack --at "$at" job.json
+		assert_contains "$stderr" "is not SEGMENT=HANDLE of an input or output"
+	done
+	run --separate-stderr -1 sgpu-manifest pack --at "scan=$(slice "$handle" 0 20055)" job.json
+	assert_contains "$stderr" "the place of segment 'scan' has 20055 bytes, and"
+	run --separate-stderr -1 sgpu-manifest pack --at "scan=$(slice "$handle" 00 90000)" job.json
+	assert_contains "$stderr" "is not a handle"
+	sed -i 's/"bias.f32"/"-"/' job.json
+	run --separate-stderr -2 sgpu-manifest pack --at "bias=$handle" job.json <bias.f32
+	assert_contains "$stderr" "comes from standard input, and has no place"
+	run --separate-stderr -2 sgpu-stage pin 0
+	run --separate-stderr -2 sgpu-stage pin --as 1X 4K
+	run --separate-stderr -2 sgpu-stage pin
+}
+
+@test "a region is locked while it is held, and let go when it is released" {
+	requires jq
+	local handle holder
+	handle=$(sgpu-stage pin --lifetime 2h 1M)
+	sgpu-stage list --json | jq -e '.[0] | .locked == false and .use == "inputs" and .keep and .size == 1048576'
+	sgpu-stage hold "$handle" 2>held 3>&- &
+	holder=$!
+	until grep -qs 'holding 1 region' held; do sleep 0.05; done
+	sgpu-stage list --json | jq -e '.[0].locked'
+	[ "$(awk '/^VmLck/ { print $2 }' "/proc/$holder/status")" -ge 1024 ]
+	sgpu-stage release --all
+	wait "$holder"
+	no_regions
+	run --separate-stderr -3 sgpu-stage hold "$handle"
+	assert_contains "$stderr" "there is no region"
+	run --separate-stderr -2 sgpu-stage hold
+}
+
+@test "what may be locked is said, and why not more" {
+	requires jq setpriv
+	local handle few=(setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock bash -c 'ulimit -l 64; exec "$@"' sh)
+	"${few[@]}" true 2>/dev/null || skip "needs the right to give up a capability"
+	handle=$(sgpu-stage pin 1M)
+	"${few[@]}" sgpu-stage info --json | jq -e '.lockable_bytes == 65536 and (.lockable_why | contains("RLIMIT_MEMLOCK"))'
+	run --separate-stderr -3 "${few[@]}" sgpu-stage hold "$handle"
+	assert_contains "$stderr" "cannot lock the 1052672 bytes"
+	assert_contains "$stderr" "ulimit -l"
+	sgpu-stage list --json | jq -e '.[0].locked == false'
 }

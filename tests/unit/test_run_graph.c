@@ -520,7 +520,12 @@ UNIT_TEST(an_input_that_fails_is_told_of_though_nothing_reads_it)
 
 static void make_region(const void *data, bool keep, struct sgpu_region *region)
 {
-	struct sgpu_region_options options = { .numa_node = -1, .no_huge = true, .keep = keep };
+	struct sgpu_region_options options = {
+		.use = keep ? SGPU_REGION_INPUTS | SGPU_REGION_RESULTS : SGPU_REGION_INPUTS,
+		.numa_node = -1,
+		.no_huge = true,
+		.keep = keep
+	};
 
 	if (sgpu_region_create(8192, &options, region, &error) ||
 	    sgpu_region_back(region, 0, 8192, &error)) {
@@ -572,7 +577,7 @@ UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
 			CHECK(got == 4096 && !memcmp(x, y, 4096));
 			sgpu_source_close(&source);
 		} else {
-			CHECK(strstr(error.text, "is not kept") && is_empty(out));
+			CHECK(strstr(error.text, "is for inputs") && is_empty(out));
 			close(out);
 		}
 		CHECK(sgpu_region_release(region.id, &error) == SGPU_OK);

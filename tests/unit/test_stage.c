@@ -314,11 +314,10 @@ static int with_metadata(const char *text, size_t extra, char byte)
 	return code;
 }
 
-#define META(id, owner, size, created, expires, more)                     \
-	"{\"created\":" created ",\"expires\":" expires                   \
-	",\"keep\":true,\"locked\":true,\"maker\":1,"                     \
-	"\"owner\":" owner ",\"pages\":\"normal\",\"region\":\"" id "\"," \
-	"\"sealed\":false,\"size\":" size ",\"version\":1" more "}\n"
+#define META(id, owner, size, created, expires, more)                                 \
+	"{\"created\":" created ",\"expires\":" expires ",\"keep\":true,\"maker\":1," \
+	"\"owner\":" owner ",\"pages\":\"normal\",\"region\":\"" id "\","             \
+	"\"sealed\":false,\"size\":" size ",\"use\":\"inputs\",\"version\":2" more "}\n"
 
 UNIT_TEST(hostile_metadata_are_refused)
 {
@@ -336,6 +335,9 @@ UNIT_TEST(hostile_metadata_are_refused)
 		META("%s", "%ld", "10", "3900000000", "4000000000", ",\"size\":10"),
 		META("0%s", "%ld", "10", "3900000000", "4000000000", ""),
 		META("", "0", "10", "3900000000", "4000000000", ""),
+		"{\"created\":3900000000,\"expires\":4000000000,\"keep\":false,\"maker\":1,"
+		"\"owner\":%ld,\"pages\":\"normal\",\"region\":\"%s\",\"sealed\":false,"
+		"\"size\":10,\"use\":\"both\",\"version\":2}\n", /* results, and not kept */
 		"",
 		"\n",
 		"{}\n",

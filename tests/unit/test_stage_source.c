@@ -12,9 +12,11 @@
 
 static char runtime[64], folder[80], file[96];
 
-static int publish(uint64_t size, bool keep, struct sgpu_location *location)
+enum { BOTH = SGPU_REGION_INPUTS | SGPU_REGION_RESULTS };
+
+static int publish_for(unsigned use, uint64_t size, bool keep, struct sgpu_location *location)
 {
-	struct sgpu_region_options options = { .numa_node = -1, .keep = keep, .written = keep };
+	struct sgpu_region_options options = { .use = use, .numa_node = -1, .keep = keep };
 	struct sgpu_region region;
 	int code = sgpu_region_create(size, &options, &region, NULL);
 
@@ -31,6 +33,11 @@ static int publish(uint64_t size, bool keep, struct sgpu_location *location)
 	memcpy(location->region, region.id, sizeof(location->region));
 	sgpu_region_close(&region);
 	return code;
+}
+
+static int publish(uint64_t size, bool keep, struct sgpu_location *location)
+{
+	return publish_for(keep ? BOTH : SGPU_REGION_INPUTS, size, keep, location);
 }
 
 static bool there(const struct sgpu_location *location)
@@ -152,6 +159,87 @@ UNIT_TEST(outputs_are_written_to_a_region_that_is_kept)
 	CHECK(sgpu_leases_source(leases, &plain, 1, true, &out, NULL) == SGPU_EUSAGE);
 	sgpu_leases_free(&leases);
 	CHECK(there(&location));
+	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
+}
+
+UNIT_TEST(a_region_is_used_for_what_it_is_made_for)
+{
+	static const unsigned uses[] = { SGPU_REGION_INPUTS, SGPU_REGION_RESULTS, BOTH };
+	struct sgpu_region_slice slice;
+	struct sgpu_location location;
+	struct sgpu_leases *leases;
+	struct sgpu_source source;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(uses); i++) {
+		const bool in = uses[i] & SGPU_REGION_INPUTS, out = uses[i] & SGPU_REGION_RESULTS;
+
+		REQUIRE(publish_for(uses[i], 100, true, &location) == SGPU_OK);
+		REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
+		CHECK(sgpu_region_check(&location, 100, false, NULL) ==
+		      (in ? SGPU_OK : SGPU_EPOLICY));
+		CHECK(sgpu_region_check(&location, 100, true, NULL) ==
+		      (out ? SGPU_OK : SGPU_EPOLICY));
+		CHECK(sgpu_leases_source(leases, &location, 100, false, &source, NULL) ==
+		      (in ? SGPU_OK : SGPU_EPOLICY));
+		CHECK(sgpu_leases_source(leases, &location, 100, true, &source, NULL) ==
+		      (out ? SGPU_OK : SGPU_EPOLICY));
+		sgpu_leases_free(&leases);
+		CHECK(sgpu_region_fill(&location, 100, &slice, NULL) ==
+		      (in ? SGPU_OK : SGPU_EPOLICY));
+		sgpu_region_unmap(&slice);
+		CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
+	}
+}
+
+UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
+{
+	struct sgpu_region_slice slice;
+	struct sgpu_location location;
+	struct sgpu_leases *leases;
+	struct sgpu_source source;
+	char bytes[7];
+
+	REQUIRE(publish_for(SGPU_REGION_INPUTS, 100, true, &location) == SGPU_OK);
+	location.offset = 90;
+	CHECK(sgpu_region_fill(&location, 11, &slice, NULL) == SGPU_EPOLICY && !slice.data);
+	location.offset = UINT64_MAX - 3;
+	CHECK(sgpu_region_fill(&location, 7, &slice, NULL) == SGPU_EPOLICY && !slice.data);
+	location.offset = 93;
+	REQUIRE(sgpu_region_fill(&location, 7, &slice, NULL) == SGPU_OK);
+	memcpy(slice.data, "payload", 7);
+	sgpu_region_unmap(&slice);
+	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
+	REQUIRE(sgpu_leases_source(leases, &location, 7, false, &source, NULL) == SGPU_OK);
+	CHECK(pread(source.fd, bytes, 7, (off_t)source.offset) == 7 &&
+	      memcmp(bytes, "payload", 7) == 0);
+	sgpu_leases_free(&leases);
+	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
+	CHECK(sgpu_region_fill(&location, 7, &slice, NULL) == SGPU_ESYSTEM);
+}
+
+/* Others may look whether a region is held; it is for as long as a descriptor is open. */
+UNIT_TEST(a_region_that_is_held_is_listed_as_locked)
+{
+	struct sgpu_location location;
+	struct sgpu_region region, *list;
+	int count;
+
+	REQUIRE(publish(100, true, &location) == SGPU_OK);
+	for (int held = 1; held >= 0; held--) {
+		int copy = -1;
+
+		if (held) {
+			REQUIRE(sgpu_region_open(location.region, false, false, &region, NULL) ==
+					SGPU_OK &&
+				sgpu_region_mark(region.fd, NULL) == SGPU_OK);
+			copy = dup(region.fd);
+			sgpu_region_close(&region);
+		}
+		REQUIRE(sgpu_region_list(&list, &count, NULL) == SGPU_OK && count == 1);
+		CHECK(list[0].locked == (held == 1) && list[0].usable);
+		sgpu_region_list_free(&list, count);
+		close(copy);
+	}
 	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
 }
 
@@ -345,6 +433,9 @@ int main(void)
 	UNIT_RUN(a_slice_must_lie_in_its_region);
 	UNIT_RUN(leases_take_a_region_once_and_share_it);
 	UNIT_RUN(outputs_are_written_to_a_region_that_is_kept);
+	UNIT_RUN(a_region_is_used_for_what_it_is_made_for);
+	UNIT_RUN(a_slice_that_its_owner_fills_is_what_a_runner_reads);
+	UNIT_RUN(a_region_that_is_held_is_listed_as_locked);
 	UNIT_RUN(any_thread_may_use_leases);
 	UNIT_RUN(a_lease_fetches_from_no_file_without_a_folder);
 	UNIT_RUN(a_file_is_fetched_from_beneath_its_folder_and_by_no_other_way);

@@ -51,7 +51,8 @@ const struct cli_option run_options[] = {
 	  CLI_FLAG(struct run_request, plan) },
 	{ "manifest", 0, "FILE", "the manifest of a batch that names it by its hash",
 	  CLI_INPUT(struct run_request, manifest) },
-	{ "output", 'o', "FILE", "write the response there, not to standard output",
+	{ "output", 'o', "FILE",
+	  "write the response there, not to standard output; or its payloads to a handle",
 	  CLI_TEXT(struct run_request, output) },
 	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct run_request, socket) },
@@ -72,6 +73,14 @@ const struct cli_option run_options[] = {
 	  CLI_NUMBER(struct run_request, serve, STDERR_FILENO + 1, DESCRIPTORS_MAX) },
 	CLI_END,
 };
+
+void runner_take_results(struct run_request *r)
+{
+	if (r->output && strncmp(r->output, "sgpu:", 5) == 0) {
+		r->results = r->output;
+		r->output = NULL;
+	}
+}
 
 /* Adds "--name" and a value unless that is NULL. */
 static void add(char **words, const char *name, const char *value)

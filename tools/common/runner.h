@@ -56,6 +56,7 @@ struct run_request {
 	struct runner_options runner;
 	uint64_t timeout_ns; /* 0: none */
 	const char *trace, *output, *socket, *manifest;
+	const char *results; /* a handle: where payloads of the response go; NULL: with it */
 	const char *quote, *attestation_key, *certificate, *owner;
 	struct cli_bytes nonce;
 	uint64_t memory; /* bytes; 0: all that is free */
@@ -63,6 +64,8 @@ struct run_request {
 	bool stats, plan, lease, local, session, info, ops;
 };
 extern const struct cli_option run_options[];
+/* Takes a handle that was given as the output for where the results go. */
+void runner_take_results(struct run_request *request);
 
 /* Returns the path of sgpu-enclave, in the directory of the running program. */
 enum { RUNNER_PATH_MAX = PATH_MAX + sizeof("sgpu-enclave") };

@@ -66,6 +66,7 @@ struct wire_submit {
 	uint64_t manifest;			  /* 1: the third descriptor is a manifest */
 	uint64_t replaced_device, replaced_inode; /* the file that the response replaces; 0: none */
 	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
+	char results[SGPU_HANDLE_TEXT];		    /* where results go; "": with the response */
 };
 
 /* Asks for a lease of `size` bytes for a batch's payloads if id is "", else for the lease `id` with

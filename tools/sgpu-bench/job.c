@@ -204,7 +204,9 @@ static int set_payloads(struct job *job, uint64_t *total, struct sgpu_error *err
 /* Copies the payloads into a region, as sgpu-stage load --keep does. */
 static int stage(struct job *job, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_region_options options = { .numa_node = -1, .keep = true };
+	const struct sgpu_region_options options = {
+		.use = SGPU_REGION_INPUTS | SGPU_REGION_RESULTS, .numa_node = -1, .keep = true
+	};
 	struct sgpu_region region;
 	int rc = sgpu_region_create(size, &options, &region, error);
 
@@ -213,9 +215,11 @@ static int stage(struct job *job, uint64_t size, struct sgpu_error *error)
 	}
 	rc = sgpu_region_back(&region, 0, region.size, error);
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
-		struct sgpu_location *at = &job->batch->segments[i].location;
+		struct sgpu_batch_segment *s = &job->batch->segments[i];
 		void *data = data_of(job, i);
+		struct sgpu_location *at = data ? &s->location : &s->place;
 
+		at->offset = s->location.offset;
 		rc = data ? convert(job, job->batch, i, region.data + at->offset, data, error)
 			  : SGPU_OK;
 		at->kind = SGPU_LOCATION_REGION;

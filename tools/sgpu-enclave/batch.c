@@ -122,6 +122,7 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 	int rc, ended = eventfd(0, EFD_CLOEXEC);
 
 	submission.options.spans = r->trace != NULL;
+	submission.options.results = r->results;
 	submission.options.manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
 	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
 	if (ended < 0) {

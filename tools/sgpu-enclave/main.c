@@ -37,6 +37,9 @@ static int verb_run(int argc, char **argv)
 
 	enclave.options = request.runner;
 	status = status ? status : check_modes(&request, paths[0]);
+	if (!request.session && !request.serve) {
+		runner_take_results(&request);
+	}
 	if (status == 0) {
 		status = request.info	   ? show_info()
 			 : request.ops	   ? show_ops(paths[0])

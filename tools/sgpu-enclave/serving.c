@@ -160,6 +160,7 @@ static int start_run(struct work *work, struct sgpu_error *error)
 	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
 	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
 
+	submission.options.results = work->request.results[0] ? work->request.results : NULL;
 	submission.options.refuse_regions = find_region_fault(work);
 	submission.options.manifest = work->request.manifest ? &work->manifest_fd : NULL;
 	submission.options.deadline_ns = timeout == 0			? 0
@@ -183,6 +184,7 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 		work->manifest_fd = fds[2];
 		request->in_name[sizeof(request->in_name) - 1] = '\0';
 		request->out_name[sizeof(request->out_name) - 1] = '\0';
+		request->results[sizeof(request->results) - 1] = '\0';
 		if (!serving.begin.spool &&
 		    (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd) ||
 		     !wire_takes_batch(work->manifest_fd))) {

@@ -6,6 +6,7 @@
  */
 #include "base/io.h"
 #include "crypto/crypto.h"
+#include "stage/stage.h"
 #include "manifest_tool.h"
 
 #include <fcntl.h>
@@ -178,6 +179,28 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	return rc;
 }
 
+/* Copies a LOW payload to its place. Its digest tells a runner of any change. */
+static int fill_place(int fd, const struct sgpu_segment *segment, struct sgpu_batch_segment *entry,
+		      struct sgpu_error *error)
+{
+	struct sgpu_region_slice slice;
+	size_t got = 0;
+	int rc = sgpu_region_fill(&entry->place, entry->size, &slice, error);
+
+	rc = rc ? rc
+		: sgpu_pread(fd, segment->location, slice.data, (size_t)entry->size,
+			     segment->offset, &got, error);
+	sgpu_region_unmap(&slice);
+	if (!rc && got < entry->size) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+			       segment->location);
+	}
+	free(entry->location.file);
+	entry->location = entry->place;
+	entry->place.kind = SGPU_LOCATION_NONE;
+	return rc;
+}
+
 static int take_file(struct payload_folder *folder, const struct sgpu_segment *segment,
 		     struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
@@ -187,9 +210,12 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	if (!code && segment->sensitivity == SGPU_LOW) {
 		code = hash_window(folder, fd, segment->location, segment->offset, entry, error);
 	}
-	sgpu_close(fd);
 	entry->location.kind = SGPU_LOCATION_FILE;
 	entry->location.offset = segment->offset;
+	if (!code && segment->sensitivity == SGPU_LOW && entry->place.kind) {
+		code = fill_place(fd, segment, entry, error);
+	}
+	sgpu_close(fd);
 	return code;
 }
 
@@ -232,6 +258,11 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 			  segment->id);
 		sgpu_hint(error, "put it into a file, which sgpu-seal reads when it seals");
 		return SGPU_EPOLICY;
+	}
+	if (entry->place.kind) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "segment '%s' comes from standard input, and has no place",
+				 segment->id);
 	}
 	if (folder->standard_input) {
 		return sgpu_fail(error, SGPU_EUSAGE,

@@ -3,6 +3,8 @@
  * sgpu-manifest pack: writes a batch that refers to the files of its payloads. Everything is
  * checked before the first byte is written.
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -14,12 +16,16 @@ struct pack_request {
 	struct request common;
 	const char *manifest_out;
 	bool by_hash;
+	struct cli_list at; /* SEGMENT=HANDLE */
 };
 
 const struct cli_option pack_options[] = {
 	CLI_COMMON,
 	OPTION_OUTPUT,
 	OPTION_OUTSIDE(struct request),
+	{ "at", 0, "SEGMENT=HANDLE",
+	  "where the sealed payload of an input, or the result of an output, goes; may be repeated",
+	  CLI_LIST(struct pack_request, at) },
 	{ "by-hash", 0, NULL, "leave the manifest out of the batch, which names its hash",
 	  CLI_FLAG(struct pack_request, by_hash) },
 	{ "manifest-out", 0, "FILE", "with --by-hash: write the manifest there",
@@ -27,11 +33,85 @@ const struct cli_option pack_options[] = {
 	CLI_END,
 };
 
+/* ---- places: slices of regions that sgpu-stage has pinned ---- */
+/* Returns the handle of --at for a segment, else the one in the environment, or NULL. */
+static const char *handle_of(const struct cli_list *at, const struct sgpu_segment *segment)
+{
+	const size_t length = strlen(segment->id);
+	const char *name = NULL, *value;
+
+	for (int i = 0; i < at->count; i++) {
+		if (strncmp(at->items[i], segment->id, length) == 0 &&
+		    at->items[i][length] == '=') {
+			return at->items[i] + length + 1;
+		}
+	}
+	if (segment->direction == SGPU_OUTPUT) {
+		name = segment->dma_var[SGPU_DMA_OUTPUT_HOST];
+	} else if (segment->direction == SGPU_INPUT) {
+		name = segment->dma_var[SGPU_DMA_INPUT_HOST]
+			       ? segment->dma_var[SGPU_DMA_INPUT_HOST]
+			       : segment->dma_var[SGPU_DMA_INPUT_DEVICE];
+	}
+	value = name ? getenv(name) : NULL;
+	return value && *value ? value : NULL;
+}
+
+static int place_segment(const struct cli_list *at, const struct sgpu_segment *segment,
+			 struct sgpu_batch_segment *entry, struct sgpu_error *error)
+{
+	const char *handle = handle_of(at, segment);
+	uint64_t size = 0, needed = entry->size;
+	char where[SGPU_ID_MAX + 32];
+	int rc;
+
+	if (!handle) {
+		return SGPU_OK;
+	}
+	snprintf(where, sizeof(where), "the place of segment '%s'", segment->id);
+	if (segment->direction == SGPU_INPUT_OUTPUT) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%s: an INPUT_OUTPUT has a payload and a result, and neither has "
+				 "a place",
+				 where);
+	}
+	if (segment->size_of_file) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%s: the manifest does not say its size",
+				 where);
+	}
+	rc = sgpu_handle_parse(handle, where, &entry->place, &size, error);
+	if (rc == SGPU_OK && segment->sensitivity == SGPU_HIGH &&
+	    !sgpu_sealed_size(needed, &needed)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: it is too large", where);
+	}
+	return rc || size >= needed
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID, "%s has %llu bytes, and %llu are needed",
+				   where, (unsigned long long)size, (unsigned long long)needed);
+}
+
+/* A segment of --at must be one that travels. */
+static int check_places(const struct sgpu_manifest *manifest, const struct cli_list *at)
+{
+	for (int i = 0; i < at->count; i++) {
+		const char *end = strchr(at->items[i], '=');
+		char *id = end ? strndup(at->items[i], (size_t)(end - at->items[i])) : NULL;
+		const int index = id ? sgpu_manifest_segment(manifest, id) : -1;
+
+		free(id);
+		if (index < 0 || manifest->segments[index].direction == SGPU_INTERMEDIATE) {
+			return cli_usage("--at '%s' is not SEGMENT=HANDLE of an input or output",
+					 SGPU_EXCERPT(at->items[i]));
+		}
+	}
+	return 0;
+}
+
 /* Finds the payload of each input. Prints every error and returns the status of the first. */
 static int find_payloads(const struct sgpu_manifest *manifest, struct payload_folder *folder,
-			 struct sgpu_batch *batch)
+			 const struct cli_list *at, struct sgpu_batch *batch)
 {
-	int status = 0, next = 0;
+	int status = check_places(manifest, at), next = 0;
 
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
@@ -40,8 +120,9 @@ static int find_payloads(const struct sgpu_manifest *manifest, struct payload_fo
 		if (segment->direction == SGPU_INTERMEDIATE) {
 			continue;
 		}
-		if (sgpu_segment_is_input(segment) &&
-		    payload_take(folder, segment, &batch->segments[next], &error)) {
+		if (place_segment(at, segment, &batch->segments[next], &error) ||
+		    (sgpu_segment_is_input(segment) &&
+		     payload_take(folder, segment, &batch->segments[next], &error))) {
 			int failed = cli_error(&error);
 
 			status = status ? status : failed;
@@ -120,7 +201,7 @@ static int pack(struct document *document, const struct pack_request *request)
 	}
 	if (!status) {
 		cli_progress_begin("pack", open_bytes(document->manifest));
-		status = find_payloads(document->manifest, &folder, batch);
+		status = find_payloads(document->manifest, &folder, &request->at, batch);
 		cli_progress_end();
 	}
 	/* The payloads' files, which the output may not replace, are known only now. */

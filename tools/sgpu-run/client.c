@@ -171,6 +171,7 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 		message->replaced_device = status.st_dev;
 		message->replaced_inode = status.st_ino;
 	}
+	snprintf(message->results, sizeof(message->results), "%s", r->results ? r->results : "");
 	snprintf(message->in_name, sizeof(message->in_name), "%s", m->in_name);
 	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
 	/* Sending may fail because the server has refused already and closed; its answer is read

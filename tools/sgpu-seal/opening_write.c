@@ -243,7 +243,14 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 		seal_payload_from_source(payload, part);
 		rc = 0;
 	} else {
-		rc = seal_payload_from(payload, part, &s->location, error);
+		struct sgpu_error fault = { 0 };
+
+		rc = seal_payload_from(payload, part, &s->location, &fault);
+		part->name = s->id;
+		if (rc) {
+			sgpu_fail(error, rc, "output '%s': %s", s->id, fault.text);
+			(void)sgpu_hint(error, "%s", fault.hint);
+		}
 	}
 	rc = rc ? rc : open_target(opening, payload->segment, error);
 	rc = rc ? rc : prepare_sink(opening, payload, part, error);

@@ -37,6 +37,7 @@ struct task {
 	struct sgpu_location *from; /* where each payload was, by segment */
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct seal_lease lease;
+	struct sgpu_region_slice *slices; /* where payloads go, by segment */
 	struct sgpu_output out;
 	struct seal_meter meter;
 	uint64_t payload_bytes, sealed_bytes;
@@ -127,7 +128,9 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	if (s->location.kind == SGPU_LOCATION_FILE) {
 		cli_remember_input(s->location.file);
 	}
-	const bool stays = task->by_reference && !is_high_input(s);
+	/* A LOW payload in a region was put there for the runner. */
+	const bool stays = !is_high_input(s) &&
+			   (task->by_reference || s->location.kind == SGPU_LOCATION_REGION);
 	if (s->location.kind == SGPU_LOCATION_INLINE || !stays) {
 		task->from[i] = s->location;
 		s->location = (struct sgpu_location){ .kind = SGPU_LOCATION_INLINE };
@@ -139,6 +142,16 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 		}
 		task->sealed_count++;
 		task->sealed_bytes += s->size;
+	}
+	if (s->place.kind) {
+		s->location = s->place;
+		s->place.kind = SGPU_LOCATION_NONE;
+		task->payload_bytes += s->size;
+		const int rc =
+			sgpu_region_fill(&s->location, s->sealed_size, &task->slices[i], error);
+		if (rc) {
+			return rc;
+		}
 	}
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
 		task->payload_bytes += s->size;
@@ -185,7 +198,8 @@ static int plan(struct task *task, struct sgpu_error *error)
 		return rc;
 	}
 	task->from = calloc((size_t)batch->segment_count + 1, sizeof(*task->from));
-	if (!task->from) {
+	task->slices = calloc((size_t)batch->segment_count + 1, sizeof(*task->slices));
+	if (!task->from || !task->slices) {
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
@@ -275,17 +289,26 @@ static int open_lease(struct seal_lease *lease, struct sgpu_batch *batch, struct
 	return sgpu_lease_map(lease->client.pool, &lease->client.lease, &lease->mapping, error);
 }
 
-static int write_leased(void *context, uint64_t position, const void *data, size_t size,
+static int write_memory(void *memory, uint64_t position, const void *data, size_t size,
 			struct sgpu_error *error)
 {
-	const struct seal_lease *lease = context;
-
 	(void)error;
-	memcpy(lease->mapping.memory + position, data, size);
+	memcpy((uint8_t *)memory + position, data, size);
 	return 0;
 }
 
-static int move_payloads(struct task *task, struct seal_moves *moves, struct sgpu_error *error)
+/* Returns where a payload that is not in the batch goes; NULL: it is in the batch. */
+static uint8_t *place_of(const struct task *task, int i)
+{
+	const struct sgpu_location *location = &task->batch->segments[i].location;
+
+	return location->kind == SGPU_LOCATION_LEASE ? task->lease.mapping.memory + location->offset
+						     : task->slices[i].data;
+}
+
+/* Moves the payloads that go into the batch, or those that go elsewhere. */
+static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *moves,
+			 struct sgpu_error *error)
 {
 	const struct seal_payload *failed = NULL;
 	int rc = seal_moves_create(moves, task->batch->segment_count, task->reader, task,
@@ -293,12 +316,12 @@ static int move_payloads(struct task *task, struct seal_moves *moves, struct sgp
 
 	for (int i = 0; !rc && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
-		const bool leased = s->location.kind == SGPU_LOCATION_LEASE;
-		if (s->location.kind != SGPU_LOCATION_INLINE && !leased) {
+		uint8_t *place = place_of(task, i);
+		if (elsewhere ? !place : s->location.kind != SGPU_LOCATION_INLINE) {
 			continue;
 		}
 		const enum sgpu_host_action action = s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY;
-		if (leased) {
+		if (place) {
 			seal_moves_add(moves, action, i, s->size, s->id, prepare_payload);
 		} else {
 			rc = seal_moves_member(moves, task->batch, action, i, prepare_payload,
@@ -306,11 +329,10 @@ static int move_payloads(struct task *task, struct seal_moves *moves, struct sgp
 		}
 		struct sgpu_host_part *part = &moves->parts[moves->count - 1];
 		part->digest = s->sealed ? NULL : s->kt128;
-		if (leased) {
-			part->sink = (struct sgpu_transfer_sink){ .write = write_leased,
+		if (place) {
+			part->sink = (struct sgpu_transfer_sink){ .write = write_memory,
 								  .parallel = true,
-								  .context = &task->lease };
-			part->to = s->location.offset;
+								  .context = place };
 		}
 	}
 	return rc ? rc : seal_moves_run(moves, &task->meter, &failed, error);
@@ -326,27 +348,24 @@ static int check_end(struct task *task, struct sgpu_error *error)
 					 task->in_name, member);
 }
 
-/* Writes the batch. If the batch names a lease, it is written after the lease is filled, so that
- * nobody reads too early. */
+/* Fills leases and regions first, and then writes the batch, so that nobody who reads it reads
+ * there too early. */
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	const bool leased = task->lease.wanted;
 	const int fd = task->out.fd;
 	const char *path = task->out.path;
-	struct seal_moves moves = SEAL_MOVES_INIT;
-	int rc = leased ? open_lease(&task->lease, task->batch, error)
-			: sgpu_batch_write_head(fd, path, task->batch, error);
+	struct seal_moves moves[2] = { SEAL_MOVES_INIT, SEAL_MOVES_INIT };
+	int rc = leased ? open_lease(&task->lease, task->batch, error) : 0;
 
-	rc = rc ? rc : move_payloads(task, &moves, error);
-	if (!rc && !leased) {
-		rc = sgpu_tar_padding(fd, path, moves.at, error);
-	}
+	rc = rc ? rc : move_payloads(task, true, &moves[0], error);
+	rc = rc || !leased ? rc : lease_client_done(&task->lease.client, error);
+	rc = rc ? rc : sgpu_batch_write_head(fd, path, task->batch, error);
+	rc = rc ? rc : move_payloads(task, false, &moves[1], error);
+	rc = rc ? rc : sgpu_tar_padding(fd, path, moves[1].at, error);
 	rc = rc ? rc : check_end(task, error);
-	if (!rc && leased) {
-		rc = lease_client_done(&task->lease.client, error);
-		rc = rc ? rc : sgpu_batch_write_head(fd, path, task->batch, error);
-	}
-	seal_moves_clear(&moves);
+	seal_moves_clear(&moves[0]);
+	seal_moves_clear(&moves[1]);
 	return rc ? rc : sgpu_tar_end(fd, path, error);
 }
 
@@ -375,7 +394,8 @@ static void report(const struct task *task)
 	}
 	for (int i = 0; i < task->batch->segment_count; i++) {
 		const enum sgpu_location_kind kind = task->batch->segments[i].location.kind;
-		if (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_LEASE) {
+		if (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_LEASE ||
+		    task->slices[i].data) {
 			bytes_out += sgpu_batch_payload_size(task->batch, i);
 		}
 	}
@@ -396,6 +416,10 @@ static void clear(struct task *task)
 	for (int i = 0; task->from && i < task->batch->segment_count; i++) {
 		free(task->from[i].file);
 	}
+	for (int i = 0; task->slices && i < task->batch->segment_count; i++) {
+		sgpu_region_unmap(&task->slices[i]);
+	}
+	free(task->slices);
 	free(task->from);
 	sgpu_tar_close(&task->reader);
 	sgpu_batch_free(&task->batch);

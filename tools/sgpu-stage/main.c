@@ -3,12 +3,17 @@
  * sgpu-stage: puts payloads where a runner can fetch them. See sgpu-stage(1).
  */
 #include <stdio.h>
+#include <string.h>
+
+#include <sgpu/base.h>
 
 #include "stage/stage.h"
 #include "verbs.h"
 
 static const struct cli_verb verbs[] = {
 	{ "load", "[BATCH]", "stage the payloads of a batch", load_options, verb_load },
+	{ "pin", "SIZE", "make an empty region, and print its handle", pin_options, verb_pin },
+	{ "hold", "REGION...", "keep regions locked in memory", hold_options, verb_hold },
 	{ "list", "", "list the staged regions", list_options, verb_list },
 	{ "release", "[REGION...]", "overwrite and remove staged regions", release_options,
 	  verb_release },
@@ -35,6 +40,25 @@ const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT])
 	}
 	snprintf(text, STAGE_BYTES_TEXT, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 	return text;
+}
+
+int stage_take_node(struct sgpu_region_options *options, const char *text)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t node = 0;
+
+	if (sgpu_parse_u64(text, "--node", 0, 65535, &node, &error) < 0) {
+		return cli_usage("%s", error.text);
+	}
+	options->numa_node = (int)node;
+	return 0;
+}
+
+bool stage_is_variable(const char *name)
+{
+	static const char all[] = "0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+	return *name && strspn(name, all) == strlen(name) && !strspn(name, "0123456789");
 }
 
 void stage_warn_of_directory(const char *path)

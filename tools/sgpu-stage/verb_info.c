@@ -6,9 +6,12 @@
  */
 #include <dirent.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <device/device.h>
@@ -201,13 +204,50 @@ static json_t *bytes_json(uint64_t bytes)
 	return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
 }
 
+int stage_gpu_node(void)
+{
+	struct sgpu_error error;
+	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(&error);
+	const json_t *node;
+	int number;
+
+	choose_node(choice, nodes, gpus);
+	node = json_object_get(choice, "numa_node");
+	number = json_is_integer(node) ? (int)json_integer_value(node) : -1;
+	json_decref(choice);
+	json_decref(gpus);
+	json_decref(nodes);
+	return number;
+}
+
+uint64_t stage_lockable(char why[STAGE_LOCK_TEXT])
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+	struct rlimit limit = { .rlim_cur = 0 };
+	uint64_t memory;
+
+	sgpu_host_memory(NULL, &memory);
+	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
+	if ((syscall(SYS_capget, &header, data) == 0 && (data[0].effective & 1U << CAP_IPC_LOCK)) ||
+	    limit.rlim_cur >= memory) {
+		snprintf(why, STAGE_LOCK_TEXT, "this is the memory that is available");
+		return memory;
+	}
+	snprintf(why, STAGE_LOCK_TEXT,
+		 "RLIMIT_MEMLOCK of this process; 'ulimit -l', or LimitMEMLOCK= of a unit, raises "
+		 "it");
+	return (uint64_t)limit.rlim_cur;
+}
+
 /* Collects the findings. NULL: an error, or out of memory. */
 static json_t *look(struct sgpu_error *error)
 {
 	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(error);
 	json_t *mounts = NULL, *found = NULL;
 	const char *file_system = "unknown";
-	char *folder = NULL, setting[32] = "", processor[96];
+	char *folder = NULL, setting[32] = "", processor[96], why[STAGE_LOCK_TEXT];
+	const uint64_t lockable = stage_lockable(why);
 	uint64_t total, available, room = 0;
 	bool in_memory = false;
 
@@ -220,8 +260,7 @@ static json_t *look(struct sgpu_error *error)
 	if (mounts) {
 		choose_node(choice, nodes, gpus);
 		found = json_pack("{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:I, s:o, s:s, "
-				  "s:O, s:O, s:O, "
-				  "s:O}",
+				  "s:O, s:O, s:O, s:O, s:o, s:s}",
 				  "directory", "path", folder, "file_system", file_system,
 				  "in_memory", in_memory, "free_bytes", bytes_json(room),
 				  "processor", processor, "cpus", (json_int_t)sgpu_cpu_count(),
@@ -229,7 +268,8 @@ static json_t *look(struct sgpu_error *error)
 				  bytes_json(available), "page_bytes",
 				  (json_int_t)sysconf(_SC_PAGESIZE), "huge_pages",
 				  huge_pages_json(), "transparent", setting, "hugetlbfs", mounts,
-				  "numa_nodes", nodes, "gpus", gpus, "choice", choice);
+				  "numa_nodes", nodes, "gpus", gpus, "choice", choice,
+				  "lockable_bytes", bytes_json(lockable), "lockable_why", why);
 	}
 	json_decref(mounts);
 	json_decref(nodes);
@@ -324,6 +364,8 @@ static void print_text(const json_t *found)
 	       cli_text_of(choice, "pages_why"));
 	snprintf(a, sizeof(a), json_is_null(node) ? "none" : "%d", (int)json_integer_value(node));
 	printf("node          %s: %s\n", a, cli_text_of(choice, "numa_node_why"));
+	printf("lockable      %s: %s\n", bytes_of(found, "lockable_bytes", a),
+	       cli_text_of(found, "lockable_why"));
 	printf("sealing       none: files of a tmpfs cannot be sealed, so runners use positioned "
 	       "reads\n");
 }

@@ -32,14 +32,7 @@ static int take_files(void *values, const char *folder)
 
 static int take_node(void *values, const char *text)
 {
-	struct sgpu_error error = { 0 };
-	uint64_t node = 0;
-
-	if (sgpu_parse_u64(text, "--node", 0, 65535, &node, &error) < 0) {
-		return cli_usage("%s", error.text);
-	}
-	((struct task *)values)->load.options.numa_node = (int)node;
-	return 0;
+	return stage_take_node(&((struct task *)values)->load.options, text);
 }
 
 const struct cli_option load_options[] = {
@@ -143,7 +136,7 @@ static bool wants_place(const struct load *load, int segment)
 		index < 0 ? NULL : &load->batch->manifest->segments[index];
 
 	return described && described->sensitivity == SGPU_LOW &&
-	       described->direction == SGPU_OUTPUT && s->location.kind == SGPU_LOCATION_NONE &&
+	       described->direction == SGPU_OUTPUT && s->place.kind == SGPU_LOCATION_NONE &&
 	       described->dma_var[SGPU_DMA_OUTPUT_HOST];
 }
 
@@ -164,7 +157,8 @@ static int plan(struct load *load, struct sgpu_error *error)
 		}
 	}
 	if (load->outputs > 0) {
-		load->options.keep = load->options.written = true;
+		load->options.keep = true;
+		load->options.use |= SGPU_REGION_RESULTS;
 	}
 	return rc;
 }
@@ -179,7 +173,8 @@ static void relocate(struct load *load)
 			continue;
 		}
 		/* The slice keeps the path of a FILE, which clear() frees. */
-		location = &load->batch->segments[i].location;
+		location = load->batch->segments[i].input ? &load->batch->segments[i].location
+							  : &load->batch->segments[i].place;
 		*location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION,
 						    .offset = load->slices[i].offset };
 		memcpy(location->region, load->region.id, sizeof(location->region));
@@ -244,9 +239,8 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 static int export_segment(const struct load *load, int i, const struct sgpu_segment *segment,
 			  struct sgpu_error *error)
 {
-	static const char all[] = "0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 	const struct load_slice *slice = &load->slices[i];
-	const unsigned long long offset = slice->offset, size = slice->size;
+	char handle[SGPU_HANDLE_TEXT];
 
 	for (int which = 0; which < SGPU_DMA_VARS; which++) {
 		const char *name = segment->dma_var[which];
@@ -259,16 +253,16 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 		if (!slice->staged || of_output == (slice->from.kind != SGPU_LOCATION_NONE)) {
 			cli_note("segment '%s' has no place in the region: '%s' is not set",
 				 segment->id, name);
-		} else if (!*name || strspn(name, all) != strlen(name) ||
-			   strspn(name, "0123456789")) {
+		} else if (!stage_is_variable(name)) {
 			return sgpu_fail(error, SGPU_EPOLICY,
 					 "'%s' is not the name of a shell variable", name);
 		} else if (which == SGPU_DMA_OUTPUT_SIZE) {
 			/* The largest size that the output may have; the response states the actual
 			 * one. */
-			printf("%s='%llu'\n", name, size);
+			printf("%s='%llu'\n", name, (unsigned long long)slice->size);
 		} else {
-			printf("%s='sgpu:%s:%llu:%llu'\n", name, load->region.id, offset, size);
+			sgpu_handle_text(load->region.id, slice->offset, slice->size, handle);
+			printf("%s='%s'\n", name, handle);
 		}
 	}
 	return SGPU_OK;
@@ -350,7 +344,8 @@ static void clear(struct task *task)
 
 int verb_load(int argc, char **argv)
 {
-	struct task task = { .load = { .options = { .numa_node = -1 }, .region = { .fd = -1 } },
+	struct task task = { .load = { .options = { .use = SGPU_REGION_INPUTS, .numa_node = -1 },
+				       .region = { .fd = -1 } },
 			     .out_path = "-",
 			     .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };

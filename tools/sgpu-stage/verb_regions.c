@@ -33,6 +33,14 @@ static void span(int64_t seconds, char text[24])
 	snprintf(text, 24, "%lld%c", (long long)(seconds / units[i].length), units[i].unit);
 }
 
+static const char *use_of(const struct sgpu_region *region)
+{
+	return region->use == SGPU_REGION_INPUTS    ? "inputs"
+	       : region->use == SGPU_REGION_RESULTS ? "results"
+	       : region->use			    ? "both"
+						    : "-";
+}
+
 static int print_text(const struct sgpu_region *list, int count)
 {
 	char size[STAGE_BYTES_TEXT], age[24], left[24], node[16];
@@ -41,7 +49,7 @@ static int print_text(const struct sgpu_region *list, int count)
 
 	for (int i = 0; i < count; i++) {
 		if (i == 0) {
-			cli_row(&table, "REGION", "SIZE", "AGE", "EXPIRES", "PAGES", "NODE",
+			cli_row(&table, "REGION", "SIZE", "AGE", "EXPIRES", "PAGES", "NODE", "FOR",
 				"STATE");
 		}
 		span(now - list[i].created, age);
@@ -49,8 +57,10 @@ static int print_text(const struct sgpu_region *list, int count)
 		snprintf(node, sizeof(node), list[i].numa_node < 0 ? "-" : "%d", list[i].numa_node);
 		cli_row(&table, list[i].id, stage_bytes(list[i].size, size), age, left,
 			list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-",
-			node,
-			list[i].usable	  ? list[i].keep ? "kept" : "once"
+			node, use_of(&list[i]),
+			list[i].usable	  ? list[i].locked ? "locked"
+					    : list[i].keep ? "kept"
+							   : "once"
 			: list[i].expired ? "expired"
 					  : "refused");
 		if (!list[i].usable && !list[i].expired) {
@@ -63,13 +73,13 @@ static int print_text(const struct sgpu_region *list, int count)
 static json_t *to_json(const struct sgpu_region *region)
 {
 	return json_pack(
-		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b, s:o, s:s?}",
+		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b, s:s, s:o, s:s?}",
 		"region", region->id, "path", region->path, "size", (json_int_t)region->size,
 		"owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
 		(json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
-		sgpu_page_kind_name(region->pages), "locked", region->pages == SGPU_PAGES_HUGE,
-		"sealed", region->sealed, "keep", region->keep, "usable", region->usable, "expired",
-		region->expired, "numa_node",
+		sgpu_page_kind_name(region->pages), "locked", region->locked, "sealed",
+		region->sealed, "keep", region->keep, "usable", region->usable, "expired",
+		region->expired, "use", use_of(region), "numa_node",
 		region->numa_node < 0 ? json_null() : json_integer(region->numa_node), "why",
 		region->why[0] ? region->why : NULL);
 }
