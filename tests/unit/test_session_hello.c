@@ -491,6 +491,11 @@ UNIT_TEST(a_hello_speaks_for_its_signer_alone)
 	json_object_set_new(payload, "owner", json_string(eve.kid));
 	CHECK(say_json(payload, &eve, typ) == SGPU_REFUSED_FOREIGN);
 	end_runner();
+	/* For another runner, though for this nonce and sealed to this key. */
+	payload = fresh_payload();
+	json_object_set_new(payload, "runner", sgpu_json_from_bytes(another.public_half, 32));
+	CHECK(say_json(payload, &signer, typ) == SGPU_REFUSED_SEAL);
+	end_runner();
 	/* A listed owner takes the secret of another's hello, for a key of his own. */
 	payload = fresh_payload();
 	memcpy(key, another.public_half, sizeof(key));
