@@ -36,14 +36,13 @@ enum sgpu_bench_unit {
 };
 extern const char *const sgpu_bench_units[]; /* "B/s", "op/s", "ns", NULL */
 
-/* Requirements of a case. If one is not met, the case is waived, and the reason names it. */
-enum sgpu_bench_requires {
-	SGPU_BENCH_DEVICE = 1,		/* bench->device is open; without this bit it is NULL */
-	SGPU_BENCH_GPU = 2,		/* ...and is not the CPU device */
-	SGPU_BENCH_PINNED = 4,		/* ...and info.pins_host_memory */
-	SGPU_BENCH_OPENS_ON_DEVICE = 8, /* ...and info.opens_on_device */
+/* What a case needs. If it is not there, the case is waived, and the reason names it. */
+enum sgpu_bench_need {
+	SGPU_BENCH_NOTHING, /* bench->device is NULL */
+	SGPU_BENCH_DEVICE,
+	SGPU_BENCH_GPU /* a device that opens in its own memory */
 };
-extern const char *const sgpu_bench_requirements[]; /* by bit, NULL-terminated */
+extern const char *const sgpu_bench_needs[]; /* "", "device", "GPU" */
 
 struct sgpu_bench;
 
@@ -54,7 +53,7 @@ struct sgpu_bench_case {
 	const char *name;	   /* "secure-copy"; NULL ends a table */
 	const char *help;	   /* one line, lower case, no full stop */
 	enum sgpu_bench_unit unit; /* of the value shown to people */
-	unsigned requires;	   /* set of enum sgpu_bench_requires */
+	enum sgpu_bench_need needs;
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
 
@@ -232,7 +231,7 @@ struct sgpu_bench_options {
 
 /* The environment of a case. */
 struct sgpu_bench {
-	struct sgpu_device *device;	   /* NULL if the case requires none */
+	struct sgpu_device *device;	   /* NULL if the case needs none */
 	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
 	int variant;			   /* index of the variant being sampled */

@@ -84,7 +84,7 @@ def published():
 @test
 def typos():
     "a member that is misspelt, missing or of another type is refused"
-    records = run("--samples", "3", "--size", "64K", "alloc", "digest", "shared-memory") + [
+    records = run("--samples", "3", "--size", "64K", "alloc", "digest", "aead-gpu") + [
         {"record": "noise", "measurement": "x", "floor": 0.1, "runs": 5}]
     kinds = set()
     for record in records:
