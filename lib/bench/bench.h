@@ -58,7 +58,7 @@ struct sgpu_bench_case {
 };
 
 /* ---- points and variants ---- */
-enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_VARIANTS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
+enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
 
 /* A parameter of a point: a text, or a number whose unit is in the key: "size_bytes", "streams". */
 struct sgpu_bench_parameter {
@@ -86,12 +86,9 @@ struct sgpu_bench_variant {
 	 * above 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
-	/* Why the variant cannot run here: it is left out, and waived once for all points. Or
-	 * NULL. */
-	const char *why;
 };
 
-/* Samples the variants and records each; ratios are to the first that can run. Errors: those of the
+/* Samples the variants and records each; ratios are to the first. Errors: those of the
  * variants; SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 				       const struct sgpu_bench_point *point,
@@ -133,17 +130,14 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
  * NULL, ends what the memory holds; then the memory is freed. */
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error);
-/* Make a stream of `device`; memory of bench->device; pinned memory of its host pool; a
- * registration of the caller's memory, which must outlive the registration. All are kept. Errors:
- * as those of sgpu/device.h; SGPU_ENOMEM. */
+/* Make a stream of `device`; memory of bench->device; pinned memory of its host pool. All
+ * are kept. Errors: as those of sgpu/device.h; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
 					  struct sgpu_stream **stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size,
 						 sgpu_devptr *memory, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory,
 					  struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size,
-					struct sgpu_error *error);
 
 /* ---- patterns ---- */
 /* Fill memory with the pattern of a seed; check it, and return the offset of the first byte that

@@ -27,7 +27,7 @@ noise() {
 
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
-	for case in bandwidth staging aead-cpu aead-gpu secure-copy digest measure launch alloc \
+	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure launch alloc \
 		transition channel session batch app training exitless conversion dsa; do
 		[[ $output == *"$case "* ]]
 	done

@@ -13,9 +13,6 @@
 const struct sgpu_bench_case bench_cases[] = {
 	{ "bandwidth", "plain copies: pinned and pageable; to the device, from it, both at once",
 	  RATE, DEVICE, bench_bandwidth },
-	{ "staging",
-	  "4 KiB from each kind of host memory to the device, by threads, and registered", NS,
-	  DEVICE, bench_staging },
 	{ "aead-cpu", "AES-256-GCM on one core of the CPU, in cache: its providers", RATE,
 	  SGPU_BENCH_NOTHING, bench_aead_cpu },
 	{ "aead-gpu", "AES-256-GCM on the device: open and seal", RATE, SGPU_BENCH_GPU,
