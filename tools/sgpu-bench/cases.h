@@ -40,12 +40,12 @@ SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 			       struct sgpu_error *error);
 
-/* Start this program again with the verb `open` for bench->device: over pipes, with an option and
- * its value (or NULL); or as the worker of a ring. This process reads from the first of `ends` and
- * writes to the second. The ends are kept; closing them waits for the process's end. */
+/* Start this program again with the verb `open` for bench->device: to time that, which `from` then
+ * tells; or as the worker of a ring. The descriptors are kept; closing them waits for the process's
+ * end. */
 struct sgpu_remote_ring;
-SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option,
-				     const char *value, int ends[2], struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_start_open(struct sgpu_bench *bench, bool secure, int *from,
+				     struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 				     struct sgpu_error *error);
 
