@@ -37,7 +37,7 @@ END
 @test "a page whose script fails says so" {
 	requires chromium
 	measurement made plain '' 100 >a.json
-	sgpu-bench report a.json | sed 's/"differences":/"others":/' >a.html
+	sgpu-bench report a.json | sed 's/"text":/"others":/' >a.html
 	browse a.html
 	grep -q 'role="alert"[^<]*This page is not complete: its script failed (.*sgpu-bench table FILE' dom.html
 	grep -q Uncaught console
