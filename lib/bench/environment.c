@@ -3,17 +3,12 @@
  * Describes where a measurement was taken, so that others can judge it: the machine, the build,
  * settings that change results, and other load. Values that the machine does not tell are null.
  */
-#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include <openssl/crypto.h>
 
@@ -27,36 +22,17 @@
 #include "bench/private.h"
 
 #define CPU "/sys/devices/system/cpu/"
-#define MM "/sys/kernel/mm/"
 
 enum { LINE = 256 };
 
-/* Members and the files that hold their values. A path with an asterisk gives an object with a
- * member for each matching file. */
+/* Members and the files that hold their values. */
 static const struct {
 	const char *key, *path;
 } files[] = {
 	{ "clock_source", "/sys/devices/system/clocksource/clocksource0/current_clocksource" },
-	{ "frequency_driver", CPU "cpu0/cpufreq/scaling_driver" },
 	{ "frequency_governor", CPU "cpu0/cpufreq/scaling_governor" },
-	{ "frequency_min_khz", CPU "cpu0/cpufreq/cpuinfo_min_freq" },
-	{ "frequency_max_khz", CPU "cpu0/cpufreq/cpuinfo_max_freq" },
-	{ "frequency_now_khz", CPU "cpu0/cpufreq/scaling_cur_freq" },
-	{ "idle_driver", CPU "cpuidle/current_driver" },
-	{ "idle_governor", CPU "cpuidle/current_governor_ro" },
-	{ "idle_state_names", CPU "cpu0/cpuidle/*/name" },
-	{ "idle_state_latencies_us", CPU "cpu0/cpuidle/*/latency" },
 	{ "smt", CPU "smt/control" },
-	{ "isolated_processors", CPU "isolated" },
-	{ "cache_levels", CPU "cpu0/cache/*/level" },
-	{ "cache_types", CPU "cpu0/cache/*/type" },
-	{ "cache_sizes", CPU "cpu0/cache/*/size" },
-	{ "transparent_huge_pages", MM "transparent_hugepage/enabled" },
-	{ "huge_pages", MM "hugepages/*/nr_hugepages" },
-	{ "vulnerabilities", CPU "vulnerabilities/*" },
-	{ "machine_vendor", "/sys/class/dmi/id/sys_vendor" },
-	{ "machine_model", "/sys/class/dmi/id/product_name" },
-	{ "firmware", "/sys/class/dmi/id/bios_version" },
+	{ "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled" },
 };
 
 /* ---- values ---- */
@@ -92,46 +68,6 @@ static json_t *line_json(const char *path)
 				      : json_string(line);
 }
 
-/* Returns the lines of the matching files, keyed by the text that the asterisk matches. */
-static json_t *lines_json(const char *pattern)
-{
-	const size_t before = strcspn(pattern, "*"), after = strlen(pattern) - before - 1;
-	json_t *lines = json_object();
-	glob_t paths = { 0 };
-
-	if (glob(pattern, 0, NULL, &paths) == 0) {
-		for (size_t i = 0; i < paths.gl_pathc; i++) {
-			char key[LINE];
-
-			snprintf(key, sizeof(key), "%.*s",
-				 (int)(strlen(paths.gl_pathv[i]) - before - after),
-				 paths.gl_pathv[i] + before);
-			json_object_set_new(lines, key, line_json(paths.gl_pathv[i]));
-		}
-	}
-	globfree(&paths);
-	return lines;
-}
-
-/* Returns the name that a hypervisor gives itself by CPUID, up to the first byte that is not
- * printable. */
-static json_t *hypervisor_json(void)
-{
-	unsigned name[4] = { 0 };
-	char *end = (char *)name;
-
-#if defined(__x86_64__)
-	unsigned a;
-
-	__cpuid(0x40000000, a, name[0], name[1], name[2]);
-#endif
-	while (*end >= ' ' && *end <= '~') {
-		end++;
-	}
-	*end = '\0';
-	return json_string(end > (char *)name ? (char *)name : "unknown");
-}
-
 /* Returns the system's name, PRETTY_NAME of os-release(5). */
 static const char *system_name(char text[4096])
 {
@@ -165,7 +101,7 @@ static void set_host(json_t *object)
 	sgpu_host_memory(&memory, NULL);
 	json_object_update_new(
 		object,
-		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:o, s:s, s:s}", "processor",
+		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:s, s:s}", "processor",
 			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
 			  "numa_nodes", number_or_null(has_nodes, (uint64_t)count), "load_average",
 			  load_json(), "cycles_per_second",
@@ -175,14 +111,10 @@ static void set_host(json_t *object)
 						     costs.guest_exit_cycles)
 				    : NULL,
 			  "memory_bytes", number_or_null(true, memory), "platform",
-			  sgpu_platform_word(platform.kind), "hypervisor",
-			  platform.virtual_machine ? hypervisor_json() : json_null(),
-			  "aead_provider", sgpu_aead_provider(), "openssl",
-			  OpenSSL_version(OPENSSL_VERSION)));
+			  sgpu_platform_word(platform.kind), "aead_provider", sgpu_aead_provider(),
+			  "openssl", OpenSSL_version(OPENSSL_VERSION)));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
-		json_object_set_new(object, files[i].key,
-				    strchr(files[i].path, '*') ? lines_json(files[i].path)
-							       : line_json(files[i].path));
+		json_object_set_new(object, files[i].key, line_json(files[i].path));
 	}
 }
 
