@@ -255,7 +255,7 @@ struct sgpu_bench_noise {
 
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ---- */
 struct sgpu_bench_results {
-	json_t *environment, *end; /* objects, or NULL */
+	json_t *environment; /* an object, or NULL */
 	struct sgpu_bench_record *records;
 	size_t count;
 	struct sgpu_bench_noise *noise;
@@ -268,13 +268,6 @@ void sgpu_bench_results_clear(struct sgpu_bench_results *results);
  * the build and a device (NULL: none). */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
-/* The object that ends the results: how long the run took since `begin`, the share of the
- * processors' time that the hypervisor took away meanwhile, and the load at the end. */
-struct sgpu_bench_moment {
-	uint64_t ns, stolen, all; /* ns: sgpu_now_ns(); others: clock ticks */
-};
-void sgpu_bench_begin(struct sgpu_bench_moment *begin);
-json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin);
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
 json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
 /* Reads untrusted text. `name` is for messages. Errors: SGPU_EINVALID, SGPU_ENOMEM; *results is

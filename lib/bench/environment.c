@@ -48,13 +48,6 @@ static json_t *number_or_null(bool is_known, uint64_t number)
 	return is_known && number <= INT64_MAX ? json_integer((json_int_t)number) : json_null();
 }
 
-static json_t *load_json(void)
-{
-	double load;
-
-	return getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100) : json_null();
-}
-
 /* Returns the line of a file as a number or a text; null if it is empty or begins with '('. */
 static json_t *line_json(const char *path)
 {
@@ -92,6 +85,7 @@ static void set_host(json_t *object)
 	struct sgpu_platform platform;
 	char processor[128];
 	uint64_t memory;
+	double load;
 	int count = 0;
 	const bool has_nodes = sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK && count > 0;
 
@@ -104,7 +98,9 @@ static void set_host(json_t *object)
 		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:s, s:s}", "processor",
 			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
 			  "numa_nodes", number_or_null(has_nodes, (uint64_t)count), "load_average",
-			  load_json(), "cycles_per_second",
+			  getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100)
+						    : json_null(),
+			  "cycles_per_second",
 			  has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
 			  "vm_exit_cycles",
 			  has_costs ? number_or_null(costs.guest_exit_cycles != 0,
@@ -150,33 +146,4 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 				  "device_compute_units", (json_int_t)info->compute_units));
 	}
 	return object;
-}
-
-/* ---- other load of the machine ---- */
-void sgpu_bench_begin(struct sgpu_bench_moment *begin)
-{
-	char text[LINE] = "", *at = text + strlen("cpu");
-
-	*begin = (struct sgpu_bench_moment){ .ns = sgpu_now_ns() };
-	sgpu_peek("/proc/stat", text, sizeof(text));
-	for (int i = 0; i < 8;
-	     i++) { /* ticks of all processors; the last kind is time that the hypervisor took */
-		begin->stolen = strtoull(at, &at, 10);
-		begin->all += begin->stolen;
-	}
-}
-
-json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin)
-{
-	struct sgpu_bench_moment end;
-	bool is_known;
-
-	sgpu_bench_begin(&end);
-	is_known = end.all > begin->all && end.stolen >= begin->stolen;
-	return json_pack("{s:s, s:f, s:o, s:o}", "record", "end", "seconds",
-			 round((double)(end.ns - begin->ns) / 1e6) / 1e3, "steal_share",
-			 is_known ? json_real((double)(end.stolen - begin->stolen) /
-					      (double)(end.all - begin->all))
-				  : json_null(),
-			 "load_average", load_json());
 }

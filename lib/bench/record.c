@@ -214,6 +214,5 @@ void sgpu_bench_results_clear(struct sgpu_bench_results *results)
 	free(results->records);
 	free(results->noise);
 	free(results->text);
-	json_decref(results->end);
 	memset(results, 0, sizeof(*results));
 }

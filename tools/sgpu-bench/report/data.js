@@ -58,12 +58,11 @@ function measurementOf(record) {
 function fileOf({ name, text }) {
 	const lines = text.split("\n").filter((line) => line).map((line) => JSON.parse(line));
 	const of = (kind) => lines.filter(({ record }) => record === kind);
-	const [environment = {}] = of("environment"), [end = {}] = of("end");
+	const [environment = {}] = of("environment");
 
 	return {
 		name: name.replace(CONTROLS, "?"), environment: plainMembers(environment),
-		members: [...Object.entries(environment), ...Object.entries(end).map(([key, value]) =>
-			[`at the end: ${key}`, value])],
+		members: Object.entries(environment),
 		measurements: of("measurement").map(measurementOf),
 	};
 }

@@ -26,12 +26,12 @@ function shown(value) {
 		Object.entries(value).map(([name, part]) => `${name}: ${shown(part)}`).join("; ");
 }
 
-/* A row for each member of the environments and of the ends of runs, with all its values. */
+/* A row for each member of the environments, with all its values. */
 function machineSection(runs) {
 	const members = (run) => run.files.flatMap((file) => file.members);
 	const keys = new Set(runs.flatMap(members).map(([key]) => key));
 	const values = (run, key) => members(run).filter(([name]) => name === key).map(([, value]) => shown(value));
-	const rows = [...keys].filter((key) => !/(^|: )(record|command)$/.test(key)).map((key) =>
+	const rows = [...keys].filter((key) => !/^(record|command)$/.test(key)).map((key) =>
 		[key.replaceAll("_", " "), ...runs.map((run) => [...new Set(values(run, key))].slice(0, OPEN_MOST).join("; "))]);
 
 	return section("machines", "Machines", folded(`${rows.length} properties`, false,
