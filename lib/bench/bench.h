@@ -245,21 +245,13 @@ SGPU_MUST_CHECK int sgpu_bench_run(
 	void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
 	enum sgpu_bench_status *status, struct sgpu_error *error);
 
-/* How much runs of one build differ, as a fraction: a smaller difference between runs is noise. */
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
-struct sgpu_bench_noise {
-	char key[SGPU_BENCH_KEY_MAX]; /* of the measurement, sgpu_bench_key() */
-	double floor, ratio_floor;    /* of the time; of the ratio, negative where there is none */
-	uint64_t runs;
-};
 
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ---- */
 struct sgpu_bench_results {
 	json_t *environment; /* an object, or NULL */
 	struct sgpu_bench_record *records;
 	size_t count;
-	struct sgpu_bench_noise *noise;
-	size_t noise_count;
 	char *text; /* the file's text, if the caller keeps it here */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
@@ -269,7 +261,6 @@ void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
-json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
 /* Reads untrusted text. `name` is for messages. Errors: SGPU_EINVALID, SGPU_ENOMEM; *results is
  * then empty. */
 SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name,
@@ -280,10 +271,9 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
-/* SAME: the change is within the noise. FASTER, SLOWER: the change exceeds the noise, and there is
- * a gap between the intervals of the medians, or between the samples if the noise was not measured.
- * AMBIGUOUS: the change exceeds the noise without such a gap. For these four, the measurement
- * passed in both runs. */
+/* SAME: the change is within the noise, as the samples show it. FASTER, SLOWER: the change exceeds
+ * the noise, and there is a gap between the samples. AMBIGUOUS: the change exceeds the noise
+ * without such a gap. For these four, the measurement passed in both runs. */
 enum sgpu_bench_verdict {
 	SGPU_BENCH_SAME,
 	SGPU_BENCH_FASTER,
@@ -298,25 +288,12 @@ struct sgpu_bench_difference {
 	const struct sgpu_bench_record *first, *second; /* of the results; NULL: missing */
 	enum sgpu_bench_verdict verdict; /* NOT_MEASURED: it did not pass in one run or both */
 	double change;			 /* of the median time: 0.1 is a tenth slower */
-	double noise;	     /* |log(1 + change)| must exceed this to be more than noise */
-	bool noise_measured; /* from several runs of one build, not estimated from these samples */
+	double noise; /* |log(1 + change)| must exceed this to be more than noise */
 };
-/* Pairs the measurements of two runs by their keys, in the order of the first. noise: may be NULL.
- * ratios: compares the ratios, not the times. The array comes from malloc. */
+/* Pairs the measurements of two runs by their keys, in the order of the first. ratios:
+ * compares the ratios, not the times. The array comes from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
-				       const struct sgpu_bench_results *second,
-				       const struct sgpu_bench_results *noise, bool ratios,
+				       const struct sgpu_bench_results *second, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
-/* Adds to `noise` how much 2 to SGPU_BENCH_RUNS_MAX runs of one build differ, for each measurement
- * that passed in all; two more such runs differ by more in at most 1 of 20 measurements. Errors:
- * SGPU_EUSAGE for another count, SGPU_ENOMEM. */
-enum { SGPU_BENCH_RUNS_MAX = 64 };
-SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
-					     struct sgpu_bench_results *noise,
-					     struct sgpu_error *error);
-/* Returns the first member by which the machines or builds of two environments differ, or NULL if
- * none do. */
-const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
-
 #endif

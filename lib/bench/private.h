@@ -65,9 +65,8 @@ struct sgpu_bench_member {
 				empty; NULL: always */
 	const char *const *words; /* texts of an enum's values */
 };
-/* Members of all records; of records that passed; of those that did not; of records of noise. */
-extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[],
-	sgpu_bench_noise_members[];
+/* Members of all records; of records that passed; of those that did not. */
+extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[];
 
 /* Computes the statistics; all zero if n is 0. Overwrites the samples with their distances from the
  * median. */

@@ -192,19 +192,6 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 	return rc;
 }
 
-static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
-{
-	struct sgpu_bench_noise noise = { .ratio_floor = -1 };
-	int rc = take_members(r, object, sgpu_bench_noise_members, &noise);
-
-	if (rc == SGPU_OK && results->noise_count == RECORDS_MAX) {
-		rc = fault(r, "more than %d records of noise", RECORDS_MAX);
-	}
-	return rc ? rc
-		  : sgpu_bench_append((void **)&results->noise, &results->noise_count, &noise,
-				      sizeof(noise), r->error);
-}
-
 /* Members that name a run must be plain values. */
 static int take_environment(const struct reader *r, json_t *object,
 			    struct sgpu_bench_results *results)
@@ -212,7 +199,7 @@ static int take_environment(const struct reader *r, json_t *object,
 	static const char *const plain[] = { "processor",	"processors", "device",
 					     "device_selector", "commit",     "date" };
 
-	if (results->environment || results->count || results->noise_count) {
+	if (results->environment || results->count) {
 		return fault(r, "an environment that is not the first record");
 	}
 	if (json_object_size(object) > FRAME_MEMBERS_MAX) {
@@ -273,11 +260,8 @@ static int take_line(const struct reader *r, const char *line, size_t size,
 		rc = take_environment(r, object, results);
 	} else if (kind && strcmp(kind, "measurement") == 0) {
 		rc = take_measurement(r, object, results);
-	} else if (kind && strcmp(kind, "noise") == 0) {
-		rc = take_noise(r, object, results);
 	} else if (!kind || strcmp(kind, "end") != 0) { /* older results have an end */
-		rc = fault(r, "no object whose \"record\" is \"environment\", \"measurement\" "
-			      "or \"noise\"");
+		rc = fault(r, "no object whose \"record\" is \"environment\" or \"measurement\"");
 	}
 	json_decref(object);
 	return rc;
@@ -301,7 +285,7 @@ int sgpu_bench_read(const char *text, size_t size, const char *name,
 		}
 		text = newline ? newline + 1 : end;
 	}
-	if (rc == SGPU_OK && results->count + results->noise_count == 0) {
+	if (rc == SGPU_OK && results->count == 0) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: no measurements", name);
 	}
 	if (rc != SGPU_OK) {
