@@ -177,7 +177,7 @@ END
 	[ ! -s console ]
 }
 
-@test "a plot shows its samples to pointer and keyboard" {
+@test "a plot shows its figures to the pointer" {
 	requires python3 chromium
 	for size in 4096 65536 1048576; do
 		measurement swept plain "\"size_bytes\":$size" $((size / 10))
@@ -186,22 +186,14 @@ END
 	act a.html <<'END'
 	const [plot] = plots(), { canvas, tooltip } = plot, marker = plot.getDatasetMeta(0).data[0];
 	const say = (what) => tell(what, tooltip.opacity, tooltip.body?.flatMap((b) => b.lines).join("; "));
-	const press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
 	/* Past the next frame, for which the library waits, and which a browser without a screen may not draw. */
 	plot._eventHandler({ type: "mousemove", x: marker.x, y: marker.y, native: new MouseEvent("mousemove") });
 	say("hover");
-	press("Escape");
-	press("ArrowRight");
-	press("ArrowRight");
-	say("key");
-	press("ArrowLeft");
-	press("ArrowLeft");
-	say("round");
-	tell(canvas.tabIndex, canvas.getAttribute("aria-label"));
+	tell(canvas.getAttribute("aria-label"));
 END
 	run -0 told
 	[[ $output == *"hover 1 plain, size 4 KiB; 409 ns; n 9, median 409 ns, p95 449 ns"* ]]
-	[[ $output == *"key 1 plain, size 64 KiB; "*"round 1 plain, size 1 MiB; "*"0 swept by size"* ]]
+	[[ $output == *"swept by size"* ]]
 	[ ! -s console ]
 }
 

@@ -29,26 +29,12 @@ function axisOf(kind, title, values, marked) {
 	};
 }
 
-/* The arrow keys go from point to point, Escape leaves them. */
-function onKey(chart, event) {
-	const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-	const points = chart.getSortedVisibleDatasetMetas().flatMap(({ index: datasetIndex, data }) =>
-		data.map((_, index) => ({ datasetIndex, index })));
-
-	if (step || event.key === "Escape") {
-		chart.at = step ? ((chart.at ?? -1) + step + points.length) % points.length : undefined;
-		chart.tooltip.setActiveElements(points.slice(chart.at ?? points.length).slice(0, 1), { x: 0, y: 0 });
-		chart.update();
-		event.preventDefault();
-	}
-}
-
 function plot(title, datasets, scales, height) {
-	const canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": title });
+	const canvas = element("canvas", { role: "img", "aria-label": title });
 	const box = element("div", { class: "canvas" }, canvas);
 
 	Object.assign(Chart.defaults, { color: colour("soft"), borderColor: colour("line") });
-	const chart = new Chart(canvas, {
+	new Chart(canvas, {
 		type: "scatter",
 		data: { datasets: datasets.map((set, i) => ({
 			borderColor: colour(`c${i % 8}`), backgroundColor: colour(`c${i % 8}`), pointStyle: SHAPES[i % 8],
@@ -64,7 +50,6 @@ function plot(title, datasets, scales, height) {
 	});
 
 	box.style.height = `${height + 10 * datasets.length}px`;
-	canvas.addEventListener("keydown", (event) => onKey(chart, event));
 	return element("figure", {}, element("figcaption", {}, title), box);
 }
 
