@@ -2,6 +2,7 @@
  *
  * Set-up that several cases share.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -105,32 +106,22 @@ enum { PAGE = 4096 };
 
 static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
-	(void)bench;
-	munmap((void *)what, size);
+	(void)bench, (void)size;
+	free((void *)what);
 }
 
 int bench_new_pages(struct sgpu_bench *bench, uint64_t size, void **memory,
 		    struct sgpu_error *error)
 {
-	/* Whole huge pages, and room to align the mapping. */
-	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
-		       room = extent + HUGE_PAGE;
-	void *mapped = mmap(NULL, room, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	volatile uint8_t *at =
-		(uint8_t *)(((uintptr_t)mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-	int rc;
+	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 
-	if (mapped == MAP_FAILED) {
+	*memory = aligned_alloc(HUGE_PAGE, extent);
+	if (!*memory) {
 		return sgpu_fail_nomem(error);
 	}
-	*memory = (void *)(uintptr_t)at;
 	(void)madvise(*memory, extent, MADV_HUGEPAGE);
-	rc = sgpu_bench_keep(bench, end_pages, (uintptr_t)mapped, room, error);
-	for (uint64_t i = 0; rc == SGPU_OK && i < size; i += PAGE) {
-		at[i] = 1;
-	}
-	return rc;
+	memset(*memory, 1, size);
+	return sgpu_bench_keep(bench, end_pages, (uintptr_t)*memory, 0, error);
 }
 
 void bench_spoil(void *memory, uint64_t size)
