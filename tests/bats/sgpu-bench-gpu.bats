@@ -13,11 +13,11 @@ quick() {
 @test "run --timer takes the three timers, and a CPU device has one of its own" {
 	requires python3
 	for timer in auto events globaltimer; do
-		run -0 --separate-stderr quick -q --json --size 4K --timer "$timer" alloc
+		run -0 --separate-stderr quick -q --json --size 64K --timer "$timer" measure
 		[[ ${lines[0]} == *'"device_timer":"host"'* ]]
 		[ -z "$stderr" ]
 	done
-	run -2 --separate-stderr quick --timer clock alloc
+	run -2 --separate-stderr quick --timer clock measure
 	[[ $stderr == *"--timer 'clock' is none of 'auto', 'events' and 'globaltimer'"* ]]
 	[ -z "$output" ]
 }

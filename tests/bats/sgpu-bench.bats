@@ -20,7 +20,7 @@ END
 
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
-	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure launch alloc \
+	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure launch \
 		transition channel session batch app training exitless conversion dsa; do
 		[[ $output == *"$case "* ]]
 	done
@@ -36,14 +36,14 @@ import json, sys
 rows = [json.loads(line) for line in sys.argv[1].splitlines()]
 by_name = {row["case"]: row for row in rows}
 assert len(rows) == len(by_name) >= 11
-assert by_name["alloc"]["can_run"] is True and by_name["alloc"]["reason"] == ""
+assert by_name["measure"]["can_run"] is True and by_name["measure"]["reason"] == ""
 assert by_name["aead-gpu"]["can_run"] is False and "no GPU" in by_name["aead-gpu"]["reason"]
 END
 }
 
 @test "run --json begins with the environment, and every number has its unit in the key" {
 	requires python3
-	run -0 --separate-stderr quick --json alloc digest aead-gpu
+	run -0 --separate-stderr quick --json secure-copy digest aead-gpu
 	[[ $stderr == *"2 passed, 1 waived, 0 failed"* ]]
 	python3 - "$output" <<'END'
 import json, sys
@@ -54,17 +54,17 @@ for key in ("sgpu_version", "date", "processor", "kernel", "operating_system", "
     assert isinstance(environment[key], str), key
 assert environment["processors"] >= 1 and environment["device_memory_bytes"] > 0 and environment["tree"] in (
     "clean", "modified", "unknown")
-assert environment["command"].startswith("sgpu-bench run --device cpu --samples 3 --size 64K --json alloc digest aead-gpu")
+assert environment["command"].startswith("sgpu-bench run --device cpu --samples 3 --size 64K --json secure-copy digest aead-gpu")
 passed = [r for r in records if r["status"] == "passed"]
-assert {r["case"] for r in passed} == {"alloc", "digest"}
+assert {r["case"] for r in passed} == {"secure-copy", "digest"}
 for r in passed:
     assert r["n"] == 3 and 0 < r["min_ns"] <= r["median_ns"] <= r["p95_ns"]
     assert r["parameters"]["size_bytes"] == 65536
     assert r["cpu_median_ns"] >= 0 and r["mad_ns"] >= 0 and r["spread"] >= 0
     assert len(r["samples_ns"]) == 3 and sorted(r["samples_ns"])[1] == r["median_ns"] and r["stopped"] == "count"
     assert r["median_low_ns"] == r["min_ns"] and r["median_high_ns"] == r["p99_ns"] == max(r["samples_ns"])
-second = [r for r in passed if r["variant"] == "host pool"][0]
-assert second["ratio_to"] == "device" and second["ratio_min"] <= second["ratio"] <= second["ratio_p95"]
+second = [r for r in passed if r["variant"] == "+ staging"][0]
+assert second["ratio_to"] == "base" and second["ratio_min"] <= second["ratio"] <= second["ratio_p95"]
 waived = [r for r in records if r["status"] == "waived"]
 assert waived and all(r["reason"] for r in waived)
 END
@@ -80,9 +80,9 @@ END
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run -5 --separate-stderr bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
 		ulimit -n 6
-		exec sgpu-bench run --device cpu --samples 3 --size 1K:64K batch alloc'
+		exec sgpu-bench run --device cpu --samples 3 --size 1K:64K batch measure'
 	[[ $output == *"failed: cannot make "*": Too many open files"* ]]
-	[[ $output == *"host pool"* ]]
+	[[ $output == *"| measure "*"| device "* ]]
 	[[ $stderr == *"1 passed, 0 waived, 1 failed"* ]]
 }
 
@@ -96,7 +96,7 @@ END
 @test "run says why records could not be written, in each format" {
 	local format
 	for format in --json ""; do
-		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --samples 3 --size 4K -q $format alloc >/dev/full"
+		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --samples 3 --size 64K -q $format measure >/dev/full"
 		[[ $stderr == *"cannot write to standard output: No space left on device"* ]]
 	done
 }
@@ -121,26 +121,26 @@ END
 }
 
 @test "results stand alone on standard output" {
-	run -0 --separate-stderr quick -q alloc aead-gpu
+	run -0 --separate-stderr quick -q measure aead-gpu
 	[ -z "$stderr" ]
-	[ "${#lines[@]}" -eq 5 ]
+	[ "${#lines[@]}" -eq 4 ]
 }
 
 @test "every case passes or is waived, and leaves nothing behind" {
 	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K all
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
-	for case in bandwidth aead-cpu digest measure launch alloc channel session batch app; do
+	for case in bandwidth aead-cpu digest measure launch channel session batch app; do
 		grep -qE "^\| $case .* [0-9.]+ [nmu]?s " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]
 }
 
 @test "table has the lines of run, and the machine, from standard input, too" {
-	quick -q --json -o a.json alloc digest
+	quick -q --json -o a.json secure-copy digest
 	run -0 --separate-stderr sgpu-bench table - <a.json
 	[[ $output == *"| processors "*"| case "*"| point "*"| variant "*"| result "* ]]
-	[[ $output == *"| alloc "*"| 64 KiB "*"| device "*"| digest "*"| 64 KiB "* ]]
+	[[ $output == *"| secure-copy "*"| breakdown, 64 KiB "*"| base "*"| digest "*"| 64 KiB "* ]]
 	columns=$(sed -n '/^| case /,$p' <<<"$output" | sed 's/\\|//g; 2d' | awk -F '|' '{ print NF }' | sort -u | wc -l)
 	[ "$columns" -eq 1 ]
 }
@@ -153,9 +153,9 @@ END
 }
 
 @test "an output appears only when the run has come to its end" {
-	quick -q --json -o out.json alloc
+	quick -q --json -o out.json measure
 	run -0 sgpu-bench table out.json
-	[[ $output == *"| alloc "* ]]
+	[[ $output == *"| measure "* ]]
 	run -2 quick -o none.json no-such-case
 	[ ! -e none.json ]
 	sgpu-bench run --device cpu --samples 100000 --size 4M -o none.json -q digest &
@@ -169,14 +169,14 @@ END
 }
 
 @test "a run compares equal to itself" {
-	quick -q --json -o a.json alloc digest
+	quick -q --json -o a.json secure-copy digest
 	run -0 --separate-stderr sgpu-bench compare a.json a.json
 	[[ $output == *" % "*"| same "* ]]
 	[[ $output != *slower* ]]
 	[[ $stderr == *"0 worse"* ]]
 	run -0 sgpu-bench compare --ratios a.json a.json
-	[[ $output == *"alloc host pool size_bytes=65536"* ]]
-	[[ $output != *"alloc device size_bytes"* ]]
+	[[ $output == *"secure-copy + staging direction=breakdown size_bytes=65536"* ]]
+	[[ $output != *"secure-copy base"* ]]
 }
 
 # program: the one for jq that the manual shows, as a reader would copy it.
@@ -201,11 +201,11 @@ rows() {
 		diff ours theirs
 	done
 	# From samples: without the statistics that are recorded, too.
-	quick -q --json -o a.json alloc
+	quick -q --json -o a.json secure-copy
 	jq -c 'del(.median_ns, .p95_ns, .spread)' a.json >samples.json
 	jq -nr -f table.jq samples.json | tr -s ' ' >theirs
 	rows a.json >ours
-	[ "$(wc -l <ours)" -eq 2 ]
+	[ "$(wc -l <ours)" -eq 5 ]
 	diff ours theirs
 }
 
@@ -320,20 +320,20 @@ assert d["verdict"] == "ambiguous" and d["beyond_threshold"] is False' "$output"
 }
 
 @test "wrong command lines end with 2" {
-	run -2 --separate-stderr sgpu-bench run all alloc
+	run -2 --separate-stderr sgpu-bench run all measure
 	[[ $stderr == *"unknown case 'all'"* ]]
 	run -2 --separate-stderr sgpu-bench run no-such-case
 	[[ $stderr == *"unknown case 'no-such-case'"* ]]
 	run -2 --separate-stderr sgpu-bench run bandwith
 	[[ $stderr == *"did you mean 'bandwidth'?"* ]]
-	run -2 sgpu-bench run alloc alloc
-	run -2 sgpu-bench run --samples 0 alloc
-	run -2 sgpu-bench run --samples 3 --time 1s alloc
-	run -2 sgpu-bench run --time -1 alloc
-	run -2 sgpu-bench run --size 4M:1M alloc
-	run -2 sgpu-bench run --size : alloc
-	run -2 sgpu-bench run --size 12345678901234567890123456789012:1 alloc
-	run -2 sgpu-bench run --device gpu alloc
+	run -2 sgpu-bench run measure measure
+	run -2 sgpu-bench run --samples 0 measure
+	run -2 sgpu-bench run --samples 3 --time 1s measure
+	run -2 sgpu-bench run --time -1 measure
+	run -2 sgpu-bench run --size 4M:1M measure
+	run -2 sgpu-bench run --size : measure
+	run -2 sgpu-bench run --size 12345678901234567890123456789012:1 measure
+	run -2 sgpu-bench run --device gpu measure
 	run -2 sgpu-bench list extra
 	run -2 sgpu-bench compare one
 	run -2 sgpu-bench compare --threshold x a b
@@ -343,7 +343,7 @@ assert d["verdict"] == "ambiguous" and d["beyond_threshold"] is False' "$output"
 }
 
 @test "a device that is not there ends with 3" {
-	run -3 --separate-stderr sgpu-bench run --device cuda:7 alloc
+	run -3 --separate-stderr sgpu-bench run --device cuda:7 measure
 	[[ $stderr == *"cuda:7"* ]]
 	run -3 sgpu-bench list --device cuda:7
 }

@@ -78,7 +78,7 @@ def published():
 @test
 def typos():
     "a member that is misspelt, missing or of another type is refused"
-    records = run("--samples", "3", "--size", "64K", "alloc", "digest", "aead-gpu")
+    records = run("--samples", "3", "--size", "64K", "secure-copy", "digest", "aead-gpu")
     kinds = set()
     for record in records:
         kinds.add((record["record"], record.get("status")))
@@ -113,7 +113,7 @@ def outside(n):
 def statistics():
     "Python finds the same statistics in the samples"
     for samples in ("1", "2", "5", "6", "31", "100", "333", "1000"):
-        for r in run("--samples", samples, "--size", "64K", "alloc")[1:]:
+        for r in run("--samples", samples, "--size", "64K", "secure-copy")[1:]:
             if r["status"] != "passed":
                 continue
             s = sorted(r["samples_ns"])

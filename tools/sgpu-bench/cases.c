@@ -25,7 +25,6 @@ const struct sgpu_bench_case bench_cases[] = {
 	  bench_measure },
 	{ "launch", "starting operations: by bare calls, through the runner, on sealed data", NS,
 	  DEVICE, bench_launch },
-	{ "alloc", "memory got and given back: device, host pool", NS, DEVICE, bench_alloc },
 	{ "transition",
 	  "crossing a border and back: calls, the kernel, another process, the hypervisor, a GPU",
 	  NS, DEVICE, bench_transition },
