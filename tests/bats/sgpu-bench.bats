@@ -348,12 +348,6 @@ assert d["verdict"] == "ambiguous" and d["beyond_threshold"] is False' "$output"
 	run -3 sgpu-bench list --device cuda:7
 }
 
-@test "runs on one processor, and says what needs two" {
-	run -0 --separate-stderr taskset -c "$(taskset -pc $$ | sed 's/.*: *//; s/[,-].*//')" \
-		sgpu-bench run --device cpu --samples 3 transition
-	[[ $output == *"waived: one processor only"* ]]
-}
-
 @test "the case exitless measures the ways, with requests that are all in the model" {
 	requires python3
 	run -0 --separate-stderr quick -q --quick --json exitless
