@@ -132,8 +132,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 # The files that know of a feature: they alone are built again when it is switched. -Wundef finds one that is missing.
 USES_IPSEC_MB := $(call objects,lib/crypto/aead.c lib/crypto/aead_ipsec_mb.c)
 USES_BLAS := $(call objects,lib/ops/gemm.c)
-USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c \
-	tools/sgpu-bench/case_staging.c)
+USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c)
 USES_CLONES := $(call objects,lib/transfer/store.c lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c))
 USES_SECCOMP := $(call objects,tools/sgpu-enclave/confinement.c tools/sgpu-enclave/filter.c) $(BUILD)/module-host/main.o \

@@ -3,7 +3,6 @@
 # benchmarks.sh [OPTION]... [CASE...]: measures all cases of sgpu-bench on a device, each in a process of its own, and
 # writes their tables into docs/benchmarks.md, between the lines `<!-- NAME-CASE -->` and `<!-- end -->`, with device,
 # driver, date, commit and command; a table that has no place there yet gets one at the end. Raw records go beside it.
-# The case aa is the noise of all cases in several runs, as the verb aa tells it, without a table; it comes last.
 # At the end `sgpu-bench report` makes a page of all raw records there: benchmarks/benchmarks.html in the folder with the
 # build. A case that this commit has measured here is not measured again, so a run that was cut off goes on where it stopped.
 #   --device DEVICE   auto (the default), cpu, cuda, cuda:N
@@ -45,7 +44,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [[ $seconds =~ ^[0-9]+$ ]] || usage
-[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed -n '1,2d; s/^| \([a-z-]*\) .*/\1/p'; echo aa)
+[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed -n '1,2d; s/^| \([a-z-]*\) .*/\1/p')
 commit=$(sgpu-bench -V | sed -n '1s/.*, commit \([^-]*\).*/\1/p')
 
 # "NVIDIA H200 NVL" is h200; the CPU device is cpu.
@@ -62,7 +61,6 @@ mkdir -p "$kept" "$raw" || exit 1
 options_of() {
 	[ -z "$quick" ] || { echo --quick --time 5ms && return; }
 	case $1 in
-	aa) echo --quick --time 50ms ;;
 	app) echo --samples 3 ;;
 	training) echo --time 20s ;;
 	bandwidth | secure-copy | aead-gpu | digest | measure | aead-cpu) echo --time 400ms ;;
@@ -72,22 +70,18 @@ options_of() {
 
 # measure CASE: status 3 when the time does not suffice.
 measure() {
-	local file=$kept/$name-$1.json case=${1/#aa/all} first=0 last=0 options command left=0 status=0 i
+	local file=$kept/$name-$1.json options command left=0 status
 	read -ra options < <(options_of "$1")
-	[ "$1" != aa ] || first=1 last=$((${quick:+1}0 ? 2 : 5))
-	command="sgpu-bench run $case --device $device ${options[*]}"
+	command="sgpu-bench run $1 --device $device ${options[*]}"
 	if [ -z "$again" ] && head -n 1 "$file" 2>/dev/null | grep -F "\"command\":\"$command\"" | grep -qF "\"commit\":\"$commit\""; then
 		return 0
 	fi
-	for ((i = first; i <= last && status % 5 == 0; i++)); do
-		[ "$seconds" -eq 0 ] || left=$((seconds + 60 - SECONDS))
-		[ "$seconds" -eq 0 ] || [ $left -gt 60 ] || return 3
-		echo "benchmarks.sh: $command" >&2
-		timeout -k 5 "$left" sgpu-bench run "$case" --device "$device" "${options[@]}" --json -q -o "$file.$i" </dev/null
-		status=$?
-	done
+	[ "$seconds" -eq 0 ] || left=$((seconds + 60 - SECONDS))
+	[ "$seconds" -eq 0 ] || [ $left -gt 60 ] || return 3
+	echo "benchmarks.sh: $command" >&2
+	timeout -k 5 "$left" sgpu-bench run "$1" --device "$device" "${options[@]}" --json -q -o "$file.0" </dev/null
+	status=$?
 	if [ $((status % 5)) -eq 0 ]; then
-		[ "$1" != aa ] || sgpu-bench aa -q --json -o "$file.0" "$file".[1-5] || return
 		sed "1s|,\"command\":\"[^\"]*\"|,\"command\":\"$command\"|" "$file.0" >"$file"
 		status=0
 	elif [ $status -eq 124 ] && [ "$SECONDS" -gt "$seconds" ] && [ "$begun" -gt 1 ]; then
@@ -95,7 +89,7 @@ measure() {
 	else
 		lacking+=("$1: status $status")
 	fi
-	rm -f "$file".[0-5]
+	rm -f "$file.0"
 	return $status
 }
 
@@ -141,11 +135,11 @@ place() {
 # publish CASE: its records beside the docs, and its table. What has no figure, because the machine lacks all that the case
 # needs, gets no table, and does not displace figures that another machine of this name gave.
 publish() {
-	local file=$kept/$name-$1.json figures='"status":"passed"|"record":"noise"'
-	if grep -qE "$figures" "$file"; then
+	local file=$kept/$name-$1.json figures='"status":"passed"'
+	if grep -q "$figures" "$file"; then
 		cp "$file" "$raw/$name-$1.json"
-		[ "$1" = aa ] || place "$name-$1" table "$file"
-	elif ! grep -qsE "$figures" "$raw/$name-$1.json"; then
+		place "$name-$1" table "$file"
+	elif ! grep -qs "$figures" "$raw/$name-$1.json"; then
 		cp "$file" "$raw/$name-$1.json"
 	fi
 }

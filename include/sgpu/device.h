@@ -61,9 +61,8 @@ struct sgpu_device_info {
 	bool registers;	       /* sgpu_host_register may work; not in confidential computing mode */
 	char timer[16]; /* a task's clock: "host", "events", "globaltimer" (enum sgpu_device_timer)
 			 */
-	bool reads_pageable; /* kernels read ordinary memory by themselves: HMM or ATS */
-	bool secure;	     /* this is a secure context (lib/secure) over a device */
-	uint64_t piece;	     /* bytes of one step of a large transfer; a multiple of SGPU_CHUNK */
+	bool secure;	/* this is a secure context (lib/secure) over a device */
+	uint64_t piece; /* bytes of one step of a large transfer; a multiple of SGPU_CHUNK */
 };
 
 /* The source of the times of a GPU's tasks. In confidential computing mode, times between CUDA's

@@ -36,14 +36,13 @@ enum sgpu_bench_unit {
 };
 extern const char *const sgpu_bench_units[]; /* "B/s", "op/s", "ns", NULL */
 
-/* Requirements of a case. If one is not met, the case is waived, and the reason names it. */
-enum sgpu_bench_requires {
-	SGPU_BENCH_DEVICE = 1,		/* bench->device is open; without this bit it is NULL */
-	SGPU_BENCH_GPU = 2,		/* ...and is not the CPU device */
-	SGPU_BENCH_PINNED = 4,		/* ...and info.pins_host_memory */
-	SGPU_BENCH_OPENS_ON_DEVICE = 8, /* ...and info.opens_on_device */
+/* What a case needs. If it is not there, the case is waived, and the reason names it. */
+enum sgpu_bench_need {
+	SGPU_BENCH_NOTHING, /* bench->device is NULL */
+	SGPU_BENCH_DEVICE,
+	SGPU_BENCH_GPU /* a device that opens in its own memory */
 };
-extern const char *const sgpu_bench_requirements[]; /* by bit, NULL-terminated */
+extern const char *const sgpu_bench_needs[]; /* "", "device", "GPU" */
 
 struct sgpu_bench;
 
@@ -54,12 +53,12 @@ struct sgpu_bench_case {
 	const char *name;	   /* "secure-copy"; NULL ends a table */
 	const char *help;	   /* one line, lower case, no full stop */
 	enum sgpu_bench_unit unit; /* of the value shown to people */
-	unsigned requires;	   /* set of enum sgpu_bench_requires */
+	enum sgpu_bench_need needs;
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
 
 /* ---- points and variants ---- */
-enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_VARIANTS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
+enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
 
 /* A parameter of a point: a text, or a number whose unit is in the key: "size_bytes", "streams". */
 struct sgpu_bench_parameter {
@@ -87,12 +86,9 @@ struct sgpu_bench_variant {
 	 * above 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
-	/* Why the variant cannot run here: it is left out, and waived once for all points. Or
-	 * NULL. */
-	const char *why;
 };
 
-/* Samples the variants and records each; ratios are to the first that can run. Errors: those of the
+/* Samples the variants and records each; ratios are to the first. Errors: those of the
  * variants; SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 				       const struct sgpu_bench_point *point,
@@ -134,17 +130,14 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
  * NULL, ends what the memory holds; then the memory is freed. */
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error);
-/* Make a stream of `device`; memory of bench->device; pinned memory of its host pool; a
- * registration of the caller's memory, which must outlive the registration. All are kept. Errors:
- * as those of sgpu/device.h; SGPU_ENOMEM. */
+/* Make a stream of `device`; memory of bench->device; pinned memory of its host pool. All
+ * are kept. Errors: as those of sgpu/device.h; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
 					  struct sgpu_stream **stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size,
 						 sgpu_devptr *memory, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory,
 					  struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size,
-					struct sgpu_error *error);
 
 /* ---- patterns ---- */
 /* Fill memory with the pattern of a seed; check it, and return the offset of the first byte that
@@ -232,7 +225,7 @@ struct sgpu_bench_options {
 
 /* The environment of a case. */
 struct sgpu_bench {
-	struct sgpu_device *device;	   /* NULL if the case requires none */
+	struct sgpu_device *device;	   /* NULL if the case needs none */
 	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
 	int variant;			   /* index of the variant being sampled */
@@ -252,21 +245,13 @@ SGPU_MUST_CHECK int sgpu_bench_run(
 	void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
 	enum sgpu_bench_status *status, struct sgpu_error *error);
 
-/* How much runs of one build differ, as a fraction: a smaller difference between runs is noise. */
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
-struct sgpu_bench_noise {
-	char key[SGPU_BENCH_KEY_MAX]; /* of the measurement, sgpu_bench_key() */
-	double floor, ratio_floor;    /* of the time; of the ratio, negative where there is none */
-	uint64_t runs;
-};
 
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ---- */
 struct sgpu_bench_results {
-	json_t *environment, *end; /* objects, or NULL */
+	json_t *environment; /* an object, or NULL */
 	struct sgpu_bench_record *records;
 	size_t count;
-	struct sgpu_bench_noise *noise;
-	size_t noise_count;
 	char *text; /* the file's text, if the caller keeps it here */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
@@ -275,15 +260,7 @@ void sgpu_bench_results_clear(struct sgpu_bench_results *results);
  * the build and a device (NULL: none). */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
-/* The object that ends the results: how long the run took since `begin`, the share of the
- * processors' time that the hypervisor took away meanwhile, and the load at the end. */
-struct sgpu_bench_moment {
-	uint64_t ns, stolen, all; /* ns: sgpu_now_ns(); others: clock ticks */
-};
-void sgpu_bench_begin(struct sgpu_bench_moment *begin);
-json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin);
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
-json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
 /* Reads untrusted text. `name` is for messages. Errors: SGPU_EINVALID, SGPU_ENOMEM; *results is
  * then empty. */
 SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name,
@@ -294,10 +271,9 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
-/* SAME: the change is within the noise. FASTER, SLOWER: the change exceeds the noise, and there is
- * a gap between the intervals of the medians, or between the samples if the noise was not measured.
- * AMBIGUOUS: the change exceeds the noise without such a gap. For these four, the measurement
- * passed in both runs. */
+/* SAME: the change is within the noise, as the samples show it. FASTER, SLOWER: the change exceeds
+ * the noise, and there is a gap between the samples. AMBIGUOUS: the change exceeds the noise
+ * without such a gap. For these four, the measurement passed in both runs. */
 enum sgpu_bench_verdict {
 	SGPU_BENCH_SAME,
 	SGPU_BENCH_FASTER,
@@ -312,25 +288,12 @@ struct sgpu_bench_difference {
 	const struct sgpu_bench_record *first, *second; /* of the results; NULL: missing */
 	enum sgpu_bench_verdict verdict; /* NOT_MEASURED: it did not pass in one run or both */
 	double change;			 /* of the median time: 0.1 is a tenth slower */
-	double noise;	     /* |log(1 + change)| must exceed this to be more than noise */
-	bool noise_measured; /* from several runs of one build, not estimated from these samples */
+	double noise; /* |log(1 + change)| must exceed this to be more than noise */
 };
-/* Pairs the measurements of two runs by their keys, in the order of the first. noise: may be NULL.
- * ratios: compares the ratios, not the times. The array comes from malloc. */
+/* Pairs the measurements of two runs by their keys, in the order of the first. ratios:
+ * compares the ratios, not the times. The array comes from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
-				       const struct sgpu_bench_results *second,
-				       const struct sgpu_bench_results *noise, bool ratios,
+				       const struct sgpu_bench_results *second, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
-/* Adds to `noise` how much 2 to SGPU_BENCH_RUNS_MAX runs of one build differ, for each measurement
- * that passed in all; two more such runs differ by more in at most 1 of 20 measurements. Errors:
- * SGPU_EUSAGE for another count, SGPU_ENOMEM. */
-enum { SGPU_BENCH_RUNS_MAX = 64 };
-SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
-					     struct sgpu_bench_results *noise,
-					     struct sgpu_error *error);
-/* Returns the first member by which the machines or builds of two environments differ, or NULL if
- * none do. */
-const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
-
 #endif

@@ -9,7 +9,8 @@
 #include "bench/private.h"
 
 /* Up to `deviations` standard deviations of the samples, a difference of two runs is noise, since
- * runs vary more than samples. deviation_of_mad: standard deviation / MAD of a normal distribution.
+ * runs vary more than samples. Only several runs can tell how much more. deviation_of_mad: standard
+ * deviation / MAD of a normal distribution.
  */
 static const double deviations = 2, deviation_of_mad = 1.4826;
 /* Code and data have other addresses in each process, which alone changes times by about this
@@ -26,12 +27,10 @@ static double relative(const struct sgpu_bench_statistics *s)
 	return deviation_of_mad * s->mad / s->median;
 }
 
-/* Whether the median's interval of `a` is below that of `b`. Without measured noise, or in old
- * files, which have no intervals: whether 95 % of the samples of `a` are below all of `b`. */
-static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b,
-		     bool noise_measured)
+/* Whether 95 % of the samples of `a` are below all of `b`. */
+static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b)
 {
-	return noise_measured && a->high > 0 && b->high > 0 ? a->high < b->low : a->p95 < b->min;
+	return a->p95 < b->min;
 }
 
 static void judge(struct sgpu_bench_difference *d, bool ratios)
@@ -51,16 +50,13 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	a = ratios ? &d->first->ratio : &d->first->ns;
 	b = ratios ? &d->second->ratio : &d->second->ns;
 	d->change = b->median / a->median - 1;
-	if (!d->noise_measured) {
-		d->noise = fmax(least_noise, deviations * hypot(relative(a), relative(b)));
-	}
+	d->noise = fmax(least_noise, deviations * hypot(relative(a), relative(b)));
 	if (fabs(log1p(d->change)) <= d->noise) { /* a factor and its inverse count alike */
 		d->verdict = SGPU_BENCH_SAME;
-	} else if (is_below(a, b, d->noise_measured)) {
+	} else if (is_below(a, b)) {
 		d->verdict = SGPU_BENCH_SLOWER;
 	} else {
-		d->verdict = is_below(b, a, d->noise_measured) ? SGPU_BENCH_FASTER
-							       : SGPU_BENCH_AMBIGUOUS;
+		d->verdict = is_below(b, a) ? SGPU_BENCH_FASTER : SGPU_BENCH_AMBIGUOUS;
 	}
 }
 
@@ -100,28 +96,8 @@ static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_be
 	return json_object_size(index) == *count ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-static int add_noise(const struct sgpu_bench_results *noise, bool ratios, json_t *index,
-		     struct sgpu_bench_difference *d, size_t count, struct sgpu_error *error)
-{
-	for (size_t i = 0; i < noise->noise_count; i++) {
-		const struct sgpu_bench_noise *n = &noise->noise[i];
-		const double floor = ratios ? n->ratio_floor : n->floor;
-		const size_t at = place(index, n->key, SIZE_MAX);
-
-		if (at < count && d[at].noise_measured) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "the noise of '%s' is measured twice", n->key);
-		} else if (at < count && floor >= 0) {
-			d[at].noise_measured = true;
-			d[at].noise = floor;
-		}
-	}
-	return SGPU_OK;
-}
-
 int sgpu_bench_compare(const struct sgpu_bench_results *first,
-		       const struct sgpu_bench_results *second,
-		       const struct sgpu_bench_results *noise, bool ratios,
+		       const struct sgpu_bench_results *second, bool ratios,
 		       struct sgpu_bench_difference **differences, size_t *count,
 		       struct sgpu_error *error)
 {
@@ -130,7 +106,6 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first,
 	size_t all = 0;
 	int rc = d ? pair_all(first, second, index, d, &all, error) : sgpu_fail_nomem(error);
 
-	rc = rc || !noise ? rc : add_noise(noise, ratios, index, d, all, error);
 	json_decref(index);
 	*count = 0;
 	for (size_t i = 0; rc == SGPU_OK && i < all; i++) {
@@ -149,23 +124,4 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first,
 	}
 	*differences = d;
 	return rc;
-}
-
-const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b)
-{
-	static const char *const members[] = {
-		"processor", "processors",    "memory_bytes",	"kernel",
-		"device",    "device_driver", "sgpu_version",	"commit",
-		"tree",	     "compiler",      "compiler_flags",
-	};
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
-		const json_t *x = json_object_get(a, members[i]),
-			     *y = json_object_get(b, members[i]);
-
-		if (x != y && !json_equal(x, y)) {
-			return members[i];
-		}
-	}
-	return NULL;
 }

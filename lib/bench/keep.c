@@ -60,12 +60,6 @@ static void end_pinned(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_host_free(bench->device, &memory, size);
 }
 
-static void end_registration(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
-{
-	(void)size;
-	sgpu_host_unregister(bench->device, (void *)what);
-}
-
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error)
 {
@@ -104,12 +98,4 @@ int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory
 	const int rc = sgpu_host_alloc(bench->device, size, memory, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_pinned, (uintptr_t)*memory, size, error);
-}
-
-int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size,
-			struct sgpu_error *error)
-{
-	const int rc = sgpu_host_register(bench->device, memory, size, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_registration, (uintptr_t)memory, size, error);
 }

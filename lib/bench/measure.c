@@ -32,7 +32,7 @@ struct measurement {
 	struct sgpu_bench *bench;
 	const struct sgpu_bench_point *point;
 	const struct sgpu_bench_variant *variants; /* of the caller */
-	int taken[SGPU_BENCH_VARIANTS_MAX], count; /* indices of those that can run */
+	int count;
 	uint64_t rounds, limit;
 	uint64_t next_look; /* rounds after which the medians are checked again */
 	enum sgpu_bench_stop stopped;
@@ -59,7 +59,7 @@ void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns)
 
 static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant *variant = &m->variants[m->taken[v]];
+	const struct sgpu_bench_variant *variant = &m->variants[v];
 	struct sgpu_bench_private *state = m->bench->state;
 	uint64_t begin, cpu_begin;
 	int rc = SGPU_OK;
@@ -67,7 +67,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	if (sgpu_io_interrupted()) {
 		return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 	}
-	m->bench->variant = m->taken[v];
+	m->bench->variant = v;
 	if (variant->prepare) {
 		rc = variant->prepare(variant->argument, error);
 	}
@@ -173,7 +173,7 @@ static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *er
 static void give_results(struct measurement *m)
 {
 	for (int v = 0; v < m->count; v++) {
-		const struct sgpu_bench_variant *variant = &m->variants[m->taken[v]];
+		const struct sgpu_bench_variant *variant = &m->variants[v];
 		struct sgpu_bench_record record;
 
 		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
@@ -183,25 +183,11 @@ static void give_results(struct measurement *m)
 		record.cpu_ns = summarise(m, v, CPU_NS).median;
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s",
-				 m->variants[m->taken[0]].name);
+				 m->variants[0].name);
 			record.ratio = summarise(m, v, RATIO);
 		}
 		sgpu_bench_give(m->bench, &record);
 	}
-}
-
-/* Whether a variant is waived for the first time. */
-static bool note_lack(struct sgpu_bench_private *state, const char *name)
-{
-	for (int i = 0; i < state->lack_count; i++) {
-		if (strcmp(state->lacks[i], name) == 0) {
-			return false;
-		}
-	}
-	if (state->lack_count < SGPU_BENCH_LACKS_MAX) {
-		snprintf(state->lacks[state->lack_count++], SGPU_BENCH_NAME_MAX, "%s", name);
-	}
-	return true;
 }
 
 int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
@@ -212,23 +198,10 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 	struct measurement m = { .bench = bench,
 				 .point = point,
 				 .variants = variants,
+				 .count = count,
 				 .limit = asked ? asked : SAMPLES_ENOUGH };
 	int failed = 0, rc;
 
-	if (count < 1 || count > SGPU_BENCH_VARIANTS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%d variants of a point: there may be 1 to %d",
-				 count, SGPU_BENCH_VARIANTS_MAX);
-	}
-	for (int i = 0; i < count; i++) {
-		if (!variants[i].why) {
-			m.taken[m.count++] = i;
-		} else if (note_lack(bench->state, variants[i].name)) {
-			sgpu_bench_waive(bench, NULL, variants[i].name, "%s", variants[i].why);
-		}
-	}
-	if (m.count == 0) {
-		return SGPU_OK;
-	}
 	m.samples = calloc(m.limit, (size_t)(m.count * SERIES + 1) * sizeof(*m.samples));
 	if (!m.samples) {
 		return sgpu_fail_nomem(error);
@@ -242,7 +215,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 	} else if (rc != SGPU_ECANCELED) {
 		error->code = rc;
 		bench->state->told = true;
-		sgpu_bench_give_error(bench, point, variants[m.taken[failed]].name, error);
+		sgpu_bench_give_error(bench, point, variants[failed].name, error);
 	}
 	free(m.samples);
 	return rc;

@@ -24,7 +24,6 @@ struct sgpu_bench_kept {
 	bool is_memory; /* `what` is memory that is freed after end() */
 };
 
-enum { SGPU_BENCH_LACKS_MAX = 16 };
 struct sgpu_bench_private {
 	const struct sgpu_bench_case *row;
 	void (*record)(void *argument, const struct sgpu_bench_record *record);
@@ -35,9 +34,6 @@ struct sgpu_bench_private {
 	struct sgpu_bench_kept *kept;
 	size_t kept_count;
 	uint64_t ns; /* of the current sample, as its variant gave it; 0: not given */
-	/* Variants that are waived for all points. */
-	char lacks[SGPU_BENCH_LACKS_MAX][SGPU_BENCH_NAME_MAX];
-	int lack_count;
 };
 
 extern const char *const sgpu_bench_stops[]; /* NULL-terminated */
@@ -69,9 +65,8 @@ struct sgpu_bench_member {
 				empty; NULL: always */
 	const char *const *words; /* texts of an enum's values */
 };
-/* Members of all records; of records that passed; of those that did not; of records of noise. */
-extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[],
-	sgpu_bench_noise_members[];
+/* Members of all records; of records that passed; of those that did not. */
+extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[];
 
 /* Computes the statistics; all zero if n is 0. Overwrites the samples with their distances from the
  * median. */

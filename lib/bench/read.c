@@ -192,27 +192,14 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 	return rc;
 }
 
-static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
-{
-	struct sgpu_bench_noise noise = { .ratio_floor = -1 };
-	int rc = take_members(r, object, sgpu_bench_noise_members, &noise);
-
-	if (rc == SGPU_OK && results->noise_count == RECORDS_MAX) {
-		rc = fault(r, "more than %d records of noise", RECORDS_MAX);
-	}
-	return rc ? rc
-		  : sgpu_bench_append((void **)&results->noise, &results->noise_count, &noise,
-				      sizeof(noise), r->error);
-}
-
-/* Takes the environment or the end. Members that name a run must be plain values. */
-static int take_frame(const struct reader *r, json_t *object, bool is_end,
-		      struct sgpu_bench_results *results)
+/* Members that name a run must be plain values. */
+static int take_environment(const struct reader *r, json_t *object,
+			    struct sgpu_bench_results *results)
 {
 	static const char *const plain[] = { "processor",	"processors", "device",
 					     "device_selector", "commit",     "date" };
 
-	if (!is_end && (results->environment || results->count || results->noise_count)) {
+	if (results->environment || results->count) {
 		return fault(r, "an environment that is not the first record");
 	}
 	if (json_object_size(object) > FRAME_MEMBERS_MAX) {
@@ -225,7 +212,7 @@ static int take_frame(const struct reader *r, json_t *object, bool is_end,
 			return fault(r, "'%s' is not text or a number", plain[i]);
 		}
 	}
-	*(is_end ? &results->end : &results->environment) = json_incref(object);
+	results->environment = json_incref(object);
 	return SGPU_OK;
 }
 
@@ -261,9 +248,6 @@ static int take_line(const struct reader *r, const char *line, size_t size,
 	if (size > LINE_MAX_BYTES) {
 		return fault(r, "a line of %zu bytes", size);
 	}
-	if (results->end) {
-		return fault(r, "a record after the end");
-	}
 	rc = sgpu_json_parse_at(line, size, false, VALUES_MAX, &object, &position, &inner);
 	if (rc != SGPU_OK) {
 		sgpu_json_place(line, position, &row, &column);
@@ -272,15 +256,12 @@ static int take_line(const struct reader *r, const char *line, size_t size,
 	kind = json_string_value(json_object_get(object, "record"));
 	if (!is_all_clean(object)) {
 		rc = fault(r, "a string with control characters, or such as turn or hide text");
-	} else if (kind && (strcmp(kind, "environment") == 0 || strcmp(kind, "end") == 0)) {
-		rc = take_frame(r, object, kind[1] == 'n' && kind[2] == 'd', results);
+	} else if (kind && strcmp(kind, "environment") == 0) {
+		rc = take_environment(r, object, results);
 	} else if (kind && strcmp(kind, "measurement") == 0) {
 		rc = take_measurement(r, object, results);
-	} else if (kind && strcmp(kind, "noise") == 0) {
-		rc = take_noise(r, object, results);
-	} else {
-		rc = fault(r, "no object whose \"record\" is \"environment\", \"measurement\", "
-			      "\"noise\" or \"end\"");
+	} else if (!kind || strcmp(kind, "end") != 0) { /* older results have an end */
+		rc = fault(r, "no object whose \"record\" is \"environment\" or \"measurement\"");
 	}
 	json_decref(object);
 	return rc;
@@ -304,7 +285,7 @@ int sgpu_bench_read(const char *text, size_t size, const char *name,
 		}
 		text = newline ? newline + 1 : end;
 	}
-	if (rc == SGPU_OK && results->count + results->noise_count == 0) {
+	if (rc == SGPU_OK && results->count == 0) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: no measurements", name);
 	}
 	if (rc != SGPU_OK) {

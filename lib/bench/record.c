@@ -36,21 +36,12 @@ static json_t *number(double value, int digits)
 								 : json_real(rounded);
 }
 
-#define IN(type, its_kind, member)                                          \
-	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(type, member), \
-	.size = sizeof(((type *)0)->member)
-#define AT(kind, member) IN(struct sgpu_bench_record, kind, member)
+#define AT(its_kind, member)                                                                    \
+	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(struct sgpu_bench_record, member), \
+	.size = sizeof(((struct sgpu_bench_record *)0)->member)
 
 const struct sgpu_bench_member sgpu_bench_reason[] = { { "reason", AT(TEXT, reason) },
 						       { .key = NULL } };
-
-const struct sgpu_bench_member sgpu_bench_noise_members[] = {
-	{ "measurement", IN(struct sgpu_bench_noise, TEXT, key) },
-	{ "floor", IN(struct sgpu_bench_noise, NUMBER, floor), 5 },
-	{ "runs", IN(struct sgpu_bench_noise, COUNT, runs) },
-	{ "ratio_floor", IN(struct sgpu_bench_noise, NUMBER, ratio_floor), 5, "ratio_floor" },
-	{ .key = NULL },
-};
 
 const struct sgpu_bench_member sgpu_bench_heads[] = {
 	{ "case", AT(TEXT, name) },
@@ -160,14 +151,6 @@ json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 	return object;
 }
 
-json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise)
-{
-	json_t *object = json_pack("{s:s}", "record", "noise");
-
-	set_members(object, noise, sgpu_bench_noise_members);
-	return object;
-}
-
 static int by_key(const void *a, const void *b)
 {
 	return strcmp(((const struct sgpu_bench_record_parameter *)a)->key,
@@ -212,8 +195,6 @@ void sgpu_bench_results_clear(struct sgpu_bench_results *results)
 {
 	json_decref(results->environment);
 	free(results->records);
-	free(results->noise);
 	free(results->text);
-	json_decref(results->end);
 	memset(results, 0, sizeof(*results));
 }

@@ -11,8 +11,7 @@
 #include "bench/private.h"
 
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
-const char *const sgpu_bench_requirements[] = { "device", "GPU", "pinned memory",
-						"opening on the device", NULL };
+const char *const sgpu_bench_needs[] = { "", "device", "GPU" };
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
 const char *const sgpu_bench_stops[] = { "", "deviation", "time", "count", NULL };
 
@@ -109,19 +108,13 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
 		       struct sgpu_error *error)
 {
-	const bool has[] = { info, info && strcmp(info->selector, "cpu") != 0,
-			     info && info->pins_host_memory, info && info->opens_on_device };
-
-	for (unsigned bit = 0; bit < SGPU_ARRAY_LENGTH(has); bit++) {
-		if ((row->requires >> bit & 1) && !has[bit]) {
-			return info ? sgpu_fail(error, SGPU_EUNAVAILABLE,
-						"no %s: device '%s' is %s",
-						sgpu_bench_requirements[bit], info->selector,
-						info->name)
-				    : sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
-		}
+	if (row->needs != SGPU_BENCH_NOTHING && !info) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
 	}
-	return SGPU_OK;
+	return row->needs != SGPU_BENCH_GPU || info->opens_on_device
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "no GPU: device '%s' is %s",
+				   info->selector, info->name);
 }
 
 int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
@@ -135,7 +128,7 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	int rc = SGPU_OK;
 
 	bench.options.jobs = options->jobs ? options->jobs : sgpu_cpu_count();
-	if (row->requires && device) {
+	if (row->needs != SGPU_BENCH_NOTHING && device) {
 		bench.device = device;
 		rc = sgpu_device_get_info(device, &bench.info, &local);
 	}

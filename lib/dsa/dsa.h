@@ -40,24 +40,15 @@ struct sgpu_dsa_job {
 SGPU_MUST_CHECK int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count,
 				 unsigned depth, struct sgpu_error *error);
 
-/* ---- files: the device reads large pieces if it is faster than a core; pread(2) reads others, and
- * any while another thread uses the device ---- */
-struct sgpu_dsa_reader;
-/* Borrows `dsa`; if it is NULL, only pread(2) is used. */
-SGPU_MUST_CHECK int sgpu_dsa_reader_create(struct sgpu_dsa *dsa, struct sgpu_dsa_reader **reader,
-					   struct sgpu_error *error);
-void sgpu_dsa_reader_free(struct sgpu_dsa_reader **reader);
-/* As sgpu_pread, with the same errors. Any thread may call it. */
-SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name,
-				   void *data, size_t size, uint64_t offset, size_t *got,
+/* ---- files ---- */
+/* As sgpu_pread, with the same errors, and any thread may call it. The device reads large pieces;
+ * pread(2) reads others, those that the device fails at, and any while another thread uses the
+ * device, or if dsa is NULL. */
+SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa *dsa, int fd, const char *name, void *data,
+				   size_t size, uint64_t offset, size_t *got,
 				   struct sgpu_error *error);
-/* The bytes that the device has read; why it is not used any more, or "". Call the function only
- * while no thread reads. */
-struct sgpu_dsa_figures {
-	uint64_t bytes;
-	char why[SGPU_ERROR_TEXT_MAX];
-};
-void sgpu_dsa_reader_figures(const struct sgpu_dsa_reader *reader,
-			     struct sgpu_dsa_figures *figures);
+/* Returns the bytes that the device has read. *why: why it is not used any more, or "". Call the
+ * function only while no thread reads. */
+uint64_t sgpu_dsa_copied(const struct sgpu_dsa *dsa, const char **why);
 
 #endif

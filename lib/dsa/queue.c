@@ -108,6 +108,7 @@ int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	memset(*dsa, 0, sizeof(**dsa));
+	pthread_mutex_init(&(*dsa)->lock, NULL); /* on Linux it does not fail */
 	(*dsa)->fd = -1;
 	(*dsa)->stop = stop;
 	(*dsa)->patience_ns = PATIENCE_NS;
@@ -122,6 +123,7 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	if (!(*dsa)->dead) {
 		(*dsa)->stop(*dsa);
 	}
+	pthread_mutex_destroy(&(*dsa)->lock);
 	free(*dsa);
 	*dsa = NULL;
 }

@@ -6,6 +6,8 @@
 #ifndef SGPU_DSA_QUEUE_H
 #define SGPU_DSA_QUEUE_H
 
+#include <pthread.h>
+
 #include <linux/idxd.h>
 
 #include "dsa/dsa.h"
@@ -31,6 +33,9 @@ struct sgpu_dsa {
 	uint64_t patience_ns; /* how long to wait for room in a full queue */
 	bool dead;
 	struct sgpu_error why; /* why the device is dead */
+	/* For reader.c: held by the thread that uses the device; bytes that were read. */
+	pthread_mutex_t lock;
+	uint64_t copied;
 };
 
 /* ---- queue.c: finding and opening ---- */
@@ -48,6 +53,6 @@ SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *er
 SGPU_MUST_CHECK int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error);
 
 /* ---- reader.c ---- */
-enum { SGPU_DSA_READ_LEAST = 256 << 10, SGPU_DSA_TRIALS = 4 };
+enum { SGPU_DSA_READ_LEAST = 256 << 10 };
 
 #endif

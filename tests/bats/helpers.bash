@@ -64,7 +64,6 @@ requires() {
 		not-root) [ "$(id -u)" -ne 0 ] || skip "needs a user other than root" ;;
 		mount) can_mount || skip "needs the right to mount a tmpfs" ;;
 		tmpfs) [ "$(stat -f -c %T /dev/shm)" = tmpfs ] || skip "needs a tmpfs on /dev/shm" ;;
-		two-cpus) [ "$(nproc)" -ge 2 ] || skip "needs two processors" ;;
 		memory-4g) [ "$(available_mib MemAvailable)" -ge 6144 ] || skip "needs 6 GiB of free memory" ;;
 		shm-2g) [ "$(free_mib /dev/shm)" -ge 2560 ] || skip "needs 2.5 GiB free on /dev/shm" ;;
 		shm-4g) [ "$(free_mib /dev/shm)" -ge 5120 ] || skip "needs 5 GiB free on /dev/shm" ;;

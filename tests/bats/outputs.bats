@@ -258,7 +258,7 @@ unread() {
 		"sgpu-seal open -k owner.jwk --only result response" "sgpu-seal open-file -k owner.jwk single" \
 		"sgpu-seal inspect sealed" "sgpu-run -q -k owner.jwk sealed" "sgpu-run --info" "sgpu-run --ops" \
 		"sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-measure info" "sgpu-bench --version" \
-		"sgpu-bench list --json" "sgpu-bench run -q --samples 3 --size 4K --device cpu alloc"; do
+		"sgpu-bench list --json" "sgpu-bench run -q --samples 3 --size 64K --device cpu measure"; do
 		for where in ">/dev/full No space left on device" ">&- Bad file descriptor"; do
 			run -3 --separate-stderr bash -c "$command ${where%% *}"
 			[[ $stderr == *"cannot write to standard output: ${where#* }"* ]] ||

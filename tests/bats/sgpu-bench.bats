@@ -18,20 +18,13 @@ results() {
 END
 }
 
-# noise FILE FLOOR [MEMBER]: the noise of what results() has.
-noise() {
-	printf '{"record":"environment","device":"CPU"%s}\n' "${3-}" >"$1"
-	printf '{"record":"noise","measurement":"made v size_bytes=4096","floor":%s,"runs":5}\n' "$2" >>"$1"
-	echo '{"record":"end","seconds":1,"steal_share":null,"load_average":0.5}' >>"$1"
-}
-
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
-	for case in bandwidth staging shared-memory aead-cpu aead-gpu secure-copy digest measure launch alloc \
+	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure launch \
 		transition channel session batch app training exitless conversion dsa; do
 		[[ $output == *"$case "* ]]
 	done
-	[[ $output == *"| needs "*"| not here "*"| device, GPU"*"| no GPU"* ]]
+	[[ $output == *"| needs "*"| not here "*"| GPU "*"| no GPU"* ]]
 	[ -z "$stderr" ]
 }
 
@@ -43,36 +36,35 @@ import json, sys
 rows = [json.loads(line) for line in sys.argv[1].splitlines()]
 by_name = {row["case"]: row for row in rows}
 assert len(rows) == len(by_name) >= 11
-assert by_name["alloc"]["can_run"] is True and by_name["alloc"]["reason"] == ""
+assert by_name["measure"]["can_run"] is True and by_name["measure"]["reason"] == ""
 assert by_name["aead-gpu"]["can_run"] is False and "no GPU" in by_name["aead-gpu"]["reason"]
 END
 }
 
 @test "run --json begins with the environment, and every number has its unit in the key" {
 	requires python3
-	run -0 --separate-stderr quick --json alloc digest aead-gpu
+	run -0 --separate-stderr quick --json secure-copy digest aead-gpu
 	[[ $stderr == *"2 passed, 1 waived, 0 failed"* ]]
 	python3 - "$output" <<'END'
 import json, sys
-environment, *records, end = [json.loads(line) for line in sys.argv[1].splitlines()]
+environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
 assert environment["record"] == "environment" and environment["device_selector"] == "cpu"
 for key in ("sgpu_version", "date", "processor", "kernel", "operating_system", "device", "device_driver",
             "device_uuid", "device_confidential_computing", "device_timer"):
     assert isinstance(environment[key], str), key
 assert environment["processors"] >= 1 and environment["device_memory_bytes"] > 0 and environment["tree"] in (
     "clean", "modified", "unknown")
-assert environment["command"].startswith("sgpu-bench run --device cpu --samples 3 --size 64K --json alloc digest aead-gpu")
-assert end["record"] == "end" and end["seconds"] > 0 and (end["steal_share"] is None or 0 <= end["steal_share"] <= 1)
+assert environment["command"].startswith("sgpu-bench run --device cpu --samples 3 --size 64K --json secure-copy digest aead-gpu")
 passed = [r for r in records if r["status"] == "passed"]
-assert {r["case"] for r in passed} == {"alloc", "digest"}
+assert {r["case"] for r in passed} == {"secure-copy", "digest"}
 for r in passed:
     assert r["n"] == 3 and 0 < r["min_ns"] <= r["median_ns"] <= r["p95_ns"]
     assert r["parameters"]["size_bytes"] == 65536
     assert r["cpu_median_ns"] >= 0 and r["mad_ns"] >= 0 and r["spread"] >= 0
     assert len(r["samples_ns"]) == 3 and sorted(r["samples_ns"])[1] == r["median_ns"] and r["stopped"] == "count"
     assert r["median_low_ns"] == r["min_ns"] and r["median_high_ns"] == r["p99_ns"] == max(r["samples_ns"])
-second = [r for r in passed if r["variant"] == "host pool"][0]
-assert second["ratio_to"] == "device" and second["ratio_min"] <= second["ratio"] <= second["ratio_p95"]
+second = [r for r in passed if r["variant"] == "+ staging"][0]
+assert second["ratio_to"] == "base" and second["ratio_min"] <= second["ratio"] <= second["ratio_p95"]
 waived = [r for r in records if r["status"] == "waived"]
 assert waived and all(r["reason"] for r in waived)
 END
@@ -88,9 +80,9 @@ END
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run -5 --separate-stderr bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
 		ulimit -n 6
-		exec sgpu-bench run --device cpu --samples 3 --size 1K:64K batch alloc'
+		exec sgpu-bench run --device cpu --samples 3 --size 1K:64K batch measure'
 	[[ $output == *"failed: cannot make "*": Too many open files"* ]]
-	[[ $output == *"host pool"* ]]
+	[[ $output == *"| measure "*"| device "* ]]
 	[[ $stderr == *"1 passed, 0 waived, 1 failed"* ]]
 }
 
@@ -104,7 +96,7 @@ END
 @test "run says why records could not be written, in each format" {
 	local format
 	for format in --json ""; do
-		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --samples 3 --size 4K -q $format alloc >/dev/full"
+		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --samples 3 --size 64K -q $format measure >/dev/full"
 		[[ $stderr == *"cannot write to standard output: No space left on device"* ]]
 	done
 }
@@ -114,41 +106,41 @@ END
 	run -0 --separate-stderr quick -q --json session
 	python3 - "$output" <<'END'
 import json, sys
-records = [json.loads(line) for line in sys.argv[1].splitlines()][1:-1]
+records = [json.loads(line) for line in sys.argv[1].splitlines()][1:]
 passed = {(r["parameters"]["what"], r["variant"]) for r in records if r["status"] == "passed"}
 for what in ("first of a process", "last of a process", "create", "alloc", "free"):
     assert len([p for p in passed if p[0] == what]) == 2, what
 assert ("group", "sealed group") in passed
 launch = [r for r in records if r["parameters"]["what"] == "launch"]
-assert [r["variant"] for r in launch] == ["bare launch", "sealed, pipe", "sealed, ring"]
+assert [r["variant"] for r in launch] == ["bare launch", "sealed, ring"]
 assert all(r["operations"] == 64 and r["status"] == "passed" for r in launch)
-assert {("operation", v) for v in ("bare calls", "pipe", "ring")} <= passed
+assert {("operation", v) for v in ("bare calls", "ring")} <= passed
 module, = [r for r in records if r["parameters"]["what"] == "module"]
 assert module["status"] == "waived"
 END
 }
 
 @test "results stand alone on standard output" {
-	run -0 --separate-stderr quick -q alloc aead-gpu
+	run -0 --separate-stderr quick -q measure aead-gpu
 	[ -z "$stderr" ]
-	[ "${#lines[@]}" -eq 5 ]
+	[ "${#lines[@]}" -eq 4 ]
 }
 
 @test "every case passes or is waived, and leaves nothing behind" {
 	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K all
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
-	for case in bandwidth aead-cpu digest measure launch alloc channel session batch app; do
+	for case in bandwidth aead-cpu digest measure launch channel session batch app; do
 		grep -qE "^\| $case .* [0-9.]+ [nmu]?s " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]
 }
 
 @test "table has the lines of run, and the machine, from standard input, too" {
-	quick -q --json -o a.json alloc digest
+	quick -q --json -o a.json secure-copy digest
 	run -0 --separate-stderr sgpu-bench table - <a.json
 	[[ $output == *"| processors "*"| case "*"| point "*"| variant "*"| result "* ]]
-	[[ $output == *"| alloc "*"| 64 KiB "*"| device "*"| digest "*"| 64 KiB "* ]]
+	[[ $output == *"| secure-copy "*"| breakdown, 64 KiB "*"| base "*"| digest "*"| 64 KiB "* ]]
 	columns=$(sed -n '/^| case /,$p' <<<"$output" | sed 's/\\|//g; 2d' | awk -F '|' '{ print NF }' | sort -u | wc -l)
 	[ "$columns" -eq 1 ]
 }
@@ -161,9 +153,9 @@ END
 }
 
 @test "an output appears only when the run has come to its end" {
-	quick -q --json -o out.json alloc
+	quick -q --json -o out.json measure
 	run -0 sgpu-bench table out.json
-	[[ $output == *"| alloc "* ]]
+	[[ $output == *"| measure "* ]]
 	run -2 quick -o none.json no-such-case
 	[ ! -e none.json ]
 	sgpu-bench run --device cpu --samples 100000 --size 4M -o none.json -q digest &
@@ -177,14 +169,14 @@ END
 }
 
 @test "a run compares equal to itself" {
-	quick -q --json -o a.json alloc digest
+	quick -q --json -o a.json secure-copy digest
 	run -0 --separate-stderr sgpu-bench compare a.json a.json
-	[[ $output == *"%, guessed "*"| same "* ]]
+	[[ $output == *" % "*"| same "* ]]
 	[[ $output != *slower* ]]
 	[[ $stderr == *"0 worse"* ]]
 	run -0 sgpu-bench compare --ratios a.json a.json
-	[[ $output == *"alloc host pool size_bytes=65536"* ]]
-	[[ $output != *"alloc device size_bytes"* ]]
+	[[ $output == *"secure-copy + staging direction=breakdown size_bytes=65536"* ]]
+	[[ $output != *"secure-copy base"* ]]
 }
 
 # program: the one for jq that the manual shows, as a reader would copy it.
@@ -209,11 +201,11 @@ rows() {
 		diff ours theirs
 	done
 	# From samples: without the statistics that are recorded, too.
-	quick -q --json -o a.json alloc
-	grep -v '"end"' a.json | jq -c 'del(.median_ns, .p95_ns, .spread)' >samples.json
+	quick -q --json -o a.json secure-copy
+	jq -c 'del(.median_ns, .p95_ns, .spread)' a.json >samples.json
 	jq -nr -f table.jq samples.json | tr -s ' ' >theirs
 	rows a.json >ours
-	[ "$(wc -l <ours)" -eq 2 ]
+	[ "$(wc -l <ours)" -eq 5 ]
 	diff ours theirs
 }
 
@@ -235,18 +227,13 @@ import json, sys
 d = json.loads(sys.argv[1])
 assert d["verdict"] == "slower" and d["beyond_threshold"] is True and abs(d["change"] - 0.2) < 1e-6
 assert d["first_median_ns"] == 100 and d["second_median_ns"] == 120 and d["noise"] > 0
-assert d["noise_measured"] is False
 END
 }
 
-@test "compare calls ambiguous what exceeds the noise without a gap between the intervals" {
+@test "compare calls ambiguous what exceeds the noise without a gap between the samples" {
 	requires python3
-	results a.json 100 ',"p99_ns":9000,"median_low_ns":95,"median_high_ns":112'
-	results b.json 120 ',"p99_ns":9000,"median_low_ns":110,"median_high_ns":130'
-	noise small.json 0.05
-	run -0 --separate-stderr sgpu-bench compare --noise small.json a.json b.json
-	[[ $output == *"| 5.0 % "*"| ambiguous "* ]]
 	results a.json 100 "" 9000
+	results b.json 120
 	run -0 --separate-stderr sgpu-bench compare a.json b.json
 	[[ $output == *"+20.0 %"*"ambiguous "* ]]
 	[[ $stderr == *"1 compared: 0 same, 0 faster, 0 slower, 1 ambiguous; 0 worse"* ]]
@@ -257,68 +244,6 @@ END
 	python3 -c 'import json, sys
 d = json.loads(sys.argv[1])
 assert d["verdict"] == "ambiguous" and d["beyond_threshold"] is False' "$output"
-}
-
-@test "compare believes the noise that runs of one build have shown, and says if they are of another machine or build" {
-	results a.json 100
-	results b.json 120
-	noise large.json 0.25
-	noise small.json 0.001
-	run -0 --separate-stderr sgpu-bench compare --noise large.json a.json b.json
-	[[ $output == *"| 25.0 % "*"| same "* && $stderr != *warning* ]]
-	results a.json 100 ',"p99_ns":9000,"median_low_ns":99.9,"median_high_ns":100.1'
-	results c.json 101 ',"p99_ns":9000,"median_low_ns":100.9,"median_high_ns":101.1'
-	run -0 sgpu-bench compare a.json c.json
-	[[ $output == *"guessed "*"| same "* ]]
-	run -0 sgpu-bench compare --noise small.json a.json c.json
-	[[ $output == *"| 0.1 % "*"| slower "* ]]
-	noise other.json 0.25 ',"commit":"another"'
-	run -0 --separate-stderr sgpu-bench compare --noise other.json a.json b.json
-	[[ $stderr == *"'other.json' is of another machine or build than the first run: commit differs"* ]]
-	run -1 --separate-stderr sgpu-bench compare --noise b.json --threshold 1 a.json b.json
-	[[ $output == *"guessed "*"| slower, beyond the threshold "* ]]
-	echo '{"record":"noise","measurement":"after the end","floor":1,"runs":5}' >>other.json
-	run -1 --separate-stderr sgpu-bench compare --noise other.json a.json b.json
-	[[ $stderr == *"other.json:4: a record after the end"* ]]
-	printf '{"record":"noise","measurement":"made v size_bytes=4096","floor":1,"runs":5}\n%.0s' 1 2 >twice.json
-	run -1 --separate-stderr sgpu-bench compare --noise twice.json a.json b.json
-	[[ $stderr == *"the noise of 'made v size_bytes=4096' is measured twice"* ]]
-	run -3 sgpu-bench compare --noise none.json a.json b.json
-}
-
-@test "aa writes the noise of each measurement of several runs of one build" {
-	requires python3
-	for run in 1 2 3; do
-		quick -q --json -o "$run.json" alloc digest
-	done
-	run -0 --separate-stderr sgpu-bench aa -o noise.json {1..3}.json
-	[[ $output == *"| alloc host pool size_bytes=65536 "*" % "*" % "* ]]
-	python3 - <<'END'
-import json
-environment, *noise = [json.loads(line) for line in open("noise.json")]
-assert environment == json.loads(open("1.json").readline())
-assert {n["measurement"] for n in noise} == {"digest device size_bytes=65536", "alloc device size_bytes=65536",
-                                             "alloc host pool size_bytes=65536"}
-assert all(n["record"] == "noise" and n["runs"] == 3 and n["floor"] >= 0 for n in noise)
-assert {n["measurement"] for n in noise if "ratio_floor" in n} == {"alloc host pool size_bytes=65536"}
-END
-	run -0 --separate-stderr sgpu-bench compare --noise noise.json 1.json 1.json
-	[[ $stderr != *warning* && $output != *guessed* && $output == *same* ]]
-	run -0 --separate-stderr sgpu-bench aa --json 1.json 2.json
-	[[ ${lines[0]} == *'"environment"'* && ${lines[1]} == *'"floor"'* && ${#lines[@]} -eq 4 ]]
-}
-
-@test "aa refuses a single run, and runs of several builds or machines" {
-	results a.json 100
-	sed '1s/CPU/GPU/' a.json >b.json
-	run -2 --separate-stderr sgpu-bench aa a.json
-	[[ $stderr == *"noise shows in 2 to 64 runs"* ]]
-	run -1 --separate-stderr sgpu-bench aa a.json b.json
-	[[ -z $output && $stderr == *"'b.json' has results of another device"* ]]
-	run -2 sgpu-bench aa
-	run -3 sgpu-bench aa a.json none.json
-	run -3 --separate-stderr sgpu-bench aa -o /proc/missing/noise.json a.json a.json
-	[ -z "$output" ]
 }
 
 @test "too few descriptors for another process are named as the reason" {
@@ -395,20 +320,20 @@ END
 }
 
 @test "wrong command lines end with 2" {
-	run -2 --separate-stderr sgpu-bench run all alloc
+	run -2 --separate-stderr sgpu-bench run all measure
 	[[ $stderr == *"unknown case 'all'"* ]]
 	run -2 --separate-stderr sgpu-bench run no-such-case
 	[[ $stderr == *"unknown case 'no-such-case'"* ]]
 	run -2 --separate-stderr sgpu-bench run bandwith
 	[[ $stderr == *"did you mean 'bandwidth'?"* ]]
-	run -2 sgpu-bench run alloc alloc
-	run -2 sgpu-bench run --samples 0 alloc
-	run -2 sgpu-bench run --samples 3 --time 1s alloc
-	run -2 sgpu-bench run --time -1 alloc
-	run -2 sgpu-bench run --size 4M:1M alloc
-	run -2 sgpu-bench run --size : alloc
-	run -2 sgpu-bench run --size 12345678901234567890123456789012:1 alloc
-	run -2 sgpu-bench run --device gpu alloc
+	run -2 sgpu-bench run measure measure
+	run -2 sgpu-bench run --samples 0 measure
+	run -2 sgpu-bench run --samples 3 --time 1s measure
+	run -2 sgpu-bench run --time -1 measure
+	run -2 sgpu-bench run --size 4M:1M measure
+	run -2 sgpu-bench run --size : measure
+	run -2 sgpu-bench run --size 12345678901234567890123456789012:1 measure
+	run -2 sgpu-bench run --device gpu measure
 	run -2 sgpu-bench list extra
 	run -2 sgpu-bench compare one
 	run -2 sgpu-bench compare --threshold x a b
@@ -418,15 +343,9 @@ END
 }
 
 @test "a device that is not there ends with 3" {
-	run -3 --separate-stderr sgpu-bench run --device cuda:7 alloc
+	run -3 --separate-stderr sgpu-bench run --device cuda:7 measure
 	[[ $stderr == *"cuda:7"* ]]
 	run -3 sgpu-bench list --device cuda:7
-}
-
-@test "runs on one processor, and says what needs two" {
-	run -0 --separate-stderr taskset -c "$(taskset -pc $$ | sed 's/.*: *//; s/[,-].*//')" \
-		sgpu-bench run --device cpu --samples 3 transition
-	[[ $output == *"waived: one processor only"* ]]
 }
 
 @test "the case exitless measures the ways, with requests that are all in the model" {
@@ -434,7 +353,7 @@ END
 	run -0 --separate-stderr quick -q --quick --json exitless
 	python3 - "$output" <<'END'
 import json, sys
-environment, *records, end = [json.loads(line) for line in sys.argv[1].splitlines()]
+environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
 assert environment["processors"] >= 1 and environment["load_average"] >= 0
 points = {}
 for r in records:
@@ -465,7 +384,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 os.execvp(sys.argv[1], sys.argv[1:])' sgpu-bench run -q --device cpu --samples 3 --quick --json exitless
 	python3 - "$output" <<'END'
 import json, sys
-environment, *records, end = [json.loads(line) for line in sys.argv[1].splitlines()]
+environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
 assert environment["processors"] == 1
 queue = [r for r in records if r["variant"] == "queue"]
 assert queue and all(r["status"] == "waived" and "one processor" in r["reason"] for r in queue)

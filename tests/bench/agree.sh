@@ -5,7 +5,7 @@
 # programs on the machine only make a time longer. Prints both in nanoseconds, and the ratio with its goal; ends with 1 if a
 # ratio misses its goal. What the machine lacks is left out, which is said.
 #   SGPU_BUILD   folder with the built programs, and those of `make benches` (build)
-#   ONLY         some of: cpuid syscall pipe aead openssl
+#   ONLY         some of: cpuid syscall aead openssl
 set -u
 export LC_ALL=C
 build=$(cd "$(dirname "$0")/../.." && cd "${SGPU_BUILD:-build}" && pwd) || exit 1
@@ -25,7 +25,6 @@ ours() {
 	case $1 in
 	cpuid) of transition '.variant == "cpuid"' ;;
 	syscall) of transition '.variant == "system call"' ;;
-	pipe) of transition '.variant == "pipe" and .parameters.placement == "one core"' ;;
 	aead | openssl) of aead-cpu '.variant == "openssl" and .parameters.direction == "seal" and .parameters.threads == 1' ;;
 	esac
 }
@@ -41,7 +40,6 @@ theirs() {
 	case $1 in
 	cpuid) cpuid_exit ;;
 	syscall) of_perf perf bench syscall basic -l 50000 ;;
-	pipe) of_perf taskset -c "$first_cpu" perf bench sched pipe -l 5000 ;;
 	aead) aead_bare ;;
 	openssl) openssl speed -mr -seconds 1 -bytes "$chunk" -aead -evp aes-256-gcm 2>/dev/null |
 		awk -F: -v size="$chunk" '$1 == "+F" { print size / $4 * 1e9 }' ;;
@@ -51,7 +49,7 @@ theirs() {
 can() {
 	case $1 in
 	cpuid) command -v cpuid_exit && grep -qw hypervisor /proc/cpuinfo ;;
-	syscall | pipe) perf bench syscall basic -l 1 ;;
+	syscall) perf bench syscall basic -l 1 ;;
 	aead) command -v aead_bare ;;
 	openssl) command -v openssl ;;
 	esac >/dev/null 2>&1
@@ -79,10 +77,8 @@ compare() {
 }
 
 chunk=16384 # of the sealed format
-first_cpu=$(taskset -pc $$ | sed 's/.*: *//; s/[,-].*//')
 compare cpuid 5
 compare syscall 5
-compare pipe 5
 compare aead 3
 # Of OpenSSL 3.0 the program sets the key anew for each message, which we do not: 5 to 8 % of a chunk's time.
 compare openssl 3 10

@@ -12,13 +12,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void compare(const struct sgpu_bench_results *results, bool with_noise, bool ratios)
+static void compare(const struct sgpu_bench_results *results, bool ratios)
 {
 	struct sgpu_bench_difference *differences = NULL;
 	size_t count = 0;
 
-	if (sgpu_bench_compare(results, results, with_noise ? results : NULL, ratios, &differences,
-			       &count, NULL) == SGPU_OK) {
+	if (sgpu_bench_compare(results, results, ratios, &differences, &count, NULL) == SGPU_OK) {
 		for (size_t i = 0; i < count; i++) {
 			if (differences[i].verdict != SGPU_BENCH_SAME &&
 			    differences[i].verdict != SGPU_BENCH_NOT_MEASURED) {
@@ -27,22 +26,6 @@ static void compare(const struct sgpu_bench_results *results, bool with_noise, b
 		}
 	}
 	free(differences);
-}
-
-/* Two equal runs lie in no distance from each other. */
-static void find_noise(const struct sgpu_bench_results *results)
-{
-	const struct sgpu_bench_results runs[2] = { *results, *results };
-	struct sgpu_bench_results noise = { 0 };
-
-	if (sgpu_bench_measure_noise(runs, 2, &noise, NULL) == SGPU_OK) {
-		for (size_t i = 0; i < noise.noise_count; i++) {
-			if (noise.noise[i].floor != 0 || noise.noise[i].runs != 2) {
-				abort();
-			}
-		}
-	}
-	sgpu_bench_results_clear(&noise);
 }
 
 static void read_again(const struct sgpu_bench_record *record)
@@ -75,10 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		return 0;
 	}
-	for (int i = 0; i < 4; i++) {
-		compare(&results, i % 2, i / 2);
-	}
-	find_noise(&results);
+	compare(&results, false);
+	compare(&results, true);
 	for (size_t i = 0; i < results.count; i++) {
 		read_again(&results.records[i]);
 	}

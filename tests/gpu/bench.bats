@@ -35,34 +35,6 @@ for timer in ("auto", "events", "globaltimer"):
 END
 }
 
-@test "staging has figures of every kind of memory that the GPU can have" {
-	quick --size 4M staging >staging.json
-	python3 - <<'END'
-import json
-environment, *records = [json.loads(line) for line in open("staging.json")]
-records = [r for r in records if r["record"] == "measurement"]
-passed = {r["variant"] for r in records if r["status"] == "passed"}
-waived = {r["variant"] for r in records if r["status"] == "waived"}
-assert not [r for r in records if r["status"] == "failed"]
-assert {"pinned", "pageable"} <= passed
-kinds = {"registered", "register", "unregister"}
-assert kinds <= passed or environment["device_confidential_computing"] in ("on", "devtools") and "registered" in waived
-END
-}
-
-@test "a kernel reads pages of the host, and says why it does not read those of ordinary memory" {
-	quick shared-memory >shared.json
-	python3 - <<'END'
-import json
-records = [r for r in map(json.loads, open("shared.json")) if r["record"] == "measurement"]
-state = {r["variant"]: r["status"] for r in records}
-assert "failed" not in state.values()
-assert state["pinned, copied"] == state["pinned, in place"] == "passed"
-assert state["page faults"] == "passed" or all("HMM" in r["reason"] for r in records if r["status"] == "waived")
-assert {r["parameters"]["size_bytes"] for r in records if r["status"] == "passed"} == {4096, 65536, 2 << 20}
-END
-}
-
 @test "the way from the host to a kernel and back has a figure, one word a sample" {
 	quick transition >transition.json
 	python3 - <<'END'

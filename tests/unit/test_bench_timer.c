@@ -87,7 +87,6 @@ UNIT_TEST(the_cpu_device_has_one_timer)
 				 &device, &error) == SGPU_OK);
 	CHECK(sgpu_device_get_info(device, &info, &error) == SGPU_OK &&
 	      strcmp(info.timer, "host") == 0);
-	CHECK(!info.reads_pageable);
 	CHECK(strcmp(sgpu_device_timer_name(SGPU_TIMER_AUTO), "auto") == 0);
 	CHECK(strcmp(sgpu_device_timer_name(SGPU_TIMER_EVENTS), "events") == 0);
 	CHECK(strcmp(sgpu_device_timer_name(SGPU_TIMER_GLOBALTIMER), "globaltimer") == 0);

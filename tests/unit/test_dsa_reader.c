@@ -27,12 +27,12 @@ static void make_file(void)
 	}
 }
 
-static void check_reads(struct sgpu_dsa_reader *reader, size_t size, uint64_t offset)
+static void check_reads(struct sgpu_dsa *dsa, size_t size, uint64_t offset)
 {
 	size_t got = 0;
 
 	memset(read_back, 0xee, sizeof(read_back));
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, size, offset, &got, &error) == SGPU_OK);
+	CHECK(sgpu_dsa_pread(dsa, fd, "file", read_back, size, offset, &got, &error) == SGPU_OK);
 	CHECK(got == size && memcmp(read_back, content + offset, size) == 0);
 	CHECK(size == SIZE || read_back[size] == 0xee);
 }
@@ -40,62 +40,40 @@ static void check_reads(struct sgpu_dsa_reader *reader, size_t size, uint64_t of
 UNIT_TEST(large_pieces_are_read_by_the_device_at_any_offset)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_reader *reader = NULL;
-	struct sgpu_dsa_figures figures;
+	const char *why;
 
 	make_file();
-	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
-	check_reads(reader, SIZE - ODD, ODD); /* the first piece goes to the device */
-	sgpu_dsa_reader_figures(reader, &figures);
-	CHECK(figures.bytes == SIZE - ODD && figures.why[0] == '\0' && fake->taken > 1);
-	check_reads(reader, SGPU_DSA_READ_LEAST - 1, 0); /* a small one never */
-	sgpu_dsa_reader_figures(reader, &figures);
-	CHECK(figures.bytes == SIZE - ODD);
-	for (int i = 0; i < 4 * SGPU_DSA_TRIALS; i++) {
-		check_reads(reader, SIZE / 2 + (size_t)i, (uint64_t)i * 5000);
-	}
-	sgpu_dsa_reader_figures(reader, &figures);
-	/* Whether the device went on is a matter of time; what was decided is told. */
-	CHECK(figures.why[0] == '\0' ? figures.bytes > SIZE * SGPU_DSA_TRIALS / 2
-				     : strstr(figures.why, "a core is faster") != NULL);
-	sgpu_dsa_reader_free(&reader);
-	CHECK(reader == NULL);
+	check_reads(dsa, SIZE - ODD, ODD); /* the first piece goes to the device */
+	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE - ODD && why[0] == '\0' && fake->taken > 1);
+	check_reads(dsa, SGPU_DSA_READ_LEAST - 1, 0); /* a small one never */
+	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE - ODD);
+	check_reads(dsa, SIZE / 2, 5000);
+	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE - ODD + SIZE / 2);
 	close(fd);
 	fake_close(&dsa);
 }
 
 UNIT_TEST(without_a_device_it_is_pread)
 {
-	struct sgpu_dsa_reader *reader = NULL;
-	struct sgpu_dsa_figures figures;
-
 	make_file();
-	REQUIRE(sgpu_dsa_reader_create(NULL, &reader, &error) == SGPU_OK);
-	check_reads(reader, SIZE, 0);
-	sgpu_dsa_reader_figures(reader, &figures);
-	CHECK(figures.bytes == 0 && figures.why[0] == '\0');
-	sgpu_dsa_reader_free(&reader);
+	check_reads(NULL, SIZE, 0);
 	close(fd);
 }
 
-static void check_core_takes_over(struct order order, const char *why)
+static void check_core_takes_over(struct order order, const char *said)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_reader *reader = NULL;
-	struct sgpu_dsa_figures figures;
+	const char *why;
 
 	make_file();
 	fake->always = order;
 	if (order.deed == MUTE) {
 		fake_be_impatient(dsa);
 	}
-	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
 	for (int i = 0; i < 3; i++) {
-		check_reads(reader, SIZE, 0);
+		check_reads(dsa, SIZE, 0);
 	}
-	sgpu_dsa_reader_figures(reader, &figures);
-	CHECK(figures.bytes == 0 && strstr(figures.why, why) && fake->taken <= 9);
-	sgpu_dsa_reader_free(&reader);
+	CHECK(sgpu_dsa_copied(dsa, &why) == 0 && strstr(why, said) && fake->taken <= 9);
 	close(fd);
 	fake_close(&dsa);
 }
@@ -109,23 +87,19 @@ UNIT_TEST(a_core_reads_what_the_device_does_not)
 UNIT_TEST(a_full_queue_or_a_missing_page_does_not_end_the_use_of_the_device)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_reader *reader = NULL;
-	struct sgpu_dsa_figures figures;
+	const char *why;
 
 	make_file();
-	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
 	dsa->patience_ns = 1000;
 	fake->refusals = UINT32_MAX;
-	check_reads(reader, SIZE, 0);
+	check_reads(dsa, SIZE, 0);
 	fake->refusals = 0;
 	fake_be_patient(dsa);
 	fake->orders[0] = (struct order){ .deed = STATUS, .number = DSA_COMP_PAGE_FAULT_NOBOF };
 	fake->order_count = 1;
-	check_reads(reader, SIZE, 0);
-	check_reads(reader, SIZE, 0);
-	sgpu_dsa_reader_figures(reader, &figures);
-	CHECK(figures.bytes >= SIZE && figures.why[0] == '\0');
-	sgpu_dsa_reader_free(&reader);
+	check_reads(dsa, SIZE, 0);
+	check_reads(dsa, SIZE, 0);
+	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE && why[0] == '\0');
 	close(fd);
 	fake_close(&dsa);
 }
@@ -138,38 +112,33 @@ static void cut_short(void)
 UNIT_TEST(a_file_that_is_cut_short_is_a_short_read_and_no_signal)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_reader *reader = NULL;
-	struct sgpu_dsa_figures figures;
+	const char *why;
 	size_t got = 0;
 
 	make_file();
-	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
 	/* The thread that is the device would get a signal. */
 	fake->always = (struct order){ .deed = STATUS, .number = DSA_COMP_PAGE_FAULT_NOBOF };
 	fake_order((struct order){
 		.deed = STATUS, .number = DSA_COMP_PAGE_FAULT_NOBOF, .first = cut_short });
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK &&
+	CHECK(sgpu_dsa_pread(dsa, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK &&
 	      got == 1000);
 	/* Cut within a page that stays, after the copy: zeros would be there. */
 	CHECK(pwrite(fd, content, SIZE, 0) == SIZE);
 	fake->always = (struct order){ .deed = OBEY };
 	fake->order_count = fake->taken + SIZE / (128 << 10);
 	fake->orders[fake->order_count - 1] = (struct order){ .deed = LIE, .first = cut_short };
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK &&
+	CHECK(sgpu_dsa_pread(dsa, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK &&
 	      got == 1000);
 	/* Beyond the end from the start. */
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 500, &got, &error) == SGPU_OK &&
+	CHECK(sgpu_dsa_pread(dsa, fd, "file", read_back, SIZE, 500, &got, &error) == SGPU_OK &&
 	      got == 500);
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, UINT64_MAX - 5, &got, &error) <
-	      0);
-	sgpu_dsa_reader_figures(reader, &figures);
-	CHECK(figures.bytes == 0 && figures.why[0] == '\0');
-	sgpu_dsa_reader_free(&reader);
+	CHECK(sgpu_dsa_pread(dsa, fd, "file", read_back, SIZE, UINT64_MAX - 5, &got, &error) < 0);
+	CHECK(sgpu_dsa_copied(dsa, &why) == 0 && why[0] == '\0');
 	close(fd);
 	fake_close(&dsa);
 }
 
-static struct sgpu_dsa_reader *shared;
+static struct sgpu_dsa *shared;
 
 static void *read_some(void *argument)
 {
@@ -198,14 +167,13 @@ UNIT_TEST(threads_read_beside_the_device)
 	void *failed;
 
 	make_file();
-	REQUIRE(sgpu_dsa_reader_create(dsa, &shared, &error) == SGPU_OK);
+	shared = dsa;
 	for (int i = 0; i < 3; i++) {
 		REQUIRE(pthread_create(&threads[i], NULL, read_some, &error) == 0);
 	}
 	for (int i = 0; i < 3; i++) {
 		CHECK(pthread_join(threads[i], &failed) == 0 && !failed);
 	}
-	sgpu_dsa_reader_free(&shared);
 	close(fd);
 	fake_close(&dsa);
 }

@@ -24,19 +24,18 @@ static const struct direction {
 struct bandwidth {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *streams[WAYS];
-	sgpu_devptr to, from;				  /* on the device */
-	struct bench_source pinned[WAYS], pageable[WAYS]; /* of the host */
-	uint64_t size, room; /* bytes of a copy; of each buffer, for all copies */
+	sgpu_devptr to, from;		     /* on the device */
+	void *pinned[WAYS], *pageable[WAYS]; /* of the host */
+	bool is_pageable;		     /* copies from and to pageable memory */
+	uint64_t size, room;		     /* bytes of a copy; of each buffer, for all copies */
 	int copies;
 	const struct direction *direction; /* of the point */
 	struct sgpu_task tasks[2 * WAYS];  /* of each way's first copy, and of its last */
 };
 
-enum { PINNED, ONE_BY_ONE, PAGEABLE, VARIANTS };
-
 static uint8_t *memory_of(const struct bandwidth *b, enum way way)
 {
-	return (b->bench->variant == PAGEABLE ? b->pageable : b->pinned)[way].memory;
+	return (b->is_pageable ? b->pageable : b->pinned)[way];
 }
 
 static int copy_one(const struct bandwidth *b, enum way way, int i, struct sgpu_task *task,
@@ -118,7 +117,7 @@ static int verify(void *argument, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK && b->direction->first == H2D) {
 		rc = bench_verify_target(&(struct bench_target){ b->streams[D2H], b->to, b->room,
-								 SEED, b->pageable[D2H].memory },
+								 SEED, b->pageable[D2H] },
 					 error);
 	}
 	return rc;
@@ -136,15 +135,19 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 		.bytes = b->size * operations,
 		.operations = operations,
 	};
-	struct sgpu_bench_variant variants[VARIANTS] = {
+	const bool pins = b->bench->info.pins_host_memory;
+	struct bandwidth pageable;
+	const struct sgpu_bench_variant variants[] = {
 		BENCH_VARIANT("pinned", prepare, copy_enqueued, verify, b),
 		BENCH_VARIANT("pinned, one by one", prepare, copy_one_by_one, verify, b),
-		BENCH_VARIANT("pageable", prepare, copy_one_by_one, verify, b),
+		BENCH_VARIANT("pageable", prepare, copy_one_by_one, verify, &pageable),
 	};
 
 	b->direction = direction;
-	variants[0].why = variants[1].why = b->pinned[D2H].why;
-	return sgpu_bench_measure(b->bench, &point, variants, VARIANTS, error);
+	pageable = *b;
+	pageable.is_pageable = true;
+	return sgpu_bench_measure(b->bench, &point, pins ? variants : &variants[2], pins ? 3 : 1,
+				  error);
 }
 
 /* Measures with enough copies to show the rate, or one if there is no memory for more. */
@@ -165,15 +168,16 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	rc = sgpu_bench_new_device_memory(b->bench, b->room, &b->to, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(b->bench, b->room, &b->from, error);
 	for (enum way way = H2D; rc == SGPU_OK && way < WAYS; way++) {
-		rc = bench_new_source(b->bench, BENCH_PINNED, BENCH_PAGES_ANY, -1, b->room, SEED,
-				      &b->pinned[way], error);
-		rc = rc ? rc
-			: bench_new_source(b->bench, BENCH_PAGEABLE, BENCH_PAGES_ANY, -1, b->room,
-					   SEED, &b->pageable[way], error);
+		rc = bench_new_pages(b->bench, b->room, &b->pageable[way], error);
+		if (rc == SGPU_OK && b->bench->info.pins_host_memory) {
+			rc = sgpu_bench_new_pinned(b->bench, b->room, &b->pinned[way], error);
+		}
+		if (rc == SGPU_OK) {
+			sgpu_bench_fill(b->pageable[way], b->room, SEED);
+			(void)(b->pinned[way] && memcpy(b->pinned[way], b->pageable[way], b->room));
+		}
 	}
-	rc = rc ? rc
-		: bench_to_device(b->streams[H2D], b->from, b->pageable[H2D].memory, b->room,
-				  error);
+	rc = rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pageable[H2D], b->room, error);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(directions); i++) {
 		rc = measure_direction(b, &directions[i], error);
 	}
@@ -186,5 +190,9 @@ int bench_bandwidth(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = sgpu_bench_new_stream(bench, bench->device, &b.streams[H2D], error);
 
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b.streams[D2H], error);
+	if (rc == SGPU_OK && !bench->info.pins_host_memory) {
+		sgpu_bench_waive(bench, NULL, "pinned", "device '%s' pins no memory",
+				 bench->info.selector);
+	}
 	return rc ? rc : bench_each_size(bench, &sizes, measure_size, &b, error);
 }

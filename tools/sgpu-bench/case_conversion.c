@@ -15,7 +15,7 @@
 #include "cases.h"
 #include "setup.h"
 
-enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4 };
+enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4, WAYS_MAX = 5 };
 static const uint64_t batches[BATCHES] = { 1, 8, 64, 512 }; /* pages of a call */
 
 /* One call that converts pages. */
@@ -221,7 +221,7 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 static int measure(struct conversion *c, struct sgpu_bench_point point, struct call call,
 		   const struct way *ways, int count, struct sgpu_error *error)
 {
-	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
+	struct sgpu_bench_variant variants[WAYS_MAX];
 	const bool copies = point.bytes > 0;
 
 	c->ways = ways;
@@ -341,13 +341,15 @@ static int make(struct conversion *c, struct sgpu_error *error)
 	struct sgpu_bench *bench = c->bench;
 	int rc = sgpu_bench_fits(bench, 2 * c->room, c->room, error);
 
-	rc = rc ? rc : bench_new_pages(bench, HUGE, BENCH_PAGES_ANY, -1, &c->huge, error);
-	rc = rc ? rc : bench_new_pages(bench, HUGE, BENCH_PAGES_SMALL, -1, &c->small, error);
-	rc = rc ? rc : bench_new_pages(bench, c->room, BENCH_PAGES_ANY, -1, &c->private, error);
+	rc = rc ? rc : bench_new_pages(bench, HUGE, &c->huge, error);
+	rc = rc ? rc : bench_new_pages(bench, HUGE, &c->small, error);
+	rc = rc ? rc : bench_new_pages(bench, c->room, &c->private, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, c->room, &c->pool, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, c->room, &c->device_memory, error);
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &c->stream, error);
 	if (rc == SGPU_OK) {
+		(void)madvise(c->small, HUGE, MADV_NOHUGEPAGE);
+		(void)madvise(c->small, HUGE, MADV_DONTNEED);
 		sgpu_bench_fill(c->pool, c->room, SEED);
 		sgpu_bench_fill(c->private, c->room, SEED);
 	}

@@ -73,9 +73,9 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 		BENCH_VARIANT("core", prepare, run_core, verify, w),
 		BENCH_VARIANT("poll", prepare, run_device, verify, w),
 	};
-	int rc = bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->from, error);
+	int rc = bench_new_pages(w->bench, most, &w->from, error);
 
-	rc = rc ? rc : bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->to, error);
+	rc = rc ? rc : bench_new_pages(w->bench, most, &w->to, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(w->from, most, SEED);
 	}

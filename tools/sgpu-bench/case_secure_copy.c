@@ -201,9 +201,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	c->next = size / SGPU_CHUNK + 1;
 	c->last = SGPU_TRANSFER_OPEN;
 	rc = rc ? rc : sgpu_bench_new_device_memory(c->bench, size, &c->device.memory, error);
-	rc = rc ? rc : bench_new_pages(c->bench, size, BENCH_PAGES_ANY, -1, &c->memory, error);
-	rc = rc ? rc
-		: bench_new_pages(c->bench, size, BENCH_PAGES_ANY, -1, &c->memory_result, error);
+	rc = rc ? rc : bench_new_pages(c->bench, size, &c->memory, error);
+	rc = rc ? rc : bench_new_pages(c->bench, size, &c->memory_result, error);
 	c->device =
 		(struct bench_target){ c->stream, c->device.memory, size, SEED, c->host.result };
 	if (rc == SGPU_OK) {

@@ -67,13 +67,11 @@ static int open_in_process(void *argument, struct sgpu_error *error)
 	const struct opening *o = argument;
 	const size_t mark = sgpu_bench_mark(o->bench);
 	unsigned long long opening = 0, closing = 0;
-	int ends[2];
 	char text[64];
 	size_t got = 0;
-	int rc = bench_start_pipe(o->bench, o->bench->variant == 1 ? "--secure" : NULL, NULL, ends,
-				  error);
+	int from, rc = bench_start_open(o->bench, o->bench->variant == 1, &from, error);
 
-	rc = rc ? rc : sgpu_read(ends[0], "sgpu-bench open", text, sizeof(text) - 1, &got, error);
+	rc = rc ? rc : sgpu_read(from, "sgpu-bench open", text, sizeof(text) - 1, &got, error);
 	sgpu_bench_release(o->bench, mark);
 	text[got] = '\0';
 	if (rc == SGPU_OK && sscanf(text, "%llu %llu", &opening, &closing) != 2) {
@@ -260,7 +258,7 @@ static int measure_module(struct pair *p, struct sgpu_error *error)
 	return sgpu_bench_measure(p->bench, &point, variants, 2, error);
 }
 
-/* ---- sessions of programs (sgpu/session.h) over a pipe and a ring, beside bare calls here ----
+/* ---- sessions of programs (sgpu/session.h) over a ring, beside bare calls here ----
  * An operation takes 4 KiB to the device, runs a loaded job over them, and takes 4 KiB back. A
  * launch runs that job alone, and is waited for. */
 enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, LAUNCHES = 64 };
@@ -276,7 +274,6 @@ static const char job_text[] =
 	"\"operations\":[{\"gpu_operation_id\":\"DOUBLE\",\"kernel\":\"vector_add\","
 	"\"arguments\":{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
 
-enum { PIPE, RING, SIDES };
 static float numbers[NUMBERS], doubled[NUMBERS];
 
 struct program {
@@ -400,7 +397,7 @@ static int verify_bare(void *argument, struct sgpu_error *error)
 }
 
 /* ---- the points ---- */
-static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct program sides[SIDES],
+static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct program *ring,
 			 struct sgpu_error *error)
 {
 	const struct sgpu_bench_point operation = { .parameters = { { "what", "operation", 0 },
@@ -409,69 +406,49 @@ static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct pro
 				      launch = { .parameters = { { "what", "launch", 0 },
 								 { "launches", NULL, LAUNCHES } },
 						 .operations = LAUNCHES };
-	struct program *pipe = &sides[PIPE], *ring = &sides[RING];
 	const struct sgpu_bench_variant operations[] = {
 		BENCH_VARIANT("bare calls", bare_prepare, run_bare, verify_bare, bare),
-		BENCH_VARIANT("pipe", spoil, run_operations, verify, pipe),
 		BENCH_VARIANT("ring", spoil, run_operations, verify, ring),
 	};
 	const struct sgpu_bench_variant launches[] = {
 		BENCH_VARIANT("bare launch", bare_prepare, bare_launch_each, bare_verify, bare),
-		BENCH_VARIANT("sealed, pipe", bring_numbers, run_launches, fetch_doubled, pipe),
 		BENCH_VARIANT("sealed, ring", bring_numbers, run_launches, fetch_doubled, ring),
 	};
-	const int rc = sgpu_bench_measure(bench, &operation, operations, 3, error);
+	const int rc = sgpu_bench_measure(bench, &operation, operations, 2, error);
 
 	bare->launches = LAUNCHES;
-	return rc ? rc : sgpu_bench_measure(bench, &launch, launches, 3, error);
+	return rc ? rc : sgpu_bench_measure(bench, &launch, launches, 2, error);
 }
 
-/* ---- the sides ---- */
+/* ---- the session ---- */
 SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 
-/* Loads the job and allocates the buffer of a new session. */
-static int prepare_session(struct sgpu_bench *bench, struct program *p, struct sgpu_error *error)
+/* Opens a session, loads the job, and allocates the buffer. */
+static int open_session(struct sgpu_bench *bench, const struct sgpu_key *runner, struct program *p,
+			struct sgpu_error *error)
 {
-	int rc = sgpu_bench_keep(bench, end_remote, (uintptr_t)p->remote, 0, error);
-
-	rc = rc ? rc : sgpu_remote_load(p->remote, job_text, sizeof(job_text) - 1, &p->job, error);
-	return rc ? rc : sgpu_remote_alloc(p->remote, (uint64_t)2 * BYTES, &p->buffer, error);
-}
-
-static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *runner,
-			 struct program sides[SIDES], struct sgpu_error *error)
-{
-	struct sgpu_remote_config config = { .runner = runner };
 	struct sgpu_remote_ring ring;
 	struct sgpu_carrier *carrier;
-	int ends[2];
-	int rc = bench_start_pipe(bench, "--serve", "session", ends, error);
+	int rc = bench_start_ring(bench, &ring, error);
 
-	if (rc == SGPU_OK) {
-		config.in = ends[0];
-		config.out = ends[1];
-		rc = sgpu_remote_open(&config, &sides[PIPE].remote, error);
-	}
-	rc = rc ? rc : prepare_session(bench, &sides[PIPE], error);
-	rc = rc ? rc : bench_start_ring(bench, &ring, error);
 	rc = rc ? rc : sgpu_carrier_ring(&ring, &carrier, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_remote_open_carrier(carrier, NULL, runner, &sides[RING].remote, error);
-	}
-	return rc ? rc : prepare_session(bench, &sides[RING], error);
+	rc = rc ? rc : sgpu_remote_open_carrier(carrier, NULL, runner, &p->remote, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_remote, (uintptr_t)p->remote, 0, error);
+	rc = rc ? rc : sgpu_remote_load(p->remote, job_text, sizeof(job_text) - 1, &p->job, error);
+	return rc ? rc : sgpu_remote_alloc(p->remote, (uint64_t)2 * BYTES, &p->buffer, error);
 }
 
 static int measure_programs(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
-	struct program sides[SIDES] = { { .remote = NULL } };
+	struct program ring = { .remote = NULL };
 	struct bare *bare;
 	struct sgpu_key runner;
 	int rc = bench_session_key(&runner, error);
 
 	rc = rc ? rc : new_bare(bench, &bare, error);
-	rc = rc ? rc : open_sessions(bench, &runner, sides, error);
-	rc = rc ? rc : measure_sides(bench, bare, sides, error);
+	rc = rc ? rc : open_session(bench, &runner, &ring, error);
+	rc = rc ? rc : measure_sides(bench, bare, &ring, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
 }

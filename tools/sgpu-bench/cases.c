@@ -9,20 +9,14 @@
 #define RATE SGPU_BENCH_BYTES_PER_SECOND
 #define NS SGPU_BENCH_NS
 #define DEVICE SGPU_BENCH_DEVICE
-#define GPU SGPU_BENCH_GPU
 
 const struct sgpu_bench_case bench_cases[] = {
 	{ "bandwidth", "plain copies: pinned and pageable; to the device, from it, both at once",
 	  RATE, DEVICE, bench_bandwidth },
-	{ "staging",
-	  "4 KiB from each kind of host memory to the device, by threads, and registered", NS,
-	  DEVICE, bench_staging },
-	{ "shared-memory", "a kernel reads pages of the host: copied, in place, by page faults", NS,
-	  DEVICE | GPU | SGPU_BENCH_PINNED, bench_shared_memory },
-	{ "aead-cpu", "AES-256-GCM on one core of the CPU, in cache: its providers", RATE, 0,
-	  bench_aead_cpu },
-	{ "aead-gpu", "AES-256-GCM on the device: open and seal", RATE,
-	  GPU | SGPU_BENCH_OPENS_ON_DEVICE, bench_aead_gpu },
+	{ "aead-cpu", "AES-256-GCM on one core of the CPU, in cache: its providers", RATE,
+	  SGPU_BENCH_NOTHING, bench_aead_cpu },
+	{ "aead-gpu", "AES-256-GCM on the device: open and seal", RATE, SGPU_BENCH_GPU,
+	  bench_aead_gpu },
 	{ "secure-copy", "copies sealed at rest and sealed live, next to the plain one", RATE,
 	  DEVICE, bench_secure_copy },
 	{ "peer", "copies from one device to another, sealed and plain", RATE, DEVICE, bench_peer },
@@ -31,14 +25,12 @@ const struct sgpu_bench_case bench_cases[] = {
 	  bench_measure },
 	{ "launch", "starting operations: by bare calls, through the runner, on sealed data", NS,
 	  DEVICE, bench_launch },
-	{ "alloc", "memory got and given back: device, host pool", NS, DEVICE, bench_alloc },
-	{ "transition",
-	  "crossing a border and back: calls, the kernel, another process, the hypervisor, a GPU",
-	  NS, DEVICE, bench_transition },
+	{ "transition", "crossing a border and back: calls, the kernel, the hypervisor, a GPU", NS,
+	  DEVICE, bench_transition },
 	{ "conversion", "pages between private and shared: hardware, a model; streaming with it",
 	  NS, DEVICE, bench_conversion },
-	{ "dsa", "copies by Intel's Data Streaming Accelerator against those of a core", RATE, 0,
-	  bench_dsa },
+	{ "dsa", "copies by Intel's Data Streaming Accelerator against those of a core", RATE,
+	  SGPU_BENCH_NOTHING, bench_dsa },
 	{ "channel", "commands of secure channels, beside plain memory", NS, DEVICE,
 	  bench_channel },
 	{ "session",
@@ -51,6 +43,6 @@ const struct sgpu_bench_case bench_cases[] = {
 	{ "training", "training of a convolutional network and an autoencoder, sealed and unsealed",
 	  NS, DEVICE, bench_training },
 	{ "exitless", "system calls of an enclave: through a queue, directly, through exits",
-	  SGPU_BENCH_OPERATIONS_PER_SECOND, 0, bench_exitless },
+	  SGPU_BENCH_OPERATIONS_PER_SECOND, SGPU_BENCH_NOTHING, bench_exitless },
 	{ .name = NULL },
 };

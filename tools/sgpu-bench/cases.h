@@ -15,10 +15,10 @@
 extern const struct sgpu_bench_case bench_cases[];
 
 typedef int bench_case_fn(struct sgpu_bench *bench, struct sgpu_error *error);
-bench_case_fn bench_aead_cpu, bench_aead_gpu, bench_alloc, bench_app, bench_bandwidth, bench_batch,
+bench_case_fn bench_aead_cpu, bench_aead_gpu, bench_app, bench_bandwidth, bench_batch,
 	bench_channel, bench_conversion, bench_digest, bench_dsa, bench_exitless, bench_launch,
-	bench_measure, bench_peer, bench_secure_copy, bench_session, bench_shared_memory,
-	bench_staging, bench_training, bench_transition;
+	bench_measure, bench_peer, bench_secure_copy, bench_session, bench_training,
+	bench_transition;
 
 /* A channel over pages of bench->device, with both of its ends. Kept until the case ends. */
 struct bench_channel {
@@ -40,15 +40,15 @@ SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 			       struct sgpu_error *error);
 
-/* Start this program again with the verb `open` for bench->device: over pipes, with an option and
- * its value (or NULL); or as the worker of a ring. This process reads from the first of `ends` and
- * writes to the second. The ends are kept; closing them waits for the process's end. */
+/* Start this program again with the verb `open` for bench->device: to time that, which `from` then
+ * tells; or as the worker of a ring. The descriptors are kept; closing them waits for the process's
+ * end. */
 struct sgpu_remote_ring;
 /* The worker's private key, which is no secret, in both processes. */
 struct sgpu_key;
 SGPU_MUST_CHECK int bench_session_key(struct sgpu_key *key, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option,
-				     const char *value, int ends[2], struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_start_open(struct sgpu_bench *bench, bool secure, int *from,
+				     struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 				     struct sgpu_error *error);
 

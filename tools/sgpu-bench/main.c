@@ -10,8 +10,6 @@ static const struct cli_verb verbs[] = {
 	{ "list", "", "list the cases and whether they can run here", list_options, verb_list },
 	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise",
 	  compare_options, verb_compare },
-	{ "aa", "RUN...", "say how far runs of one build lie apart: the noise", aa_options,
-	  verb_aa },
 	{ "table", "RESULTS", "show a run's results as Markdown", table_options, verb_table },
 	{ "report", "RESULTS...", "draw and compare results on a page for a browser",
 	  report_options, verb_report },

@@ -75,33 +75,33 @@ int bench_session_key(struct sgpu_key *key, struct sgpu_error *error)
 	return sgpu_key_parse(text, sizeof(text) - 1, "the worker's key", key, error);
 }
 
-int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value, int ends[2],
-		     struct sgpu_error *error)
+int bench_start_open(struct sgpu_bench *bench, bool secure, int *from, struct sgpu_error *error)
 {
-	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
-				      option,	    value,  NULL };
-	int to[2] = { -1, -1 }, from[2] = { -1, -1 }, rc = SGPU_OK;
+	const char *const words[] = {
+		"sgpu-bench", "open", "--device", bench->info.selector, secure ? "--secure" : NULL,
+		NULL
+	};
 	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
+	int ends[2] = { -1, -1 }, rc = SGPU_OK;
 
 	if (!worker) {
 		return SGPU_ENOMEM;
 	}
 	*worker = (struct worker){ .held = { -1, -1, -1 } };
-	if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
+	if (pipe2(ends, O_CLOEXEC) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pipe");
 	}
-	worker->held[0] = ends[0] = from[0];
-	worker->held[1] = ends[1] = to[1];
-	rc = rc ? rc : spawn(words, (const int[]){ to[0], from[1] }, 2, &worker->pid, error);
-	close_all((const int[]){ to[0], from[1] }, 2);
+	worker->held[0] = *from = ends[0];
+	rc = rc ? rc : spawn(words, (const int[]){ STDIN_FILENO, ends[1] }, 2, &worker->pid, error);
+	sgpu_close(ends[1]);
 	return rc;
 }
 
 int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 		     struct sgpu_error *error)
 {
-	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
-				      "--serve",    "ring", NULL };
+	const char *const words[] = { "sgpu-bench",	    "open",    "--device",
+				      bench->info.selector, "--serve", NULL };
 	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
 	int bells[2] = { -1, -1 }, rc;
 

@@ -2,13 +2,11 @@
  *
  * Set-up that several cases share.
  */
-#include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "crypto/crypto.h"
-#include "stage/stage.h"
 #include "setup.h"
 
 int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
@@ -106,98 +104,24 @@ int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint6
 enum { PAGE = 4096 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
-/* Bytes of the mapping that are on transparent huge pages. */
-static uint64_t huge_bytes(const void *memory)
-{
-	FILE *file = fopen("/proc/self/smaps", "re");
-	uint64_t begin, end, kib, found = 0;
-	bool inside = false;
-	char line[256];
-
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &begin, &end) == 2) {
-			inside = begin <= (uintptr_t)memory && (uintptr_t)memory < end;
-		} else if (inside && sscanf(line, "AnonHugePages: %" SCNu64, &kib) == 1) {
-			found = kib << 10;
-		}
-	}
-	if (file) {
-		fclose(file);
-	}
-	return found;
-}
-
 static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
-	(void)bench;
-	munmap((void *)what, size);
+	(void)bench, (void)size;
+	free((void *)what);
 }
 
-int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node,
-		    void **memory, struct sgpu_error *error)
+int bench_new_pages(struct sgpu_bench *bench, uint64_t size, void **memory,
+		    struct sgpu_error *error)
 {
-	const size_t mark = sgpu_bench_mark(bench);
-	/* Whole huge pages, and room to align the mapping. */
-	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
-		       room = extent + HUGE_PAGE;
-	void *mapped = mmap(NULL, room, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	volatile uint8_t *at =
-		(uint8_t *)(((uintptr_t)mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-	int rc;
+	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 
-	if (mapped == MAP_FAILED) {
+	*memory = aligned_alloc(HUGE_PAGE, extent);
+	if (!*memory) {
 		return sgpu_fail_nomem(error);
 	}
-	*memory = (void *)(uintptr_t)at;
-	(void)madvise(*memory, extent,
-		      pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-	rc = sgpu_bench_keep(bench, end_pages, (uintptr_t)mapped, room, error);
-	if (rc == SGPU_OK && node >= 0) {
-		rc = sgpu_numa_bind(*memory, extent, node, error);
-	}
-	for (uint64_t i = 0; rc == SGPU_OK && i < size; i += PAGE) {
-		at[i] = 1;
-	}
-	if (rc == SGPU_OK && pages == BENCH_PAGES_TRANSPARENT &&
-	    huge_bytes(*memory) < size / 10 * 9) {
-		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
-			       "the kernel gave no transparent huge pages");
-	}
-	if (rc != SGPU_OK) {
-		sgpu_bench_release(bench, mark);
-	}
-	return rc;
-}
-
-int bench_new_source(struct sgpu_bench *bench, enum bench_way way, enum bench_pages pages, int node,
-		     uint64_t size, uint64_t seed, struct bench_source *source,
-		     struct sgpu_error *error)
-{
-	int rc;
-
-	*source = (struct bench_source){ .memory = NULL };
-	if (way == BENCH_PINNED ? !bench->info.pins_host_memory
-				: way == BENCH_REGISTERED && !bench->info.registers) {
-		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'",
-			       bench->info.selector);
-	} else if (way == BENCH_PINNED) {
-		rc = sgpu_bench_new_pinned(bench, size, &source->memory, error);
-	} else {
-		rc = bench_new_pages(bench, size, pages, node, &source->memory, error);
-	}
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(source->memory, size, seed);
-	}
-	if (rc == SGPU_OK && way == BENCH_REGISTERED) {
-		rc = sgpu_bench_register(bench, source->memory, size, error);
-	}
-	if (rc == SGPU_EUNAVAILABLE) {
-		source->lack = *error;
-		source->why = source->lack.text;
-		rc = SGPU_OK;
-	}
-	return rc;
+	(void)madvise(*memory, extent, MADV_HUGEPAGE);
+	memset(*memory, 1, size);
+	return sgpu_bench_keep(bench, end_pages, (uintptr_t)*memory, 0, error);
 }
 
 void bench_spoil(void *memory, uint64_t size)

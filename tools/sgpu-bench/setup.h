@@ -58,27 +58,10 @@ SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_strea
 				     struct sgpu_error *error);
 
 /* ---- memory for copies, and timed parts of work ---- */
-/* Makes memory, aligned to 2 MiB, with every page present, on a node or any (-1). Errors:
- * SGPU_EUNAVAILABLE when there are no such pages, SGPU_ENOMEM. */
-enum bench_pages {
-	BENCH_PAGES_ANY, /* huge ones where the kernel has them */
-	BENCH_PAGES_SMALL,
-	BENCH_PAGES_TRANSPARENT, /* 2 MiB, as the kernel gives them on advice */
-};
-SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages,
-				    int node, void **memory, struct sgpu_error *error);
-/* Makes host memory for a kind of copy, with the pattern of a seed. pages and node do not apply to
- * pinned memory. Errors: those of bench_new_pages and sgpu_bench_new_pinned but SGPU_EUNAVAILABLE.
- */
-enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
-struct bench_source {
-	void *memory;
-	const char *why; /* it cannot be had, a text in `lack`; or NULL */
-	struct sgpu_error lack;
-};
-SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way,
-				     enum bench_pages pages, int node, uint64_t size, uint64_t seed,
-				     struct bench_source *source, struct sgpu_error *error);
+/* Makes memory, aligned to 2 MiB, with every page present, on huge pages where the kernel has
+ * them. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, void **memory,
+				    struct sgpu_error *error);
 /* Alters every page, so that old contents cannot pass for new ones. */
 void bench_spoil(void *memory, uint64_t size);
 /* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares results with those of another run, of runs of one build, whose differences are noise,
- * and of published papers (published.json).
+ * Compares results with those of another run, and of published papers (published.json).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 struct request {
 	unsigned threshold; /* percent */
 	bool ratios, strict;
-	const char *noise, *output;
 };
 
 const struct cli_option compare_options[] = {
@@ -21,15 +19,8 @@ const struct cli_option compare_options[] = {
 	  CLI_NUMBER(struct request, threshold, 0, 1000000) },
 	{ "ratios", 0, NULL, "compare ratios, which two machines can have in common",
 	  CLI_FLAG(struct request, ratios) },
-	{ "noise", 0, "FILE", "how far runs of one build lie apart, from 'sgpu-bench aa'",
-	  CLI_INPUT(struct request, noise) },
 	{ "strict", 0, NULL, "end with 1 for what is ambiguous, too",
 	  CLI_FLAG(struct request, strict) },
-	CLI_END,
-};
-const struct cli_option aa_options[] = {
-	CLI_COMMON,
-	{ "output", 'o', "FILE", "write the records there", CLI_TEXT(struct request, output) },
 	CLI_END,
 };
 const struct cli_option published_options[] = { CLI_COMMON, CLI_END };
@@ -37,7 +28,7 @@ const struct cli_option published_options[] = { CLI_COMMON, CLI_END };
 /* ---- two runs ---- */
 static const struct column difference_columns[] = {
 	{ "measurement", 60 }, { "first", 11 },	  { "second", 11 }, { "change", 9 },
-	{ "noise", 15 },       { "verdict", 28 }, { NULL, 0 },
+	{ "noise", 8 },	       { "verdict", 28 }, { NULL, 0 },
 };
 
 /* Whether it is slower by more than the threshold, or fails now; with --strict, also if
@@ -79,20 +70,18 @@ static int print_difference(const struct sgpu_bench_difference *d, bool ratios, 
 		if (compared) {
 			json_object_update_new(
 				object,
-				json_pack("{s:f, s:f, s:f, s:f, s:b}",
+				json_pack("{s:f, s:f, s:f, s:f}",
 					  ratios ? "first_ratio" : "first_median_ns",
 					  ratios ? d->first->ratio.median : d->first->ns.median,
 					  ratios ? "second_ratio" : "second_median_ns",
 					  ratios ? d->second->ratio.median : d->second->ns.median,
-					  "change", d->change, "noise", d->noise, "noise_measured",
-					  d->noise_measured));
+					  "change", d->change, "noise", d->noise));
 		}
 		return cli_print_json(object, stdout, JSON_COMPACT);
 	}
 	if (compared) {
 		snprintf(change, sizeof(change), "%+.1f %%", 100 * d->change);
-		snprintf(noise, sizeof(noise), "%.1f %%%s", 100 * d->noise,
-			 d->noise_measured ? "" : ", guessed");
+		snprintf(noise, sizeof(noise), "%.1f %%", 100 * d->noise);
 	}
 	snprintf(verdict, sizeof(verdict), "%s%s", sgpu_bench_verdicts[d->verdict],
 		 beyond ? ", beyond the threshold" : "");
@@ -135,105 +124,23 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 
 int verb_compare(int argc, char **argv)
 {
-	struct sgpu_bench_results *runs = NULL, *noise = NULL;
+	struct sgpu_bench_results *runs = NULL;
 	struct sgpu_bench_difference *differences = NULL;
 	struct sgpu_error error = { 0 };
 	struct request request = { .threshold = 5 };
-	const char *other = NULL;
-	size_t count = 0, noise_count = 0, difference_count = 0;
+	size_t count = 0, difference_count = 0;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
 	status = status ? status : read_runs(paths, NULL, &runs, &count);
-	if (status == 0 && request.noise) {
-		status = read_runs((char *const[]){ (char *)request.noise, NULL }, NULL, &noise,
-				   &noise_count);
-		other = status ? NULL
-			       : sgpu_bench_environments_differ(noise->environment,
-								runs->environment);
-	}
-	if (other) {
-		cli_warning("'%s' is of another machine or build than the first run: %s differs",
-			    request.noise, other);
-	}
-	if (status == 0 && sgpu_bench_compare(&runs[0], &runs[1], noise, request.ratios,
-					      &differences, &difference_count, &error) != SGPU_OK) {
+	if (status == 0 && sgpu_bench_compare(&runs[0], &runs[1], request.ratios, &differences,
+					      &difference_count, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {
 		status = report(differences, difference_count, &request);
 	}
 	free(differences);
 	clear_runs(runs, count);
-	clear_runs(noise, noise_count);
-	return status;
-}
-
-/* ---- several runs ---- */
-static void print_noise(const struct sgpu_bench_results *noise)
-{
-	static const struct column columns[] = {
-		{ "measurement", 60 }, { "noise", 8 }, { "of the ratio", 12 }, { NULL, 0 }
-	};
-
-	print_head(stdout, columns);
-	for (size_t i = 0; i < noise->noise_count; i++) {
-		const struct sgpu_bench_noise *n = &noise->noise[i];
-		char floor[TEXT_MAX], ratio[TEXT_MAX] = "";
-
-		snprintf(floor, sizeof(floor), "%.1f %%", 100 * n->floor);
-		if (n->ratio_floor >= 0) {
-			snprintf(ratio, sizeof(ratio), "%.1f %%", 100 * n->ratio_floor);
-		}
-		print_row(stdout, columns, (const char *const[]){ n->key, floor, ratio });
-	}
-}
-
-static int write_noise(const char *path, const json_t *environment,
-		       const struct sgpu_bench_results *noise)
-{
-	struct sgpu_error error = { 0 };
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
-	int status;
-
-	if (!out) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	status = cli_print_json(json_deep_copy(environment), out, JSON_COMPACT);
-	for (size_t i = 0; status == 0 && i < noise->noise_count; i++) {
-		status = cli_print_json(sgpu_bench_noise_json(&noise->noise[i]), out, JSON_COMPACT);
-	}
-	fclose(out);
-	if (status == 0 && cli_write_text(path, 0666, text, size, &error) != SGPU_OK) {
-		status = cli_error(&error);
-	}
-	free(text);
-	return status;
-}
-
-int verb_aa(int argc, char **argv)
-{
-	struct sgpu_bench_results *runs = NULL, noise = { 0 };
-	struct request request = { .output = NULL };
-	struct sgpu_error error = { 0 };
-	size_t count = 0;
-	char **paths;
-	int status = cli_read(argc, argv, &request, &paths);
-
-	status = status ? status : cli_output_prepare(request.output, 0666, false);
-	status = status ? status : read_runs(paths, sgpu_bench_environments_differ, &runs, &count);
-	if (status == 0 && sgpu_bench_measure_noise(runs, count, &noise, &error) != SGPU_OK) {
-		status = cli_error(&error);
-	}
-	if (status == 0 && !cli_json) {
-		print_noise(&noise);
-	}
-	if (status == 0 && (cli_json || request.output)) {
-		status = write_noise(request.output, runs[0].environment, &noise);
-	}
-	clear_runs(runs, count);
-	sgpu_bench_results_clear(&noise);
 	return status;
 }
 

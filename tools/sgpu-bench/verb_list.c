@@ -16,24 +16,17 @@ const struct cli_option list_options[] = {
 };
 
 static const struct column columns[] = {
-	{ "case", 13 },	 { "measures", 60 }, { "unit", 4 },
-	{ "needs", 22 }, { "not here", 0 },  { NULL, 0 },
+	{ "case", 13 }, { "measures", 60 }, { "unit", 4 },
+	{ "needs", 6 }, { "not here", 0 },  { NULL, 0 },
 };
 
 static int print_case(const struct sgpu_bench_case *row, const struct sgpu_device_info *info)
 {
-	char needs[TEXT_MAX * 2] = "";
 	struct sgpu_error error = { 0 };
-	int length = 0;
 	bool can = sgpu_bench_can_run(row, info, &error) == SGPU_OK;
-	const char *const unit = sgpu_bench_units[row->unit];
+	const char *const unit = sgpu_bench_units[row->unit], *const needs =
+								      sgpu_bench_needs[row->needs];
 
-	for (unsigned bit = 0; sgpu_bench_requirements[bit]; bit++) {
-		if (row->requires >> bit & 1) {
-			length += snprintf(needs + length, sizeof(needs) - (size_t)length, "%s%s",
-					   length ? ", " : "", sgpu_bench_requirements[bit]);
-		}
-	}
 	if (cli_json) {
 		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name,
 						"help", row->help, "unit", unit, "requires", needs,

@@ -4,7 +4,6 @@
  * session starts it.
  */
 #include <inttypes.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "remote/carrier.h"
@@ -15,8 +14,7 @@
 
 struct request {
 	const char *device;
-	bool secure;
-	const char *serve;
+	bool secure, serve;
 };
 
 const struct cli_option open_options[] = {
@@ -25,8 +23,8 @@ const struct cli_option open_options[] = {
 	  CLI_TEXT(struct request, device) },
 	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",
 	  CLI_FLAG(struct request, secure) },
-	{ "serve", 0, "WHAT", "serve on standard input and output: a session, or one over a ring",
-	  CLI_TEXT(struct request, serve) },
+	{ "serve", 0, NULL, "serve a session over the ring of descriptors 0, 3 and 4",
+	  CLI_FLAG(struct request, serve) },
 	CLI_END,
 };
 
@@ -47,27 +45,17 @@ static int serve_ring(struct sgpu_secure *context, const struct sgpu_session_aut
 	return rc;
 }
 
-static int serve(const char *selector, const char *what, struct sgpu_error *error)
+static int serve(const char *selector, struct sgpu_error *error)
 {
-	const bool is_ring = strcmp(what, "ring") == 0;
-	struct sgpu_key key;
-	const struct sgpu_session_authority authority = { .key = &key };
 	struct sgpu_secure *context = NULL;
 	struct sgpu_device *device = NULL;
-	int rc;
+	struct sgpu_key key;
+	const struct sgpu_session_authority authority = { .key = &key };
+	int rc = bench_session_key(&key, error);
 
-	if (!is_ring && strcmp(what, "session") != 0) {
-		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is neither 'session' nor 'ring'",
-				 what);
-	}
-	rc = bench_session_key(&key, error);
 	rc = rc ? rc : sgpu_device_open(selector, NULL, &device, error);
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
-	if (rc == SGPU_OK) {
-		rc = is_ring ? serve_ring(context, &authority, error)
-			     : sgpu_remote_serve(context, 0, &authority, STDIN_FILENO,
-						 STDOUT_FILENO, error);
-	}
+	rc = rc ? rc : serve_ring(context, &authority, error);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
 	return rc;
@@ -85,8 +73,7 @@ int verb_open(int argc, char **argv)
 		return rc;
 	}
 	if (request.serve) {
-		return serve(request.device, request.serve, &error) == SGPU_OK ? 0
-									       : cli_error(&error);
+		return serve(request.device, &error) == SGPU_OK ? 0 : cli_error(&error);
 	}
 	if (bench_open(request.device, 0, request.secure, ns, &error) != SGPU_OK) {
 		return cli_error(&error);

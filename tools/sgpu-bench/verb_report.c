@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-bench report: makes a page for a browser of results. The page has the records and draws
- * them; differences between runs are judged here, as `compare` does. scripts/report-page.sh makes
- * the rest of the page.
+ * them. scripts/report-page.sh makes the rest of the page.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,69 +23,23 @@ const struct cli_option report_options[] = {
 BENCH_EMBED(page_head, "head.html");
 BENCH_EMBED(page_tail, "tail.html");
 
-/* Returns a run with noise of the machine and build of `environment`, or -1. */
-static int find_noise(const struct sgpu_bench_results *runs, int count, const json_t *environment)
-{
-	for (int i = 0; i < count; i++) {
-		if (runs[i].noise_count > 0 &&
-		    !sgpu_bench_environments_differ(runs[i].environment, environment)) {
-			return i;
-		}
-	}
-	return -1;
-}
-
-/* Adds what two files have in common: [file, measurement, file, measurement, verdict, change,
- * noise, noise was measured]. */
-static int add_differences(json_t *all, const struct sgpu_bench_results *runs, int a, int b,
-			   int noise, struct sgpu_error *error)
-{
-	const struct sgpu_bench_results *first = &runs[a], *second = &runs[b];
-	struct sgpu_bench_difference *d = NULL;
-	size_t count = 0;
-	int rc = sgpu_bench_compare(first, second, noise < 0 ? NULL : &runs[noise], false, &d,
-				    &count, error);
-
-	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		if (d[i].verdict <= SGPU_BENCH_AMBIGUOUS &&
-		    json_array_append_new(all,
-					  json_pack("[i, I, i, I, s, f, f, b]", a,
-						    (json_int_t)(d[i].first - first->records), b,
-						    (json_int_t)(d[i].second - second->records),
-						    sgpu_bench_verdicts[d[i].verdict], d[i].change,
-						    d[i].noise, d[i].noise_measured)) != 0) {
-			rc = sgpu_fail_nomem(error);
-		}
-	}
-	free(d);
-	return rc;
-}
-
 static int make_data(char *const *paths, const struct sgpu_bench_results *runs, int count,
 		     json_t **data, struct sgpu_error *error)
 {
-	json_t *all = json_array(), *differences = json_array();
-	int rc = SGPU_OK;
+	json_t *all = *data = json_array();
 
-	*data = json_pack("{s:o, s:o}", "files", all, "differences", differences);
-	for (int b = 0; rc == SGPU_OK && b < count; b++) {
-		const char *slash = strrchr(paths[b], '/');
-		const char *name = cli_is_standard(paths[b]) ? "standard input"
+	for (int i = 0; i < count; i++) {
+		const char *slash = strrchr(paths[i], '/');
+		const char *name = cli_is_standard(paths[i]) ? "standard input"
 				   : slash		     ? slash + 1
-							     : paths[b];
+							     : paths[i];
 
-		if (json_array_append_new(
-			    all, json_pack("{s:o, s:i, s:s}", "name", cli_json_text(name), "noise",
-					   find_noise(runs, count, runs[b].environment), "text",
-					   runs[b].text)) != 0) {
-			rc = sgpu_fail_nomem(error);
-		}
-		for (int a = 0; rc == SGPU_OK && a < b; a++) {
-			rc = add_differences(differences, runs, a, b,
-					     find_noise(runs, count, runs[a].environment), error);
+		if (json_array_append_new(all, json_pack("{s:o, s:s}", "name", cli_json_text(name),
+							 "text", runs[i].text)) != 0) {
+			return sgpu_fail_nomem(error);
 		}
 	}
-	return rc;
+	return SGPU_OK;
 }
 
 static int write_page(char *const *paths, const struct sgpu_bench_results *runs, int count,
@@ -97,7 +50,7 @@ static int write_page(char *const *paths, const struct sgpu_bench_results *runs,
 	char *page = NULL;
 	size_t size = 0;
 	int rc = make_data(paths, runs, count, &data, &error);
-	char *text = rc == SGPU_OK ? json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+	char *text = rc == SGPU_OK ? json_dumps(data, JSON_COMPACT) : NULL;
 	FILE *out = text ? open_memstream(&page, &size) : NULL;
 
 	if (out) {

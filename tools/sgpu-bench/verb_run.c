@@ -21,7 +21,6 @@ struct run {
 	FILE *out;     /* to `output` */
 	int fault;     /* errno of the first record that could not be written */
 	int counts[3]; /* cases by status */
-	struct sgpu_bench_moment begin;
 };
 
 /* ---- options ---- */
@@ -181,7 +180,6 @@ static int measure(struct run *r, struct sgpu_device *device)
 	}
 	environment = sgpu_bench_environment(&info, &r->options);
 	cli_describe_build(environment);
-	sgpu_bench_begin(&r->begin);
 	if (!cli_json) {
 		json_decref(environment);
 		environment = NULL;
@@ -190,9 +188,6 @@ static int measure(struct run *r, struct sgpu_device *device)
 	cli_note("device '%s': %s%s%s", info.selector, info.name, info.driver[0] ? ", " : "",
 		 info.driver);
 	rc = run_cases(r, device, &error);
-	if (rc == SGPU_OK && cli_json) {
-		put(r, sgpu_bench_end(&r->begin), NULL);
-	}
 	rc = rc ? rc : check_output(r, &error);
 	rc = rc ? rc : sgpu_output_commit(&r->output, &error);
 	if (rc != SGPU_OK) {

@@ -13,7 +13,6 @@
 #include "cases.h"
 #include "cli.h"
 
-CLI_VERB(aa);
 CLI_VERB(compare);
 CLI_VERB(doctor);
 CLI_VERB(list);

@@ -34,8 +34,8 @@ struct load {
 	int staged, outputs, left; /* numbers of segments; left: in their files */
 	struct sgpu_region region;
 	struct sgpu_pool *pool;
-	struct sgpu_dsa_reader *files_reader; /* reads payloads in files */
-	uint64_t done;			      /* bytes copied, for the progress line */
+	struct sgpu_dsa *dsa; /* reads payloads in files, or NULL */
+	uint64_t done;	      /* bytes copied, for the progress line */
 };
 
 /* load_fill.c: copies the payloads into the region; reads the batch to its end. */

@@ -43,7 +43,7 @@ static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sg
 
 	rc = rc ? rc : sgpu_region_back(&copy->load->region, at, end - begin, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_dsa_pread(copy->load->files_reader, copy->fd, copy->name,
+		rc = sgpu_dsa_pread(copy->load->dsa, copy->fd, copy->name,
 				    copy->load->region.data + at, end - begin, copy->offset + begin,
 				    &got, error);
 	}
@@ -183,24 +183,22 @@ static int fill_inlines(struct load *load, struct sgpu_error *error)
 
 static void tell_accelerator(const struct load *load)
 {
-	struct sgpu_dsa_figures figures;
 	char size[STAGE_BYTES_TEXT];
+	const char *why;
+	const uint64_t copied = sgpu_dsa_copied(load->dsa, &why);
 
-	sgpu_dsa_reader_figures(load->files_reader, &figures);
-	cli_detail("an accelerator copied %s%s%s", stage_bytes(figures.bytes, size),
-		   figures.why[0] ? ": " : "", figures.why);
+	cli_detail("an accelerator copied %s%s%s", stage_bytes(copied, size), why[0] ? ": " : "",
+		   why);
 }
 
 int load_fill(struct load *load, struct sgpu_error *error)
 {
-	struct sgpu_dsa *dsa = NULL;
 	struct sgpu_error why;
 	int i, rc = sgpu_pool_create(load->jobs, &load->pool, error);
 
-	if (load->payload >= LARGE && sgpu_dsa_open(&dsa, &why) != SGPU_OK) {
+	if (load->payload >= LARGE && sgpu_dsa_open(&load->dsa, &why) != SGPU_OK) {
 		cli_detail("no accelerator copies: %s", why.text);
 	}
-	rc = rc ? rc : sgpu_dsa_reader_create(dsa, &load->files_reader, error);
 	rc = rc ? rc : fill_inlines(load, error);
 	for (i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
 		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
@@ -214,11 +212,10 @@ int load_fill(struct load *load, struct sgpu_error *error)
 					      load->slices[i].size, error);
 		}
 	}
-	if (load->files_reader && dsa) {
+	if (load->dsa) {
 		tell_accelerator(load);
 	}
-	sgpu_dsa_reader_free(&load->files_reader);
-	sgpu_dsa_close(&dsa);
+	sgpu_dsa_close(&load->dsa);
 	sgpu_pool_free(&load->pool);
 	return rc ? rc : canceled(error);
 }

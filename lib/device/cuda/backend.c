@@ -175,7 +175,6 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	device->registers = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
 	device->registers_read_only =
 		attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
-	device->reads_pageable = attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
 	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the GPU '%s' has no memory pools, which sgpu needs",
@@ -386,7 +385,6 @@ static int get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 	info->opens_on_device = true;
 	info->pins_host_memory = sgpu_cuda_host_pins(device);
 	info->registers = device->registers;
-	info->reads_pageable = device->reads_pageable;
 	snprintf(info->timer, sizeof(info->timer), "%s",
 		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
 							    : SGPU_TIMER_EVENTS));

@@ -330,8 +330,7 @@ struct sgpu_device {
 	bool memory_operations; /* streams can write words into host memory */
 	bool registers, registers_read_only;
 	bool may_spin;
-	bool stamps_time; /* %globaltimer, not events, times tasks */
-	bool reads_pageable;
+	bool stamps_time;  /* %globaltimer, not events, times tasks */
 	CUstream internal; /* clears and frees */
 	CUstream clock;	   /* for bases and for reading stamps */
 

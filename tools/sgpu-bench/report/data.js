@@ -58,14 +58,12 @@ function measurementOf(record) {
 function fileOf({ name, text }) {
 	const lines = text.split("\n").filter((line) => line).map((line) => JSON.parse(line));
 	const of = (kind) => lines.filter(({ record }) => record === kind);
-	const [environment = {}] = of("environment"), [end = {}] = of("end");
+	const [environment = {}] = of("environment");
 
 	return {
 		name: name.replace(CONTROLS, "?"), environment: plainMembers(environment),
-		members: [...Object.entries(environment), ...Object.entries(end).map(([key, value]) =>
-			[`at the end: ${key}`, value])],
+		members: Object.entries(environment),
 		measurements: of("measurement").map(measurementOf),
-		noise: new Map(of("noise").map((record) => [record.measurement, record])),
 	};
 }
 
@@ -88,7 +86,6 @@ function runsOf(files) {
 		run.files.push(file);
 		for (const m of file.measurements) {
 			m.run = run;
-			m.noise = file.noiseFrom?.noise.get(m.key) ?? {};
 			run.keys.add(m.key);
 		}
 	}
@@ -107,7 +104,6 @@ function doubts(run) {
 		["it is not known which commit was measured", ({ environment: e }) =>
 			!e.commit || e.commit === "unknown" || e.tree === "unknown"],
 		["--quick is a test, not for figures", ({ environment: e }) => e.quick],
-		["no A/A run of this machine and build is given, so the noise is not known", (f) => !f.noiseFrom],
 	].map(([reason, isSo]) => [reason, run.files.filter(isSo).map(({ name }) => name)]);
 
 	return reasons.filter(([, names]) => names.length).map(([reason, names]) =>
@@ -115,12 +111,7 @@ function doubts(run) {
 }
 
 function readResults(text) {
-	const { files: parts, differences } = JSON.parse(text), files = parts.map(fileOf);
+	const files = JSON.parse(text).map(fileOf);
 
-	files.forEach((file, i) => { file.noiseFrom = files[parts[i].noise]; });
-	return {
-		files, runs: runsOf(files), measurements: files.flatMap((file) => file.measurements),
-		differences: differences.map(([a, i, b, k, ...verdict]) =>
-			[files[a].measurements[i], files[b].measurements[k], ...verdict]),
-	};
+	return { files, runs: runsOf(files), measurements: files.flatMap((file) => file.measurements) };
 }

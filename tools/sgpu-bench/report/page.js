@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page: summary, machines, comparison, a section for each case, what was not measured, files.
+ * The page: summary, machines, a section for each case, what was not measured, files.
  */
 "use strict";
 
@@ -26,49 +26,29 @@ function shown(value) {
 		Object.entries(value).map(([name, part]) => `${name}: ${shown(part)}`).join("; ");
 }
 
-/* A row for each member of the environments and of the ends of runs, with all its values. */
+/* A row for each member of the environments, with all its values. */
 function machineSection(runs) {
 	const members = (run) => run.files.flatMap((file) => file.members);
 	const keys = new Set(runs.flatMap(members).map(([key]) => key));
 	const values = (run, key) => members(run).filter(([name]) => name === key).map(([, value]) => shown(value));
-	const rows = [...keys].filter((key) => !/(^|: )(record|command)$/.test(key)).map((key) =>
+	const rows = [...keys].filter((key) => !/^(record|command)$/.test(key)).map((key) =>
 		[key.replaceAll("_", " "), ...runs.map((run) => [...new Set(values(run, key))].slice(0, OPEN_MOST).join("; "))]);
 
 	return section("machines", "Machines", folded(`${rows.length} properties`, false,
 		table("What was measured on", ["", ...runs.map((run) => run.name)], rows)));
 }
 
-/* What sgpu-bench compare says of each two runs. */
-function comparisonSection(differences) {
-	const pairs = groups(differences, ([a, b]) => `${b.run.name} against ${a.run.name}`);
-	const row = ([a, b, verdict, change, noise, isMeasured]) => [a.key, quantity(a.result, a.kind),
-		quantity(b.result, b.kind), ratioText(1 + change), percent(change),
-		percent(noise) + (isMeasured ? "" : ", guessed"), element("span", { class: verdict }, verdict)];
-
-	return section("comparison", "Comparison",
-		element("p", {}, "Ratios are times divided by those of the first run: below 1 is faster. Without an A/A ",
-			"run the noise is guessed from the samples."),
-		[...pairs].map(([title, list]) => {
-			const counts = [...groups(list, ([, , verdict]) => verdict)].map(([name, { length }]) => `${length} ${name}`);
-
-			return folded(`${title}: ${counts.join(", ")}`, list.length <= OPEN_MOST, table(title,
-				["measurement", "first", "second", "ratio", "change", "noise", "verdict"], list.map(row)));
-		}));
-}
-
 function measurementTable(caption, list, runs) {
 	const ns = (value) => value > 0 ? quantity(value, "time") : undefined;
-	const inside = (m) => Math.abs(Math.log(m.record.ratio)) <= m.noise.ratio_floor ? ", inside the noise" : "";
 	const row = ({ record: r, ...m }) => [
 		labelOf(m), runs.length > 1 ? m.run.name : "", quantity(m.result, m.kind),
-		r.ratio_to ? `${ratioText(r.ratio)} ${r.ratio_to}${inside({ record: r, ...m })}` : "",
+		r.ratio_to ? `${ratioText(r.ratio)} ${r.ratio_to}` : "",
 		r.n, ns(r.min_ns), ns(r.median_ns),
 		r.median_high_ns > 0 ? `${ns(r.median_low_ns)} – ${ns(r.median_high_ns)}` : "", ns(r.p95_ns), ns(r.p99_ns),
-		m.noise.floor === undefined ? "" : percent(m.noise.floor),
 	];
 
 	return table(caption, ["point", "run", "result", "ratio", "n", "minimum", "median of a sample",
-		"its 95 % interval", "p95", "p99", "noise floor"], list.map(row));
+		"its 95 % interval", "p95", "p99"], list.map(row));
 }
 
 /* Figures of different sources never share a plot. */
@@ -89,17 +69,17 @@ function filesSection(files) {
 	const text = (file, key) => file.members.filter(([name]) => name === key).map(([, value]) => textOf(value)).join();
 
 	return section("files", "Files", table("What this page was made from",
-		["file", "run", "date", "commit", "command", "measurements", "noise floors"], files.map((file) =>
+		["file", "run", "date", "commit", "command", "measurements"], files.map((file) =>
 			[file.name, file.measurements[0]?.run.name, ...["date", "commit", "command"].map((key) => text(file, key)),
-				file.measurements.length, file.noise.size || ""])));
+				file.measurements.length])));
 }
 
 function show() {
-	const { files, runs, measurements, differences } = readResults(document.getElementById("results").textContent);
+	const { files, runs, measurements } = readResults(document.getElementById("results").textContent);
 	const lacking = measurements.filter((m) => !m.passed);
 	const reasons = lacking.map((m) => [m.run.name, m.name, labelOf(m), m.record.status, m.record.reason]);
 	const sections = [
-		machineSection(runs), differences.length ? comparisonSection(differences) : [],
+		machineSection(runs),
 		[...groups(measurements, (m) => m.name)].map(([name, list]) => caseSection(name, list, runs)),
 		lacking.length ? section("not-measured", "Not measured",
 			table("Not measured", ["run", "case", "point", "status", "reason"], reasons)) : [], filesSection(files),

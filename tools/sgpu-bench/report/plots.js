@@ -16,32 +16,6 @@ function colour(name) {
 	return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/* From the minimum to the 95th percentile of a point's samples. */
-const whiskers = {
-	id: "whiskers",
-	afterDatasetsDraw(chart) {
-		const { ctx, chartArea: { left, right, top, bottom }, scales } = chart;
-
-		ctx.save();
-		ctx.beginPath();
-		ctx.rect(left, top, right - left, bottom - top);
-		ctx.clip();
-		for (const { index, data } of chart.getSortedVisibleDatasetMetas()) {
-			const { data: points, borderColor, along } = chart.data.datasets[index];
-
-			ctx.strokeStyle = borderColor;
-			ctx.beginPath();
-			data.forEach(({ x, y }, i) => points[i].ends?.forEach((value, end) => {
-				const at = scales[along].getPixelForValue(value);
-
-				ctx[end ? "lineTo" : "moveTo"](along === "x" ? at : x, along === "x" ? y : at);
-			}));
-			ctx.stroke();
-		}
-		ctx.restore();
-	},
-};
-
 /* An axis that shows all the values: logarithmic where they span much and have no zero. `marked`: where its ticks are. */
 function axisOf(kind, title, values, marked) {
 	const finite = values.filter(Number.isFinite);
@@ -55,27 +29,13 @@ function axisOf(kind, title, values, marked) {
 	};
 }
 
-/* The arrow keys go from point to point, Escape leaves them. */
-function onKey(chart, event) {
-	const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-	const points = chart.getSortedVisibleDatasetMetas().flatMap(({ index: datasetIndex, data }) =>
-		data.map((_, index) => ({ datasetIndex, index })));
-
-	if (step || event.key === "Escape") {
-		chart.at = step ? ((chart.at ?? -1) + step + points.length) % points.length : undefined;
-		chart.tooltip.setActiveElements(points.slice(chart.at ?? points.length).slice(0, 1), { x: 0, y: 0 });
-		chart.update();
-		event.preventDefault();
-	}
-}
-
 function plot(title, datasets, scales, height) {
-	const canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": title });
+	const canvas = element("canvas", { role: "img", "aria-label": title });
 	const box = element("div", { class: "canvas" }, canvas);
 
 	Object.assign(Chart.defaults, { color: colour("soft"), borderColor: colour("line") });
-	const chart = new Chart(canvas, {
-		type: "scatter", plugins: [whiskers],
+	new Chart(canvas, {
+		type: "scatter",
 		data: { datasets: datasets.map((set, i) => ({
 			borderColor: colour(`c${i % 8}`), backgroundColor: colour(`c${i % 8}`), pointStyle: SHAPES[i % 8],
 			borderWidth: 1.5, borderDash: i < 8 ? [] : [6, 3], pointRadius: 4, ...set })) },
@@ -90,7 +50,6 @@ function plot(title, datasets, scales, height) {
 	});
 
 	box.style.height = `${height + 10 * datasets.length}px`;
-	canvas.addEventListener("keydown", (event) => onKey(chart, event));
 	return element("figure", {}, element("figcaption", {}, title), box);
 }
 
@@ -105,9 +64,7 @@ function tipOf(m, runs) {
 }
 
 function pointOf(m, runs, along, place) {
-	const ends = [m.record.min_ns || m.record.median_ns, m.record.p95_ns].map(m.value);
-
-	return { ...place, [along]: m.result, ends, tip: tipOf(m, runs) };
+	return { ...place, [along]: m.result, tip: tipOf(m, runs) };
 }
 
 /* Parts of a list that have at most so many labels each, told apart by parameters as long as there are any. */
@@ -135,10 +92,10 @@ function lineChart(name, list, swept, runs) {
 	const constants = constantsOf(list), xs = [...new Set(list.map((m) => m.parameters[swept]))].sort((a, b) => a - b);
 	const label = (m) => [labelOf(m, [swept, ...constants]), ...runs.length > 1 ? [m.run.name] : []].join(": ");
 	const datasets = [...groups(list, label)].map(([text, part]) => ({
-		label: text, along: "y", showLine: true,
+		label: text, showLine: true,
 		data: part.map((m) => pointOf(m, runs, "y", { x: m.parameters[swept] })).sort((a, b) => a.x - b.x),
 	}));
-	const ys = datasets.flatMap(({ data }) => data.flatMap(({ ends }) => ends));
+	const ys = datasets.flatMap(({ data }) => data.map(({ y }) => y));
 
 	return plot(titleOf(`${name} by ${parameterName(swept)}`, list, constants), datasets, {
 		x: axisOf(kindOfParameter(swept), parameterName(swept), xs, xs),
@@ -149,8 +106,8 @@ function lineChart(name, list, swept, runs) {
 function dotChart(name, list, runs) {
 	const constants = list.length > 1 ? constantsOf(list) : [], label = (m) => labelOf(m, constants);
 	const datasets = [...groups(list, (m) => m.run.name)].map(([text, part]) =>
-		({ label: text, along: "x", data: part.map((m) => pointOf(m, runs, "x", { y: label(m) })) }));
-	const labels = [...groups(list, label).keys()], xs = datasets.flatMap(({ data }) => data.flatMap(({ ends }) => ends));
+		({ label: text, data: part.map((m) => pointOf(m, runs, "x", { y: label(m) })) }));
+	const labels = [...groups(list, label).keys()], xs = datasets.flatMap(({ data }) => data.map(({ x }) => x));
 
 	return plot(titleOf(name, list, constants), datasets, {
 		x: axisOf(list[0].kind, AXES[list[0].kind], xs), y: { type: "category", labels, offset: true },

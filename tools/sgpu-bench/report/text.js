@@ -74,7 +74,3 @@ function labelOf(m, without = []) {
 function ratioText(ratio) {
 	return `${ratio.toFixed(ratio < 10 ? 3 : 1)} ×`;
 }
-
-function percent(fraction) {
-	return `${(100 * fraction).toFixed(1)} %`;
-}
