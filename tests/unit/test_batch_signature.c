@@ -103,6 +103,22 @@ UNIT_TEST(a_host_cannot_put_its_own_recipient_beside_an_owners_manifest)
 	}
 }
 
+/* With a recipient in its hands, the host changes what the index says of a LOW input. */
+UNIT_TEST(whoever_has_the_batch_key_puts_no_other_index_under_an_owners_signature)
+{
+	struct sgpu_batch *b = signed_batch(&owner);
+	json_t *signatures = json_incref(b->signatures);
+
+	b->segments[1].kt128[0] ^= 1;
+	sgpu_batch_change(b, true);
+	CHECK(!b->signatures);
+	b->signatures = signatures;
+	CHECK(sgpu_batch_sign(b, batch_key, &error) == 0);
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
+	CHECK(owner_code(b) == SGPU_EAUTH);
+	sgpu_batch_free(&b);
+}
+
 UNIT_TEST(a_signature_of_another_batch_is_none_of_this)
 {
 	struct sgpu_batch *a = signed_batch(&owner), *b = sealed_batch(&oct);
@@ -243,6 +259,7 @@ int main(void)
 	UNIT_RUN(what_a_key_has_signed_verifies_or_is_told);
 	UNIT_RUN(a_signature_covers_the_payload_and_not_the_mac);
 	UNIT_RUN(a_host_cannot_put_its_own_recipient_beside_an_owners_manifest);
+	UNIT_RUN(whoever_has_the_batch_key_puts_no_other_index_under_an_owners_signature);
 	UNIT_RUN(a_signature_of_another_batch_is_none_of_this);
 	UNIT_RUN(each_signature_of_a_listed_owner_must_verify_and_the_first_one_names_the_owner);
 	UNIT_RUN(an_identity_is_of_all_that_no_rewrap_no_signer_and_no_host_changes);

@@ -138,6 +138,7 @@ static int write_mistaken(struct job *job, unsigned mistakes)
 static void try_mistakes(unsigned mistakes, int first)
 {
 	struct job job;
+	uint8_t identity[SGPU_SHA256_SIZE];
 	int in, out = memfd_create("response", MFD_CLOEXEC), rc;
 
 	make_job(&job, 100);
@@ -149,6 +150,8 @@ static void try_mistakes(unsigned mistakes, int first)
 		printf("# step %d: %d '%s'\n", first, rc, error.text);
 	}
 	CHECK(is_empty(out));
+	CHECK(sgpu_batch_identity(job.batch, identity, &error) == 0 &&
+	      sgpu_replay_take(replay, identity, 1, 1, &error) == 0);
 	free_job(&job);
 	close(in);
 	close(out);
@@ -165,7 +168,7 @@ UNIT_TEST(a_mistake_hides_those_of_later_steps)
 	sgpu_replay_free(&replay);
 }
 
-UNIT_TEST(each_mistake_alone_is_refused_with_the_same_text)
+UNIT_TEST(each_mistake_alone_is_refused_with_the_same_text_and_not_recorded)
 {
 	REQUIRE(sgpu_replay_create(NULL, UINT64_MAX >> 1, &replay, &error) == 0);
 	for (int only = FORM; only < MISTAKES; only++) {
@@ -200,6 +203,29 @@ UNIT_TEST(only_a_batch_that_was_admitted_is_recorded)
 	close(out);
 }
 
+UNIT_TEST(a_batch_whose_payloads_do_not_arrive_stays_taken)
+{
+	struct job job;
+	char tail[3 * SGPU_TAR_BLOCK];
+	int in, out = memfd_create("response", MFD_CLOEXEC);
+
+	REQUIRE(sgpu_replay_create(NULL, UINT64_MAX >> 1, &replay, &error) == 0);
+	owners[0] = signer.kid;
+	make_job(&job, 100);
+	in = write_mistaken(&job, 0);
+	const off_t cut = lseek(in, 0, SEEK_END) - (off_t)sizeof(tail);
+	REQUIRE(pread(in, tail, sizeof(tail), cut) == sizeof(tail) && ftruncate(in, cut) == 0 &&
+		lseek(in, 0, SEEK_SET) == 0);
+	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EINVALID);
+	REQUIRE(pwrite(in, tail, sizeof(tail), cut) == sizeof(tail) && lseek(in, 0, SEEK_SET) == 0);
+	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ETAKEN);
+	CHECK(is_empty(out));
+	sgpu_replay_free(&replay);
+	free_job(&job);
+	close(in);
+	close(out);
+}
+
 int main(void)
 {
 	open_device(1);
@@ -209,8 +235,9 @@ int main(void)
 		bail_out();
 	}
 	UNIT_RUN(a_mistake_hides_those_of_later_steps);
-	UNIT_RUN(each_mistake_alone_is_refused_with_the_same_text);
+	UNIT_RUN(each_mistake_alone_is_refused_with_the_same_text_and_not_recorded);
 	UNIT_RUN(only_a_batch_that_was_admitted_is_recorded);
+	UNIT_RUN(a_batch_whose_payloads_do_not_arrive_stays_taken);
 	sgpu_device_close(&device);
 	return unit_done();
 }
