@@ -18,7 +18,6 @@ struct plan {
 
 static int launch_step(struct sgpu_launch *launch, void *argument)
 {
-	CHECK(launch->recorded);
 	return bump(launch, argument);
 }
 
