@@ -259,7 +259,6 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 		rc = sgpu_cuda_host_open(device, error);
 	}
 	if (rc == SGPU_OK) {
-		device->keys.bare = config->bare_keys;
 		rc = sgpu_cuda_keys_open(device, error);
 	}
 	return rc == SGPU_OK ? sgpu_cuda_completer_start(device, error) : rc;
