@@ -7,7 +7,7 @@
  * that sorts as the float does, and in the lower half its index. So the lists hold the same
  * candidates however the rows are divided.
  */
-#include "ops/cuda/kernels/gemm.cuh"
+#include "ops/cuda/kernels/common.cuh"
 
 enum { A, B, LABELS, OUTPUT, K = 0 };
 enum {
