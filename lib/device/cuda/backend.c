@@ -382,7 +382,7 @@ static int get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 	info->numa_node = device->numa_node;
 	info->compute_units = device->multiprocessors;
 	info->opens_on_device = true;
-	info->pins_host_memory = sgpu_cuda_host_pins(device);
+	info->pins_host_memory = true;
 	info->registers = device->registers;
 	info->reads_pageable = device->reads_pageable;
 	snprintf(info->timer, sizeof(info->timer), "%s", device->times ? "events" : "host");

@@ -223,11 +223,9 @@ struct sgpu_cuda_host {
 	struct sgpu_cuda_step *steps;
 	struct sgpu_cuda_registered *registered;
 	uint64_t step; /* bytes of the next step */
-	bool pins;     /* all of the pool's memory is pinned */
 	struct sgpu_cuda_status *idle;
 	struct sgpu_cuda_slab *slabs; /* memory that status lines are cut from */
 };
-bool sgpu_cuda_host_pins(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_host_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
