@@ -130,6 +130,7 @@ struct sgpu_device_peer_calls {
 	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
 		     sgpu_devptr *memory, struct sgpu_error *error);
 	void (*free)(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
+	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 };
 
 struct sgpu_device_module_calls {

@@ -425,6 +425,13 @@ void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu
 	}
 }
 
+int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	const struct sgpu_device_peer_calls *calls = peer_calls(stream, event);
+
+	return calls ? calls->wait(stream, event) : SGPU_EUNAVAILABLE;
+}
+
 int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
 		       struct sgpu_error *error)
 {

@@ -190,6 +190,11 @@ bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_
 SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 				      uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
+/* As sgpu_stream_wait, for an event of another device. But a caller that waited for the later work
+ * must also wait for the event before it reads the tasks before the event. Errors:
+ * SGPU_EUNAVAILABLE as above. */
+SGPU_MUST_CHECK int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event);
+
 /* Copies from one device to another. Only sealed data cross: the first device seals chunk runs, and
  * the second opens each once it is sealed. The process makes the key and loads it into these two
  * devices alone. */

@@ -6,8 +6,8 @@
  *   first device    seal run 0 | seal run 1 | seal run 2 | ...
  *   second device              | open run 0 | open run 1 | ...
  *
- * The host waits until a run is sealed before it enqueues the opening, while the run before is
- * still being opened. A slot is reused once its opening has ended and was checked, so that a
+ * The host enqueues both steps of a run together; the opening waits on the second device for an
+ * event of the first. A slot is reused once its opening has ended and was checked, so that a
  * failure stops the runs that would follow.
  *
  * No nonce is used twice with a key. A key is made from fresh random bytes for one struct
@@ -261,12 +261,21 @@ static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct 
 	return rc == SGPU_OK ? sgpu_event_record(stream, slot->moved) : rc;
 }
 
-/* Waits until the run is sealed, and enqueues its opening. */
+/* Makes the opening wait for the ciphertext. The host waits if `between` is set or the devices
+ * cannot wait for each other's events. */
+static int hold_back(struct sgpu_peer *peer, struct slot *slot, struct sgpu_stream *stream)
+{
+	int rc = peer->config.between ? SGPU_EUNAVAILABLE
+				      : sgpu_stream_wait_peer(stream, slot->moved);
+
+	return rc == SGPU_EUNAVAILABLE ? sgpu_event_sync(slot->moved, NULL) : rc;
+}
+
 static int enqueue_open(struct sgpu_peer *peer, struct slot *slot, const struct run *run,
 			uint64_t first, sgpu_devptr to)
 {
 	struct sgpu_stream *stream = peer->open[run->number % STREAMS];
-	int rc = sgpu_event_sync(slot->moved, NULL);
+	int rc = hold_back(peer, slot, stream);
 
 	if (rc == SGPU_OK && peer->config.path == SGPU_PEER_HOST) {
 		rc = sgpu_copy_in(stream, slot->arriving, slot->host, run->sealed_size,

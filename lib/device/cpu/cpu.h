@@ -180,6 +180,8 @@ SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn f
 				    int count, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				      void *argument);
+/* As sgpu_stream_wait_peer. */
+SGPU_MUST_CHECK int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c, keys.c, modules.c ---- */

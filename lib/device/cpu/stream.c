@@ -366,6 +366,37 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return rc;
 }
 
+/* Waits for another device's event, on the stream's thread, which holds no lock. */
+static void await_elsewhere(void *argument)
+{
+	struct sgpu_event *event = argument;
+	struct sgpu_device *device = event->device;
+
+	pthread_mutex_lock(&device->lock);
+	wait_for_event(event);
+	drop_event(event);
+	pthread_mutex_unlock(&device->lock);
+}
+
+int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	struct sgpu_device *device = event->device;
+	int rc;
+
+	pthread_mutex_lock(&device->lock);
+	rc = event->recorded ? SGPU_OK : SGPU_EUSAGE;
+	event->references += event->recorded;
+	pthread_mutex_unlock(&device->lock);
+	if (rc < 0) {
+		return rc;
+	}
+	rc = sgpu_cpu_callback(stream, await_elsewhere, event);
+	if (rc < 0) {
+		event_free(event);
+	}
+	return rc;
+}
+
 static int check_recorded(const struct sgpu_event *event, struct sgpu_error *error)
 {
 	return event->recorded ? SGPU_OK
