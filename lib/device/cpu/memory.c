@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel
- * has them. Blocks in use are in a tree, so that addresses can be checked and all are freed in the
- * end. None of the memory is dumped with a core or inherited by a child.
+ * has them; small blocks are kept when they are freed, and reused. Blocks in use are in a tree, so
+ * that addresses can be checked and all are freed in the end. None of the memory is dumped with a
+ * core or inherited by a child.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +11,15 @@
 
 #include <device/cpu/cpu.h>
 
+#define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)
 /* Requests of at least this size are compared with the memory available at that moment. */
 #define LARGE_REQUEST ((uint64_t)64 << 20)
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-/* AddressSanitizer finds a kernel that leaves its block, since the slack after a block is
- * poisoned. */
+/* AddressSanitizer finds a kernel that leaves its block, since the slack after a block and idle
+ * blocks are poisoned. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_ASAN 1
@@ -50,7 +52,8 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 }
 
 /* Clears all bytes that may have been written. A small block is cleared whole, since a page of it
- * may be swapped out; of a large one only the resident pages: clearing others would create them. */
+ * may be swapped out. A large one goes back to the kernel, so only its resident pages are cleared:
+ * clearing others would create them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
 	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done,
@@ -58,7 +61,7 @@ static void clear(const struct sgpu_cpu_block *block)
 	unsigned char present[256];
 
 	UNPOISON(pointer(address), block->range.extent);
-	if (size < HUGE_PAGE) {
+	if (block->range.extent <= SMALL_MAX) {
 		sgpu_wipe(pointer(address), size);
 		return;
 	}
@@ -170,16 +173,34 @@ uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory)
 	return most;
 }
 
-/* Returns a block of pages for `size` bytes, or NULL. */
-static struct sgpu_cpu_block *map_block(uint64_t size)
+static int class_of(uint64_t size)
 {
-	struct sgpu_cpu_block *block = calloc(1, sizeof(*block));
+	int class = 0;
+
+	while (((uint64_t)SGPU_CPU_PAGE << class) < size) {
+		class ++;
+	}
+	return class;
+}
+
+/* Returns a block of pages for `size` bytes, or NULL; the lock is held. */
+static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_t size)
+{
+	struct sgpu_cpu_block **idle = size <= SMALL_MAX ? &memory->idle[class_of(size)] : NULL,
+			      *block;
 	bool huge = size >= HUGE_PAGE;
 
+	if (idle && *idle) {
+		block = *idle;
+		*idle = block->next;
+		return block;
+	}
+	block = calloc(1, sizeof(*block));
 	if (!block) {
 		return NULL;
 	}
-	block->range.extent = round_up(size, huge ? HUGE_PAGE : SGPU_CPU_PAGE);
+	block->range.extent = idle ? (uint64_t)SGPU_CPU_PAGE << class_of(size)
+				   : round_up(size, huge ? HUGE_PAGE : SGPU_CPU_PAGE);
 	block->range.address = (uintptr_t)map(block->range.extent, huge);
 	if (block->range.address == 0) {
 		free(block);
@@ -194,6 +215,21 @@ static void unmap_block(struct sgpu_cpu_block *block)
 	UNPOISON(pointer(block->range.address), block->range.extent);
 	munmap(pointer(block->range.address), block->range.extent);
 	free(block);
+}
+
+/* Keeps a small block, already cleared, or frees a large one; the lock is held. */
+static void give_block(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
+{
+	struct sgpu_cpu_block **idle;
+
+	if (block->range.extent > SMALL_MAX) {
+		unmap_block(block);
+		return;
+	}
+	POISON(pointer(block->range.address), block->range.extent);
+	idle = &memory->idle[class_of(block->range.extent)];
+	block->next = *idle;
+	*idle = block;
 }
 
 int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
@@ -211,9 +247,9 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 	pthread_mutex_lock(&memory->lock);
 	rc = admit(memory, pages, error);
 	if (rc == SGPU_OK) {
-		block = map_block(pages);
+		block = take_block(memory, pages);
 		if (block && !sgpu_ranges_insert(&memory->live, &block->range)) {
-			unmap_block(block);
+			give_block(memory, block);
 			block = NULL;
 		}
 		rc = block ? SGPU_OK : out_of_memory(size, 0, error);
@@ -222,6 +258,7 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 		memory->used += pages;
 		block->size = size;
 		*address = block->range.address;
+		UNPOISON(pointer(block->range.address), size);
 		POISON(pointer(block->range.address + size), block->range.extent - size);
 	}
 	pthread_mutex_unlock(&memory->lock);
@@ -245,7 +282,7 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 	clear(block);
 	pthread_mutex_lock(&memory->lock);
 	memory->used -= round_up(block->size ? block->size : 1, SGPU_CPU_PAGE);
-	unmap_block(block);
+	give_block(memory, block);
 	pthread_mutex_unlock(&memory->lock);
 }
 
@@ -331,11 +368,18 @@ void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, ui
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 {
 	struct sgpu_cpu_block *block;
+	int class;
 
 	while ((block = (struct sgpu_cpu_block *)(void *)sgpu_ranges_any(&memory->live))) {
 		sgpu_ranges_remove(&memory->live, &block->range);
 		clear(block);
 		unmap_block(block);
+	}
+	for (class = 0; class < SGPU_CPU_CLASSES; class ++) {
+		while ((block = memory->idle[class])) {
+			memory->idle[class] = block->next;
+			unmap_block(block);
+		}
 	}
 	pthread_mutex_destroy(&memory->lock);
 }
