@@ -35,8 +35,7 @@ struct sgpu_task {
 	struct sgpu_error error; /* its text */
 	uint64_t begin_ns,
 		end_ns; /* of the clock of sgpu_now_ns(); valid once the work has ended */
-	bool mistimed;	/* begin_ns and end_ns are only bounds: the GPU is in confidential computing
-			   mode, which gives no times */
+	bool mistimed;	/* begin_ns and end_ns are only bounds: the device gave impossible times */
 	uint64_t bad_chunk; /* of a failed opening: the chunk's number */
 	uint64_t actual; /* of a launch: elements written by an operation of unknown output size */
 	bool untimed; /* set by the caller: the device need not take the time; both times are then
@@ -60,18 +59,30 @@ struct sgpu_device_info {
 	bool opens_on_device;
 	bool pins_host_memory; /* sgpu_host_alloc returns memory that the device reads by DMA */
 	bool registers;	       /* sgpu_host_register may work; not in confidential computing mode */
-	char timer[16]; /* a task's clock: "host"; "events" of CUDA, which are known to be wrong
-			   in confidential computing mode and are not used there */
+	char timer[16]; /* a task's clock: "host", "events", "globaltimer" (enum sgpu_device_timer)
+			 */
 	bool reads_pageable; /* kernels read ordinary memory by themselves: HMM or ATS */
 	bool secure;	     /* this is a secure context (lib/secure) over a device */
 	uint64_t piece;	     /* bytes of one step of a large transfer; a multiple of SGPU_CHUNK */
 };
 
+/* The source of the times of a GPU's tasks. In confidential computing mode, times between CUDA's
+ * events are known to be wrong, even negative. A kernel of one thread after each timed task then
+ * stores the GPU's register %globaltimer, which prolongs the task by some microseconds. */
+enum sgpu_device_timer {
+	SGPU_TIMER_AUTO, /* %globaltimer in confidential computing mode, else events */
+	SGPU_TIMER_EVENTS,
+	SGPU_TIMER_GLOBALTIMER,
+};
+const char *sgpu_device_timer_name(
+	enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
+
 struct sgpu_device_config {
 	unsigned jobs; /* CPU device: workers; 0: one per processor */
 	bool modules; /* CPU device: start the process for modules now, because later the caller may
 			 start none, or will hold keys */
-	uint64_t memory_limit; /* bytes of device memory; 0: no limit */
+	uint64_t memory_limit;	      /* bytes of device memory; 0: no limit */
+	enum sgpu_device_timer timer; /* of a GPU */
 };
 
 /* A range of device memory that a launch reads or writes. */

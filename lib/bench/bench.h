@@ -224,9 +224,10 @@ struct sgpu_bench_options {
 	/* Samples of each variant. 0: until there is a reason to stop, but at least 5; at least 3
 	 * with `quick` or if the time is exceeded by far. */
 	uint64_t samples;
-	uint64_t time_ns;	     /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
-	uint64_t size_min, size_max; /* bytes; size_max 0: no limit */
-	unsigned jobs;		     /* threads for work on all cores; 0: sgpu_cpu_count() */
+	uint64_t time_ns;	      /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
+	uint64_t size_min, size_max;  /* bytes; size_max 0: no limit */
+	unsigned jobs;		      /* threads for work on all cores; 0: sgpu_cpu_count() */
+	enum sgpu_device_timer timer; /* of devices that a case opens */
 };
 
 /* The environment of a case. */

@@ -139,8 +139,9 @@ int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error
 								: sgpu_strerror(tasks[i].code));
 		}
 		if (tasks[i].mistimed) {
-			return sgpu_fail(error, SGPU_EUNAVAILABLE,
-					 "a GPU in confidential computing mode times no work");
+			sgpu_fail(error, SGPU_EUNAVAILABLE,
+				  "the device's timer told a time that cannot be");
+			return sgpu_hint(error, "see sgpu-bench run --timer");
 		}
 	}
 	return SGPU_OK;

@@ -365,6 +365,13 @@ int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argu
 	return BACKEND(stream)->stream->callback(stream, function, argument);
 }
 
+const char *sgpu_device_timer_name(enum sgpu_device_timer timer)
+{
+	static const char *const names[] = { "auto", "events", "globaltimer" };
+
+	return (unsigned)timer < SGPU_ARRAY_LENGTH(names) ? names[timer] : "";
+}
+
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 {
 	BACKEND(device)->cancel(under(device), cancel);

@@ -10,6 +10,18 @@ quick() {
 	sgpu-bench run --device cpu --samples 3 "$@"
 }
 
+@test "run --timer takes the three timers, and a CPU device has one of its own" {
+	requires python3
+	for timer in auto events globaltimer; do
+		run -0 --separate-stderr quick -q --json --size 4K --timer "$timer" alloc
+		[[ ${lines[0]} == *'"device_timer":"host"'* ]]
+		[ -z "$stderr" ]
+	done
+	run -2 --separate-stderr quick --timer clock alloc
+	[[ $stderr == *"--timer 'clock' is none of 'auto', 'events' and 'globaltimer'"* ]]
+	[ -z "$output" ]
+}
+
 @test "the case staging copies from each kind of memory, and tells once what it lacks" {
 	requires python3
 	run -0 --separate-stderr quick -q --json --jobs 3 --size 4M staging

@@ -47,7 +47,8 @@ SGPU_BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free
 int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 		     struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
+	const struct sgpu_device_config config = { .jobs = bench->options.jobs,
+						   .timer = bench->options.timer };
 	const int rc = sgpu_device_open(selector, &config, device, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_device, (uintptr_t)*device, 0, error);

@@ -48,6 +48,18 @@ static int take_size(void *values, const char *value)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
+static int take_timer(void *values, const char *value)
+{
+	enum sgpu_device_timer *timer = &((struct run *)values)->options.timer;
+
+	for (*timer = SGPU_TIMER_AUTO; *timer <= SGPU_TIMER_GLOBALTIMER; (*timer)++) {
+		if (strcmp(value, sgpu_device_timer_name(*timer)) == 0) {
+			return 0;
+		}
+	}
+	return cli_usage("--timer '%s' is none of 'auto', 'events' and 'globaltimer'", value);
+}
+
 const struct cli_option run_options[] = {
 	CLI_COMMON,
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
@@ -61,6 +73,8 @@ const struct cli_option run_options[] = {
 	{ "time", 0, "DURATION", "the most time for each measurement: 500ms, 2s (default: 300ms)",
 	  CLI_DURATION(struct run, options.time_ns, 0) },
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
+	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer",
+	  CLI_TAKE(take_timer) },
 	{ "output", 'o', "FILE", "write the records there, not to standard output",
 	  CLI_TEXT(struct run, path) },
 	CLI_END,
@@ -208,7 +222,8 @@ int verb_run(int argc, char **argv)
 	cli_signals(NULL);
 	rc = sgpu_output_open(&r.output, r.path ? r.path : "-", 0666, false, &error);
 	if (rc == SGPU_OK) {
-		const struct sgpu_device_config config = { .jobs = r.options.jobs };
+		const struct sgpu_device_config config = { .jobs = r.options.jobs,
+							   .timer = r.options.timer };
 
 		r.out = fdopen(dup(r.output.fd), "w");
 		rc = r.out ? sgpu_device_open(r.device, &config, &device, &error)

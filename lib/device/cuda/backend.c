@@ -249,7 +249,8 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 {
 	int rc;
 
-	device->times = !in_confidential_mode(device);
+	device->stamps_time = config->timer == SGPU_TIMER_GLOBALTIMER ||
+			      (config->timer == SGPU_TIMER_AUTO && in_confidential_mode(device));
 	rc = sgpu_cuda_clock_open(device, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
@@ -385,7 +386,9 @@ static int get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 	info->pins_host_memory = true;
 	info->registers = device->registers;
 	info->reads_pageable = device->reads_pageable;
-	snprintf(info->timer, sizeof(info->timer), "%s", device->times ? "events" : "host");
+	snprintf(info->timer, sizeof(info->timer), "%s",
+		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
+							    : SGPU_TIMER_EVENTS));
 	info->piece = SGPU_CUDA_PIECE;
 	if (sgpu_cuda_enter(device, error) == SGPU_OK) {
 		sgpu_cuda_memory_figures(device, &info->memory_total, &info->memory_free);

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA events, kept for reuse; and the times of work, by events against the host's clock. In
- * confidential computing mode, times between events are known to be wrong, even negative: work is
- * then not timed.
+ * CUDA events, kept for reuse; the device's clock against the host's; and the times of work, by
+ * events or %globaltimer.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
+#include <device/cuda/kernels.h>
+#include <device/cuda/moment.h>
 
 /* The age at which a base is replaced: the clocks drift apart by some 10 us a second, and a float
  * is exact to 0.1 us one second after the base. */
 #define BASE_NS ((uint64_t)1000000000)
 /* Taking a base may last CLOSE_NS without another try, PATIENCE_NS at most, and FIRST_NS at most
- * for the first base: a stream's first event takes long. */
+ * for the first base, which loads a kernel. */
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
-enum { TRIES = 3 };
+enum { TRIES = 3, STAMPS = 65536 };
 
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event)
 {
@@ -58,24 +60,86 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	}
 }
 
+/* ---- times by %globaltimer ----
+ * Kernels of one thread store them in words of device memory. Host memory would be slower in
+ * confidential computing mode, which moves it first, and the next task would be charged with
+ * that. */
+static int stamps_open(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_cuda_stamps *stamps = &device->stamps;
+
+	stamps->idle = malloc(STAMPS * sizeof(*stamps->idle));
+	if (!stamps->idle) {
+		return sgpu_fail_nomem(error);
+	}
+	/* Word 0 is never idle: take_moment() stores a base's time there. */
+	for (stamps->count = 0; stamps->count < STAMPS - 1; stamps->count++) {
+		stamps->idle[stamps->count] = STAMPS - 1 - stamps->count;
+	}
+	return sgpu_cuda_check(device,
+			       sgpu_cu.cuMemAlloc(&stamps->memory, STAMPS * sizeof(uint64_t)),
+			       "cannot allocate memory for times", error);
+}
+
+static void stamps_close(struct sgpu_device *device)
+{
+	if (device->stamps.memory && atomic_load(&device->faulted) == 0) {
+		(void)sgpu_cu.cuMemFree(device->stamps.memory);
+	}
+	free(device->stamps.idle);
+}
+
+static CUresult stamp_put(struct sgpu_device *device, CUstream native, CUdeviceptr *stamp)
+{
+	struct sgpu_cuda_stamps *stamps = &device->stamps;
+
+	pthread_mutex_lock(&device->pool_lock);
+	*stamp = stamps->count == 0
+			 ? 0
+			 : stamps->memory + sizeof(uint64_t) * stamps->idle[--stamps->count];
+	pthread_mutex_unlock(&device->pool_lock);
+	return *stamp == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+			   : (CUresult)sgpu_cuda_store_time(native, *stamp);
+}
+
+static void stamp_give(struct sgpu_device *device, CUdeviceptr stamp)
+{
+	struct sgpu_cuda_stamps *stamps = &device->stamps;
+
+	if (stamp) {
+		pthread_mutex_lock(&device->pool_lock);
+		stamps->idle[stamps->count++] =
+			(uint32_t)((stamp - stamps->memory) / sizeof(uint64_t));
+		pthread_mutex_unlock(&device->pool_lock);
+	}
+}
+
+static CUresult stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64_t *time)
+{
+	CUresult result = sgpu_cu.cuMemcpyDtoHAsync(time, stamp, sizeof(*time), device->clock);
+
+	return result == CUDA_SUCCESS ? sgpu_cu.cuStreamSynchronize(device->clock) : result;
+}
+
 /* ---- bases ---- */
 /* Takes the time on the clock stream, and the host's before and after. The stream is empty, but the
- * GPU may work for another process or be full of kernels. Fails after `patience`. *error_ns: how
- * far base->host_ns may be from that moment. */
-static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base, uint64_t *error_ns)
+ * GPU may work for another process or be full of kernels. Fails after `patience`. */
+static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base)
 {
 	const uint64_t before = sgpu_now_ns(), patience = device->base ? PATIENCE_NS : FIRST_NS;
 	CUresult result = sgpu_cu.cuStreamQuery(device->clock);
 
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuEventRecord(base->event, device->clock);
+		result = device->stamps_time ? (CUresult)sgpu_cuda_store_time(device->clock,
+									      device->stamps.memory)
+					     : sgpu_cu.cuEventRecord(base->event, device->clock);
 	}
 	if (result == CUDA_SUCCESS) {
 		do {
 			result = sgpu_cu.cuStreamQuery(device->clock);
-			*error_ns = sgpu_now_ns() - before;
-		} while (result == CUDA_ERROR_NOT_READY && *error_ns < patience);
-		base->host_ns = before + *error_ns / 2;
+			base->error_ns = sgpu_now_ns() - before;
+		} while (result == CUDA_ERROR_NOT_READY && base->error_ns < patience);
+		base->host_ns = before + base->error_ns / 2;
 	}
 	return result == CUDA_SUCCESS;
 }
@@ -83,16 +147,20 @@ static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base,
 static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
 {
 	struct sgpu_cuda_base *base = calloc(1, sizeof(*base));
-	uint64_t error_ns = UINT64_MAX;
 	bool taken;
 
 	if (!base) {
 		return NULL;
 	}
 	base->references = 1;
-	taken = sgpu_cuda_event_take(device, true, &base->event) == CUDA_SUCCESS;
-	for (int i = 0; taken && i < TRIES && error_ns > CLOSE_NS; i++) {
-		taken = take_moment(device, base, &error_ns);
+	taken = device->stamps_time ||
+		sgpu_cuda_event_take(device, true, &base->event) == CUDA_SUCCESS;
+	base->error_ns = UINT64_MAX;
+	for (int i = 0; taken && i < TRIES && base->error_ns > CLOSE_NS; i++) {
+		taken = take_moment(device, base);
+	}
+	if (taken && device->stamps_time) {
+		taken = stamp_read(device, device->stamps.memory, &base->device_ns) == CUDA_SUCCESS;
 	}
 	if (!taken) {
 		sgpu_cuda_event_give(device, true, base->event);
@@ -149,6 +217,9 @@ CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *rec
 	CUresult result;
 
 	record->base = base_take(device, sgpu_now_ns());
+	if (device->stamps_time) {
+		return stamp_put(device, stream->native, &record->stamp);
+	}
 	result = sgpu_cuda_event_take(device, true, &record->event);
 	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(record->event, stream->native)
 				      : result;
@@ -157,45 +228,54 @@ CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *rec
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record)
 {
 	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
+	stamp_give(device, record->stamp);
 	base_give(device, record->base);
 }
 
-uint64_t sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
-			   uint64_t from)
+bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
+		       uint64_t from, uint64_t *time)
 {
 	const uint64_t now = sgpu_now_ns();
-	uint64_t since, told;
+	double since_ns = NAN;
+	uint64_t stamp = 0;
 	float elapsed = 0;
-	CUresult result = sgpu_cu.cuEventElapsedTime(&elapsed, record->base->event, record->event);
+	bool possible;
+	CUresult result;
 
-	sgpu_cuda_note(device, result);
-	if (result != CUDA_SUCCESS || now < from) {
-		return now < from ? from : now;
+	if (record->stamp) {
+		result = stamp_read(device, record->stamp, &stamp);
+		since_ns = (double)(int64_t)(stamp - record->base->device_ns);
+	} else {
+		result = sgpu_cu.cuEventElapsedTime(&elapsed, record->base->event, record->event);
+		since_ns = (double)elapsed * 1e6;
 	}
-	since = (uint64_t)(int64_t)((double)elapsed * 1e6);
+	sgpu_cuda_note(device, result);
+	since_ns = result == CUDA_SUCCESS ? since_ns : NAN;
 	pthread_mutex_lock(&device->pool_lock);
-	told = record->base->host_ns + since;
-	told = told < from ? from : told > now ? now : told;
-	/* If the time had to be moved into its possible range, the base is wrong by as much. Move
-	 * the base, too, so that the differences of later times stay true. */
-	record->base->host_ns = told - since;
+	possible = sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, since_ns, from,
+				    now, time);
+	if (possible) {
+		/* If the time had to be moved into its possible range, the base is wrong by as
+		 * much. Move the base, too, so that the differences of later times stay true. */
+		record->base->host_ns = *time - (uint64_t)(int64_t)since_ns;
+	}
 	pthread_mutex_unlock(&device->pool_lock);
-	return told;
+	return possible;
 }
 
 int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 {
-	CUresult result;
+	CUresult result = sgpu_cu.cuStreamCreate(&device->clock, CU_STREAM_NON_BLOCKING);
+	int rc = SGPU_OK;
 
-	if (!device->times) {
-		return SGPU_OK;
-	}
-	result = sgpu_cu.cuStreamCreate(&device->clock, CU_STREAM_NON_BLOCKING);
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_fail(error, result, "cannot create a stream");
 	}
-	/* Make it three times: a stream's first event takes long. */
-	for (int round = 0; round < 3; round++) {
+	if (device->stamps_time) {
+		rc = stamps_open(device, error);
+	}
+	/* Make it three times: a stream's first event and a kernel's first launch take long. */
+	for (int round = 0; round < 3 && rc == SGPU_OK; round++) {
 		base_give(device, device->base);
 		device->base = NULL;
 		device->base = make_base(device);
@@ -204,7 +284,7 @@ int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 		}
 	}
 	device->base_tried_ns = sgpu_now_ns();
-	return SGPU_OK;
+	return rc;
 }
 
 void sgpu_cuda_clock_close(struct sgpu_device *device)
@@ -220,6 +300,7 @@ void sgpu_cuda_clock_close(struct sgpu_device *device)
 		}
 		free(idle->list);
 	}
+	stamps_close(device);
 	if (device->clock && !faulted) {
 		(void)sgpu_cu.cuStreamDestroy(device->clock);
 	}

@@ -115,10 +115,9 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 	if (task->untimed) {
 		ended = begin;
 	} else if (record->base && atomic_load(&device->faulted) == 0) {
-		ended = sgpu_cuda_time_of(device, record, begin);
+		task->mistimed = !sgpu_cuda_time_of(device, record, begin, &ended);
 	} else {
 		ended = sgpu_now_ns();
-		task->mistimed = !device->times;
 	}
 	stream->end_ns = task->untimed ? stream->end_ns : ended;
 	task->begin_ns = begin;

@@ -45,9 +45,17 @@ struct sgpu_cuda_status {
 /* One moment on the device's and the host's clock. Device times are measured from a recent base,
  * since event times are floats and the clocks drift. */
 struct sgpu_cuda_base {
-	CUevent event;
-	uint64_t host_ns;
+	CUevent event;		    /* NULL when device_ns is used */
+	uint64_t device_ns;	    /* %globaltimer */
+	uint64_t host_ns, error_ns; /* error_ns: how far host_ns may be from that moment */
 	unsigned references;
+};
+
+/* Words for times of %globaltimer. */
+struct sgpu_cuda_stamps {
+	CUdeviceptr memory;
+	uint32_t *idle; /* indexes of idle words, and how many */
+	uint32_t count;
 };
 
 struct sgpu_cuda_events {
@@ -78,8 +86,10 @@ struct sgpu_cuda_record {
 	struct sgpu_task *task; /* or NULL */
 	int code;		/* an error known at enqueueing; its text is in the task */
 	uint64_t enqueue_ns;
-	CUevent event;		     /* recorded after the work, or NULL */
-	struct sgpu_cuda_base *base; /* from which `event` is measured, or NULL */
+	CUevent event; /* recorded after the work, or NULL */
+	/* where the device stores the time after the work, in place of an event; or 0 */
+	CUdeviceptr stamp;
+	struct sgpu_cuda_base *base; /* from which `event` or `stamp` is measured */
 	struct sgpu_cuda_status
 		*status; /* LAUNCH: code and `actual`; OPEN, SEAL: struct sgpu_cuda_verdict */
 	struct sgpu_device_key *key; /* OPEN, SEAL */
@@ -315,10 +325,10 @@ struct sgpu_device {
 	bool memory_operations; /* streams can write words into host memory */
 	bool registers, registers_read_only;
 	bool may_spin;
-	bool times; /* events time tasks */
+	bool stamps_time; /* %globaltimer, not events, times tasks */
 	bool reads_pageable;
 	CUstream internal; /* clears and frees */
-	CUstream clock;	   /* for bases */
+	CUstream clock;	   /* for bases and for reading stamps */
 
 	atomic_int faulted; /* 0, or the code with which all work ends */
 	pthread_mutex_t fault_lock;
@@ -330,7 +340,7 @@ struct sgpu_device {
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;		/* guards the fields below, up to `base_tried_ns` */
+	pthread_mutex_t pool_lock;		/* guards the fields below, up to `stamps` */
 	bool kernels_loaded;			/* all kernels of this build */
 	struct sgpu_cuda_digests *digests;	/* or NULL */
 	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
@@ -338,6 +348,7 @@ struct sgpu_device {
 	unsigned native_count;
 	struct sgpu_cuda_base *base;
 	uint64_t base_tried_ns; /* when a new base was last wanted */
+	struct sgpu_cuda_stamps stamps;
 
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
@@ -374,12 +385,13 @@ SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu
 void sgpu_cuda_clock_close(struct sgpu_device *device);
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
-/* Enqueues an event that tells the time, on a device that times. */
+/* Enqueues a mark: an event, or a kernel that stores the time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
-/* Returns when the work before the mark ended, on the host's clock, clamped to [from, now]. */
-uint64_t sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
-			   uint64_t from);
+/* *time: when the work before the mark ended, on the host's clock, clamped to [from, now]. Returns
+ * false if the device's time is missing or far outside. */
+bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
+		       uint64_t from, uint64_t *time);
 
 /* ---- stream.c, complete.c ---- */
 extern const struct sgpu_device_stream_calls sgpu_cuda_stream_calls;

@@ -103,6 +103,10 @@ int sgpu_cuda_measure_enqueue(void *stream, uint64_t memory, uint64_t size,
 			      const struct sgpu_measure_custom *custom, unsigned multiprocessors,
 			      uint64_t scratch, uint8_t *digests);
 
+/* ---- timer.cu ---- */
+/* Stores %globaltimer, in ns, at an address of device memory. */
+int sgpu_cuda_store_time(void *stream, uint64_t address);
+
 /* ---- agree.cu: an agreement on a key, in the order in which the kernels run ----
  * `room`: device memory that nothing else reaches, of sgpu_cuda_agree_room() bytes.
  */

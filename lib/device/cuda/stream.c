@@ -386,7 +386,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	record->operation = ++stream->operations;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
 	if (result == CUDA_SUCCESS && record->kind != SGPU_CUDA_CALL && record->task &&
-	    !record->task->untimed && device->times) {
+	    !record->task->untimed) {
 		result = sgpu_cuda_mark(stream, record);
 	}
 	rc = sgpu_cuda_check(device, result, what, &error);
