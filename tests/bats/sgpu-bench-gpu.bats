@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2154 # bats sets stderr
+# shellcheck shell=bash
 #
 # The cases and options of sgpu-bench that are about GPUs, on a device that is none: what they measure and what they waive.
 

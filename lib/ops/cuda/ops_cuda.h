@@ -22,13 +22,6 @@ sgpu_op_fn sgpu_cuda_op(const char *name);
 SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what,
 					    cudaError_t code);
 
-struct sgpu_gemm; /* ops_private.h */
-/* output = alpha op(a) op(b) + beta c. `c` has the layout of `output`, and is read only if beta is
- * not 0. */
-SGPU_MUST_CHECK int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what,
-				   enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-				   const void *a, const void *b, const void *c, void *output);
-
 #ifdef __cplusplus
 }
 #endif

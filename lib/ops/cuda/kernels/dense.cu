@@ -3,6 +3,7 @@
  * dense: a matrix product, then bias and activation in place.
  */
 #include "ops/cuda/kernels/convert.cuh"
+#include "ops/cuda/kernels/gemm.cuh"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0 };
 

@@ -3,6 +3,7 @@
  * gemm, and the matrix product that other operations use: a sum is made in the order of
  * k, with one rounding for each product.
  */
+#include "ops/cuda/kernels/gemm.cuh"
 #include "ops/cuda/kernels/tile.cuh"
 
 enum { A, B, C, OUTPUT };

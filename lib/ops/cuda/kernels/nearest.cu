@@ -6,7 +6,7 @@
  * A candidate is one number of 64 bits: in the upper half its distance in f32, mapped to an integer
  * that sorts as the float does, and in the lower half its index.
  */
-#include "ops/cuda/kernels/common.cuh"
+#include "ops/cuda/kernels/gemm.cuh"
 
 enum { A, B, LABELS, OUTPUT, K = 0 };
 enum {
