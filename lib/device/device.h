@@ -53,6 +53,8 @@ struct sgpu_launch {
 	int64_t *status;
 	/* CUDA: SGPU_LAUNCH_COUNTERS scratch words in device memory, zero at every launch. */
 	unsigned *counters;
+	bool recorded; /* the launch is being recorded; if it needs more than kernels, the function
+			  returns SGPU_EUNAVAILABLE */
 };
 enum { SGPU_LAUNCH_COUNTERS = 64 };
 /* A device's implementation of an operation. */
@@ -138,12 +140,12 @@ SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launc
 struct sgpu_recording;
 enum { SGPU_RECORDING_LAUNCHES_MAX = 64 };
 /* Enqueues launches on `recorder`, which records them without carrying them out. It may call only
- * sgpu_device_launch_on. */
+ * sgpu_device_launch_on, whose task tells on return whether the launch can be recorded. */
 typedef int (*sgpu_record_fn)(struct sgpu_stream *recorder, void *argument,
 			      struct sgpu_error *error);
 /* Records what `function` enqueues. Errors: SGPU_EUNAVAILABLE if the device cannot record, as the
- * CPU device, or not so many launches: then launch one by one; errors of `function`; SGPU_ENOMEM,
- * SGPU_EDEVICE. */
+ * CPU device, or a launch needs more than kernels: then launch one by one; errors of `function`;
+ * SGPU_ENOMEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function,
 				       void *argument, struct sgpu_recording **recording,
 				       struct sgpu_error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The matrix product of one element type, included once for each type: define GEMM_T and
+ * The built-in matrix product of one element type, included once for each type: define GEMM_T and
  * GEMM_NAME(x) first.
  *
  * A piece is computed in steps of GEMM_KC of the inner dimension. Rows of a and columns of b are
@@ -141,11 +141,34 @@ static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 	struct GEMM_NAME(panels) panels;
 
 	for (uint64_t i = begin; i < end; i++) {
-		struct piece piece = piece_at(job->gemm, i);
+		struct piece piece = piece_at(job->gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
 
 		GEMM_NAME(piece)(job, &piece, &panels);
 	}
 	sgpu_wipe(&panels, sizeof(panels));
+}
+
+/* Computes a piece with a BLAS. */
+static void GEMM_NAME(body_blas)(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	const struct sgpu_gemm *gemm = job->gemm;
+
+	for (uint64_t i = begin; i < end; i++) {
+		struct piece p = piece_at(gemm, i, BLAS_PIECE_ROWS, BLAS_PIECE_COLUMNS);
+		const GEMM_T *a = (const GEMM_T *)job->a + p.batch * gemm->stride_a +
+				  p.row * (gemm->transpose_a ? 1 : gemm->lda);
+		const GEMM_T *b = (const GEMM_T *)job->b + p.batch * gemm->stride_b +
+				  p.column * (gemm->transpose_b ? gemm->ldb : 1);
+		GEMM_T *c =
+			(GEMM_T *)job->c + p.batch * gemm->stride_c + p.row * gemm->ldc + p.column;
+
+		blas.GEMM_BLAS(
+			CBLAS_ROW_MAJOR, gemm->transpose_a ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE,
+			gemm->transpose_b ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE, (int)p.rows,
+			(int)p.columns, (int)gemm->k, (GEMM_T)gemm->alpha, a, (int)gemm->lda, b,
+			(int)gemm->ldb, (GEMM_T)gemm->beta, c, (int)gemm->ldc);
+	}
 }
 
 #undef GEMM_ROWS

@@ -18,6 +18,7 @@ struct plan {
 
 static int launch_step(struct sgpu_launch *launch, void *argument)
 {
+	CHECK(launch->recorded);
 	return bump(launch, argument);
 }
 

@@ -442,12 +442,26 @@ static void management(struct sgpu_device_part *part)
 		 "it comes with the NVIDIA driver (Debian: libnvidia-ml1)");
 }
 
+static void products(struct sgpu_device_part *part)
+{
+	char text[512] = "";
+
+	snprintf(part->name, sizeof(part->name), "cuBLAS");
+	part->found = sgpu_cuda_cublas_status(text, sizeof(text));
+	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, text);
+	if (!part->found) {
+		snprintf(part->hint, sizeof(part->hint),
+			 "products of matrices are computed without it, more slowly");
+	}
+}
+
 static int list_parts(struct sgpu_device_part *parts)
 {
-	memset(parts, 0, 2 * sizeof(*parts));
+	memset(parts, 0, 3 * sizeof(*parts));
 	driver(&parts[0]);
 	management(&parts[1]);
-	return 2;
+	products(&parts[2]);
+	return 3;
 }
 
 const struct sgpu_device_backend sgpu_cuda_backend = {

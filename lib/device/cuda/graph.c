@@ -30,7 +30,8 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 	struct sgpu_task ignored = { 0 }, *heard = task ? task : &ignored;
 	struct sgpu_launch launch = { .device = g->device,
 				      .native = recorder->native,
-				      .error = &heard->error };
+				      .error = &heard->error,
+				      .recorded = true };
 	int rc;
 
 	if (g->launches == SGPU_RECORDING_LAUNCHES_MAX || count > RANGES_MAX - g->range_count) {

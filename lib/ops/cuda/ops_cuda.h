@@ -7,6 +7,11 @@
 #define SGPU_OPS_CUDA_OPS_CUDA_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/device.h>
 
 #include "ops/ops.h"
 
@@ -14,13 +19,30 @@
 extern "C" {
 #endif
 
+struct sgpu_gemm; /* ops_private.h */
+
 /* The implementation of an operation, or NULL when there is no such operation. */
 sgpu_op_fn sgpu_cuda_op(const char *name);
+
+/* Whether cuBLAS, which computes large products, was found. `text` becomes "13.1.0,
+ * libcublas.so.13", or what is missing (below 160 characters). The first call looks for the
+ * library. */
+bool sgpu_cuda_cublas_status(char *text, size_t size);
 
 /* Returns 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
  * (cudaErrorMemoryAllocation)". */
 SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what,
 					    cudaError_t code);
+
+/* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
+/* Whether cuBLAS was found and the product (batch at least 1; k is 0 when nothing is multiplied) is
+ * large enough for it. The first call with such a product looks for the library. */
+bool sgpu_cublas_fits(const struct sgpu_gemm *gemm);
+
+/* As sgpu_cuda_gemm. Enqueues the product; cuBLAS's workspace is cleared before it is freed. */
+SGPU_MUST_CHECK int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what,
+				     enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
+				     const void *a, const void *b, const void *c, void *output);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of the CUDA device by name, and what their calls of CUDA return.
+ * The operations of the CUDA device by name.
  */
 #include <string.h>
 
@@ -26,14 +26,4 @@ sgpu_op_fn sgpu_cuda_op(const char *name)
 		}
 	}
 	return NULL;
-}
-
-int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what, cudaError_t code)
-{
-	return code == cudaSuccess
-		       ? 0
-		       : sgpu_fail(launch->error,
-				   code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
-				   "%s: %s (%s)", what, cudaGetErrorString(code),
-				   cudaGetErrorName(code));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm, and the matrix product that other operations use: a sum is made in the order of
- * k, with one rounding for each product.
+ * gemm, and the matrix product that other operations use: by cuBLAS or by the kernels here. A sum
+ * is made in the order of k with one rounding for each product.
  */
 #include "ops/cuda/kernels/gemm.cuh"
 #include "ops/cuda/kernels/tile.cuh"
@@ -106,8 +106,9 @@ static int start_tiles(struct sgpu_launch *launch, const char *what, const struc
 }
 
 template <typename T>
-static int start_product(struct sgpu_launch *launch, const char *what, const struct sgpu_gemm *gemm,
-			 const void *a, const void *b, const void *c, void *output)
+static int start_built_in(struct sgpu_launch *launch, const char *what,
+			  const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+			  void *output)
 {
 	using large = typename tiles<T>::large;
 	using medium = typename tiles<T>::medium;
@@ -135,16 +136,27 @@ static struct sgpu_gemm effective(const struct sgpu_gemm *gemm)
 	return result;
 }
 
-int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
-		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
-		   void *output)
+int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+			    const struct sgpu_gemm *gemm, const void *a, const void *b,
+			    const void *c, void *output)
 {
 	struct sgpu_gemm now = effective(gemm);
 
 	if (now.m == 0 || now.n == 0) {
 		return 0;
 	}
-	return SGPU_CUDA_FLOATS(dtype, T, start_product<T>(launch, what, &now, a, b, c, output));
+	return SGPU_CUDA_FLOATS(dtype, T, start_built_in<T>(launch, what, &now, a, b, c, output));
+}
+
+int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+		   void *output)
+{
+	const struct sgpu_gemm now = effective(gemm);
+
+	return sgpu_cublas_fits(&now)
+		       ? sgpu_cublas_gemm(launch, what, dtype, &now, a, b, c, output)
+		       : sgpu_cuda_gemm_built_in(launch, what, dtype, &now, a, b, c, output);
 }
 
 extern "C" int sgpu_gemm_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -278,8 +278,9 @@ static int find_candidates(struct sgpu_launch *launch, job *j)
 	for (j->row = 0; !rc && j->row < j->m; j->row += j->plan.rows) {
 		j->rows = sgpu_ops_min(j->m - j->row, j->plan.rows);
 		gemm.n = gemm.ldc = j->rows;
-		rc = sgpu_cuda_gemm(launch, "nearest", SGPU_F32, &gemm, j->a + j->query * j->d,
-				    j->b + j->row * j->d, NULL, j->products);
+		rc = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm,
+					     j->a + j->query * j->d, j->b + j->row * j->d, NULL,
+					     j->products);
 		rc = rc ? rc
 			: sgpu_cuda_run(launch, "nearest", select_candidates,
 					sgpu_cuda_grid(j->queries, WARPS), *j);

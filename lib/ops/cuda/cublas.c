@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuBLAS by dlopen. One handle per device, used under a lock, briefly: a call only enqueues. The
+ * same call gives the same bytes every time: f32 is computed in f32 (no TF32), nothing is added by
+ * atomics, and cuBLAS's workspace, which we provide, has a fixed size.
+ */
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "ops/cuda/ops_cuda.h"
+#include "ops/ops_private.h"
+
+enum {
+	DEVICES_MAX = 64,
+	WORKSPACE = 8 << 20,
+	/* Values of cuBLAS's enumerations. */
+	OP_N = 0,
+	OP_T = 1,
+	ATOMICS_NOT_ALLOWED = 0,
+	PEDANTIC_MATH = 2,
+};
+
+/* Multiplications from which a product goes to cuBLAS: loading the library takes longer than a
+ * hundred smaller products. A long k and a small output need fewer, since cuBLAS divides k and the
+ * kernel of gemm.cu does not. */
+static const double work_min = 0x1p30, long_work_min = 0x1p26;
+enum { LONG_K = 1 << 14, LONG_OUTPUT_MAX = 1 << 17 };
+
+typedef void *handle_type;
+
+static struct {
+	char found[192];   /* "13.1.0, libcublas.so.13" */
+	char missing[192]; /* why cuBLAS is not used */
+	int (*create)(handle_type *handle);
+	int (*destroy)(handle_type handle);
+	int (*set_stream)(handle_type handle, cudaStream_t stream);
+	int (*set_workspace)(handle_type handle, void *memory, size_t size);
+	int (*set_math)(handle_type handle, int mode);
+	int (*set_atomics)(handle_type handle, int mode);
+	int (*get_property)(int type, int *value);
+	const char *(*status_text)(int status);
+	int (*sgemm)(handle_type handle, int transpose_a, int transpose_b, int64_t m, int64_t n,
+		     int64_t k, const float *alpha, const float *a, int64_t lda, int64_t stride_a,
+		     const float *b, int64_t ldb, int64_t stride_b, const float *beta, float *c,
+		     int64_t ldc, int64_t stride_c, int64_t batch);
+	int (*dgemm)(handle_type handle, int transpose_a, int transpose_b, int64_t m, int64_t n,
+		     int64_t k, const double *alpha, const double *a, int64_t lda, int64_t stride_a,
+		     const double *b, int64_t ldb, int64_t stride_b, const double *beta, double *c,
+		     int64_t ldc, int64_t stride_c, int64_t batch);
+} library;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `devices` and their handles */
+static struct {
+	handle_type handle;
+	cudaMemPool_t pool; /* keeps unused workspaces, so that no call waits for the driver */
+} devices[DEVICES_MAX];
+
+static bool take_symbol(void *from, const char *name, void *function_pointer)
+{
+	void *symbol = dlsym(from, name);
+
+	memcpy(function_pointer, &symbol, sizeof(symbol));
+	if (!symbol && !library.missing[0]) {
+		snprintf(library.missing, sizeof(library.missing),
+			 "too old, it has no '%s': 12.0 or newer is needed", name);
+	}
+	return symbol != NULL;
+}
+
+/* Looks for the library by its name, then in the folders where toolkits install it. */
+static void *open_library(char name[128])
+{
+	static const char *const versions[] = { "libcublas.so.13", "libcublas.so.12" };
+	const char *home = getenv("CUDA_HOME");
+	void *opened = NULL;
+
+	for (size_t i = 0; i < 6 && !opened; i++) {
+		const char *version = versions[i % 2];
+
+		if (i / 2 == 1 && !home) {
+			continue;
+		}
+		if (i / 2 == 0) {
+			snprintf(name, 128, "%s", version);
+		} else if (snprintf(name, 128, "%s/lib64/%s", i / 2 == 1 ? home : "/usr/local/cuda",
+				    version) >= 128) {
+			continue;
+		}
+		opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	}
+	return opened;
+}
+
+static bool take_symbols(void *from)
+{
+	return take_symbol(from, "cublasCreate_v2", &library.create) &&
+	       take_symbol(from, "cublasDestroy_v2", &library.destroy) &&
+	       take_symbol(from, "cublasSetStream_v2", &library.set_stream) &&
+	       take_symbol(from, "cublasSetWorkspace_v2", &library.set_workspace) &&
+	       take_symbol(from, "cublasSetMathMode", &library.set_math) &&
+	       take_symbol(from, "cublasSetAtomicsMode", &library.set_atomics) &&
+	       take_symbol(from, "cublasGetProperty", &library.get_property) &&
+	       take_symbol(from, "cublasGetStatusString", &library.status_text) &&
+	       take_symbol(from, "cublasSgemmStridedBatched_64", &library.sgemm) &&
+	       take_symbol(from, "cublasDgemmStridedBatched_64", &library.dgemm);
+}
+
+static void find(void)
+{
+	const char *wanted = getenv("SGPU_BLAS");
+	int version[3] = { 0 };
+	sigset_t before;
+	char name[128];
+	void *opened;
+
+	if (wanted && strcmp(wanted, "0") == 0) {
+		snprintf(library.missing, sizeof(library.missing), "not used: SGPU_BLAS is 0");
+		return;
+	}
+	/* Keeps threads that the library starts from receiving the program's signals. */
+	sgpu_signals_block(&before);
+	opened = open_library(name);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!opened) {
+		snprintf(library.missing, sizeof(library.missing),
+			 "neither libcublas.so.13 nor .12 is in the library path, CUDA_HOME/lib64 "
+			 "or "
+			 "/usr/local/cuda/lib64; NVIDIA's package libcublas-13-0 has it");
+		return;
+	}
+	if (!take_symbols(opened)) {
+		return;
+	}
+	for (int i = 0; i < 3; i++) {
+		if (library.get_property(i, &version[i])) {
+			version[i] = 0;
+		}
+	}
+	snprintf(library.found, sizeof(library.found), "%d.%d.%d, %s", version[0], version[1],
+		 version[2], name);
+}
+
+static bool there(void)
+{
+	pthread_once(&once, find);
+	return library.found[0] != '\0';
+}
+
+bool sgpu_cuda_cublas_status(char *text, size_t size)
+{
+	bool found = there();
+
+	snprintf(text, size, "%s", found ? library.found : library.missing);
+	return found;
+}
+
+bool sgpu_cublas_fits(const struct sgpu_gemm *gemm)
+{
+	double outputs = (double)gemm->batch * (double)gemm->m * (double)gemm->n,
+	       work = outputs * (double)gemm->k;
+	bool is_long = gemm->k >= LONG_K && outputs <= LONG_OUTPUT_MAX;
+
+	return work >= (is_long ? long_work_min : work_min) && there();
+}
+
+/* ---- errors ---- */
+static int check(struct sgpu_launch *launch, const char *what, int status)
+{
+	return status == 0 ? 0
+			   : sgpu_fail(launch->error, SGPU_EDEVICE, "%s: cuBLAS: %s", what,
+				       library.status_text(status));
+}
+
+int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what, cudaError_t code)
+{
+	return code == cudaSuccess
+		       ? 0
+		       : sgpu_fail(launch->error,
+				   code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
+				   "%s: %s (%s)", what, cudaGetErrorString(code),
+				   cudaGetErrorName(code));
+}
+
+/* ---- a device's handle and memory; the lock is held ---- */
+static int make_pool(struct sgpu_launch *launch, const char *what, int device)
+{
+	struct cudaMemPoolProps properties;
+	uint64_t keep = UINT64_MAX;
+	cudaMemPool_t pool = NULL;
+	int rc;
+
+	memset(&properties, 0, sizeof(properties));
+	properties.allocType = cudaMemAllocationTypePinned;
+	properties.location.type = cudaMemLocationTypeDevice;
+	properties.location.id = device;
+	rc = sgpu_cuda_runtime_check(launch, what, cudaMemPoolCreate(&pool, &properties));
+	rc = rc ? rc
+		: sgpu_cuda_runtime_check(
+			  launch, what,
+			  cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+	if (rc) {
+		if (pool) {
+			cudaMemPoolDestroy(pool);
+		}
+		return rc;
+	}
+	devices[device].pool = pool;
+	return 0;
+}
+
+static int make_handle(struct sgpu_launch *launch, const char *what, int device)
+{
+	sigset_t before;
+	handle_type handle = NULL;
+	int rc;
+
+	sgpu_signals_block(&before);
+	rc = check(launch, what, library.create(&handle));
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = rc ? rc : check(launch, what, library.set_math(handle, PEDANTIC_MATH));
+	rc = rc ? rc : check(launch, what, library.set_atomics(handle, ATOMICS_NOT_ALLOWED));
+	if (rc) {
+		if (handle) {
+			library.destroy(handle);
+		}
+		return rc;
+	}
+	devices[device].handle = handle;
+	return 0;
+}
+
+static int get_device(struct sgpu_launch *launch, const char *what, int *device)
+{
+	int rc = sgpu_cuda_runtime_check(launch, what, cudaGetDevice(device));
+
+	if (!rc && (*device < 0 || *device >= DEVICES_MAX)) {
+		rc = sgpu_fail(launch->error, SGPU_EDEVICE,
+			       "%s: device %d is beyond the %d that are supported", what, *device,
+			       DEVICES_MAX);
+	}
+	if (!rc && !devices[*device].pool) {
+		rc = make_pool(launch, what, *device);
+	}
+	if (!rc && !devices[*device].handle) {
+		rc = make_handle(launch, what, *device);
+	}
+	return rc;
+}
+
+/* ---- the product ---- */
+/* cuBLAS stores columns, we store rows: op(b)^T op(a)^T is the transposed product. */
+static int enqueue(struct sgpu_launch *launch, const char *what, handle_type handle,
+		   enum sgpu_dtype dtype, const struct sgpu_gemm *g, const void *a, const void *b,
+		   void *output)
+{
+	int first = g->transpose_b ? OP_T : OP_N, second = g->transpose_a ? OP_T : OP_N;
+	int64_t m = (int64_t)g->n, n = (int64_t)g->m, k = (int64_t)g->k, lda = (int64_t)g->ldb,
+		ldb = (int64_t)g->lda;
+	int64_t step_a = (int64_t)g->stride_b, step_b = (int64_t)g->stride_a,
+		step_c = (int64_t)g->stride_c;
+	float alpha = (float)g->alpha, beta = (float)g->beta;
+
+	if (dtype == SGPU_F32) {
+		return check(launch, what,
+			     library.sgemm(handle, first, second, m, n, k, &alpha, b, lda, step_a,
+					   a, ldb, step_b, &beta, output, (int64_t)g->ldc, step_c,
+					   (int64_t)g->batch));
+	}
+	return check(launch, what,
+		     library.dgemm(handle, first, second, m, n, k, &g->alpha, b, lda, step_a, a,
+				   ldb, step_b, &g->beta, output, (int64_t)g->ldc, step_c,
+				   (int64_t)g->batch));
+}
+
+/* Called with the lock held. The stream is set before the workspace, since setting the stream
+ * resets the workspace. */
+static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+	       const struct sgpu_gemm *gemm, const void *a, const void *b, void *output)
+{
+	cudaStream_t stream = (cudaStream_t)launch->native;
+	void *workspace = NULL;
+	int device = 0, rc = get_device(launch, what, &device), ended;
+
+	rc = rc ? rc
+		: sgpu_cuda_runtime_check(launch, what,
+					  cudaMallocFromPoolAsync(&workspace, WORKSPACE,
+								  devices[device].pool, stream));
+	rc = rc ? rc : check(launch, what, library.set_stream(devices[device].handle, stream));
+	rc = rc ? rc
+		: check(launch, what,
+			library.set_workspace(devices[device].handle, workspace, WORKSPACE));
+	rc = rc ? rc : enqueue(launch, what, devices[device].handle, dtype, gemm, a, b, output);
+	if (workspace) {
+		ended = sgpu_cuda_runtime_check(launch, what,
+						cudaMemsetAsync(workspace, 0, WORKSPACE, stream));
+		rc = rc ? rc : ended;
+		ended = sgpu_cuda_runtime_check(launch, what, cudaFreeAsync(workspace, stream));
+		rc = rc ? rc : ended;
+	}
+	return rc;
+}
+
+int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+		     const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+		     void *output)
+{
+	uint64_t elements = (gemm->batch - 1) * gemm->stride_c + gemm->m * gemm->ldc;
+	int rc = 0;
+
+	if (launch->recorded) {
+		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE,
+				 "%s: cuBLAS gets memory as it goes", what);
+	}
+	if (gemm->beta != 0) { /* c has the output's layout, without gaps */
+		rc = sgpu_cuda_runtime_check(
+			launch, what,
+			cudaMemcpyAsync(output, c, elements * sgpu_dtype_size(dtype),
+					cudaMemcpyDeviceToDevice, (cudaStream_t)launch->native));
+	}
+	if (!rc) {
+		pthread_mutex_lock(&lock);
+		rc = run(launch, what, dtype, gemm, a, b, output);
+		pthread_mutex_unlock(&lock);
+	}
+	return rc;
+}
