@@ -80,9 +80,7 @@ struct sgpu_device_config {
 	unsigned jobs; /* CPU device: workers; 0: one per processor */
 	bool modules; /* CPU device: start the process for modules now, because later the caller may
 			 start none, or will hold keys */
-	uint64_t memory_limit; /* bytes of device memory; 0: no limit */
-	bool bare_keys; /* send keys over the bus in the clear, to measure what agreement costs.
-			   Whoever records the bus then has the keys and the data. */
+	uint64_t memory_limit;	      /* bytes of device memory; 0: no limit */
 	enum sgpu_device_timer timer; /* of a GPU */
 };
 
@@ -101,7 +99,7 @@ struct sgpu_pages_info {
 
 /* The device's key, to which keys of segments are sealed on their way to the device. */
 struct sgpu_device_agreement {
-	bool agreed;		/* false: keys cross the bus in the clear, and text says why */
+	bool agreed;		/* false: keys cross no bus */
 	uint8_t public_key[32]; /* X25519, made on the device */
 	char text[160]; /* "X25519 key made on the device; entropy: 132 of 132 sources, ..." */
 };

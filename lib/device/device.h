@@ -160,10 +160,9 @@ SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
 /* ---- keys of sealed segments ---- */
 /* Loads the key schedule of a segment into the device, with the tables derived from it. Copies
  * `keys` before it returns; every stream of the device may then use the key. The key schedule goes
- * to a GPU sealed under a session key (sgpu_device_agree), unless `bare_keys` was configured. If it
- * is changed on its way, the first task that uses the key ends with SGPU_EAUTH. The first load on a
- * device waits for the agreement and a known-answer test of the kernels: SGPU_EDEVICE if either
- * fails. */
+ * to a GPU sealed under a session key (sgpu_device_agree). If it is changed on its way, the first
+ * task that uses the key ends with SGPU_EAUTH. The first load on a device waits for the agreement
+ * and a known-answer test of the kernels: SGPU_EDEVICE if either fails. */
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
 					 const struct sgpu_sealed_keys *keys,
 					 struct sgpu_device_key **key, struct sgpu_error *error);

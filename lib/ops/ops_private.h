@@ -160,10 +160,9 @@ int sgpu_ops_gaussian_weights(double sigma, double truncate,
 /* ---- nearest: how a device with many threads divides its work ---- */
 enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
 
-/* A block of queries is compared with one tile of rows at a time. Every query has `parts` lists of
- * candidates, one for each part of the tile's rows; with fewer queries there are more parts. */
+/* A block of queries is compared with one tile of rows at a time. */
 struct sgpu_nearest_plan {
-	uint64_t queries, rows, parts;
+	uint64_t queries, rows;
 	uint64_t keep; /* candidates in a list: k, and a reserve */
 };
 struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call);

@@ -36,7 +36,8 @@ static struct {
 	struct bus_pinned pinned[BUS_PINNED_MAX];
 	unsigned launches, sized; /* and those of which the parameters' sizes are known */
 	_Atomic unsigned events;  /* records of events, whether it is on or not */
-	int withhold;		  /* launches from here on that never reach the device */
+	int withhold;		  /* launches from here on that never reach the device, */
+	int after;		  /* after so many that do */
 	size_t change;		  /* size of a parameter of which a bit is changed, once; 0: none */
 	void *library;
 	/* The host's secrets: of the last agreement. HKDF's output are the last MACs that were
@@ -194,7 +195,7 @@ static bool bus_before(void *function, void **params)
 	bus.launches++;
 	bus.sized += i > 0;
 	bus_look();
-	if (bus.withhold > 0) {
+	if (bus.withhold > 0 && bus.after-- <= 0) {
 		bus.withhold--;
 		return false;
 	}

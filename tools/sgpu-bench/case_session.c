@@ -27,7 +27,7 @@ struct opening {
 int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 	       struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = jobs, .bare_keys = true };
+	const struct sgpu_device_config config = { .jobs = jobs };
 	struct sgpu_device *device = NULL;
 	struct sgpu_secure *context = NULL;
 	struct sgpu_stream *stream = NULL;

@@ -250,38 +250,26 @@ static int make_chunk(struct test *t, struct sgpu_error *error)
 	return rc;
 }
 
-/* Brings the key to the device, sealed or bare. change: flips a bit of the sealed key. */
-static int bring_key(struct test *t, bool sealed, bool change, struct sgpu_error *error)
+/* Brings the key to the device. change: flips a bit of the sealed key. */
+static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *all = &t->device->keys;
 	struct sgpu_cuda_delivery delivery;
 	struct sgpu_sealed_keys keys;
 	CUresult result =
 		sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + all->size, t->device->internal);
-	int rc = SGPU_OK;
+	int rc;
 
 	known_keys(&keys);
-	if (sealed) {
-		pthread_mutex_lock(&all->lock);
-		rc = sgpu_cuda_seal_key(t->device, &keys, &delivery);
-		pthread_mutex_unlock(&all->lock);
-		if (rc < 0) {
-			return sgpu_fail(error, rc, "cannot seal a key for the device");
-		}
-		delivery.words[3] ^= change ? 0x100 : 0;
-		if (result == CUDA_SUCCESS) {
-			result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery,
-								 t->state);
-		}
-	} else {
-		memcpy((void *)(uintptr_t)t->status->host, keys.key, SGPU_KEY_SIZE);
-		memcpy((uint8_t *)(uintptr_t)t->status->host + SGPU_KEY_SIZE, keys.base_nonce,
-		       SGPU_NONCE_SIZE);
-		atomic_thread_fence(memory_order_seq_cst);
-		if (result == CUDA_SUCCESS) {
-			result = (CUresult)sgpu_cuda_key_setup(t->device->internal,
-							       t->status->device, t->state);
-		}
+	pthread_mutex_lock(&all->lock);
+	rc = sgpu_cuda_seal_key(t->device, &keys, &delivery);
+	pthread_mutex_unlock(&all->lock);
+	if (rc < 0) {
+		return sgpu_fail(error, rc, "cannot seal a key for the device");
+	}
+	delivery.words[3] ^= change ? 0x100 : 0;
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery, t->state);
 	}
 	rc = sgpu_cuda_check(t->device, result, "cannot set up a key on the device", error);
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(t->device, error) : rc;
@@ -335,12 +323,12 @@ static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *v
 
 /* Returns what is wrong with a kernel that opens, or NULL. *code: of a failed step, or 0.
  */
-static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool sealed, int *code,
+static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, int *code,
 			      struct sgpu_error *error)
 {
 	struct sgpu_cuda_verdict verdict;
 
-	*code = bring_key(t, sealed, false, error);
+	*code = bring_key(t, false, error);
 	*code = *code == SGPU_OK ? open_chunk(t, kernel, &verdict, error) : *code;
 	if (*code < 0 || !opened_right(t, &verdict)) {
 		return "it does not open what it should";
@@ -351,25 +339,15 @@ static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool
 	if (*code < 0 || verdict.bad != 0 || verdict.done != 0) {
 		return "it opens what was changed";
 	}
-	if (!sealed) {
-		return NULL;
-	}
-	*code = bring_key(t, true, true, error);
+	*code = bring_key(t, true, error);
 	*code = *code == SGPU_OK ? open_chunk(t, kernel, &verdict, error) : *code;
 	return *code == SGPU_OK && verdict.refused == 1 && verdict.done == 0
 		       ? NULL
 		       : "it takes a key that was changed";
 }
 
-static const char *run_kernels(struct test *t, bool sealed, int *code, struct sgpu_error *error)
-{
-	const char *wrong = run_kernel(t, SGPU_CUDA_LARGE, sealed, code, error);
-
-	return wrong ? wrong : run_kernel(t, SGPU_CUDA_SMALL, sealed, code, error);
-}
-
-/* Runs the known-answer test with a key sealed under the session key, or with a bare one. */
-static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_error *error)
+/* Runs the known-answer test with a key sealed under the session key. */
+static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct test t = { .device = device, .bytes = calloc(1, SGPU_SEALED_CHUNK + SGPU_CHUNK) };
 	const char *wrong;
@@ -388,7 +366,8 @@ static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_err
 		t.state = t.room + COUNTER;
 		t.sealed = t.state + device->keys.size;
 		t.plain = t.sealed + SGPU_SEALED_CHUNK;
-		wrong = run_kernels(&t, sealed, &rc, error);
+		wrong = run_kernel(&t, SGPU_CUDA_LARGE, &rc, error);
+		wrong = wrong ? wrong : run_kernel(&t, SGPU_CUDA_SMALL, &rc, error);
 		if (rc == SGPU_OK && wrong) {
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
 					"it fails the known answer of AES-256-GCM");
@@ -404,23 +383,6 @@ static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_err
 }
 
 /* ---- the conditions for loading keys ---- */
-static bool bus_is_bare(struct sgpu_device *device)
-{
-	struct sgpu_device_agreement *told = &device->keys.trust.told;
-
-	if (strcmp(device->confidential, "on") == 0) {
-		snprintf(told->text, sizeof(told->text),
-			 "confidential computing encrypts the bus: nothing else is agreed");
-		return true;
-	}
-	if (device->keys.bare) {
-		snprintf(told->text, sizeof(told->text),
-			 "keys cross the bus as they are, as was asked for");
-		return true;
-	}
-	return false;
-}
-
 /* The caller holds trust.lock. */
 static int establish(struct sgpu_device *device, struct sgpu_error *error)
 {
@@ -429,15 +391,9 @@ static int establish(struct sgpu_device *device, struct sgpu_error *error)
 
 	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
 	if (rc == SGPU_OK) {
-		rc = known_answer(device, false, error);
-	}
-	if (rc == SGPU_OK && !bus_is_bare(device)) {
 		rc = agree(device, error);
-		if (rc == SGPU_OK) {
-			rc = known_answer(device, true, error);
-		}
 	}
-	return rc;
+	return rc == SGPU_OK ? known_answer(device, error) : rc;
 }
 
 int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)

@@ -258,7 +258,6 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 		rc = sgpu_cuda_host_open(device, error);
 	}
 	if (rc == SGPU_OK) {
-		device->keys.bare = config->bare_keys;
 		rc = sgpu_cuda_keys_open(device, error);
 	}
 	return rc == SGPU_OK ? sgpu_cuda_completer_start(device, error) : rc;
@@ -383,7 +382,7 @@ static int get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 	info->numa_node = device->numa_node;
 	info->compute_units = device->multiprocessors;
 	info->opens_on_device = true;
-	info->pins_host_memory = sgpu_cuda_host_pins(device);
+	info->pins_host_memory = true;
 	info->registers = device->registers;
 	snprintf(info->timer, sizeof(info->timer), "%s",
 		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER

@@ -138,9 +138,6 @@ static int find_all(void *library, struct sgpu_error *error)
 	}
 	SGPU_CUDA_FUNCTIONS(FIND)
 #undef FIND
-#define FIND(name) (void)find(library, TEXT(name), &sgpu_cu.name);
-	SGPU_CUDA_PAGE_FUNCTIONS(FIND)
-#undef FIND
 	if (missing) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver's libcuda.so.1 has no '%s'",
 			  missing);

@@ -31,10 +31,7 @@
 	F(cuGraphExecDestroy) \
 	F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) \
 	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuModuleGetFunctionCount) \
-	F(cuModuleEnumerateFunctions) F(cuFuncLoad) F(cuFuncGetParamInfo) F(cuFuncSetAttribute) F(cuLaunchKernel)
-
-/* Functions that map pages. Each is NULL where the driver lacks it. */
-#define SGPU_CUDA_PAGE_FUNCTIONS(F) \
+	F(cuModuleEnumerateFunctions) F(cuFuncLoad) F(cuFuncGetParamInfo) F(cuFuncSetAttribute) F(cuLaunchKernel) \
 	F(cuMemGetAllocationGranularity) F(cuMemAddressReserve) F(cuMemAddressFree) F(cuMemCreate) F(cuMemRelease) \
 	F(cuMemMap) F(cuMemUnmap) F(cuMemSetAccess)
 /* clang-format on */
@@ -42,7 +39,6 @@
 struct sgpu_cuda_driver {
 #define SGPU_CUDA_MEMBER(name) __typeof__(name) *name;
 	SGPU_CUDA_FUNCTIONS(SGPU_CUDA_MEMBER)
-	SGPU_CUDA_PAGE_FUNCTIONS(SGPU_CUDA_MEMBER)
 #undef SGPU_CUDA_MEMBER
 	int version; /* newest CUDA version that the driver serves: 13000 is 13.0 */
 	int count;   /* devices that it shows */

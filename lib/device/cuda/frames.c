@@ -35,12 +35,6 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	int supported = 0;
 	CUresult result;
 
-	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemRelease || !sgpu_cu.cuMemMap ||
-	    !sgpu_cu.cuMemUnmap || !sgpu_cu.cuMemSetAccess || !sgpu_cu.cuMemAddressReserve ||
-	    !sgpu_cu.cuMemAddressFree || !sgpu_cu.cuMemGetAllocationGranularity) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "the NVIDIA driver maps no pages: it has no cuMemMap");
-	}
 	result = sgpu_cu.cuDeviceGetAttribute(
 		&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
 		device->handle);

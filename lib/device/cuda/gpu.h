@@ -233,11 +233,9 @@ struct sgpu_cuda_host {
 	struct sgpu_cuda_step *steps;
 	struct sgpu_cuda_registered *registered;
 	uint64_t step; /* bytes of the next step */
-	bool pins;     /* all of the pool's memory is pinned */
 	struct sgpu_cuda_status *idle;
 	struct sgpu_cuda_slab *slabs; /* memory that status lines are cut from */
 };
-bool sgpu_cuda_host_pins(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_host_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
@@ -275,22 +273,19 @@ struct sgpu_cuda_trust {
 	atomic_bool ready;
 	struct sgpu_error error; /* of a failure of the device, which is final */
 	struct sgpu_device_agreement told;
-	CUdeviceptr session; /* the session key's state, when told.agreed */
+	CUdeviceptr session; /* the session key's state */
 	/* the session key on the host; this and the counter are under the keys' lock */
 	struct sgpu_aead *aead;
 	uint64_t counter;
 };
 struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
-	bool bare; /* keys cross the bus unsealed */
 	struct sgpu_cuda_trust trust;
 	size_t size;			      /* bytes of a state */
 	struct sgpu_cuda_key_state *idle;     /* clear states */
 	struct sgpu_cuda_key_state *clearing; /* states not known to be clear */
 	CUevent cleared;		      /* if `marked`, recorded after all of `clearing` */
 	bool marked;
-	/* bare keys whose material may not have been read yet, oldest first */
-	struct sgpu_device_key *setting_up, *last_setting_up;
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_keys_close(struct sgpu_device *device);

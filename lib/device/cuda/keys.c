@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys of sealed segments on the GPU. They cross the bus sealed under the session key (agree.c), as
- * parameters of the kernel that makes the key's state. If no session key was agreed, the key and
- * the nonce are put into one line of pinned memory, which the kernel reads once and clears. So
- * there is no copy of them in the driver's command buffers or other device memory. States are in
- * memory that no copy reaches, and are cleared when a key is freed.
+ * parameters of the kernel that makes the key's state. States are in memory that no copy reaches,
+ * and are cleared when a key is freed.
  *
  * Other streams that use a key wait for its set-up alone: an event is recorded directly after the
  * set-up, since later work of its stream may never end.
@@ -20,11 +18,8 @@ struct sgpu_device_key {
 	struct sgpu_device *device;
 	struct sgpu_cuda_key_state *state;
 	struct sgpu_stream *stream; /* on which it is set up; a reference */
+	CUevent ready;		    /* recorded after the set-up */
 	atomic_bool done;	    /* the set-up is known to have ended */
-	/* The next three: used during set-up; under the keys' lock. */
-	struct sgpu_cuda_status *material; /* a bare key's line, or NULL */
-	CUevent ready;			   /* recorded after the set-up */
-	struct sgpu_device_key *next;	   /* in keys.setting_up */
 };
 
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
@@ -125,20 +120,6 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 	return rc;
 }
 
-static bool is_set_up(const struct sgpu_device_key *key)
-{
-	CUresult result = atomic_load(&key->device->faulted) != 0
-				  ? CUDA_SUCCESS
-				  : sgpu_cu.cuEventQuery(key->ready);
-
-	if (result == CUDA_ERROR_NOT_READY) {
-		return false;
-	}
-	/* an error counts as the end: most errors fault the device, which ends the set-up */
-	sgpu_cuda_note(key->device, result);
-	return true;
-}
-
 static CUresult mark_setup(struct sgpu_device_key *key)
 {
 	CUresult result = sgpu_cuda_event_take(key->device, false, &key->ready);
@@ -147,84 +128,18 @@ static CUresult mark_setup(struct sgpu_device_key *key)
 				      : result;
 }
 
-/* Unlists a bare key that is set up, and gives back its line; the lock is held. */
-static void end_setup(struct sgpu_device_key *key)
-{
-	struct sgpu_cuda_keys *keys = &key->device->keys;
-	struct sgpu_device_key **place = &keys->setting_up, *before = NULL;
-
-	while (*place != key) {
-		before = *place;
-		place = &before->next;
-	}
-	*place = key->next;
-	keys->last_setting_up = keys->last_setting_up == key ? before : keys->last_setting_up;
-	atomic_store(&key->done, true);
-	sgpu_cuda_status_give(key->device, key->material);
-	sgpu_cuda_event_give(key->device, false, key->ready);
-	key->material = NULL;
-	key->ready = NULL;
-}
-
-/* Calls end_setup() for the keys that are set up, from the oldest to the first that is not. Later
- * ones may be, too, but a query of each costs a driver call. The lock is held. */
-static void reap(struct sgpu_device *device)
-{
-	while (device->keys.setting_up && is_set_up(device->keys.setting_up)) {
-		end_setup(device->keys.setting_up);
-	}
-}
-
-static CUresult set_up_bare(struct sgpu_stream *stream, struct sgpu_device_key *key,
-			    const struct sgpu_sealed_keys *material)
-{
-	uint8_t *words = (uint8_t *)(uintptr_t)key->material->host;
-
-	memcpy(words, material->key, SGPU_KEY_SIZE);
-	memcpy(words + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
-	atomic_thread_fence(memory_order_seq_cst);
-	return (CUresult)sgpu_cuda_key_setup(stream->native, key->material->device,
-					     key->state->address);
-}
-
-static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key *key,
-			      const struct sgpu_sealed_keys *material)
-{
-	struct sgpu_cuda_delivery delivery;
-
-	if (sgpu_cuda_seal_key(stream->device, material, &delivery) != SGPU_OK) {
-		return CUDA_ERROR_NOT_PERMITTED;
-	}
-	return (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
-}
-
 /* Enqueues the set-up. The stream's `order` and the keys' lock are held. */
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
 {
-	CUresult result = key->material ? set_up_bare(stream, key, material)
-					: set_up_sealed(stream, key, material);
+	struct sgpu_cuda_delivery delivery;
+	CUresult result;
 
+	if (sgpu_cuda_seal_key(stream->device, material, &delivery) != SGPU_OK) {
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	result = (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
 	return result == CUDA_SUCCESS ? mark_setup(key) : result;
-}
-
-/* The keys' lock is held. */
-static int obtain(struct sgpu_device_key *key, struct sgpu_error *error)
-{
-	struct sgpu_device *device = key->device;
-	int rc;
-
-	if (!device->keys.trust.told.agreed) {
-		key->material = sgpu_cuda_status_take(device, 0);
-		if (!key->material) {
-			return sgpu_fail_nomem(error);
-		}
-	}
-	rc = take_state(key->stream, &key->state, error);
-	if (rc < 0) {
-		sgpu_cuda_status_give(device, key->material);
-	}
-	return rc;
 }
 
 /* Gives a state back to be cleared. usable: the context is current and the device not faulted. The
@@ -254,7 +169,6 @@ static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
 	if (usable) {
 		sgpu_cuda_wait_until_idle(stream);
 	}
-	sgpu_cuda_status_give(device, key->material);
 	sgpu_cuda_event_give(device, false, key->ready);
 	retire(device, key->state, usable);
 }
@@ -290,17 +204,12 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 			       : sgpu_fail(error, rc, "cannot use the device");
 	}
 	pthread_mutex_lock(&keys->lock);
-	reap(device);
-	rc = obtain(new, error);
+	rc = take_state(stream, &new->state, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_check(device, set_up(stream, new, material),
 				     "cannot bring a key to the device", error);
 		if (rc < 0) {
 			give_up(device, stream, new);
-		} else if (new->material) {
-			*(keys->setting_up ? &keys->last_setting_up->next : &keys->setting_up) =
-				new;
-			keys->last_setting_up = new;
 		}
 	}
 	pthread_mutex_unlock(&keys->lock);
@@ -318,18 +227,11 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
 			   CUdeviceptr *state)
 {
-	CUresult result = CUDA_SUCCESS;
-
 	*state = key->state->address;
 	if (key->stream == stream || atomic_load(&key->done)) {
-		return result;
+		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&key->device->keys.lock);
-	if (!atomic_load(&key->done)) {
-		result = sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0);
-	}
-	pthread_mutex_unlock(&key->device->keys.lock);
-	return result;
+	return sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0);
 }
 
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
@@ -337,35 +239,18 @@ void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 	atomic_store(&key->done, true);
 }
 
-/* Waits until the key is set up. Returns false if the wait failed or the device is faulted. */
-static bool ends_setup(struct sgpu_device_key *key)
-{
-	return (atomic_load(&key->done) || is_set_up(key) ||
-		sgpu_cuda_wait(key->device, key->ready, NULL) == SGPU_OK) &&
-	       atomic_load(&key->device->faulted) == 0;
-}
-
 /* No work with the key is pending, but its set-up may be, if it was never used. */
 void sgpu_cuda_key_free(struct sgpu_device_key *key)
 {
 	struct sgpu_device *device = key->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
-	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
+	bool usable =
+		sgpu_cuda_enter(device, NULL) == SGPU_OK &&
+		(atomic_load(&key->done) || sgpu_cuda_wait(device, key->ready, NULL) == SGPU_OK) &&
+		atomic_load(&device->faulted) == 0;
 
-	/* Wait without the lock, which other threads need meanwhile. For a bare key, wait with the
-	 * lock, since another thread could call end_setup() for it. */
-	if (usable && keys->trust.told.agreed) {
-		usable = ends_setup(key);
-	}
+	sgpu_cuda_event_give(device, false, key->ready);
 	pthread_mutex_lock(&keys->lock);
-	if (usable && !keys->trust.told.agreed) {
-		usable = ends_setup(key);
-	}
-	if (key->material) {
-		end_setup(key);
-	} else {
-		sgpu_cuda_event_give(device, false, key->ready);
-	}
 	retire(device, key->state, usable);
 	pthread_mutex_unlock(&keys->lock);
 	sgpu_cuda_stream_drop(key->stream);

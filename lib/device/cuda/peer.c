@@ -124,7 +124,7 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 	if (rc < 0) {
 		return rc;
 	}
-	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemSetAccess || device->ordinal == peer->ordinal ||
+	if (device->ordinal == peer->ordinal ||
 	    sgpu_cu.cuDeviceCanAccessPeer(&reaches, peer->handle, device->handle) != CUDA_SUCCESS ||
 	    !reaches) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "GPU %d does not reach memory of GPU %d",

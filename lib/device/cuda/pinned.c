@@ -23,7 +23,6 @@ struct sgpu_cuda_step {
 	void *memory;
 	uint64_t size;
 	CUdeviceptr address; /* where kernels reach it, or 0 */
-	bool pinned;
 	struct sgpu_cuda_step *next;
 };
 
@@ -132,54 +131,40 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 
 /* ---- the pool ---- */
 /* Adds a step to the pool; the lock is held. Returns false if there is no such memory. */
-static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
+static bool add_step(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
 	struct sgpu_cuda_step *step = calloc(1, sizeof(*step));
 
-	if (!step) {
+	if (!step || pin(device, size, &step->memory) != CUDA_SUCCESS) {
+		free(step);
 		return false;
 	}
-	step->pinned = pinned;
 	step->size = size;
-	if (!pinned) {
-		step->memory = aligned_alloc(SGPU_CUDA_PAGE, size);
-	} else if (pin(device, size, &step->memory) != CUDA_SUCCESS) {
-		step->memory = NULL;
-	} else if (sgpu_cu.cuMemHostGetDevicePointer(&step->address, step->memory, 0) !=
-		   CUDA_SUCCESS) {
+	if (sgpu_cu.cuMemHostGetDevicePointer(&step->address, step->memory, 0) != CUDA_SUCCESS) {
 		step->address = 0;
 	}
-	if (step->memory && (uintptr_t)step->memory % SGPU_CUDA_PAGE == 0 &&
+	if ((uintptr_t)step->memory % SGPU_CUDA_PAGE == 0 &&
 	    sgpu_arena_add(&host->arena, (uintptr_t)step->memory, size) == SGPU_OK) {
 		step->next = host->steps;
 		host->steps = step;
 		return true;
 	}
-	if (pinned && step->memory) {
-		(void)sgpu_cu.cuMemFreeHost(step->memory);
-	} else {
-		free(step->memory);
-	}
+	(void)sgpu_cu.cuMemFreeHost(step->memory);
 	free(step);
 	return false;
 }
 
-/* Adds a whole step of pinned memory, or else `size` bytes of it, or else of ordinary memory; the
- * lock is held. */
+/* Adds a whole step, or else `size` bytes; the lock is held. */
 static bool grow(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
 
-	if (add_step(device, size > host->step ? size : host->step, true)) {
+	if (add_step(device, size > host->step ? size : host->step)) {
 		host->step = host->step < STEP_MAX ? host->step * 2 : STEP_MAX;
 		return true;
 	}
-	if (size < host->step && add_step(device, size, true)) {
-		return true;
-	}
-	host->pins = !add_step(device, size, false) && host->pins;
-	return !host->pins;
+	return size < host->step && add_step(device, size);
 }
 
 int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
@@ -234,16 +219,6 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 }
 
 /* ---- what is pinned, and where kernels reach it ---- */
-bool sgpu_cuda_host_pins(struct sgpu_device *device)
-{
-	bool pins;
-
-	pthread_mutex_lock(&device->host.lock);
-	pins = device->host.pins;
-	pthread_mutex_unlock(&device->host.lock);
-	return pins;
-}
-
 static CUdeviceptr host_address(struct sgpu_device *device, const void *memory, uint64_t size)
 {
 	const uintptr_t begin = (uintptr_t)memory;
@@ -383,7 +358,6 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 {
 	bool done;
 
-	device->host.pins = true;
 	device->host.step = STEP_MIN;
 	pthread_mutex_lock(&device->host.lock);
 	done = add_slab(device);
@@ -410,9 +384,7 @@ void sgpu_cuda_host_close(struct sgpu_device *device)
 	sgpu_arena_clear(&host->arena);
 	while ((step = host->steps)) {
 		host->steps = step->next;
-		if (!step->pinned) {
-			free(step->memory);
-		} else if (!gone) {
+		if (!gone) {
 			(void)sgpu_cu.cuMemFreeHost(step->memory);
 		}
 		free(step);

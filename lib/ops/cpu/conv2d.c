@@ -3,10 +3,10 @@
  * conv2d: convolution of images, as neural networks mean it (correlation: the kernel is not
  * flipped), on f32, and conv2d_gradient: its gradients by input, weights and bias.
  *
- * All are matrix products whose right factor is never stored as a whole: blocks of DEPTH rows and
- * LANES columns are gathered into a panel, and every row of the left factor is multiplied by the
- * panel. Each sum is made in the order of k. Every element of conv2d's output starts with its bias
- * and adds input * weight in the order channel, row, column of the kernel; the padding counts as 0.
+ * All are matrix products whose right factor is never stored: LANES elements of one of its rows are
+ * gathered, and every element of a column of the left factor is multiplied by them. Each sum is
+ * made in the order of k. Every element of conv2d's output starts with its bias and adds input *
+ * weight in the order channel, row, column of the kernel; the padding counts as 0.
  */
 #include <string.h>
 
@@ -19,15 +19,9 @@ enum { STRIDE, PADDING, DILATION, ACTIVATION };
 enum {
 	STEP_MAX = SGPU_CONV2D_STEP_MAX,
 	LANES = 16,
-	DEPTH = 128,
-	ROWS = 8,
-	FEW_ROWS = 4,
 	GRAIN = 1 << 10,
 	GRAIN_WORK = 1 << 18,
 };
-
-/* gcc keeps this vector in registers if the CPU has vectors so large, and splits it otherwise. */
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 #define F32 SGPU_TYPE_BIT(SGPU_F32)
 
@@ -140,8 +134,6 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 }
 
-struct panel;
-
 struct job {
 	struct sgpu_conv2d c;
 	const float *input, *weights, *bias, *gradient;
@@ -149,75 +141,21 @@ struct job {
 	int activation;
 	/* Computes columns of the result, from `first` on, for an image or for a part of the
 	 * images. */
-	void (*tile)(const struct job *job, uint64_t image, uint64_t first, struct panel *panel);
+	void (*tile)(const struct job *job, uint64_t image, uint64_t first, float right[LANES]);
 	uint64_t tiles; /* for each image or part */
 };
 
 /* ---- the product ---- */
-struct panel {
-	float row[DEPTH][LANES] __attribute__((aligned(64)));
-};
-
-/* Up to ROWS rows of the left factor, in which the elements along k are adjacent, and the same rows
- * of the result. */
-struct strip {
-	const float *left;
-	float *to;
-	uint64_t left_row, to_row; /* elements from one row to the next */
-	uint64_t rows, depth, count;
-};
-
-SGPU_INLINE void copy_lanes(void *to, const void *from, uint64_t count)
+/* Adds the product of a column of the left factor, whose elements are `left_row` apart, and `count`
+ * elements of a row of the right one. */
+SGPU_CLONES_ATTR static void add_product(const float *left, uint64_t left_row, uint64_t rows,
+					 const float right[LANES], float *to, uint64_t to_row,
+					 uint64_t count)
 {
-	if (count == LANES) {
-		memcpy(to, from, sizeof(lanes));
-	} else {
-		memcpy(to, from, count * sizeof(float));
-	}
-}
-
-/* Adds the products with a panel to at most `rows` rows of the result; `rows` is a constant. */
-SGPU_INLINE void add_rows(const struct strip *s, const struct panel *panel, const uint64_t rows)
-{
-	lanes sums[ROWS] = { { 0 } };
-	const float *left[ROWS];
-
 	for (uint64_t r = 0; r < rows; r++) {
-		/* For a row that does not exist, the first one is read. */
-		left[r] = s->left + (r < s->rows ? r : 0) * s->left_row;
-		if (r < s->rows) {
-			copy_lanes(&sums[r], s->to + r * s->to_row, s->count);
+		for (uint64_t i = 0; i < count; i++) {
+			to[r * to_row + i] += left[r * left_row] * right[i];
 		}
-	}
-	for (uint64_t k = 0; k < s->depth; k++) {
-		lanes right = *(const lanes *)panel->row[k];
-
-		for (uint64_t r = 0; r < rows; r++) {
-			sums[r] += left[r][k] * right;
-		}
-	}
-	for (uint64_t r = 0; r < s->rows; r++) {
-		copy_lanes(s->to + r * s->to_row, &sums[r], s->count);
-	}
-}
-
-SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct panel *panel)
-{
-	if (s->rows <= FEW_ROWS) {
-		add_rows(s, panel, FEW_ROWS);
-	} else {
-		add_rows(s, panel, ROWS);
-	}
-}
-
-/* Adds the products with a panel to all `rows` rows, strip by strip. */
-static void add_panel(struct strip all, uint64_t rows, const struct panel *panel)
-{
-	for (uint64_t r = 0; r < rows; r += ROWS) {
-		all.rows = sgpu_ops_min(rows - r, ROWS);
-		add_products(&all, panel);
-		all.left += ROWS * all.left_row;
-		all.to += ROWS * all.to_row;
 	}
 }
 
@@ -228,7 +166,7 @@ static void clear_rows(float *to, uint64_t row, uint64_t rows, uint64_t count)
 	}
 }
 
-/* What each lane of a panel stands for: a pixel of an image, or a weight of a kernel and the plane
+/* What each lane stands for: a pixel of an image, or a weight of a kernel and the plane
  * of its channel. */
 struct stand {
 	int64_t y[LANES], x[LANES];
@@ -245,74 +183,34 @@ SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int6
 		       : 0.0f;
 }
 
-/* Gathers the elements of an image under `depth` weights of a kernel, from `weight` on, for some
- * pixels. Neighbours in one row are copied together, since with few output channels gathering takes
- * longer than the products. */
-SGPU_CLONES_ATTR static void gather_pixels(const struct sgpu_conv2d *c, const float *image,
-					   const struct stand *pixels, uint64_t weight,
-					   uint64_t depth, struct panel *panel)
-{
-	bool adjacent = c->stride == 1 && pixels->y[0] == pixels->y[LANES - 1];
-	uint64_t column = weight % c->kernel_width, row = weight / c->kernel_width;
-	const float *plane = image + row / c->kernel_height * c->height * c->width;
-
-	row %= c->kernel_height;
-	for (uint64_t k = 0; k < depth; k++) {
-		int64_t down = (int64_t)row * c->dilation - c->padding, y = pixels->y[0] + down;
-		int64_t across = (int64_t)column * c->dilation - c->padding,
-			x = pixels->x[0] + across;
-
-		if (adjacent && y >= 0 && y < (int64_t)c->height && x >= 0 &&
-		    x + LANES <= (int64_t)c->width) {
-			memcpy(panel->row[k], plane + y * (int64_t)c->width + x,
-			       sizeof(panel->row[k]));
-		} else {
-			for (int i = 0; i < LANES; i++) {
-				panel->row[k][i] = image_at(c, plane, pixels->y[i] + down,
-							    pixels->x[i] + across);
-			}
-		}
-		if (++column == c->kernel_width) {
-			column = 0;
-			row++;
-		}
-		if (row == c->kernel_height) {
-			row = 0;
-			plane += c->height * c->width;
-		}
-	}
-}
-
-static void output_tile(const struct job *job, uint64_t image, uint64_t first, struct panel *panel)
+static void output_tile(const struct job *job, uint64_t image, uint64_t first, float right[LANES])
 {
 	const struct sgpu_conv2d *c = &job->c;
-	uint64_t pixels = c->out_height * c->out_width,
-		 kernel = c->channels * c->kernel_height * c->kernel_width;
+	uint64_t pixels = c->out_height * c->out_width, window = c->kernel_height * c->kernel_width;
 	uint64_t count = sgpu_ops_min(pixels - first, LANES);
 	float *to = job->output + image * c->outputs * pixels + first;
 	struct stand at;
 
 	for (uint64_t i = 0; i < LANES; i++) {
-		at.y[i] = (int64_t)((first + i) / c->out_width) * c->stride;
-		at.x[i] = (int64_t)((first + i) % c->out_width) * c->stride;
+		at.y[i] = (int64_t)((first + i) / c->out_width) * c->stride - c->padding;
+		at.x[i] = (int64_t)((first + i) % c->out_width) * c->stride - c->padding;
 	}
 	for (uint64_t o = 0; o < c->outputs; o++) {
 		for (uint64_t i = 0; i < count; i++) {
 			to[o * pixels + i] = job->bias ? job->bias[o] : 0.0f;
 		}
 	}
-	for (uint64_t k = 0; k < kernel; k += DEPTH) {
-		struct strip all = { job->weights + k,
-				     to,
-				     kernel,
-				     pixels,
-				     0,
-				     sgpu_ops_min(kernel - k, DEPTH),
-				     count };
+	for (uint64_t k = 0; k < c->channels * window; k++) {
+		const float *plane =
+			job->input + (image * c->channels + k / window) * c->height * c->width;
+		int64_t down = (int64_t)(k % window / c->kernel_width) * c->dilation;
+		int64_t across = (int64_t)(k % c->kernel_width) * c->dilation;
 
-		gather_pixels(c, job->input + image * c->channels * c->height * c->width, &at, k,
-			      all.depth, panel);
-		add_panel(all, c->outputs, panel);
+		for (uint64_t i = 0; i < LANES; i++) {
+			right[i] = image_at(c, plane, at.y[i] + down, at.x[i] + across);
+		}
+		add_product(job->weights + k, c->channels * window, c->outputs, right, to, pixels,
+			    count);
 	}
 	for (uint64_t o = 0; o < c->outputs; o++) {
 		sgpu_ops_activate_f32(job->activation, to + o * pixels, count);
@@ -323,12 +221,12 @@ static void output_tile(const struct job *job, uint64_t image, uint64_t first, s
 static void tile_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	struct panel panel = { { { 0 } } };
+	float right[LANES];
 
 	for (uint64_t i = begin; i < end; i++) {
-		job->tile(job, i / job->tiles, i % job->tiles * LANES, &panel);
+		job->tile(job, i / job->tiles, i % job->tiles * LANES, right);
 	}
-	sgpu_wipe(&panel, sizeof(panel));
+	sgpu_wipe(right, sizeof(right));
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
@@ -438,53 +336,30 @@ SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int
 		       : 0.0f;
 }
 
-/* Gathers the elements of the gradient that `depth` weights of a kernel, from `weight` on, multiply
- * for each pixel. */
-static void gather_windows(const struct sgpu_conv2d *c, const float *plane,
-			   const struct stand *pixels, uint64_t weight, uint64_t depth,
-			   struct panel *panel)
-{
-	for (uint64_t k = 0; k < depth; k++) {
-		int64_t down = (int64_t)((weight + k) / c->kernel_width) * c->dilation - c->padding;
-		int64_t across =
-			(int64_t)((weight + k) % c->kernel_width) * c->dilation - c->padding;
-
-		for (int i = 0; i < LANES; i++) {
-			panel->row[k][i] =
-				window_at(c, plane, pixels->y[i] - down, pixels->x[i] - across);
-		}
-	}
-}
-
-static void input_tile(const struct job *job, uint64_t image, uint64_t first, struct panel *panel)
+static void input_tile(const struct job *job, uint64_t image, uint64_t first, float right[LANES])
 {
 	const struct sgpu_conv2d *c = &job->c;
-	uint64_t pixels = c->height * c->width, kernel = c->kernel_height * c->kernel_width;
+	uint64_t pixels = c->height * c->width, window = c->kernel_height * c->kernel_width;
 	uint64_t count = sgpu_ops_min(pixels - first, LANES);
 	float *to = job->output_input + image * c->channels * pixels + first;
 	struct stand at;
 
 	for (uint64_t i = 0; i < LANES; i++) {
-		at.y[i] = (int64_t)((first + i) / c->width);
-		at.x[i] = (int64_t)((first + i) % c->width);
+		at.y[i] = (int64_t)((first + i) / c->width) + c->padding;
+		at.x[i] = (int64_t)((first + i) % c->width) + c->padding;
 	}
 	clear_rows(to, pixels, c->channels, count);
-	for (uint64_t o = 0; o < c->outputs; o++) {
-		const float *plane =
-			job->gradient + (image * c->outputs + o) * c->out_height * c->out_width;
+	for (uint64_t k = 0; k < c->outputs * window; k++) {
+		const float *plane = job->gradient + (image * c->outputs + k / window) *
+							     c->out_height * c->out_width;
+		int64_t down = (int64_t)(k % window / c->kernel_width) * c->dilation;
+		int64_t across = (int64_t)(k % c->kernel_width) * c->dilation;
 
-		for (uint64_t k = 0; k < kernel; k += DEPTH) {
-			struct strip all = { job->weights + o * c->channels * kernel + k,
-					     to,
-					     kernel,
-					     pixels,
-					     0,
-					     sgpu_ops_min(kernel - k, DEPTH),
-					     count };
-
-			gather_windows(c, plane, &at, k, all.depth, panel);
-			add_panel(all, c->channels, panel);
+		for (uint64_t i = 0; i < LANES; i++) {
+			right[i] = window_at(c, plane, at.y[i] - down, at.x[i] - across);
 		}
+		add_product(job->weights + k / window * c->channels * window + k % window, window,
+			    c->channels, right, to, pixels, count);
 	}
 }
 
@@ -509,25 +384,7 @@ static struct stand find_columns(const struct job *job, uint64_t first)
 	return at;
 }
 
-/* Gathers the factors of the columns for `depth` elements of an output image, from `element` on.
- * skip: the number of input elements before the image. */
-static void gather_images(const struct sgpu_conv2d *c, const struct stand *columns, uint64_t skip,
-			  uint64_t element, uint64_t depth, struct panel *panel)
-{
-	for (uint64_t k = 0; k < depth; k++) {
-		int64_t top = (int64_t)((element + k) / c->out_width) * c->stride;
-		int64_t left = (int64_t)((element + k) % c->out_width) * c->stride;
-
-		for (int i = 0; i < LANES; i++) {
-			panel->row[k][i] = columns->plane[i] ? image_at(c, columns->plane[i] + skip,
-									top + columns->y[i],
-									left + columns->x[i])
-							     : 1.0f;
-		}
-	}
-}
-
-static void weights_tile(const struct job *job, uint64_t part, uint64_t first, struct panel *panel)
+static void weights_tile(const struct job *job, uint64_t part, uint64_t first, float right[LANES])
 {
 	const struct sgpu_conv2d *c = &job->c;
 	const struct stand at = find_columns(job, first);
@@ -538,20 +395,19 @@ static void weights_tile(const struct job *job, uint64_t part, uint64_t first, s
 	float *to = job->parts + part * c->outputs * columns + first;
 
 	clear_rows(to, columns, c->outputs, count);
-	for (uint64_t n = part * each; n < end; n++) {
-		for (uint64_t k = 0; k < plane; k += DEPTH) {
-			struct strip all = { job->gradient + n * c->outputs * plane + k,
-					     to,
-					     plane,
-					     columns,
-					     0,
-					     sgpu_ops_min(plane - k, DEPTH),
-					     count };
+	for (uint64_t k = part * each * plane; k < end * plane; k++) {
+		uint64_t image = k / plane, element = k % plane,
+			 skip = image * c->channels * c->height * c->width;
+		int64_t top = (int64_t)(element / c->out_width) * c->stride;
+		int64_t left = (int64_t)(element % c->out_width) * c->stride;
 
-			gather_images(c, &at, n * c->channels * c->height * c->width, k, all.depth,
-				      panel);
-			add_panel(all, c->outputs, panel);
+		for (uint64_t i = 0; i < LANES; i++) {
+			right[i] = at.plane[i] ? image_at(c, at.plane[i] + skip, top + at.y[i],
+							  left + at.x[i])
+					       : 1.0f;
 		}
+		add_product(job->gradient + image * c->outputs * plane + element, plane, c->outputs,
+			    right, to, columns, count);
 	}
 }
 

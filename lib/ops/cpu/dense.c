@@ -70,11 +70,11 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		}                                                       \
 	}
 
-#define LAYER(T, type, gelu)                                                                 \
+#define LAYER(T, type)                                                                       \
 	ACTIVATE(relu_##T, type, sgpu_relu)                                                  \
 	ACTIVATE(sigmoid_##T, type, sgpu_sigmoid)                                            \
 	ACTIVATE(tanh_##T, type, sgpu_tangent)                                               \
-	ACTIVATE(gelu_##T, type, gelu)                                                       \
+	ACTIVATE(gelu_##T, type, sgpu_gelu)                                                  \
 	static void (*const activations_##T[])(type * values, uint64_t count) = {            \
 		[SGPU_ACTIVATION_RELU] = relu_##T,                                           \
 		[SGPU_ACTIVATION_SIGMOID] = sigmoid_##T,                                     \
@@ -88,8 +88,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		}                                                                            \
 	}
 
-LAYER(f32, float, sgpu_gelu_single)
-LAYER(f64, double, sgpu_gelu_double)
+LAYER(f32, float)
+LAYER(f64, double)
 
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 {

@@ -182,25 +182,15 @@ SGPU_INLINE double sgpu_tangent(double x)
 	return z >= 4e-4 ? signed_far : near;
 }
 
-/* x P(X <= x) for a normal X. Below `end` the result rounds to 0, and rounding subnormals would be
- * slow. */
-SGPU_INLINE double sgpu_gelu(double x, double end)
+/* x P(X <= x) for a normal X. Below `end` the result rounds to 0. */
+SGPU_INLINE double sgpu_gelu(double x)
 {
+	const double end = -37.6;
 	double bounded = x < end ? end : x, size = bounded < 0 ? -bounded : bounded;
 	double tail = sgpu_math_normal_tail(size > 40 ? 40 : size), share = 1 - tail;
 
 	share = x < 0 ? tail : share;
 	return bounded * (share * (x < end ? 0.0 : 1.0));
-}
-
-SGPU_INLINE double sgpu_gelu_single(double x)
-{
-	return sgpu_gelu(x, -14.4);
-}
-
-SGPU_INLINE double sgpu_gelu_double(double x)
-{
-	return sgpu_gelu(x, -37.6);
 }
 
 #endif

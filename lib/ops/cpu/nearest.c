@@ -106,17 +106,13 @@ struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
 
 	most = tile / (plan.queries ? plan.queries : 1) / ROWS * ROWS;
 	plan.rows = sgpu_ops_min(b[0], most);
-	plan.parts = 4 * QUERIES / (plan.queries ? plan.queries : 1);
-	most = sgpu_ops_ceil(plan.rows, ROWS);
-	plan.parts = sgpu_ops_min(plan.parts, most);
 	return plan;
 }
 
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	struct sgpu_nearest_plan plan = sgpu_nearest_plan(call);
-	uint64_t m = call->type[B].shape[0],
-		 lists = plan.queries * plan.parts * plan.keep * sizeof(uint64_t);
+	uint64_t m = call->type[B].shape[0], lists = plan.queries * plan.keep * sizeof(uint64_t);
 	uint64_t here =
 		tile_queries(call) * (keep(call) * sizeof(struct candidate) + sizeof(uint32_t) +
 				      sgpu_ops_min(m, ROWS) * sizeof(float));

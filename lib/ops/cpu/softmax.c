@@ -119,7 +119,7 @@ static void divide(const struct sgpu_op_call *call, uint64_t begin, uint64_t cou
 	}
 }
 
-static void short_rows(void *argument, uint64_t begin, uint64_t end)
+static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;
 	uint64_t count = call->type[INPUT].shape[call->type[INPUT].rank - 1];
@@ -130,54 +130,8 @@ static void short_rows(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* One row that is cut into parts; `parts`, in the scratch memory, has a number for each. */
-struct long_row {
-	const struct sgpu_op_call *call;
-	uint64_t first, count;
-	double *parts, top, sum;
-};
-
-static void long_top(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct long_row *row = argument;
-
-	row->parts[begin / SGPU_ROW_PART] = top(row->call, row->first + begin, end - begin);
-}
-
-static void long_exponentials(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct long_row *row = argument;
-
-	row->parts[begin / SGPU_ROW_PART] =
-		exponentials(row->call, row->first + begin, end - begin, row->top);
-}
-
-static void long_divide(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct long_row *row = argument;
-
-	divide(row->call, row->first + begin, end - begin, row->sum);
-}
-
-static int run_long_row(struct long_row *row, struct sgpu_pool *pool, struct sgpu_error *error)
-{
-	uint64_t parts = sgpu_ops_parts(row->count);
-	int rc = sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_top, row, error);
-
-	row->top = -(double)INFINITY;
-	for (uint64_t i = 0; i < parts && !rc; i++) {
-		row->top = row->parts[i] > row->top ? row->parts[i] : row->top;
-	}
-	rc = rc ? rc : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_exponentials, row, error);
-	row->sum = 0;
-	for (uint64_t i = 0; i < parts && !rc; i++) {
-		row->sum += row->parts[i];
-	}
-	return rc ? rc : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
-}
-
-/* Scratch memory: a number for each part of a row. A device that computes all rows together needs
- * two for each part of every row, and two for each row. */
+/* Scratch memory for devices that divide a long row: two numbers for each part of every row, and
+ * two for each row. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
@@ -192,20 +146,10 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t count = type->shape[type->rank - 1],
 		 rows = sgpu_ops_extent(type, 0, type->rank - 1);
-	struct long_row row = { .call = call, .count = count, .parts = call->scratch };
-	int rc = 0;
 
-	if (sgpu_ops_count(type) == 0) {
-		return 0;
-	}
-	if (count <= SGPU_ROW_PART) {
-		return sgpu_ops_for(pool, rows, GRAIN / count + 1, short_rows, call, error);
-	}
-	for (uint64_t i = 0; i < rows && !rc; i++) {
-		row.first = i * count;
-		rc = run_long_row(&row, pool, error);
-	}
-	return rc;
+	return sgpu_ops_count(type) == 0
+		       ? 0
+		       : sgpu_ops_for(pool, rows, GRAIN / count + 1, body, call, error);
 }
 
 const struct sgpu_op sgpu_op_softmax = {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * argmax: a warp for a short row, a block for a long one, and several blocks for a still longer
- * one, whose results are compared afterwards. The order of elements is total, so the order of
- * comparisons does not matter.
+ * argmax: a block for a row, and several blocks for a long one, whose results are compared
+ * afterwards. The order of elements is total, so the order of comparisons does not matter.
  */
 #include "ops/cuda/kernels/common.cuh"
 
-enum { INPUT, OUTPUT, WARP_ROW_MAX = 2048, WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP };
+enum { INPUT, OUTPUT, WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP };
 
 struct best {
 	double value;
@@ -29,10 +28,10 @@ SGPU_DEVICE best nothing()
 	return { -(double)INFINITY, UINT64_MAX };
 }
 
-template <int LANES> SGPU_DEVICE best warp_best(best mine)
+SGPU_DEVICE best warp_best(best mine)
 {
 #pragma unroll
-	for (unsigned step = 1; step < LANES; step *= 2) {
+	for (unsigned step = 1; step < SGPU_CUDA_WARP; step *= 2) {
 		best other = { __shfl_xor_sync(0xffffffffu, mine.value, step),
 			       __shfl_xor_sync(0xffffffffu, mine.at, step) };
 
@@ -44,7 +43,7 @@ template <int LANES> SGPU_DEVICE best warp_best(best mine)
 /* `shared` has an entry for each warp; call __syncthreads() before it is used again. */
 SGPU_DEVICE best block_best(best mine, best *shared)
 {
-	mine = warp_best<SGPU_CUDA_WARP>(mine);
+	mine = warp_best(mine);
 	if (threadIdx.x % SGPU_CUDA_WARP == 0) {
 		shared[threadIdx.x / SGPU_CUDA_WARP] = mine;
 	}
@@ -69,24 +68,6 @@ SGPU_DEVICE best scan(const T *row, uint64_t begin, uint64_t end, unsigned first
 		mine = wins(one, mine) ? one : mine;
 	}
 	return mine;
-}
-
-/* LANES threads for each row. */
-template <int LANES, typename T>
-SGPU_KERNEL short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
-{
-	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
-	unsigned lane = threadIdx.x % LANES;
-
-	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
-		uint64_t row = base + threadIdx.x / LANES;
-		best mine = warp_best<LANES>(
-			scan(input + row * width, 0, row < rows ? width : 0, lane, LANES));
-
-		if (lane == 0 && row < rows) {
-			output[row] = (int32_t)mine.at;
-		}
-	}
 }
 
 /* An item is one of a row's `parts` parts. Writes the answer if a row has one part, else the part's
@@ -143,14 +124,6 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 	uint64_t parts = sgpu_ops_parts(width);
 	int rc;
 
-	if (width <= WARP_ROW_MAX) {
-		return sgpu_cuda_with_lanes(width, [&](auto lanes) {
-			return sgpu_cuda_start(
-				launch, "argmax", short_rows<decltype(lanes)::value, T>,
-				sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / decltype(lanes)::value),
-				SGPU_CUDA_BLOCK, 0, rows, width, input, output);
-		});
-	}
 	rc = sgpu_cuda_run(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),
 			   rows, parts, width, input, results, output);
 	if (rc || parts == 1) {

@@ -2,8 +2,6 @@
  *
  * cast: as cpu/cast.c, through f64 with one rounding.
  */
-#include <cuda_fp16.h>
-
 #include "ops/cuda/kernels/convert.cuh"
 
 enum { INPUT, OUTPUT };
@@ -12,25 +10,6 @@ template <typename I, typename O> struct conversion {
 	__device__ O operator()(I value) const
 	{
 		return sgpu_cuda_narrow<O>(sgpu_cuda_widen(value));
-	}
-};
-
-/* The instructions for f32 and f16 round once, but would not keep the bits of a NaN. */
-template <> struct conversion<float, sgpu_half> {
-	__device__ sgpu_half operator()(float value) const
-	{
-		return { value == value
-				 ? __half_as_ushort(__float2half_rn(value))
-				 : sgpu_cuda_narrow<sgpu_half>(sgpu_cuda_widen(value)).bits };
-	}
-};
-
-template <> struct conversion<sgpu_half, float> {
-	__device__ float operator()(sgpu_half value) const
-	{
-		float wide = __half2float(__ushort_as_half(value.bits));
-
-		return wide == wide ? wide : sgpu_cuda_narrow<float>(sgpu_cuda_widen(value));
 	}
 };
 

@@ -199,19 +199,6 @@ static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, ui
 }
 
 /* ---- reductions in a fixed order ---- */
-/* Calls f with the number of lanes (4 to 32) that share a row of `width`, as a constant.
- */
-template <int N> struct sgpu_cuda_lanes {
-	static constexpr int value = N;
-};
-template <typename F> static inline int sgpu_cuda_with_lanes(uint64_t width, F f)
-{
-	return width <= 16   ? f(sgpu_cuda_lanes<4>())
-	       : width <= 32 ? f(sgpu_cuda_lanes<8>())
-	       : width <= 64 ? f(sgpu_cuda_lanes<16>())
-			     : f(sgpu_cuda_lanes<32>());
-}
-
 struct sgpu_cuda_larger {
 	template <typename T> __device__ T operator()(T a, T b) const
 	{
@@ -226,14 +213,12 @@ struct sgpu_cuda_sum {
 	}
 };
 
-/* Combines the lanes of a warp, or of each group of LANES of them, as a tree, the same for every
- * grid; every lane gets the result. f(a, b) gets the lower lane's value first. The type is 4 or 8
- * bytes. */
-template <int LANES = SGPU_CUDA_WARP, typename T, typename F>
-SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F f)
+/* Combines the lanes of a warp as a tree, the same for every grid; every lane gets the result. f(a,
+ * b) gets the lower lane's value first. The type is 4 or 8 bytes. */
+template <typename T, typename F> SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F f)
 {
 #pragma unroll
-	for (unsigned step = 1; step < LANES; step *= 2) {
+	for (unsigned step = 1; step < SGPU_CUDA_WARP; step *= 2) {
 		T other = __shfl_xor_sync(0xffffffffu, value, step);
 
 		value = threadIdx.x & step ? f(other, value) : f(value, other);

@@ -8,8 +8,6 @@
  */
 #include "ops/cuda/kernels/volume.cuh"
 
-enum { CHUNK = 16 }; /* words whose runs a warp adds up before it writes to memory */
-
 struct volume {
 	uint8_t *mask;
 	uint64_t planes, height, width, words; /* words: in a row */
@@ -177,69 +175,27 @@ SGPU_KERNEL join_columns(struct volume v)
 	}
 }
 
-/* The voxels of one set that a warp has counted but not yet added to memory. */
-struct tally {
-	uint32_t root, count;
-};
-
-SGPU_DEVICE void flush(const struct volume &v, const struct tally &tally)
-{
-	if (tally.count && threadIdx.x % SGPU_CUDA_WARP == 0) {
-		atomicAdd(v.size + tally.root, tally.count);
-	}
-}
-
-/* Adds the runs of a word. A lane at which a run begins has the run's root and length. */
-SGPU_DEVICE void add_runs(const struct volume &v, struct tally &tally, bool begins, uint32_t root,
-			  unsigned length)
-{
-	unsigned rest = __ballot_sync(0xffffffffu, begins);
-
-	while (rest) {
-		uint32_t one = __shfl_sync(0xffffffffu, root, __ffs((int)rest) - 1);
-		bool mine = begins && root == one;
-		unsigned sum = __reduce_add_sync(0xffffffffu, mine ? length : 0);
-
-		rest &= ~__ballot_sync(0xffffffffu, mine);
-		if (one != tally.root) {
-			flush(v, tally);
-			tally.root = one;
-			tally.count = 0;
-		}
-		tally.count += sum;
-	}
-}
-
 /* Points every voxel at its root, and adds up the sizes of the sets. */
 SGPU_KERNEL measure_sets(struct volume v)
 {
-	uint64_t items = v.planes * v.height * v.words;
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
-	for (uint64_t chunk = first_item() * CHUNK; chunk < items; chunk += item_step() * CHUNK) {
-		uint64_t end = sgpu_ops_min(chunk + CHUNK, items);
-		struct tally tally = { 0, 0 };
+	for (uint64_t item = first_item(); item < v.planes * v.height * v.words;
+	     item += item_step()) {
+		struct word w = word_at(v, item);
+		unsigned start = w.inside ? run_start(w.bits, lane) : lane, beyond;
+		uint32_t root = 0;
 
-		for (uint64_t item = chunk; item < end; item++) {
-			struct word w = word_at(v, item);
-			unsigned start = w.inside ? run_start(w.bits, lane) : lane, beyond;
-			uint32_t root = 0;
-
-			if (w.bits == 0) {
-				continue;
-			}
-			if (w.inside && lane == start) {
-				root = final_root(v.parent, (uint32_t)w.at);
-			}
-			root = __shfl_sync(0xffffffffu, root, (int)start);
-			if (w.inside) {
-				v.parent[w.at] = root;
-			}
-			beyond = ~(w.bits >> lane); /* the lowest bit is where the run ends */
-			add_runs(v, tally, w.inside && lane == start, root,
-				 beyond ? (unsigned)__ffs((int)beyond) - 1 : SGPU_CUDA_WARP);
+		beyond = ~(w.bits >> lane); /* the lowest bit is where the run ends */
+		if (w.inside && lane == start) {
+			root = final_root(v.parent, (uint32_t)w.at);
+			atomicAdd(v.size + root,
+				  beyond ? (unsigned)__ffs((int)beyond) - 1 : SGPU_CUDA_WARP);
 		}
-		flush(v, tally);
+		root = __shfl_sync(0xffffffffu, root, (int)start);
+		if (w.inside) {
+			v.parent[w.at] = root;
+		}
 	}
 }
 
@@ -296,7 +252,7 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 		{ join_rows, (shape[1] - 1) * shape[0] * v.words, warps },
 		{ join_planes, (shape[0] - 1) * shape[1] * v.words, warps },
 		{ join_columns, rows * (v.words - 1), SGPU_CUDA_BLOCK },
-		{ measure_sets, items, warps * CHUNK },
+		{ measure_sets, items, warps },
 		{ find_largest, count, SGPU_CUDA_BLOCK * 4 },
 		{ clear_others, count, SGPU_CUDA_BLOCK * 4 },
 	};

@@ -85,7 +85,7 @@ template <> __device__ __forceinline__ int16_t sgpu_cuda_narrow<int16_t>(double 
 }
 
 /* ---- the activations of dense and conv2d ---- */
-SGPU_DEVICE double sgpu_cuda_activation(enum sgpu_activation activation, double x, bool single)
+SGPU_DEVICE double sgpu_cuda_activation(enum sgpu_activation activation, double x)
 {
 	switch (activation) {
 	case SGPU_ACTIVATION_RELU:
@@ -95,7 +95,7 @@ SGPU_DEVICE double sgpu_cuda_activation(enum sgpu_activation activation, double 
 	case SGPU_ACTIVATION_TANH:
 		return sgpu_tangent(x);
 	case SGPU_ACTIVATION_GELU:
-		return single ? sgpu_gelu_single(x) : sgpu_gelu_double(x);
+		return sgpu_gelu(x);
 	default:
 		return x;
 	}
@@ -103,9 +103,8 @@ SGPU_DEVICE double sgpu_cuda_activation(enum sgpu_activation activation, double 
 
 template <typename T> SGPU_DEVICE T sgpu_cuda_activate(enum sgpu_activation activation, T x)
 {
-	return activation == SGPU_ACTIVATION_NONE
-		       ? x
-		       : (T)sgpu_cuda_activation(activation, (double)x, sizeof(T) == 4);
+	return activation == SGPU_ACTIVATION_NONE ? x
+						  : (T)sgpu_cuda_activation(activation, (double)x);
 }
 
 #endif

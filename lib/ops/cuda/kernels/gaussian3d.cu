@@ -10,8 +10,7 @@
 enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
 enum {
-	EACH = 8,	  /* voxels that a thread computes, neighbours along the axis */
-	SMALL_RADIUS = 8, /* up to this radius, a thread's input fits its registers */
+	EACH = 8, /* voxels that a thread computes, neighbours along the axis */
 	ROW_TILE = EACH * SGPU_CUDA_WARP, /* voxels that a warp computes along x */
 	SHARED_MOST = 48 * 1024,
 };
@@ -21,40 +20,11 @@ template <typename REAL> struct weights {
 	REAL at[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 };
 
-/* Computes the sums of EACH neighbours. at(d) is the voxel at distance d from the first one; it is
- * called for d = 0, 1, ... and for d = -1, -2, ... */
+/* Computes the sums of EACH neighbours, with two windows that move away from the centre. at(d) is
+ * the voxel at distance d from the first one; it is called for d = 0, 1, ... and for d = -1, -2,
+ * ... */
 template <typename REAL, typename At>
-SGPU_DEVICE void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
-{
-	REAL in[EACH + 2 * SMALL_RADIUS];
-
-#pragma unroll
-	for (int d = 0; d < EACH + SMALL_RADIUS; d++) {
-		in[SMALL_RADIUS + d] = d < EACH + w.radius ? at(d) : (REAL)0;
-	}
-#pragma unroll
-	for (int k = 1; k <= SMALL_RADIUS; k++) {
-		in[SMALL_RADIUS - k] = k <= w.radius ? at(-k) : (REAL)0;
-	}
-#pragma unroll
-	for (int i = 0; i < EACH; i++) {
-		sum[i] = in[SMALL_RADIUS + i] * w.at[0];
-	}
-#pragma unroll
-	for (int k = 1; k <= SMALL_RADIUS; k++) {
-		if (k <= w.radius) {
-#pragma unroll
-			for (int i = 0; i < EACH; i++) {
-				sum[i] += (in[SMALL_RADIUS + i - k] + in[SMALL_RADIUS + i + k]) *
-					  w.at[k];
-			}
-		}
-	}
-}
-
-/* Computes the sums for any radius, with two windows that move away from the centre. */
-template <typename REAL, typename At>
-SGPU_DEVICE void smooth_any(const weights<REAL> &w, At at, REAL sum[EACH])
+SGPU_DEVICE void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
 {
 	REAL left[EACH], right[EACH];
 
@@ -79,16 +49,6 @@ SGPU_DEVICE void smooth_any(const weights<REAL> &w, At at, REAL sum[EACH])
 	}
 }
 
-template <typename REAL, bool SMALL, typename At>
-SGPU_DEVICE void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
-{
-	if (SMALL) {
-		smooth_small(w, at, sum);
-	} else {
-		smooth_any(w, at, sum);
-	}
-}
-
 /* Leaves a word unused after each row of banks, so that threads whose voxels are EACH apart use
  * different banks. */
 template <typename REAL> static __host__ __device__ __forceinline__ unsigned place(unsigned i)
@@ -103,7 +63,7 @@ template <typename REAL> static __host__ __device__ __forceinline__ unsigned row
 }
 
 /* A warp smooths a tile of a row. Beyond the borders, the voxel at the border is repeated. */
-template <typename REAL, bool SMALL>
+template <typename REAL>
 SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 		       const __grid_constant__ weights<REAL> w)
 {
@@ -128,7 +88,7 @@ SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 		}
 		__syncwarp();
 		if (lane * EACH < count) {
-			smooth<REAL, SMALL>(
+			smooth(
 				w,
 				[&](int d) {
 					return padded[place<REAL>(lane * EACH + radius +
@@ -182,7 +142,7 @@ template <typename REAL> struct walk {
 	}
 };
 
-template <typename REAL, bool SMALL>
+template <typename REAL>
 SGPU_KERNEL across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
 			const __grid_constant__ weights<REAL> w)
 {
@@ -193,7 +153,7 @@ SGPU_KERNEL across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis a
 		if (!sgpu_cuda_axis_at(axis, tile, &first, &start)) {
 			continue;
 		}
-		smooth<REAL, SMALL>(w, walk<REAL>(in + start, first, axis.along, axis.inner), sum);
+		smooth(w, walk<REAL>(in + start, first, axis.along, axis.inner), sum);
 		to = out + start;
 #pragma unroll
 		for (unsigned i = 0; i < EACH; i++) {
@@ -205,17 +165,17 @@ SGPU_KERNEL across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis a
 	}
 }
 
-template <typename REAL, bool SMALL>
+template <typename REAL>
 static int across(struct sgpu_launch *launch, const REAL *in, REAL *out, struct sgpu_cuda_axis axis,
 		  const weights<REAL> &w)
 {
 	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
-	return sgpu_cuda_run(launch, "gaussian3d", across_rows<REAL, SMALL>,
-			     sgpu_cuda_grid(tiles, 1), in, out, axis, tiles, w);
+	return sgpu_cuda_run(launch, "gaussian3d", across_rows<REAL>, sgpu_cuda_grid(tiles, 1), in,
+			     out, axis, tiles, w);
 }
 
-template <typename REAL, bool SMALL>
+template <typename REAL>
 static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const weights<REAL> &w)
 {
 	const uint64_t *shape = call->type[INPUT].shape;
@@ -228,16 +188,16 @@ static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const w
 	while (warps > 1 && warps * shared > SHARED_MOST) {
 		warps /= 2;
 	}
-	rc = sgpu_cuda_start(launch, "gaussian3d", along_rows<REAL, SMALL>,
+	rc = sgpu_cuda_start(launch, "gaussian3d", along_rows<REAL>,
 			     sgpu_cuda_grid(rows * tiles, warps), warps * SGPU_CUDA_WARP,
 			     warps * shared, (const REAL *)call->data[INPUT], out, rows, shape[2],
 			     w);
 	rc = rc ? rc
-		: across<REAL, SMALL>(launch, out, between,
-				      sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), w);
+		: across(launch, out, between, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH),
+			 w);
 	return rc ? rc
-		  : across<REAL, SMALL>(launch, between, out,
-					sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
+		  : across(launch, between, out,
+			   sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
 }
 
 template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -250,8 +210,7 @@ template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu
 	for (int k = 0; k <= w.radius; k++) {
 		w.at[k] = (REAL)wide[k];
 	}
-	return w.radius <= SMALL_RADIUS ? passes<REAL, true>(call, launch, w)
-					: passes<REAL, false>(call, launch, w);
+	return passes(call, launch, w);
 }
 
 extern "C" int sgpu_gaussian3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -4,8 +4,7 @@
  * in f64 with the same order of additions, decide.
  *
  * A candidate is one number of 64 bits: in the upper half its distance in f32, mapped to an integer
- * that sorts as the float does, and in the lower half its index. So the lists hold the same
- * candidates however the rows are divided.
+ * that sorts as the float does, and in the lower half its index.
  */
 #include "ops/cuda/kernels/gemm.cuh"
 
@@ -23,7 +22,7 @@ struct job {
 	struct sgpu_nearest_plan plan;
 	const float *a, *b;
 	float *norms, *products;	    /* [m], [queries][rows of the tile] */
-	unsigned long long *lists;	    /* [queries][parts][keep], ascending; all ones: empty */
+	unsigned long long *lists;	    /* [queries][keep], ascending; all ones: empty */
 	uint64_t query, queries, row, rows; /* the extent of the tile */
 };
 
@@ -102,11 +101,11 @@ static __device__ void insert(unsigned long long *list, unsigned keep, unsigned 
 	__syncwarp();
 }
 
-/* Inserts each lane's key if it is small enough; returns whether any was. */
-SGPU_DEVICE bool offer(unsigned long long *list, unsigned keep, unsigned long long key,
+/* Inserts each lane's key if it is small enough. */
+SGPU_DEVICE void offer(unsigned long long *list, unsigned keep, unsigned long long key,
 		       unsigned lane)
 {
-	unsigned some = __ballot_sync(0xffffffffu, key < list[keep - 1]), left = some;
+	unsigned left = __ballot_sync(0xffffffffu, key < list[keep - 1]);
 
 	while (left) {
 		int from = __ffs((int)left) - 1;
@@ -117,29 +116,24 @@ SGPU_DEVICE bool offer(unsigned long long *list, unsigned keep, unsigned long lo
 		}
 		left &= left - 1;
 	}
-	return some != 0;
 }
 
-/* An item is a part of the tile's rows, for one query; a warp takes it. */
+/* A warp takes a query. */
 SGPU_KERNEL select_candidates(job j)
 {
 	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, keep = (unsigned)j.plan.keep;
 	unsigned long long *list = shared[threadIdx.x / SGPU_CUDA_WARP];
-	uint64_t share = (j.rows + j.plan.parts - 1) / j.plan.parts,
-		 step = (uint64_t)gridDim.x * WARPS;
-	uint64_t item = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP;
+	uint64_t query = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP;
 
-	for (; item < j.queries * j.plan.parts; item += step) {
-		uint64_t query = item / j.plan.parts, begin = item % j.plan.parts * share;
-		uint64_t end = sgpu_ops_min(begin + share, j.rows);
+	for (; query < j.queries; query += (uint64_t)gridDim.x * WARPS) {
 		const float *products = j.products + query * j.rows;
 
 		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
-			list[i] = j.row == 0 ? ~0ull : j.lists[item * keep + i];
+			list[i] = j.row == 0 ? ~0ull : j.lists[query * keep + i];
 		}
 		__syncwarp();
-		for (uint64_t base = begin; base < end; base += BATCH * SGPU_CUDA_WARP) {
+		for (uint64_t base = 0; base < j.rows; base += BATCH * SGPU_CUDA_WARP) {
 			unsigned long long keys[BATCH], least = ~0ull;
 
 #pragma unroll
@@ -147,7 +141,7 @@ SGPU_KERNEL select_candidates(job j)
 				uint64_t i = base + b * SGPU_CUDA_WARP + lane;
 
 				keys[b] = ~0ull;
-				if (i < end) {
+				if (i < j.rows) {
 					keys[b] = make_key(j.norms[j.row + i] - 2.0f * products[i],
 							   j.row + i);
 				}
@@ -163,42 +157,7 @@ SGPU_KERNEL select_candidates(job j)
 		}
 		__syncwarp();
 		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
-			j.lists[item * keep + i] = list[i];
-		}
-		__syncwarp();
-	}
-}
-
-/* Merges the lists of a query's parts into the first of them. */
-SGPU_KERNEL merge_parts(job j)
-{
-	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, keep = (unsigned)j.plan.keep;
-	unsigned long long *list = shared[threadIdx.x / SGPU_CUDA_WARP];
-	uint64_t query = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP;
-
-	for (; query < j.queries; query += (uint64_t)gridDim.x * WARPS) {
-		unsigned long long *all = j.lists + query * j.plan.parts * keep;
-
-		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
-			list[i] = all[i];
-		}
-		__syncwarp();
-		for (uint64_t part = 1; part < j.plan.parts; part++) {
-			bool any = true;
-
-			/* the list is ascending: if no key was small enough, later ones are not
-			 * either */
-			for (unsigned base = 0; base < keep && any; base += SGPU_CUDA_WARP) {
-				unsigned i = base + lane;
-
-				any = offer(list, keep, i < keep ? all[part * keep + i] : ~0ull,
-					    lane);
-			}
-		}
-		__syncwarp();
-		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
-			all[i] = list[i];
+			j.lists[query * keep + i] = list[i];
 		}
 		__syncwarp();
 	}
@@ -214,7 +173,7 @@ struct decision {
 
 static __device__ void compute_distances(const job &j, uint64_t query, decision *shared)
 {
-	const unsigned long long *list = j.lists + (query - j.query) * j.plan.parts * j.plan.keep;
+	const unsigned long long *list = j.lists + (query - j.query) * j.plan.keep;
 	unsigned lane = threadIdx.x % LANES;
 
 	for (unsigned base = 0; base < j.plan.keep; base += GROUPS) {
@@ -324,11 +283,7 @@ static int find_candidates(struct sgpu_launch *launch, job *j)
 					     j->products);
 		rc = rc ? rc
 			: sgpu_cuda_run(launch, "nearest", select_candidates,
-					sgpu_cuda_grid(j->queries * j->plan.parts, WARPS), *j);
-	}
-	if (!rc && j->plan.parts > 1) {
-		rc = sgpu_cuda_run(launch, "nearest", merge_parts,
-				   sgpu_cuda_grid(j->queries, WARPS), *j);
+					sgpu_cuda_grid(j->queries, WARPS), *j);
 	}
 	return rc;
 }
@@ -359,7 +314,7 @@ extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	j.a = (const float *)call->data[A];
 	j.b = (const float *)call->data[B];
 	j.lists = (unsigned long long *)call->scratch;
-	j.norms = (float *)(j.lists + j.plan.queries * j.plan.parts * j.plan.keep);
+	j.norms = (float *)(j.lists + j.plan.queries * j.plan.keep);
 	j.products = j.norms + j.m;
 	if (j.n == 0) {
 		return 0;

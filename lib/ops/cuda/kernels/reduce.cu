@@ -13,7 +13,6 @@ enum {
 	LANES = SGPU_REDUCE_LANES,
 	UNROLL = 32, /* loads that a thread has in flight */
 	UNROLL_ROWS = 32,
-	LONG = 4096, /* a piece of more elements is worth a block */
 };
 
 /* The input and output of a kernel. */
@@ -121,39 +120,6 @@ template <typename F, typename T, typename O> SGPU_KERNEL fold_warps(struct job<
 	}
 }
 
-/* A block takes a piece, and loads several elements per access where they are aligned. */
-template <typename F, typename T, typename O> SGPU_KERNEL fold_blocks(struct job<T, O> job, F f)
-{
-	constexpr int N = 16 / sizeof(T);
-	__shared__ decltype(f.nothing()) shared[SGPU_CUDA_WARP];
-
-	for (uint64_t item = blockIdx.x; item < job.v.outer * job.v.pieces; item += gridDim.x) {
-		struct piece<T> piece = piece_at(job, item);
-		unsigned packs = (uintptr_t)piece.in % 16 == 0 ? piece.count / N : 0;
-		auto folded = f.nothing();
-
-#pragma unroll 4
-		for (unsigned i = threadIdx.x; i < packs; i += SGPU_CUDA_BLOCK) {
-			sgpu_pack<T, N> pack =
-				reinterpret_cast<const sgpu_pack<T, N> *>(piece.in)[i];
-
-#pragma unroll
-			for (int j = 0; j < N; j++) {
-				folded = f(folded, f.key(pack.at[j]));
-			}
-		}
-#pragma unroll 4
-		for (unsigned i = packs * N + threadIdx.x; i < piece.count; i += SGPU_CUDA_BLOCK) {
-			folded = f(folded, f.key(piece.in[i]));
-		}
-		folded = sgpu_cuda_block_reduce(folded, f, shared);
-		if (threadIdx.x == 0) {
-			put(job, item, f.value(folded));
-		}
-		__syncthreads();
-	}
-}
-
 /* ---- elements that are not adjacent: a thread adds up a column of a piece ---- */
 template <typename F, typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T, O> job, F f)
@@ -221,22 +187,6 @@ SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, dou
 }
 
 /* ---- host side ---- */
-template <typename T, typename O, typename F>
-static int fold_adjacent(struct sgpu_launch *launch, const struct job<T, O> &job, F f)
-{
-	uint64_t items = job.v.outer * job.v.pieces,
-		 longest = sgpu_ops_min(job.v.length, job.v.piece);
-	dim3 block(SGPU_CUDA_BLOCK);
-
-	if (longest <= LONG) {
-		return sgpu_cuda_start(launch, "reduce", fold_warps<F, T, O>,
-				       sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
-				       block, 0, job, f);
-	}
-	return sgpu_cuda_start(launch, "reduce", fold_blocks<F, T, O>, sgpu_cuda_grid(items, 1),
-			       block, 0, job, f);
-}
-
 /* Reduces each piece. Sums of floats must keep the CPU's order, so they have a kernel of their
  * own. */
 template <typename T, typename O, typename F>
@@ -257,7 +207,9 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 				       sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES),
 				       SGPU_CUDA_WARP, 0, job);
 	} else {
-		return fold_adjacent(launch, job, f);
+		return sgpu_cuda_run(launch, "reduce", fold_warps<F, T, O>,
+				     sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), job,
+				     f);
 	}
 }
 

@@ -1,36 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: a warp for a short row, a block for a long one. Still longer rows are cut into parts of
- * a fixed size; their maxima, and then their sums, are combined before every element is divided.
+ * softmax: a block for a row. Long rows are cut into parts of a fixed size; their maxima, and then
+ * their sums, are combined before every element is divided.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
 
-enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
-
-/* e^x for x <= 0 or NaN. f32 needs fewer terms: the error is below 1e-8 of the result. */
-template <typename T> SGPU_DEVICE double exponential(double x)
-{
-	return sgpu_math_exp(x);
-}
-
-template <> __device__ __forceinline__ double exponential<float>(double x)
-{
-	/* adding this constant rounds to an integer, which then stands in the low bits */
-	const double shift = 0x1.8p52;
-	double bounded = x < -708.0 ? -708.0 : x,
-	       rounded = fma(bounded, 0x1.71547652b82fep0, shift);
-	double r = fma(shift - rounded, 0x1.62e42fefa39efp-1, bounded), p = 1.0 / 5040.0;
-
-	p = fma(p, r, 1.0 / 720.0);
-	p = fma(p, r, 1.0 / 120.0);
-	p = fma(p, r, 1.0 / 24.0);
-	p = fma(p, r, 1.0 / 6.0);
-	p = fma(p, r, 0.5);
-	p = fma(p, r, 1.0);
-	p = fma(p, r, 1.0);
-	return p * sgpu_math_from_bits((sgpu_math_bits(rounded) + 1023) << 52);
-}
+enum { INPUT, OUTPUT };
 
 /* The largest element; a NaN is ignored here and makes the sum NaN. */
 template <typename T>
@@ -44,17 +20,15 @@ SGPU_DEVICE double scan_top(const T *row, uint64_t count, unsigned first, unsign
 	return (double)top;
 }
 
-/* Writes the exponentials of elements first, first + step, ... and returns their sum. Below `end`
- * the result rounds to 0. */
+/* Writes the exponentials of elements first, first + step, ... and returns their sum. */
 template <typename T>
 SGPU_DEVICE double scan_exponentials(const T *row, T *output, uint64_t count, double top,
 				     unsigned first, unsigned step)
 {
-	const double end = sizeof(T) == 4 ? -104 : -708;
 	double total = 0;
 
 	for (uint64_t i = first; i < count; i += step) {
-		double x = (double)row[i] - top, e = exponential<T>(x) * (x < end ? 0.0 : 1.0);
+		double e = sgpu_math_exp((double)row[i] - top);
 
 		output[i] = (T)e;
 		total += e;
@@ -69,27 +43,6 @@ SGPU_DEVICE void scan_divide(T *output, uint64_t count, double total, unsigned f
 
 	for (uint64_t i = first; i < count; i += step) {
 		output[i] = (T)((double)output[i] * share);
-	}
-}
-
-/* LANES threads take a row. All lanes of a warp take part in the reductions, even those without a
- * row. */
-template <int LANES, typename T>
-SGPU_KERNEL warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
-{
-	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
-	unsigned lane = threadIdx.x % LANES;
-
-	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
-		uint64_t row = base + threadIdx.x / LANES, here = row < rows ? count : 0;
-		const T *from = input + row * count;
-		T *to = output + row * count;
-		double top = sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES),
-							  sgpu_cuda_larger());
-		double total = scan_exponentials(from, to, here, top, lane, LANES);
-
-		scan_divide(to, here, sgpu_cuda_warp_reduce<LANES>(total, sgpu_cuda_sum()), lane,
-			    LANES);
 	}
 }
 
@@ -231,16 +184,8 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 	if (count > SGPU_ROW_PART) {
 		return start_long<T>(launch, call, rows, count);
 	}
-	if (count > WARP_ROW_MAX) {
-		return sgpu_cuda_run(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
-				     rows, count, input, output);
-	}
-	return sgpu_cuda_with_lanes(count, [&](auto lanes) {
-		return sgpu_cuda_start(
-			launch, "softmax", warp_rows<decltype(lanes)::value, T>,
-			sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / decltype(lanes)::value),
-			SGPU_CUDA_BLOCK, 0, rows, count, input, output);
-	});
+	return sgpu_cuda_run(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1), rows, count,
+			     input, output);
 }
 
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
