@@ -11,6 +11,7 @@
 #include "crypto/crypto.h"
 #include "device_harness.h"
 #include "fake_backend.h"
+#include "transfer_sync.h"
 
 /* A checker has several bytes for each. */
 enum { CHUNKS = UNIT_SANITIZED ? 310 : 900 };
@@ -132,7 +133,7 @@ static int in_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key,
 		.source = sgpu_source_from_memory(sealed, true),
 	};
 
-	return sgpu_transfer_sync(engine, &request, result);
+	return transfer_sync(engine, request, result);
 }
 
 static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first,
@@ -149,7 +150,7 @@ static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key
 		.sink = sgpu_sink_to_memory(sealed, true),
 	};
 
-	return sgpu_transfer_sync(engine, &request, result);
+	return transfer_sync(engine, request, result);
 }
 
 static void check_in(struct fixture *f, int code, uint64_t size)
