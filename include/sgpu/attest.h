@@ -146,11 +146,6 @@ struct sgpu_tee_report {
 	uint32_t version;
 	uint32_t vmpl; /* SNP: privilege level of the report's requester, 0 (all rights) to 3 */
 };
-/* Extends a TDX run-time measurement register (0 to 3; the kernel allows only 2 and 3) by 48 bytes.
- * Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48],
-				     struct sgpu_error *error);
-
 /* ---- the owners whose batches a runner takes ---- */
 struct sgpu_owners {
 	char **names; /* thumbprints (RFC 7638, SHA-256), sorted, each once */

@@ -453,40 +453,6 @@ fake_gramine() {
 	[ "$(jq -r .records.gramine.found <<<"$output")" = true ]
 }
 
-# ---- extend ----
-
-@test "extend writes the digest to the register, of a file or as given" {
-	requires openssl
-	mkdir tdx
-	for i in 0 1 2 3; do
-		: >"tdx/rtmr$i:sha384"
-	done
-	use_roots
-	export SGPU_TDX_ROOT=$PWD/tdx
-	printf 'an event' >event
-	sgpu-measure extend --rtmr 3 event
-	assert_same "tdx/rtmr3:sha384" <(openssl dgst -sha384 -binary event)
-	sgpu-measure extend --rtmr 2 <event
-	assert_same "tdx/rtmr2:sha384" "tdx/rtmr3:sha384"
-	digest=$(printf '%096d' 7)
-	run -0 --separate-stderr sgpu-measure extend --json --rtmr 2 --digest "$digest"
-	[ "$output" = "{\"rtmr\":2,\"digest\":\"$digest\"}" ]
-	[ "$(od -An -tx1 -v "tdx/rtmr2:sha384" | tr -d ' \n')" = "$digest" ]
-	[ "$(stat -c %s "tdx/rtmr0:sha384")" -eq 0 ]
-}
-
-@test "extend without TDX is exit status 3 and says what it needs" {
-	use_roots
-	export SGPU_TDX_ROOT=$PWD/nothing
-	run --separate-stderr -3 sgpu-measure extend --json --rtmr 2 --digest "$(printf '%096d' 0)"
-	assert_contains "$stderr" '"EUNAVAILABLE"'
-	run -2 sgpu-measure extend --rtmr 4 CA.crt
-	run -2 sgpu-measure extend CA.crt
-	run -2 sgpu-measure extend --rtmr 2 --digest 00
-	run -2 sgpu-measure extend --rtmr 2 --digest "$(printf '%096d' 0)" CA.crt
-	run -3 sgpu-measure extend --rtmr 2 no-such-file
-}
-
 # plain: what comes through it is printable ASCII alone.
 plain() {
 	! grep -qaP '[^\x20-\x7e\n]'
