@@ -21,7 +21,6 @@ static const struct cli_verb verbs[] = {
 	{ "release", "", "sign the digests of a build", release_options, verb_release },
 	{ "inspect", "[QUOTE]", "show the content of a quote, verifying nothing", inspect_options,
 	  verb_inspect },
-	{ "info", "", "what this machine can prove, and what is missing", info_options, verb_info },
 	{ .name = NULL },
 };
 
