@@ -38,9 +38,7 @@ static bool is_true(const json_t *object, const char *key)
 
 static const json_t *own_of(const json_t *object)
 {
-	const json_t *own = json_object_get(object, SGPU_EAT_PROFILE);
-
-	return own ? own : json_object_get(object, "tag:sgpu.dev,2026:measure#1");
+	return json_object_get(object, SGPU_EAT_PROFILE);
 }
 
 static const char *first_of(const json_t *object, const char *key)
@@ -185,19 +183,6 @@ static void print_platform(const json_t *own)
 	line("", "what a recorder on the bus sees: %s", cli_text_of(platform, "bus"));
 }
 
-static void print_measurements(const json_t *own)
-{
-	const json_t *item = NULL;
-	char hex[2 * BYTES_MAX + 1];
-	size_t i = 0;
-
-	json_array_foreach (json_object_get(own, "measurements"), i, item) {
-		line("memory", "%s  %s, %lld bytes", hex_of(item, "digest", hex),
-		     cli_text_of(item, "label"),
-		     (long long)json_integer_value(json_object_get(item, "size")));
-	}
-}
-
 static void print_text(const json_t *claims, const uint8_t *ak, const struct sgpu_record *record)
 {
 	const json_t *own = own_of(claims), *submod = NULL;
@@ -224,7 +209,6 @@ static void print_text(const json_t *claims, const uint8_t *ak, const struct sgp
 		}
 	}
 	print_platform(own);
-	print_measurements(own);
 	for (; record->label; record++) {
 		if (record->value) {
 			line("record", "%s, %zu bytes: %s", record->label, record->size,
@@ -276,7 +260,7 @@ int verb_inspect(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	if (sgpu_quote_parse(text, size, true, &claims, records, ak, &error)) {
+	if (sgpu_quote_parse(text, size, &claims, records, ak, &error)) {
 		status = measure_quote_error(paths[0], text, size, &error);
 	} else if (cli_json) {
 		status = print_json(claims, ak, records);
