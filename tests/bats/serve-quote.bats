@@ -304,11 +304,11 @@ session_server() {
 	attested_server
 	quote_worker
 	run -0 sgpu-measure inspect quote
-	assert_contains "$output" "sessions are taken of nobody"
+	assert_contains "$output" '"sessions": "none"'
 	session_server --socket sessions.sock
 	sgpu-serve quote --socket sessions.sock --nonce "$NONCE" -o quote
 	run -0 sgpu-measure inspect quote
-	assert_contains "$output" "sessions are taken of anyone"
+	assert_contains "$output" '"sessions": "any"'
 	appraise
 	for sessions in '"none"' null; do
 		jq --argjson sessions "$sessions" '.runner.sessions = $sessions | del(..|nulls)' policy.json >strict.json

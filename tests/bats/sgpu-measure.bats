@@ -274,7 +274,7 @@ fake_gramine() {
 	run -0 verify --nonce "$nonce" sgx.json
 	assert_contains "$output" "SGX quote      not checked"
 	run -0 sgpu-measure inspect sgx.json
-	assert_contains "$output" "gramine, "
+	assert_contains "$output" '"label": "gramine"'
 	[ "$(sgpu-measure inspect --json sgx.json | jq -r '.records[] | select(.label == "gramine") | .value' | decode |
 		jq -r .quote | decode | od -An -tx1 -v -j 368 -N 64 | tr -d ' \n')" = "$data" ]
 	# Without the record that the claims name, and with another.
@@ -382,12 +382,11 @@ fake_gramine() {
 
 @test "inspect says that nothing was verified, first of all" {
 	run -0 sgpu-measure inspect quote.json
-	assert_contains "${lines[0]}" "Nothing below was verified"
-	assert_contains "$output" "$nonce"
-	assert_contains "$output" "measured as a file"
+	[ "${lines[1]}" = '  "verified": false,' ]
+	[ "$(jq -r .claims.eat_nonce <<<"$output" | decode | od -An -tx1 -v | tr -d ' \n')" = "$nonce" ]
 	# Nobody knows how a file will be run: the worse is said.
-	assert_contains "$output" "debugging enabled; kernels that batches bring are run"
-	assert_contains "$output" "stored"
+	jq -e '.claims.submods.runner | .dbgstat == "enabled" and
+		(."tag:sgpu.dev,2026:measure#2" | .measured == "file" and .modules and .key == "stored")' <<<"$output"
 	run -0 sgpu-measure inspect --json quote.json
 	assert_contains "$output" '"verified":false'
 }
@@ -396,7 +395,7 @@ fake_gramine() {
 	requires jq
 	forge quote.json '.eat_nonce = "_____________w"' >forged.json
 	run -0 sgpu-measure inspect forged.json
-	assert_contains "$output" "ffffffffffffffffffff"
+	assert_contains "$output" '"eat_nonce": "_____________w"'
 	# A reason that is cut inside of a character.
 	forge quote.json ".[.eat_profile].absent.gramine = \"é\" * 200" >long.json
 	run -0 sgpu-measure inspect --json long.json
@@ -411,8 +410,7 @@ fake_gramine() {
 		.submods.runner.swname = \"$evil\" | .submods.cpu$own.name = \"$evil\" | .submods.cpu$own.agreement = \"$evil\"" >evil.json
 	sgpu-measure inspect evil.json >shown
 	run ! grep -qP '[\x00-\x09\x0b-\x1f\x7f-\xff]' shown
-	[ "$(grep -c '^nonce' shown)" -eq 1 ]
-	grep -qF '\x1b[31mred\xc2\x9b2J\x7f\x0anonce' shown
+	run ! grep -q '^nonce' shown
 	sgpu-measure inspect --json evil.json >shown
 	run ! grep -qP '[\x00-\x09\x0b-\x1f\x80-\xff]' shown
 	run --separate-stderr -4 verify evil.json
@@ -428,7 +426,6 @@ plain() {
 	requires jq
 	forge quote.json '.submods.runner.swname = "a\u202eb\u009bc"' >odd.json
 	sgpu-measure inspect odd.json | plain
-	sgpu-measure inspect odd.json | grep -qF 'a'
 	dir=$(printf 'd\xe2\x80\xae\x9b31m')
 	mkdir "$dir"
 	cp "$SGPU_BUILD"/bin/sgpu-{measure,run} "$dir"
