@@ -17,7 +17,6 @@ struct request {
 	struct runner_options runner;
 	struct spool_options spool;
 	uint64_t timeout_ns;
-	bool missing;
 };
 
 static const struct cli_option worker_options[] = {
@@ -31,8 +30,6 @@ static const struct cli_option worker_options[] = {
 	  CLI_FLAG(struct request, spool.remove) },
 	{ "reclaim", 0, NULL, "take over the claims of workers of other hosts: they are gone",
 	  CLI_FLAG(struct request, spool.reclaim) },
-	{ "missing", 0, NULL, "list what is left to do, and run nothing",
-	  CLI_FLAG(struct request, missing) },
 	{ "null", '0', NULL, "names in the list end with NUL, not with a line feed",
 	  CLI_FLAG(struct request, spool.nul) },
 	CLI_END,
@@ -101,43 +98,6 @@ static int work(struct request *r)
 	return status;
 }
 
-static int list_missing(const struct request *r)
-{
-	struct cli_table table = { 0 };
-	struct sgpu_error error = { 0 };
-	json_t *missing = NULL, *one;
-	int status, left;
-	size_t i;
-
-	if (spool_missing(&r->spool, &missing, &error) != SGPU_OK) {
-		return cli_error(&error);
-	}
-	left = json_array_size(missing) > 0 ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
-	if (cli_json) {
-		status = cli_print_json(missing, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
-		return status ? status : left;
-	}
-	json_array_foreach (missing, i, one) {
-		const json_t *alive = json_object_get(one, "alive");
-		const char *state = json_string_value(json_object_get(one, "state"));
-		const char *why = json_string_value(json_object_get(one, "reason"));
-		const char *worker = json_string_value(json_object_get(one, "worker"));
-
-		if (i == 0) {
-			cli_row(&table, "BATCH", "STATE", "WHY");
-		}
-		cli_row(&table, json_string_value(json_object_get(one, "batch")),
-			!worker		       ? state
-			: json_is_true(alive)  ? "claimed"
-			: json_is_false(alive) ? "claimed, dead"
-					       : "claimed, unknown",
-			worker ? worker : why);
-	}
-	json_decref(missing);
-	status = cli_table_print(&table);
-	return status ? status : left;
-}
-
 static int verb_worker(int argc, char **argv)
 {
 	static struct request r;
@@ -148,9 +108,7 @@ static int verb_worker(int argc, char **argv)
 		r.spool.path = cli_is_standard(paths[0]) ? NULL : paths[0];
 		status = check_request(&r);
 	}
-	if (status == 0 && r.missing) {
-		status = list_missing(&r);
-	} else if (status == 0) {
+	if (status == 0) {
 		cli_signals(drain_stop); /* finishes the batches under way */
 		status = work(&r);
 	}

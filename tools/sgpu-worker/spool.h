@@ -83,11 +83,6 @@ SGPU_MUST_CHECK int spool_failed(struct spool *spool, struct spool_batch **batch
 				 const struct sgpu_error *reason, struct sgpu_error *error);
 void spool_give_back(struct spool *spool, struct spool_batch **batch);
 
-/* Lists batches without a response: "batch"; "state": "waiting", "claimed", "failed", "left alone";
- * "worker" with "alive" (null: not known), or "reason". Changes nothing. */
-SGPU_MUST_CHECK int spool_missing(const struct spool_options *options, json_t **missing,
-				  struct sgpu_error *error);
-
 /* ---- for the files of the spool ---- */
 /* DIR/.claimed/HOST.BOOT.PID.RANDOM has the batches that a worker has claimed. While the worker
  * lives, it locks the file of that name with ".lock" appended. BOOT identifies one boot of a host.
@@ -113,9 +108,6 @@ bool claims_take(int root, const char *name, bool guess, struct claims *claims);
 /* Closes claims, and removes them if they are empty. */
 void claims_close(int root, struct claims *claims);
 
-enum claims_life { CLAIMS_ALIVE, CLAIMS_DEAD, CLAIMS_UNKNOWN };
-/* Tells whether the worker of claims lives. Changes nothing. */
-enum claims_life claims_look(int root, const char *name);
 /* Gets the claims of an entry of DIR/.claimed, a directory or a lock. False: it has none. */
 bool claims_of(const char *entry, char name[NAME_MAX + 1]);
 
