@@ -469,48 +469,11 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	opens spool/b3.response
 }
 
-@test "a list of files is answered, skips what has a response, and can be told by NUL" {
-	mkdir in
-	fill 2 in
-	cp sealed $'in/two\nlines'
-	printf '%s\n' in/b1 in/b2 | worker -q -o out -
-	opens out/b1.response out/b2.response
-	[ -f in/b1 ]
-	[ -f in/b2 ]
-	cp out/b1.response before
-	run --separate-stderr -0 bash -c 'printf "%s\0" in/* | sgpu-worker -k runner.jwk --device cpu -0 -o out -'
-	assert_contains "$stderr" "3 batches answered"
-	[ "$(grep -c "': batch " <<<"$stderr")" -eq 1 ]
-	assert_same before out/b1.response
-	opens $'out/two\nlines.response'
-	run --separate-stderr -1 bash -c 'printf "%s\0" in/* | sgpu-worker -k runner.jwk --device cpu -o out -'
-	assert_contains "$stderr" "the list on standard input has a NUL in a name"
-	# What is not there, or has the name of another one's response.
-	mkdir other
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o other/b1
-	run --separate-stderr -3 bash -c 'printf "%s\n" nothing other/b1 in/b1 | sgpu-worker -k runner.jwk --device cpu -o out -'
-	assert_contains "$stderr" "cannot open 'nothing'"
-	assert_contains "$stderr" "is there already, and is no response to this batch"
-	assert_same before out/b1.response
-	# A key by another name is no batch.
-	ln -s ../runner.jwk in/link
-	run --separate-stderr -1 bash -c 'echo in/link | sgpu-worker -k runner.jwk --device cpu -o out -'
-	assert_contains "$stderr" "'in/link' is a JSON Web Key, not a batch or a response"
-}
-
-@test "of a list, what is too large to run beside another comes again" {
-	truncate -s 2T spool/large{1..20}
-	run --separate-stderr -1 worker -o out - < <(printf '%s\n' spool/large{1..20} sealed)
-	assert_contains "$stderr" "1 batches answered, 0 of them with failed segments; 20 failed"
-}
-
 @test "wrong words: what does not go together, and directories that are none" {
 	run -2 worker
 	run -2 worker -
-	run -2 worker --remove -o out -
-	run -2 worker --reclaim -o out -
-	run -2 worker -0 spool
-	run -2 bash -c 'sgpu-worker -k - -o out - <runner.jwk'
+	run -2 worker -o out -
+	run -2 bash -c 'sgpu-worker -k - -o out spool <runner.jwk'
 	run -2 worker --files . spool
 	run -3 worker nothing
 	[ ! -e out ]
@@ -631,7 +594,9 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	assert_contains "$stderr" "cannot reserve"
 	run -0 worker -q --owners owners --state state spool
 	opens spool/a.response
-	run -4 worker -q --owners owners --state state - -o again <<<spool/done/a
+	mkdir again
+	cp spool/done/a again
+	run -4 worker -q --owners owners --state state again
 	# A response that the whole disk could not hold fails, alone as well; it was not recorded either.
 	rm -r spool/done spool/a.response
 	cp large spool/a

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-worker: runs the batches of a directory, or of a list, until none is left. See
- * sgpu-worker(1).
+ * sgpu-worker: runs the batches of a directory until none is left. See sgpu-worker(1).
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -30,22 +29,13 @@ static const struct cli_option worker_options[] = {
 	  CLI_FLAG(struct request, spool.remove) },
 	{ "reclaim", 0, NULL, "take over the claims of workers of other hosts: they are gone",
 	  CLI_FLAG(struct request, spool.reclaim) },
-	{ "null", '0', NULL, "names in the list end with NUL, not with a line feed",
-	  CLI_FLAG(struct request, spool.nul) },
 	CLI_END,
 };
 
 static int check_request(const struct request *r)
 {
-	if (!r->spool.path && !r->spool.output) {
-		return cli_usage("a list needs --output: where the responses go");
-	}
-	if (!r->spool.path && (r->spool.remove || r->spool.reclaim)) {
-		return cli_usage("%s is for a directory, not for a list",
-				 r->spool.remove ? "--remove" : "--reclaim");
-	}
-	if (r->spool.path && r->spool.nul) {
-		return cli_usage("-0 is for a list, not for a directory");
+	if (cli_is_standard(r->spool.path)) {
+		return cli_usage("the directory of the batches is missing");
 	}
 	for (int i = 0; i < r->runner.keys.count; i++) {
 		if (cli_is_standard(r->runner.keys.items[i]) ||
@@ -105,7 +95,7 @@ static int verb_worker(int argc, char **argv)
 	int status = cli_read(argc, argv, &r, &paths);
 
 	if (status == 0) {
-		r.spool.path = cli_is_standard(paths[0]) ? NULL : paths[0];
+		r.spool.path = paths[0];
 		status = check_request(&r);
 	}
 	if (status == 0) {
@@ -116,8 +106,8 @@ static int verb_worker(int argc, char **argv)
 }
 
 static const struct cli_verb verbs[] = {
-	{ "", "DIR", "run the batches of a directory, or of a list, until none is left",
-	  worker_options, verb_worker },
+	{ "", "DIR", "run the batches of a directory until none is left", worker_options,
+	  verb_worker },
 	{ .name = NULL },
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of batches: in a directory, and on standard input.
+ * Names of batches in a directory.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "cli.h"
 #include "spool.h"
 
-enum { LIST_MAX = 1 << 30, FIRST_SIZE = 16 << 10 };
+enum { FIRST_SIZE = 16 << 10 };
 
 const char spool_for_other_keys[] = "is for other keys";
 
@@ -61,45 +61,6 @@ int spool_names_read(int directory, const char *shown, struct spool_names *names
 		free(entries[i]);
 	}
 	free(entries);
-	return rc;
-}
-
-int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error)
-{
-	const int end = nul ? '\0' : '\n';
-	char *text = NULL, *at, *next;
-	size_t size = 0, count = 1;
-	int rc = sgpu_read_fd(STDIN_FILENO, "standard input", LIST_MAX, &text, &size, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	for (size_t i = 0; i < size; i++) {
-		count += text[i] == end;
-	}
-	names->items = calloc(count, sizeof(*names->items));
-	if (!names->items) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	for (at = text; rc == SGPU_OK && at < text + size; at = next) {
-		char *line_end = memchr(at, end, (size_t)(text + size - at));
-
-		next = line_end ? line_end + 1 : text + size;
-		if (line_end) {
-			*line_end = '\0';
-		}
-		if (memchr(at, '\0', (size_t)(next - at) - (line_end ? 1 : 0))) {
-			sgpu_fail(error, SGPU_EINVALID,
-				  "the list on standard input has a NUL in a name");
-			rc = sgpu_hint(error, "-0 takes names that end with NUL");
-		} else if (*at) {
-			names->items[names->count] = strdup(at);
-			rc = names->items[names->count++] ? SGPU_OK : sgpu_fail_nomem(error);
-		}
-	}
-out:
-	free(text);
 	return rc;
 }
 
@@ -152,13 +113,6 @@ bool spool_is_batch(const struct spool_options *options, int directory, const ch
 		*why = look_inside(options, directory, name);
 	}
 	return !*why;
-}
-
-const char *spool_base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
 }
 
 void spool_reason_name(const char *name, char file[NAME_MAX + 1])
