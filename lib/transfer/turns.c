@@ -51,6 +51,9 @@ void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer *
 	*(after ? &after->before : tail) = transfer;
 	transfer->queue_head = head;
 	transfer->queue_tail = tail;
+	if (head == &transfer->engine->ready_head) {
+		atomic_store(&transfer->ready, true);
+	}
 }
 
 /* Whether choose() would find something to do for the transfer. */
@@ -259,6 +262,22 @@ bool sgpu_engine_work(void *argument, unsigned thread)
 	(void)thread;
 	pthread_mutex_lock(&engine->mutex);
 	while (turn.action == NOTHING && (turn.transfer = engine->ready_head)) {
+		take_turn(&turn);
+	}
+	pthread_mutex_unlock(&engine->mutex);
+	return do_turn(&turn);
+}
+
+bool sgpu_transfer_help(struct sgpu_transfer *transfer)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct turn turn = { .transfer = transfer, .action = NOTHING };
+
+	if (!atomic_exchange(&transfer->ready, false)) {
+		return false;
+	}
+	pthread_mutex_lock(&engine->mutex);
+	if (transfer->queue_head == &engine->ready_head) {
 		take_turn(&turn);
 	}
 	pthread_mutex_unlock(&engine->mutex);

@@ -12,7 +12,6 @@
 
 #include <transfer/engine.h>
 
-#include "../harness/transfer_sync.h"
 #include "../unit/fake_backend.h"
 
 enum { ROUNDS = 9, SIZES = 3, KINDS = 5 };
@@ -80,7 +79,7 @@ static int copy(struct bench *b, int kind, uint64_t size, struct sgpu_transfer_r
 		break;
 	}
 	request.first = b->next;
-	return transfer_sync(b->engine, request, result);
+	return sgpu_transfer_sync(b->engine, &request, result);
 }
 
 /* Nanoseconds; the copy up of what is sealed at rest takes what the copy down has sealed. */

@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "crypto/crypto.h"
 #include "transfer/transfer.h"
@@ -313,10 +312,7 @@ static inline void start(struct move *move)
 
 static inline int finish(struct move *move)
 {
-	while (atomic_load(&move->done) == 0) {
-		usleep(50);
-	}
-	return move->result.code;
+	return sgpu_transfer_wait(move->transfer, NULL);
 }
 
 /* Runs the tests on the device, and, if that is the CPU device, on one that looks like a GPU. */

@@ -11,7 +11,6 @@
 #include "crypto/crypto.h"
 #include "device_harness.h"
 #include "fake_backend.h"
-#include "transfer_sync.h"
 
 /* A checker has several bytes for each. */
 enum { CHUNKS = UNIT_SANITIZED ? 310 : 900 };
@@ -133,7 +132,7 @@ static int in_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key,
 		.source = sgpu_source_from_memory(sealed, true),
 	};
 
-	return transfer_sync(engine, request, result);
+	return sgpu_transfer_sync(engine, &request, result);
 }
 
 static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first,
@@ -150,7 +149,7 @@ static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key
 		.sink = sgpu_sink_to_memory(sealed, true),
 	};
 
-	return transfer_sync(engine, request, result);
+	return sgpu_transfer_sync(engine, &request, result);
 }
 
 static void check_in(struct fixture *f, int code, uint64_t size)

@@ -4,10 +4,8 @@
  * size from pinned memory in the same run. At rest: the host's memory holds sealed data. Live: it
  * is ordinary memory with plaintext. Times are the host's, from the call to its end.
  */
-#include <stdatomic.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "transfer/transfer.h"
 
 #include "cases.h"
@@ -42,40 +40,6 @@ static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgp
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result->error.text);
 }
 
-struct end {
-	atomic_bool come;
-	struct sgpu_transfer_result result;
-};
-
-static void note_end(void *argument, const struct sgpu_transfer_result *result)
-{
-	struct end *end = argument;
-
-	end->result = *result;
-	atomic_store(&end->come, true);
-}
-
-/* Moves data that are sealed at rest, and waits for their end as a batch's thread does. */
-static int move(struct sgpu_engine *engine, struct sgpu_transfer_request *request,
-		struct sgpu_error *error)
-{
-	struct end end = { .come = false };
-	struct sgpu_transfer *transfer;
-	int rc;
-
-	request->done = note_end;
-	request->argument = &end;
-	rc = sgpu_transfer_start(engine, request, &transfer, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	while (!atomic_load(&end.come)) {
-		sgpu_pause();
-	}
-	sgpu_transfer_free(&transfer);
-	return outcome(end.result.code, &end.result, error);
-}
-
 /* ---- up, to the device ---- */
 static int up_plain(void *argument, struct sgpu_error *error)
 {
@@ -87,7 +51,8 @@ static int up_plain(void *argument, struct sgpu_error *error)
 static int up_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	struct sgpu_transfer_request request = {
+	struct sgpu_transfer_result result;
+	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.key = c->host.key,
 		.last = true,
@@ -96,7 +61,7 @@ static int up_at_rest(void *argument, struct sgpu_error *error)
 		.source = sgpu_source_from_memory(c->host.sealed, true),
 	};
 
-	return move(c->engine, &request, error);
+	return outcome(sgpu_transfer_sync(c->engine, &request, &result), &result, error);
 }
 
 static int up_live(void *argument, struct sgpu_error *error)
@@ -140,7 +105,8 @@ static int down_live(void *argument, struct sgpu_error *error)
 static int down_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	struct sgpu_transfer_request request = {
+	struct sgpu_transfer_result result;
+	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_OUT,
 		.key = c->host.key,
 		.first = c->next,
@@ -152,7 +118,7 @@ static int down_at_rest(void *argument, struct sgpu_error *error)
 
 	c->first = c->next;
 	c->next += c->size / SGPU_CHUNK + 1;
-	return move(c->engine, &request, error);
+	return outcome(sgpu_transfer_sync(c->engine, &request, &result), &result, error);
 }
 
 static int verify_down(void *argument, struct sgpu_error *error)

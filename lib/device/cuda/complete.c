@@ -291,6 +291,16 @@ static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_strea
 	return any;
 }
 
+void sgpu_cuda_poll(struct sgpu_device *device)
+{
+	if (atomic_load(&device->calls) == 0 || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
+		return;
+	}
+	pthread_mutex_lock(&device->lock);
+	visit(device, passed, sgpu_cuda_advance);
+	pthread_mutex_unlock(&device->lock);
+}
+
 static uint64_t every(struct sgpu_stream *stream)
 {
 	(void)stream;
