@@ -452,6 +452,9 @@ wait_in() {
 		assert_contains "$stderr" "ulimit -v"
 		assert_no_file response
 	done
+	run --separate-stderr bash -c "ulimit -v 60000; sgpu-measure memory --device cpu owner.jwk"
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "ulimit -v"
 }
 
 @test "without /proc info shows figures of this machine" {

@@ -471,6 +471,7 @@ progress_of() {
 	progress_of json sgpu-seal seal-file --json -k owner.jwk -o sealed
 	assert_objects said.json
 	jq -es '.[0].progress.label == "sealing"' said.json
+	progress_of memory sgpu-measure memory
 	head -c 100 job.json >begin
 	tail -c +101 job.json >rest
 	progress_of manifest sgpu-manifest check

@@ -75,6 +75,10 @@ lasts() {
 	run -0 --separate-stderr sgpu-measure keygen --json -o "$name.pem" --request "$name.csr"
 	run -0 jq -er '.file + " " + .public' <<<"$output"
 	[ "$output" = "n?.pem n?.csr" ]
+	printf data >"$name"
+	run -0 --separate-stderr sgpu-measure memory --device cpu --json "$name"
+	run -0 jq -er '.measurements[0].label' <<<"$output"
+	[ "$output" = "n?" ]
 }
 
 @test "when the public part cannot be written, no key is left" {

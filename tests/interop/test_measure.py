@@ -24,9 +24,32 @@ def theirs(path):
     return sh(sys.executable, "measure.py", path).decode().strip()
 
 
-def ours(data):
-    """The digest by which sgpu-manifest pack names a module."""
-    write("code.bin", data)
+def ours(path, *options):
+    return sh("sgpu-measure", "memory", "--device", "cpu", *options, path).decode().split()[0]
+
+
+@test
+def files():
+    "files of sizes around chunks and pages have the measure that the manual's program prints"
+    rng = random.Random(5)
+    for size in (1, 8175, 8192, 8193, 2 * MIB - 17, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 9 * MIB + 12345):
+        write("data", rng.randbytes(size))
+        assert ours("data") == theirs("data"), size
+
+
+@test
+def windows():
+    "the pages of a window are counted from its start"
+    data = random.Random(6).randbytes(7 * MIB)
+    write("data", data)
+    write("window", data[3 * MIB + 5:3 * MIB + 5 + 3 * MIB])
+    assert ours("data", "--offset", str(3 * MIB + 5), "--size", "3M") == theirs("window")
+
+
+@test
+def modules():
+    "sgpu-manifest pack names a module by the measure that the manual's program prints"
+    write("code.bin", random.Random(7).randbytes(3 * MIB))
     segments = [{"segment_id": name, "data_location_client": file, "sensitivity_level": "HIGH", "direction": direction}
                 for name, file, direction in (("code", "code.bin", "INPUT"), ("x", "x.f32", "INPUT"),
                                               ("y", "y.f32", "OUTPUT"))]
@@ -38,16 +61,8 @@ def ours(data):
          "params": ["output", "input"]}]}).encode())
     sh("sgpu-manifest", "pack", "-o", "batch.tar", "job.json")
     manifest = json.loads(sh("tar", "-xOf", "batch.tar", "manifest.json"))
-    return base64.urlsafe_b64decode(manifest["operations"][0]["module_digest"] + "=").hex()
-
-
-@test
-def modules():
-    "modules of sizes around chunks and pages have the measure that the manual's program prints"
-    rng = random.Random(5)
-    for size in (1, 8175, 8192, 8193, 2 * MIB - 17, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 9 * MIB + 12345):
-        data = rng.randbytes(size)
-        assert ours(data) == theirs("code.bin"), size
+    digest = base64.urlsafe_b64decode(manifest["operations"][0]["module_digest"] + "=")
+    assert digest.hex() == theirs("code.bin")
 
 
 main()

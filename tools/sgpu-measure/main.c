@@ -21,6 +21,7 @@ static const struct cli_verb verbs[] = {
 	{ "release", "", "sign the digests of a build", release_options, verb_release },
 	{ "inspect", "[QUOTE]", "show the content of a quote, verifying nothing", inspect_options,
 	  verb_inspect },
+	{ "memory", "[FILE]", "measure memory of a device", memory_options, verb_memory },
 	{ .name = NULL },
 };
 
