@@ -25,8 +25,7 @@ extern "C" {
 
 #define SGPU_EAT_PROFILE "tag:sgpu.dev,2026:measure#2"
 #define SGPU_CMW_PROFILE "tag:sgpu.dev,2026:evidence#1"
-#define SGPU_TYPE_EAT_OF(profile) "application/eat+jwt; eat_profile=\"" profile "\""
-#define SGPU_TYPE_EAT SGPU_TYPE_EAT_OF(SGPU_EAT_PROFILE)
+#define SGPU_TYPE_EAT "application/eat+jwt; eat_profile=\"" SGPU_EAT_PROFILE "\""
 #define SGPU_TYPE_TSM "application/vnd.veraison.tsm-report+json"
 #define SGPU_TYPE_NVIDIA "application/vnd.veraison.nvidia-gpu-evidence+json"
 #define SGPU_TYPE_GRAMINE "application/vnd.sgpu.gramine-quote+json"
@@ -146,11 +145,6 @@ struct sgpu_tee_report {
 	uint32_t version;
 	uint32_t vmpl; /* SNP: privilege level of the report's requester, 0 (all rights) to 3 */
 };
-/* Extends a TDX run-time measurement register (0 to 3; the kernel allows only 2 and 3) by 48 bytes.
- * Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48],
-				     struct sgpu_error *error);
-
 /* ---- the owners whose batches a runner takes ---- */
 struct sgpu_owners {
 	char **names; /* thumbprints (RFC 7638, SHA-256), sorted, each once */
@@ -184,8 +178,6 @@ struct sgpu_quote_subject {
 	/* How the process is confined: an object whose members are booleans, or objects of
 	 * booleans. NULL: no claim. */
 	const json_t *confinement;
-	const json_t
-		*measurements; /* array of {label, va, size, digest}, sizes in bytes, or NULL */
 };
 /* Returns "disabled" if no process of this user can debug this one, else "enabled". Static. */
 const char *sgpu_debug_status(void);
@@ -221,11 +213,10 @@ SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quo
 				     const struct sgpu_chain *ak_chain, int64_t now, char **quote,
 				     size_t *size, struct sgpu_error *error);
 
-/* Takes a quote apart without verifying it, only to show it. old: whether to take one of version 1,
- * too, whose claims are not checked. *claims: a new reference. records: those in the quote, then
- * those that the claims name as absent; clear them with sgpu_records_clear. ak: 32 bytes for the
- * AK's fingerprint. Both may be NULL. */
-SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, bool old, json_t **claims,
+/* Takes a quote apart without verifying it, only to show it. *claims: a new reference. records:
+ * those in the quote, then those that the claims name as absent; clear them with
+ * sgpu_records_clear. ak: 32 bytes for the AK's fingerprint. Both may be NULL. */
+SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
 				     struct sgpu_record *records, uint8_t *ak,
 				     struct sgpu_error *error);
 

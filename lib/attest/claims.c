@@ -18,7 +18,7 @@
 #define PLATFORM SGPU_OWN "/platform"
 #define DEBUG .words = "enabled disabled"
 
-enum { LIST_MAX = 4096, VERSION_MAX = 4096, CONFINEMENT_MAX = 32 };
+enum { VERSION_MAX = 4096, CONFINEMENT_MAX = 32 };
 
 static const struct sgpu_member table[] = {
 	NEEDED("eat_profile", TEXT, .words = SGPU_EAT_PROFILE),
@@ -85,13 +85,6 @@ static const struct sgpu_member table[] = {
 	NEEDED(PLATFORM "/bus", TEXT, .max = 256),
 	NEEDED(PLATFORM "/protects", TRUTH),
 	OPTIONAL(SGPU_OWN "/owner_key_hash", BYTES, .min = 32, .max = 32),
-	OPTIONAL(SGPU_OWN "/measurements", ARRAY, .max = LIST_MAX),
-	NEEDED(SGPU_OWN "/measurements/*", OBJECT),
-	NEEDED(SGPU_OWN "/measurements/*/label", TEXT, .max = 256),
-	NEEDED(SGPU_OWN "/measurements/*/va", INTEGER),
-	NEEDED(SGPU_OWN "/measurements/*/size", INTEGER),
-	NEEDED(SGPU_OWN "/measurements/*/digest", BYTES, .min = 32, .max = 32),
-	OPTIONAL(SGPU_OWN "/measurements/*/keyed", TRUTH),
 	OPTIONAL(SGPU_OWN "/records", OBJECT, .max = SGPU_RECORDS_MAX),
 	NEEDED(SGPU_OWN "/records/*", OBJECT),
 	NEEDED(SGPU_OWN "/records/*/type", TEXT, .max = 128),

@@ -13,9 +13,6 @@
 #define SGPU_OWN SGPU_EAT_PROFILE
 #define SGPU_PLATFORM_WORDS "plain gramine-direct sgx tdx snp"
 #define SGPU_EAT_TYP "eat+jwt"
-/* The profile of version 1, in which an authority certified AKs. Such quotes are shown, never
- * verified. */
-#define SGPU_EAT_PROFILE_1 "tag:sgpu.dev,2026:measure#1"
 enum {
 	SGPU_UEID_SIZE = 33,
 	SGPU_UEID_RAND = 1 /* RFC 9711, section 4.2.1.1 */,
@@ -90,14 +87,12 @@ struct sgpu_quote_parts {
 	struct sgpu_chain chain;      /* x5c */
 	EVP_PKEY *key;		      /* the AK, borrowed from the first certificate */
 	uint8_t ak[SGPU_SHA256_SIZE]; /* the AK's fingerprint */
-	json_t *claims;		      /* checked, unless `old` */
-	bool old;		      /* whether it is of version 1 */
+	json_t *claims;		      /* checked */
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count;
 };
-/* old: takes one of version 1, too. */
-SGPU_MUST_CHECK int sgpu_quote_split(const char *quote, size_t size, bool old,
-				     struct sgpu_quote_parts *parts, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
+				     struct sgpu_error *error);
 void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts);
 
 #endif

@@ -15,7 +15,7 @@ load hostile-module
 @test "a run says at its start what it confines modules by only where something lacks" {
 	run --separate-stderr -0 try 100
 	unshare -Ur true 2>/dev/null || skip "needs user namespaces"
-	[[ $stderr != *"modules run without"* ]]
+	[[ $stderr != *"modules are not confined"* ]]
 }
 
 @test "a file in the place of the program that modules run in is never run: the runner has that program in itself" {

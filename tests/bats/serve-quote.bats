@@ -304,11 +304,11 @@ session_server() {
 	attested_server --sessions none
 	quote_worker
 	run -0 sgpu-measure inspect quote
-	assert_contains "$output" "sessions are taken of nobody"
+	assert_contains "$output" '"sessions": "none"'
 	session_server --socket sessions.sock
 	sgpu-serve quote --socket sessions.sock --nonce "$NONCE" -o quote
 	run -0 sgpu-measure inspect quote
-	assert_contains "$output" "sessions are taken of anyone"
+	assert_contains "$output" '"sessions": "any"'
 	appraise
 	for sessions in none owners; do
 		jq --arg sessions "$sessions" '.runner.sessions = $sessions' policy.json >strict.json
@@ -324,7 +324,7 @@ session_server() {
 	attested_server
 	quote_worker
 	run -0 sgpu-measure inspect quote
-	assert_contains "$output" "sessions are taken of these owners"
+	assert_contains "$output" '"sessions": "owners"'
 	SERVE_OWNER=owner.jwk run -0 program run 5
 	[ "$output" = "done" ]
 	run -4 program run 5

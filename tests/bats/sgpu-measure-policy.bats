@@ -118,7 +118,7 @@ runner.key,platform.kind,tee"
 
 @test "the machine that inspect shows is one that a policy takes" {
 	requires jq
-	machine=$(sgpu-measure inspect quote.json | awk '$1 == "machine" { print $2 }')
+	machine=$(sgpu-measure inspect quote.json | jq -r .machine)
 	jq --arg machine "$machine" '.machines = [$machine]' policy.json >one.json
 	run -0 appraise -p one.json quote.json
 }
@@ -127,10 +127,9 @@ runner.key,platform.kind,tee"
 	requires jq
 	local shown machine ak program form
 	shown=$(sgpu-measure inspect quote.json)
-	machine=$(awk '$1 == "machine" { print $2 }' <<<"$shown")
-	ak=$(awk '$1 $2 == "attestationkey" { print $3 }' <<<"$shown")
-	program=$(awk '$1 == "digest" { print $2 }' <<<"$shown")
-	[ "$ak" = "$(sgpu-measure inspect --json quote.json | jq -r .attestation_key)" ]
+	machine=$(jq -r .machine <<<"$shown")
+	ak=$(jq -r .attestation_key <<<"$shown")
+	program=$(sgpu-measure policy -q --reference-values quote.json | jq -r '."sgpu-enclave"[0]')
 	# They are those that the machine's administrator and the authority have of the keys.
 	[ "$machine" = "$(openssl pkey -in EK.pem -pubout -outform DER | sha256sum | cut -d ' ' -f 1)" ]
 	[ "$ak" = "$(openssl x509 -in AK.crt -noout -pubkey | openssl pkey -pubin -outform DER | sha256sum | cut -d ' ' -f 1)" ]

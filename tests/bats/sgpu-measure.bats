@@ -106,24 +106,18 @@ owned() {
 	[ "$(jq -cS .claims <<<"$output")" = "$(claims quote.json | jq -cS .)" ]
 }
 
-@test "a quote of version 1 is shown, and refused by its version" {
+@test "a quote of version 1 is refused by its type" {
 	requires jq
 	local old=$SGPU_TOP/tests/fuzz/corpus/quote/cpu
-	run -0 --separate-stderr sgpu-measure inspect "$old"
-	assert_contains "$output" "digest "
-	assert_contains "$output" "tsm-report is absent"
-	assert_contains "$output" "cpu: "
-	# Nothing is known of the claims of a quote that only says to be one.
+	# One that only says to be of that version, too.
 	jq -c '.eat[0] |= sub("#2"; "#1")' quote.json >label.json
 	forge label.json '.dbgstat = 5 | .ueid = "A"' >hostile.json
-	run -0 --separate-stderr sgpu-measure inspect hostile.json
-	[ "$(awk '$1 == "machine" { print $2 }' <<<"$output")" = A ]
 	echo '{"version": 1}' >policy.json
 	for quote in "$old" label.json hostile.json; do
-		for verb in "verify --roots CA.crt" "appraise -p policy.json --roots CA.crt" policy "policy --reference-values"; do
+		for verb in "verify --roots CA.crt" "appraise -p policy.json --roots CA.crt" policy "policy --reference-values" inspect; do
 			# shellcheck disable=SC2086 # it is several words
 			run --separate-stderr -1 sgpu-measure $verb "$quote"
-			assert_contains "$stderr" "is of version 1, of an older sgpu"
+			assert_contains "$stderr" "'eat' has the type"
 			[ -z "$output" ]
 		done
 	done
@@ -280,7 +274,7 @@ fake_gramine() {
 	run -0 verify --nonce "$nonce" sgx.json
 	assert_contains "$output" "SGX quote      not checked"
 	run -0 sgpu-measure inspect sgx.json
-	assert_contains "$output" "gramine, "
+	assert_contains "$output" '"label": "gramine"'
 	[ "$(sgpu-measure inspect --json sgx.json | jq -r '.records[] | select(.label == "gramine") | .value' | decode |
 		jq -r .quote | decode | od -An -tx1 -v -j 368 -N 64 | tr -d ' \n')" = "$data" ]
 	# Without the record that the claims name, and with another.
@@ -388,12 +382,11 @@ fake_gramine() {
 
 @test "inspect says that nothing was verified, first of all" {
 	run -0 sgpu-measure inspect quote.json
-	assert_contains "${lines[0]}" "Nothing below was verified"
-	assert_contains "$output" "$nonce"
-	assert_contains "$output" "measured as a file"
+	[ "${lines[1]}" = '  "verified": false,' ]
+	[ "$(jq -r .claims.eat_nonce <<<"$output" | decode | od -An -tx1 -v | tr -d ' \n')" = "$nonce" ]
 	# Nobody knows how a file will be run: the worse is said.
-	assert_contains "$output" "debugging enabled; kernels that batches bring are run"
-	assert_contains "$output" "stored"
+	jq -e '.claims.submods.runner | .dbgstat == "enabled" and
+		(."tag:sgpu.dev,2026:measure#2" | .measured == "file" and .modules and .key == "stored")' <<<"$output"
 	run -0 sgpu-measure inspect --json quote.json
 	assert_contains "$output" '"verified":false'
 }
@@ -402,7 +395,7 @@ fake_gramine() {
 	requires jq
 	forge quote.json '.eat_nonce = "_____________w"' >forged.json
 	run -0 sgpu-measure inspect forged.json
-	assert_contains "$output" "ffffffffffffffffffff"
+	assert_contains "$output" '"eat_nonce": "_____________w"'
 	# A reason that is cut inside of a character.
 	forge quote.json ".[.eat_profile].absent.gramine = \"é\" * 200" >long.json
 	run -0 sgpu-measure inspect --json long.json
@@ -417,74 +410,11 @@ fake_gramine() {
 		.submods.runner.swname = \"$evil\" | .submods.cpu$own.name = \"$evil\" | .submods.cpu$own.agreement = \"$evil\"" >evil.json
 	sgpu-measure inspect evil.json >shown
 	run ! grep -qP '[\x00-\x09\x0b-\x1f\x7f-\xff]' shown
-	[ "$(grep -c '^nonce' shown)" -eq 1 ]
-	grep -qF '\x1b[31mred\xc2\x9b2J\x7f\x0anonce' shown
+	run ! grep -q '^nonce' shown
 	sgpu-measure inspect --json evil.json >shown
 	run ! grep -qP '[\x00-\x09\x0b-\x1f\x80-\xff]' shown
 	run --separate-stderr -4 verify evil.json
 	run ! grep -qP '[\x00-\x09\x0b-\x1f\x7f-\xff]' <<<"$stderr"
-}
-
-# ---- info ----
-
-@test "info names what is missing and claims nothing" {
-	requires jq
-	run -0 --separate-stderr sgpu-measure info --device cpu
-	[ -z "$stderr" ]
-	for word in platform tsm-report gramine nv-gpu-evidence TPM device channels runner protection; do
-		grep -q "^$word " <<<"$output"
-	done
-	assert_contains "$output" "proves nothing"
-	run -0 --separate-stderr sgpu-measure info --device cpu --json
-	[ "$(jq -r .device.channels <<<"$output")" = true ]
-	[ "$(jq -r .runner.digest <<<"$output")" = "$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-enclave"[0]')" ]
-	[ "$(jq -r '.records | length' <<<"$output")" -eq 3 ]
-	run -2 sgpu-measure info extra
-	run -2 sgpu-measure info --device toaster
-	run -0 sgpu-measure info --device cuda:99
-	assert_contains "$output" "not available"
-	run -3 bash -c 'sgpu-measure info --device cpu >/dev/full'
-}
-
-@test "info sees what the platform offers" {
-	requires jq
-	fake_gramine "$(printf '%0128d' 0)"
-	run -0 sgpu-measure info --device cpu --json
-	[ "$(jq -r .records.gramine.found <<<"$output")" = true ]
-}
-
-# ---- extend ----
-
-@test "extend writes the digest to the register, of a file or as given" {
-	requires openssl
-	mkdir tdx
-	for i in 0 1 2 3; do
-		: >"tdx/rtmr$i:sha384"
-	done
-	use_roots
-	export SGPU_TDX_ROOT=$PWD/tdx
-	printf 'an event' >event
-	sgpu-measure extend --rtmr 3 event
-	assert_same "tdx/rtmr3:sha384" <(openssl dgst -sha384 -binary event)
-	sgpu-measure extend --rtmr 2 <event
-	assert_same "tdx/rtmr2:sha384" "tdx/rtmr3:sha384"
-	digest=$(printf '%096d' 7)
-	run -0 --separate-stderr sgpu-measure extend --json --rtmr 2 --digest "$digest"
-	[ "$output" = "{\"rtmr\":2,\"digest\":\"$digest\"}" ]
-	[ "$(od -An -tx1 -v "tdx/rtmr2:sha384" | tr -d ' \n')" = "$digest" ]
-	[ "$(stat -c %s "tdx/rtmr0:sha384")" -eq 0 ]
-}
-
-@test "extend without TDX is exit status 3 and says what it needs" {
-	use_roots
-	export SGPU_TDX_ROOT=$PWD/nothing
-	run --separate-stderr -3 sgpu-measure extend --json --rtmr 2 --digest "$(printf '%096d' 0)"
-	assert_contains "$stderr" '"EUNAVAILABLE"'
-	run -2 sgpu-measure extend --rtmr 4 CA.crt
-	run -2 sgpu-measure extend CA.crt
-	run -2 sgpu-measure extend --rtmr 2 --digest 00
-	run -2 sgpu-measure extend --rtmr 2 --digest "$(printf '%096d' 0)" CA.crt
-	run -3 sgpu-measure extend --rtmr 2 no-such-file
 }
 
 # plain: what comes through it is printable ASCII alone.
@@ -496,11 +426,10 @@ plain() {
 	requires jq
 	forge quote.json '.submods.runner.swname = "a\u202eb\u009bc"' >odd.json
 	sgpu-measure inspect odd.json | plain
-	sgpu-measure inspect odd.json | grep -qF 'a'
 	dir=$(printf 'd\xe2\x80\xae\x9b31m')
 	mkdir "$dir"
 	cp "$SGPU_BUILD"/bin/sgpu-{measure,run} "$dir"
-	"./$dir/sgpu-measure" info --device cpu 2>/dev/null | plain
+	"./$dir/sgpu-run" --info 2>/dev/null | plain
 	for verb in inspect "verify --roots" "policy --build x --owners" "appraise -p"; do
 		# shellcheck disable=SC2086
 		run --separate-stderr sgpu-measure $verb "$dir/none"

@@ -16,11 +16,6 @@ load spool
 	[ "$one" -gt 0 ]
 	[ "${BASH_REMATCH[1]}" -gt 0 ]
 	[ $((one + BASH_REMATCH[1])) -eq 60 ]
-	# A list, too.
-	mkdir in
-	fill 5 in
-	printf '%s\n' in/* | sgpu-worker -q -k runner.jwk --device cpu,cpu -o out -
-	opens out/b{1,2,3,4,5}.response
 }
 
 @test "a device that fails takes no batch of the other with it: what it had goes back, and is answered" {

@@ -14,8 +14,6 @@ load spool
 	assert_contains "$stderr" "3 batches answered, 0 of them with failed segments; 0 failed"
 	all_answered 3
 	opens spool/b{1,2,3}.response
-	run -0 sgpu-worker --missing spool
-	[ -z "$output" ]
 	# A second time there is nothing to do.
 	run -0 worker -q spool
 	all_answered 3
@@ -44,8 +42,6 @@ load spool
 	[ "$(cat spool/failed/{altered,short,text.reason}.reason | wc -l)" -eq 3 ]
 	assert_no_file spool/text.reason.response spool/short.response spool/altered.response
 	opens spool/b1.response spool/b2.response
-	run -1 sgpu-worker --missing --json spool
-	[ "$(jq -r '.[] | .batch + " " + .state' <<<"$output" | sort)" = "$(printf '%s failed\n' altered short text.reason)" ]
 	# Without the one that does not verify, the answer is no.
 	rm -r spool/failed spool/*.response
 	echo hello >spool/text
@@ -69,8 +65,6 @@ left_as_it_was() {
 	run -75 sgpu-worker -q --device cpu spool # no key at all
 	left_as_it_was spool/b1 spool/b2
 	[ -z "$(find spool/failed spool/done spool/.claimed -mindepth 1)" ]
-	run -1 sgpu-worker --missing spool
-	[ "$(grep -c waiting <<<"$output")" -eq 2 ]
 	# Its own it answers, and leaves the others; those that a dead worker had, too.
 	mkdir -p "$claims"
 	cp sealed "$claims/b3"
@@ -237,8 +231,6 @@ time.sleep(300)' 3>&- &
 	opens spool/b1.response "spool/${long:0:242}.response" $'spool/two\nlines.response'
 	[ ! -e spool/link.response ]
 	[ ! -e spool/pipe.response ]
-	run -1 sgpu-worker --missing spool
-	assert_contains "$output" "left alone"
 }
 
 @test "no key is a batch, and a key is left where it is" {
@@ -251,8 +243,7 @@ time.sleep(300)' 3>&- &
 	assert_contains "$stderr" "; 0 failed"
 	[ "$(ls spool)" = "$(printf '%s\n' "done" failed key other pem public)" ]
 	[ -z "$(ls spool/failed)" ]
-	run -1 sgpu-worker --missing spool
-	[ "$(grep -c 'left alone *is a key' <<<"$output")" -eq 4 ]
+	[ "$(grep -c 'is a key: it is left alone' <<<"$stderr")" -eq 4 ]
 	# No process that takes batches opens a directory of them, so a key below one is nobody's.
 	mkdir spool/keys
 	cp runner.jwk spool/keys
@@ -420,7 +411,7 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	assert_no_file spool/again.response
 }
 
-@test "claims of another host are told, and taken back with --reclaim alone; not from a worker that holds its lock" {
+@test "claims of another host are taken back with --reclaim alone; not from a worker that holds its lock" {
 	requires jq
 	local dead=spool/.claimed/elsewhere.00000000.7.00000001 live=spool/.claimed/elsewhere.00000000.7.00000002
 	fill 1
@@ -434,11 +425,6 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	[ -f spool/b1.response ]
 	[ -f $dead/far ]
 	[ -f $live/busy ]
-	run -1 sgpu-worker --missing --json spool
-	[ "$(jq -c '.[] | [.batch, .state, .alive]' <<<"$output" | sort)" = \
-		"$(printf '%s\n' '["busy","claimed",true]' '["far","claimed",null]')" ]
-	run -1 sgpu-worker --missing spool
-	assert_contains "$output" "claimed, unknown"
 	run -0 worker -q --reclaim spool
 	opens spool/far.response
 	[ -f $live/busy ]
@@ -456,8 +442,6 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	mkdir -p "spool/.claimed/here.$boot.7.00000001" "spool/.claimed/here.$boot.7.00000003"
 	cp sealed "spool/.claimed/here.$boot.7.00000001/b1"
 	: >"spool/.claimed/here.$boot.7.00000002.lock"
-	run -1 sgpu-worker --missing spool
-	assert_contains "$output" "claimed, dead"
 	run -0 worker -q spool
 	all_answered 1
 }
@@ -485,54 +469,13 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	opens spool/b3.response
 }
 
-@test "a list of files is answered, skips what has a response, and can be told by NUL" {
-	mkdir in
-	fill 2 in
-	cp sealed $'in/two\nlines'
-	printf '%s\n' in/b1 in/b2 | worker -q -o out -
-	opens out/b1.response out/b2.response
-	[ -f in/b1 ]
-	[ -f in/b2 ]
-	cp out/b1.response before
-	run -1 bash -c 'printf "%s\0" in/* | sgpu-worker --missing -0 -o out -'
-	[ "$(grep -c waiting <<<"$output")" -eq 1 ]
-	run --separate-stderr -0 bash -c 'printf "%s\0" in/* | sgpu-worker -k runner.jwk --device cpu -0 -o out -'
-	assert_contains "$stderr" "3 batches answered"
-	[ "$(grep -c "': batch " <<<"$stderr")" -eq 1 ]
-	assert_same before out/b1.response
-	opens $'out/two\nlines.response'
-	run -0 bash -c 'printf "%s\0" in/* | sgpu-worker --missing -0 -o out -'
-	run --separate-stderr -1 bash -c 'printf "%s\0" in/* | sgpu-worker -k runner.jwk --device cpu -o out -'
-	assert_contains "$stderr" "the list on standard input has a NUL in a name"
-	# What is not there, or has the name of another one's response.
-	mkdir other
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o other/b1
-	run --separate-stderr -3 bash -c 'printf "%s\n" nothing other/b1 in/b1 | sgpu-worker -k runner.jwk --device cpu -o out -'
-	assert_contains "$stderr" "cannot open 'nothing'"
-	assert_contains "$stderr" "is there already, and is no response to this batch"
-	assert_same before out/b1.response
-	# A key by another name is no batch.
-	ln -s ../runner.jwk in/link
-	run --separate-stderr -1 bash -c 'echo in/link | sgpu-worker -k runner.jwk --device cpu -o out -'
-	assert_contains "$stderr" "'in/link' is a JSON Web Key, not a batch or a response"
-}
-
-@test "of a list, what is too large to run beside another comes again" {
-	truncate -s 2T spool/large{1..20}
-	run --separate-stderr -1 worker -o out - < <(printf '%s\n' spool/large{1..20} sealed)
-	assert_contains "$stderr" "1 batches answered, 0 of them with failed segments; 20 failed"
-}
-
 @test "wrong words: what does not go together, and directories that are none" {
 	run -2 worker
 	run -2 worker -
-	run -2 worker --remove -o out -
-	run -2 worker --reclaim -o out -
-	run -2 worker -0 spool
-	run -2 bash -c 'sgpu-worker -k - -o out - <runner.jwk'
+	run -2 worker -o out -
+	run -2 bash -c 'sgpu-worker -k - -o out spool <runner.jwk'
 	run -2 worker --files . spool
 	run -3 worker nothing
-	run -3 sgpu-worker --missing nothing
 	[ ! -e out ]
 	echo >spool/done
 	run --separate-stderr -3 worker spool
@@ -542,11 +485,6 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	ln -s ../elsewhere spool/failed
 	run -3 worker spool
 	[ -z "$(ls -A elsewhere)" ]
-	# To list what is left makes nothing.
-	rm -r spool
-	mkdir spool
-	run -0 sgpu-worker --missing spool
-	[ -z "$(ls -A spool)" ]
 }
 
 @test "files that vanish, shrink or change while a worker reads them fail nothing else" {
@@ -656,7 +594,9 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	assert_contains "$stderr" "cannot reserve"
 	run -0 worker -q --owners owners --state state spool
 	opens spool/a.response
-	run -4 worker -q --owners owners --state state - -o again <<<spool/done/a
+	mkdir again
+	cp spool/done/a again
+	run -4 worker -q --owners owners --state state again
 	# A response that the whole disk could not hold fails, alone as well; it was not recorded either.
 	rm -r spool/done spool/a.response
 	cp large spool/a

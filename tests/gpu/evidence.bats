@@ -49,11 +49,9 @@ appraise() {
 	run -0 sgpu-measure verify --roots ca.crt --nonce "$NONCE" quote
 	sgpu-measure inspect quote >said
 	cat said
-	grep -q "$(code_of policy.json)" said
 	grep -q "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" said
 	grep -q "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" said
-	sgpu-measure inspect --json quote |
-		grep -q "$(nvidia-smi --query-gpu=vbios_version --format=csv,noheader | head -n 1)"
+	grep -q "$(nvidia-smi --query-gpu=vbios_version --format=csv,noheader | head -n 1)" said
 	# What this quote says is accepted, and other device code is not.
 	sgpu-measure policy -q -o policy.json quote
 	appraise
@@ -107,9 +105,6 @@ appraise() {
 		(.key_agreement.agreed or .confidential_computing == "on") and (.key_agreement.text | length > 0)' told
 	jq -e '.hardening.filtered_system_calls.holds and .hardening.no_attaching.holds' told
 	jq -e '.platform.nvidia_driver' told
-	run -0 sgpu-measure info --device cuda
-	assert_contains "$output" "pages of 2 MiB and 64 MiB"
-	assert_contains "$output" "$(code_of policy.json)"
 }
 
 @test "pages of one owner are refused to the other, and measured as on the CPU device" {

@@ -13,7 +13,6 @@ const char *sgpu_evidence_root(const char *usual)
 	static const char *const named[][2] = {
 		{ SGPU_USUAL_TSM, "SGPU_TSM_ROOT" },
 		{ SGPU_USUAL_GRAMINE, "SGPU_GRAMINE_ROOT" },
-		{ SGPU_USUAL_TDX, "SGPU_TDX_ROOT" },
 		{ "", "SGPU_PLATFORM_ROOT" },
 	};
 

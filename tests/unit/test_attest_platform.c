@@ -333,33 +333,6 @@ UNIT_TEST(a_quote_of_gramine_is_read_after_its_data_are_written)
 	CHECK(strstr(collect("gramine")->absent, "quote") != NULL);
 }
 
-UNIT_TEST(a_register_is_extended_by_48_bytes)
-{
-	struct sgpu_error error = { 0 };
-	uint8_t digest[48], held[64];
-
-	memset(digest, 0x77, sizeof(digest));
-	setenv("SGPU_TDX_ROOT", in_folder("tdx"), 1);
-	put_file("tdx/rtmr3:sha384", "", 0);
-	CHECK(sgpu_rtmr_extend(3, digest, &error) == SGPU_OK);
-	CHECK(get(in_folder("tdx"), "rtmr3:sha384", (char *)held, sizeof(held)) == 48 &&
-	      !memcmp(held, digest, 48));
-	CHECK(sgpu_rtmr_extend(2, digest, &error) == SGPU_EUNAVAILABLE &&
-	      strstr(error.text, "rtmr2") && error.hint[0]);
-	CHECK(sgpu_rtmr_extend(4, digest, &error) == SGPU_EUSAGE);
-	/* Only a register that is not there asks for another kernel. */
-	setenv("SGPU_TDX_ROOT", in_folder("tdx/rtmr3:sha384"), 1);
-	CHECK(sgpu_rtmr_extend(2, digest, &error) == SGPU_ESYSTEM &&
-	      strstr(error.text, "Not a directory"));
-	setenv("SGPU_TDX_ROOT", in_folder("tdx"), 1);
-	put_file("tdx/rtmr0:sha384", "", 0);
-	chmod(in_folder("tdx/rtmr0:sha384"), 0400);
-	if (geteuid() != 0) {
-		CHECK(sgpu_rtmr_extend(0, digest, &error) == SGPU_EUNAVAILABLE &&
-		      strstr(error.text, "not for software"));
-	}
-}
-
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
 {
 	(void)status;
@@ -392,7 +365,6 @@ int main(void)
 	UNIT_RUN(each_fault_of_the_kernel_has_its_own_words);
 	UNIT_RUN(evidence_of_a_gpu_is_over_a_nonce_drawn_from_the_report_data);
 	UNIT_RUN(a_quote_of_gramine_is_read_after_its_data_are_written);
-	UNIT_RUN(a_register_is_extended_by_48_bytes);
 	sgpu_records_clear(records);
 	nftw(folder_of_test, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return access(folder_of_test, F_OK) ? unit_done() : 1;

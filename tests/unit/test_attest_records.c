@@ -447,7 +447,7 @@ UNIT_TEST(what_is_absent_is_named_with_its_reason)
 	int named = 0;
 	char *quote = quote_with("tsm-report", SGPU_TYPE_TSM, NULL, NULL, "enabled");
 
-	REQUIRE(!sgpu_quote_parse(quote, strlen(quote), false, &claims, records, NULL, NULL));
+	REQUIRE(!sgpu_quote_parse(quote, strlen(quote), &claims, records, NULL, NULL));
 	for (int i = 0; records[i].label; i++) {
 		CHECK(!records[i].value && records[i].absent[0] && records[i].type);
 		named += !strcmp(records[i].label, "tsm-report") ||

@@ -25,6 +25,9 @@ int cli_print_json(json_t *value, FILE *out, size_t flags)
 	if (!line) {
 		return cli_fail(SGPU_ENOMEM, "out of memory, or a text of the record is not UTF-8");
 	}
+	for (char *p = line; (p = strchr(p, 0x7f)); *p = '?') {
+		/* DEL, which JSON leaves as it is, is no text for a terminal */
+	}
 	/* One write, so that lines of several processes do not mix. */
 	line[size] = '\n'; /* in place of the NUL */
 	written = (fd >= 0 || fwrite(line, size + 1, 1, out) == 1) && fflush(out) == 0 &&

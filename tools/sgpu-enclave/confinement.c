@@ -34,47 +34,6 @@ static const char *lacking(const struct sgpu_module_confinement *m, char list[NA
 	return list;
 }
 
-int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
-			   struct sgpu_error *error)
-{
-	char list[NAMESPACES_SIZE];
-	int rc = sgpu_device_module_confinement(device, modules, error);
-
-	if (rc != SGPU_OK || !modules->process) {
-		return rc; /* a GPU's modules run on the GPU, not in a process */
-	}
-	if (*lacking(modules, list)) {
-		cli_warning("modules run without a namespace of their own of these kinds: %s",
-			    list);
-	}
-	if (modules->mount && !modules->root) {
-		cli_warning("modules run without a root directory of their own");
-	}
-	if (!modules->landlock) {
-		cli_warning(
-			"modules run without Landlock: %s",
-			modules->root
-				? "only their root directory keeps files from them"
-				: "while one is loaded it can read the files that this user can");
-	}
-	if (!modules->seccomp) {
-		cli_warning("modules run without a filter of system calls: %s",
-#if SGPU_SECCOMP
-			    "the kernel has no seccomp, or forbids it"
-#else
-			    "this build has no libseccomp"
-#endif
-		);
-	} else if (!modules->named) {
-		cli_warning("a system call that is refused to a module is not named: the kernel "
-			    "gives no listener");
-	}
-	if (!modules->capabilities) {
-		cli_warning("modules keep the capabilities of this process");
-	}
-	return rc;
-}
-
 json_t *confinement_claim(bool filtered, bool confined,
 			  const struct sgpu_module_confinement *modules)
 {
@@ -96,7 +55,7 @@ json_t *confinement_claim(bool filtered, bool confined,
 	return claim;
 }
 
-/* ---- for info ---- */
+/* ---- what a process has ---- */
 static void note(struct harden_finding *finding, const char *name, const char *title, bool holds,
 		 const char *text, const char *reason)
 {
@@ -105,40 +64,68 @@ static void note(struct harden_finding *finding, const char *name, const char *t
 		 reason ? reason : "");
 }
 
+static void find(const struct sgpu_module_confinement *m,
+		 struct harden_finding findings[CONFINEMENT_FINDINGS])
+{
+	char list[NAMESPACES_SIZE];
+
+	note(&findings[0], "process", "process", m->process,
+	     "each in one of its own, without keys, of a program that is part of this one", NULL);
+	lacking(m, list);
+	note(&findings[1], "namespaces", "namespaces", !*list,
+	     *list ? "none of its own of these kinds" : "its own of every kind",
+	     *list ? list : NULL);
+	note(&findings[2], "root", "root directory", m->root,
+	     m->root ? "one with libraries in it, and nothing else" : "that of this machine", NULL);
+	note(&findings[3], "landlock", "files", m->landlock != 0,
+	     m->landlock ? "it reads libraries alone (Landlock)"
+	     : m->root	 ? "only its root directory keeps files from it: this kernel has no "
+			   "Landlock, or it is off"
+		       : "while it is loaded it can read the files that this user can: this kernel "
+			 "has no Landlock, or it is off",
+	     NULL);
+	note(&findings[4], "seccomp", "system calls", m->seccomp,
+	     !m->seccomp ? "all are possible: the kernel has no seccomp or forbids it, or this "
+			   "build has no libseccomp"
+	     : m->named	 ? "those of computing code; another ends it and the run, by name"
+			: "those of computing code; another ends it and the run, but is not named: "
+			  "the kernel gives no listener",
+	     NULL);
+	note(&findings[5], "no_capabilities", "capabilities", m->capabilities,
+	     m->capabilities ? "none" : "those of this process", NULL);
+}
+
+int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
+			   struct sgpu_error *error)
+{
+	struct harden_finding findings[CONFINEMENT_FINDINGS];
+	const int rc = sgpu_device_module_confinement(device, modules, error);
+
+	if (rc != SGPU_OK || !modules->process) {
+		return rc; /* a GPU's modules run on the GPU, not in a process */
+	}
+	find(modules, findings);
+	for (int i = 0; i < CONFINEMENT_FINDINGS; i++) {
+		const bool whole = strcmp(findings[i].name, "seccomp") || modules->named;
+
+		if (!findings[i].holds || !whole) {
+			cli_warning("modules are not confined in all: %s: %s", findings[i].title,
+				    findings[i].text);
+		}
+	}
+	return rc;
+}
+
 void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
 {
 	struct sgpu_module_confinement m = { .process = 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
-	char list[NAMESPACES_SIZE];
 	bool runs = sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK &&
 		    sgpu_device_module_confinement(device, &m, &error) == SGPU_OK;
 
 	sgpu_device_close(&device);
-	note(&findings[0], "process", "process", m.process,
-	     "each in one of its own, without keys, of a program that is part of this one", NULL);
-	lacking(&m, list);
-	note(&findings[1], "namespaces", "namespaces", !*list,
-	     *list ? "none of its own of these kinds" : "its own of every kind",
-	     *list ? list : NULL);
-	note(&findings[2], "root", "root directory", m.root,
-	     m.root ? "one with libraries in it, and nothing else" : "that of this machine", NULL);
-	note(&findings[3], "landlock", "files", m.landlock != 0,
-	     m.landlock ? "it reads libraries alone (Landlock)"
-	     : m.root	? "only its root directory keeps files from it: this kernel has no "
-			  "Landlock, or it is off"
-		      : "while it is loaded it can read the files that this user can: this kernel "
-			"has no Landlock, or it is off",
-	     NULL);
-	note(&findings[4], "seccomp", "system calls", m.seccomp,
-	     !m.seccomp ? "all are possible: the kernel has no seccomp or forbids it, or this "
-			  "build has no libseccomp"
-	     : m.named	? "those of computing code; another ends it and the run, by name"
-			: "those of computing code; another ends it and the run, but is not named: "
-			  "the kernel gives no listener",
-	     NULL);
-	note(&findings[5], "no_capabilities", "capabilities", m.capabilities,
-	     m.capabilities ? "none" : "those of this process", NULL);
+	find(&m, findings);
 	for (int i = 0; !runs && i < CONFINEMENT_FINDINGS; i++) {
 		note(&findings[i], findings[i].name, findings[i].title, false,
 		     i ? "no module is run" : error.text, NULL);

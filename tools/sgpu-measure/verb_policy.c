@@ -200,7 +200,7 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	if (status) {
 		return status;
 	}
-	int rc = sgpu_quote_parse(text, size, false, &task->claims, NULL, NULL, error);
+	int rc = sgpu_quote_parse(text, size, &task->claims, NULL, NULL, error);
 	status = rc ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	free(text);
 	if (!rc) {

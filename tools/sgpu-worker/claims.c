@@ -192,22 +192,3 @@ void claims_close(int root, struct claims *claims)
 	}
 	*claims = (struct claims)CLAIMS_NONE;
 }
-
-enum claims_life claims_look(int root, const char *name)
-{
-	char lock[NAME_MAX + 1];
-	enum claims_life life = CLAIMS_UNKNOWN;
-	int fd;
-
-	if (!lock_name(name, lock)) {
-		return CLAIMS_UNKNOWN;
-	}
-	fd = open_lock(root, lock, 0);
-	if (fd < 0 && errno == EWOULDBLOCK) {
-		life = CLAIMS_ALIVE;
-	} else if (is_of_this_boot(name) && (fd >= 0 || errno == ENOENT)) {
-		life = CLAIMS_DEAD;
-	}
-	sgpu_close(fd);
-	return life;
-}

@@ -188,7 +188,7 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 }
 
 /* If the batch's device failed, marks the device, and returns whether others go on. The batch was
- * given back: it is in the directory again or, if from a list, stays without a response. */
+ * given back. */
 static bool is_of_device(struct drain *drain, struct flight *flight)
 {
 	bool others = false, first;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-worker: runs the batches of a directory, or of a list, until none is left. See
- * sgpu-worker(1).
+ * sgpu-worker: runs the batches of a directory until none is left. See sgpu-worker(1).
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -17,7 +16,6 @@ struct request {
 	struct runner_options runner;
 	struct spool_options spool;
 	uint64_t timeout_ns;
-	bool missing;
 };
 
 static const struct cli_option worker_options[] = {
@@ -31,24 +29,13 @@ static const struct cli_option worker_options[] = {
 	  CLI_FLAG(struct request, spool.remove) },
 	{ "reclaim", 0, NULL, "take over the claims of workers of other hosts: they are gone",
 	  CLI_FLAG(struct request, spool.reclaim) },
-	{ "missing", 0, NULL, "list what is left to do, and run nothing",
-	  CLI_FLAG(struct request, missing) },
-	{ "null", '0', NULL, "names in the list end with NUL, not with a line feed",
-	  CLI_FLAG(struct request, spool.nul) },
 	CLI_END,
 };
 
 static int check_request(const struct request *r)
 {
-	if (!r->spool.path && !r->spool.output) {
-		return cli_usage("a list needs --output: where the responses go");
-	}
-	if (!r->spool.path && (r->spool.remove || r->spool.reclaim)) {
-		return cli_usage("%s is for a directory, not for a list",
-				 r->spool.remove ? "--remove" : "--reclaim");
-	}
-	if (r->spool.path && r->spool.nul) {
-		return cli_usage("-0 is for a list, not for a directory");
+	if (cli_is_standard(r->spool.path)) {
+		return cli_usage("the directory of the batches is missing");
 	}
 	for (int i = 0; i < r->runner.keys.count; i++) {
 		if (cli_is_standard(r->runner.keys.items[i]) ||
@@ -101,43 +88,6 @@ static int work(struct request *r)
 	return status;
 }
 
-static int list_missing(const struct request *r)
-{
-	struct cli_table table = { 0 };
-	struct sgpu_error error = { 0 };
-	json_t *missing = NULL, *one;
-	int status, left;
-	size_t i;
-
-	if (spool_missing(&r->spool, &missing, &error) != SGPU_OK) {
-		return cli_error(&error);
-	}
-	left = json_array_size(missing) > 0 ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
-	if (cli_json) {
-		status = cli_print_json(missing, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
-		return status ? status : left;
-	}
-	json_array_foreach (missing, i, one) {
-		const json_t *alive = json_object_get(one, "alive");
-		const char *state = json_string_value(json_object_get(one, "state"));
-		const char *why = json_string_value(json_object_get(one, "reason"));
-		const char *worker = json_string_value(json_object_get(one, "worker"));
-
-		if (i == 0) {
-			cli_row(&table, "BATCH", "STATE", "WHY");
-		}
-		cli_row(&table, json_string_value(json_object_get(one, "batch")),
-			!worker		       ? state
-			: json_is_true(alive)  ? "claimed"
-			: json_is_false(alive) ? "claimed, dead"
-					       : "claimed, unknown",
-			worker ? worker : why);
-	}
-	json_decref(missing);
-	status = cli_table_print(&table);
-	return status ? status : left;
-}
-
 static int verb_worker(int argc, char **argv)
 {
 	static struct request r;
@@ -145,12 +95,10 @@ static int verb_worker(int argc, char **argv)
 	int status = cli_read(argc, argv, &r, &paths);
 
 	if (status == 0) {
-		r.spool.path = cli_is_standard(paths[0]) ? NULL : paths[0];
+		r.spool.path = paths[0];
 		status = check_request(&r);
 	}
-	if (status == 0 && r.missing) {
-		status = list_missing(&r);
-	} else if (status == 0) {
+	if (status == 0) {
 		cli_signals(drain_stop); /* finishes the batches under way */
 		status = work(&r);
 	}
@@ -158,8 +106,8 @@ static int verb_worker(int argc, char **argv)
 }
 
 static const struct cli_verb verbs[] = {
-	{ "", "DIR", "run the batches of a directory, or of a list, until none is left",
-	  worker_options, verb_worker },
+	{ "", "DIR", "run the batches of a directory until none is left", worker_options,
+	  verb_worker },
 	{ .name = NULL },
 };
 

@@ -25,10 +25,12 @@ static int make_directory(const struct spool *spool, const char *name, int *fd,
 			  struct sgpu_error *error)
 {
 	if (mkdirat(spool->directory, name, 0777) != 0 && errno != EEXIST) {
-		return sgpu_fail_errno(error, "cannot make directory '%s/%s'", spool->shown, name);
+		return sgpu_fail_errno(error, "cannot make directory '%s/%s'", spool->options.path,
+				       name);
 	}
 	*fd = openat(spool->directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return *fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s/%s'", spool->shown, name)
+	return *fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s/%s'",
+					 spool->options.path, name)
 		       : SGPU_OK;
 }
 
@@ -48,26 +50,19 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 	s->again = true;
 	s->seed = (unsigned)sgpu_now_ns() ^ (unsigned)getpid();
 	s->options.output = options->output ? options->output : options->path;
-	if (options->path) {
-		s->shown = options->path;
-		s->directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (s->directory < 0) {
-			rc = sgpu_fail_errno(error, "cannot open directory '%s'", s->shown);
-			goto out;
-		}
+	s->directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->directory < 0) {
+		rc = sgpu_fail_errno(error, "cannot open directory '%s'", options->path);
+		goto out;
 	}
 	rc = sgpu_output_directory_open(&s->output_directory, s->options.output, 0777, error);
 	if (rc == SGPU_OK) {
 		s->output = s->output_directory.fd;
 	}
-	rc = rc		     ? rc
-	     : options->path ? make_directory(s, CLAIMS_DIRECTORY, &s->claimed, error)
-			     : spool_names_list(options->nul, &s->names, error);
-	if (options->path) {
-		rc = rc || options->remove ? rc : make_directory(s, "done", &s->done, error);
-		rc = rc ? rc : make_directory(s, "failed", &s->failed, error);
-		rc = rc ? rc : claims_make(s->claimed, &s->own, error);
-	}
+	rc = rc ? rc : make_directory(s, CLAIMS_DIRECTORY, &s->claimed, error);
+	rc = rc || options->remove ? rc : make_directory(s, "done", &s->done, error);
+	rc = rc ? rc : make_directory(s, "failed", &s->failed, error);
+	rc = rc ? rc : claims_make(s->claimed, &s->own, error);
 out:
 	if (rc != SGPU_OK) {
 		spool_close(spool);
@@ -134,7 +129,7 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 		    status.st_nlink == 0) {
 			return sgpu_fail(error, SGPU_ESYSTEM,
 					 "somebody has removed '%s/" CLAIMS_DIRECTORY "/%s'",
-					 spool->shown, spool->own.name);
+					 spool->options.path, spool->own.name);
 		}
 		if (saved == ENOENT || saved == EEXIST ||
 		    fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -142,7 +137,7 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 			return SGPU_OK;
 		}
 		errno = saved;
-		return sgpu_fail_errno(error, "cannot claim '%s/%s'", spool->shown, name);
+		return sgpu_fail_errno(error, "cannot claim '%s/%s'", spool->options.path, name);
 	}
 	rc = spool_batch_make(spool, name, &b, error);
 	if (rc != SGPU_OK) {
@@ -150,7 +145,7 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 		return rc;
 	}
 	b->resumed = spool->dead.directory >= 0;
-	rc = spool_batch_open(spool, spool->own.directory, b, error);
+	rc = spool_batch_open(spool, b, error);
 	if (rc != SGPU_OK) {
 		spool_give_back(spool, &b);
 		return rc;
@@ -172,7 +167,8 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 	if (spool->again) {
 		spool->again = spool->in_claims = false;
 		spool->left = spool->others = 0;
-		return spool_names_read(spool->directory, spool->shown, &spool->names, error);
+		return spool_names_read(spool->directory, spool->options.path, &spool->names,
+					error);
 	}
 	if (!spool->in_claims) {
 		int rc = spool_names_read(spool->claimed, CLAIMS_DIRECTORY, &spool->workers, error);
@@ -199,7 +195,7 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 {
 	struct spool_names *names = &spool->names;
-	bool more = spool->directory >= 0;
+	bool more = true;
 	int rc = SGPU_OK;
 
 	*name = NULL;
@@ -210,16 +206,11 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 		/* Workers that read the same names take them in different orders. */
 		char **next = names->items + names->at, **any = next;
 
-		any += spool->directory >= 0
-			       ? (size_t)rand_r(&spool->seed) % (names->count - names->at)
-			       : 0;
+		any += (size_t)rand_r(&spool->seed) % (names->count - names->at);
 		*name = *any;
 		*any = *next;
 		*next = NULL;
 		names->at++;
-	} else if (spool->directory < 0) {
-		names->count = names->kept; /* files of a list that were too large come again */
-		names->at = names->kept = 0;
 	}
 	return rc;
 }
@@ -232,12 +223,7 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 	const int from = spool->dead.directory >= 0 ? spool->dead.directory : spool->directory;
 	const char *why;
 	struct stat status;
-	int rc;
 
-	if (spool->directory < 0) {
-		rc = spool_batch_make(spool, name, batch, error);
-		return rc == SGPU_OK ? spool_batch_open(spool, AT_FDCWD, *batch, error) : rc;
-	}
 	if (spool_is_batch(&spool->options, from, name, &status, &why)) {
 		return (uint64_t)status.st_size > size_max && !spool->in_claims
 			       ? SGPU_OK
@@ -249,7 +235,7 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 	if (why == spool_for_other_keys) {
 		spool->others++;
 	} else if (++spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
-		cli_warning("'%s/%s' %s: it is left alone", spool->shown, name, why);
+		cli_warning("'%s/%s' %s: it is left alone", spool->options.path, name, why);
 		spool->warned++;
 	}
 	return SGPU_OK;
@@ -258,7 +244,6 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
 	       struct sgpu_error *error)
 {
-	struct stat status;
 	char *name;
 	int rc = SGPU_OK;
 
@@ -267,11 +252,6 @@ int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batc
 		rc = next_name(spool, &name, error);
 		if (rc != SGPU_OK || !name) {
 			break;
-		}
-		if (spool->directory < 0 && size_max < UINT64_MAX && stat(name, &status) == 0 &&
-		    (uint64_t)status.st_size > size_max) {
-			spool->names.items[spool->names.kept++] = name;
-			continue;
 		}
 		rc = take(spool, name, size_max, batch, error);
 		free(name);

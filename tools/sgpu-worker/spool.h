@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batches of sgpu-worker, and their responses: in a directory that several workers may
- * share, or from a list of files that this worker alone runs.
+ * The batches of sgpu-worker, and their responses, in a directory that several workers may share.
  *
  *   DIR/NAME                             a batch that waits
  *   DIR/.claimed/HOST.BOOT.PID.RANDOM/NAME  a batch of that worker, which has locked
@@ -34,18 +33,17 @@
 struct spool;
 
 struct spool_options {
-	const char *path;	/* the directory; NULL: the list on standard input */
+	const char *path;	/* the directory */
 	const char *output;	/* directory of the responses; NULL: `path` */
 	struct wire_ready keys; /* has the ids of the keys that open batches */
 	bool knows_keys;	/* false: batches for other keys are not told apart */
-	bool nul;		/* names in the list end with NUL */
 	bool remove;		/* remove batches that are done */
 	bool reclaim;		/* also take claims of workers that may be alive or dead */
 };
 
 /* A batch that this worker has taken. */
 struct spool_batch {
-	char *name;		     /* its name in the directory, or its path in a list */
+	char *name;		     /* its name in the directory */
 	char *shown;		     /* for messages */
 	char *response_name;	     /* in the output directory */
 	int fd;			     /* -1 when it is not open */
@@ -83,11 +81,6 @@ SGPU_MUST_CHECK int spool_failed(struct spool *spool, struct spool_batch **batch
 				 const struct sgpu_error *reason, struct sgpu_error *error);
 void spool_give_back(struct spool *spool, struct spool_batch **batch);
 
-/* Lists batches without a response: "batch"; "state": "waiting", "claimed", "failed", "left alone";
- * "worker" with "alive" (null: not known), or "reason". Changes nothing. */
-SGPU_MUST_CHECK int spool_missing(const struct spool_options *options, json_t **missing,
-				  struct sgpu_error *error);
-
 /* ---- for the files of the spool ---- */
 /* DIR/.claimed/HOST.BOOT.PID.RANDOM has the batches that a worker has claimed. While the worker
  * lives, it locks the file of that name with ".lock" appended. BOOT identifies one boot of a host.
@@ -113,9 +106,6 @@ bool claims_take(int root, const char *name, bool guess, struct claims *claims);
 /* Closes claims, and removes them if they are empty. */
 void claims_close(int root, struct claims *claims);
 
-enum claims_life { CLAIMS_ALIVE, CLAIMS_DEAD, CLAIMS_UNKNOWN };
-/* Tells whether the worker of claims lives. Changes nothing. */
-enum claims_life claims_look(int root, const char *name);
 /* Gets the claims of an entry of DIR/.claimed, a directory or a lock. False: it has none. */
 bool claims_of(const char *entry, char name[NAME_MAX + 1]);
 
@@ -127,14 +117,11 @@ int spool_open_file(int directory, const char *name);
 struct spool_names {
 	char **items;
 	size_t count, at;
-	size_t kept; /* names put back to the beginning of a list, for another look */
 };
 void spool_names_clear(struct spool_names *names);
 /* Reads all names of a directory but "." and "..". */
 SGPU_MUST_CHECK int spool_names_read(int directory, const char *shown, struct spool_names *names,
 				     struct sgpu_error *error);
-/* Reads all names of the list on standard input. */
-SGPU_MUST_CHECK int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error);
 /* Whether this worker may claim a file. *why: the reason to report if not, or NULL. */
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
 		    struct stat *status, const char **why);
@@ -143,16 +130,14 @@ extern const char spool_for_other_keys[]; /* a value of *why */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
 /* Gets the name of the file with the reason why batch `name` failed. */
 void spool_reason_name(const char *name, char file[NAME_MAX + 1]);
-const char *spool_base_name(const char *path);
 
 struct spool {
 	struct spool_options options;
-	const char *shown;	   /* the directory, for messages */
-	int directory, output;	   /* directory: -1 for a list */
+	int directory, output;
 	int claimed, done, failed; /* subdirectories of `directory` */
 	struct sgpu_output_directory output_directory;
 	struct claims own;
-	/* what is searched now: the directory, a dead worker's claims, or the list */
+	/* what is searched now: the directory, or a dead worker's claims */
 	struct claims dead; /* the dead worker's claims; directory -1: none are searched */
 	struct spool_names names;
 	bool in_claims;		    /* claims of dead workers are searched, not the directory */
@@ -167,7 +152,7 @@ struct spool {
 SGPU_MUST_CHECK int spool_batch_make(const struct spool *spool, const char *name,
 				     struct spool_batch **batch, struct sgpu_error *error);
 /* Opens a batch and its response. A fault of the batch is only set in its `error`. */
-SGPU_MUST_CHECK int spool_batch_open(struct spool *spool, int directory, struct spool_batch *batch,
+SGPU_MUST_CHECK int spool_batch_open(struct spool *spool, struct spool_batch *batch,
 				     struct sgpu_error *error);
 /* Moves a file. Fails with EEXIST rather than replace one. */
 int spool_move_new(int from, const char *name, int to, const char *new_name);

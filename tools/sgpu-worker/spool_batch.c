@@ -44,12 +44,10 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	b->fd = -1;
 	b->response = (struct sgpu_output)SGPU_OUTPUT_INIT;
 	b->name = strdup(name);
-	if (!b->name ||
-	    asprintf(&b->response_name, "%s" SPOOL_RESPONSE, spool_base_name(name)) < 0) {
+	if (asprintf(&b->response_name, "%s" SPOOL_RESPONSE, name) < 0) {
 		b->response_name = NULL;
 	}
-	if (spool->shown ? asprintf(&b->shown, "%s/%s", spool->shown, name) < 0
-			 : !(b->shown = strdup(name))) {
+	if (asprintf(&b->shown, "%s/%s", spool->options.path, name) < 0) {
 		b->shown = NULL;
 	}
 	if (!b->name || !b->response_name || !b->shown) {
@@ -62,13 +60,11 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 
 /* Opens the batch's file. If it is a pipe or a device by now, this neither waits for nor affects
  * it. */
-static int open_file(const struct spool *spool, int directory, struct spool_batch *b,
-		     struct sgpu_error *error)
+static int open_file(const struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
 {
-	const int links = spool->directory >= 0 ? O_NOFOLLOW : 0;
 	struct stat status;
 
-	b->fd = openat(directory, b->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | links);
+	b->fd = spool_open_file(spool->own.directory, b->name);
 	if (b->fd < 0 && errno == EWOULDBLOCK) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is under a lease of another program",
 				 b->shown);
@@ -147,11 +143,10 @@ static bool response_is_there(const struct spool *spool, const struct spool_batc
 	return faccessat(spool->output, b->response_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b,
-		     struct sgpu_error *error)
+int spool_batch_open(struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
 {
 	char *shown = NULL;
-	int rc = open_file(spool, directory, b, &b->error);
+	int rc = open_file(spool, b, &b->error);
 
 	if (rc != SGPU_OK) {
 		return SGPU_OK;
@@ -214,16 +209,14 @@ int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_erro
 	char name[NAME_MAX + 1];
 	int result = -1, rc = SGPU_OK;
 
-	if (spool->directory >= 0 && spool->options.remove) {
+	errno = EEXIST;
+	if (spool->options.remove) {
 		result = unlinkat(spool->own.directory, b->name, 0);
-	} else if (spool->directory >= 0) {
-		errno = EEXIST;
-		for (int i = 0; i < NAMES_TRIED && result != 0 && errno == EEXIST; i++) {
-			number_name(b->name, i, name);
-			result = spool_move_new(spool->own.directory, b->name, spool->done, name);
-		}
-	} else {
-		result = 0;
+	}
+	for (int i = 0; !spool->options.remove && i < NAMES_TRIED && result && errno == EEXIST;
+	     i++) {
+		number_name(b->name, i, name);
+		result = spool_move_new(spool->own.directory, b->name, spool->done, name);
 	}
 	if (result != 0 && errno != ENOENT) {
 		rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
@@ -264,18 +257,16 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 {
 	const struct spool_batch *b = *batch;
 	char name[NAME_MAX + 1];
-	int i = 0, rc = SGPU_OK;
+	int i = 0, rc;
 
-	if (spool->directory >= 0) {
-		do {
-			number_name(b->name, i, name);
-		} while (++i < NAMES_TRIED && !is_free(spool->failed, name));
-		rc = write_reason(spool, name, reason, error);
-		if (rc == SGPU_OK &&
-		    spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
-		    errno != ENOENT) {
-			rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
-		}
+	do {
+		number_name(b->name, i, name);
+	} while (++i < NAMES_TRIED && !is_free(spool->failed, name));
+	rc = write_reason(spool, name, reason, error);
+	if (rc == SGPU_OK &&
+	    spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
+	    errno != ENOENT) {
+		rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
 	}
 	if (rc == SGPU_OK) {
 		free_batch(batch);
@@ -288,9 +279,7 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 /* If the batch's name is taken by now, the batch stays claimed, for the next worker. */
 void spool_give_back(struct spool *spool, struct spool_batch **batch)
 {
-	if (spool->directory >= 0) {
-		(void)!spool_move_new(spool->own.directory, (*batch)->name, spool->directory,
-				      (*batch)->name);
-	}
+	(void)!spool_move_new(spool->own.directory, (*batch)->name, spool->directory,
+			      (*batch)->name);
 	free_batch(batch);
 }

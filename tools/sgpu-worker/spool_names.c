@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of batches: in a directory, and on standard input.
+ * Names of batches in a directory.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #include "cli.h"
 #include "spool.h"
 
-enum { LIST_MAX = 1 << 30, FIRST_SIZE = 16 << 10 };
+enum { FIRST_SIZE = 16 << 10 };
 
 const char spool_for_other_keys[] = "is for other keys";
 
@@ -62,45 +61,6 @@ int spool_names_read(int directory, const char *shown, struct spool_names *names
 		free(entries[i]);
 	}
 	free(entries);
-	return rc;
-}
-
-int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error)
-{
-	const int end = nul ? '\0' : '\n';
-	char *text = NULL, *at, *next;
-	size_t size = 0, count = 1;
-	int rc = sgpu_read_fd(STDIN_FILENO, "standard input", LIST_MAX, &text, &size, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	for (size_t i = 0; i < size; i++) {
-		count += text[i] == end;
-	}
-	names->items = calloc(count, sizeof(*names->items));
-	if (!names->items) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	for (at = text; rc == SGPU_OK && at < text + size; at = next) {
-		char *line_end = memchr(at, end, (size_t)(text + size - at));
-
-		next = line_end ? line_end + 1 : text + size;
-		if (line_end) {
-			*line_end = '\0';
-		}
-		if (memchr(at, '\0', (size_t)(next - at) - (line_end ? 1 : 0))) {
-			sgpu_fail(error, SGPU_EINVALID,
-				  "the list on standard input has a NUL in a name");
-			rc = sgpu_hint(error, "-0 takes names that end with NUL");
-		} else if (*at) {
-			names->items[names->count] = strdup(at);
-			rc = names->items[names->count++] ? SGPU_OK : sgpu_fail_nomem(error);
-		}
-	}
-out:
-	free(text);
 	return rc;
 }
 
@@ -155,176 +115,8 @@ bool spool_is_batch(const struct spool_options *options, int directory, const ch
 	return !*why;
 }
 
-const char *spool_base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 void spool_reason_name(const char *name, char file[NAME_MAX + 1])
 {
 	snprintf(file, NAME_MAX + 1, "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
 		 name);
-}
-
-/* Adds an object. Members that are NULL are left out. Takes over the reference to `alive`. */
-static int add(json_t *missing, const char *batch, const char *state, const char *worker,
-	       json_t *alive, const char *reason, struct sgpu_error *error)
-{
-	json_t *one = json_pack("{s:o, s:s, s:o*, s:o*, s:o*}", "batch", cli_json_text(batch),
-				"state", state, "worker", cli_json_text(worker), "alive", alive,
-				"reason", cli_json_text(reason));
-
-	return json_array_append_new(missing, one) ? sgpu_fail_nomem(error) : SGPU_OK;
-}
-
-struct missing {
-	const struct spool_options *options;
-	json_t *list;
-	const char *worker; /* whose claims are listed, and whether it lives */
-	enum claims_life life;
-};
-
-/* Adds what `name` in a part of the spool is. */
-typedef int (*add_fn)(const struct missing *missing, int part, const char *name,
-		      struct sgpu_error *error);
-
-/* Calls add_one for all names in a directory. One that is not there, or is none, is empty. */
-static int add_part(const struct missing *missing, int directory, const char *part, add_fn add_one,
-		    struct sgpu_error *error)
-{
-	const int fd = openat(directory, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct spool_names names = { 0 };
-	int rc;
-
-	if (fd < 0) {
-		return errno == ENOENT || errno == ENOTDIR
-			       ? SGPU_OK
-			       : sgpu_fail_errno(error, "cannot open directory '%s'", part);
-	}
-	rc = spool_names_read(fd, part, &names, error);
-	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
-		rc = add_one(missing, fd, names.items[i], error);
-	}
-	spool_names_clear(&names);
-	close(fd);
-	return rc;
-}
-
-static int add_waiting(const struct missing *missing, int directory, const char *name,
-		       struct sgpu_error *error)
-{
-	struct stat status;
-	const char *why;
-	const bool waits = spool_is_batch(missing->options, directory, name, &status, &why);
-
-	return waits || why ? add(missing->list, name, waits ? "waiting" : "left alone", NULL, NULL,
-				  why, error)
-			    : SGPU_OK;
-}
-
-static int add_claimed(const struct missing *missing, int claims, const char *name,
-		       struct sgpu_error *error)
-{
-	(void)claims;
-	return add(missing->list, name, "claimed", missing->worker,
-		   missing->life == CLAIMS_UNKNOWN ? json_null()
-						   : json_boolean(missing->life == CLAIMS_ALIVE),
-		   NULL, error);
-}
-
-/* Adds the batches that a worker has claimed. An entry that is no directory is a lock. */
-static int add_worker(const struct missing *missing, int root, const char *worker,
-		      struct sgpu_error *error)
-{
-	const struct missing claims = { .list = missing->list,
-					.worker = worker,
-					.life = claims_look(root, worker) };
-
-	return add_part(&claims, root, worker, add_claimed, error);
-}
-
-static bool is_reason(int directory, const char *name)
-{
-	const size_t length = strlen(name), suffix = strlen(SPOOL_REASON);
-	char batch[NAME_MAX + 1];
-
-	if (!ends_with(name, length, SPOOL_REASON)) {
-		return false;
-	}
-	snprintf(batch, sizeof(batch), "%.*s", (int)(length - suffix), name);
-	return faccessat(directory, batch, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-static int add_failed(const struct missing *missing, int directory, const char *name,
-		      struct sgpu_error *error)
-{
-	char text[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16], file[NAME_MAX + 1];
-	size_t got = 0;
-	int fd;
-
-	if (name[0] == '.' || is_reason(directory, name)) {
-		return SGPU_OK;
-	}
-	spool_reason_name(name, file);
-	fd = spool_open_file(directory, file);
-	if (fd < 0 || sgpu_pread(fd, file, text, sizeof(text) - 1, 0, &got, NULL) != SGPU_OK) {
-		got = 0;
-	}
-	sgpu_close(fd);
-	text[got] = '\0';
-	text[strcspn(text, "\n")] = '\0'; /* one line */
-	return add(missing->list, name, "failed", NULL, NULL, text, error);
-}
-
-/* Adds the batches of the list that have no response. */
-static int look_at_list(const struct spool_options *options, json_t *missing,
-			struct sgpu_error *error)
-{
-	struct spool_names names = { 0 };
-	const int output = open(options->output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = output < 0 && errno != ENOENT
-			 ? sgpu_fail_errno(error, "cannot open directory '%s'", options->output)
-			 : spool_names_list(options->nul, &names, error);
-
-	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
-		char response[NAME_MAX + sizeof(SPOOL_RESPONSE)];
-
-		snprintf(response, sizeof(response), "%s" SPOOL_RESPONSE,
-			 spool_base_name(names.items[i]));
-		if (output < 0 || faccessat(output, response, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
-			rc = add(missing, names.items[i], "waiting", NULL, NULL, NULL, error);
-		}
-	}
-	spool_names_clear(&names);
-	sgpu_close(output);
-	return rc;
-}
-
-int spool_missing(const struct spool_options *options, json_t **list, struct sgpu_error *error)
-{
-	const struct missing missing = { .options = options, .list = json_array() };
-	int directory, rc;
-
-	*list = missing.list;
-	if (!missing.list) {
-		return sgpu_fail_nomem(error);
-	}
-	if (options->path) {
-		directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		rc = directory < 0
-			     ? sgpu_fail_errno(error, "cannot open directory '%s'", options->path)
-			     : add_part(&missing, directory, ".", add_waiting, error);
-		rc = rc ? rc : add_part(&missing, directory, CLAIMS_DIRECTORY, add_worker, error);
-		rc = rc ? rc : add_part(&missing, directory, "failed", add_failed, error);
-		sgpu_close(directory);
-	} else {
-		rc = look_at_list(options, missing.list, error);
-	}
-	if (rc != SGPU_OK) {
-		json_decref(missing.list);
-		*list = NULL;
-	}
-	return rc;
 }

@@ -25,7 +25,6 @@ extern const struct sgpu_evidence_source {
  * `usual` only in tests. */
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
-#define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
 const char *sgpu_evidence_root(const char *usual);
 /* Find, read and write a file beneath the root of an interface. Errors: SGPU_ESYSTEM, SGPU_EUSAGE
  * (the path is too long), SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */

@@ -274,9 +274,7 @@ static int own_claims(const struct sgpu_quote_subject *subject, const struct sgp
 
 	if (!rc && !(own && put(own, "platform", platform_claims(info, agreement)) &&
 		     (!subject->owner_key ||
-		      put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) &&
-		     (!subject->measurements ||
-		      put(own, "measurements", json_deep_copy(subject->measurements))))) {
+		      put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))))) {
 		rc = sgpu_fail_nomem(error);
 	}
 	*claims = own; /* the caller frees it after a failure, too */

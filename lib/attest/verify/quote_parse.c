@@ -64,7 +64,7 @@ static int read_record(const char *label, const json_t *value, struct sgpu_quote
 	return sgpu_fail(error, SGPU_EINVALID, "quote: unknown record '%.64s'", label);
 }
 
-static int read_collection(const json_t *collection, bool old, struct sgpu_quote_parts *parts,
+static int read_collection(const json_t *collection, struct sgpu_quote_parts *parts,
 			   struct sgpu_error *error)
 {
 	const char *profile = json_string_value(json_object_get(collection, "__cmwc_t")), *label;
@@ -75,14 +75,7 @@ static int read_collection(const json_t *collection, bool old, struct sgpu_quote
 				 "quote: not a collection of the profile '%s'", SGPU_CMW_PROFILE);
 	}
 	const json_t *eat = json_object_get(collection, "eat");
-	const char *type = json_string_value(json_array_get(eat, 0));
-	parts->old = type && !strcmp(type, SGPU_TYPE_EAT_OF(SGPU_EAT_PROFILE_1));
-	if (parts->old && !old) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "the quote is of version 1, of an older sgpu");
-	}
-	int rc = read_cmw(eat, "eat", parts->old ? type : SGPU_TYPE_EAT, &parts->token,
-			  &parts->token_size, error);
+	int rc = read_cmw(eat, "eat", SGPU_TYPE_EAT, &parts->token, &parts->token_size, error);
 	json_object_foreach ((json_t *)collection, label, value) {
 		if (!rc && strcmp(label, "__cmwc_t") && strcmp(label, "eat")) {
 			rc = read_record(label, value, parts, error);
@@ -107,14 +100,14 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 	}
 	rc = sgpu_document_parse(parts->jws.payload, parts->jws.payload_size, "claims",
 				 &parts->claims, error);
-	rc = rc || parts->old ? rc : sgpu_claims_check(parts->claims, error);
+	rc = rc ? rc : sgpu_claims_check(parts->claims, error);
 	rc = rc ? rc
 		: sgpu_certificate_key(parts->chain.list[0], "certificate 1 of 'x5c'", &parts->key,
 				       error);
 	return rc ? rc : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }
 
-int sgpu_quote_split(const char *quote, size_t size, bool old, struct sgpu_quote_parts *parts,
+int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
 		     struct sgpu_error *error)
 {
 	json_t *collection = NULL;
@@ -125,7 +118,7 @@ int sgpu_quote_split(const char *quote, size_t size, bool old, struct sgpu_quote
 				 SGPU_QUOTE_MAX);
 	}
 	int rc = sgpu_document_parse(quote, size, "quote", &collection, error);
-	rc = rc ? rc : read_collection(collection, old, parts, error);
+	rc = rc ? rc : read_collection(collection, parts, error);
 	json_decref(collection);
 	rc = rc ? rc : read_token(parts, error);
 	if (rc) {
@@ -137,9 +130,7 @@ int sgpu_quote_split(const char *quote, size_t size, bool old, struct sgpu_quote
 /* Appends the absent records that the claims name, with the reasons. */
 static void add_absent(const json_t *claims, struct sgpu_record *record)
 {
-	const json_t *own = sgpu_claims_own(claims);
-	const json_t *absent =
-		json_object_get(own ? own : json_object_get(claims, SGPU_EAT_PROFILE_1), "absent");
+	const json_t *absent = json_object_get(sgpu_claims_own(claims), "absent");
 
 	for (size_t i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
 		const struct sgpu_evidence_source *source = &sgpu_evidence_sources[i];
@@ -153,11 +144,11 @@ static void add_absent(const json_t *claims, struct sgpu_record *record)
 	}
 }
 
-int sgpu_quote_parse(const char *quote, size_t size, bool old, json_t **claims,
-		     struct sgpu_record *records, uint8_t *ak, struct sgpu_error *error)
+int sgpu_quote_parse(const char *quote, size_t size, json_t **claims, struct sgpu_record *records,
+		     uint8_t *ak, struct sgpu_error *error)
 {
 	struct sgpu_quote_parts parts;
-	int rc = sgpu_quote_split(quote, size, old, &parts, error);
+	int rc = sgpu_quote_split(quote, size, &parts, error);
 
 	*claims = json_incref(parts.claims);
 	if (ak) {

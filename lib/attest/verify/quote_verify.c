@@ -170,7 +170,7 @@ int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_ch
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "a quote cannot be verified without a root that is trusted");
 	}
-	int rc = sgpu_quote_split(quote, size, false, &parts, error);
+	int rc = sgpu_quote_split(quote, size, &parts, error);
 	if (rc) {
 		return rc;
 	}
