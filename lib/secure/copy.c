@@ -95,8 +95,8 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memo
 		rc = sgpu_live_out(context->copier->engine, context->copier->key, memory, size,
 				   host, &result);
 	} else {
-		rc = sgpu_live_in(context->copier->engine, context->copier->key, SGPU_TRANSFER_OPEN,
-				  host, size, memory, &result);
+		rc = sgpu_live_in(context->copier->engine, context->copier->key, host, size, memory,
+				  &result);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result.error.text);
 }

@@ -401,12 +401,10 @@ struct sgpu_live {
 	struct sgpu_live_key *key;
 	struct sgpu_run_plan plan;
 	sgpu_live_work_fn *work;
-	enum sgpu_transfer_stage stage;
 	uint64_t base;	    /* number of the copy's first chunk under the key */
 	uint8_t *plaintext; /* in the host's memory */
 	sgpu_devptr device; /* the device's memory */
 	uint64_t size;	    /* bytes of plaintext */
-	uint64_t stride;    /* bytes of a whole chunk as it crosses the bus */
 	bool demote;	    /* demote parts after sealing them */
 	unsigned workers;   /* threads that each prefer their own parts of a run */
 	unsigned buffer_count;
@@ -429,7 +427,7 @@ void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_
 bool sgpu_live_help(struct sgpu_live *live, uint64_t *oldest, unsigned thread, void *scratch);
 /* Whether all parts of a run that was offered are done. */
 bool sgpu_live_finished(struct sgpu_live *live, uint64_t number);
-sgpu_live_work_fn sgpu_live_seal, sgpu_live_open, sgpu_live_stage, sgpu_live_encrypt;
+sgpu_live_work_fn sgpu_live_seal, sgpu_live_open;
 
 /* ---- store.c ---- */
 /* memcpy that bypasses the caches if the processor can. Call the fence once, after the last

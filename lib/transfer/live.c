@@ -4,8 +4,6 @@
  * the oldest run that has any left. A worker prefers the same positions in every run, which its own
  * cache may still hold.
  */
-#include <string.h>
-
 #include <crypto/internal.h>
 #include "transfer/engine.h"
 
@@ -21,7 +19,7 @@ uint64_t sgpu_live_plain(const struct sgpu_live *live, uint64_t first, uint64_t 
 
 uint64_t sgpu_live_bytes(const struct sgpu_live *live, uint64_t first, uint64_t count)
 {
-	return sgpu_live_plain(live, first, count) + count * (live->stride - SGPU_CHUNK);
+	return sgpu_live_plain(live, first, count) + count * SGPU_TAG_SIZE;
 }
 
 void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_run run)
@@ -108,15 +106,15 @@ static void work_on(struct sgpu_live *live, struct sgpu_live_buffer *buffer, int
 	uint64_t begin = buffer->run.count * (unsigned)part / parts, bad_chunk = 0;
 	uint64_t end = buffer->run.count * ((unsigned)part + 1) / parts;
 	int rc = live->work(live, thread, buffer->run.first + begin, end - begin,
-			    (uint8_t *)buffer->staging->host + begin * live->stride, scratch,
+			    (uint8_t *)buffer->staging->host + begin * SGPU_SEALED_CHUNK, scratch,
 			    &bad_chunk);
 
 	if (rc != SGPU_OK) {
 		fail(live, rc, bad_chunk);
 	}
 	if (live->demote) {
-		sgpu_transfer_demote((uint8_t *)buffer->staging->host + begin * live->stride,
-				     (end - begin) * live->stride);
+		sgpu_transfer_demote((uint8_t *)buffer->staging->host + begin * SGPU_SEALED_CHUNK,
+				     (end - begin) * SGPU_SEALED_CHUNK);
 	}
 	atomic_fetch_add_explicit(&buffer->finished, 1, memory_order_release);
 }
@@ -151,29 +149,6 @@ int sgpu_live_seal(struct sgpu_live *live, unsigned thread, uint64_t begin, uint
 	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin,
 				last, live->plaintext + begin * SGPU_CHUNK,
 				sgpu_live_plain(live, begin, count), sealed);
-}
-
-int sgpu_live_stage(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
-		    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
-{
-	(void)thread;
-	(void)scratch;
-	*bad_chunk = begin;
-	memcpy(sealed, live->plaintext + begin * SGPU_CHUNK, sgpu_live_plain(live, begin, count));
-	return SGPU_OK;
-}
-
-int sgpu_live_encrypt(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
-		      uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
-{
-	uint8_t nonce[SGPU_NONCE_SIZE];
-
-	(void)thread;
-	(void)scratch;
-	*bad_chunk = begin;
-	sgpu_sealed_nonce(&live->key->keys, live->base + begin, nonce);
-	return sgpu_aes_ctr(live->key->keys.key, nonce, live->plaintext + begin * SGPU_CHUNK,
-			    sgpu_live_plain(live, begin, count), sealed);
 }
 
 /* Opens each chunk into `scratch`, which stays in the worker's cache, and stores it once it has

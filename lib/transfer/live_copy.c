@@ -171,27 +171,25 @@ static struct sgpu_work crypt_of(const struct driver *d, const struct sgpu_live_
 static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgpu_error *error)
 {
 	struct sgpu_live *live = d->live;
-	const bool opens = live->stage == SGPU_TRANSFER_OPEN,
-		   stays = live->stage == SGPU_TRANSFER_AUTHENTICATE;
 	const uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
 	const struct sgpu_work open = crypt_of(d, buffer, bytes, false);
-	const bool reached = opens && open.kind == SGPU_WORK_OPEN_FROM;
+	const bool reached = open.kind == SGPU_WORK_OPEN_FROM;
 	const struct sgpu_work copy = { .kind = SGPU_WORK_COPY_IN,
 					.from = buffer->staging->host,
-					.out = opens || stays ? open.in : open.out,
+					.out = open.in,
 					.size = bytes };
 	int rc = SGPU_OK;
 
-	if (!reached && bytes > 0) {
+	if (!reached) {
 		rc = sgpu_engine_enqueue(d->copy, &copy, &buffer->copy, error);
 	}
-	if (rc == SGPU_OK && opens && !reached) {
+	if (rc == SGPU_OK && !reached) {
 		rc = hand_over(d, d->copy, d->crypt, &buffer->middle, error);
 	}
-	if (rc == SGPU_OK && opens) {
+	if (rc == SGPU_OK) {
 		rc = sgpu_engine_enqueue(d->crypt, &open, &buffer->crypt, error);
 	}
-	return rc == SGPU_OK ? record(d, opens ? d->crypt : d->copy, &buffer->end, error) : rc;
+	return rc == SGPU_OK ? record(d, d->crypt, &buffer->end, error) : rc;
 }
 
 static int send_out(struct driver *d, struct sgpu_live_buffer *buffer, struct sgpu_error *error)
@@ -208,7 +206,7 @@ static int send_out(struct driver *d, struct sgpu_live_buffer *buffer, struct sg
 	if (rc == SGPU_OK && !reached) {
 		rc = hand_over(d, d->crypt, d->copy, &buffer->middle, error);
 	}
-	if (rc == SGPU_OK && !reached && bytes > 0) {
+	if (rc == SGPU_OK && !reached) {
 		rc = sgpu_engine_enqueue(d->copy, &copy, &buffer->copy, error);
 	}
 	return rc == SGPU_OK ? record(d, reached ? d->crypt : d->copy, &buffer->end, error) : rc;
@@ -400,23 +398,15 @@ static int prepare(struct driver *d, bool out)
 {
 	struct sgpu_live *live = d->live;
 	const struct sgpu_engine_config *config = &d->engine->config;
-	bool sealed =
-		live->stage == SGPU_TRANSFER_AUTHENTICATE || live->stage == SGPU_TRANSFER_OPEN;
-	uint64_t chunks = live->size / SGPU_CHUNK + (sealed || live->size % SGPU_CHUNK != 0),
-		 largest;
+	const uint64_t chunks = live->size / SGPU_CHUNK + 1;
 	struct sgpu_error error = { 0 };
 	int rc;
 
-	largest = config->staged_run / SGPU_CHUNK;
-	live->stride = sealed ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
 	live->plan = (struct sgpu_run_plan){ .total = chunks,
-					     .largest = largest,
+					     .largest = config->staged_run / SGPU_CHUNK,
 					     .at_begin = config->first_run / SGPU_CHUNK,
 					     .at_end = config->last_run / SGPU_CHUNK };
-	live->work = out				    ? sgpu_live_open
-		     : sealed				    ? sgpu_live_seal
-		     : live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_live_encrypt
-							    : sgpu_live_stage;
+	live->work = out ? sgpu_live_open : sgpu_live_seal;
 	live->workers = sgpu_workers_count(d->engine->workers);
 	live->workers += live->workers < ALONE;
 	live->demote = !out && d->engine->demotes;
@@ -498,9 +488,9 @@ static int copy(struct sgpu_live *live, bool out, struct sgpu_transfer_result *r
 }
 
 /* Allocates the state of a copy, which is too large for the stack of a library's caller. */
-static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key,
-		     enum sgpu_transfer_stage stage, bool out, void *plaintext, uint64_t size,
-		     sgpu_devptr device, struct sgpu_transfer_result *result)
+static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key, bool out,
+		     void *plaintext, uint64_t size, sgpu_devptr device,
+		     struct sgpu_transfer_result *result)
 {
 	struct sgpu_transfer_result local;
 	struct sgpu_live *live = aligned_alloc(64, sizeof(*live));
@@ -515,7 +505,6 @@ static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key,
 	memset(live, 0, sizeof(*live));
 	live->engine = engine;
 	live->key = key;
-	live->stage = stage;
 	live->plaintext = plaintext;
 	live->size = size;
 	live->device = device;
@@ -524,17 +513,16 @@ static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key,
 	return rc;
 }
 
-int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
-		 enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
-		 sgpu_devptr to, struct sgpu_transfer_result *result)
+int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key, const void *plaintext,
+		 uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
 {
-	return copy_with(engine, key, stage, false, (void *)(uintptr_t)plaintext, size, to, result);
+	return copy_with(engine, key, false, (void *)(uintptr_t)plaintext, size, to, result);
 }
 
 int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key, sgpu_devptr from,
 		  uint64_t size, void *plaintext, struct sgpu_transfer_result *result)
 {
-	return copy_with(engine, key, SGPU_TRANSFER_OPEN, true, plaintext, size, from, result);
+	return copy_with(engine, key, true, plaintext, size, from, result);
 }
 
 /* ---- keys ---- */

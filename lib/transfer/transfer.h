@@ -230,21 +230,11 @@ SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 /* Wipes the key; no copy may use it any more. Accepts NULL. */
 void sgpu_live_key_free(struct sgpu_live_key **key);
 
-/* Stages of a live copy to the device, to be timed one by one, as in Graviton (OSDI 2018); each
- * adds work to the one before. Only the first, which protects nothing, and the last leave defined
- * data in `to`. */
-enum sgpu_transfer_stage {
-	SGPU_TRANSFER_STAGE,	    /* processors copy to pinned memory, the device from there */
-	SGPU_TRANSFER_ENCRYPT,	    /* instead, processors encrypt: AES-256 in counter mode */
-	SGPU_TRANSFER_AUTHENTICATE, /* instead, processors seal: AES-256-GCM */
-	SGPU_TRANSFER_OPEN,	    /* and the device opens: a live copy */
-};
 /* Copies plaintext from ordinary host memory to the device, and waits. Only one live copy runs at a
  * time. `result` may be NULL; bad_chunk counts from the start of the copy. After an error the
  * destination is cleared. */
 SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
-				 enum sgpu_transfer_stage stage, const void *plaintext,
-				 uint64_t size, sgpu_devptr to,
+				 const void *plaintext, uint64_t size, sgpu_devptr to,
 				 struct sgpu_transfer_result *result);
 /* Copies plaintext from the device to ordinary host memory. A chunk is stored only after it has
  * verified. */
