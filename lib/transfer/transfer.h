@@ -220,8 +220,8 @@ SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine,
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 
-/* A key for live copies, on the device and with every worker. It counts the chunks sealed in both
- * directions, so that no nonce is used twice; therefore `keys` must be fresh (sgpu_sealed_keys_new)
+/* A key for live copies, on the device and with every worker. It counts the chunks that it sealed,
+ * so that no nonce is used twice; therefore `keys` must be fresh (sgpu_sealed_keys_new)
  * and not be used elsewhere. Other engines refuse the key (SGPU_EUSAGE). */
 struct sgpu_live_key;
 SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
@@ -236,12 +236,6 @@ void sgpu_live_key_free(struct sgpu_live_key **key);
 SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
 				 const void *plaintext, uint64_t size, sgpu_devptr to,
 				 struct sgpu_transfer_result *result);
-/* Copies plaintext from the device to ordinary host memory. A chunk is stored only after it has
- * verified. */
-SGPU_MUST_CHECK int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key,
-				  sgpu_devptr from, uint64_t size, void *plaintext,
-				  struct sgpu_transfer_result *result);
-
 /* ---- on the host alone: files and pipes, sealed, opened or copied without a device ---- */
 
 /* A descriptor as a source or a sink, which borrow it. */

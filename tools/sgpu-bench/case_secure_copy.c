@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * secure-copy: the cost of copies whose data cross the bus sealed, next to a plain copy of the same
- * size from pinned memory in the same run. At rest: the host's memory holds sealed data. Live: it
- * is ordinary memory with plaintext. Times are the host's, from the call to its end.
+ * size from pinned memory in the same run. At rest: the host's memory holds sealed data. Live, to
+ * the device only: it is ordinary memory with plaintext. Times are the host's, from the call to its
+ * end.
  */
 #include <string.h>
 
@@ -12,7 +13,7 @@
 #include "setup.h"
 
 enum { SEED = 5 };
-enum { PLAIN, AT_REST, LIVE }; /* the variants of both directions */
+enum { PLAIN, AT_REST }; /* the variants of both directions */
 #define MIB ((uint64_t)1 << 20)
 static const struct bench_sizes sizes = { 4 << 10 | 64 << 10 | 256 << 10 | 4 * MIB | 64 * MIB |
 						  256 * MIB | 1024 * MIB,
@@ -91,16 +92,6 @@ static int down_plain(void *argument, struct sgpu_error *error)
 	return bench_from_device(c->stream, c->host.result, c->device.memory, c->size, error);
 }
 
-static int down_live(void *argument, struct sgpu_error *error)
-{
-	struct copy *c = argument;
-	struct sgpu_transfer_result result;
-
-	return outcome(sgpu_live_out(c->engine, c->live, c->device.memory, c->size,
-				     c->memory_result, &result),
-		       &result, error);
-}
-
 static int down_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
@@ -161,7 +152,6 @@ static int measure_both(struct copy *c, struct sgpu_error *error)
 	const struct sgpu_bench_variant down[] = {
 		BENCH_VARIANT("plain", prepare_down, down_plain, verify_down, c),
 		BENCH_VARIANT("at rest", prepare_down, down_at_rest, verify_down, c),
-		BENCH_VARIANT("live", prepare_down, down_live, verify_down, c),
 	};
 	int rc;
 
