@@ -136,7 +136,7 @@ struct sgpu_transfer_queue {
 };
 
 struct sgpu_engine {
-	struct sgpu_device *device;	  /* NULL: none */
+	struct sgpu_device *device;
 	struct sgpu_engine_config config; /* with defaults for zeros */
 	bool pins;			  /* the device reaches staging buffers by itself */
 	atomic_bool registers;		  /* false once the device has refused to register */

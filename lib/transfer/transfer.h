@@ -51,8 +51,8 @@ struct sgpu_engine_config {
 			      any time, so no processor touches their mappings */
 };
 
-/* Borrows `device`, which must outlive the engine; NULL: an engine for the host alone. config NULL:
- * all members are 0. Errors: SGPU_ENOMEM, SGPU_EDEVICE. */
+/* Borrows `device`, which must outlive the engine. config NULL: all members are 0. Errors:
+ * SGPU_ENOMEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device,
 				       const struct sgpu_engine_config *config,
 				       struct sgpu_engine **engine, struct sgpu_error *error);
