@@ -431,7 +431,7 @@ static int read_head(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 		free(job->batch->index_text);
 		job->batch->index_text = NULL;
 	}
-	sgpu_times_add(base->times, SGPU_SPAN_READ, begin, sgpu_now_ns(), 0);
+	sgpu_trace_add(base->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
 	return rc;
 }
 

@@ -92,7 +92,7 @@ static int read_header(struct input *input, uint8_t header[SGPU_SEALED_HEADER],
 	size_t got = 0;
 	int rc;
 
-	atomic_fetch_add(&input->all->base->times->bytes_in, SGPU_SEALED_HEADER);
+	atomic_fetch_add(&input->all->base->trace->bytes_in, SGPU_SEALED_HEADER);
 	if (input->payload || is_leased(input)) {
 		memcpy(header, input->payload ? input->payload : leased_payload(input),
 		       SGPU_SEALED_HEADER);
@@ -180,10 +180,10 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 	struct sgpu_run_base *base = input->all->base;
 
 	if (span->step != SGPU_STEP_READ || !input->payload) {
-		sgpu_times_step(base->times, span);
+		sgpu_trace_step(base->trace, device_of(input), span, in_batch(input)->id);
 	}
 	if (span->step == SGPU_STEP_COPY_IN) {
-		atomic_fetch_add(&base->times->bytes_in, span->bytes);
+		atomic_fetch_add(&base->trace->bytes_in, span->bytes);
 	}
 }
 
@@ -219,7 +219,7 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 	} else if (result->code != SGPU_OK) {
 		fail_input(input, result->code, result->error.text);
 	}
-	sgpu_times_paths(base->times, false, result->bytes);
+	sgpu_trace_paths(base->trace, false, result->bytes);
 	sgpu_loop_post(base->loop, &input->arrived);
 }
 
@@ -332,7 +332,8 @@ static int bring_small(struct sgpu_inputs *inputs, struct input *input, struct s
 		return rc;
 	}
 	atomic_fetch_add(&inputs->read_ahead, 1);
-	sgpu_times_add(inputs->base->times, SGPU_SPAN_READ, begin, sgpu_now_ns(), size);
+	sgpu_trace_add(inputs->base->trace, SGPU_SPAN_READ, -1, in_batch(input)->id, begin,
+		       sgpu_now_ns(), size);
 	(void)start_input(input, &transfer);
 	rc = atomic_load(&inputs->base->stop);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");

@@ -330,12 +330,14 @@ static uint64_t call_bytes(const struct sgpu_op_call *call)
 const struct sgpu_launch_end *sgpu_launch_result(struct sgpu_launches *launches, int operation)
 {
 	struct launch *l = launches->operations[operation].launch;
+	const struct sgpu_operation *op = &launches->manifest->operations[operation];
 
-	if (launches->manifest->operations[operation].module) {
+	if (op->module) {
 		sgpu_module_end(launches->modules, operation, l->clears, &l->end.task);
 	}
 	if (l->end.task.code != SGPU_EDEPENDENCY) {
-		sgpu_times_add(launches->base->times, SGPU_SPAN_KERNEL, l->end.task.begin_ns,
+		sgpu_trace_add(launches->base->trace, SGPU_SPAN_KERNEL,
+			       launches->plan->stream[operation], op->id, l->end.task.begin_ns,
 			       l->end.task.end_ns, call_bytes(&l->end.call));
 	}
 	return &l->end;

@@ -82,13 +82,16 @@ static void move_blocking(struct sgpu_blocking *task)
 	struct sgpu_moves *moves = task->owner;
 	struct move *m = &moves->list[task->index];
 	const struct sgpu_segment *segment = segment_of(moves, task->index);
+	const struct sgpu_plan_move *plan = planned(moves, task->index);
 	const uint64_t begin = sgpu_now_ns();
 	uint64_t size = 0;
 
 	m->code = sgpu_type_bytes(&segment->type, &size)
 			  ? copy_segment(moves, task->index, size, &m->error)
 			  : sgpu_fail(&m->error, SGPU_EINVALID, "its size is not known");
-	sgpu_times_add(moves->base->times, SGPU_SPAN_MOVE, begin, sgpu_now_ns(), size);
+	sgpu_trace_add(moves->base->trace, SGPU_SPAN_MOVE,
+		       sgpu_trace_move_row(moves->base->trace, plan->from, plan->to), segment->id,
+		       begin, sgpu_now_ns(), size);
 	sgpu_threads_release(moves->base->threads);
 	sgpu_loop_post(moves->base->loop, &m->moved);
 }

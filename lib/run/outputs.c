@@ -192,7 +192,7 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 {
 	const struct output *output = argument;
 
-	sgpu_times_step(output->all->base->times, span);
+	sgpu_trace_step(output->all->base->trace, device_of(output), span, in_batch(output)->id);
 }
 
 /* May be called by a callback of the device. */
@@ -206,7 +206,7 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 		output->text = sgpu_run_text("%s", result->error.text);
 	}
 	memcpy(output->end.digest, result->digest, sizeof(output->end.digest));
-	sgpu_times_paths(base->times, true, result->bytes);
+	sgpu_trace_paths(base->trace, true, result->bytes);
 	sgpu_loop_post(base->loop, &output->left);
 }
 
@@ -242,7 +242,7 @@ static void note_left(struct sgpu_note *note)
 	} else {
 		output->end.whole = true;
 		output->end.data = output->data;
-		atomic_fetch_add(&all->base->times->bytes_out, output->data ? 0 : output->end.size);
+		atomic_fetch_add(&all->base->trace->bytes_out, output->data ? 0 : output->end.size);
 	}
 	all->base->under_way--;
 	all->left(all->owner);

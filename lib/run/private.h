@@ -22,24 +22,34 @@
 #include "run/plan.h"
 #include "transfer/transfer.h"
 
-/* How long the stages of a run took, and the paths of payloads. Any thread may add to it. */
+/* The trace of a run: spans, their sums, and the paths of payloads. Any thread may add to it. */
 
-struct sgpu_run_times {
+struct sgpu_run_trace {
 	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 until the run ends */
 	atomic_uint_fast64_t bytes_in, bytes_out;
+	bool keeps_spans;
+	int operations;	       /* rows of streams; rows of engines follow, then rows of moves */
+	int devices, first;    /* their number; the runner's number of the plan's device 0 */
 	pthread_mutex_t mutex; /* guards the members below */
+	struct sgpu_span *spans;
+	size_t count, capacity;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
 };
 
-void sgpu_times_init(struct sgpu_run_times *times);
-void sgpu_times_clear(struct sgpu_run_times *times);
-/* Adds a span to the sums. If begin_ns is 0, the step never ran, and nothing is added. */
-void sgpu_times_add(struct sgpu_run_times *times, enum sgpu_span_kind kind, uint64_t begin_ns,
-		    uint64_t end_ns, uint64_t bytes);
-/* Adds a step of a transfer. */
-void sgpu_times_step(struct sgpu_run_times *times, const struct sgpu_transfer_span *span);
-void sgpu_times_paths(struct sgpu_run_times *times, bool out, const uint64_t bytes[SGPU_PATHS]);
+void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
+void sgpu_trace_clear(struct sgpu_run_trace *trace);
+/* Adds a span. If begin_ns is 0, the step never ran, and nothing is added. */
+void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
+		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
+/* Adds a step of a transfer, in a row of the device's engine. */
+void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
+		     const struct sgpu_transfer_span *span, const char *label);
+/* Returns the row of the moves from one device to another. */
+int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to);
+void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
+/* Sorts the spans by their begin, when the run has ended. */
+void sgpu_trace_sort(struct sgpu_run_trace *trace);
 
 struct sgpu_loop;
 struct sgpu_run_streams;
@@ -74,7 +84,7 @@ struct sgpu_run_base {
 	int device_count;
 	struct sgpu_links *links; /* between the devices */
 	struct sgpu_prepared_table *prepared;
-	struct sgpu_run_times *times;
+	struct sgpu_run_trace *trace;
 	struct sgpu_submission submission;
 	struct sgpu_job *job;	    /* the admitted batch */
 	struct sgpu_memory *memory; /* the batch's buffers on the devices */

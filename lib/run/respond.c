@@ -136,13 +136,13 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 static json_t *timings(const struct writer *w)
 {
 	const json_int_t usual_ns = 10000000;
-	const struct sgpu_run_times *times = w->base->times;
+	const struct sgpu_run_trace *trace = w->base->trace;
 	json_t *object = json_object();
-	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&times->begin_ns));
+	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&trace->begin_ns));
 	int rc = object ? 0 : -1;
 
 	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
-		json_int_t ns = w->outputs ? (json_int_t)times->totals[i].ns : usual_ns;
+		json_int_t ns = w->outputs ? (json_int_t)trace->totals[i].ns : usual_ns;
 
 		if (i != SGPU_SPAN_WRITE && (i != SGPU_SPAN_MOVE || w->job->plan->move_count > 0)) {
 			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i),
@@ -253,8 +253,10 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 
 	if (rc == SGPU_OK && end->data) {
 		rc = small ? SGPU_OK : sgpu_write(w->fd, w->name, end->data, end->size, error);
-		atomic_fetch_add(&w->base->times->bytes_out, end->size);
-		sgpu_times_add(w->base->times, SGPU_SPAN_WRITE, begin, sgpu_now_ns(), end->size);
+		atomic_fetch_add(&w->base->trace->bytes_out, end->size);
+		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1,
+			       w->job->manifest->segments[segment].id, begin, sgpu_now_ns(),
+			       end->size);
 	} else if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
 		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
 	}

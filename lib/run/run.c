@@ -89,7 +89,8 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
 	atomic_store(&run->busy, false);
-	atomic_store(&run->times.end_ns, sgpu_now_ns());
+	sgpu_trace_sort(&run->trace);
+	atomic_store(&run->trace.end_ns, sgpu_now_ns());
 }
 
 static void settle(struct sgpu_run *run)
@@ -324,6 +325,9 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
+	run->trace.operations = plan->stream_count;
+	run->trace.devices = base->device_count;
+	run->trace.first = run->first;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	/* before the buffers, since the sealed paths take memory, too */
@@ -400,7 +404,7 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 					    .links = &runner->links,
 					    .prepared = &runner->prepared,
 					    .submission = *submission,
-					    .times = &run->times,
+					    .trace = &run->trace,
 					    .job = &run->job,
 					    .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -412,7 +416,7 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 					     .ended = ended_while_reading,
 					     .argument = run,
 					     .deadline_ns = submission->options.deadline_ns };
-	sgpu_times_init(&run->times);
+	sgpu_trace_init(&run->trace, submission->options.spans);
 	return run;
 }
 
@@ -423,7 +427,7 @@ static void free_run(struct sgpu_run *run)
 	sgpu_inputs_free(&run->inputs);
 	sgpu_moves_free(&run->moves);
 	sgpu_job_clear(&run->job);
-	sgpu_times_clear(&run->times);
+	sgpu_trace_clear(&run->trace);
 	sgpu_close(run->base.wake_fd);
 	free(run);
 }

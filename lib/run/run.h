@@ -116,6 +116,13 @@ enum sgpu_span_kind {
 };
 const char *sgpu_span_name(enum sgpu_span_kind kind);
 
+struct sgpu_span {
+	enum sgpu_span_kind kind;
+	int stream;	   /* row of the trace; -1 is the host */
+	const char *label; /* operation or segment id; lives as long as the run */
+	uint64_t begin_ns, end_ns, bytes;
+};
+
 /* All that its pointers point to is borrowed until the batch has run. */
 struct sgpu_run_options {
 	const struct sgpu_key *keys; /* any of them may be the recipient */
@@ -126,6 +133,7 @@ struct sgpu_run_options {
 	int owner_count;
 	struct sgpu_replay *replay; /* records the batch, refuses a recorded one; or NULL */
 	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
+	bool spans;		    /* record spans */
 	/* The maker of a batch could name files in it and guess their digests: the guess that
 	 * matches reveals what a file holds, byte by byte. So payloads in files are fetched only
 	 * from these directories, and only for batches with a MAC. NULL: batches with payloads in
@@ -193,7 +201,7 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 /* Returns the run's batch once its head has been read, else NULL. It lives as long as the run. */
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 
-/* Sums over all spans of a kind. */
+/* Sums over all spans of a kind, kept whether spans are recorded or not. */
 struct sgpu_run_total {
 	uint64_t count, ns, bytes;
 };
@@ -211,7 +219,17 @@ struct sgpu_run_result {
 	uint64_t response_size; /* least bytes that it needs; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
+	const struct sgpu_span *spans; /* sorted by begin_ns */
+	size_t span_count;
+	/* Rows of the trace: streams of operations, then those of inputs, of outputs, and of moves.
+	 */
+	int rows;
 };
 void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result);
+/* Returns what a row shows: "stream", "copy in", "open", "seal", "copy out", "move to device";
+ * opening and sealing have rows of their own where copies overlap with them. *number counts the
+ * streams, the input rows or the output rows of a device, or is the device that segments move to.
+ * *device is the row's device, or -1 if there is only one. */
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device);
 
 #endif

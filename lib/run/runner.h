@@ -85,7 +85,7 @@ struct sgpu_run {
 	sgpu_run_done_fn done;
 	void *argument;
 
-	struct sgpu_run_times times;
+	struct sgpu_run_trace trace;
 	struct sgpu_job job;
 	struct sgpu_memory memory;
 	struct sgpu_graph *graph;

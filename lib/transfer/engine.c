@@ -260,3 +260,15 @@ int sgpu_engine_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work
 		       : sgpu_fail(error, rc, "cannot %s: %s", whats[work->kind],
 				   task->error.text[0] ? task->error.text : sgpu_strerror(rc));
 }
+
+const char *sgpu_engine_row_name(int row)
+{
+	static const char *const names[SGPU_ENGINE_ROWS] = {
+		[SGPU_ENGINE_COPY_IN] = "copy in",
+		[SGPU_ENGINE_OPEN] = "open",
+		[SGPU_ENGINE_SEAL] = "seal",
+		[SGPU_ENGINE_COPY_OUT] = "copy out",
+	};
+
+	return row >= 0 && row < SGPU_ENGINE_ROWS ? names[row] : "host";
+}

@@ -116,8 +116,9 @@ struct sgpu_kept_slice;
 void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */
-/* A GPU opens or seals a chunk run about as fast as the bus moves it, so every other transfer uses
- * a second stream for that, beside the first. */
+/* The first SGPU_ENGINE_ROWS streams are the rows of a trace. A GPU opens or seals a chunk run
+ * about as fast as the bus moves it, so every other transfer uses a second stream for that, beside
+ * the first. */
 enum sgpu_engine_stream {
 	SGPU_ENGINE_COPY_IN,
 	SGPU_ENGINE_OPEN,
@@ -192,7 +193,8 @@ struct sgpu_chunk_move {
 	struct sgpu_chunk_move *next;
 	struct sgpu_transfer *transfer;
 	struct sgpu_chunk_run run;
-	bool is_digest;			    /* `crypt` is the digest's task */
+	bool is_digest; /* `crypt` is the digest's task */
+	int copy_row;
 	uint64_t plain, bytes;		    /* sizes as plaintext and as moved */
 	struct sgpu_staging_buffer *buffer; /* or NULL */
 	atomic_int ends; /* callbacks still to come, plus one until all is enqueued */
@@ -351,7 +353,7 @@ void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct s
  * `code`: SGPU_OK, or the error that ended enqueuing half way, which fails the transfer. */
 void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
 			  struct sgpu_stream *second, int code, const struct sgpu_error *error);
-void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step,
+void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
 			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
 /* ---- input.c, output.c: the mutex is not held ---- */

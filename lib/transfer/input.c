@@ -26,7 +26,7 @@ static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 		transfer->consumed += move->bytes;
 	}
 	if (rc == SGPU_OK) {
-		sgpu_transfer_span(transfer, SGPU_STEP_READ, begin, sgpu_now_ns(), move->bytes);
+		sgpu_transfer_span(transfer, SGPU_STEP_READ, -1, begin, sgpu_now_ns(), move->bytes);
 	}
 	return rc;
 }
@@ -58,7 +58,6 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 				      .out = request->key ? open.in : open.out,
 				      .size = move->bytes };
 	struct sgpu_stream *copy = NULL, *second = NULL;
-	enum sgpu_engine_stream which;
 	int rc;
 
 	if (single && request->key &&
@@ -69,9 +68,9 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 		return rc == SGPU_OK ? sgpu_engine_enqueue(streams[1], &open, &move->crypt, error)
 				     : rc;
 	}
-	which = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN
-							      : SGPU_ENGINE_COPY_IN;
-	rc = sgpu_transfer_get_stream(transfer, which, &copy, error);
+	move->copy_row = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN
+								       : SGPU_ENGINE_COPY_IN;
+	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);
 	if (rc == SGPU_OK && request->key) {
 		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_OPEN, &second, error);
 	}

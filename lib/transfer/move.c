@@ -97,10 +97,10 @@ bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move)
 	return moot;
 }
 
-void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step,
+void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
 			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
 {
-	const struct sgpu_transfer_span span = { step, begin_ns, end_ns, bytes };
+	const struct sgpu_transfer_span span = { step, row, begin_ns, end_ns, bytes };
 
 	if (transfer->request.span && begin_ns != 0) {
 		transfer->request.span(transfer->request.argument, &span);
@@ -168,11 +168,12 @@ static void note_spans(const struct sgpu_chunk_move *move)
 	struct sgpu_transfer *transfer = move->transfer;
 	bool in = sgpu_transfer_is_in(transfer);
 
-	sgpu_transfer_span(transfer, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT,
+	sgpu_transfer_span(transfer, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT, move->copy_row,
 			   move->copy.begin_ns, move->copy.end_ns, move->bytes);
 	if (!move->is_digest) {
 		sgpu_transfer_span(transfer, in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL,
-				   move->crypt.begin_ns, move->crypt.end_ns, move->bytes);
+				   in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, move->crypt.begin_ns,
+				   move->crypt.end_ns, move->bytes);
 	}
 }
 

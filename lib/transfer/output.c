@@ -19,7 +19,6 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 				       .to = to,
 				       .size = move->bytes };
 	struct sgpu_stream *copy = NULL, *first = NULL;
-	enum sgpu_engine_stream which;
 	int rc;
 
 	if (single && request->key && sgpu_device_reaches(engine->device, to, move->bytes, true)) {
@@ -29,8 +28,8 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 		return rc == SGPU_OK ? sgpu_engine_enqueue(streams[0], &seal, &move->crypt, error)
 				     : rc;
 	}
-	which = single && request->key ? SGPU_ENGINE_SEAL : SGPU_ENGINE_COPY_OUT;
-	rc = sgpu_transfer_get_stream(transfer, which, &copy, error);
+	move->copy_row = single && request->key ? SGPU_ENGINE_SEAL : SGPU_ENGINE_COPY_OUT;
+	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);
 	if (rc == SGPU_OK && request->key) {
 		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_SEAL, &first, error);
 	}
@@ -95,7 +94,8 @@ int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error
 		rc = sink->write(sink->context, position, move->buffer->host, move->bytes, error);
 	}
 	if (rc == SGPU_OK) {
-		sgpu_transfer_span(transfer, SGPU_STEP_WRITE, begin, sgpu_now_ns(), move->bytes);
+		sgpu_transfer_span(transfer, SGPU_STEP_WRITE, -1, begin, sgpu_now_ns(),
+				   move->bytes);
 	}
 	sgpu_chunk_move_drop(move, rc, error);
 	return rc;

@@ -80,7 +80,8 @@ static void look_at_ends(struct sgpu_transfer *transfer)
 		transfer->memory =
 			request->source.view(request->source.context, bytes, &transfer->registered);
 		if (transfer->memory && request->source.read) {
-			sgpu_transfer_span(transfer, SGPU_STEP_READ, begin, sgpu_now_ns(), bytes);
+			sgpu_transfer_span(transfer, SGPU_STEP_READ, -1, begin, sgpu_now_ns(),
+					   bytes);
 		}
 	}
 	transfer->direct = transfer->memory && (transfer->registered || !transfer->engine->pins);

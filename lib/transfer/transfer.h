@@ -143,8 +143,11 @@ enum sgpu_transfer_step {
 /* One step of one chunk run. */
 struct sgpu_transfer_span {
 	enum sgpu_transfer_step step;
+	int row; /* the engine's stream, 0 to SGPU_ENGINE_ROWS - 1; -1: the host */
 	uint64_t begin_ns, end_ns, bytes;
 };
+enum { SGPU_ENGINE_ROWS = 4 };
+const char *sgpu_engine_row_name(int row); /* "copy in", "open", "seal", "copy out" */
 
 struct sgpu_transfer_result {
 	int code; /* SGPU_OK, or the error at the lowest position */

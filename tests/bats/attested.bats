@@ -258,8 +258,8 @@ seal_to_owner() {
 	assert_contains "$stderr" "both input and output"
 	run --separate-stderr -2 sgpu-run --quote response "${all[@]}" -o ./response /dev/null
 	assert_contains "$stderr" "the quote and the response cannot both go to './response'"
-	run --separate-stderr -2 sgpu-run --quote quote "${all[@]}" -o "../${PWD##*/}/quote" /dev/null
-	assert_contains "$stderr" "the quote and the response cannot both go to"
+	run --separate-stderr -2 sgpu-run --quote quote "${all[@]}" --trace "../${PWD##*/}/quote" -o response /dev/null
+	assert_contains "$stderr" "the quote and the trace cannot both go to"
 	ln -s response link
 	run --separate-stderr -2 sgpu-run --quote link "${all[@]}" -o response /dev/null
 	assert_contains "$stderr" "the quote and the response cannot both go to 'response'"

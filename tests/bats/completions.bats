@@ -68,7 +68,7 @@ shell_offers() {
 	# Verbs; what the default verb takes; and nothing where nothing is taken.
 	offers "$1" "sgpu-seal key" "$(sgpu-seal --list-options | awk -F '\t' '$2 == "" && /^key/ { print $1 }' | sort | paste -sd ' ')"
 	offers "$1" "sgpu-run cp" "cpu.batch"
-	offers "$1" "sgpu-run --quot" "--quote"
+	offers "$1" "sgpu-run --trac" "--trace"
 	offers "$1" "sgpu-run --device c" "cpu cuda"
 	offers "$1" "sgpu-serve status c" ""
 	offers "$1" "sgpu-serve stat" "status"

@@ -54,21 +54,26 @@ answers() {
 	diff -r one three
 }
 
-@test "the plan names the device of each operation, and what moves between two" {
+@test "the trace names the device of each operation, and what moves between two" {
 	requires python3
 	tree_job 3
-	sgpu-run -q --device cpu,cpu --stats --json -k runner.jwk -o response tree 2>stats
+	sgpu-run -q --device cpu,cpu --trace trace.json --stats --json -k runner.jwk -o response tree 2>stats
 	sgpu-run --plan --json --device cpu,cpu tree >plan.json
 	python3 - <<-'END'
 	import json
 	plan = json.load(open("plan.json"))
 	stats = next(line["stats"] for line in map(json.loads, open("stats")) if "stats" in line)
+	events = json.load(open("trace.json"))["traceEvents"]
+	names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+	boxes = [e for e in events if e["ph"] == "X"]
 	planned = {o["gpu_operation_id"]: o["device"] for o in plan["operations"]}
-	assert set(planned.values()) == {0, 1} and stats["stages"]["kernel"]["count"] == len(planned), planned
-	moves = plan["moves"]
-	assert moves and all({m["from"], m["to"]} == {0, 1} for m in moves), moves
+	ran = {e["args"]["operation"]: names[e["tid"]] for e in boxes if e["cat"] == "kernel"}
+	assert set(planned) == set(ran) and set(planned.values()) == {0, 1}, planned
+	assert all(ran[o].startswith("device %d, stream" % planned[o]) for o in planned), ran
+	moves = sorted((m["segment_id"], "device %d, move to device %d" % (m["from"], m["to"])) for m in plan["moves"])
+	assert moves and moves == sorted((e["args"]["segment"], names[e["tid"]]) for e in boxes if e["cat"] == "move")
 	assert stats["devices"] == 2 and stats["stages"]["move"]["count"] == len(moves)
-	assert stats["stages"]["move"]["bytes"] == sum(m["bytes"] for m in moves) == 16384 * len(moves)
+	assert stats["stages"]["move"]["bytes"] == sum(m["bytes"] for m in plan["moves"]) == 16384 * len(moves)
 	used = [0, 0]
 	for buffer in plan["buffers"]:
 	    used[buffer["device"]] += buffer["size"]

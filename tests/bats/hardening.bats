@@ -570,9 +570,11 @@ landlock() {
 	small_job
 	mkdir out
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
-	sgpu-run --device cpu -k owner.jwk -o out/response sealed
-	sgpu-run --device cpu -k owner.jwk -o out/response sealed
+	sgpu-run --device cpu -k owner.jwk -o out/response --trace trace sealed
+	sgpu-run --device cpu -k owner.jwk -o out/response --trace out/trace sealed
 	[ -s out/response ]
+	[ -s out/trace ]
+	[ -s trace ]
 	sgpu-run --device cpu -k owner.jwk sealed | sgpu-seal open -k owner.jwk -C opened
 	assert_same opened/out.f32 expected.f32
 }

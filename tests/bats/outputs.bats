@@ -234,6 +234,7 @@ unread() {
 	unread sgpu-seal pubkey -o job.json/out
 	unread sgpu-stage load -o job.json/out
 	unread sgpu-run -q -k owner.jwk -o job.json/out
+	unread sgpu-run -q -k owner.jwk --trace job.json/out
 	unread sgpu-run -q --plan -o job.json/out
 	unread sgpu-manifest pack -o job.json/out
 	unread sgpu-manifest split -n 2 -C job.json/out
@@ -299,6 +300,9 @@ closed_early() {
 		unread_from_the_start $command
 	done
 	[ -z "$(ls "$XDG_RUNTIME_DIR/sgpu")" ]
+	# What goes to a file meanwhile does not stay half-written.
+	closed_early sgpu-run -q --trace trace -k owner.jwk sealed
+	assert_no_file trace
 }
 
 # unread_from_the_start COMMAND...: the same with a pipe whose reader has gone before the command begins.

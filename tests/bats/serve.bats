@@ -220,7 +220,7 @@ blocks_usr1() {
 	assert_no_file response
 	SGPU_SOCKET=$PWD/none run -0 sgpu-run -k runner.jwk -o response batch.tar
 	SGPU_SOCKET=$PWD/none run -0 sgpu-run --plan batch.tar
-	for option in "-k runner.jwk" "-j 1" "--local" "--allow-modules" "--device cpu" --plan; do
+	for option in "-k runner.jwk" "-j 1" "--local" "--trace trace" "--allow-modules" "--device cpu" --plan; do
 		# shellcheck disable=SC2086 # an option and its value
 		run --separate-stderr -2 sgpu-run $option --socket none -o response batch.tar
 		assert_contains "$stderr" "--socket"

@@ -242,7 +242,7 @@ places = {'locations': [{'segment_id': 'a', 'file': '$PWD/data/sealed', 'offset'
 	assert_same out/b.f32 data/scan.f32
 }
 
-@test "a response never replaces a payload that the batch has in a file" {
+@test "a response or a trace never replaces a payload that the batch has in a file" {
 	local target
 	sealed_job data/scan.f32 >sealed
 	cp data/scan.f32 kept
@@ -250,9 +250,11 @@ places = {'locations': [{'segment_id': 'a', 'file': '$PWD/data/sealed', 'offset'
 	for target in data/scan.f32 ./link; do
 		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --owners owners --files data -o "$target" sealed
 		assert_contains "$stderr" "'$target' is a payload of the batch"
+		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --owners owners --files data -o response --trace "$target" sealed
 		assert_same data/scan.f32 kept
+		assert_no_file response
 	done
-	sgpu-run -k keys/runner.jwk --owners owners --files data -o response sealed
+	sgpu-run -k keys/runner.jwk --owners owners --files data -o response --trace trace sealed
 }
 
 @test "what is no regular file is looked at and never opened" {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The runner alone: what it refuses, what fails alone, signals, deadlines, statistics, plan, info, ops.
+# The runner alone: what it refuses, what fails alone, signals, deadlines, trace, statistics, plan, info, ops.
 
 load helpers
 
@@ -97,6 +97,7 @@ waits_in_poll() {
 @test "the output may not be the input" {
 	cp batch.tar same
 	run --separate-stderr -2 sgpu-run -k runner.jwk -o same same
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace same same
 	assert_same batch.tar same
 	assert_no_file response
 }
@@ -105,7 +106,19 @@ waits_in_poll() {
 	cp runner.jwk before
 	run --separate-stderr -2 sgpu-run -k runner.jwk -o runner.jwk batch.tar
 	run --separate-stderr -2 bash -c 'sgpu-run -k fd:7 -o runner.jwk batch.tar 7<runner.jwk'
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace ./runner.jwk batch.tar
 	assert_same runner.jwk before
+	assert_no_file response
+}
+
+@test "response and trace both appear, or neither" {
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o response --trace batch.tar/trace batch.tar
+	assert_no_file response
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o response --trace /dev/full batch.tar
+	assert_no_file response
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o batch.tar/response --trace trace batch.tar
+	assert_no_file trace
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace ./response batch.tar
 	assert_no_file response
 }
 
@@ -128,6 +141,7 @@ waits_in_poll() {
 	run --separate-stderr -2 sgpu-run --timeout never -o response batch.tar
 	run --separate-stderr -2 sgpu-run -o response batch.tar batch.tar
 	run --separate-stderr -2 sgpu-run --no-such-option
+	run --separate-stderr -2 sgpu-run --trace - batch.tar
 	run --separate-stderr -2 sgpu-run -k - -o response <batch.tar
 	run --separate-stderr -3 sgpu-run -o response nowhere
 	assert_no_file response
@@ -430,16 +444,33 @@ one_is_done() {
 
 # ---- what it says about a run ----
 
-@test "operations that do not depend on each other are on streams of their own, a chain is on one" {
+@test "a trace is valid JSON with a box for every stage" {
 	requires python3
-	two_jobs
-	sgpu-manifest pack two.json | sgpu-run --plan --json >two.plan
-	sgpu-run --plan --json batch.tar >chain.plan
+	sgpu-run -k runner.jwk --trace trace.json -o response batch.tar
 	python3 - <<-END
 	import json
-	def streams(path):
-	    return {o["gpu_operation_id"]: o["stream"] for o in json.load(open(path))["operations"]}
-	two, chain = streams("two.plan"), streams("chain.plan")
+	events = json.load(open("trace.json"))["traceEvents"]
+	boxes = [e for e in events if e["ph"] == "X"]
+	names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+	assert {"read", "copy_in", "open", "kernel", "seal", "copy_out", "write"} == {e["cat"] for e in boxes}
+	assert all(e["tid"] in names and e["ts"] >= 0 and e["dur"] >= 0 and e["args"]["bytes"] >= 0 for e in boxes)
+	assert {e["args"]["operation"] for e in boxes if e["cat"] == "kernel"} == {"ADD", "COPY", "PUBLISH"}
+	assert all(names[e["tid"]].startswith("stream") for e in boxes if e["cat"] == "kernel")
+	END
+}
+
+@test "operations that do not depend on each other are on rows of their own, a chain is on one" {
+	requires python3
+	two_jobs
+	sgpu-manifest pack two.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >two
+	sgpu-run -k runner.jwk --trace two.trace -o response two
+	sgpu-run -k runner.jwk --trace trace.json -o response batch.tar
+	python3 - <<-END
+	import json
+	def rows(path):
+	    events = json.load(open(path))["traceEvents"]
+	    return {e["args"]["operation"]: e["tid"] for e in events if e["ph"] == "X" and e["cat"] == "kernel"}
+	two, chain = rows("two.trace"), rows("trace.json")
 	assert two["LEFT"] != two["RIGHT"], two
 	assert chain["ADD"] == chain["COPY"] != chain["PUBLISH"], chain
 	END

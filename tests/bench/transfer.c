@@ -194,7 +194,7 @@ static void trace(struct bench *b, const struct sgpu_engine_config *config, int 
 	real = sgpu_device_backend_of(b->device);
 	fake_backend_copy(&traced, real);
 	traced.stream.enqueue = traced_copies;
-	for (int i = 0; i < SGPU_ENGINE_STREAMS; i++) {
+	for (int i = 0; i < SGPU_ENGINE_ROWS; i++) {
 		struct sgpu_stream *stream = NULL;
 
 		must(sgpu_engine_get_stream(b->engine, (enum sgpu_engine_stream)i, &stream, &error),

@@ -117,21 +117,23 @@ branches_job() {
 	branches_job
 	sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o sealed
 	for devices in cuda:0 cuda:0,1 cuda:1,0; do
-		sgpu-run -q --device $devices --stats -k runner.jwk -o $devices.response sealed 			2>$devices.stats
+		sgpu-run -q --device $devices --trace $devices.trace --stats -k runner.jwk -o $devices.response sealed 			2>$devices.stats
 		sgpu-seal open -q -k owner.jwk -C $devices $devices.response
 		grep -E '^(elapsed|move)' $devices.stats | sed "s/^/# $devices: /" >&3
 	done
 	diff -r cuda:0 cuda:0,1
 	diff -r cuda:0 cuda:1,0
-	grep -Eq '^move +1 ' cuda:0,1.stats
-	grep -Eq '^move +0 ' cuda:0.stats
-	sgpu-run --plan --json --device cuda:0,1 sealed >plan.json
 	python3 - <<-'END'
 	import json
-	plan = json.load(open("plan.json"))
-	devices = {o["gpu_operation_id"]: o["device"] for o in plan["operations"]}
-	assert devices["XX"] != devices["YY"], devices
-	assert [m["segment_id"] in ("xx", "yy") for m in plan["moves"]] == [True], plan["moves"]
+	def boxes(name):
+	    events = json.load(open(name))["traceEvents"]
+	    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+	    return [(e["cat"], e["args"].get("operation", e["args"].get("segment")), rows[e["tid"]]) for e in events if e["ph"] == "X"]
+	kernels = {what: row.split(",")[0] for kind, what, row in boxes("cuda:0,1.trace") if kind == "kernel"}
+	assert kernels["XX"] != kernels["YY"], kernels
+	moves = [(what, row) for kind, what, row in boxes("cuda:0,1.trace") if kind == "move"]
+	assert len(moves) == 1 and moves[0][0] in ("xx", "yy") and "move to device" in moves[0][1], moves
+	assert not [1 for kind, what, row in boxes("cuda:0.trace") if kind == "move"]
 	END
 }
 

@@ -429,6 +429,7 @@ static inline struct sgpu_submission make_submission(const struct sgpu_key *key,
 		.options = { .keys = key,
 			     .key_count = key ? 1 : 0,
 			     .deadline_ns = deadline_ns,
+			     .spans = true,
 			     .files = run_files },
 	};
 

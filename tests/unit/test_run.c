@@ -48,13 +48,15 @@ static uint64_t sum(const uint64_t bytes[SGPU_PATHS])
 	return bytes[SGPU_PATH_REGISTERED] + bytes[SGPU_PATH_PINNED] + bytes[SGPU_PATH_PAGEABLE];
 }
 
-UNIT_TEST(totals_and_progress_tell_what_was_done)
+UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 {
 	struct sgpu_run_progress progress;
 	struct sgpu_run_result result;
 	const struct sgpu_run_total *totals = result.totals;
+	const struct sgpu_span *spans;
 	struct sgpu_run *run = NULL;
 	struct job job;
+	size_t kernels = 0;
 	int in, out = memfd_create("response", MFD_CLOEXEC);
 
 	make_job(&job, 3 << 20);
@@ -74,6 +76,14 @@ UNIT_TEST(totals_and_progress_tell_what_was_done)
 	CHECK(totals[SGPU_SPAN_COPY_OUT].bytes == job.sealed_size - SGPU_SEALED_HEADER + job.size);
 	CHECK(sum(result.paths.in) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
 	CHECK(sum(result.paths.out) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
+	spans = result.spans;
+	for (size_t i = 0; i < result.span_count; i++) {
+		CHECK(spans[i].end_ns >= spans[i].begin_ns &&
+		      (i == 0 || spans[i].begin_ns >= spans[i - 1].begin_ns));
+		CHECK(spans[i].stream >= -1 && spans[i].stream < result.rows);
+		kernels += spans[i].kind == SGPU_SPAN_KERNEL;
+	}
+	CHECK(kernels == 3);
 	CHECK(sgpu_run_wait(run, &error) == SGPU_OK); /* again */
 	free_run(&run);
 	CHECK(run == NULL);
@@ -580,7 +590,7 @@ UNIT_TEST(a_batch_comes_through_a_pipe)
 static void all_tests(void)
 {
 	UNIT_RUN(sizes_at_the_edges_of_chunks_and_pieces_come_back);
-	UNIT_RUN(totals_and_progress_tell_what_was_done);
+	UNIT_RUN(spans_totals_and_progress_tell_what_was_done);
 	UNIT_RUN(payloads_are_moved_to_where_they_belong);
 	UNIT_RUN(a_response_is_right_whatever_becomes_of_its_first_result);
 	UNIT_RUN(a_response_is_right_in_a_file_that_can_only_be_written);

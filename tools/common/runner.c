@@ -32,6 +32,8 @@ const struct cli_option run_options[] = {
 	RUNNER_OPTIONS(struct run_request, runner),
 	{ "timeout", 0, "DURATION", "fail unfinished work after this time: 90, 500ms, 5m",
 	  CLI_DURATION(struct run_request, timeout_ns, 0) },
+	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open",
+	  CLI_TEXT(struct run_request, trace) },
 	{ "stats", 0, NULL, "times and bytes by stage, on standard error",
 	  CLI_FLAG(struct run_request, stats) },
 	{ "quote", 0, "FILE",

@@ -55,7 +55,7 @@ SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, const
 struct run_request {
 	struct runner_options runner;
 	uint64_t timeout_ns; /* 0: none */
-	const char *output, *socket, *manifest;
+	const char *trace, *output, *socket, *manifest;
 	const char *quote, *attestation_key, *certificate, *owner;
 	struct cli_bytes nonce;
 	uint64_t memory; /* bytes; 0: all that is free */

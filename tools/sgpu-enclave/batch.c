@@ -20,6 +20,10 @@ struct submission {
 	const char *in_name;
 };
 
+struct outputs {
+	struct sgpu_output response, trace;
+};
+
 static struct sgpu_run *volatile running;
 
 static void stop_running(void)
@@ -45,24 +49,51 @@ static int check_request(const struct submission *s)
 	if (cli_is_standard(s->batch) && r->manifest && cli_is_standard(r->manifest)) {
 		return cli_usage("the manifest and the batch cannot both come from standard input");
 	}
-	if (r->quote && !cli_outputs_apart("the quote", r->quote, "the response", r->output)) {
+	if ((r->trace && !cli_outputs_apart("the trace", r->trace, "the response", r->output)) ||
+	    (r->quote && !cli_outputs_apart("the quote", r->quote, "the response", r->output)) ||
+	    (r->quote && r->trace &&
+	     !cli_outputs_apart("the quote", r->quote, "the trace", r->trace))) {
 		return 2;
+	}
+	if (r->trace && r->plan) {
+		return cli_usage("--plan runs nothing, so there is nothing to trace");
 	}
 	return attested_check(r);
 }
 
-/* Shows the response, unless it would replace a payload file of the batch. */
-static int show_response(const struct submission *s, const struct sgpu_run *run,
-			 struct sgpu_output *response, struct sgpu_error *error)
+/* Refuses outputs that would replace a payload file of the batch. */
+static int spare_payloads(const struct submission *s, const struct sgpu_run *run,
+			  struct sgpu_error *error)
 {
-	const char *output = s->request->output;
+	const char *const outputs[] = { s->request->output, s->request->trace };
 	struct stat status;
 
-	if (!cli_is_standard(output) && stat(output, &status) == 0 &&
-	    report_is_payload(s->enclave, run, status.st_dev, status.st_ino)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch", output);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
+		if (!cli_is_standard(outputs[i]) && stat(outputs[i], &status) == 0 &&
+		    report_is_payload(s->enclave, run, status.st_dev, status.st_ino)) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
+					 outputs[i]);
+		}
 	}
-	return sgpu_output_commit(response, error);
+	return SGPU_OK;
+}
+
+/* Shows the response and the trace, both or none: the trace is written before the response is
+ * shown. */
+static int show_outputs(const struct submission *s, const struct sgpu_run *run,
+			struct outputs *outputs, struct sgpu_error *error)
+{
+	const struct run_request *r = s->request;
+	int rc = spare_payloads(s, run, error);
+
+	if (rc == SGPU_OK && r->trace) {
+		rc = report_trace(run, &outputs->trace, error);
+	}
+	rc = rc ? rc : sgpu_output_commit(&outputs->response, error);
+	if (rc == SGPU_OK && r->trace) {
+		rc = sgpu_output_commit(&outputs->trace, error);
+	}
+	return rc;
 }
 
 static void tell_end(void *ended, struct sgpu_run *run, int rc)
@@ -72,7 +103,7 @@ static void tell_end(void *ended, struct sgpu_run *run, int rc)
 	(void)eventfd_write(*(const int *)ended, 1);
 }
 
-static int run_open_batch(const struct submission *s, struct sgpu_output *response,
+static int run_open_batch(const struct submission *s, struct outputs *outputs,
 			  struct sgpu_error *error)
 {
 	const struct run_request *r = s->request;
@@ -80,7 +111,7 @@ static int run_open_batch(const struct submission *s, struct sgpu_output *respon
 	struct sgpu_submission submission = {
 		.in_fd = s->in_fd,
 		.in_name = s->in_name,
-		.out_fd = response->fd,
+		.out_fd = outputs->response.fd,
 		.out_name = cli_is_standard(r->output) ? "standard output" : r->output,
 		.options = enclave_run_options(w),
 	};
@@ -90,6 +121,7 @@ static int run_open_batch(const struct submission *s, struct sgpu_output *respon
 	uint64_t ended_ns;
 	int rc, ended = eventfd(0, EFD_CLOEXEC);
 
+	submission.options.spans = r->trace != NULL;
 	submission.options.manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
 	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
 	if (ended < 0) {
@@ -111,8 +143,8 @@ static int run_open_batch(const struct submission *s, struct sgpu_output *respon
 	report_collect(run, enclave_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
 	report.devices = w->device_count;
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
-		report_refusal(response->fd, &report, error);
-	} else if (show_response(s, run, response, &other) != SGPU_OK) {
+		report_refusal(outputs->response.fd, &report, error);
+	} else if (show_outputs(s, run, outputs, &other) != SGPU_OK) {
 		*error = other;
 		rc = other.code;
 	}
@@ -133,7 +165,22 @@ static int open_batch(struct submission *s)
 	if (status) {
 		return status;
 	}
-	return cli_output_apart(s->request->output) ? 0 : 2;
+	return cli_output_apart(s->request->output) &&
+			       (!s->request->trace || cli_output_apart(s->request->trace))
+		       ? 0
+		       : 2;
+}
+
+static int take_outputs(const struct submission *s, struct outputs *outputs,
+			struct sgpu_error *error)
+{
+	const struct run_request *r = s->request;
+	int rc = cli_output_take(&outputs->response, r->output, 0666, error);
+
+	if (rc == SGPU_OK && r->trace) {
+		rc = cli_output_take(&outputs->trace, r->trace, 0666, error);
+	}
+	return rc;
 }
 
 /* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So the
@@ -173,9 +220,9 @@ static const char *if_pipe(const char *path)
 
 static int submit(struct submission *s)
 {
-	struct sgpu_output response = SGPU_OUTPUT_INIT;
+	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	const struct run_request *r = s->request;
-	struct landlock_needs needs = { .later = { NULL, if_pipe(r->output) } };
+	struct landlock_needs needs = { .later = { NULL, if_pipe(r->output), if_pipe(r->trace) } };
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK, status = 0;
 
@@ -185,16 +232,17 @@ static int submit(struct submission *s)
 	} else {
 		rc = enclave_open(s->enclave, &needs, NULL, false, &error);
 	}
-	rc = rc || status ? rc : cli_output_take(&response, r->output, 0666, &error);
-	if (rc == SGPU_OK && status == 0 && !cli_binary_output(response.fd)) {
+	rc = rc || status ? rc : take_outputs(s, &outputs, &error);
+	if (rc == SGPU_OK && status == 0 && !cli_binary_output(outputs.response.fd)) {
 		status = 2;
 	}
 	if (rc == SGPU_OK && status == 0) {
 		key_files_close(&s->enclave->key_files, s->in_fd);
 		rc = enclave_start(s->enclave, r->quote != NULL, &error);
-		rc = rc ? rc : run_open_batch(s, &response, &error);
+		rc = rc ? rc : run_open_batch(s, &outputs, &error);
 	}
-	sgpu_output_close(&response);
+	sgpu_output_close(&outputs.response);
+	sgpu_output_close(&outputs.trace);
 	enclave_stop(s->enclave);
 	return status != 0 || rc == SGPU_OK		       ? status
 	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
@@ -228,6 +276,7 @@ static int open_and_run(struct submission *s)
 	}
 	status = r->quote ? cli_output_apart(r->quote) ? 0 : 2 : open_batch(s);
 	status = status ? status : cli_output_prepare(r->output, 0666, false);
+	status = status ? status : cli_output_prepare(r->trace, 0666, false);
 	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
 	if (!status && r->manifest) {
 		status = cli_input(r->manifest, &name, &s->manifest_fd);

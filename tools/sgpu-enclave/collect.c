@@ -2,6 +2,7 @@
  *
  * See enclave.h.
  */
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +97,77 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 		snprintf(report->kid, sizeof(report->kid), "%s", report_key(batch, keys, count));
 		snprintf(report->owner, sizeof(report->owner), "%s", result.owner);
 	}
+}
+
+/* The trace, in Chrome's trace event format: complete events ("X") in microseconds. The host, each
+ * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
+ * ids, which need no escaping. */
+
+static void print_row(FILE *out, const struct sgpu_run *run, int row)
+{
+	int number = -1, device = -1;
+	const char *name = row < 0 ? "host" : sgpu_run_row_name(run, row, &number, &device);
+
+	fprintf(out,
+		",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+		"\"args\":{\"name\":\"",
+		row + 1);
+	if (device >= 0) {
+		fprintf(out, "device %d, ", device);
+	}
+	fprintf(out, number >= 0 ? "%s %d" : "%s", name, number);
+	fprintf(out, "\"}}");
+}
+
+static void print_trace(FILE *out, const struct sgpu_run *run)
+{
+	struct sgpu_run_result result;
+
+	sgpu_run_get_result(run, &result);
+	fprintf(out,
+		"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\","
+		"\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"%s\"}}",
+		cli_tool_name());
+	for (int i = -1; i < result.rows; i++) {
+		print_row(out, run, i);
+	}
+	for (size_t i = 0; i < result.span_count; i++) {
+		const struct sgpu_span *span = &result.spans[i];
+		const uint64_t begin = span->begin_ns - result.spans[0].begin_ns,
+			       length = span->end_ns - span->begin_ns;
+		const char *kind = sgpu_span_name(span->kind);
+
+		fprintf(out,
+			",\n{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,",
+			kind, span->label, kind, span->stream + 1);
+		fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
+			begin / 1000, begin % 1000, length / 1000, length % 1000);
+		fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}}",
+			span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label,
+			span->bytes);
+	}
+	fprintf(out, "\n]}\n");
+}
+
+int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
+		 struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int rc;
+
+	if (!out) {
+		return sgpu_fail_nomem(error);
+	}
+	print_trace(out, run);
+	if (fclose(out) != 0) {
+		free(text);
+		return sgpu_fail_nomem(error);
+	}
+	rc = sgpu_write(output->fd, output->path, text, size, error);
+	free(text);
+	return rc;
 }
 
 /* A GPU abandons the kernels of a run that was stopped within seconds, but a call of the driver may

@@ -145,7 +145,12 @@ void signer_watch(void);
 /* Has the child end. */
 void signer_end(void);
 
-/* ---- collect.c: what is known of a run: its report and progress ---- */
+/* ---- collect.c: what is known of a run: its report, trace and progress ---- */
+/* Writes the trace in Chrome's format, with a row for each stream. The caller commits the
+ * output. */
+SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
+				 struct sgpu_error *error);
+
 /* Returns the id of the batch's first recipient that is one of `keys`; "": none is. */
 const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
 /* Collects the report of a run that has ended. device: NULL leaves it out. One thread at a time. */

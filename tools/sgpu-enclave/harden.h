@@ -48,7 +48,7 @@ void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
 /* The files that the runner, or the process that signs its quotes, may open once its own are open.
  * So an exploited fault in it reaches no key file and no other file of its user. */
 
-enum { LANDLOCK_REPORTS_MAX = 2, LANDLOCK_LATER_MAX = 2 };
+enum { LANDLOCK_REPORTS_MAX = 2, LANDLOCK_LATER_MAX = 3 };
 
 struct landlock_needs {
 	const struct sgpu_files *files;	       /* to be read, or NULL */

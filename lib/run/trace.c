@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Spans for the trace, and their sums for statistics and for the response's timings.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "run/private.h"
+#include "run/runner.h"
+
+void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans)
+{
+	*trace = (struct sgpu_run_trace){ .keeps_spans = keeps_spans };
+	pthread_mutex_init(&trace->mutex, NULL);
+	atomic_store(&trace->begin_ns, sgpu_now_ns());
+}
+
+void sgpu_trace_clear(struct sgpu_run_trace *trace)
+{
+	free(trace->spans);
+	pthread_mutex_destroy(&trace->mutex);
+}
+
+/* If out of memory, drops the span; the sums stay right. */
+static void record_span(struct sgpu_run_trace *trace, const struct sgpu_span *span)
+{
+	if (trace->count == trace->capacity) {
+		size_t capacity = trace->capacity ? 2 * trace->capacity : 256;
+		struct sgpu_span *spans = realloc(trace->spans, capacity * sizeof(*spans));
+
+		if (!spans) {
+			return;
+		}
+		trace->spans = spans;
+		trace->capacity = capacity;
+	}
+	trace->spans[trace->count++] = *span;
+}
+
+void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
+		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
+{
+	struct sgpu_span span = { kind, row, label, begin_ns, end_ns, bytes };
+
+	if (end_ns < begin_ns || begin_ns == 0) {
+		return;
+	}
+	pthread_mutex_lock(&trace->mutex);
+	trace->totals[kind].count++;
+	trace->totals[kind].ns += end_ns - begin_ns;
+	trace->totals[kind].bytes += bytes;
+	if (trace->keeps_spans) {
+		record_span(trace, &span);
+	}
+	pthread_mutex_unlock(&trace->mutex);
+}
+
+/* ---- rows ---- */
+/* An engine's rows begin with those of inputs. */
+enum { INPUTS = 2, OUTPUTS = SGPU_ENGINE_ROWS - INPUTS };
+
+/* The rows of inputs of all devices come before those of outputs. */
+static int engine_row(const struct sgpu_run_trace *trace, int device, int row)
+{
+	return trace->operations +
+	       (row < INPUTS ? device * INPUTS + row
+			     : trace->devices * INPUTS + device * OUTPUTS + row - INPUTS);
+}
+
+int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to)
+{
+	return trace->operations + trace->devices * SGPU_ENGINE_ROWS + from * trace->devices + to;
+}
+
+/* Returns the runner's number of a device of the plan; -1: there is only one. */
+static int number_of(const struct sgpu_run_trace *trace, int device)
+{
+	return trace->devices > 1 ? (trace->first + device) % trace->devices : -1;
+}
+
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device)
+{
+	const struct sgpu_run_trace *trace = &run->trace;
+	const int in = row - trace->operations, out = in - trace->devices * INPUTS,
+		  move = out - trace->devices * OUTPUTS;
+
+	if (in < 0) {
+		*number = row / trace->devices;
+		*device = number_of(trace, row % trace->devices);
+		return "stream";
+	}
+	if (out < 0) {
+		*number = in % INPUTS;
+		*device = number_of(trace, in / INPUTS);
+		return sgpu_engine_row_name(*number);
+	}
+	if (move < 0) {
+		*number = out % OUTPUTS;
+		*device = number_of(trace, out / OUTPUTS);
+		return sgpu_engine_row_name(INPUTS + *number);
+	}
+	*number = number_of(trace, move % trace->devices);
+	*device = number_of(trace, move / trace->devices);
+	return "move to device";
+}
+
+void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
+		     const struct sgpu_transfer_span *span, const char *label)
+{
+	static const enum sgpu_span_kind kinds[SGPU_STEPS] = {
+		[SGPU_STEP_READ] = SGPU_SPAN_READ,	   [SGPU_STEP_COPY_IN] = SGPU_SPAN_COPY_IN,
+		[SGPU_STEP_OPEN] = SGPU_SPAN_OPEN,	   [SGPU_STEP_SEAL] = SGPU_SPAN_SEAL,
+		[SGPU_STEP_COPY_OUT] = SGPU_SPAN_COPY_OUT, [SGPU_STEP_WRITE] = SGPU_SPAN_WRITE,
+	};
+
+	sgpu_trace_add(trace, kinds[span->step],
+		       span->row < 0 ? -1 : engine_row(trace, device, span->row), label,
+		       span->begin_ns, span->end_ns, span->bytes);
+}
+
+void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS])
+{
+	pthread_mutex_lock(&trace->mutex);
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		(out ? trace->paths.out : trace->paths.in)[i] += bytes[i];
+	}
+	pthread_mutex_unlock(&trace->mutex);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct sgpu_span *x = a, *y = b;
+
+	if (x->begin_ns != y->begin_ns) {
+		return x->begin_ns < y->begin_ns ? -1 : 1;
+	}
+	return x->stream < y->stream ? -1 : x->stream > y->stream;
+}
+
+void sgpu_trace_sort(struct sgpu_run_trace *trace)
+{
+	if (trace->count > 1) {
+		qsort(trace->spans, trace->count, sizeof(*trace->spans), by_begin);
+	}
+}
+
+void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
+{
+	uint64_t begin = atomic_load(&run->trace.begin_ns), end = atomic_load(&run->trace.end_ns);
+	const bool stopping = atomic_load(&run->busy) && atomic_load(&run->base.stop) != SGPU_OK;
+
+	*progress = (struct sgpu_run_progress){
+		.operations_done = atomic_load(&run->base.done),
+		.operations_failed = atomic_load(&run->base.failed),
+		.operations = atomic_load(&run->base.operations),
+		.bytes_in = atomic_load(&run->trace.bytes_in),
+		.bytes_out = atomic_load(&run->trace.bytes_out),
+		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
+		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->base.stop_ns) : 0,
+	};
+	for (int i = 0; progress->operations && i < run->job.batch->segment_count; i++) {
+		if (run->job.batch->segments[i].input) {
+			progress->bytes_in_all += sgpu_batch_payload_size(run->job.batch, i);
+		}
+	}
+}
+
+const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
+{
+	return run->job.batch;
+}
+
+void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result)
+{
+	const struct sgpu_run_trace *trace = &run->trace;
+	const int n = trace->devices;
+
+	*result = (struct sgpu_run_result){
+		.owner = run->job.owner,
+		.descriptor_failed = run->descriptor_failed,
+		.response_full = run->descriptor_failed && run->code == SGPU_ENOSPACE,
+		.response_size = run->base.response_size,
+		.paths = trace->paths,
+		.spans = trace->spans,
+		.span_count = trace->count,
+		.rows = trace->operations + n * SGPU_ENGINE_ROWS + (n > 1 ? n * n : 0),
+	};
+	memcpy(result->totals, trace->totals, sizeof(trace->totals));
+}
