@@ -82,11 +82,6 @@ struct sgpu_aead_provider {
 		    size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
 };
 
-/* Encrypts like AES-256-GCM, but without a tag: only to time what each costs, never for data. */
-SGPU_MUST_CHECK int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE],
-				 const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
-				 size_t size, uint8_t *out);
-
 extern const struct sgpu_aead_provider sgpu_aead_openssl;
 extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;
 /* ---- jws.c: JSON web signatures (RFC 7515), except the signing ---- */

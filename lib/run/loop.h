@@ -60,8 +60,6 @@ SGPU_MUST_CHECK int sgpu_threads_reserve(struct sgpu_threads *threads, struct sg
 void sgpu_threads_release(struct sgpu_threads *threads);
 /* Queues a task for which a thread is reserved, so that it starts without delay. */
 void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task);
-/* Takes a task back, for the caller to do, if no thread has begun it. Returns whether it did. */
-bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *task);
 
 /* Streams for operations, which a runner keeps for reuse. */
 

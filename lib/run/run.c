@@ -463,12 +463,9 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	return SGPU_OK;
 }
 
-/* Reads the batch here if no thread has begun to. Spins first, in case the run is short. */
+/* Spins first, in case the run is short. */
 int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 {
-	if (!run->done && sgpu_threads_take_back(run->runner->threads, &run->reader)) {
-		read_blocking(&run->reader);
-	}
 	(void)sgpu_spin(&run->ended, 0, run->base.traits->spin_ns);
 	pthread_mutex_lock(&run->runner->mutex);
 	while (!atomic_load(&run->ended)) {

@@ -40,19 +40,6 @@ static void wait_for_task(struct sgpu_threads *threads)
 	}
 }
 
-static void remove_task(struct sgpu_threads *threads, struct sgpu_blocking *task)
-{
-	struct sgpu_blocking **link = &threads->head, *before = NULL;
-
-	while (*link != task) {
-		before = *link;
-		link = &before->next;
-	}
-	*link = task->next;
-	threads->tail = threads->tail == task ? before : threads->tail;
-	threads->queued--;
-}
-
 static void *work_thread(void *argument)
 {
 	struct sgpu_threads *threads = argument;
@@ -67,7 +54,8 @@ static void *work_thread(void *argument)
 		if (!task) {
 			break;
 		}
-		remove_task(threads, task);
+		threads->head = task->next;
+		threads->queued--;
 		pthread_mutex_unlock(&threads->mutex);
 		task->work(task);
 		pthread_mutex_lock(&threads->mutex);
@@ -166,20 +154,6 @@ void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task)
 		pthread_cond_signal(&threads->filled);
 	}
 	pthread_mutex_unlock(&threads->mutex);
-}
-
-bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *task)
-{
-	struct sgpu_blocking *queued;
-
-	pthread_mutex_lock(&threads->mutex);
-	for (queued = threads->head; queued && queued != task; queued = queued->next) {
-	}
-	if (queued) {
-		remove_task(threads, task);
-	}
-	pthread_mutex_unlock(&threads->mutex);
-	return queued;
 }
 
 struct sgpu_run_streams {

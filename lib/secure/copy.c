@@ -71,8 +71,8 @@ void sgpu_secure_copier_free(struct sgpu_secure *context)
 	}
 }
 
-int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory, uint64_t size,
-		       enum sgpu_secure_direction direction, struct sgpu_error *error)
+int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host, sgpu_devptr memory,
+		       uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_transfer_result result = { 0 };
 	const struct sgpu_device_range range = { memory, size };
@@ -91,12 +91,7 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memo
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	if (direction == SGPU_SECURE_TO_HOST) {
-		rc = sgpu_live_out(context->copier->engine, context->copier->key, memory, size,
-				   host, &result);
-	} else {
-		rc = sgpu_live_in(context->copier->engine, context->copier->key, SGPU_TRANSFER_OPEN,
-				  host, size, memory, &result);
-	}
+	rc = sgpu_live_in(context->copier->engine, context->copier->key, host, size, memory,
+			  &result);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result.error.text);
 }

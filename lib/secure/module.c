@@ -51,7 +51,7 @@ static int measure_image(struct sgpu_secure *context, void *image, size_t size,
 	int rc = sgpu_device_alloc(device, size, &memory, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_secure_memcpy(context, image, memory, size, SGPU_SECURE_TO_DEVICE, error);
+		rc = sgpu_secure_memcpy(context, image, memory, size, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_secure_measure(context, memory, size, false, digest, error);

@@ -43,15 +43,12 @@ void sgpu_secure_destroy(struct sgpu_secure **context);
 /* Returns the context as a device, which the context owns: sgpu_device_close ignores it. */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 
-enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
-/* Copies between host and device. Data are sealed where they leave, under a random key, and opened
- * and verified where they arrive, so that only ciphertext passes in between. Returns when the copy
- * has ended. A copy to the device only reads `host`; a copy from it wipes `host` if it fails. The
- * copy does not wait for streams: work that writes the memory must have ended. Errors: SGPU_EAUTH,
- * SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory,
-				       uint64_t size, enum sgpu_secure_direction direction,
-				       struct sgpu_error *error);
+/* Copies from the host to the device. Data are sealed where they leave, under a random key, and
+ * opened and verified where they arrive, so that only ciphertext passes in between. Returns when
+ * the copy has ended. The copy does not wait for streams: work that writes the memory must have
+ * ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host,
+				       sgpu_devptr memory, uint64_t size, struct sgpu_error *error);
 
 /* Copies the image into protected memory, measures it there (CH_MEASURE), compares the result with
  * `digest` (sgpu_measure_pages, not keyed), and only then loads a copy of it in host memory, since

@@ -97,9 +97,9 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		       struct sgpu_engine **engine, struct sgpu_error *error)
 {
 	struct sgpu_engine *new = calloc(1, sizeof(*new));
-	struct sgpu_device_info info = { .pins_host_memory = false };
+	struct sgpu_device_info info;
 	unsigned threads;
-	int rc = SGPU_OK;
+	int rc;
 
 	*engine = NULL;
 	if (!new) {
@@ -114,9 +114,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 	pthread_mutex_init(&new->keeping, NULL);
 	pthread_cond_init(&new->changed, NULL);
 	configure(new, config);
-	if (device) {
-		rc = sgpu_device_get_info(device, &info, error);
-	}
+	rc = sgpu_device_get_info(device, &info, error);
 	if (rc == SGPU_OK) {
 		new->pins = info.pins_host_memory;
 		new->spreads = info.opens_on_device;

@@ -137,7 +137,7 @@ struct sgpu_transfer_queue {
 };
 
 struct sgpu_engine {
-	struct sgpu_device *device;	  /* NULL: none */
+	struct sgpu_device *device;
 	struct sgpu_engine_config config; /* with defaults for zeros */
 	bool pins;			  /* the device reaches staging buffers by itself */
 	atomic_bool registers;		  /* false once the device has refused to register */
@@ -363,75 +363,6 @@ int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
 void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
 int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
-
-/* ---- live.c, live_copy.c: live copies ---- */
-enum { SGPU_LIVE_BUFFERS_MAX = 64 };
-
-struct sgpu_live_key {
-	struct sgpu_engine *engine;
-	struct sgpu_sealed_keys keys;
-	struct sgpu_device_key *on_device;
-	uint64_t next; /* number of chunks sealed so far */
-	unsigned aead_count;
-	struct sgpu_aead *aeads[]; /* one for each worker, and the caller's */
-};
-
-/* A chunk run in a staging buffer. Workers take parts of the run. */
-struct sgpu_live_buffer {
-	/* The run's number modulo 2^32 and, in the lower half, a bit for each part that was taken.
-	 * Both are in one word, so that no worker takes a part of a later run by mistake. */
-	_Alignas(64) atomic_uint_fast64_t taken;
-	_Alignas(64) atomic_uint finished; /* parts */
-	atomic_uint parts;
-	struct sgpu_chunk_run run;
-	struct sgpu_staging_buffer *staging;
-	/* used only by the copy's calling thread */
-	struct sgpu_event *middle; /* end of the first step: the copy in, or the sealing */
-	struct sgpu_event *end;	   /* end of both steps */
-	struct sgpu_task copy, crypt;
-};
-
-struct sgpu_live;
-/* Works on chunks [begin, begin + count) of a copy. `sealed`: their bytes as they cross the bus;
- * `scratch` has room for a chunk. After an error *bad_chunk is the chunk, counted from the copy's
- * start. */
-typedef int sgpu_live_work_fn(struct sgpu_live *live, unsigned thread, uint64_t begin,
-			      uint64_t count, uint8_t *sealed, void *scratch, uint64_t *bad_chunk);
-
-struct sgpu_live {
-	struct sgpu_engine *engine;
-	struct sgpu_live_key *key;
-	struct sgpu_run_plan plan;
-	sgpu_live_work_fn *work;
-	enum sgpu_transfer_stage stage;
-	uint64_t base;	    /* number of the copy's first chunk under the key */
-	uint8_t *plaintext; /* in the host's memory */
-	sgpu_devptr device; /* the device's memory */
-	uint64_t size;	    /* bytes of plaintext */
-	uint64_t stride;    /* bytes of a whole chunk as it crosses the bus */
-	bool demote;	    /* demote parts after sealing them */
-	unsigned workers;   /* threads that each prefer their own parts of a run */
-	unsigned buffer_count;
-	struct sgpu_live_buffer buffers[SGPU_LIVE_BUFFERS_MAX];
-	_Alignas(64) atomic_uint_fast64_t offered; /* runs offered to workers so far */
-	_Alignas(64) atomic_bool over;
-	atomic_uint there;    /* workers that have begun */
-	pthread_mutex_t lock; /* guards the failure below */
-	int code;
-	uint64_t bad_chunk;
-	atomic_bool failed;
-};
-
-/* The size of `count` chunks from `first` on: on the bus, and in plaintext. */
-uint64_t sgpu_live_bytes(const struct sgpu_live *live, uint64_t first, uint64_t count);
-uint64_t sgpu_live_plain(const struct sgpu_live *live, uint64_t first, uint64_t count);
-void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_run run);
-/* Works on a part of an offered run, if there is any. *oldest: the first run that may have parts
- * left; 0 at first. */
-bool sgpu_live_help(struct sgpu_live *live, uint64_t *oldest, unsigned thread, void *scratch);
-/* Whether all parts of a run that was offered are done. */
-bool sgpu_live_finished(struct sgpu_live *live, uint64_t number);
-sgpu_live_work_fn sgpu_live_seal, sgpu_live_open, sgpu_live_stage, sgpu_live_encrypt;
 
 /* ---- store.c ---- */
 /* memcpy that bypasses the caches if the processor can. Call the fence once, after the last

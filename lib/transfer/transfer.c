@@ -24,17 +24,13 @@ void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int rc)
 }
 
 /* ---- starting and waiting ---- */
-static int check_request(const struct sgpu_engine *engine,
-			 const struct sgpu_transfer_request *request, struct sgpu_error *error)
+static int check_request(const struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	bool in = request->direction == SGPU_TRANSFER_IN;
 	bool ordered = in ? request->source.ordered : request->sink.ordered;
 	bool reads = in ? request->source.read != NULL : request->sink.write != NULL;
 	bool views = in ? request->source.view != NULL : request->sink.view != NULL;
 
-	if (!engine->device) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the engine has no device");
-	}
 	if (!request->prepare && !reads && (ordered || !views)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a transfer lacks a source or a sink");
 	}
@@ -82,7 +78,7 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 {
 	unsigned at_once = runs_at_once(engine, request);
 	struct sgpu_transfer *new;
-	int rc = check_request(engine, request, error);
+	int rc = check_request(request, error);
 
 	*transfer = NULL;
 	if (rc == SGPU_OK) {

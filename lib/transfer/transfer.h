@@ -51,8 +51,8 @@ struct sgpu_engine_config {
 			      any time, so no processor touches their mappings */
 };
 
-/* Borrows `device`, which must outlive the engine; NULL: an engine for the host alone. config NULL:
- * all members are 0. Errors: SGPU_ENOMEM, SGPU_EDEVICE. */
+/* Borrows `device`, which must outlive the engine. config NULL: all members are 0. Errors:
+ * SGPU_ENOMEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device,
 				       const struct sgpu_engine_config *config,
 				       struct sgpu_engine **engine, struct sgpu_error *error);
@@ -223,8 +223,8 @@ SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine,
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 
-/* A key for live copies, on the device and with every worker. It counts the chunks sealed in both
- * directions, so that no nonce is used twice; therefore `keys` must be fresh (sgpu_sealed_keys_new)
+/* A key for live copies, on the device and with every worker. It counts the chunks that it sealed,
+ * so that no nonce is used twice; therefore `keys` must be fresh (sgpu_sealed_keys_new)
  * and not be used elsewhere. Other engines refuse the key (SGPU_EUSAGE). */
 struct sgpu_live_key;
 SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
@@ -233,28 +233,12 @@ SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 /* Wipes the key; no copy may use it any more. Accepts NULL. */
 void sgpu_live_key_free(struct sgpu_live_key **key);
 
-/* Stages of a live copy to the device, to be timed one by one, as in Graviton (OSDI 2018); each
- * adds work to the one before. Only the first, which protects nothing, and the last leave defined
- * data in `to`. */
-enum sgpu_transfer_stage {
-	SGPU_TRANSFER_STAGE,	    /* processors copy to pinned memory, the device from there */
-	SGPU_TRANSFER_ENCRYPT,	    /* instead, processors encrypt: AES-256 in counter mode */
-	SGPU_TRANSFER_AUTHENTICATE, /* instead, processors seal: AES-256-GCM */
-	SGPU_TRANSFER_OPEN,	    /* and the device opens: a live copy */
-};
 /* Copies plaintext from ordinary host memory to the device, and waits. Only one live copy runs at a
  * time. `result` may be NULL; bad_chunk counts from the start of the copy. After an error the
  * destination is cleared. */
 SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
-				 enum sgpu_transfer_stage stage, const void *plaintext,
-				 uint64_t size, sgpu_devptr to,
+				 const void *plaintext, uint64_t size, sgpu_devptr to,
 				 struct sgpu_transfer_result *result);
-/* Copies plaintext from the device to ordinary host memory. A chunk is stored only after it has
- * verified. */
-SGPU_MUST_CHECK int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key,
-				  sgpu_devptr from, uint64_t size, void *plaintext,
-				  struct sgpu_transfer_result *result);
-
 /* ---- on the host alone: files and pipes, sealed, opened or copied without a device ---- */
 
 /* A descriptor as a source or a sink, which borrow it. */

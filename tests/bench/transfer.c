@@ -14,12 +14,11 @@
 
 #include "../unit/fake_backend.h"
 
-enum { ROUNDS = 9, SIZES = 3, KINDS = 5 };
+enum { ROUNDS = 9, SIZES = 3, KINDS = 3 };
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
 static const uint64_t sizes[SIZES] = { 4 * MIB, 64 * MIB, 1024 * MIB };
-static const char *const kinds[KINDS] = { "live up", "live down", "stage up", "rest up",
-					  "rest down" };
+static const char *const kinds[KINDS] = { "live up", "rest up", "rest down" };
 
 struct bench {
 	struct sgpu_device *device;
@@ -59,14 +58,8 @@ static int copy(struct bench *b, int kind, uint64_t size, struct sgpu_transfer_r
 
 	switch (kind) {
 	case 0:
-		return sgpu_live_in(b->engine, b->live, SGPU_TRANSFER_OPEN, b->ordinary, size,
-				    b->memory, result);
+		return sgpu_live_in(b->engine, b->live, b->ordinary, size, b->memory, result);
 	case 1:
-		return sgpu_live_out(b->engine, b->live, b->memory, size, b->ordinary, result);
-	case 2:
-		return sgpu_live_in(b->engine, b->live, SGPU_TRANSFER_STAGE, b->ordinary, size,
-				    b->memory, result);
-	case 3:
 		request.direction = SGPU_TRANSFER_IN;
 		request.size = sealed_size;
 		request.source = sgpu_source_from_memory(b->sealed, true);
@@ -138,8 +131,8 @@ static void try(struct bench *b, const struct sgpu_engine_config *config, unsign
 			uint64_t plain = median_of(b, -1, sizes[i]);
 
 			/* So that there is something of this size to open. */
-			if (kind == 3) {
-				must(copy(b, 4, sizes[i], NULL), &error);
+			if (kind == 1) {
+				must(copy(b, 2, sizes[i], NULL), &error);
 			}
 			printf(" %.3f", (double)median_of(b, kind, sizes[i]) / (double)plain);
 			fflush(stdout);
@@ -162,9 +155,9 @@ static void try_all(struct bench *b, unsigned jobs)
 			config.staged_run = live[i][0] * KIB;
 			config.live_buffers = (unsigned)live[i][1];
 			config.pinned_max = 256 * MIB;
-			try(b, &config, 7);
+			try(b, &config, 1);
 		}
-		try(b, &(struct sgpu_engine_config){ .workers = jobs }, 31);
+		try(b, &(struct sgpu_engine_config){ .workers = jobs }, 7);
 	}
 }
 
@@ -261,7 +254,7 @@ int main(int argc, char **argv)
 		       (double)median_of(&b, -1, sizes[i]) / 1e3);
 	}
 	unsigned jobs = argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count();
-	for (int kind = 0; kind < 3; kind++) {
+	for (int kind = 0; kind < 1; kind++) {
 		struct sgpu_engine_config config = { .workers = jobs };
 
 		trace(&b, &config, kind, sizes[1]);

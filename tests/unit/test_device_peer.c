@@ -407,6 +407,7 @@ UNIT_TEST(a_copy_from_one_secure_context_to_another_goes_through_the_host)
 				      stored = { .path = SGPU_PEER_STORED };
 	struct sgpu_secure *one = NULL, *other = NULL;
 	struct sgpu_peer *peer = NULL;
+	struct sgpu_stream *stream = NULL;
 	sgpu_devptr source = 0, target = 0;
 	struct fixture f;
 
@@ -416,8 +417,7 @@ UNIT_TEST(a_copy_from_one_secure_context_to_another_goes_through_the_host)
 	      sgpu_secure_create(f.to, NULL, &other, NULL) == SGPU_OK);
 	CHECK(sgpu_secure_malloc(one, LARGEST, &source, NULL) == SGPU_OK);
 	CHECK(sgpu_secure_malloc(other, LARGEST, &target, NULL) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(one, f.plain, source, LARGEST, SGPU_SECURE_TO_DEVICE, NULL) ==
-	      SGPU_OK);
+	CHECK(sgpu_secure_memcpy(one, f.plain, source, LARGEST, NULL) == SGPU_OK);
 	CHECK(sgpu_peer_open(sgpu_secure_device(one), sgpu_secure_device(other), &stored, &peer,
 			     NULL) == SGPU_EUNAVAILABLE);
 	CHECK(sgpu_peer_open(sgpu_secure_device(one), sgpu_secure_device(other), &config, &peer,
@@ -425,8 +425,10 @@ UNIT_TEST(a_copy_from_one_secure_context_to_another_goes_through_the_host)
 	CHECK(peer);
 	CHECK(peer && sgpu_peer_copy(peer, target, source, LARGEST, NULL) == SGPU_OK);
 	memset(f.result, 0, LARGEST);
-	CHECK(sgpu_secure_memcpy(other, f.result, target, LARGEST, SGPU_SECURE_TO_HOST, NULL) ==
-	      SGPU_OK);
+	CHECK(sgpu_stream_create(sgpu_secure_device(other), &stream, NULL) == SGPU_OK &&
+	      sgpu_copy_out(stream, f.result, target, LARGEST, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	sgpu_stream_free(&stream);
 	CHECK(memcmp(f.result, f.plain, LARGEST) == 0);
 	/* Addresses of the devices are none of the contexts'. */
 	CHECK(peer && sgpu_peer_copy(peer, target, f.source, C, NULL) == SGPU_EUSAGE);

@@ -378,8 +378,8 @@ static void put_below(struct sgpu_device *context)
 	}
 	/* What copies of this size need is made now, and stays: it is nothing that a run leaves. */
 	if (sgpu_device_alloc(context, sizeof(bytes), &memory, &error) != SGPU_OK ||
-	    sgpu_secure_memcpy(sgpu_secure_of(context), bytes, memory, sizeof(bytes),
-			       SGPU_SECURE_TO_DEVICE, &error) != SGPU_OK) {
+	    sgpu_secure_memcpy(sgpu_secure_of(context), bytes, memory, sizeof(bytes), &error) !=
+		    SGPU_OK) {
 		bail_out();
 	}
 	sgpu_device_free(context, &memory, sizeof(bytes));

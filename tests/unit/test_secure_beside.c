@@ -199,8 +199,7 @@ UNIT_TEST(another_contexts_memory_is_not_measured)
 	struct sgpu_ground *ground = ours->ground;
 
 	CHECK(sgpu_secure_measure(ours, their_memory, SIZE, false, digest, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_secure_memcpy(ours, back, their_memory, SIZE, SGPU_SECURE_TO_HOST, &error) ==
-	      SGPU_EUSAGE);
+	CHECK(sgpu_secure_memcpy(ours, back, their_memory, SIZE, &error) == SGPU_EUSAGE);
 	/* And the processor refuses, too. */
 	ground->sender = ours;
 	CHECK(sgpu_allocator_measure(ground->allocator, ours->grant.channel,
@@ -301,8 +300,7 @@ UNIT_TEST(a_context_that_ends_leaves_the_other_as_it_is)
 
 	REQUIRE(third != NULL);
 	CHECK(sgpu_secure_malloc(third, 1 << 20, &memory, &error) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(third, our_data, memory, SIZE, SGPU_SECURE_TO_DEVICE, &error) ==
-	      SGPU_OK);
+	CHECK(sgpu_secure_memcpy(third, our_data, memory, SIZE, &error) == SGPU_OK);
 	sgpu_secure_destroy(&third);
 	CHECK(theirs_is_whole());
 	CHECK(sgpu_processor_check(sgpu_secure_processor(ours), &error) == SGPU_OK);

@@ -243,6 +243,7 @@ static void keep_a_word(enum attack word)
 	struct sgpu_secure *kept = he.context, *other = make_context(&config);
 	uint8_t *data = malloc(size), *seen = malloc(size);
 	struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
+	struct sgpu_stream *theirs = NULL;
 	struct sgpu_pages_info pages;
 	sgpu_devptr memory = 0;
 
@@ -257,11 +258,11 @@ static void keep_a_word(enum attack word)
 	/* An allocator that was told that the pages are free again gives them again. */
 	CHECK(word != LIE || sgpu_secure_malloc(other, size, &memory, &error) == SGPU_EAUTH);
 	CHECK(sgpu_secure_malloc(other, size, &memory, &error) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(other, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) ==
-	      SGPU_OK);
+	CHECK(sgpu_secure_memcpy(other, data, memory, size, &error) == SGPU_OK);
 	CHECK(he.word_command.op == SGPU_CH_PTE && forward(&he.word_command, &reply) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(other, seen, memory, size, SGPU_SECURE_TO_HOST, &error) ==
-	      SGPU_OK);
+	CHECK(sgpu_stream_create(sgpu_secure_device(other), &theirs, &error) == SGPU_OK);
+	CHECK(get(theirs, seen, memory, size) == SGPU_OK);
+	sgpu_stream_free(&theirs);
 	CHECK(memcmp(data, seen, size) == 0);
 	sgpu_secure_free(other, &memory);
 	/* Where pages are large, copies still have a part of that one: this one is all free again.

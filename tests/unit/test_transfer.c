@@ -186,27 +186,14 @@ static void out_sealed(struct fixture *f, uint64_t first, bool last, uint64_t si
 	CHECK(all((uint8_t *)f->sealed_again + total, ROOM - total, 0xee));
 }
 
-static void in_live(struct fixture *f, enum sgpu_transfer_stage stage, uint64_t size)
+static void in_live(struct fixture *f, uint64_t size)
 {
 	struct sgpu_transfer_result task;
 
 	spoil(f);
-	check_in(
-		f,
-		sgpu_live_in(f->engine, f->live, stage, plaintext, size, f->memory + OFFSET, &task),
-		size);
+	check_in(f, sgpu_live_in(f->engine, f->live, plaintext, size, f->memory + OFFSET, &task),
+		 size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
-}
-
-static void out_live(struct fixture *f, uint64_t size, unsigned offset)
-{
-	to_device(f, plaintext, size);
-	memset(arrived, 0xee, ROOM);
-	CHECK(sgpu_live_out(f->engine, f->live, f->memory, size, arrived + offset, NULL) ==
-	      SGPU_OK);
-	CHECK(all(arrived, offset, 0xee));
-	CHECK(memcmp(arrived + offset, plaintext, size) == 0);
-	CHECK(all(arrived + offset + size, ROOM - offset - size, 0xee));
 }
 
 /* How many of the sizes: a checker takes long for the largest, which other tests have. */
@@ -237,9 +224,7 @@ static void sealed_live(const struct sgpu_engine_config *config)
 
 	REQUIRE(set_up(&f, config));
 	for (size_t i = 0; i < size_count(); i++) {
-		in_live(&f, SGPU_TRANSFER_OPEN, sizes[i]);
-		in_live(&f, SGPU_TRANSFER_STAGE, sizes[i]);
-		out_live(&f, sizes[i], (unsigned)i * 7);
+		in_live(&f, sizes[i]);
 	}
 	tear_down(&f);
 }
@@ -271,30 +256,7 @@ UNIT_TEST(what_is_sealed_live_arrives_with_the_standard_sizes)
 	REQUIRE(set_up(&f, NULL));
 	in_sealed(&f, 0, true, LARGEST);
 	out_sealed(&f, 0, true, LARGEST);
-	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
-	out_live(&f, LARGEST, 1);
-	tear_down(&f);
-}
-
-UNIT_TEST(each_stage_of_a_live_copy_ends)
-{
-	struct fixture f;
-	enum sgpu_transfer_stage stages[] = { SGPU_TRANSFER_STAGE, SGPU_TRANSFER_ENCRYPT,
-					      SGPU_TRANSFER_AUTHENTICATE, SGPU_TRANSFER_OPEN };
-
-	REQUIRE(set_up(&f, &small));
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(stages); i++) {
-		CHECK(sgpu_live_in(f.engine, f.live, stages[i], plaintext, LARGEST, f.memory,
-				   NULL) == 0);
-		from_device(&f, LARGEST);
-		/* Plaintext where nothing protects it, and at the end. */
-		bool plain = memcmp(arrived, plaintext, LARGEST) == 0;
-		CHECK(plain == (stages[i] != SGPU_TRANSFER_ENCRYPT));
-		if (stages[i] == SGPU_TRANSFER_ENCRYPT) {
-			spoil(&f);
-			to_device(&f, plaintext, LARGEST);
-		}
-	}
+	in_live(&f, LARGEST);
 	tear_down(&f);
 }
 
@@ -370,28 +332,6 @@ static int alter_in(struct sgpu_stream *stream, const struct sgpu_work *work,
 	return real->stream->enqueue(stream, work, task);
 }
 
-static int alter_out(struct sgpu_stream *stream, const struct sgpu_work *work,
-		     struct sgpu_task *task)
-{
-	if (work->kind == SGPU_WORK_COPY_OUT && countdown-- == 0 && work->size > 0) {
-		/* Sealed data are altered before they leave the device. */
-		const uint8_t other[8] = { 5, 5 };
-		const struct sgpu_work change = { .kind = SGPU_WORK_COPY_IN,
-						  .out = work->in + work->size / 2,
-						  .from = other,
-						  .size = sizeof(other) };
-		int code = real->stream->enqueue(stream, &change, NULL);
-
-		if (code == SGPU_OK) {
-			code = real->stream->sync(stream, NULL);
-		}
-		if (code != SGPU_OK) {
-			return code;
-		}
-	}
-	return real->stream->enqueue(stream, work, task);
-}
-
 static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
 			struct sgpu_error *error)
 {
@@ -445,26 +385,15 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 		wrong.stream.enqueue = alter_in;
 		spoil(&f);
 		countdown = after;
-		CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
-				   f.memory, &task) == SGPU_EAUTH);
+		CHECK(sgpu_live_in(f.engine, f.live, plaintext, LARGEST, f.memory, &task) ==
+		      SGPU_EAUTH);
 		CHECK(task.bad_chunk <= CHUNKS && (after > 0 || task.bad_chunk == 2) &&
 		      task.error.text[0]);
 		wrong.stream.enqueue = real->stream->enqueue;
 		from_device(&f, ROOM);
 		CHECK(all(arrived, LARGEST, 0) && all(arrived + LARGEST, ROOM - LARGEST, 0xee));
-		to_device(&f, plaintext, LARGEST);
-		memset(arrived, 0xee, ROOM);
-		wrong.stream.enqueue = alter_out;
-		countdown = after;
-		CHECK(sgpu_live_out(f.engine, f.live, f.memory, LARGEST, arrived, &task) ==
-		      SGPU_EAUTH);
-		CHECK(task.bad_chunk <= CHUNKS && (after > 0 || task.bad_chunk == 2) &&
-		      task.error.text[0]);
-		CHECK(all(arrived, LARGEST, 0) && all(arrived + LARGEST, ROOM - LARGEST, 0xee));
-		wrong.stream.enqueue = real->stream->enqueue;
 	}
-	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
-	out_live(&f, LARGEST, 0);
+	in_live(&f, LARGEST);
 	tear_down(&f);
 }
 
@@ -472,7 +401,7 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 {
 	struct fixture f;
 	struct sgpu_transfer_result task;
-	int code[4];
+	int code[3];
 
 	REQUIRE(set_up_wrong(&f));
 	uint64_t total = seal(&f, 0, true, LARGEST);
@@ -480,8 +409,7 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		spoil(&f);
 		wrong.stream.event_create = refuse_event;
 		countdown = after;
-		code[0] = sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
-				       f.memory, &task);
+		code[0] = sgpu_live_in(f.engine, f.live, plaintext, LARGEST, f.memory, &task);
 		from_device(&f, LARGEST);
 		CHECK(all(arrived, LARGEST, 0) && strstr(task.error.text, "no more events"));
 		spoil(&f);
@@ -490,19 +418,14 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		from_device(&f, LARGEST);
 		CHECK(all(arrived, LARGEST, 0));
 		countdown = after;
-		memset(arrived, 0xee, ROOM);
-		code[2] = sgpu_live_out(f.engine, f.live, f.memory, LARGEST, arrived, &task);
-		CHECK(all(arrived, LARGEST, 0));
-		countdown = after;
 		memset(f.sealed_again, 0xee, ROOM);
-		code[3] = out_sealed_at(f.engine, f.key, 0, true, f.memory, LARGEST, f.sealed_again,
+		code[2] = out_sealed_at(f.engine, f.key, 0, true, f.memory, LARGEST, f.sealed_again,
 					&task);
 		CHECK(all(f.sealed_again, total, 0));
 		wrong.stream.event_create = real->stream->event_create;
-		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM &&
-		      code[3] == SGPU_ENOMEM);
+		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM);
 	}
-	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
+	in_live(&f, LARGEST);
 	tear_down(&f);
 }
 
@@ -540,14 +463,12 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	for (int i = 0; i < CAUGHT; i++) {
 		caught_count = i;
 		if (i == 2) { /* one that fails has used its nonces, too */
-			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
+			CHECK(sgpu_live_in(f.engine, f.live, plaintext, LARGEST,
 					   f.memory + ROOM - C, NULL) == SGPU_EUSAGE);
 		} else {
-			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, 3 * C,
-					   f.memory, NULL) == SGPU_OK);
+			CHECK(sgpu_live_in(f.engine, f.live, plaintext, 3 * C, f.memory, NULL) ==
+			      SGPU_OK);
 		}
-		CHECK(sgpu_live_out(f.engine, f.live, f.memory, (uint64_t)i * C, arrived, NULL) ==
-		      SGPU_OK);
 		for (int k = 0; k < i; k++) {
 			CHECK(memcmp(caught[k], caught[i], sizeof(caught[0])) != 0);
 		}
@@ -566,9 +487,7 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 	total = seal(&f, 0, true, LARGEST);
 	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + ROOM - 5 * C,
 			   NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST,
-			   f.memory + ROOM - 5 * C, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_live_out(f.engine, f.live, f.memory + ROOM - 5 * C, LARGEST, arrived, NULL) ==
+	CHECK(sgpu_live_in(f.engine, f.live, plaintext, LARGEST, f.memory + ROOM - 5 * C, NULL) ==
 	      SGPU_EUSAGE);
 	in_sealed(&f, 0, true, LARGEST);
 	tear_down(&f);
@@ -583,11 +502,9 @@ UNIT_TEST(the_key_of_another_engine_is_refused)
 
 	REQUIRE(set_up(&f, &alone) &&
 		sgpu_engine_create(f.device, &small, &other, NULL) == SGPU_OK);
-	CHECK(sgpu_live_in(other, f.live, SGPU_TRANSFER_OPEN, plaintext, LARGEST, f.memory,
-			   &task) == SGPU_EUSAGE);
+	CHECK(sgpu_live_in(other, f.live, plaintext, LARGEST, f.memory, &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE && task.error.text[0]);
-	CHECK(sgpu_live_out(other, f.live, f.memory, LARGEST, arrived, NULL) == SGPU_EUSAGE);
-	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
+	in_live(&f, LARGEST);
 	sgpu_engine_free(&other);
 	tear_down(&f);
 }
@@ -603,7 +520,6 @@ int main(void)
 	UNIT_RUN(what_is_sealed_live_arrives);
 	UNIT_RUN(what_is_sealed_live_arrives_without_threads);
 	UNIT_RUN(what_is_sealed_live_arrives_with_the_standard_sizes);
-	UNIT_RUN(each_stage_of_a_live_copy_ends);
 	UNIT_RUN(a_bad_chunk_is_named_and_leaves_nothing);
 	UNIT_RUN(the_end_mark_is_demanded_and_refused);
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);

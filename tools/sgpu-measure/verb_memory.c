@@ -136,8 +136,7 @@ static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 	rc = rc ? rc
 	     : payload->sealed || payload->kt128
 		     ? transfer(task, payload, size, *memory, error)
-		     : sgpu_secure_memcpy(task->context, payload->data, *memory, size,
-					  SGPU_SECURE_TO_DEVICE, error);
+		     : sgpu_secure_memcpy(task->context, payload->data, *memory, size, error);
 	if (rc) {
 		sgpu_device_free(device, memory, payload->size);
 	}
