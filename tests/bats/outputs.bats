@@ -257,7 +257,7 @@ unread() {
 		"sgpu-manifest ops --json" "sgpu-stage load sealed" "sgpu-stage list --json" "sgpu-seal seal -k owner.jwk packed" \
 		"sgpu-seal open -k owner.jwk --only result response" "sgpu-seal open-file -k owner.jwk single" \
 		"sgpu-seal inspect sealed" "sgpu-run -q -k owner.jwk sealed" "sgpu-run --info" "sgpu-run --ops" \
-		"sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-measure info" "sgpu-bench --version" \
+		"sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-bench --version" \
 		"sgpu-bench list --json" "sgpu-bench run -q --samples 3 --size 4K --device cpu alloc"; do
 		for where in ">/dev/full No space left on device" ">&- Bad file descriptor"; do
 			run -3 --separate-stderr bash -c "$command ${where%% *}"
@@ -295,7 +295,7 @@ closed_early() {
 	closed_early sgpu-run -q -k owner.jwk sealed
 	for command in "sgpu-manifest schema" "sgpu-manifest canon job.json" "sgpu-manifest pack job.json" \
 		"sgpu-stage load sealed" "sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-bench --help" \
-		"sgpu-measure info" "sgpu-run --info" "sgpu-seal inspect sealed"; do
+		"sgpu-run --info" "sgpu-seal inspect sealed"; do
 		# shellcheck disable=SC2086 # words on purpose
 		unread_from_the_start $command
 	done

@@ -425,34 +425,6 @@ fake_gramine() {
 	run ! grep -qP '[\x00-\x09\x0b-\x1f\x7f-\xff]' <<<"$stderr"
 }
 
-# ---- info ----
-
-@test "info names what is missing and claims nothing" {
-	requires jq
-	run -0 --separate-stderr sgpu-measure info --device cpu
-	[ -z "$stderr" ]
-	for word in platform tsm-report gramine nv-gpu-evidence TPM device channels runner protection; do
-		grep -q "^$word " <<<"$output"
-	done
-	assert_contains "$output" "proves nothing"
-	run -0 --separate-stderr sgpu-measure info --device cpu --json
-	[ "$(jq -r .device.channels <<<"$output")" = true ]
-	[ "$(jq -r .runner.digest <<<"$output")" = "$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-enclave"[0]')" ]
-	[ "$(jq -r '.records | length' <<<"$output")" -eq 3 ]
-	run -2 sgpu-measure info extra
-	run -2 sgpu-measure info --device toaster
-	run -0 sgpu-measure info --device cuda:99
-	assert_contains "$output" "not available"
-	run -3 bash -c 'sgpu-measure info --device cpu >/dev/full'
-}
-
-@test "info sees what the platform offers" {
-	requires jq
-	fake_gramine "$(printf '%0128d' 0)"
-	run -0 sgpu-measure info --device cpu --json
-	[ "$(jq -r .records.gramine.found <<<"$output")" = true ]
-}
-
 # ---- extend ----
 
 @test "extend writes the digest to the register, of a file or as given" {

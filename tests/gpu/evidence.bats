@@ -107,9 +107,6 @@ appraise() {
 		(.key_agreement.agreed or .confidential_computing == "on") and (.key_agreement.text | length > 0)' told
 	jq -e '.hardening.filtered_system_calls.holds and .hardening.no_attaching.holds' told
 	jq -e '.platform.nvidia_driver' told
-	run -0 sgpu-measure info --device cuda
-	assert_contains "$output" "pages of 2 MiB and 64 MiB"
-	assert_contains "$output" "$(code_of policy.json)"
 }
 
 @test "pages of one owner are refused to the other, and measured as on the CPU device" {

@@ -23,7 +23,6 @@ static const struct cli_verb verbs[] = {
 	  verb_inspect },
 	{ "extend", "[FILE]", "extend a run-time measurement register of TDX", extend_options,
 	  verb_extend },
-	{ "info", "", "what this machine can prove, and what is missing", info_options, verb_info },
 	{ "memory", "[FILE]", "measure memory of a device", memory_options, verb_memory },
 	{ .name = NULL },
 };

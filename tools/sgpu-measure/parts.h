@@ -24,7 +24,6 @@ CLI_VERB(policy);
 CLI_VERB(release);
 CLI_VERB(inspect);
 CLI_VERB(extend);
-CLI_VERB(info);
 CLI_VERB(memory);
 
 /* The longest validity of a certificate, in days; and a second in ns, the unit of --max-age. */
