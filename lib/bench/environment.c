@@ -23,6 +23,7 @@
 #include <sgpu/version.h>
 
 #include "crypto/crypto.h"
+#include "stage/stage.h"
 #include "bench/private.h"
 
 #define CPU "/sys/devices/system/cpu/"
@@ -112,16 +113,6 @@ static json_t *lines_json(const char *pattern)
 	return lines;
 }
 
-static json_t *nodes_json(void)
-{
-	glob_t paths = { 0 };
-	const bool known = glob("/sys/devices/system/node/node[0-9]*", 0, NULL, &paths) == 0;
-	json_t *count = number_or_null(known, paths.gl_pathc);
-
-	globfree(&paths);
-	return count;
-}
-
 /* Returns the name that a hypervisor gives itself by CPUID, up to the first byte that is not
  * printable. */
 static json_t *hypervisor_json(void)
@@ -164,24 +155,28 @@ static void set_host(json_t *object)
 	struct sgpu_platform platform;
 	char processor[128];
 	uint64_t memory;
+	int first;
+	const int nodes = sgpu_numa_nodes(&first);
+
 	sgpu_platform_detect(&platform);
 	sgpu_host_processor(processor, sizeof(processor));
 	sgpu_host_memory(&memory, NULL);
 	json_object_update_new(
-		object, json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:o, s:s, s:s}",
-				  "processor", text_json(processor), "processors",
-				  (json_int_t)sgpu_cpu_count(), "numa_nodes", nodes_json(),
-				  "load_average", load_json(), "cycles_per_second",
-				  has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
-				  "vm_exit_cycles",
-				  has_costs ? number_or_null(costs.guest_exit_cycles != 0,
-							     costs.guest_exit_cycles)
-					    : NULL,
-				  "memory_bytes", number_or_null(true, memory), "platform",
-				  sgpu_platform_word(platform.kind), "hypervisor",
-				  platform.virtual_machine ? hypervisor_json() : json_null(),
-				  "aead_provider", sgpu_aead_provider(), "openssl",
-				  OpenSSL_version(OPENSSL_VERSION)));
+		object,
+		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:o, s:s, s:s}", "processor",
+			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
+			  "numa_nodes", number_or_null(nodes > 0, (uint64_t)nodes), "load_average",
+			  load_json(), "cycles_per_second",
+			  has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
+			  "vm_exit_cycles",
+			  has_costs ? number_or_null(costs.guest_exit_cycles != 0,
+						     costs.guest_exit_cycles)
+				    : NULL,
+			  "memory_bytes", number_or_null(true, memory), "platform",
+			  sgpu_platform_word(platform.kind), "hypervisor",
+			  platform.virtual_machine ? hypervisor_json() : json_null(),
+			  "aead_provider", sgpu_aead_provider(), "openssl",
+			  OpenSSL_version(OPENSSL_VERSION)));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
 		json_object_set_new(object, files[i].key,
 				    strchr(files[i].path, '*') ? lines_json(files[i].path)

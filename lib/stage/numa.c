@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Binds memory to a NUMA node, through libnuma if the build has it.
+ * NUMA nodes, and binding memory to one, through libnuma if the build has it.
  */
 #include <errno.h>
 
@@ -9,6 +9,21 @@
 #if SGPU_NUMA
 #include <numa.h>
 #include <numaif.h>
+
+int sgpu_numa_nodes(int *first)
+{
+	const int highest = numa_available() < 0 ? -1 : numa_max_node();
+	long long left;
+	int count = 0;
+
+	for (int node = highest; node >= 0; node--) {
+		if (numa_node_size64(node, &left) > 0) {
+			*first = node;
+			count++;
+		}
+	}
+	return count;
+}
 
 static int check_node(int node, struct sgpu_error *error)
 {
@@ -46,6 +61,12 @@ int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error
 }
 
 #else
+
+int sgpu_numa_nodes(int *first)
+{
+	(void)first;
+	return 0;
+}
 
 int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error)
 {

@@ -148,6 +148,9 @@ SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, const char **name,
 					   bool *in_memory, uint64_t *available,
 					   struct sgpu_error *error);
+/* Counts the NUMA nodes with memory, and sets *first to the first of them; 0 if this build or
+ * machine cannot tell. */
+int sgpu_numa_nodes(int *first);
 /* Binds a mapping to a node; call it before touching the memory. Errors: SGPU_EUNAVAILABLE,
  * SGPU_EUSAGE (no such node). */
 SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);

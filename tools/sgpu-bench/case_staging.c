@@ -164,18 +164,22 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc;
 }
 
-/* Binds the threads to the device's node, if that is known. */
+/* Binds the threads to the device's node or, if that is unknown, to the first one. */
 static int choose_node(struct staging *s, struct sgpu_error *error)
 {
+	int first, rc = SGPU_OK;
+
 	(void)error;
 	s->node = -1;
+	if (sgpu_numa_nodes(&first) > 0) {
+		s->node = s->bench->info.numa_node >= 0 ? s->bench->info.numa_node : first;
 #if SGPU_NUMA
-	s->node = numa_available() < 0 ? -1 : s->bench->info.numa_node;
-	if (s->node >= 0 && numa_run_on_node(s->node) != 0) {
-		return sgpu_fail_errno(error, "cannot run on NUMA node %d", s->node);
-	}
+		rc = numa_run_on_node(s->node) == 0
+			     ? SGPU_OK
+			     : sgpu_fail_errno(error, "cannot run on NUMA node %d", s->node);
 #endif
-	return SGPU_OK;
+	}
+	return rc;
 }
 
 int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
