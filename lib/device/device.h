@@ -71,6 +71,8 @@ struct sgpu_device_part {
 enum { SGPU_DEVICE_PARTS_MAX = 8 };
 
 /* ---- devices ---- */
+/* Returns a kind of devices, in order of preference: "cuda", "cpu"; NULL after the last. */
+const char *sgpu_device_kind(int index);
 /* Lists the parts that all kinds of devices need, found or missing; needs no device. Fills in at
  * most SGPU_DEVICE_PARTS_MAX parts and returns their number. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
@@ -79,8 +81,10 @@ int sgpu_device_parts(struct sgpu_device_part *parts);
  * confines itself before it opens devices, since these processes mount roots of their own. Errors:
  * those of opening a device with modules. */
 SGPU_MUST_CHECK int sgpu_device_prepare_modules(int devices, struct sgpu_error *error);
-/* Returns a device's implementation of operation `name`, or NULL. Always NULL for the CPU device,
- * whose implementations are in the table of operations. */
+/* Returns the implementation of operation `name` for devices of a kind, or NULL; needs no device.
+ * Always NULL for "cpu", whose implementations are in the table of operations. */
+sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
+/* The same as sgpu_device_kind_op, for a device. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
 /* Calls, without waiting, the callbacks of work that has ended. A thread of the device calls them
  * anyway; with this call, whoever needs a callback's effect need not wait until that thread wakes
