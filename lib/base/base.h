@@ -152,6 +152,12 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 void sgpu_json_place(const char *text, size_t position, int *line, int *column);
 
 /* ---- output_walk.c: the directory and name of an output ---- */
+/* A directory that was missing and was made. */
+struct sgpu_output_made {
+	int directory; /* descriptor of its parent */
+	char *name;
+};
+
 struct sgpu_walk {
 	const char *shown; /* the path, for messages */
 	char *rest, *at;   /* the path, from malloc; the part still to walk */
@@ -165,6 +171,8 @@ struct sgpu_walk {
 	char *name;	    /* the last component, from malloc */
 	int found;	    /* O_PATH descriptor of `name`, or -1: absent */
 	struct stat status; /* the status of `found` */
+	struct sgpu_output_made *made;
+	int made_count;
 };
 
 #define SGPU_WALK_INIT .descriptor = -1, .directory = -1, .found = -1
@@ -172,8 +180,10 @@ struct sgpu_walk {
 /* Walks along `path` and makes missing directories, by the rules in io.h. */
 SGPU_MUST_CHECK int sgpu_output_walk(struct sgpu_walk *walk, const char *path,
 				     struct sgpu_error *error);
-/* Ends a walk, also a failed one. */
-void sgpu_output_walk_end(struct sgpu_walk *walk);
+/* Ends a walk, also a failed one. The caller gets the directories that it made. */
+void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count);
+/* Frees the list. Unless `keep` is set, removes the directories that are empty. */
+void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep);
 
 /* ---- secret.c: memory for keys ----
  * Its pages come from memfd_secret(2): they are in no other process, /proc/PID/mem, core file or

@@ -78,8 +78,9 @@ void sgpu_close(int fd);
  * The path is walked by descriptors. Files that another user may have planted are refused
  * (SGPU_EPOLICY): their links, pipes and devices anywhere, and any file of theirs in a directory
  * that everybody can write to. The user's own links in their own directories are followed: the
- * target is replaced, not the link. Missing directories are made. After open, no path is looked up.
- * Under Landlock commit needs MAKE_REG, and REMOVE_FILE to replace. */
+ * target is replaced, not the link. Missing directories are made, and removed again without a
+ * commit. After open, no path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE
+ * to replace. */
 struct sgpu_output {
 	int fd;		 /* to write to; -1 when closed */
 	bool regular;	 /* positioned writes are possible and commit makes it appear */
@@ -90,6 +91,8 @@ struct sgpu_output {
 	int kept_mode;	 /* permission bits of the user's own file that commit replaces, or -1 */
 	bool is_new;	 /* commit must not replace */
 	bool unsynced;	 /* commit does not sync data and names to the disk: the caller does */
+	struct sgpu_output_made *made; /* directories that were missing */
+	int made_count;
 };
 
 /* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
@@ -110,6 +113,8 @@ SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode
 /* Whether the file has a temporary name, which a killed process leaves behind: vfat, NFS and most
  * of FUSE have no O_TMPFILE. */
 bool sgpu_output_has_name(const struct sgpu_output *output);
+/* The descriptor of the parent of the i-th directory that was made; -1 ends the list. */
+int sgpu_output_made_in(const struct sgpu_output *output, int i);
 /* Flushes to the disk and makes the file appear; after an error, it does not appear. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
 /* In place of commit, for an output without data: removes the file that commit would have replaced.
@@ -124,9 +129,21 @@ void sgpu_output_close(struct sgpu_output *output);
 		.fd = -1, .directory = -1, .kept_mode = -1 \
 	}
 
-/* Opens a directory for outputs by the same rules; it and its parents are made with `mode`. */
-SGPU_MUST_CHECK int sgpu_output_directory_open(const char *path, mode_t mode, int *directory,
+/* A directory for outputs, by the same rules; it and its parents are made with `mode`. */
+struct sgpu_output_directory {
+	int fd;
+	struct sgpu_output_made *made;
+	int made_count;
+};
+SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory,
+					       const char *path, mode_t mode,
 					       struct sgpu_error *error);
+/* Closes it, and removes the empty directories that open made, unless `keep` is set. */
+void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep);
+#define SGPU_OUTPUT_DIRECTORY_INIT \
+	{                          \
+		.fd = -1           \
+	}
 
 /* ---- sniff.c: what a file is, by its first bytes ----
  * Only for messages that a file is of the wrong kind; no decision may depend on it. */

@@ -263,7 +263,7 @@ static int open_walked(struct sgpu_output *output, struct sgpu_walk *walk, const
 	output->path = strdup(walk->shown);
 	int rc = output->path ? sgpu_output_walk(walk, path, error) : sgpu_fail_nomem(error);
 	rc = rc ? rc : open_found(output, walk, mode, error);
-	sgpu_output_walk_end(walk);
+	sgpu_output_walk_end(walk, &output->made, &output->made_count);
 	if (rc) {
 		sgpu_output_close(output);
 	}
@@ -295,6 +295,11 @@ bool sgpu_output_has_name(const struct sgpu_output *output)
 	return output->temporary != NULL;
 }
 
+int sgpu_output_made_in(const struct sgpu_output *output, int i)
+{
+	return i < output->made_count ? output->made[i].directory : -1;
+}
+
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
 	/* A full disk may be reported only at close, and standard output is not ours to close: so
@@ -312,6 +317,7 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 		 * error. */
 		(void)!fsync(output->directory);
 	}
+	sgpu_output_made_clear(&output->made, &output->made_count, true);
 	sgpu_output_close(output);
 	return 0;
 }
@@ -337,22 +343,35 @@ void sgpu_output_close(struct sgpu_output *output)
 		close(output->fd);
 	}
 	sgpu_close(output->directory);
+	sgpu_output_made_clear(&output->made, &output->made_count, false);
 	free(output->temporary);
 	free(output->name);
 	free(output->path);
 	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 }
 
-int sgpu_output_directory_open(const char *path, mode_t mode, int *directory,
-			       struct sgpu_error *error)
+int sgpu_output_directory_open(struct sgpu_output_directory *directory, const char *path,
+			       mode_t mode, struct sgpu_error *error)
 {
 	struct sgpu_walk walk = { SGPU_WALK_INIT, .shown = path, .mode = mode, .whole = true };
 	int rc = sgpu_output_walk(&walk, path, error);
 
-	*directory = rc ? -1 : openat(walk.directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (!rc && *directory < 0) {
-		rc = sgpu_fail_errno(error, "cannot open directory '%s'", path);
+	*directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
+	if (!rc) {
+		directory->fd = openat(walk.directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		rc = directory->fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s'", path)
+				       : 0;
 	}
-	sgpu_output_walk_end(&walk);
+	sgpu_output_walk_end(&walk, &directory->made, &directory->made_count);
+	if (rc) {
+		sgpu_output_directory_close(directory, false);
+	}
 	return rc;
+}
+
+void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep)
+{
+	sgpu_output_made_clear(&directory->made, &directory->made_count, keep);
+	sgpu_close(directory->fd);
+	*directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
 }

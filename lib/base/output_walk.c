@@ -25,6 +25,20 @@
 
 enum { LINKS_MAX = 40 };
 
+void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep)
+{
+	for (int i = *count; i-- > 0;) {
+		if (!keep) {
+			unlinkat((*made)[i].directory, (*made)[i].name, AT_REMOVEDIR);
+		}
+		close((*made)[i].directory);
+		free((*made)[i].name);
+	}
+	free(*made);
+	*made = NULL;
+	*count = 0;
+}
+
 static bool is_trusted(const struct stat *status)
 {
 	return status->st_uid == geteuid() || status->st_uid == 0;
@@ -124,10 +138,29 @@ static int follow(struct sgpu_walk *walk, int link, struct sgpu_error *error)
 
 static int make_directory(struct sgpu_walk *walk, const char *name, struct sgpu_error *error)
 {
-	return mkdirat(walk->directory, name, walk->mode) == 0 || errno == EEXIST
-		       ? 0
-		       : sgpu_fail_errno(error, "cannot make the directory '%s' of '%s'", name,
-					 walk->shown);
+	struct sgpu_output_made *grown;
+
+	if (mkdirat(walk->directory, name, walk->mode)) {
+		return errno == EEXIST
+			       ? 0
+			       : sgpu_fail_errno(error, "cannot make the directory '%s' of '%s'",
+						 name, walk->shown);
+	}
+	grown = realloc(walk->made, ((size_t)walk->made_count + 1) * sizeof(*grown));
+	if (!grown) {
+		return sgpu_fail_nomem(error);
+	}
+	walk->made = grown;
+	grown += walk->made_count;
+	grown->directory = fcntl(walk->directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	grown->name = strdup(name);
+	if (grown->directory < 0 || !grown->name) {
+		sgpu_close(grown->directory);
+		free(grown->name);
+		return sgpu_fail_nomem(error);
+	}
+	walk->made_count++;
+	return 0;
 }
 
 /* Enters a directory, follows a link, or ends at the last component. `fd` is taken over. */
@@ -235,8 +268,10 @@ int sgpu_output_walk(struct sgpu_walk *walk, const char *path, struct sgpu_error
 	return rc;
 }
 
-void sgpu_output_walk_end(struct sgpu_walk *walk)
+void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count)
 {
+	*made = walk->made;
+	*made_count = walk->made_count;
 	sgpu_close(walk->found);
 	sgpu_close(walk->directory);
 	free(walk->name);

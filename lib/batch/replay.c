@@ -17,7 +17,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -507,21 +506,20 @@ int sgpu_replay_take(struct sgpu_replay *replay, const uint8_t identity[SGPU_SHA
  * delete the record. */
 static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 {
+	struct sgpu_output_directory opened;
 	struct stat status;
-	char *copy = strdup(replay->name);
-
-	if (!copy) {
-		return sgpu_fail_nomem(error);
-	}
-	/* A path to it that is missing is not made: its volume may not be mounted. */
-	int rc = access(dirname(copy), F_OK) && errno == ENOENT
-			 ? sgpu_fail_errno(error, "cannot make directory '%s'", replay->name)
-			 : 0;
-	free(copy);
-	rc = rc ? rc : sgpu_output_directory_open(replay->name, 0700, &replay->directory, error);
+	int rc = sgpu_output_directory_open(&opened, replay->name, 0700, error);
 	if (rc) {
 		return rc;
 	}
+	if (opened.made_count > 1) { /* the path was missing, as when its volume is not mounted */
+		sgpu_output_directory_close(&opened, false);
+		errno = ENOENT;
+		return sgpu_fail_errno(error, "cannot make directory '%s'", replay->name);
+	}
+	replay->directory = opened.fd;
+	opened.fd = -1;
+	sgpu_output_directory_close(&opened, true);
 	if (fstat(replay->directory, &status)) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", replay->name);
 	}

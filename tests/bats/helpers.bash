@@ -163,17 +163,16 @@ runs_as() {
 	[ "$(cat "/proc/$1/comm")" = "$2" ]
 }
 
-# assert_no_file PATH...: none of them exists, whatever it is but a directory without files, and no temporary file of its
-# name is left beside it.
+# assert_no_file PATH...: none of them exists, whatever it is, and no temporary file of its name is left beside it.
 assert_no_file() {
 	local path left
 	for path in "$@"; do
-		if [ -L "$path" ] || { [ -e "$path" ] && [ -n "$(find "$path" ! -type d)" ]; }; then
+		if [ -e "$path" ] || [ -L "$path" ]; then
 			echo "'$path' exists and should not" >&2
 			return 1
 		fi
 		# Not the files of bats itself, whose random names may hold any letter.
-		left=$(find "$(dirname "$path")" -maxdepth 1 ! -type d -name "*$(basename "$path")*" \
+		left=$(find "$(dirname "$path")" -maxdepth 1 -name "*$(basename "$path")*" \
 			! -name 'separate-stderr-??????' 2>/dev/null)
 		if [ -n "$left" ]; then
 			echo "left beside '$path': $left" >&2

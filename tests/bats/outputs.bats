@@ -320,7 +320,7 @@ unread_from_the_start() {
 	[ ! -s message ]
 }
 
-@test "folders that are missing are made, and stay empty when the command fails" {
+@test "folders that are missing are made, and go again when the command fails" {
 	run -0 sgpu-seal open -k owner.jwk --only result -o new/folder/one response
 	assert_same new/folder/one expected.f32
 	run -0 sgpu-seal open -k owner.jwk -C newer/folder response

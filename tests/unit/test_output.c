@@ -192,7 +192,7 @@ UNIT_TEST(a_file_of_another_user_does_not_choose_the_mode)
 	unlink(in_folder("theirs"));
 }
 
-UNIT_TEST(missing_folders_are_made_and_stay)
+UNIT_TEST(missing_folders_are_made_and_go_with_what_failed)
 {
 	struct sgpu_output output;
 	struct stat status;
@@ -200,7 +200,7 @@ UNIT_TEST(missing_folders_are_made_and_stay)
 	REQUIRE(sgpu_output_open(&output, in_folder("x/y/z"), 0600, false, NULL) == 0);
 	CHECK(stat(in_folder("x/y"), &status) == 0 && (status.st_mode & 0777) == 0700);
 	sgpu_output_close(&output);
-	CHECK(access(in_folder("x/y/z"), F_OK) != 0);
+	CHECK(entries() == 0);
 	REQUIRE(sgpu_output_open(&output, in_folder("x/y/z"), 0600, false, NULL) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
 	CHECK(access(in_folder("x/y/z"), F_OK) == 0);
@@ -282,7 +282,6 @@ UNIT_TEST(a_temporary_name_is_collected_unless_a_process_holds_it)
 	      SGPU_ESYSTEM);
 	close(root);
 	unlink(in_folder("link"));
-	CHECK(rmdir(in_folder("new")) == 0);
 	CHECK(entries() == 0);
 }
 
@@ -371,7 +370,7 @@ int main(void)
 	UNIT_RUN(a_link_stays_and_its_target_is_replaced);
 	UNIT_RUN(what_another_user_planted_is_refused);
 	UNIT_RUN(a_file_of_another_user_does_not_choose_the_mode);
-	UNIT_RUN(missing_folders_are_made_and_stay);
+	UNIT_RUN(missing_folders_are_made_and_go_with_what_failed);
 	UNIT_RUN(a_new_file_never_replaces_one);
 	UNIT_RUN(a_folder_that_is_swapped_changes_nothing);
 	UNIT_RUN(a_link_that_takes_the_place_meanwhile_is_replaced_and_not_followed);

@@ -153,8 +153,9 @@ bool cli_outputs_apart(const char *what, const char *path, const char *other,
 		       status.st_ino == other_status.st_ino &&
 		       (a.name ? b.name && !strcmp(a.name, b.name) : S_ISREG(status.st_mode));
 	}
-	sgpu_output_close(&a);
+	/* In this order, so that directories that only they need are gone again. */
 	sgpu_output_close(&b);
+	sgpu_output_close(&a);
 	if (!same) {
 		return true;
 	}

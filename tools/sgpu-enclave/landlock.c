@@ -257,8 +257,15 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
 	for (size_t i = 0; !needs->bare && !needs->tpm && (output = cli_output_prepared(i)); i++) {
-		if (output->directory >= 0) { /* where the output gets its name */
+		/* Rights to give the output its name, and to remove the folders that were made for
+		 * it if the run fails. */
+		int folder;
+
+		if (output->directory >= 0) {
 			allow_descriptor(rules, output->directory, NAME);
+		}
+		for (int k = 0; (folder = sgpu_output_made_in(output, k)) >= 0; k++) {
+			allow_descriptor(rules, folder, LANDLOCK_ACCESS_FS_REMOVE_DIR);
 		}
 	}
 	allow(rules, needs->state, READ | WRITE | NAME);

@@ -466,7 +466,7 @@ static int split(const struct document *document, const char *directory, uint64_
 int verb_split(int argc, char **argv)
 {
 	struct split_request request = { 0 };
-	int folder = -1;
+	struct sgpu_output_directory folder = SGPU_OUTPUT_DIRECTORY_INIT;
 	struct sgpu_error error = { 0 };
 	struct document document;
 	char **paths;
@@ -477,12 +477,12 @@ int verb_split(int argc, char **argv)
 	}
 	/* Makes the directory before it reads the manifest, so that it fails early. */
 	if (request.directory &&
-	    sgpu_output_directory_open(request.directory, 0777, &folder, &error)) {
+	    sgpu_output_directory_open(&folder, request.directory, 0777, &error)) {
 		return cli_error(&error);
 	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	status = status ? status : split(&document, request.directory, request.wanted);
 	document_free(&document);
-	sgpu_close(folder);
+	sgpu_output_directory_close(&folder, !status);
 	return status;
 }

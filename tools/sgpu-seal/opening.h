@@ -36,11 +36,11 @@ struct opening {
 	struct sgpu_batch *response;
 	bool has_key;
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	struct opening_target *targets; /* by segment */
-	struct sgpu_output out;		/* at out_path, until it is moved into its target */
-	int below;			/* the folder of -C */
-	struct open_lease lease;	/* that holds outputs */
-	int pending_max;		/* the most outputs that are open at a time */
+	struct opening_target *targets;	    /* by segment */
+	struct sgpu_output out;		    /* at out_path, until it is moved into its target */
+	struct sgpu_output_directory below; /* the folder of -C */
+	struct open_lease lease;	    /* that holds outputs */
+	int pending_max;		    /* the most outputs that are open at a time */
 	int spool; /* holds a LOW output for a pipe until it has verified, or -1 */
 	struct seal_meter meter;
 	uint64_t bytes_in, bytes_out;

@@ -82,7 +82,7 @@ static int open_below(const struct opening *opening, int i, mode_t mode, struct 
 	if (asprintf(&shown, "%s/%s", opening->folder, path) < 0) {
 		return sgpu_fail_nomem(error);
 	}
-	int rc = sgpu_output_open_beneath(output, opening->below, path, shown, mode,
+	int rc = sgpu_output_open_beneath(output, opening->below.fd, path, shown, mode,
 					  !opening->force, error);
 	free(shown);
 	return rc;
@@ -154,9 +154,9 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 	for (int i = 0; i < opening->response->segment_count; i++) {
 		waiting += opening->targets[i].written;
 	}
-	const bool at_once =
-		opening->folder && waiting > SYNCED_ONE_BY_ONE && fstat(opening->below, &root) == 0;
-	if (at_once && syncfs(opening->below)) {
+	const bool at_once = opening->folder && waiting > SYNCED_ONE_BY_ONE &&
+			     fstat(opening->below.fd, &root) == 0;
+	if (at_once && syncfs(opening->below.fd)) {
 		return sgpu_fail_errno(error, "cannot write to '%s'", opening->folder);
 	}
 	for (int i = 0; !rc && i < opening->response->segment_count; i++) {
@@ -168,7 +168,7 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 		}
 	}
 	if (at_once) {
-		(void)!syncfs(opening->below); /* a failure is ignored: the outputs exist */
+		(void)!syncfs(opening->below.fd); /* a failure is ignored: the outputs exist */
 	}
 	return rc;
 }

@@ -61,16 +61,16 @@ static bool minds_names(const struct opening *opening)
 
 static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 {
-	int rc = sgpu_output_directory_open(opening->folder, 0700, &opening->below, error);
+	int rc = sgpu_output_directory_open(&opening->below, opening->folder, 0700, error);
 	if (rc) {
 		return rc;
 	}
-	const int nameless = openat(opening->below, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	const int nameless = openat(opening->below.fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (nameless >= 0) {
 		close(nameless);
 		return 0;
 	}
-	if (faccessat(opening->below, ".", W_OK, AT_EACCESS)) {
+	if (faccessat(opening->below.fd, ".", W_OK, AT_EACCESS)) {
 		return sgpu_fail_errno(error, "cannot write to directory '%s'", opening->folder);
 	}
 	return minds_names(opening) ? seal_refuse_name(opening->folder, error) : 0;
@@ -232,7 +232,7 @@ static int check_below(const struct opening *opening, const char *path, struct s
 	char *place = NULL;
 	int rc = 0;
 
-	if (asprintf(&place, "/proc/self/fd/%d/%s", opening->below, path) < 0) {
+	if (asprintf(&place, "/proc/self/fd/%d/%s", opening->below.fd, path) < 0) {
 		return sgpu_fail_nomem(error);
 	}
 	if (cli_is_input(place)) {
@@ -405,6 +405,8 @@ static int report(const struct opening *opening)
 
 static void clear(struct opening *opening)
 {
+	/* Closes the last output first, so that a directory is empty when the output that made it
+	 * is closed. */
 	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
 		sgpu_output_close(&opening->targets[i].output);
 		free(opening->targets[i].path);
@@ -414,7 +416,7 @@ static void clear(struct opening *opening)
 	free(opening->targets);
 	free(opening->only.items);
 	sgpu_output_close(&opening->out);
-	sgpu_close(opening->below);
+	sgpu_output_directory_close(&opening->below, opening->opened > 0);
 	sgpu_tar_close(&opening->reader);
 	sgpu_batch_free(&opening->response);
 	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));
@@ -423,7 +425,7 @@ static void clear(struct opening *opening)
 
 int verb_open(int argc, char **argv)
 {
-	struct opening opening = { .below = -1,
+	struct opening opening = { .below = SGPU_OUTPUT_DIRECTORY_INIT,
 				   .out = SGPU_OUTPUT_INIT,
 				   .lease = { .client = LEASE_CLIENT_INIT },
 				   .spool = -1,

@@ -43,6 +43,7 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 	}
 	s->options = *options;
 	s->directory = s->output = s->claimed = s->done = s->failed = -1;
+	s->output_directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
 	s->own = s->dead = (struct claims)CLAIMS_NONE;
 	s->again = true;
 	s->seed = (unsigned)sgpu_now_ns() ^ (unsigned)getpid();
@@ -55,7 +56,10 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 			goto out;
 		}
 	}
-	rc = sgpu_output_directory_open(s->options.output, 0777, &s->output, error);
+	rc = sgpu_output_directory_open(&s->output_directory, s->options.output, 0777, error);
+	if (rc == SGPU_OK) {
+		s->output = s->output_directory.fd;
+	}
 	rc = rc		     ? rc
 	     : options->path ? make_directory(s, CLAIMS_DIRECTORY, &s->claimed, error)
 			     : spool_names_list(options->nul, &s->names, error);
@@ -91,7 +95,7 @@ void spool_close(struct spool **spool)
 	sgpu_close(s->done);
 	sgpu_close(s->failed);
 	sgpu_close(s->directory);
-	sgpu_close(s->output);
+	sgpu_output_directory_close(&s->output_directory, s->output >= 0);
 	free(s);
 	*spool = NULL;
 }

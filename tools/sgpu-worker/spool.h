@@ -150,6 +150,7 @@ struct spool {
 	const char *shown;	   /* the directory, for messages */
 	int directory, output;	   /* directory: -1 for a list */
 	int claimed, done, failed; /* subdirectories of `directory` */
+	struct sgpu_output_directory output_directory;
 	struct claims own;
 	/* what is searched now: the directory, a dead worker's claims, or the list */
 	struct claims dead; /* the dead worker's claims; directory -1: none are searched */
