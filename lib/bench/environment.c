@@ -152,12 +152,14 @@ static void set_host(json_t *object)
 {
 	struct sgpu_bench_exit costs;
 	const bool has_costs = sgpu_bench_measure_exit(&costs);
+	struct sgpu_numa_node *nodes = NULL;
 	struct sgpu_platform platform;
 	char processor[128];
 	uint64_t memory;
-	int first;
-	const int nodes = sgpu_numa_nodes(&first);
+	int count = 0;
+	const bool has_nodes = sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK && count > 0;
 
+	free(nodes);
 	sgpu_platform_detect(&platform);
 	sgpu_host_processor(processor, sizeof(processor));
 	sgpu_host_memory(&memory, NULL);
@@ -165,7 +167,7 @@ static void set_host(json_t *object)
 		object,
 		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:o, s:s, s:s}", "processor",
 			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
-			  "numa_nodes", number_or_null(nodes > 0, (uint64_t)nodes), "load_average",
+			  "numa_nodes", number_or_null(has_nodes, (uint64_t)count), "load_average",
 			  load_json(), "cycles_per_second",
 			  has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
 			  "vm_exit_cycles",

@@ -168,7 +168,7 @@ static bool create_huge(struct sgpu_region *region)
 
 static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_error *error)
 {
-	char *path = NULL;
+	char *path = NULL, setting[32];
 	uint64_t file_size;
 	int rc = sgpu_stage_directory(&path, error);
 
@@ -182,7 +182,8 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 	if (rc == SGPU_OK) {
 		rc = create_in(path, file_size, region, error);
 	}
-	if (rc == SGPU_OK && !no_huge && region->size >= HUGE_PAGE && sgpu_shmem_huge(path) &&
+	if (rc == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
+	    sgpu_shmem_huge(path, setting) &&
 	    madvise(map_base(region), region->file_size, MADV_HUGEPAGE) == 0) {
 		region->pages = SGPU_PAGES_TRANSPARENT;
 	}

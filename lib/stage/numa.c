@@ -3,6 +3,8 @@
  * NUMA nodes, and binding memory to one, through libnuma if the build has it.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "stage/region.h"
 
@@ -10,19 +12,30 @@
 #include <numa.h>
 #include <numaif.h>
 
-int sgpu_numa_nodes(int *first)
+int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error *error)
 {
-	const int highest = numa_available() < 0 ? -1 : numa_max_node();
-	long long left;
-	int count = 0;
+	long long total, left;
+	int node, highest;
 
-	for (int node = highest; node >= 0; node--) {
-		if (numa_node_size64(node, &left) > 0) {
-			*first = node;
-			count++;
+	*nodes = NULL;
+	*count = 0;
+	if (numa_available() < 0) {
+		return SGPU_OK;
+	}
+	highest = numa_max_node();
+	*nodes = calloc((size_t)(highest < 0 ? 0 : highest) + 1, sizeof(**nodes));
+	if (!*nodes) {
+		return sgpu_fail_nomem(error);
+	}
+	for (node = 0; node <= highest; node++) {
+		total = numa_node_size64(node, &left);
+		if (total > 0) {
+			(*nodes)[*count] = (struct sgpu_numa_node){ node, (uint64_t)total,
+								    left > 0 ? (uint64_t)left : 0 };
+			(*count)++;
 		}
 	}
-	return count;
+	return SGPU_OK;
 }
 
 static int check_node(int node, struct sgpu_error *error)
@@ -62,10 +75,12 @@ int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error
 
 #else
 
-int sgpu_numa_nodes(int *first)
+int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error *error)
 {
-	(void)first;
-	return 0;
+	(void)error;
+	*nodes = NULL;
+	*count = 0;
+	return SGPU_OK;
 }
 
 int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error)

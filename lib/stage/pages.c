@@ -57,6 +57,7 @@ static int describe(const char *path, struct sgpu_huge_mount *mount, struct sgpu
 		return sgpu_fail_nomem(error);
 	}
 	mount->page_size = (uint64_t)status.f_bsize;
+	mount->total = pool_number(mount->page_size, "nr_hugepages");
 	mount->free = pool_number(mount->page_size, "free_hugepages");
 	reserved = pool_number(mount->page_size, "resv_hugepages");
 	mount->free -= reserved < mount->free ? reserved : mount->free;
@@ -114,46 +115,53 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
 	*mounts = NULL;
 }
 
-enum { SETTING = 128 };
-
-/* Reads the kernel's setting. Its words "deny" and "force" overrule mount options; the others
- * concern memory files. */
-static void kernel_setting(char setting[SETTING])
+/* Reads the kernel's setting, and returns whether it overrules mount options, as "deny" and "force"
+ * do. Its other words concern memory files. */
+static bool kernel_overrules(char setting[32])
 {
-	(void)sgpu_peek_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", setting, SETTING);
+	char line[128];
+
+	(void)sgpu_peek_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line,
+			     sizeof(line));
+	snprintf(setting, 32, "%.31s", line);
+	return strcmp(setting, "deny") == 0 || strcmp(setting, "force") == 0;
 }
 
 bool sgpu_stage_memory_huge(void)
 {
-	char setting[SETTING];
+	char setting[32];
 
-	kernel_setting(setting);
+	(void)kernel_overrules(setting);
 	return strcmp(setting, "always") == 0 || strcmp(setting, "advise") == 0 ||
 	       strcmp(setting, "force") == 0 || strcmp(setting, "within_size") == 0;
 }
 
-/* Whether the mount options, at the end of a line of mountinfo, ask for huge pages; "huge=never" is
- * the kernel's default. */
-static bool has_huge_option(const char *line)
+/* Gets "huge=..." from a line of mountinfo; if absent, "huge=never", the kernel's default. */
+static void huge_option(char *line, char setting[32])
 {
-	const char *options = strrchr(line, ' '),
-		   *option = options ? strstr(options, "huge=") : NULL;
+	char *options = strrchr(line, ' '), *option, *rest = NULL;
 
-	return option && strncmp(option, "huge=never", 10) != 0;
+	snprintf(setting, 32, "huge=never");
+	for (option = options ? strtok_r(options, " ,\n", &rest) : NULL; option;
+	     option = strtok_r(NULL, " ,\n", &rest)) {
+		if (strncmp(option, "huge=", 5) == 0) {
+			snprintf(setting, 32, "%.31s", option);
+		}
+	}
 }
 
-bool sgpu_shmem_huge(const char *directory)
+bool sgpu_shmem_huge(const char *directory, char setting[32])
 {
 	FILE *file;
 	struct stat status;
-	char line[8192], setting[SETTING];
+	char line[8192];
 	unsigned major_number, minor_number;
 	bool found = false;
 
-	kernel_setting(setting);
-	if (strcmp(setting, "deny") == 0 || strcmp(setting, "force") == 0) {
+	if (kernel_overrules(setting)) {
 		return strcmp(setting, "force") == 0;
 	}
+	snprintf(setting, 32, "unknown");
 	file = stat(directory, &status) == 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
 	while (file && !found && fgets(line, sizeof(line), file)) {
 		found = sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
@@ -163,5 +171,8 @@ bool sgpu_shmem_huge(const char *directory)
 	if (file) {
 		fclose(file);
 	}
-	return found && has_huge_option(line);
+	if (found) {
+		huge_option(line, setting);
+	}
+	return found && strcmp(setting, "huge=never") != 0;
 }

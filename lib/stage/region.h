@@ -36,17 +36,6 @@ SGPU_MUST_CHECK int sgpu_stage_each(int (*visit)(int directory, const char *path
 				    void *argument, struct sgpu_error *error);
 
 /* ---- pages.c ---- */
-/* Mounts of hugetlbfs. */
-struct sgpu_huge_mount {
-	char *path;
-	uint64_t page_size, free; /* bytes, pages */
-	bool writable;		  /* this process may write */
-};
-SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count,
-				     struct sgpu_error *error);
-void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
-/* Whether files in a directory get transparent huge pages on request. */
-bool sgpu_shmem_huge(const char *directory);
 /* Returns "MOUNT/sgpu-UID", from malloc, or NULL. */
 char *sgpu_stage_huge_directory(const char *mount);
 /* Whether a memory file gets transparent huge pages on request. */

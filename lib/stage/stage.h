@@ -142,15 +142,31 @@ SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 				       bool writable, struct sgpu_source *source,
 				       struct sgpu_error *error);
 
-/* ---- this machine ---- */
+/* ---- this machine, for sgpu-stage info ---- */
 /* *name: the directory's file system, such as "tmpfs". *in_memory: if false, LOW data are written
  * to a disk. *available: bytes, UINT64_MAX if there is no limit. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, const char **name,
 					   bool *in_memory, uint64_t *available,
 					   struct sgpu_error *error);
-/* Counts the NUMA nodes with memory, and sets *first to the first of them; 0 if this build or
- * machine cannot tell. */
-int sgpu_numa_nodes(int *first);
+/* Mounts of hugetlbfs. */
+struct sgpu_huge_mount {
+	char *path;
+	uint64_t page_size, total, free; /* bytes, pages, pages */
+	bool writable;			 /* this process may write */
+};
+SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count,
+				     struct sgpu_error *error);
+void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
+/* Whether files in a directory get transparent huge pages on request. setting: the mount option of
+ * its tmpfs, such as "huge=advise", or the kernel's setting if that overrules it. */
+bool sgpu_shmem_huge(const char *directory, char setting[32]);
+/* Lists the NUMA nodes with memory, in bytes; no node if this build or machine cannot tell. */
+struct sgpu_numa_node {
+	int node;
+	uint64_t total, free;
+};
+SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count,
+				    struct sgpu_error *error);
 /* Binds a mapping to a node; call it before touching the memory. Errors: SGPU_EUNAVAILABLE,
  * SGPU_EUSAGE (no such node). */
 SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);

@@ -488,6 +488,7 @@ END
 	done
 	run --separate-stderr -2 sgpu-stage load sealed.sgpu sealed.sgpu
 	run --separate-stderr -2 sgpu-stage list sealed.sgpu
+	run --separate-stderr -2 sgpu-stage info sealed.sgpu
 	run --separate-stderr -3 sgpu-stage load -o staged.sgpu absent.sgpu
 	no_regions
 }
@@ -506,10 +507,26 @@ END
 	no_regions
 }
 
+@test "info tells the folder and what would be used, as text and as JSON" {
+	run --separate-stderr -0 sgpu-stage info
+	assert_contains "$output" "$XDG_RUNTIME_DIR/sgpu"
+	assert_contains "$output" "page size"
+	run --separate-stderr -0 sgpu-stage info --json
+	assert_contains "$output" "\"path\": \"$XDG_RUNTIME_DIR/sgpu\""
+	assert_contains "$output" '"pages_why"'
+	XDG_RUNTIME_DIR=$TEST_SHM/$'turned\e[31m\u202e'
+	mkdir -m 0700 "$XDG_RUNTIME_DIR"
+	run --separate-stderr -0 sgpu-stage info
+	assert_contains "$output" 'turned\x1b[31m'
+	assert_plain "$output"
+}
+
 @test "a folder on a disk is warned of" {
 	[ "$(stat -f -c %T "$BATS_TEST_TMPDIR")" != tmpfs ] || skip "the test folder is in memory"
 	sealed_batch
 	mkdir -m 0700 disk
+	XDG_RUNTIME_DIR=$PWD/disk run --separate-stderr -0 sgpu-stage info
+	assert_contains "$stderr" "not in memory"
 	XDG_RUNTIME_DIR=$PWD/disk run --separate-stderr -0 sgpu-stage load -o staged.sgpu sealed.sgpu
 	assert_contains "$stderr" "not in memory"
 	[ -n "$(location bias staged.sgpu)" ]

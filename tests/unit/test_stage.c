@@ -511,19 +511,21 @@ UNIT_TEST(what_does_not_fit_is_refused_at_once)
 UNIT_TEST(numa_nodes_that_are_not_there_are_refused)
 {
 	struct sgpu_region_options options = { .numa_node = 4000 };
+	struct sgpu_numa_node *nodes = NULL;
 	struct sgpu_region region;
-	int code;
+	int count = 0, code;
 
 	code = sgpu_region_create(100, &options, &region, NULL);
 	CHECK(code == SGPU_EUSAGE || code == SGPU_EUNAVAILABLE);
 	CHECK(region.fd == -1);
-	if (sgpu_numa_nodes(&options.numa_node) > 0) {
-		const int node = options.numa_node;
-
+	CHECK(sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK);
+	if (count > 0) {
+		options.numa_node = nodes[0].node;
 		CHECK(sgpu_region_create(100, &options, &region, NULL) == SGPU_OK);
-		CHECK(region.numa_node == node);
+		CHECK(region.numa_node == nodes[0].node);
 		sgpu_region_close(&region);
 	}
+	free(nodes);
 }
 
 int main(void)

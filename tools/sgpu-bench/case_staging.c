@@ -5,6 +5,7 @@
  * same unit, so that they can be added.
  */
 #include <sched.h>
+#include <stdlib.h>
 
 #if SGPU_NUMA
 #include <numa.h>
@@ -167,18 +168,19 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 /* Binds the threads to the device's node or, if that is unknown, to the first one. */
 static int choose_node(struct staging *s, struct sgpu_error *error)
 {
-	int first, rc = SGPU_OK;
+	struct sgpu_numa_node *nodes = NULL;
+	int count = 0, rc = sgpu_numa_nodes(&nodes, &count, error);
 
-	(void)error;
 	s->node = -1;
-	if (sgpu_numa_nodes(&first) > 0) {
-		s->node = s->bench->info.numa_node >= 0 ? s->bench->info.numa_node : first;
+	if (rc == SGPU_OK && count > 0) {
+		s->node = s->bench->info.numa_node >= 0 ? s->bench->info.numa_node : nodes[0].node;
 #if SGPU_NUMA
 		rc = numa_run_on_node(s->node) == 0
 			     ? SGPU_OK
 			     : sgpu_fail_errno(error, "cannot run on NUMA node %d", s->node);
 #endif
 	}
+	free(nodes);
 	return rc;
 }
 

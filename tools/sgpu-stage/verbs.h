@@ -10,6 +10,7 @@
 CLI_VERB(load);
 CLI_VERB(list);
 CLI_VERB(release);
+CLI_VERB(info);
 
 /* "1.5 GiB", at most 15 characters. */
 enum { STAGE_BYTES_TEXT = 16 };
