@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 #include "base/base.h"
@@ -48,14 +49,27 @@ static void apply_group(const char *folder, uint64_t *total, uint64_t *available
 	*available = sgpu_min_u64(*available, limit - sgpu_min_u64(limit, usage));
 }
 
+/* Tells the machine's memory. Without /proc, sysinfo is used, and memory of caches does not count
+ * as available. */
+static void whole_machine(uint64_t *total, uint64_t *available)
+{
+	const uint64_t all = number("/proc", "meminfo", "MemTotal:", 0);
+	struct sysinfo about;
+
+	*total = all * 1024;
+	*available = number("/proc", "meminfo", "MemAvailable:", all) * 1024;
+	if (!all && sysinfo(&about) == 0) {
+		*total = (uint64_t)about.totalram * about.mem_unit;
+		*available = ((uint64_t)about.freeram + about.bufferram) * about.mem_unit;
+	}
+}
+
 void sgpu_host_memory(uint64_t *total, uint64_t *available)
 {
-	uint64_t all = number("/proc", "meminfo", "MemTotal:", UINT64_MAX),
-		 now = number("/proc", "meminfo", "MemAvailable:", all);
 	char groups[PATH_MAX], folder[PATH_MAX] = GROUPS, *group;
+	uint64_t all, now;
 
-	all = all < UINT64_MAX / 1024 ? all * 1024 : UINT64_MAX;
-	now = now < UINT64_MAX / 1024 ? now * 1024 : UINT64_MAX;
+	whole_machine(&all, &now);
 	(void)sgpu_peek("/proc/self/cgroup", groups, sizeof(groups));
 	group = strstr(groups, "0::/"); /* no other line has an empty list of controllers */
 	if (group) {
