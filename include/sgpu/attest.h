@@ -127,9 +127,6 @@ struct sgpu_record {
 	char absent[256]; /* why it is absent */
 };
 enum { SGPU_RECORDS_MAX = 8 }; /* an array of records ends before the first without a label */
-/* Collects this machine's records over report_data, also the absent ones. `device` may be NULL. */
-void sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
-			   struct sgpu_record records[SGPU_RECORDS_MAX]);
 void sgpu_records_clear(struct sgpu_record records[SGPU_RECORDS_MAX]);
 
 /* The content of a verified TSM report of SNP or TDX. */

@@ -113,12 +113,6 @@ static inline void sgpu_pause(void)
 /* Waits at most `ns` until *word differs from `seen`. Returns whether it differs. */
 bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns);
 
-/* Whether this processor has UMWAIT, which waits without running instructions. */
-bool sgpu_has_umwait(void);
-/* Waits in UMWAIT until the word's cache line is written to, or some microseconds have passed.
- * Returns immediately if the word differs from `seen`. Only where sgpu_has_umwait is true. */
-void sgpu_umwait(const _Atomic uint32_t *word, uint32_t seen);
-
 /* ---- message.c: messages of errors, and of the faults of a manifest ---- */
 /* Formats like vsnprintf, but escapes control characters and invalid UTF-8. The value of a quoted
  * conversion ('%s') is shortened by sgpu_excerpt unless sgpu_is_name accepts it. */

@@ -9,28 +9,17 @@
 
 #include "base/base.h"
 
-enum { LISTS_MAX = 4 };
-
-struct cut {
-	/* at offset frame_at, the frame lacks `removed` bytes of the document */
-	size_t frame_at, removed;
-};
-
-/* One pass over the document. With `frame` NULL it only counts. */
-struct pass {
-	const char *text, *at, *end;
-	struct sgpu_json_list *lists;
-	size_t list_count;
-	char *frame;
-	size_t frame_size;
-	struct cut cuts[LISTS_MAX];
-	size_t cut_count;
-	const char *long_part; /* the first element that is too long */
-};
-
 static bool is_blank(char c)
 {
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static const char *skip_blanks(const char *text, const char *end)
+{
+	while (text < end && is_blank(*text)) {
+		text++;
+	}
+	return text;
 }
 
 /* Skips a string from its opening quote to after the closing one, or to the end. */
@@ -40,14 +29,6 @@ static const char *string_end(const char *text, const char *end)
 		text += *text == '\\' && text + 1 < end;
 	}
 	return text < end ? text + 1 : end;
-}
-
-static void emit(struct pass *pass, const char *text, size_t size)
-{
-	if (pass->frame) {
-		memcpy(pass->frame + pass->frame_size, text, size);
-	}
-	pass->frame_size += size;
 }
 
 /* Skips an element, to the comma or bracket after it, or to the end. */
@@ -69,49 +50,55 @@ static const char *element_end(const char *text, const char *end)
 	return text;
 }
 
-static void add_part(struct pass *pass, struct sgpu_json_list *list, const char *begin,
-		     const char *end)
+static int add_part(struct sgpu_json_list *list, const char *begin, const char *end,
+		    struct sgpu_error *error)
 {
-	while (begin < end && is_blank(*begin)) {
-		begin++;
-	}
+	begin = skip_blanks(begin, end);
 	while (end > begin && is_blank(end[-1])) {
 		end--;
 	}
-	if (list->part_max && (size_t)(end - begin) > list->part_max && !pass->long_part) {
-		pass->long_part = begin;
+	if (list->count == list->count_max) {
+		return sgpu_fail(error, SGPU_EINVALID, "there are more than %zu %s",
+				 list->count_max, list->key);
 	}
-	if (pass->frame) {
-		list->parts[list->count] = (struct sgpu_json_part){ begin, (size_t)(end - begin) };
+	if (list->part_max && (size_t)(end - begin) > list->part_max) {
+		return sgpu_fail(error, SGPU_EINVALID, "an element is too long");
 	}
-	list->count++;
+	if ((list->count & (list->count - 1)) == 0) { /* all that there is room for are taken */
+		void *grown = reallocarray(list->parts, list->count ? 2 * list->count : 1,
+					   sizeof(*list->parts));
+
+		if (!grown) {
+			return sgpu_fail_nomem(error);
+		}
+		list->parts = grown;
+	}
+	list->parts[list->count++] = (struct sgpu_json_part){ begin, (size_t)(end - begin) };
+	return SGPU_OK;
 }
 
-/* Splits a list, from its opening bracket to after the closing one, which is missing if the
- * document was cut short. */
-static void split_list(struct pass *pass, struct sgpu_json_list *list)
+/* Splits a list. *at moves from after its opening bracket to the closing one, or to the end of a
+ * document that was cut short; after an error, it is the element. */
+static int split_list(struct sgpu_json_list *list, const char **at, const char *end,
+		      struct sgpu_error *error)
 {
-	const char *open = pass->at, *begin = open + 1;
+	const char *next = skip_blanks(*at, end);
+	int rc;
 
-	for (pass->at = begin; pass->at < pass->end && is_blank(*pass->at); pass->at++) {
+	if (next < end && *next == ']') {
+		*at = next;
+		return SGPU_OK;
 	}
-	if (pass->at < pass->end && *pass->at != ']') {
-		for (;;) {
-			pass->at = element_end(begin, pass->end);
-			add_part(pass, list, begin, pass->at);
-			if (pass->at == pass->end || *pass->at == ']') {
-				break;
-			}
-			begin = pass->at + 1;
+	for (;; ++*at) {
+		next = element_end(*at, end);
+		rc = add_part(list, *at, next, error);
+		if (rc != SGPU_OK) {
+			return rc;
 		}
-	}
-	emit(pass, "[", 1);
-	if (pass->cut_count < LISTS_MAX) {
-		pass->cuts[pass->cut_count++] =
-			(struct cut){ pass->frame_size, (size_t)(pass->at - open) - 1 };
-	}
-	if (pass->at < pass->end) {
-		emit(pass, pass->at++, 1);
+		*at = next;
+		if (next == end || *next == ']') {
+			return SGPU_OK;
+		}
 	}
 }
 
@@ -123,9 +110,6 @@ static bool is_key(const char *key, size_t size, const char *name)
 	if (!memchr(key, '\\', size)) {
 		return size == length + 2 && !memcmp(name, key + 1, length);
 	}
-	if (size > 6 * length + 2) {
-		return false;
-	}
 	json_t *decoded = json_loadb(key, size, JSON_DECODE_ANY, NULL);
 	const bool same = decoded && !strcmp(json_string_value(decoded), name);
 
@@ -133,149 +117,83 @@ static bool is_key(const char *key, size_t size, const char *name)
 	return same;
 }
 
-/* Returns the list with that key; NULL if there is none, or if it was split already. Parsing the
- * frame then reports the repeated key. */
-static struct sgpu_json_list *find_list(const struct pass *pass, const char *key, size_t size)
+/* Returns the list whose key is the string from `key` to *at, and moves *at to after its opening
+ * bracket. NULL: there is none, or it was split already. Parsing the frame then reports the
+ * repeated key. */
+static struct sgpu_json_list *find_list(struct sgpu_json_list *lists, size_t count, const char *key,
+					const char **at, const char *end)
 {
-	for (size_t i = 0; i < pass->list_count; i++) {
-		struct sgpu_json_list *list = &pass->lists[i];
+	const size_t size = (size_t)(*at - key);
+	const char *next = skip_blanks(*at, end);
 
-		if (is_key(key, size, list->key)) {
-			return list->count ? NULL : list;
+	next = next < end && *next == ':' ? skip_blanks(next + 1, end) : end;
+	for (size_t i = 0; next < end && *next == '[' && i < count; i++) {
+		if (is_key(key, size, lists[i].key)) {
+			*at = lists[i].count ? *at : next + 1;
+			return lists[i].count ? NULL : &lists[i];
 		}
 	}
 	return NULL;
 }
 
-/* Takes a member's key, and its value if that is a list to be split. */
-static void take_key(struct pass *pass)
+/* Writes the document to `frame`, which has its size, with blanks in the place of the elements, so
+ * that both have the same positions. *at: how far it came. */
+static int split(const char *text, size_t size, struct sgpu_json_list *lists, size_t list_count,
+		 size_t frame_max, char *frame, const char **at, struct sgpu_error *error)
 {
-	const char *key = pass->at, *next = string_end(key, pass->end);
-	struct sgpu_json_list *list = find_list(pass, key, (size_t)(next - key));
+	const char *end = text + size;
+	size_t used = 0;
+	int depth = 0, rc = SGPU_OK;
 
-	while (list && next < pass->end && is_blank(*next)) {
-		next++;
-	}
-	if (list && next < pass->end && *next == ':') {
-		for (next++; next < pass->end && is_blank(*next); next++) {
+	memset(frame, ' ', size);
+	for (*at = text; rc == SGPU_OK && *at < end;) {
+		struct sgpu_json_list *list = NULL;
+		const char *begin = *at;
+
+		if (*begin == '"') {
+			*at = string_end(begin, end);
+			list = depth == 1 ? find_list(lists, list_count, begin, at, end) : NULL;
+			depth += list != NULL;
+		} else {
+			depth +=
+				(*begin == '{' || *begin == '[') - (*begin == '}' || *begin == ']');
+			++*at;
 		}
-	} else {
-		list = NULL;
+		memcpy(frame + (begin - text), begin, (size_t)(*at - begin));
+		used += (size_t)(*at - begin);
+		rc = list ? split_list(list, at, end, error) : SGPU_OK;
 	}
-	emit(pass, key, (size_t)(next - key));
-	pass->at = next;
-	if (list && next < pass->end && *next == '[') {
-		split_list(pass, list);
-	}
-}
-
-static void run(struct pass *pass)
-{
-	bool in_object = false, at_key = false;
-	int depth = 0;
-
-	for (pass->at = pass->text; pass->at < pass->end;) {
-		char c = *pass->at;
-
-		if (c == '"' && at_key) {
-			at_key = false;
-			take_key(pass);
-			continue;
-		}
-		if (c == '"') {
-			const char *next = string_end(pass->at, pass->end);
-
-			emit(pass, pass->at, (size_t)(next - pass->at));
-			pass->at = next;
-			continue;
-		}
-		if (c == '{' || c == '[') {
-			depth++;
-			in_object = depth == 1 ? c == '{' : in_object;
-		} else if (c == '}' || c == ']') {
-			depth--;
-		}
-		if (!is_blank(c)) {
-			at_key = depth == 1 && in_object && (c == '{' || c == ',');
-		}
-		emit(pass, pass->at++, 1);
-	}
-}
-
-static int check_limits(const struct pass *pass, size_t frame_max, int *line, int *column,
-			struct sgpu_error *error)
-{
-	for (size_t i = 0; i < pass->list_count; i++) {
-		if (pass->lists[i].count > pass->lists[i].count_max) {
-			return sgpu_fail(
-				error, SGPU_EINVALID, "there are %zu %s, at most %zu are possible",
-				pass->lists[i].count, pass->lists[i].key, pass->lists[i].count_max);
-		}
-	}
-	if (pass->long_part) {
-		sgpu_json_place(pass->text, (size_t)(pass->long_part - pass->text), line, column);
-		return sgpu_fail(error, SGPU_EINVALID, "an element is too long");
-	}
-	if (frame_max && pass->frame_size > frame_max) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "%zu bytes beside the lists, at most %zu are possible",
-				 pass->frame_size, frame_max);
-	}
-	return SGPU_OK;
-}
-
-/* Allocates the memory that the first pass counted. */
-static int allocate(struct pass *pass, struct sgpu_error *error)
-{
-	for (size_t i = 0; i < pass->list_count; i++) {
-		struct sgpu_json_list *list = &pass->lists[i];
-
-		list->parts = calloc(list->count + 1, sizeof(*list->parts));
-		list->count = 0;
-		if (!list->parts) {
-			return sgpu_fail_nomem(error);
-		}
-	}
-	pass->frame = malloc(pass->frame_size + 1);
-	pass->frame_size = pass->cut_count = 0;
-	return pass->frame ? SGPU_OK : sgpu_fail_nomem(error);
+	return rc == SGPU_OK && frame_max && used > frame_max
+		       ? sgpu_fail(error, SGPU_EINVALID,
+				   "%zu bytes beside the lists, at most %zu are possible", used,
+				   frame_max)
+		       : rc;
 }
 
 int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists, size_t list_count,
 		    size_t frame_max, json_t **frame, int *line, int *column,
 		    struct sgpu_error *error)
 {
-	struct pass pass = {
-		.text = text, .end = text + size, .lists = lists, .list_count = list_count
-	};
-	int ignored[2];
-	size_t position = 0, place;
-	int rc;
+	char *copy = malloc(size + 1);
+	const char *at = text;
+	size_t position = 0;
+	int ignored;
 
 	*frame = NULL;
-	line = line ? line : &ignored[0];
-	column = column ? column : &ignored[1];
-	*line = *column = 1;
 	for (size_t i = 0; i < list_count; i++) {
 		lists[i].count = 0;
 		lists[i].parts = NULL;
 	}
-	run(&pass);
-	rc = check_limits(&pass, frame_max, line, column, error);
-	rc = rc ? rc : allocate(&pass, error);
+	int rc = copy ? split(text, size, lists, list_count, frame_max, copy, &at, error)
+		      : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
-		run(&pass);
-		rc = sgpu_json_parse_at(pass.frame, pass.frame_size, false, SGPU_JSON_VALUES_MAX,
-					frame, &position, error);
-		place = position;
-		for (size_t i = 0; rc == SGPU_EINVALID && i < pass.cut_count; i++) {
-			place += pass.cuts[i].frame_at <= position ? pass.cuts[i].removed : 0;
-		}
-		if (rc == SGPU_EINVALID) {
-			sgpu_json_place(text, place, line, column);
-		}
+		rc = sgpu_json_parse_at(copy, size, false, SGPU_JSON_VALUES_MAX, frame, &position,
+					error);
+		at = text + position;
 	}
-	free(pass.frame);
+	free(copy);
+	sgpu_json_place(text, rc ? (size_t)(at - text) : 0, line ? line : &ignored,
+			column ? column : &ignored);
 	if (rc != SGPU_OK) {
 		sgpu_json_lists_clear(lists, list_count);
 	}

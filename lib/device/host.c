@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory and processor of this machine, from /proc and the control groups.
+ * Memory and processor of this machine, from /proc and the control groups (version 2).
  */
 #include <ctype.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,108 +13,52 @@
 #include "base/base.h"
 #include "device/device.h"
 
-/* Returns the number after `label` in a file of lines "label [:] number", or `fallback`. */
-static uint64_t labelled(const char *path, const char *label, uint64_t fallback)
-{
-	FILE *file = fopen(path, "re");
-	char line[256];
-	uint64_t value = fallback;
-	size_t length = strlen(label);
+#define GROUPS "/sys/fs/cgroup"
 
-	if (!file) {
-		return fallback;
-	}
-	while (fgets(line, sizeof(line), file)) {
-		if (strncmp(line, label, length) == 0 &&
-		    (line[length] == ':' || line[length] == ' ')) {
-			if (sscanf(line + length + 1, "%" SCNu64, &value) != 1) {
-				value = fallback;
-			}
-			break;
-		}
-	}
-	fclose(file);
-	return value;
-}
-
-/* Returns the number in a file, or `fallback` ("max" is no number). */
-static uint64_t number(const char *path, uint64_t fallback)
+/* Returns the number that follows `label`, which begins a line of a file, or `fallback`; "max" is
+ * no number. */
+static uint64_t number(const char *folder, const char *file, const char *label, uint64_t fallback)
 {
-	FILE *file = fopen(path, "re");
+	char path[PATH_MAX + 32], text[8192], *at = text, *end;
 	uint64_t value;
 
-	if (!file) {
-		return fallback;
+	snprintf(path, sizeof(path), "%s/%s", folder, file);
+	(void)sgpu_peek(path, text, sizeof(text));
+	for (; strncmp(at, label, strlen(label)) != 0; at++) {
+		at = strchr(at, '\n');
+		if (!at) {
+			return fallback;
+		}
 	}
-	if (fscanf(file, "%" SCNu64, &value) != 1) {
-		value = fallback;
-	}
-	fclose(file);
-	return value;
+	at += strlen(label);
+	value = strtoull(at, &end, 10);
+	return end > at ? value : fallback;
 }
-
-struct group_files {
-	const char *limit, *usage, *inactive, *active;
-};
-static const struct group_files unified = { "memory.max", "memory.current", "inactive_file",
-					    "active_file" };
-static const struct group_files legacy = { "memory.limit_in_bytes", "memory.usage_in_bytes",
-					   "total_inactive_file", "total_active_file" };
 
 /* Applies the limits of the control group in `folder`. Page cache counts as free, since the kernel
  * drops it first. */
-static void apply_group(const char *folder, const struct group_files *files, uint64_t *total,
-			uint64_t *available)
+static void apply_group(const char *folder, uint64_t *total, uint64_t *available)
 {
-	char path[PATH_MAX + 32];
-	uint64_t limit, usage, cache;
+	const uint64_t limit = number(folder, "memory.max", "", UINT64_MAX),
+		       cache = number(folder, "memory.stat", "inactive_file ", 0) +
+			       number(folder, "memory.stat", "active_file ", 0);
+	uint64_t usage = number(folder, "memory.current", "", 0);
 
-	snprintf(path, sizeof(path), "%s/%s", folder, files->limit);
-	limit = number(path, UINT64_MAX);
-	if (limit >= INT64_MAX / 2) {
-		return;
-	}
-	snprintf(path, sizeof(path), "%s/%s", folder, files->usage);
-	usage = number(path, 0);
-	snprintf(path, sizeof(path), "%s/memory.stat", folder);
-	cache = labelled(path, files->inactive, 0) + labelled(path, files->active, 0);
 	usage -= sgpu_min_u64(usage, cache);
 	*total = sgpu_min_u64(*total, limit);
 	*available = sgpu_min_u64(*available, limit - sgpu_min_u64(limit, usage));
-}
-
-/* Applies the limits of a control group and of all its ancestors. */
-static void apply_groups(const char *root, const char *group, const struct group_files *files,
-			 uint64_t *total, uint64_t *available)
-{
-	char folder[PATH_MAX];
-	size_t length = strlen(root);
-
-	if (snprintf(folder, sizeof(folder), "%s%s", root, group) >= (int)sizeof(folder)) {
-		return;
-	}
-	while (strlen(folder) > length) {
-		apply_group(folder, files, total, available);
-		*strrchr(folder, '/') = '\0';
-	}
-	apply_group(root, files, total, available);
 }
 
 /* Tells the machine's memory. Without /proc, sysinfo is used, and memory of caches does not count
  * as available. */
 static void whole_machine(uint64_t *total, uint64_t *available)
 {
+	const uint64_t all = number("/proc", "meminfo", "MemTotal:", 0);
 	struct sysinfo about;
-	uint64_t all = labelled("/proc/meminfo", "MemTotal", 0),
-		 now = labelled("/proc/meminfo", "MemAvailable", all);
 
-	if (all > 0 && all < UINT64_MAX / 1024 && now <= all) {
-		*total = all * 1024;
-		*available = now * 1024;
-		return;
-	}
-	*total = *available = UINT64_MAX;
-	if (sysinfo(&about) == 0) {
+	*total = all * 1024;
+	*available = number("/proc", "meminfo", "MemAvailable:", all) * 1024;
+	if (!all && sysinfo(&about) == 0) {
 		*total = (uint64_t)about.totalram * about.mem_unit;
 		*available = ((uint64_t)about.freeram + about.bufferram) * about.mem_unit;
 	}
@@ -123,28 +66,21 @@ static void whole_machine(uint64_t *total, uint64_t *available)
 
 void sgpu_host_memory(uint64_t *total, uint64_t *available)
 {
-	FILE *file = fopen("/proc/self/cgroup", "re");
+	char groups[PATH_MAX], folder[PATH_MAX] = GROUPS, *group;
 	uint64_t all, now;
-	char line[PATH_MAX], *controllers, *group;
 
 	whole_machine(&all, &now);
-	while (file && fgets(line, sizeof(line), file)) {
-		line[strcspn(line, "\n")] = '\0';
-		controllers = strchr(line, ':');
-		group = controllers ? strchr(++controllers, ':') : NULL;
-		if (!group) {
-			continue;
-		}
-		*group++ = '\0';
-		if (*controllers == '\0') {
-			apply_groups("/sys/fs/cgroup", group, &unified, &all, &now);
-		} else if (strcmp(controllers, "memory") == 0) {
-			apply_groups("/sys/fs/cgroup/memory", group, &legacy, &all, &now);
-		}
+	(void)sgpu_peek("/proc/self/cgroup", groups, sizeof(groups));
+	group = strstr(groups, "0::/"); /* no other line has an empty list of controllers */
+	if (group) {
+		group[strcspn(group, "\n")] = '\0';
+		snprintf(folder, sizeof(folder), GROUPS "%s", group + strlen("0::"));
 	}
-	if (file) {
-		fclose(file);
+	/* the group and all its ancestors */
+	for (; strlen(folder) > strlen(GROUPS); *strrchr(folder, '/') = '\0') {
+		apply_group(folder, &all, &now);
 	}
+	apply_group(GROUPS, &all, &now);
 	if (total) {
 		*total = all;
 	}
@@ -155,23 +91,16 @@ void sgpu_host_memory(uint64_t *total, uint64_t *available)
 
 void sgpu_host_processor(char *name, unsigned size)
 {
-	FILE *file = fopen("/proc/cpuinfo", "re");
 	struct utsname system;
-	char line[256], *value;
+	char text[4096], *model;
 
-	snprintf(name, size, "%s", uname(&system) == 0 ? system.machine : "unknown");
-	while (file && fgets(line, sizeof(line), file)) {
-		value = strchr(line, ':');
-		if (strncmp(line, "model name", 10) == 0 && value) {
-			value += 1 + strspn(value + 1, " \t");
-			value[strcspn(value, "\n")] = '\0';
-			snprintf(name, size, "%s", value);
-			break;
-		}
-	}
-	if (file) {
-		fclose(file);
-	}
+	(void)sgpu_peek("/proc/cpuinfo", text, sizeof(text));
+	model = strstr(text, "\nmodel name");
+	model = model ? strstr(model, ": ") : NULL;
+	snprintf(name, size, "%.*s", model ? (int)strcspn(model + 2, "\n") : INT_MAX,
+		 model		       ? model + 2
+		 : uname(&system) == 0 ? system.machine
+				       : "unknown");
 	for (; *name; name++) {
 		if (!isprint((unsigned char)*name)) {
 			*name = '?';

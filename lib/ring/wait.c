@@ -47,29 +47,6 @@ void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool 
 	}
 }
 
-/* ---- spinning ---- */
-
-/* Waits until the word changes, for `ns` at most. */
-static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
-{
-	uint64_t end;
-
-	if (ns <= SPIN_LEAST_NS || !sgpu_has_umwait()) {
-		return sgpu_spin(word, seen, ns);
-	}
-	end = sgpu_now_ns() + ns;
-	if (sgpu_spin(word, seen, SPIN_LEAST_NS)) {
-		return true;
-	}
-	while (atomic_load(word) == seen) {
-		if (sgpu_now_ns() >= end) {
-			return false;
-		}
-		sgpu_umwait(word, seen);
-	}
-	return true;
-}
-
 /* ---- sleeping ---- */
 
 void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
@@ -158,7 +135,7 @@ int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *
 	uint64_t before;
 	int rc;
 
-	while (!spin(word, empty, sleeper->time.ns)) {
+	while (!sgpu_spin(word, empty, sleeper->time.ns)) {
 		before = sgpu_now_ns();
 		if (deadline_ns && before >= deadline_ns) {
 			return sgpu_fail(error, SGPU_ETIMEOUT,

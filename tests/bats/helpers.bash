@@ -152,12 +152,9 @@ tsm_driver() {
 	DRIVER=$!
 }
 
-# catches_usr1 PID: from then on SIGUSR1 does not kill it. A shell that has not yet become the program catches it, too.
-catches_usr1() {
-	local caught
-	[ "$(readlink "/proc/$1/exe")" != "$(readlink /proc/$$/exe)" ] || return 1
-	caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status")
-	(((16#${caught:-0} >> 9) & 1))
+# blocks_usr1 PID: from then on SIGUSR1 waits until it is read, and kills nothing.
+blocks_usr1() {
+	[ $((0x$(awk '/^SigBlk:/ { print $2 }' "/proc/$1/status") & 0x200)) -ne 0 ]
 }
 
 # runs_as PID PROGRAM: what was started has become that program.

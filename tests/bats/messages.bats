@@ -433,63 +433,6 @@ left_falls() {
 	assert_same results/out.f32 expected.f32
 }
 
-# progress_of NAME COMMAND...: SIGUSR1 while the command waits for more input prints a line and ends nothing. The command
-# reads standard input; begin and rest are what it gets.
-progress_of() {
-	local name=$1 pid status=0 i
-	shift
-	rm -f pipe
-	mkfifo pipe
-	"$@" <pipe >result 2>"said.$name" 3>&- &
-	pid=$!
-	exec 8>pipe
-	wait_for catches_usr1 "$pid"
-	cat begin >&8
-	for ((i = 0; i < 1200; i++)); do
-		kill -USR1 "$pid" || break
-		sleep 0.1
-		! grep -q . "said.$name" || break
-	done
-	kill -USR1 "$pid"
-	cat rest >&8
-	exec 8>&-
-	wait "$pid" || status=$?
-	echo "$name: status $status: $(head -n 1 "said.$name")"
-	[ "$status" -eq 0 ] && grep -Eq '[0-9.]+ n?s|"elapsed_ns":[0-9]' "said.$name"
-}
-
-@test "messages: SIGUSR1 prints progress in every tool and ends none" {
-	requires jq
-	slow_batch
-	progress_of run sgpu-run -k runner.jwk -o response
-	progress_of stage sgpu-stage load --keep -o staged
-	grep -Eq 'staging: [0-9]+ of [0-9]+ bytes, [0-9.]+ s' said.stage
-	progress_of inspect sgpu-seal inspect
-	progress_of seal-file sgpu-seal seal-file -k owner.jwk -o sealed
-	grep -Eq 'sealing: [0-9]+ bytes, [0-9.]+ s' said.seal-file
-	sgpu-seal open-file -k owner.jwk sealed | cmp - job.batch
-	progress_of json sgpu-seal seal-file --json -k owner.jwk -o sealed
-	assert_objects said.json
-	jq -es '.[0].progress.label == "sealing"' said.json
-	progress_of memory sgpu-measure memory
-	head -c 100 job.json >begin
-	tail -c +101 job.json >rest
-	progress_of manifest sgpu-manifest check
-	local time pid
-	# A slow machine may not have asked in the first of these times.
-	for time in 2s 20s 100s; do
-		sgpu-bench run --time $time aead-cpu >result 2>said.bench 3>&- &
-		pid=$!
-		wait_for catches_usr1 "$pid"
-		while kill -USR1 "$pid" 2>/dev/null && ! grep -Eq 'aead-cpu: [0-9.]+ s$' said.bench; do
-			sleep 0.05
-		done
-		wait "$pid"
-		! grep -Eq 'aead-cpu: [0-9.]+ s$' said.bench || break
-	done
-	grep -Eq 'sgpu-bench: aead-cpu: [0-9.]+ s$' said.bench
-}
-
 @test "messages: the runner logs one line a batch: id, manifest, key, bytes, time, status" {
 	requires jq
 	make_keys

@@ -179,11 +179,6 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 	ends_with 0 "$HELD"
 }
 
-# blocks_usr1 PID: from then on the signal waits until it is read.
-blocks_usr1() {
-	[ $((0x$(awk '/^SigBlk:/ { print $2 }' "/proc/$1/status") & 0x200)) -ne 0 ]
-}
-
 @test "SIGUSR1 that comes before the run is taken is answered then" {
 	start_server -k runner.jwk
 	kill -STOP "$SERVER"

@@ -54,6 +54,7 @@ says() {
 	says swap missing 'unknown: /proc/swaps cannot be read'
 	says governor missing 'there is no '
 	says kvm missing 'there is no /dev/kvm'
+	says tpm missing 'there is no /dev/tpmrm0'
 }
 
 @test "an SEV-SNP guest is one, and no TDX guest" {

@@ -195,7 +195,7 @@ waits_for_batch() {
 	sgpu-run -k keys/runner.jwk --owners owners --files data -o response pipe 2>message 3>&- &
 	runner=$!
 	exec 7>pipe
-	wait_for catches_usr1 "$runner"
+	wait_for blocks_usr1 "$runner"
 	wait_for waits_for_batch "$runner"
 	mv keys/runner.jwk data/same
 	cat sealed >&7

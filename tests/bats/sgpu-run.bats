@@ -432,7 +432,7 @@ one_is_done() {
 	sgpu-manifest pack two.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >two
 	head -c "$(member two segments/b)" two >endless
 	start_endless endless --json
-	wait_for catches_usr1 "$RUNNER"
+	wait_for blocks_usr1 "$RUNNER"
 	wait_for one_is_done
 	tail -c +$(($(stat -c %s endless) + 1)) two >&7
 	exec 7>&-

@@ -16,6 +16,7 @@
 
 #include <device/backend.h>
 
+#include "attest/collect/evidence.h"
 #include "base/json.h"
 #include "unit.h"
 

@@ -207,17 +207,6 @@ UNIT_TEST(no_wake_up_is_lost_while_spinning_and_sleeping_mix)
 	run_echo(true, &brief);
 }
 
-UNIT_TEST(no_wake_up_is_lost_in_umwait)
-{
-	const struct sgpu_ring_wait long_spin = { .spin_ns = 200000 };
-
-	if (!sgpu_has_umwait()) {
-		SKIP("this CPU has no UMWAIT");
-	}
-	run_echo(false, &long_spin);
-	run_echo(true, &long_spin);
-}
-
 UNIT_TEST(the_end_of_the_other_side_is_seen_after_its_last_entry)
 {
 	set_up(true, &no_spin);
@@ -284,7 +273,6 @@ int main(void)
 	UNIT_RUN(no_wake_up_is_lost_on_a_futex);
 	UNIT_RUN(no_wake_up_is_lost_on_a_doorbell);
 	UNIT_RUN(no_wake_up_is_lost_while_spinning_and_sleeping_mix);
-	UNIT_RUN(no_wake_up_is_lost_in_umwait);
 	UNIT_RUN(the_end_of_the_other_side_is_seen_after_its_last_entry);
 	UNIT_RUN(a_doorbell_that_its_other_end_has_filled_does_not_block);
 	UNIT_RUN(any_word_of_the_other_side_is_answered_without_blocking);

@@ -262,7 +262,6 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	/* If a parent ignored SIGCHLD, the kernel would reap the processes that a tool starts and
 	 * waits for. */
 	signal(SIGCHLD, SIG_DFL);
-	cli_progress_on_signal();
 	if (argc >= 2) {
 		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
 		    !strcmp(argv[1], "help")) {

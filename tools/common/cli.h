@@ -164,8 +164,7 @@ void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* a
 
 /* ---- progress ----
  * A line on standard error if that is a terminal, not with -q or --json, and without escapes if
- * TERM is "dumb". SIGUSR1, which ends no tool, prints a line even if standard error is no terminal.
- * `label` is static memory. */
+ * TERM is "dumb". `label` is static memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
 void cli_progress_end(void);
@@ -316,9 +315,6 @@ void cli_command_text(char *text, size_t size);
 
 /* version.c: the lines of --version. */
 void cli_print_version(const char *tool);
-
-/* From this call on, SIGUSR1 prints the progress. */
-void cli_progress_on_signal(void);
 
 /* Closes outputs that were prepared and not taken. */
 void cli_outputs_close(void);

@@ -155,10 +155,8 @@ static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_erro
 
 	for (int i = 0; rc == SGPU_OK && i < r->case_count; i++) {
 		cli_note("%s: %s", r->cases[i]->name, r->cases[i]->help);
-		cli_progress_begin(r->cases[i]->name, 0); /* for SIGUSR1 */
 		rc = sgpu_bench_run(r->cases[i], &r->options, device, take_record, r, &status,
 				    error);
-		cli_progress_end();
 		if (rc == SGPU_OK) {
 			r->counts[status]++;
 			rc = check_output(r, error);

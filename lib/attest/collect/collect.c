@@ -170,8 +170,8 @@ const struct sgpu_evidence_source sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES] =
 	{ "nv-gpu-evidence", SGPU_TYPE_NVIDIA, collect_gpu },
 };
 
-void sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
-			   struct sgpu_record records[SGPU_RECORDS_MAX])
+void sgpu_evidence_collect(const uint8_t data[64], struct sgpu_device *device,
+			   struct sgpu_record *records)
 {
 	memset(records, 0, SGPU_RECORDS_MAX * sizeof(*records));
 	for (int i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
@@ -182,7 +182,7 @@ void sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *de
 
 		record->label = source->label;
 		record->type = source->type;
-		int rc = source->collect(report_data, device, &document, &error);
+		int rc = source->collect(data, device, &document, &error);
 		if (!rc) {
 			rc = document ? sgpu_json_canonical(document, &record->value, &record->size,
 							    &error)

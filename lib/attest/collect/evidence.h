@@ -21,6 +21,10 @@ extern const struct sgpu_evidence_source {
 	sgpu_evidence_collector *collect;
 } sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES];
 
+/* Collects the records, also the absent ones. */
+void sgpu_evidence_collect(const uint8_t data[64], struct sgpu_device *device,
+			   struct sgpu_record *records);
+
 /* Returns the root directory of an interface or, for "", of all other paths. It differs from
  * `usual` only in tests. */
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
