@@ -139,14 +139,4 @@ const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
-/* Returns the segment that an operation reads by argument k or, if k is arg_count, as its module;
- * -1: none. */
-static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
-{
-	if (k == operation->arg_count) {
-		return operation->module ? operation->module->segment : -1;
-	}
-	return operation->args[k].output ? -1 : operation->args[k].segment;
-}
-
 #endif

@@ -263,8 +263,8 @@ scan -> ADD -> sum -> COPY -> result"
 	run --separate-stderr -0 sgpu-manifest check big.json
 	sed 's/"INPUT"/"IN"/; s/"sigma"/"sigmo"/; s/"smooth_/"smoth_/' big.json >diagnostics.json
 	run --separate-stderr -1 sgpu-manifest check diagnostics.json
-	[ "$(grep -c "'IN' is not one of" <<<"$stderr")" -eq 3334 ]
-	[ "$(grep -c "sigmo" <<<"$stderr")" -ge 3334 ]
+	[ "$(grep -c '^diagnostics.json:' <<<"$stderr")" -eq 101 ]
+	assert_contains "$stderr" "there are more diagnostics than can be listed"
 }
 
 # ---- show, canon, hash, schema, ops ----
