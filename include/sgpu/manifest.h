@@ -29,7 +29,7 @@ enum {
 	SGPU_MANIFEST_ID_MAX = 128,	   /* bytes of manifest_id: printable ASCII */
 	SGPU_LOCATION_MAX = 4095,	   /* bytes of data_location_client */
 	SGPU_DMA_VAR_MAX = 64,		   /* bytes of the name of a client variable */
-	SGPU_DIAGNOSTICS_MAX = 100, /* recorded; one more says that others were dropped */
+	SGPU_DIAGNOSTICS_MAX = 100,	   /* recorded; one more says that others were dropped */
 	SGPU_MODULE_FUNCTION_MAX =
 		255, /* bytes of the name of a module's function: a C identifier */
 	SGPU_MODULE_SIZE_MAX = 256 << 20, /* bytes of a module's image */

@@ -401,14 +401,6 @@ bytes() {
 	[ -z "$stderr" ]
 }
 
-@test "inspect says that no key was compared when there was none" {
-	echo text | sgpu-seal seal-file -k key.jwk >sealed
-	run -0 sgpu-seal inspect --json sealed
-	assert_contains "$output" '"key_fits":null'
-	run -0 sgpu-seal inspect --json -k key.jwk sealed
-	assert_contains "$output" '"key_fits":true'
-}
-
 @test "an error or record about a name that is no UTF-8 is JSON with --json, too" {
 	requires python3
 	run --separate-stderr -3 sgpu-seal seal-file --json -k key.jwk $'absent\xff'

@@ -218,7 +218,7 @@ for segment in index['segments']:
 	run -2 sgpu-seal open --batch sealed response
 	run -2 sgpu-seal rewrap -k owner.jwk sealed
 	run -2 sgpu-seal rewrap -r owner.jwk sealed
-	run -2 sgpu-seal inspect --context xy sealed
+	run -2 sgpu-seal seal-file --context xy -k owner.jwk sealed out
 	assert_no_file out one
 }
 
