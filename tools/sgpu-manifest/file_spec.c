@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Takes a file's extents and element type from the arguments of init, or from the file's NIfTI-1 or
- * IDX header. Payloads of a manifest are little-endian and row-major, so a file with another layout
+ * Takes a file's extents and element type from the arguments of init, or from the file's NIfTI-1
+ * header. Payloads of a manifest are little-endian and row-major, so a file with another layout
  * is refused.
  */
 #include "base/io.h"
@@ -136,44 +136,7 @@ static bool is_nifti(const struct nifti *nifti, size_t size)
 	       (memcmp(nifti->magic, "n+1", 4) == 0 || memcmp(nifti->magic, "ni1", 4) == 0);
 }
 
-/* Reads an IDX header. Its only magic number is two zero bytes, so the file's size must match the
- * header exactly; otherwise spec->type stays unchanged. */
-static int read_idx(const uint8_t *first, size_t size, uint64_t file_size, struct file_spec *spec,
-		    struct sgpu_error *error)
-{
-	static const uint8_t widths[16] = {
-		[0x08] = 1, [0x09] = 1, [0x0b] = 2, [0x0c] = 4, [0x0d] = 4, [0x0e] = 8
-	};
-	struct sgpu_type type = { .dtype = SGPU_U8, .rank = first[3] };
-	const uint64_t start = 4 + 4 * (uint64_t)first[3];
-	uint64_t bytes;
-
-	if (size < 8 || first[0] || first[1] || first[2] >= sizeof(widths) || !widths[first[2]] ||
-	    !first[3] || first[3] > SGPU_RANK_MAX || size < start) {
-		return SGPU_OK;
-	}
-	for (int i = 0; i < type.rank; i++) {
-		uint32_t extent;
-
-		memcpy(&extent, first + 4 + 4 * i, sizeof(extent));
-		type.shape[i] = be32toh(extent);
-	}
-	if (!sgpu_type_bytes(&type, &bytes) || !sgpu_mul_u64(bytes, widths[first[2]], &bytes) ||
-	    !sgpu_add_u64(bytes, start, &bytes) || bytes != file_size) {
-		return SGPU_OK;
-	}
-	if (first[2] != 0x08) {
-		return sgpu_fail(
-			error, SGPU_EINVALID,
-			"'%s' is an IDX file whose elements are not bytes; others are big-endian",
-			spec->path);
-	}
-	spec->type = type;
-	spec->offset = start;
-	return SGPU_OK;
-}
-
-/* Reads a NIfTI or IDX header. A header that promises more than the file holds, or a type that no
+/* Reads a NIfTI header. A header that promises more than the file holds, or a type that no
  * manifest can have, is an error. Without a header, spec->type stays unchanged. */
 static int read_header(struct file_spec *spec, struct sgpu_error *error)
 {
@@ -201,8 +164,6 @@ static int read_header(struct file_spec *spec, struct sgpu_error *error)
 	}
 	if (!code && is_nifti(&first.nifti, size)) {
 		code = read_nifti(&first.nifti, spec, error);
-	} else if (!code) {
-		code = read_idx(first.bytes, size, (uint64_t)status.st_size, spec, error);
 	}
 	spec->has_offset = spec->type.dtype != SGPU_NONE;
 	if (!code && spec->has_offset &&
