@@ -178,38 +178,19 @@ static void id_of_op(const char *name, char id[SGPU_ID_MAX + 1])
 }
 
 /* ---- conversion of a file's elements: the scaling that its header states, and a cast ---- */
-/* Whether the type `to` has every value of the type `from`. */
-static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
-{
-	enum { F64 = SGPU_TYPE_BIT(SGPU_F64), FLOATS = SGPU_TYPE_BIT(SGPU_F32) | F64 };
-	static const unsigned holders[SGPU_DTYPE_COUNT] = {
-		[SGPU_U8] = ~0u,
-		[SGPU_I16] = FLOATS | SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_I16),
-		[SGPU_F16] = FLOATS,
-		[SGPU_I32] = F64,
-		[SGPU_F32] = F64,
-	};
-
-	return holders[from] & SGPU_TYPE_BIT(to);
-}
-
-/* Returns an allowed type that has all values of `from`, preferably f32, or f64 if any file has
- * f64; else a float, to which values are rounded; else SGPU_NONE, since rounding to integers or
- * clipping would change the data. */
+/* Returns the float to which values are cast: f64 if any file has f64, or for i32, else f32, as far
+ * as the argument takes it; SGPU_NONE if it takes no float, since rounding to integers or clipping
+ * would change the data. */
 static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype from,
 				   unsigned allowed)
 {
-	static const enum sgpu_dtype order[] = { SGPU_F64, SGPU_F32, SGPU_F64,
-						 SGPU_I32, SGPU_I16, SGPU_F16 };
+	const bool wide = draft->wide || from == SGPU_I32;
+	const enum sgpu_dtype first = wide ? SGPU_F64 : SGPU_F32,
+			      second = wide ? SGPU_F32 : SGPU_F64;
 
-	for (size_t i = draft->wide ? 0 : 1; i < SGPU_ARRAY_LENGTH(order); i++) {
-		if ((allowed & SGPU_TYPE_BIT(order[i])) && holds_all(from, order[i])) {
-			return order[i];
-		}
-	}
-	return allowed & SGPU_TYPE_BIT(SGPU_F64)   ? SGPU_F64
-	       : allowed & SGPU_TYPE_BIT(SGPU_F32) ? SGPU_F32
-						   : SGPU_NONE;
+	return allowed & SGPU_TYPE_BIT(first)	 ? first
+	       : allowed & SGPU_TYPE_BIT(second) ? second
+						 : SGPU_NONE;
 }
 
 /* Adds an operation that reads the segment `id`. Sets `id` to the segment that it writes. */
@@ -233,17 +214,12 @@ static int add_step(struct draft *draft, const char *kernel, const char *suffix,
 static int refuse(const struct draft *draft, const struct file_spec *spec, enum sgpu_dtype type,
 		  const char *takes)
 {
-	const struct sgpu_op_argument *argument = &draft->op->args[spec->argument];
 	struct sgpu_error error = { 0 };
 
-	sgpu_fail(&error, SGPU_EINVALID,
-		  "'%s' has values of %s, and '%s' of '%s' takes %s, which cannot hold them",
-		  spec->path, sgpu_dtype_name(type), argument->name, draft->op->name, takes);
-	if (argument->dtypes & SGPU_TYPE_BIT(SGPU_U8)) {
-		sgpu_hint(
-			&error,
-			"the operation 'threshold' makes a mask of u8; 'cast' rounds and cuts off");
-	}
+	sgpu_fail(&error, SGPU_EINVALID, "'%s' has values of %s, and '%s' of '%s' takes %s",
+		  spec->path, sgpu_dtype_name(type), draft->op->args[spec->argument].name,
+		  draft->op->name, takes);
+	sgpu_hint(&error, "the operation 'threshold' makes a mask; 'cast' rounds and cuts off");
 	return cli_error(&error);
 }
 
@@ -282,7 +258,8 @@ static int convert(struct draft *draft, const struct file_spec *spec, bool low,
 	if (!status) {
 		cli_note("'%s' has values of %s, which the operation '%s' casts to %s%s",
 			 spec->path, sgpu_dtype_name(type), operation, sgpu_dtype_name(target),
-			 holds_all(type, target) ? "" : ", rounded");
+			 target == SGPU_F32 && (type == SGPU_I32 || type == SGPU_F64) ? ", rounded"
+										      : "");
 	}
 	return status;
 }
