@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "manifest_tool.h"
 
-#include <ctype.h>
 #include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,8 +19,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-
-enum { TYPE_WORD_MAX = 16 };
 
 /* ---- headers ---- */
 /* The header of the NIfTI-1 standard, as a little-endian machine reads it. */
@@ -246,50 +243,10 @@ static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_er
 	return sgpu_hint(error, "'sgpu-manifest ops %s' shows the arguments", op->name);
 }
 
-/* Finds the word that was meant as a type: that of the last ":WORD" that ends the text or precedes
- * ":SHAPE[:OFFSET]". */
-static const char *find_word(const char *text, size_t *length)
+static int hint_type(struct sgpu_error *error)
 {
-	const char *found = NULL;
-
-	for (const char *colon = strchr(text, ':'); colon; colon = strchr(colon + 1, ':')) {
-		size_t size = strcspn(colon + 1, ":");
-		const char *rest = colon + 1 + size;
-
-		if (isalpha((unsigned char)colon[1]) && size < TYPE_WORD_MAX &&
-		    !rest[strspn(rest, ":,0123456789")]) {
-			found = colon + 1;
-			*length = size;
-		}
-	}
-	return found;
-}
-
-/* Reports an unknown type, as in "FILE:uint8:16", unless the whole text is a file's name. */
-static int check_type_name(const char *path, struct sgpu_error *error)
-{
-	char name[TYPE_WORD_MAX];
-	const char *word, *near;
-	size_t length = 0;
-
-	word = access(path, F_OK) ? find_word(path, &length) : NULL;
-	if (!word) {
-		return SGPU_OK;
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)length, word);
-	near = sgpu_dtype_near(name);
-	if (sgpu_dtype_parse(name) != SGPU_NONE) {
-		sgpu_fail(error, SGPU_EUSAGE, "'%s' has a type without a shape", path);
-		return sgpu_hint(
-			error,
-			"FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, and nothing for one element");
-	}
-	if (!near && !word[length]) {
-		return SGPU_OK; /* a file's name may end with ":WORD" */
-	}
-	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not one of the types f32, f64, i32, u8, i16, f16",
-		  name);
-	return near ? sgpu_hint(error, "did you mean '%s'?", near) : error->code;
+	return sgpu_hint(error, "FILE:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as "
+				"in 181,217,181");
 }
 
 int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec,
@@ -325,14 +282,14 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	if (type) {
 		return parse_type(type + 1, dtype, spec, error);
 	}
-	rc = check_type_name(spec->path, error);
-	rc = rc ? rc : read_header(spec, error);
+	if (access(spec->path, F_OK)) { /* the text may have a type that is none */
+		sgpu_fail_errno(error, "cannot open '%s'", spec->path);
+		return hint_type(error);
+	}
+	rc = read_header(spec, error);
 	if (!rc && spec->type.dtype == SGPU_NONE) {
 		sgpu_fail(error, SGPU_EUSAGE, "'%s' does not say what it holds", spec->path);
-		return sgpu_hint(error,
-				 "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in "
-				 "181,217,181",
-				 spec->path);
+		return hint_type(error);
 	}
 	return rc;
 }
