@@ -29,9 +29,17 @@ through() {
 	requires python3
 	for op in $(sgpu-manifest ops --json | python3 -c 'import json,sys; print(*[o["name"] for o in json.load(sys.stdin)])'); do
 		case $op in
-		vector_add | activation_gradient | sgd) set -- a.x:f32:8 b.x:f32:8 ;;
+		vector_add) set -- a.x:f32:8 b.x:f32:8 ;;
 		squared_error) set -- a.x:f32:4,5 b.x:f32:4,5 ;;
 		cross_entropy) set -- a.x:f32:4,5 b.x:u8:4 ;;
+		activation_gradient) set -- --param activation=relu a.x:f32:8 b.x:f32:8 ;;
+		black_scholes) set -- --param rate=0 --param volatility=1 a.x:f32:10 b.x:f32:10 c.x:f32:10 ;;
+		cast) set -- --param dtype=f64 a.x:f32:8 ;;
+		gaussian3d) set -- --param sigma=1 a.x:f32:8,8,8 ;;
+		histogram) set -- --param min=0 --param max=1 a.x:f32:8 ;;
+		reduce) set -- --param operation=sum a.x:f32:8 ;;
+		sgd) set -- --param rate=1 a.x:f32:8 b.x:f32:8 ;;
+		slice) set -- --param count=4 a.x:f32:8 ;;
 		reshape) set -- --param dim0=64 --param dim1=8 a.x:f32:8,8,8 ;;
 		max_pool2d) set -- a.x:f32:1,1,8,8 ;;
 		max_pool2d_gradient) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,4,4 ;;
@@ -40,7 +48,6 @@ through() {
 		dense) set -- a.x:f32:4,5 b.x:f32:5,6 ;;
 		conv2d) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,3,3 ;;
 		nearest) set -- a.x:f32:10,4 b.x:f32:3,4 ;;
-		black_scholes) set -- a.x:f32:10 b.x:f32:10 c.x:f32:10 ;;
 		morphology3d) set -- a.x:u8:4,4,4 ;;
 		*) set -- a.x:f32:8,8,8 ;;
 		esac
@@ -57,6 +64,8 @@ through() {
 	grep -q 'b=second a=first' shown
 	grep -q '"transpose_b":true' shown
 	grep -q '"alpha":0.5' shown
+	run --separate-stderr -1 sgpu-manifest init --op gaussian3d -o wrong.json a.x:f32:4,4,4
+	assert_contains "$stderr" "needs the parameter 'sigma'"
 	run --separate-stderr -1 sgpu-manifest init --op gemm -o wrong.json a.x:f32:4,5 b.x:f32:6,7
 	assert_no_file wrong.json
 	run --separate-stderr -2 sgpu-manifest init -o wrong.json a.x:f32:4
@@ -119,11 +128,11 @@ through() {
 
 @test "what init inserts is as secret as its input" {
 	nifti 0000003f 00000040 >x.nii
-	sgpu-manifest init --op gaussian3d -o high.json x.nii
+	sgpu-manifest init --op gaussian3d --param sigma=1 -o high.json x.nii
 	run ! grep -q LOW high.json
-	sgpu-manifest init --op gaussian3d --low input --low output -o low.json x.nii
+	sgpu-manifest init --op gaussian3d --param sigma=1 --low input --low output -o low.json x.nii
 	run ! grep -q HIGH low.json
-	run --separate-stderr -2 sgpu-manifest init --op gaussian3d --low x_scaled -o wrong.json x.nii
+	run --separate-stderr -2 sgpu-manifest init --op gaussian3d --param sigma=1 --low x_scaled -o wrong.json x.nii
 	assert_contains "$stderr" "'x_scaled' is neither"
 	# What cannot travel so is said at once.
 	run --separate-stderr -0 sgpu-manifest init --op copy -o stdin.json input=-:u8:4
@@ -153,7 +162,7 @@ through() {
 	sgpu-manifest init --op copy -o a.json a.u8:u8:16
 	run -0 sgpu-manifest show a.json
 	assert_contains "$output" " a.copy.u8 "
-	sgpu-manifest init -q --op black_scholes -o prices.json market.f32:f32:4 k:f32:4 t:f32:4
+	sgpu-manifest init -q --op black_scholes --param rate=0 --param volatility=1 -o prices.json market.f32:f32:4 k:f32:4 t:f32:4
 	run -0 sgpu-manifest show prices.json
 	assert_contains "$output" " market.black_scholes.call.f32 "
 	assert_contains "$output" " market.black_scholes.put.f32 "
@@ -209,7 +218,7 @@ through() {
 
 @test "a cast stands before an operation that takes another type" {
 	head -c 64 /dev/zero >a.u8
-	run --separate-stderr -0 sgpu-manifest init -q --op gaussian3d -o job.json a.u8:u8:4,4,4
+	run --separate-stderr -0 sgpu-manifest init -q --op gaussian3d --param sigma=1 -o job.json a.u8:u8:4,4,4
 	run -0 sgpu-manifest show job.json
 	assert_contains "$output" 'cast        input=a output=a_f32'
 	through job.json
@@ -217,13 +226,13 @@ through() {
 	# i32 needs f64, which holds all of it; where an operation has none, it is said that values are rounded.
 	sgpu-manifest init -q --op softmax -o wide.json a.u8:i32:4,4
 	run -0 grep -q '"dtype": "f64"' wide.json
-	run --separate-stderr -0 sgpu-manifest init --op black_scholes -o price.json a.u8:i32:4 b.x:f32:4 c.x:f32:4
+	run --separate-stderr -0 sgpu-manifest init --op black_scholes --param rate=0 --param volatility=1 -o price.json a.u8:i32:4 b.x:f32:4 c.x:f32:4
 	assert_contains "$stderr" "'a.u8' has values of i32, which the operation 'CAST' casts to f32, rounded"
 	# Two files, one of f64: both in f64.
 	sgpu-manifest init -q --op gemm -o both.json a.u8:u8:4,4 b.x:f64:4,4
 	run -0 grep -q '"dtype": "f64"' both.json
 	# Nothing is inserted where nothing is needed.
-	sgpu-manifest init -q --op gaussian3d -o none.json a.u8:f32:4,2,2
+	sgpu-manifest init -q --op gaussian3d --param sigma=1 -o none.json a.u8:f32:4,2,2
 	run ! grep -q '"cast"' none.json
 }
 

@@ -136,9 +136,5 @@ char *file_spec_location(const char *path, const char *folder);
 enum { OP_TEXT_MAX = 160 };
 /* Lists a set of types: "f32 f64". */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
-/* Writes the default as text, or "none" or "required". */
-void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]);
-/* Returns the default as a manifest would write it; NULL when there is none. */
-json_t *op_default_json(const struct sgpu_op_param *param);
 
 #endif

@@ -363,26 +363,6 @@ static int add_outputs(struct draft *draft)
 	return status;
 }
 
-/* Sets required parameters that the user has not given to a value to start from. */
-static void fill_params(struct draft *draft)
-{
-	for (int i = 0; draft->op->params && draft->op->params[i].name; i++) {
-		struct sgpu_op_param param = draft->op->params[i];
-		char text[OP_TEXT_MAX];
-
-		if (!param.required || json_object_get(draft->params, param.name)) {
-			continue;
-		}
-		param.required = false;
-		/* A "max" of 0 would leave an empty range. */
-		param.standard =
-			param.standard == 0 && strcmp(param.name, "max") == 0 ? 1 : param.standard;
-		op_default_text(&param, text);
-		json_object_set_new(draft->params, param.name, op_default_json(&param));
-		cli_note("the parameter '%s' is needed and was set to %s", param.name, text);
-	}
-}
-
 /* Checks that every name of --low is that of an argument or of a file's segment. */
 static int check_low(const struct draft *draft)
 {
@@ -420,7 +400,6 @@ static int build(struct draft *draft, const char *folder)
 	if (status) {
 		return status;
 	}
-	fill_params(draft);
 	return add_operation(draft, operation, draft->op->name, json_incref(draft->arguments),
 			     json_object_size(draft->params) ? json_incref(draft->params) : NULL);
 }
