@@ -85,7 +85,7 @@ parts() {
 	assert_contains "$stderr" "2 are missing"
 	sed 's/"o3"/"o5"/g' parts.json >other.json
 	run --separate-stderr -1 sgpu-manifest merge -m other.json r0.tar r1.tar
-	assert_contains "$stderr" "'r0.tar' has the output 'o3', which 'other.json' lacks"
+	assert_contains "$stderr" "'r1.tar' has the output 'o3', which 'other.json' lacks"
 	run --separate-stderr -1 sgpu-manifest merge r0.tar r0.tar
 	assert_contains "$stderr" "both have the output"
 	head -c 1600 r1.tar >cut.tar

@@ -23,7 +23,7 @@ struct split_request {
 const struct cli_option split_options[] = {
 	CLI_COMMON,
 	{ "shards", 'n', "NUMBER",
-	  "at most this many shards, balanced by bytes (default: one for each part)",
+	  "at most this many shards, of about as many parts (default: one for each part)",
 	  CLI_NUMBER(struct split_request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
 	{ "directory", 'C', "DIR", "write them there, not into the manifest's directory",
 	  CLI_TEXT(struct split_request, directory) },
@@ -31,12 +31,11 @@ const struct cli_option split_options[] = {
 	CLI_END
 };
 
-/* ---- parts, by union-find over the operations; the largest goes to the lightest shard ---- */
+/* ---- parts, by union-find over the operations ---- */
 struct components {
 	int *shard; /* per operation: its shard */
 	int shard_count;
-	int part_count;	 /* independent parts of the manifest */
-	uint64_t *bytes; /* per shard: the bytes of all its segments */
+	int part_count; /* independent parts of the manifest */
 };
 
 static int find(int *parent, int i)
@@ -97,115 +96,35 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
 	}
 }
 
-struct part {
-	int number;
-	uint64_t bytes;
-};
-
-static int by_size(const void *a, const void *b)
-{
-	const struct part *x = a, *y = b;
-
-	if (x->bytes != y->bytes) {
-		return x->bytes > y->bytes ? -1 : 1;
-	}
-	return x->number < y->number ? -1 : x->number > y->number;
-}
-
-/* Adds up the bytes of the parts. Each segment counts once for every part that it is in. last[part]
- * is 1 + the index of the last segment counted for that part. */
-static void weigh(const struct sgpu_manifest *manifest, const int *part_of, struct part *parts,
-		  int *last)
-{
-	for (int i = 0; i < manifest->segment_count; i++) {
-		const struct sgpu_segment *segment = &manifest->segments[i];
-		uint64_t bytes = 0;
-
-		if (!sgpu_type_bytes(&segment->type, &bytes)) {
-			continue;
-		}
-		for (int k = -1; k < segment->reader_count; k++) {
-			int operation = k < 0 ? segment->writer : segment->readers[k];
-
-			if (operation >= 0 && last[part_of[operation]] != i + 1) {
-				last[part_of[operation]] = i + 1;
-				parts[part_of[operation]].bytes += bytes;
-			}
-		}
-	}
-}
-
-/* Gives each part to the shard that is lightest then, the largest part first. */
-static void share(struct part *parts, int part_count, int *shard_of, struct components *components)
-{
-	const int shards = components->shard_count;
-	uint64_t *bytes = components->bytes;
-
-	if (shards < part_count) {
-		qsort(parts, (size_t)part_count, sizeof(*parts), by_size);
-	}
-	for (int i = 0; i < part_count; i++) {
-		int least = shards < part_count ? 0 : i;
-
-		for (int k = 1; k < shards && shards < part_count; k++) {
-			least = bytes[k] < bytes[least] ? k : least;
-		}
-		/* A part counts one byte more than it has, so that empty parts are spread, too. */
-		shard_of[parts[i].number] = least;
-		bytes[least] += parts[i].bytes + 1;
-	}
-	for (int i = 0; i < part_count; i++) {
-		bytes[shard_of[i]]--;
-	}
-}
-
-/* Finds the independent parts and distributes them to shards. Operations belong to one part if an
- * edge joins them, or if they use a segment that cannot be in two shards: an INPUT_OUTPUT, standard
- * input, or one that names client variables. Makes `wanted` shards (0: any number), but at most one
- * for each part. Returns false when out of memory. */
+/* Finds the independent parts and distributes them to shards, in their order. Operations belong to
+ * one part if an edge joins them, or if they use a segment that cannot be in two shards: an
+ * INPUT_OUTPUT, standard input, or one that names client variables. Makes `wanted` shards (0: any
+ * number), but at most one for each part. Returns false when out of memory. */
 static bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
 			    struct components *components)
 {
-	size_t count = (size_t)manifest->operation_count + 1;
-	int *parent = calloc(count, sizeof(int)), *part_of = calloc(count, sizeof(int));
-	int *last = calloc(count, sizeof(int)), *shard_of = calloc(count, sizeof(int));
-	struct part *parts = calloc(count, sizeof(*parts));
-	int part_count = 0;
-	bool done = false;
+	const size_t count = (size_t)manifest->operation_count + 1;
+	int *parent = calloc(count, sizeof(int)), *shard = calloc(count, sizeof(int));
+	const bool enough = parent && shard;
+	int64_t parts = 0, shards;
 
-	components->shard = calloc(count, sizeof(int));
-	components->bytes = calloc(count, sizeof(uint64_t));
-	if (!parent || !part_of || !last || !shard_of || !parts || !components->shard ||
-	    !components->bytes) {
-		goto out;
+	components->shard = shard;
+	if (enough) {
+		join_all(manifest, parent);
 	}
-	join_all(manifest, parent);
-	for (int i = 0; i < manifest->operation_count; i++) {
-		int root = find(parent, i);
+	for (int i = 0; enough && i < manifest->operation_count; i++) {
+		const int root = find(parent, i); /* no later than i */
 
-		if (root == i) {
-			parts[part_count].number = part_count;
-			part_of[i] = part_count++;
-		} else {
-			part_of[i] = part_of[root];
-		}
+		shard[i] = root == i ? (int)parts++ : shard[root];
 	}
-	weigh(manifest, part_of, parts, last);
-	components->part_count = part_count;
-	components->shard_count =
-		!wanted || wanted > (uint64_t)part_count ? part_count : (int)wanted;
-	share(parts, part_count, shard_of, components);
-	for (int i = 0; i < manifest->operation_count; i++) {
-		components->shard[i] = shard_of[part_of[i]];
+	shards = !wanted || wanted > (uint64_t)parts ? parts : (int64_t)wanted;
+	for (int i = 0; enough && i < manifest->operation_count; i++) {
+		shard[i] = (int)(shard[i] * shards / parts);
 	}
-	done = true;
-out:
-	free(parts);
-	free(shard_of);
-	free(last);
-	free(part_of);
+	components->part_count = (int)parts;
+	components->shard_count = (int)shards;
 	free(parent);
-	return done;
+	return enough;
 }
 
 /* ---- shards ---- */
@@ -379,13 +298,11 @@ static int write_shards(const struct splitter *splitter)
 		status = status ? status : json_write(path, json_incref(shard));
 		if (!status && cli_json) {
 			json_array_append_new(
-				list,
-				json_pack(
-					"{s:o, s:O, s:i, s:I}", "file", cli_json_text(path),
-					"manifest_id", json_object_get(shard, "manifest_id"),
-					"operations",
-					(int)json_array_size(json_object_get(shard, "operations")),
-					"bytes", (json_int_t)splitter->components.bytes[i]));
+				list, json_pack("{s:o, s:O, s:i}", "file", cli_json_text(path),
+						"manifest_id",
+						json_object_get(shard, "manifest_id"), "operations",
+						(int)json_array_size(
+							json_object_get(shard, "operations"))));
 		} else if (!status) {
 			printf("%s\n", path);
 		}
@@ -458,7 +375,6 @@ static int split(const struct document *document, const char *directory, uint64_
 	free(splitter.to);
 	free(splitter.own);
 	payload_folder_close(&folder);
-	free(splitter.components.bytes);
 	free(splitter.components.shard);
 	return status;
 }
