@@ -62,8 +62,6 @@ struct sgpu_type {
 
 const char *sgpu_dtype_name(enum sgpu_dtype dtype); /* "f32" */
 enum sgpu_dtype sgpu_dtype_parse(const char *name); /* SGPU_NONE if unknown */
-/* Suggests the type that a wrong name such as "uint8" may mean, or returns NULL. */
-const char *sgpu_dtype_near(const char *name);
 /* Computes the size of the data; false unless it is below 2^53. */
 bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);
 /* Writes "f32[181,217,181]" into `text`, cut to fit. */

@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "manifest/reader.h"
 
@@ -45,38 +44,16 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 	return (unsigned)direction <= SGPU_INTERMEDIATE ? directions[direction] : "INPUT";
 }
 
-/* Finds the element type that other programs call by this name, if they agree: "float" and "int"
- * have 32 bits in some and 64 in others. Proposes only a type of the same size and sign, even if
- * another is spelt almost alike. */
-const char *sgpu_dtype_near(const char *name)
-{
-	static const char *const others[][2] = {
-		{ "float32", "f32" }, { "single", "f32" }, { "float64", "f64" },
-		{ "double", "f64" },  { "int32", "i32" },  { "uint8", "u8" },
-		{ "int16", "i16" },   { "short", "i16" },  { "float16", "f16" },
-		{ "half", "f16" },
-	};
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
-		if (strcasecmp(name, others[i][0]) == 0 || strcasecmp(name, others[i][1]) == 0) {
-			return others[i][1];
-		}
-	}
-	return NULL;
-}
-
 static void read_dtype(struct sgpu_reader *reader, const json_t *value, struct sgpu_type *type)
 {
 	const char *name = sgpu_reader_string(reader, "dtype", value);
-	char hint[SGPU_HINT_MAX];
 
 	if (!name) {
 		return;
 	}
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
-		sgpu_reader_refuse(reader, "dtype",
-				   sgpu_reader_hint_text(sgpu_dtype_near(name), hint), value,
+		sgpu_reader_refuse(reader, "dtype", NULL, value,
 				   "is not one of f32, f64, i32, u8, i16, f16");
 	}
 }

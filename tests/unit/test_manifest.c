@@ -321,7 +321,7 @@ UNIT_TEST(types_in_manifests_are_checked)
 	parse(&p, TYPE("{\"dtype\":\"float32\",\"shape\":[1]}"), 0);
 	REQUIRE(p.diagnostics.count == 1 &&
 		find(&p, AT "/dtype", "'float32' is not one of f32, f64, i32, u8, i16, f16"));
-	CHECK(strcmp(p.diagnostics.list[0].hint, "did you mean 'f32'?") == 0);
+	CHECK(!p.diagnostics.list[0].hint);
 	done(&p);
 	EXPECT(MANIFEST(
 		       IN("a", "") "," OUT(
