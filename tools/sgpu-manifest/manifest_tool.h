@@ -103,13 +103,9 @@ void payload_folder_close(struct payload_folder *folder);
  * the folder, HIGH data that would have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Compares each module_digest with the image's file and prints every difference. If `added` is not
- * NULL, also adds missing digests to the document's JSON and their number to *added; otherwise
- * skips images that cannot be read. Returns an exit status. */
-int module_digests_compare(const struct document *document, const struct payload_folder *folder,
-			   int *added);
-/* Does the same, adds missing digests, and fails for an unreadable image. The document is replaced
- * by a new one, checked with `options`. An image from standard input gets only a warning. */
+/* Compares each module_digest with the image's file, and adds missing ones. The document is
+ * replaced by a new one then, checked with `options`. Prints every error; fails for an image that
+ * cannot be read. One from standard input gets only a warning. Returns an exit status. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
 

@@ -341,8 +341,10 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 			operation->id, stated, segment->location, image->digest);
 }
 
-int module_digests_compare(const struct document *document, const struct payload_folder *folder,
-			   int *added)
+/* Compares each module_digest with the image's file, and adds missing ones to the document's JSON
+ * and their number to *added. Prints every error; returns an exit status. */
+static int fill_digests(const struct document *document, const struct payload_folder *folder,
+			int *added)
 {
 	const struct sgpu_manifest *manifest = document->manifest;
 	json_t *operations = json_object_get(manifest->json, "operations");
@@ -355,16 +357,13 @@ int module_digests_compare(const struct document *document, const struct payload
 		struct sgpu_error error = { 0 };
 		int failed = 0;
 
-		if (!module || (!module->has_digest && !added)) {
+		if (!module) {
 			continue;
 		}
 		const struct sgpu_segment *segment = &manifest->segments[module->segment];
 		struct image *image = &images[module->segment];
-		if (measure(folder, segment, image, &error) && added) {
+		if (measure(folder, segment, image, &error)) {
 			failed = cli_error(&error);
-		} else if (error.code) {
-			cli_detail("%s: not compared with module_digest: %s", document->name,
-				   error.text);
 		} else if (module->has_digest) {
 			failed = compare(operation, segment, image);
 		} else if (image->there) {
@@ -386,7 +385,7 @@ int module_digests_fill(struct document *document, const struct payload_folder *
 			unsigned options)
 {
 	struct document filled;
-	int added = 0, status = module_digests_compare(document, folder, &added);
+	int added = 0, status = fill_digests(document, folder, &added);
 
 	if (status || !added) {
 		return status;
