@@ -28,7 +28,7 @@ struct sgpu_reader {
 	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
 	struct sgpu_json_list lists[2]; /* texts of segments and operations */
-	json_t *outputs;		/* normalised locations of the outputs so far */
+	json_t *outputs;		/* normalised locations of the outputs */
 	json_t *variables;		/* values of client_dma_*_var so far */
 	char where[SGPU_WHERE_MAX];	/* JSON pointer to the value being read */
 	bool standard_input;		/* an input is "-" */
