@@ -54,15 +54,13 @@ bytes() {
 	assert_contains "$output" '"file":"pair.jwk"'
 }
 
-@test "pubkey gives the public half, from a file, -k or standard input, and no secret" {
+@test "pubkey gives the public half, from a file, a descriptor or standard input, and no secret" {
 	sgpu-seal keygen --x25519 -o pair.jwk
 	sgpu-seal pubkey pair.jwk >a
-	sgpu-seal pubkey -k pair.jwk -o b
-	sgpu-seal pubkey <pair.jwk >c
-	sgpu-seal pubkey -k fd:7 7<pair.jwk >d
+	sgpu-seal pubkey <pair.jwk >b
+	sgpu-seal pubkey fd:7 7<pair.jwk >c
 	assert_same a b
 	assert_same a c
-	assert_same a d
 	run ! grep -q '"d"' a
 	sgpu-seal pubkey a >again
 	assert_same a again

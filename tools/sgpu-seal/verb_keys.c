@@ -101,24 +101,11 @@ static int read_keys(const char *path, const char *output, struct sgpu_key_set *
 
 /* ---- pubkey ---- */
 struct publication {
-	const char *key_path, *path;
+	const char *path;
 };
-
-static int take_key(void *values, const char *path)
-{
-	struct publication *request = values;
-
-	if (request->key_path) {
-		return cli_usage("more than one key");
-	}
-	request->key_path = path;
-	return 0;
-}
 
 const struct cli_option pubkey_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)",
-	  CLI_TAKE(take_key) },
 	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
 	  CLI_TEXT(struct publication, path) },
 	CLI_END,
@@ -136,13 +123,7 @@ int verb_pubkey(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	if (*paths && request.key_path) {
-		return cli_usage("the key is given twice, as '%s' and with -k", *paths);
-	}
-	status = read_keys(*paths	      ? *paths
-			   : request.key_path ? request.key_path
-					      : "-",
-			   request.path, &keys);
+	status = read_keys(*paths ? *paths : "-", request.path, &keys);
 	if (status) {
 		return status;
 	}
