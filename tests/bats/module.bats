@@ -465,9 +465,9 @@ below() {
 
 @test "a job is split with its module" {
 	job scale "$scale"
-	sgpu-manifest split -C shards job.json
-	grep -q '"segment_id": "code"' shards/shard-000.json
-	run -1 grep -q '"segment_id": "code"' shards/shard-001.json
+	sgpu-manifest split job.json
+	grep -q '"segment_id": "code"' shard-000.json
+	run -1 grep -q '"segment_id": "code"' shard-001.json
 }
 
 @test "the example with a module of its own agrees with the operation of sgpu" {

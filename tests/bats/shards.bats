@@ -63,15 +63,6 @@ parts() {
 	run ! grep -q '"ADD"' shard-001.json
 }
 
-@test "split into another folder keeps the files in reach" {
-	parts
-	run --separate-stderr -0 sgpu-manifest split -n 1 -C shards parts.json
-	assert_contains "$stderr" "--allow-outside"
-	run --separate-stderr -1 sgpu-manifest pack -o batch.tar shards/shard-000.json
-	run --separate-stderr -0 sgpu-manifest pack --allow-outside -o batch.tar shards/shard-000.json
-	assert_contains "$(tar xOf batch.tar locations.json)" "$(pwd -P)/a.u8"
-}
-
 @test "merge reports on all responses and notices what is missing" {
 	parts
 	sgpu-manifest split -n 2 parts.json >/dev/null
