@@ -151,7 +151,7 @@ static void check_operation(struct sgpu_reader *reader, int index)
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 	const struct sgpu_operation *operation;
 
-	if (segment->operation < 0 || reader->unsure[index] & SGPU_UNSURE_USE) {
+	if (segment->operation < 0 || reader->use_unsure) {
 		return;
 	}
 	operation = &reader->manifest->operations[segment->operation];
@@ -197,7 +197,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	segment->id = "";
 	reader->unsure[index] |= SGPU_UNSURE_DIRECTION | SGPU_UNSURE_SENSITIVITY;
 	if (!sgpu_reader_fields(reader, entry, fields, REQUIRED, values)) {
-		reader->unsure[index] |= SGPU_UNSURE_USE;
+		reader->use_unsure = true;
 		return;
 	}
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
@@ -206,7 +206,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	/* If the id is missing, malformed or repeated, that is reported, and the segment's users
 	 * are not known. */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
-		reader->unsure[index] |= SGPU_UNSURE_USE;
+		reader->use_unsure = true;
 	}
 	choice = sgpu_reader_choice(reader, "sensitivity_level", values[SENSITIVITY], sensitivities,
 				    -1);

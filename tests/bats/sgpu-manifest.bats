@@ -152,7 +152,6 @@ faulty() {
 
 @test "every kind of wrong reference is told with its place" {
 	one_op ', "gpu_operation_id": "COPPY"' && diagnostic '"gpu_operation_id": "COPPY"' "/segments/0/gpu_operation_id: 'COPPY' is not an operation"
-	assert_contains "$stderr" "did you mean 'COPY'?"
 	one_op ', "dependencies": ["nobody"]' && diagnostic '"nobody"' "/segments/0/dependencies/0: 'nobody' is neither"
 	one_op '' ', "dependencies": ["COPY"]' && diagnostic '{ "gpu_operation_id"' "/operations/0: the operations wait for each other in a cycle: COPY -> COPY"
 	edit '"segment_id": "b"' '"segment_id": "a"'

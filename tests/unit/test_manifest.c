@@ -491,7 +491,7 @@ UNIT_TEST(operation_fields_are_checked)
 	      0);
 	REQUIRE(p.diagnostics.count == 1 &&
 		find(&p, "/operations/0/arguments/input", "'alhpa' is not a segment"));
-	CHECK(strcmp(p.diagnostics.list[0].hint, "did you mean 'alpha'?") == 0);
+	CHECK(!p.diagnostics.list[0].hint);
 	done(&p);
 }
 
