@@ -46,7 +46,7 @@ bool sgpu_location_outside(const char *location)
 	return !sgpu_location_normal(location, normal);
 }
 
-static bool has_control(const char *text)
+bool sgpu_has_control(const char *text)
 {
 	for (; *text; text++) {
 		if ((unsigned char)*text < 0x20 || *text == 0x7f) {
@@ -87,7 +87,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 				   strlen(location), (int)SGPU_LOCATION_MAX);
 		return;
 	}
-	if (!*location || has_control(location)) {
+	if (!*location || sgpu_has_control(location)) {
 		sgpu_reader_report(reader, field, NULL, "the path %s",
 				   *location ? "holds control characters" : "is empty");
 		return;

@@ -15,6 +15,8 @@ extern "C" {
 
 /* Returns the length of an id, even if too long; 0 if it is malformed. */
 size_t sgpu_id_length(const char *id);
+/* Whether a path holds control characters. */
+bool sgpu_has_control(const char *text);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
 /* False unless the product of the extents is below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
