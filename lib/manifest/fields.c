@@ -292,9 +292,26 @@ size_t sgpu_identifier(const char *name)
 	return name[length] || (*name >= '0' && *name <= '9') ? 0 : length;
 }
 
-void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value)
+static void add_dependency(struct sgpu_reader *reader, int of, int on)
 {
-	struct sgpu_manifest *manifest = reader->manifest;
+	if (reader->dependency_count == reader->dependency_capacity) {
+		const size_t capacity = 2 * reader->dependency_capacity + 64;
+		struct sgpu_dependency *list =
+			reallocarray(reader->dependencies, capacity, sizeof(*list));
+
+		if (!list) {
+			reader->no_memory = true;
+			return;
+		}
+		reader->dependencies = list;
+		reader->dependency_capacity = capacity;
+	}
+	reader->dependencies[reader->dependency_count++] = (struct sgpu_dependency){ of, on };
+}
+
+void sgpu_reader_dependencies(struct sgpu_reader *reader, int of, json_t *value)
+{
+	const struct sgpu_manifest *manifest = reader->manifest;
 	json_t *item;
 	size_t i;
 
@@ -304,9 +321,12 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value)
 	json_array_foreach (value, i, item) {
 		char *end = sgpu_reader_enter(reader, "/dependencies/%zu", i);
 		const char *id = sgpu_reader_string(reader, NULL, item);
+		const int operation = id ? sgpu_ids_index(manifest->operation_ids, id) : -1,
+			  segment = id ? sgpu_ids_index(manifest->segment_ids, id) : -1;
 
-		if (id && sgpu_ids_index(manifest->segment_ids, id) < 0 &&
-		    sgpu_ids_index(manifest->operation_ids, id) < 0) {
+		if (operation >= 0 || segment >= 0) {
+			add_dependency(reader, of, operation >= 0 ? ~operation : segment);
+		} else if (id) {
 			sgpu_reader_refuse(
 				reader, NULL, NULL, item,
 				"is neither a segment nor an operation of this manifest");

@@ -258,6 +258,7 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 		reader.manifest = NULL;
 	}
 out:
+	free(reader.dependencies);
 	free(reader.unsure);
 	sgpu_json_lists_clear(reader.lists, SGPU_ARRAY_LENGTH(reader.lists));
 	json_decref(reader.variables);

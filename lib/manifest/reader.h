@@ -22,6 +22,11 @@ enum sgpu_unsure {
 	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was wrong */
 };
 
+/* An entry and one of its dependencies: indexes of segments, or ~index of operations. */
+struct sgpu_dependency {
+	int of, on;
+};
+
 struct sgpu_reader {
 	struct sgpu_manifest *manifest;
 	struct sgpu_diagnostics *diagnostics;
@@ -32,6 +37,8 @@ struct sgpu_reader {
 	char where[SGPU_WHERE_MAX];	/* JSON pointer to the value being read */
 	bool standard_input;		/* an input is "-" */
 	uint8_t *unsure;		/* per segment: set of enum sgpu_unsure, all reported */
+	struct sgpu_dependency *dependencies;
+	size_t dependency_count, dependency_capacity;
 	bool use_unsure; /* an id or a reference is wrong, so who uses a segment is not known */
 	bool no_memory;
 };
@@ -78,8 +85,9 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const c
 /* Returns the length of a name of letters, digits and '_' without a digit first; 0 for any other.
  */
 size_t sgpu_identifier(const char *name);
-/* Checks that each entry of a dependencies array names a segment or an operation. */
-void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value);
+/* Records the dependencies of an entry (see struct sgpu_dependency), each of which has to name a
+ * segment or an operation. */
+void sgpu_reader_dependencies(struct sgpu_reader *reader, int of, json_t *value);
 
 /* ---- one file each ---- */
 void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry);
@@ -124,8 +132,6 @@ int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size,
 		      int *line, int *column, struct sgpu_error *error);
 /* Returns a new reference to an entry; NULL: out of memory. */
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index);
-/* Whether an entry may have a member `name`. Searches the entry's text without parsing it. */
-bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index, const char *name);
 /* Returns a copy that lives as long as the manifest; NULL for NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);

@@ -229,7 +229,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	end = sgpu_reader_enter(reader, "/data_type_info");
 	read_type(reader, values[TYPE], segment);
 	*end = '\0';
-	sgpu_reader_dependencies(reader, values[DEPENDENCIES]);
+	sgpu_reader_dependencies(reader, index, values[DEPENDENCIES]);
 	check_direction(reader, index, values);
 	check_operation(reader, index);
 	read_variables(reader, index, values);
