@@ -34,6 +34,14 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
+static const char *skip_blanks(const char *text, const char *end)
+{
+	while (text < end && is_blank(*text)) {
+		text++;
+	}
+	return text;
+}
+
 /* Skips a string from its opening quote to after the closing one, or to the end. */
 static const char *string_end(const char *text, const char *end)
 {
@@ -73,9 +81,7 @@ static const char *element_end(const char *text, const char *end, char closing)
 static void add_part(struct pass *pass, struct sgpu_json_list *list, const char *begin,
 		     const char *end)
 {
-	while (begin < end && is_blank(*begin)) {
-		begin++;
-	}
+	begin = skip_blanks(begin, end);
 	while (end > begin && is_blank(end[-1])) {
 		end--;
 	}
@@ -94,8 +100,7 @@ static void split_list(struct pass *pass, struct sgpu_json_list *list)
 {
 	const char *open = pass->at, *begin = open + 1;
 
-	for (pass->at = begin; pass->at < pass->end && is_blank(*pass->at); pass->at++) {
-	}
+	pass->at = skip_blanks(begin, pass->end);
 	if (pass->at < pass->end && *pass->at != ']') {
 		for (;;) {
 			pass->at = element_end(begin, pass->end, ']');
@@ -154,12 +159,11 @@ static void take_key(struct pass *pass)
 	const char *key = pass->at, *next = string_end(key, pass->end);
 	struct sgpu_json_list *list = find_list(pass, key, (size_t)(next - key));
 
-	while (list && next < pass->end && is_blank(*next)) {
-		next++;
+	if (list) {
+		next = skip_blanks(next, pass->end);
 	}
 	if (list && next < pass->end && *next == ':') {
-		for (next++; next < pass->end && is_blank(*next); next++) {
-		}
+		next = skip_blanks(next + 1, pass->end);
 	} else {
 		list = NULL;
 	}
@@ -306,14 +310,6 @@ void sgpu_json_lists_clear(struct sgpu_json_list *lists, size_t list_count)
 }
 
 /* ---- places of values ---- */
-static const char *skip_blanks(const char *text, const char *end)
-{
-	while (text < end && is_blank(*text)) {
-		text++;
-	}
-	return text;
-}
-
 /* Reads a token of a pointer, from its slash on. Returns the rest, or NULL for a token that is too
  * long or was cut off. */
 static const char *read_token(const char *pointer, char name[TOKEN_MAX])
