@@ -11,7 +11,7 @@
  * replaced by an empty one that refuses all batches sealed until then; programs of that version
  * refuse the new file.
  *
- * A process keeps the records that it has read, with an index. Under the lock, it opens the file,
+ * A process keeps the records that it has read, in a tree. Under the lock, it opens the file,
  * checks by the header and the last record that it read whether this is the same file, and reads
  * the records that others have appended.
  */
