@@ -29,8 +29,7 @@ enum {
 	SGPU_MANIFEST_ID_MAX = 128,	   /* bytes of manifest_id: printable ASCII */
 	SGPU_LOCATION_MAX = 4095,	   /* bytes of data_location_client */
 	SGPU_DMA_VAR_MAX = 64,		   /* bytes of the name of a client variable */
-	SGPU_DIAGNOSTICS_MAX =
-		100000, /* recorded diagnostics; one more says that others were dropped */
+	SGPU_DIAGNOSTICS_MAX = 100,	   /* recorded; one more says that others were dropped */
 	SGPU_MODULE_FUNCTION_MAX =
 		255, /* bytes of the name of a module's function: a C identifier */
 	SGPU_MODULE_SIZE_MAX = 256 << 20, /* bytes of a module's image */
@@ -63,8 +62,6 @@ struct sgpu_type {
 
 const char *sgpu_dtype_name(enum sgpu_dtype dtype); /* "f32" */
 enum sgpu_dtype sgpu_dtype_parse(const char *name); /* SGPU_NONE if unknown */
-/* Suggests the type that a wrong name such as "uint8" may mean, or returns NULL. */
-const char *sgpu_dtype_near(const char *name);
 /* Computes the size of the data; false unless it is below 2^53. */
 bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);
 /* Writes "f32[181,217,181]" into `text`, cut to fit. */
@@ -88,8 +85,7 @@ struct sgpu_diagnostics {
 
 /* Fills in missing lines and columns from the text, which must be JSON, and sorts the diagnostics
  * by them. */
-SGPU_MUST_CHECK int sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *text,
-					    size_t size, struct sgpu_error *error);
+void sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *text, size_t size);
 void sgpu_diagnostics_clear(struct sgpu_diagnostics *diagnostics);
 /* Returns the nearest of the NULL-terminated names by edit distance, or NULL if none is near. */
 const char *sgpu_nearest_name(const char *name, const char *const *names);

@@ -150,7 +150,7 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 enum { SGPU_SNIFF_SIZE = 512 }; /* bytes that are looked at */
 
 enum sgpu_sniffed {
-	SGPU_SNIFFED_UNKNOWN, /* random bytes, as sealed data are */
+	SGPU_SNIFFED_UNKNOWN,
 	SGPU_SNIFFED_EMPTY,
 	SGPU_SNIFFED_BATCH, /* a tar archive that begins with batch.json or response.json */
 	SGPU_SNIFFED_TAR,   /* any other tar archive */

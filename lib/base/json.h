@@ -50,6 +50,10 @@ SGPU_MUST_CHECK int sgpu_json_part_parse(const struct sgpu_json_part *part, cons
 					 json_t **value, int *line, int *column,
 					 struct sgpu_error *error);
 void sgpu_json_lists_clear(struct sgpu_json_list *lists, size_t list_count);
+/* Gives line and column, from 1, of a value by its JSON pointer (RFC 6901; "" is the document), or
+ * of its nearest existing parent. A member has the position of its key, any other value its own.
+ * The text must be valid JSON. */
+void sgpu_json_locate(const char *text, size_t size, const char *pointer, int *line, int *column);
 
 /* Writes the canonical form of RFC 8785 (members sorted by UTF-16 code units, shortest numbers).
  * *text comes from malloc, NUL-terminated; the caller frees it. Integers of 2^53 and more are

@@ -2,12 +2,15 @@
  *
  * Splits a long document into parts. Elements are delimited only by brackets, quotes and commas;
  * parsing an element decides whether it is valid. If the frame and all parts are valid, so is the
- * whole document.
+ * whole document. Also finds where a value lies in the text.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+
+enum { TOKEN_MAX = 512 };
 
 static bool is_blank(char c)
 {
@@ -31,8 +34,8 @@ static const char *string_end(const char *text, const char *end)
 	return text < end ? text + 1 : end;
 }
 
-/* Skips an element, to the comma or bracket after it, or to the end. */
-static const char *element_end(const char *text, const char *end)
+/* Skips an element, to the comma or the closing bracket after it, or to the end. */
+static const char *element_end(const char *text, const char *end, char closing)
 {
 	int depth = 0;
 
@@ -41,7 +44,7 @@ static const char *element_end(const char *text, const char *end)
 			text = string_end(text, end);
 			continue;
 		}
-		if (!depth && (*text == ',' || *text == ']')) {
+		if (!depth && (*text == ',' || *text == closing)) {
 			break;
 		}
 		depth += (*text == '{' || *text == '[') - (*text == '}' || *text == ']');
@@ -90,7 +93,7 @@ static int split_list(struct sgpu_json_list *list, const char **at, const char *
 		return SGPU_OK;
 	}
 	for (;; ++*at) {
-		next = element_end(*at, end);
+		next = element_end(*at, end, ']');
 		rc = add_part(list, *at, next, error);
 		if (rc != SGPU_OK) {
 			return rc;
@@ -220,4 +223,81 @@ void sgpu_json_lists_clear(struct sgpu_json_list *lists, size_t list_count)
 		lists[i].parts = NULL;
 		lists[i].count = 0;
 	}
+}
+
+/* ---- places of values ---- */
+/* Reads a token of a pointer, from its slash on. Returns the rest, or NULL for a token that is too
+ * long or was cut off. */
+static const char *read_token(const char *pointer, char name[TOKEN_MAX])
+{
+	size_t used = 0;
+
+	for (pointer++; *pointer && *pointer != '/'; pointer++) {
+		char c = *pointer;
+
+		if (c == '~') {
+			c = *++pointer == '0' ? '~' : '/';
+		}
+		if (!*pointer || used + 1 == TOKEN_MAX) {
+			return NULL;
+		}
+		name[used++] = c;
+	}
+	name[used] = '\0';
+	return pointer;
+}
+
+/* Finds an entry of the object or array at `at`. Returns its key or, in an array, its value, and
+ * NULL if there is none; *value is the value in both cases. */
+static const char *find_entry(const char *at, const char *end, const char *name, const char **value)
+{
+	const bool object = at < end && *at == '{';
+	const char closing = object ? '}' : ']';
+	char number[24];
+
+	if (!object && (at == end || *at != '[')) {
+		return NULL;
+	}
+	for (unsigned long i = 0;; i++) {
+		const char *entry = at = skip_blanks(at + 1, end);
+		bool found;
+
+		if (at == end || *at == closing) {
+			return NULL;
+		}
+		snprintf(number, sizeof(number), "%lu", i);
+		found = !object && strcmp(number, name) == 0;
+		if (object) {
+			at = string_end(at, end);
+			found = is_key(entry, (size_t)(at - entry), name);
+			at = skip_blanks(at, end);
+			at = skip_blanks(at + (at < end), end); /* after the colon */
+		}
+		if (found) {
+			*value = at;
+			return entry;
+		}
+		at = element_end(at, end, closing);
+		if (at == end || *at == closing) {
+			return NULL;
+		}
+	}
+}
+
+void sgpu_json_locate(const char *text, size_t size, const char *pointer, int *line, int *column)
+{
+	const char *end = text + size, *value = skip_blanks(text, end), *found = value;
+	char name[TOKEN_MAX];
+
+	while (*pointer) {
+		const char *rest = read_token(pointer, name);
+		const char *entry = rest ? find_entry(value, end, name, &value) : NULL;
+
+		if (!entry) {
+			break;
+		}
+		found = entry;
+		pointer = rest;
+	}
+	sgpu_json_place(text, (size_t)(found - text), line, column);
 }

@@ -64,18 +64,15 @@ static bool fits(const struct row *row, const char *text, size_t size, char begi
 static const struct row *find(const void *first, size_t size)
 {
 	static const struct row unknown = { .what = "data of no known kind" },
-				empty = { .kind = SGPU_SNIFFED_EMPTY, .what = "empty" },
-				uneven = { .kind = SGPU_SNIFFED_OTHER,
-					   .what = "plain data of no known kind" };
+				empty = { .kind = SGPU_SNIFFED_EMPTY, .what = "empty" };
 	const char *text = first;
-	size_t counts[256] = { 0 }, most = 0, plain = 0, controls = 0;
+	size_t plain = 0, controls = 0;
 	char begin = ' ';
 
 	size = size < SGPU_SNIFF_SIZE ? size : SGPU_SNIFF_SIZE;
 	for (size_t i = 0; i < size; i++) {
 		const unsigned char byte = (unsigned char)text[i];
 
-		most = ++counts[byte] > most ? counts[byte] : most;
 		plain += byte < 0x80;
 		begin = strchr(" \t\r\n", begin) ? text[i] : begin;
 		controls += !byte || byte == 0x7f || (byte < 0x20 && !strchr("\t\n\r\f\033", byte));
@@ -87,8 +84,7 @@ static const struct row *find(const void *first, size_t size)
 			return &rows[i];
 		}
 	}
-	/* In random bytes, such as sealed data, no value occurs this often. */
-	return !size ? &empty : most > size / 16 + 8 ? &uneven : &unknown;
+	return size ? &unknown : &empty;
 }
 
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size)

@@ -10,10 +10,6 @@
 enum { SGPU_TAR_BLOCK = 512 };
 
 /* ---- tar ---- */
-/* As sgpu_tar_open, after the caller has read the first block from fd to recognise the file. */
-SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name,
-					const uint8_t first[SGPU_TAR_BLOCK],
-					struct sgpu_tar_reader **reader, struct sgpu_error *error);
 /* Skips the rest of the current member and moves to the next. *member is NULL at the end of the
  * archive, after its two zero blocks and at most 1 MiB of further zeros. The name lives until the
  * next call. Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */

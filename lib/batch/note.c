@@ -13,6 +13,7 @@
 #include "batch/batch.h"
 #include "crypto/crypto.h"
 #include "index.h"
+#include "manifest/manifest.h"
 
 static const char where[] = "note";
 
@@ -120,16 +121,6 @@ static int open_note(const struct sgpu_batch *batch, const uint8_t *batch_key, c
 }
 
 /* ---- reading ---- */
-static bool has_control(const char *text)
-{
-	for (; *text; text++) {
-		if ((unsigned char)*text < 0x20 || *text == 0x7f) {
-			return true;
-		}
-	}
-	return false;
-}
-
 struct reading {
 	const struct sgpu_batch *batch;
 	char **paths;
@@ -164,7 +155,7 @@ static int take_path(void *argument, const json_t *entry, size_t number, const c
 	if (rc) {
 		return rc;
 	}
-	if (has_control(text) || !sgpu_location_normal(text, normal) || !*normal) {
+	if (sgpu_has_control(text) || !sgpu_location_normal(text, normal) || !*normal) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "%s: the path leads out of its directory, or is none", place);
 	}

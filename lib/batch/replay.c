@@ -11,12 +11,13 @@
  * replaced by an empty one that refuses all batches sealed until then; programs of that version
  * refuse the new file.
  *
- * A process keeps the records that it has read, with an index. Under the lock, it opens the file,
+ * A process keeps the records that it has read, in a tree. Under the lock, it opens the file,
  * checks by the header and the last record that it read whether this is the same file, and reads
  * the records that others have appended.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,6 @@ enum {
 	CHECK_SIZE = 8,
 	DROPPED_MIN = 1024,
 	LOOKS_A_WINDOW = 64, /* times that old records are counted in a window */
-	RECORDS_MIN = 64,
 };
 static const char magic[8] = "sgpu rp3"; /* the last character is the version */
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
@@ -52,13 +52,16 @@ struct header {
 	uint8_t check[CHECK_SIZE];
 };
 
+struct node {
+	struct record record;
+	struct node *next;
+};
+
 struct table {
 	struct header header;
-	struct record *records;
-	size_t count, capacity;
-	size_t *index;	   /* hash table: a record's number plus one; 0: free */
-	size_t index_size; /* a power of two, at least twice `count` */
-	uint64_t factor;   /* random and odd, so that nobody can choose identities that collide */
+	struct node *newest; /* the list of all records, from the last of the file */
+	size_t count;
+	void *tree;	       /* the same by their keys, of tsearch(3) */
 	uint64_t count_old_us; /* when to count the old records again */
 	uint64_t end;	       /* end of what was read of the file, in bytes; 0: nothing was */
 };
@@ -90,77 +93,43 @@ static bool is_older(const struct header *header)
 }
 
 /* ---- the records in memory ---- */
+static int compare_keys(const void *a, const void *b)
+{
+	return memcmp(((const struct node *)a)->record.key, ((const struct node *)b)->record.key,
+		      KEY_SIZE);
+}
+
+static void keep(void *node)
+{
+	(void)node;
+}
+
 static void forget_all(struct table *table)
 {
-	free(table->records);
-	free(table->index);
-	*table = (struct table){ .records = NULL };
+	struct node *node;
+
+	tdestroy(table->tree, keep);
+	while ((node = table->newest)) {
+		table->newest = node->next;
+		free(node);
+	}
+	*table = (struct table){ .count = 0 };
 }
 
-/* Returns the index entry that has the key or, if none has it, the free one for it. */
-static size_t *find_place(const struct table *table, const uint8_t key[KEY_SIZE])
+static int add(struct table *table, const struct record *record, struct sgpu_error *error)
 {
-	const size_t mask = table->index_size - 1;
-	uint64_t hash;
-	size_t at;
+	struct node *made = malloc(sizeof(*made));
 
-	memcpy(&hash, key, sizeof(hash));
-	hash *= table->factor;
-	at = (hash ^ hash >> 32) & mask;
-	while (table->index[at] &&
-	       memcmp(table->records[table->index[at] - 1].key, key, KEY_SIZE) != 0) {
-		at = (at + 1) & mask;
+	if (made) {
+		*made = (struct node){ *record, table->newest };
 	}
-	return &table->index[at];
-}
-
-static void fill_index(struct table *table)
-{
-	memset(table->index, 0, table->index_size * sizeof(*table->index));
-	for (size_t i = 0; i < table->count; i++) {
-		*find_place(table, table->records[i].key) = i + 1;
-	}
-}
-
-static int reserve(struct table *table, struct sgpu_error *error)
-{
-	const size_t capacity = table->capacity ? 2 * table->capacity : RECORDS_MIN;
-	struct record *records;
-	size_t *index;
-
-	if (table->count < table->capacity) {
-		return SGPU_OK;
-	}
-	if (!table->factor) {
-		const int rc = sgpu_random(&table->factor, sizeof(table->factor), error);
-
-		if (rc != SGPU_OK) {
-			return rc;
-		}
-		table->factor |= 1;
-	}
-	records = realloc(table->records, capacity * sizeof(*records));
-	if (!records) {
+	if (!made || !tsearch(made, &table->tree, compare_keys)) {
+		free(made);
 		return sgpu_fail_nomem(error);
 	}
-	table->records = records;
-	index = malloc(2 * capacity * sizeof(*index));
-	if (!index) {
-		return sgpu_fail_nomem(error);
-	}
-	free(table->index);
-	table->index = index;
-	table->index_size = 2 * capacity;
-	table->capacity = capacity;
-	fill_index(table);
+	table->newest = made;
+	table->count++;
 	return SGPU_OK;
-}
-
-/* There must be room. */
-static void append(struct table *table, const struct record *record)
-{
-	table->records[table->count++] = *record;
-	*find_place(table, record->key) = table->count;
 }
 
 /* ---- the file ---- */
@@ -184,11 +153,8 @@ static int add_records(const struct sgpu_replay *replay, struct table *table,
 		if (rc == SGPU_OK && memcmp(check, records->check, CHECK_SIZE) != 0) {
 			return size > sizeof(*records) ? damaged(replay, error) : SGPU_OK;
 		}
-		rc = rc == SGPU_OK ? reserve(table, error) : rc;
-		if (rc == SGPU_OK) {
-			append(table, records);
-			table->end += sizeof(*records);
-		}
+		rc = rc == SGPU_OK ? add(table, records, error) : rc;
+		table->end += rc == SGPU_OK ? sizeof(*records) : 0;
 	}
 	return rc;
 }
@@ -208,7 +174,7 @@ static int is_known(const struct sgpu_replay *replay, const struct table *table,
 		rc = sgpu_pread(fd, replay->data_path, &last, sizeof(last),
 				table->end - sizeof(last), &got, error);
 		*known = rc == SGPU_OK && got == sizeof(last) &&
-			 memcmp(&last, &table->records[table->count - 1], sizeof(last)) == 0;
+			 memcmp(&last, &table->newest->record, sizeof(last)) == 0;
 	}
 	return rc;
 }
@@ -279,19 +245,28 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 {
 	const int fd = openat(replay->directory, new_name,
 			      O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	const size_t size = table->count * sizeof(struct record);
+	struct record *records = malloc(size + 1);
+	size_t at = table->count;
 	int rc;
 
-	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
+	if (fd < 0 || !records) {
+		rc = fd < 0 ? sgpu_fail_errno(error, "cannot write '%s'", replay->data_path)
+			    : sgpu_fail_nomem(error);
+		sgpu_close(fd);
+		free(records);
+		return rc;
+	}
+	for (const struct node *node = table->newest; node; node = node->next) {
+		records[--at] = node->record;
 	}
 	memcpy(table->header.magic, magic, sizeof(magic));
-	table->end = sizeof(table->header) + table->count * sizeof(*table->records);
+	table->end = sizeof(table->header) + size;
 	rc = digest8(&table->header, offsetof(struct header, check), table->header.check, error);
 	rc = rc ? rc
 		: sgpu_write(fd, replay->data_path, &table->header, sizeof(table->header), error);
-	rc = rc ? rc
-		: sgpu_write(fd, replay->data_path, table->records,
-			     table->count * sizeof(*table->records), error);
+	rc = rc ? rc : sgpu_write(fd, replay->data_path, records, size, error);
+	free(records);
 	if (rc == SGPU_OK &&
 	    (fsync(fd) || renameat(replay->directory, new_name, replay->directory, data_name) ||
 	     fsync(replay->directory))) {
@@ -400,26 +375,30 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 {
 	const uint64_t floor = now_us > window_us ? now_us - window_us : 0,
 		       pause_us = window_us / LOOKS_A_WINDOW;
-	size_t old = 0, kept = 0;
+	struct node **at = &table->newest, *node;
+	size_t old = 0;
 
 	if (now_us < table->count_old_us && table->count_old_us - now_us <= pause_us) {
 		return false; /* a clock that was set back delays this by at most a pause */
 	}
 	table->count_old_us = now_us + pause_us;
-	for (size_t i = 0; i < table->count; i++) {
-		old += table->records[i].counter < floor;
+	for (node = table->newest; node; node = node->next) {
+		old += node->record.counter < floor;
 	}
 	if (old < DROPPED_MIN || old < table->count / 2) {
 		return false;
 	}
-	for (size_t i = 0; i < table->count; i++) {
-		if (table->records[i].counter >= floor) {
-			table->records[kept++] = table->records[i];
+	while ((node = *at)) {
+		if (node->record.counter >= floor) {
+			at = &node->next;
+			continue;
 		}
+		*at = node->next;
+		tdelete(node, &table->tree, compare_keys);
+		free(node);
+		table->count--;
 	}
-	table->count = kept;
 	table->header.floor = floor > table->header.floor ? floor : table->header.floor;
-	fill_index(table);
 	return true;
 }
 
@@ -428,13 +407,14 @@ static int check_batch(const struct sgpu_replay *replay, const struct record *re
 		       uint64_t now_us, struct sgpu_error *error)
 {
 	const struct table *table = &replay->table;
+	const struct node wanted = { .record = *record };
 	const int rc =
 		check_time(record->counter, now_us, table->header.floor, replay->window_us, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	if (table->count && *find_place(table, record->key)) {
+	if (tfind(&wanted, &table->tree, compare_keys)) {
 		sgpu_fail(error, SGPU_ETAKEN, "the batch was taken before: each runs once");
 		return sgpu_hint(error, "seal it again to have it run again");
 	}
@@ -457,12 +437,11 @@ static int take(struct sgpu_replay *replay, const struct record *record, uint64_
 		fd = -1;
 	}
 	rc = in_file && fd < 0 ? write_table(replay, table, &fd, error) : SGPU_OK;
-	rc = rc ? rc : reserve(table, error);
+	rc = rc ? rc : add(table, record, error);
 	if (rc == SGPU_OK && in_file) {
 		rc = append_to_file(replay, fd, table, record, error);
 	}
 	if (rc == SGPU_OK) {
-		append(table, record);
 		table->end += sizeof(*record);
 	} else if (in_file) {
 		forget_all(table); /* the next call reads the file again */

@@ -48,10 +48,8 @@ struct sgpu_tar_reader {
 	uint64_t remaining;	 /* unread payload bytes of the current member */
 	unsigned padding;	 /* bytes after the payload */
 	bool begun, ended, lost; /* lost: the position is not known */
-	bool has_first;		 /* the caller has read the first block */
 	bool again;		 /* the current member is also the next */
-	struct sgpu_tar_raw first;
-	int cursor; /* the next segment for sgpu_batch_next_payload */
+	int cursor;		 /* the next segment for sgpu_batch_next_payload */
 };
 
 /* Returns the size of a payload with its padding. */

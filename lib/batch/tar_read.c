@@ -50,17 +50,6 @@ int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 	return 0;
 }
 
-int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK],
-			struct sgpu_tar_reader **reader, struct sgpu_error *error)
-{
-	const int rc = sgpu_tar_open(fd, name, reader, error);
-	if (!rc) {
-		memcpy(&(*reader)->first, first, SGPU_TAR_BLOCK);
-		(*reader)->has_first = true;
-	}
-	return rc;
-}
-
 void sgpu_tar_close(struct sgpu_tar_reader **reader)
 {
 	if (reader && *reader) {
@@ -302,41 +291,26 @@ static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *e
 	return 0;
 }
 
-static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *header,
-		       struct sgpu_error *error)
+/* Reads the first header. Fails if the file is no ustar archive; the error says what it is
+ * instead. */
+static int read_first(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *header,
+		      struct sgpu_error *error)
 {
-	if (reader->has_first) {
-		*header = reader->first;
-		reader->has_first = false;
-		return 0;
-	}
-	return read_exact(reader, header, sizeof(*header), error);
-}
+	size_t got = 0;
+	const int rc = read_some(reader, header, sizeof(*header), &got, error);
 
-/* Fails if the file is no ustar archive; the error says what it is instead. */
-static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
-{
-	size_t got = sizeof(reader->first);
-	int rc = 0;
-
-	if (!reader->has_first) {
-		rc = read_some(reader, &reader->first, sizeof(reader->first), &got, error);
-	}
 	if (rc) {
 		return rc;
 	}
-	reader->has_first = true;
-	const enum sgpu_sniffed kind = sgpu_sniff(&reader->first, got);
-	const bool strict = !memcmp(reader->first.magic, "ustar", sizeof(reader->first.magic));
+	const enum sgpu_sniffed kind = sgpu_sniff(header, got);
+	const bool strict = !memcmp(header->magic, "ustar", sizeof(header->magic));
 	const bool archive = kind == SGPU_SNIFFED_BATCH || (kind == SGPU_SNIFFED_TAR && strict);
-	if (got == sizeof(reader->first) && (archive || sgpu_all_zero(&reader->first, got))) {
+	if (got == sizeof(*header) && (archive || sgpu_all_zero(header, got))) {
 		return 0; /* an archive without members begins with zeros */
 	}
-	if (archive) {
-		return cut_short(reader, error);
-	}
-	return sgpu_fail_sniffed(error, reader->fd, reader->name, &reader->first, got,
-				 "a batch or a response");
+	return archive ? cut_short(reader, error)
+		       : sgpu_fail_sniffed(error, reader->fd, reader->name, header, got,
+					   "a batch or a response");
 }
 
 int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size,
@@ -357,15 +331,10 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	if (rc) {
 		return rc;
 	}
-	struct sgpu_tar_raw header;
-	if (!reader->begun) {
-		reader->begun = true;
-		rc = check_first(reader, error);
-		if (rc) {
-			return rc;
-		}
-	}
-	rc = next_header(reader, &header, error);
+	struct sgpu_tar_raw header = { .type = 0 };
+	rc = reader->begun ? read_exact(reader, &header, sizeof(header), error)
+			   : read_first(reader, &header, error);
+	reader->begun = true;
 	if (rc) {
 		return rc;
 	}

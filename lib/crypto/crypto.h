@@ -41,6 +41,11 @@ SGPU_MUST_CHECK int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, 
 struct sgpu_kt128;
 SGPU_MUST_CHECK int sgpu_kt128_create(struct sgpu_kt128 **state, struct sgpu_error *error);
 void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size);
+/* The same on the workers of a pool, of which the calling thread holds a token; pool NULL: without
+ * one. Errors as sgpu_kt128_shared, after which the state can only be freed. */
+SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool,
+					     const void *data, size_t size,
+					     struct sgpu_error *error);
 void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size,
 		       uint8_t *digest, size_t digest_size);
 void sgpu_kt128_free(struct sgpu_kt128 **state); /* wipes it */
@@ -123,25 +128,6 @@ SGPU_MUST_CHECK int sgpu_signature_key(const struct json_t *entry, const char *t
 SGPU_MUST_CHECK int sgpu_signature_verify(const struct json_t *entry, const char *typ,
 					  const char *payload, struct sgpu_signing_key *key,
 					  struct sgpu_error *error);
-
-/* ---- digests on several cores, of memory and of files ----
- * KT128 is a tree of leaves of 8 KiB, which the workers of a pool compute; the calling thread holds
- * one of the pool's tokens. pool NULL: the calling thread computes them all. */
-
-/* A position in a file, which several threads read or write at the same time. */
-struct sgpu_file_place {
-	int fd;
-	const char *name; /* for messages */
-	uint64_t offset;  /* bytes */
-};
-/* Adds `size` bytes of a file and, unless `copy` is NULL, writes the same bytes there. Each worker
- * reads, digests and writes a few leaves at a time, in memory that is not wiped. Errors:
- * SGPU_ENOMEM; SGPU_ESYSTEM, also when the file ends early; SGPU_ECANCELED, also after
- * sgpu_io_interrupt. After an error the state can only be freed. */
-SGPU_MUST_CHECK int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool,
-					   const struct sgpu_file_place *from,
-					   const struct sgpu_file_place *copy, uint64_t size,
-					   struct sgpu_error *error);
 
 /* ---- the measure of memory and of a module's image, sgpu-quote(5) ---- */
 /* Pages count from the start of the data; the last one may be shorter. Each page has a digest, and

@@ -54,11 +54,6 @@ bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state)
 	return state->in_leaves && state->filled == 0;
 }
 
-size_t sgpu_kt128_room(const struct sgpu_kt128 *state)
-{
-	return SGPU_KT128_CHUNK - state->filled;
-}
-
 void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t count)
 {
 	sgpu_turboshake_absorb(&state->node, values, count * SGPU_KT128_VALUE);
@@ -79,7 +74,7 @@ static void end_leaf(struct sgpu_kt128 *state)
 
 size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size)
 {
-	const size_t room = sgpu_kt128_room(state), now = size < room ? size : room;
+	const size_t room = SGPU_KT128_CHUNK - state->filled, now = size < room ? size : room;
 
 	sgpu_turboshake_absorb(state->in_leaves ? &state->leaf : &state->node, data, now);
 	state->filled += now;

@@ -77,17 +77,8 @@ bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state);
 /* Takes at most `size` bytes, as many as the current chunk has room for; returns how many. For
  * whole leaves, sgpu_kt128_leaves is faster. */
 size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size);
-/* Bytes that the current chunk still takes. */
-size_t sgpu_kt128_room(const struct sgpu_kt128 *state);
 /* Adds the chaining values of `count` whole leaves to the node. */
 void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t count);
-
-/* ---- kt128_shared.c ---- */
-/* Adds `size` bytes of memory on the workers of a pool. Errors: SGPU_ENOMEM; SGPU_ECANCELED when
- * the pool was cancelled. After an error the state can only be freed. */
-SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool,
-					     const void *data, size_t size,
-					     struct sgpu_error *error);
 
 /* ---- measure.c ---- */
 /* The customisation string of all digests of a measure. It is secret if it has a key. */

@@ -95,68 +95,28 @@ void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *point
 	va_end(arguments);
 }
 
-/* `next` keeps diagnostics of one place in the order in which they were found. */
-struct ranked {
-	struct sgpu_diagnostic diagnostic;
-	size_t next;
-};
-
-static int by_position(const void *a, const void *b)
+static bool precedes(const struct sgpu_diagnostic *a, const struct sgpu_diagnostic *b)
 {
-	const struct ranked *x = a, *y = b;
-
-	if (x->diagnostic.line != y->diagnostic.line) {
-		return x->diagnostic.line < y->diagnostic.line ? -1 : 1;
-	}
-	if (x->diagnostic.column != y->diagnostic.column) {
-		return x->diagnostic.column < y->diagnostic.column ? -1 : 1;
-	}
-	return x->next < y->next ? -1 : x->next > y->next;
+	return a->line != b->line ? a->line < b->line : a->column < b->column;
 }
 
-static int sort_diagnostics(struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
+void sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *text, size_t size)
 {
-	struct ranked *ranked = calloc(diagnostics->count, sizeof(*ranked));
+	struct sgpu_diagnostic *list = diagnostics->list;
 
-	if (!ranked) {
-		return sgpu_fail_nomem(error);
-	}
 	for (size_t i = 0; i < diagnostics->count; i++) {
-		ranked[i] = (struct ranked){ diagnostics->list[i], i };
-	}
-	qsort(ranked, diagnostics->count, sizeof(*ranked), by_position);
-	for (size_t i = 0; i < diagnostics->count; i++) {
-		diagnostics->list[i] = ranked[i].diagnostic;
-	}
-	free(ranked);
-	return SGPU_OK;
-}
+		struct sgpu_diagnostic next = list[i];
+		size_t at = i;
 
-int sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *text, size_t size,
-			    struct sgpu_error *error)
-{
-	struct sgpu_json_index *index = NULL;
-	int rc = SGPU_OK;
-
-	for (size_t i = 0; i < diagnostics->count && !rc; i++) {
-		struct sgpu_diagnostic *diagnostic = &diagnostics->list[i];
-
-		if (diagnostic->line) {
-			continue;
+		if (!next.line) {
+			sgpu_json_locate(text, size, next.pointer, &next.line, &next.column);
 		}
-		if (!index) {
-			rc = sgpu_json_index_create(text, size, &index, error);
+		/* Diagnostics of one place stay in the order in which they were found. */
+		for (; at > 0 && precedes(&next, &list[at - 1]); at--) {
+			list[at] = list[at - 1];
 		}
-		if (!rc) {
-			sgpu_json_locate(index, diagnostic->pointer, &diagnostic->line,
-					 &diagnostic->column);
-		}
+		list[at] = next;
 	}
-	sgpu_json_index_free(&index);
-	if (!rc && diagnostics->count) {
-		rc = sort_diagnostics(diagnostics, error);
-	}
-	return rc;
 }
 
 void sgpu_diagnostics_clear(struct sgpu_diagnostics *diagnostics)

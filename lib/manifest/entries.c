@@ -63,14 +63,6 @@ json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
 	return value;
 }
 
-bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index, const char *name)
-{
-	const struct sgpu_json_part *part = &reader->lists[list].parts[index];
-
-	return memmem(part->text, part->size, name, strlen(name)) ||
-	       memchr(part->text, '\\', part->size);
-}
-
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text)
 {
 	struct sgpu_manifest_texts *texts = reader->manifest->texts;

@@ -57,41 +57,15 @@ bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const cha
 	return false;
 }
 
-const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX])
+const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX])
 {
+	const char *nearest = sgpu_nearest_name(name, names);
+
 	if (!nearest) {
 		return NULL;
 	}
 	snprintf(hint, SGPU_HINT_MAX, "did you mean '%s'?", nearest);
 	return hint;
-}
-
-const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX])
-{
-	return sgpu_reader_hint_text(sgpu_nearest_name(name, names), hint);
-}
-
-/* Returns the key that is nearest to a name, or NULL. */
-static const char *nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys)
-{
-	const char *key, *nearest = NULL;
-	unsigned best = sgpu_name_limit(name) + 1;
-	json_t *value;
-
-	json_object_foreach (keys, key, value) {
-		unsigned distance;
-
-		if (!reader->comparisons || !best) {
-			break;
-		}
-		reader->comparisons--;
-		distance = sgpu_name_distance(name, key, best - 1);
-		if (distance < best) {
-			best = distance;
-			nearest = key;
-		}
-	}
-	return nearest;
 }
 
 /* Quotes at most `limit` bytes and does not cut a character of UTF-8. */
@@ -298,21 +272,16 @@ int sgpu_ids_index(const json_t *ids, const char *id)
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
 			  json_t *ids, const char *what)
 {
-	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
+	char text[SGPU_VALUE_TEXT_MAX];
 	int index = id ? sgpu_ids_index(ids, id) : -1;
-	const char *nearest;
 
-	if (!id || index >= 0) {
-		return index;
+	if (id && index < 0) {
+		quote(id, 96, text);
+		sgpu_reader_report(reader, field, NULL, "%s is not %s of this manifest", text,
+				   what);
+		reader->use_unsure = true;
 	}
-	nearest = nearest_key(reader, id, ids);
-	if (nearest && ids == reader->manifest->segment_ids) {
-		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
-	}
-	quote(id, 96, text);
-	sgpu_reader_report(reader, field, sgpu_reader_hint_text(nearest, hint),
-			   "%s is not %s of this manifest", text, what);
-	return -1;
+	return index;
 }
 
 size_t sgpu_identifier(const char *name)
@@ -323,10 +292,26 @@ size_t sgpu_identifier(const char *name)
 	return name[length] || (*name >= '0' && *name <= '9') ? 0 : length;
 }
 
-void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value)
+static void add_dependency(struct sgpu_reader *reader, int of, int on)
 {
-	struct sgpu_manifest *manifest = reader->manifest;
-	char hint[SGPU_HINT_MAX];
+	if (reader->dependency_count == reader->dependency_capacity) {
+		const size_t capacity = 2 * reader->dependency_capacity + 64;
+		struct sgpu_dependency *list =
+			reallocarray(reader->dependencies, capacity, sizeof(*list));
+
+		if (!list) {
+			reader->no_memory = true;
+			return;
+		}
+		reader->dependencies = list;
+		reader->dependency_capacity = capacity;
+	}
+	reader->dependencies[reader->dependency_count++] = (struct sgpu_dependency){ of, on };
+}
+
+void sgpu_reader_dependencies(struct sgpu_reader *reader, int of, json_t *value)
+{
+	const struct sgpu_manifest *manifest = reader->manifest;
 	json_t *item;
 	size_t i;
 
@@ -335,14 +320,15 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value)
 	}
 	json_array_foreach (value, i, item) {
 		char *end = sgpu_reader_enter(reader, "/dependencies/%zu", i);
-		const char *id = sgpu_reader_string(reader, NULL, item), *near;
+		const char *id = sgpu_reader_string(reader, NULL, item);
+		const int operation = id ? sgpu_ids_index(manifest->operation_ids, id) : -1,
+			  segment = id ? sgpu_ids_index(manifest->segment_ids, id) : -1;
 
-		if (id && sgpu_ids_index(manifest->segment_ids, id) < 0 &&
-		    sgpu_ids_index(manifest->operation_ids, id) < 0) {
-			near = nearest_key(reader, id, manifest->operation_ids);
-			near = near ? near : nearest_key(reader, id, manifest->segment_ids);
+		if (operation >= 0 || segment >= 0) {
+			add_dependency(reader, of, operation >= 0 ? ~operation : segment);
+		} else if (id) {
 			sgpu_reader_refuse(
-				reader, NULL, sgpu_reader_hint_text(near, hint), item,
+				reader, NULL, NULL, item,
 				"is neither a segment nor an operation of this manifest");
 		}
 		*end = '\0';

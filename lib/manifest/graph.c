@@ -91,7 +91,7 @@ static void check_use(struct sgpu_reader *reader, int index)
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 	const char *direction = sgpu_direction_name(segment->direction);
 
-	if (reader->unsure[index] & SGPU_UNSURE_USE) {
+	if (reader->use_unsure) {
 		return;
 	}
 	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);

@@ -46,7 +46,7 @@ bool sgpu_location_outside(const char *location)
 	return !sgpu_location_normal(location, normal);
 }
 
-static bool has_control(const char *text)
+bool sgpu_has_control(const char *text)
 {
 	for (; *text; text++) {
 		if ((unsigned char)*text < 0x20 || *text == 0x7f) {
@@ -54,28 +54,6 @@ static bool has_control(const char *text)
 		}
 	}
 	return false;
-}
-
-/* Two outputs in one file would overwrite each other. */
-static void check_output(struct sgpu_reader *reader, const json_t *value,
-			 const struct sgpu_segment *segment)
-{
-	char normal[SGPU_LOCATION_MAX + 1], text[SGPU_VALUE_TEXT_MAX];
-	const json_t *other;
-
-	if (!sgpu_location_normal(json_string_value(value), normal)) {
-		sgpu_reader_refuse(reader, field, NULL, value,
-				   "is outside the directory of the outputs");
-		return;
-	}
-	other = json_object_get(reader->outputs, normal);
-	if (other) {
-		sgpu_reader_report(reader, field, NULL, "the output '%s' is at %s already",
-				   json_string_value(other), sgpu_reader_value(value, text));
-	} else if (json_object_set_new_nocheck(reader->outputs, normal,
-					       json_string_nocheck(segment->id)) < 0) {
-		reader->no_memory = true;
-	}
 }
 
 static void check_input(struct sgpu_reader *reader, const json_t *value)
@@ -109,7 +87,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 				   strlen(location), (int)SGPU_LOCATION_MAX);
 		return;
 	}
-	if (!*location || has_control(location)) {
+	if (!*location || sgpu_has_control(location)) {
 		sgpu_reader_report(reader, field, NULL, "the path %s",
 				   *location ? "holds control characters" : "is empty");
 		return;
@@ -124,12 +102,10 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 	if (unsure) {
 		return;
 	}
-	if (sgpu_segment_is_output(segment)) {
-		check_output(reader, value, segment);
-	}
-	/* For an INPUT_OUTPUT outside the directory, check_output has reported that. */
-	if (segment->direction == SGPU_INPUT ||
-	    (segment->direction == SGPU_INPUT_OUTPUT && !sgpu_location_outside(location))) {
+	if (sgpu_segment_is_output(segment) && sgpu_location_outside(location)) {
+		sgpu_reader_refuse(reader, field, NULL, value,
+				   "is outside the directory of the outputs");
+	} else if (sgpu_segment_is_input(segment)) {
 		check_input(reader, value);
 	}
 }
@@ -153,16 +129,20 @@ static void report_output(struct sgpu_reader *reader, int index, const char *wha
 			   "the output '%s' %s '%s'", segment->id, what, other);
 }
 
-/* Reserves the id of an output without a location as its name, unless another output has that name.
- */
-static void claim_default(struct sgpu_reader *reader, int index)
+/* Two outputs in one file would overwrite each other. */
+static void claim(struct sgpu_reader *reader, int index)
 {
-	struct sgpu_segment *segment = &reader->manifest->segments[index];
-	const char *other = json_string_value(json_object_get(reader->outputs, segment->id));
+	const struct sgpu_segment *segment = &reader->manifest->segments[index];
+	char normal[SGPU_LOCATION_MAX + 1];
+	const char *other;
 
+	if (!output_name(segment, normal)) {
+		return; /* reported already */
+	}
+	other = json_string_value(json_object_get(reader->outputs, normal));
 	if (other && strcmp(other, segment->id) != 0) {
-		report_output(reader, index, "is written under its id, where already goes", other);
-	} else if (!other && json_object_set_new_nocheck(reader->outputs, segment->id,
+		report_output(reader, index, "has the file of the output", other);
+	} else if (!other && json_object_set_new_nocheck(reader->outputs, normal,
 							 json_string_nocheck(segment->id)) < 0) {
 		reader->no_memory = true;
 	}
@@ -175,7 +155,7 @@ static void check_directories(struct sgpu_reader *reader, int index)
 	const char *other;
 
 	if (!output_name(&reader->manifest->segments[index], normal)) {
-		return; /* reported already */
+		return;
 	}
 	for (char *slash = strchr(normal, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
@@ -199,16 +179,14 @@ static bool takes_part(const struct sgpu_reader *reader, int index)
 
 void sgpu_reader_outputs(struct sgpu_reader *reader)
 {
-	const struct sgpu_manifest *manifest = reader->manifest;
+	const int count = reader->manifest->segment_count;
 
-	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
-		const char *location = manifest->segments[i].location;
-
-		if (takes_part(reader, i) && (!location || strcmp(location, "-") == 0)) {
-			claim_default(reader, i);
+	for (int i = 0; i < count && !reader->no_memory; i++) {
+		if (takes_part(reader, i)) {
+			claim(reader, i);
 		}
 	}
-	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
+	for (int i = 0; i < count && !reader->no_memory; i++) {
 		if (takes_part(reader, i)) {
 			check_directories(reader, i);
 		}

@@ -15,6 +15,8 @@ extern "C" {
 
 /* Returns the length of an id, even if too long; 0 if it is malformed. */
 size_t sgpu_id_length(const char *id);
+/* Whether a path holds control characters. */
+bool sgpu_has_control(const char *text);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
 /* False unless the product of the extents is below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
@@ -24,6 +26,16 @@ static inline void sgpu_segment_set_size(struct sgpu_segment *segment, uint64_t 
 {
 	segment->type = (struct sgpu_type){ SGPU_U8, 1, { size, 0, 0, 0 } };
 }
+/* Returns the segment that an operation reads by argument k or, if k is arg_count, as its module;
+ * -1: none. */
+static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
+{
+	if (k == operation->arg_count) {
+		return operation->module ? operation->module->segment : -1;
+	}
+	return operation->args[k].output ? -1 : operation->args[k].segment;
+}
+
 /* Adds a diagnostic with a formatted text; hint may be NULL. Text and hint become printable ASCII,
  * as in sgpu_fail. */
 void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
@@ -31,19 +43,6 @@ void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *point
 void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
 			  const char *hint, const char *format, va_list arguments)
 	__attribute__((format(printf, 4, 0)));
-
-/* ---- json_index.c ---- */
-/* The position of each value of a text, by JSON pointer (RFC 6901). The text must be valid JSON; it
- * is read only to make the index. A member has the position of its key, any other value its own. */
-struct sgpu_json_index;
-SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
-					   struct sgpu_json_index **index,
-					   struct sgpu_error *error);
-void sgpu_json_index_free(struct sgpu_json_index **index);
-/* Gives line and column, from 1, of a pointer ("" is the document) or of its nearest existing
- * parent. */
-void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
-		      int *column);
 
 #ifdef __cplusplus
 }

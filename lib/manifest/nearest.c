@@ -22,9 +22,9 @@ static bool same_letter(char a, char b)
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Optimal string alignment, in which swapping two adjacent letters is one edit; keeps three rows of
- * the table. */
-unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit)
+/* Returns the edits from a to b, ignoring case, or limit + 1 if there are more. Optimal string
+ * alignment, in which swapping two adjacent letters is one edit; keeps three rows of the table. */
+static unsigned distance_of(const char *a, const char *b, unsigned limit)
 {
 	unsigned rows[3][NAME_MAX_COMPARED + 1];
 	unsigned *above = rows[0], *last = rows[1], *now = rows[2], *spare;
@@ -60,21 +60,14 @@ unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit)
 	return last[lb];
 }
 
-unsigned sgpu_name_limit(const char *name)
-{
-	size_t length = strlen(name);
-
-	return length < 3 ? 1 : (unsigned)(length / 3);
-}
-
 const char *sgpu_nearest_name(const char *name, const char *const *names)
 {
 	const char *nearest = NULL;
-	unsigned best = sgpu_name_limit(name) + 1;
 	size_t length = strlen(name);
+	unsigned best = length < 3 ? 2 : (unsigned)(length / 3) + 1; /* more than the most edits */
 
 	for (size_t i = 0; names[i]; i++) {
-		unsigned distance = sgpu_name_distance(name, names[i], best - 1);
+		unsigned distance = distance_of(name, names[i], best - 1);
 
 		if (distance < best) {
 			best = distance;

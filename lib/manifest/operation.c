@@ -154,5 +154,5 @@ void sgpu_reader_operation(struct sgpu_reader *reader, int index, json_t *entry)
 				   "is not true or false");
 	}
 	operation->declassify = json_is_true(values[DECLASSIFY]);
-	sgpu_reader_dependencies(reader, values[DEPENDENCIES]);
+	sgpu_reader_dependencies(reader, ~index, values[DEPENDENCIES]);
 }

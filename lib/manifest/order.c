@@ -40,39 +40,25 @@ static bool stopped(const struct edges *edges)
 	return edges->too_many || edges->no_memory;
 }
 
-/* Returns the operation that a dependency names, or the writer of the segment that it names; -1 if
- * there is none. */
-static int dependency_operation(const struct sgpu_manifest *manifest, const json_t *item)
+/* Adds the edges of a dependency: from the operation that it names or that writes the segment that
+ * it names, to the operation that has it or, of a segment, its writer or else its readers. */
+static void add_dependency_edges(struct edges *edges, const struct sgpu_manifest *manifest,
+				 const struct sgpu_dependency *dependency)
 {
-	const char *id = json_string_value(item);
-	int index = id ? sgpu_ids_index(manifest->operation_ids, id) : -1;
+	const int earlier =
+		dependency->on < 0 ? ~dependency->on : manifest->segments[dependency->on].writer;
+	const struct sgpu_segment *segment =
+		dependency->of < 0 ? NULL : &manifest->segments[dependency->of];
 
-	if (index >= 0 || !id) {
-		return index;
+	if (earlier < 0) {
+		return;
 	}
-	index = sgpu_ids_index(manifest->segment_ids, id);
-	return index < 0 ? -1 : manifest->segments[index].writer;
-}
-
-static void add_segment_dependencies(struct edges *edges, const struct sgpu_manifest *manifest,
-				     const struct sgpu_segment *segment, const json_t *dependencies)
-{
-	json_t *item;
-	size_t k;
-
-	json_array_foreach (dependencies, k, item) {
-		int earlier = dependency_operation(manifest, item);
-
-		if (earlier < 0 || stopped(edges)) {
-			continue;
-		}
-		if (segment->writer >= 0) {
-			add_edge(edges, earlier, segment->writer);
-			continue;
-		}
-		for (int i = 0; i < segment->reader_count && !stopped(edges); i++) {
-			add_edge(edges, earlier, segment->readers[i]);
-		}
+	if (!segment || segment->writer >= 0) {
+		add_edge(edges, earlier, segment ? segment->writer : ~dependency->of);
+		return;
+	}
+	for (int i = 0; i < segment->reader_count && !stopped(edges); i++) {
+		add_edge(edges, earlier, segment->readers[i]);
 	}
 }
 
@@ -87,38 +73,15 @@ static void add_data_edges(struct edges *edges, const struct sgpu_segment *segme
 	}
 }
 
-static json_t *take_dependent(struct sgpu_reader *reader, int list, int index)
-{
-	return sgpu_reader_mentions(reader, list, index, "dependencies")
-		       ? sgpu_reader_take(reader, list, index)
-		       : NULL;
-}
-
-static void collect(struct sgpu_reader *reader, struct edges *edges)
+static void collect(const struct sgpu_reader *reader, struct edges *edges)
 {
 	const struct sgpu_manifest *manifest = reader->manifest;
 
 	for (int i = 0; i < manifest->segment_count && !stopped(edges); i++) {
-		json_t *entry = take_dependent(reader, SGPU_LIST_SEGMENTS, i);
-
 		add_data_edges(edges, &manifest->segments[i]);
-		add_segment_dependencies(edges, manifest, &manifest->segments[i],
-					 json_object_get(entry, "dependencies"));
-		json_decref(entry);
 	}
-	for (int i = 0; i < manifest->operation_count && !stopped(edges); i++) {
-		json_t *entry = take_dependent(reader, SGPU_LIST_OPERATIONS, i);
-		json_t *item;
-		size_t k;
-
-		json_array_foreach (json_object_get(entry, "dependencies"), k, item) {
-			int earlier = dependency_operation(manifest, item);
-
-			if (earlier >= 0) {
-				add_edge(edges, earlier, i);
-			}
-		}
-		json_decref(entry);
+	for (size_t i = 0; i < reader->dependency_count && !stopped(edges); i++) {
+		add_dependency_edges(edges, manifest, &reader->dependencies[i]);
 	}
 }
 

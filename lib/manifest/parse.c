@@ -11,9 +11,6 @@
 
 #include "manifest/reader.h"
 
-/* Limit of name comparisons for hints in one parse: about 10 ms. */
-enum { COMPARISONS_MAX = 65536 };
-
 enum {
 	TOP_VERSION,
 	TOP_ID,
@@ -236,9 +233,7 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 				struct sgpu_manifest **manifest,
 				struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
-	struct sgpu_reader reader = { .diagnostics = diagnostics,
-				      .options = options,
-				      .comparisons = COMPARISONS_MAX };
+	struct sgpu_reader reader = { .diagnostics = diagnostics, .options = options };
 	int rc;
 
 	*manifest = NULL;
@@ -263,6 +258,7 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 		reader.manifest = NULL;
 	}
 out:
+	free(reader.dependencies);
 	free(reader.unsure);
 	sgpu_json_lists_clear(reader.lists, SGPU_ARRAY_LENGTH(reader.lists));
 	json_decref(reader.variables);

@@ -20,7 +20,11 @@ enum {
 enum sgpu_unsure {
 	SGPU_UNSURE_DIRECTION = 1,   /* the segment's direction was wrong */
 	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was wrong */
-	SGPU_UNSURE_USE = 4,	     /* users unknown: its id is bad, or misspelt elsewhere */
+};
+
+/* An entry and one of its dependencies: indexes of segments, or ~index of operations. */
+struct sgpu_dependency {
+	int of, on;
 };
 
 struct sgpu_reader {
@@ -28,20 +32,16 @@ struct sgpu_reader {
 	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
 	struct sgpu_json_list lists[2]; /* texts of segments and operations */
-	json_t *outputs;		/* normalised locations of the outputs so far */
+	json_t *outputs;		/* normalised locations of the outputs */
 	json_t *variables;		/* values of client_dma_*_var so far */
 	char where[SGPU_WHERE_MAX];	/* JSON pointer to the value being read */
 	bool standard_input;		/* an input is "-" */
 	uint8_t *unsure;		/* per segment: set of enum sgpu_unsure, all reported */
-	/* name comparisons left for hints; a limit keeps many diagnostics quick */
-	unsigned comparisons;
+	struct sgpu_dependency *dependencies;
+	size_t dependency_count, dependency_capacity;
+	bool use_unsure; /* an id or a reference is wrong, so who uses a segment is not known */
 	bool no_memory;
 };
-
-/* ---- nearest.c ---- */
-/* Returns the edits from a to b, ignoring case, or limit + 1 if there are more. */
-unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
-unsigned sgpu_name_limit(const char *name);
 
 /* ---- fields.c ---- */
 /* Adds a diagnostic at the value being read, or at its member `field` if that is not NULL. Returns
@@ -52,8 +52,7 @@ bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const cha
  * returns its old end, where the caller writes a NUL afterwards. */
 void sgpu_reader_at(struct sgpu_reader *reader, int list, int index);
 char *sgpu_reader_enter(struct sgpu_reader *reader, const char *format, ...) SGPU_PRINTF(2, 3);
-/* Returns "did you mean 'x'?", cut to fit, or NULL if there is no name. */
-const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX]);
+/* Returns "did you mean 'x'?", cut to fit, or NULL if no name is near. */
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
 /* Writes a number with as many digits as identify it: 0.58. */
 enum { SGPU_NUMBER_TEXT_MAX = 32 };
@@ -79,15 +78,16 @@ bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t
 /* Returns an index into the NULL-terminated choices, or `otherwise` after a diagnostic. */
 int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json_t *value,
 		       const char *const *choices, int otherwise);
-/* Returns the index of an id, or -1 after a diagnostic that the id is not `what` ("a segment"). The
- * segment that was probably meant counts as used. If the id is NULL, there is no diagnostic. */
+/* Returns the index of an id, or -1 after a diagnostic that the id is not `what` ("a segment"). If
+ * the id is NULL, there is no diagnostic. */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
 			  json_t *ids, const char *what);
 /* Returns the length of a name of letters, digits and '_' without a digit first; 0 for any other.
  */
 size_t sgpu_identifier(const char *name);
-/* Checks that each entry of a dependencies array names a segment or an operation. */
-void sgpu_reader_dependencies(struct sgpu_reader *reader, json_t *value);
+/* Records the dependencies of an entry (see struct sgpu_dependency), each of which has to name a
+ * segment or an operation. */
+void sgpu_reader_dependencies(struct sgpu_reader *reader, int of, json_t *value);
 
 /* ---- one file each ---- */
 void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry);
@@ -132,21 +132,9 @@ int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size,
 		      int *line, int *column, struct sgpu_error *error);
 /* Returns a new reference to an entry; NULL: out of memory. */
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index);
-/* Whether an entry may have a member `name`. Searches the entry's text without parsing it. */
-bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index, const char *name);
 /* Returns a copy that lives as long as the manifest; NULL for NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
-
-/* Returns the segment that an operation reads by argument k or, if k is arg_count, as its module;
- * -1: none. */
-static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
-{
-	if (k == operation->arg_count) {
-		return operation->module ? operation->module->segment : -1;
-	}
-	return operation->args[k].output ? -1 : operation->args[k].segment;
-}
 
 #endif

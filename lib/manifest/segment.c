@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "manifest/reader.h"
 
@@ -45,38 +44,16 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 	return (unsigned)direction <= SGPU_INTERMEDIATE ? directions[direction] : "INPUT";
 }
 
-/* Finds the element type that other programs call by this name, if they agree: "float" and "int"
- * have 32 bits in some and 64 in others. Proposes only a type of the same size and sign, even if
- * another is spelt almost alike. */
-const char *sgpu_dtype_near(const char *name)
-{
-	static const char *const others[][2] = {
-		{ "float32", "f32" }, { "single", "f32" }, { "float64", "f64" },
-		{ "double", "f64" },  { "int32", "i32" },  { "uint8", "u8" },
-		{ "int16", "i16" },   { "short", "i16" },  { "float16", "f16" },
-		{ "half", "f16" },
-	};
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
-		if (strcasecmp(name, others[i][0]) == 0 || strcasecmp(name, others[i][1]) == 0) {
-			return others[i][1];
-		}
-	}
-	return NULL;
-}
-
 static void read_dtype(struct sgpu_reader *reader, const json_t *value, struct sgpu_type *type)
 {
 	const char *name = sgpu_reader_string(reader, "dtype", value);
-	char hint[SGPU_HINT_MAX];
 
 	if (!name) {
 		return;
 	}
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
-		sgpu_reader_refuse(reader, "dtype",
-				   sgpu_reader_hint_text(sgpu_dtype_near(name), hint), value,
+		sgpu_reader_refuse(reader, "dtype", NULL, value,
 				   "is not one of f32, f64, i32, u8, i16, f16");
 	}
 }
@@ -174,7 +151,7 @@ static void check_operation(struct sgpu_reader *reader, int index)
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 	const struct sgpu_operation *operation;
 
-	if (segment->operation < 0 || reader->unsure[index] & SGPU_UNSURE_USE) {
+	if (segment->operation < 0 || reader->use_unsure) {
 		return;
 	}
 	operation = &reader->manifest->operations[segment->operation];
@@ -220,7 +197,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	segment->id = "";
 	reader->unsure[index] |= SGPU_UNSURE_DIRECTION | SGPU_UNSURE_SENSITIVITY;
 	if (!sgpu_reader_fields(reader, entry, fields, REQUIRED, values)) {
-		reader->unsure[index] |= SGPU_UNSURE_USE;
+		reader->use_unsure = true;
 		return;
 	}
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
@@ -229,7 +206,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	/* If the id is missing, malformed or repeated, that is reported, and the segment's users
 	 * are not known. */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
-		reader->unsure[index] |= SGPU_UNSURE_USE;
+		reader->use_unsure = true;
 	}
 	choice = sgpu_reader_choice(reader, "sensitivity_level", values[SENSITIVITY], sensitivities,
 				    -1);
@@ -252,7 +229,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	end = sgpu_reader_enter(reader, "/data_type_info");
 	read_type(reader, values[TYPE], segment);
 	*end = '\0';
-	sgpu_reader_dependencies(reader, values[DEPENDENCIES]);
+	sgpu_reader_dependencies(reader, index, values[DEPENDENCIES]);
 	check_direction(reader, index, values);
 	check_operation(reader, index);
 	read_variables(reader, index, values);

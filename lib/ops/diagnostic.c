@@ -71,14 +71,10 @@ void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, cons
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX])
 {
+	/* The nearest type by its letters may have another size or sign. */
 	const bool types = names[0] && sgpu_dtype_parse(names[0]) != SGPU_NONE;
-	const char *type = types ? sgpu_dtype_near(name) : NULL,
-		   *near = types ? NULL : sgpu_nearest_name(name, names);
+	const char *near = types ? NULL : sgpu_nearest_name(name, names);
 
-	/* The nearest type is a hint only if it is among the names. */
-	for (int i = 0; type && names[i] && !near; i++) {
-		near = strcmp(names[i], type) == 0 ? names[i] : NULL;
-	}
 	if (!near) {
 		return NULL;
 	}

@@ -36,7 +36,7 @@ int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 	rc = sgpu_manifest_parse(text, size, &parsed, diagnostics, error);
 	rc = rc ? rc : sgpu_ops_check(parsed, diagnostics, error);
 	if (rc == 0 && diagnostics->count) {
-		rc = sgpu_diagnostics_locate(diagnostics, text, size, error);
+		sgpu_diagnostics_locate(diagnostics, text, size);
 	}
 	if ((rc == 0 || rc == SGPU_EINVALID) && diagnostics->count) {
 		rc = first_diagnostic(diagnostics, name, error);

@@ -231,25 +231,23 @@ other_files() {
 	tar cf other/tar job.json
 }
 
-@test "messages: inspect says of a key its kind and kid alone" {
+@test "messages: keyinfo says of a key its kind and kid alone" {
 	requires jq
 	make_keys
 	local key
 	for key in owner.jwk runner.jwk runner.pub.jwk; do
-		sgpu-seal inspect "$key" >said 2>&1
-		sgpu-seal inspect --json "$key" >>said 2>&1
-		sgpu-seal inspect <"$key" >>said 2>&1
+		sgpu-seal keyinfo "$key" >said 2>&1
+		sgpu-seal keyinfo --json "$key" >>said 2>&1
+		sgpu-seal keyinfo <"$key" >>said 2>&1
 		assert_untold said
 		grep -qF -e "$(jq -r '(.keys // [.])[0].kid // empty' "$key")" said
-		[ "$(sgpu-seal inspect "$key" | head -n 1)" = key ]
-		sgpu-seal inspect --json "$key" | jq -e '.kind == "key" and (.keys | length) > 0' >/dev/null
+		sgpu-seal keyinfo --json "$key" | jq -e '(.keys | length) > 0' >/dev/null
 	done
-	# One that is no good key is still none of sealed data.
 	jq -c '.k = "short"' owner.jwk >bad.jwk
-	run -1 sgpu-seal inspect bad.jwk
+	run -1 sgpu-seal keyinfo bad.jwk
 }
 
-@test "messages: inspect calls nothing sealed that is something else, and prints nothing of it" {
+@test "messages: inspect says what else a file is, and prints nothing of it" {
 	requires jq
 	make_keys
 	small_job
@@ -264,9 +262,12 @@ other_files() {
 		[ -z "$output" ]
 		jq -e .error.text <<<"$stderr" >/dev/null
 	done
-	sgpu-seal seal-file -k owner.jwk scan.f32 sealed
-	run -0 sgpu-seal inspect sealed
-	assert_contains "${lines[0]}" "likely sealed data"
+	local key
+	for key in owner.jwk runner.jwk runner.pub.jwk; do
+		run -1 sgpu-seal inspect "$key"
+		printf '%s\n' "$output" >said
+		assert_untold said
+	done
 }
 
 @test "messages: what is given for a batch is named as what it is" {

@@ -237,7 +237,6 @@ unread() {
 	unread sgpu-run -q -k owner.jwk --trace job.json/out
 	unread sgpu-run -q --plan -o job.json/out
 	unread sgpu-manifest pack -o job.json/out
-	unread sgpu-manifest split -n 2 -C job.json/out
 	unread sgpu-manifest canon -o job.json/out
 	unread sgpu-measure policy -o job.json/out
 	unread sgpu-measure appraise -p job.json -o job.json/out
@@ -392,7 +391,7 @@ unread_from_the_start() {
 	tar xOf response response.json | jq -e '.batch_status == "SOME_FAILED"'
 	[ "$(tar tf response | grep -c segments/)" -eq 2 ]
 	# Shards would fail one by one, and nobody can take a result back from a region.
-	run -1 --separate-stderr sgpu-manifest split -n 2 -C shards all.json
+	run -1 --separate-stderr sgpu-manifest split -n 2 all.json
 	assert_contains "$stderr" "on_failure is 'all'"
 	jq '.segments[3].client_dma_output_pinned_host_ptr_var = "OUT"' all.json >region.json
 	sgpu-manifest pack region.json | sgpu-seal seal -k owner.jwk | sgpu-stage load -o staged

@@ -29,9 +29,17 @@ through() {
 	requires python3
 	for op in $(sgpu-manifest ops --json | python3 -c 'import json,sys; print(*[o["name"] for o in json.load(sys.stdin)])'); do
 		case $op in
-		vector_add | activation_gradient | sgd) set -- a.x:f32:8 b.x:f32:8 ;;
+		vector_add) set -- a.x:f32:8 b.x:f32:8 ;;
 		squared_error) set -- a.x:f32:4,5 b.x:f32:4,5 ;;
 		cross_entropy) set -- a.x:f32:4,5 b.x:u8:4 ;;
+		activation_gradient) set -- --param activation=relu a.x:f32:8 b.x:f32:8 ;;
+		black_scholes) set -- --param rate=0 --param volatility=1 a.x:f32:10 b.x:f32:10 c.x:f32:10 ;;
+		cast) set -- --param dtype=f64 a.x:f32:8 ;;
+		gaussian3d) set -- --param sigma=1 a.x:f32:8,8,8 ;;
+		histogram) set -- --param min=0 --param max=1 a.x:f32:8 ;;
+		reduce) set -- --param operation=sum a.x:f32:8 ;;
+		sgd) set -- --param rate=1 a.x:f32:8 b.x:f32:8 ;;
+		slice) set -- --param count=4 a.x:f32:8 ;;
 		reshape) set -- --param dim0=64 --param dim1=8 a.x:f32:8,8,8 ;;
 		max_pool2d) set -- a.x:f32:1,1,8,8 ;;
 		max_pool2d_gradient) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,4,4 ;;
@@ -40,7 +48,6 @@ through() {
 		dense) set -- a.x:f32:4,5 b.x:f32:5,6 ;;
 		conv2d) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,3,3 ;;
 		nearest) set -- a.x:f32:10,4 b.x:f32:3,4 ;;
-		black_scholes) set -- a.x:f32:10 b.x:f32:10 c.x:f32:10 ;;
 		morphology3d) set -- a.x:u8:4,4,4 ;;
 		*) set -- a.x:f32:8,8,8 ;;
 		esac
@@ -54,9 +61,11 @@ through() {
 		b=second.bin:f32:6,5:64 a=first.bin:f32:4,5
 	sgpu-manifest show init.json >shown
 	grep -q 'manifest mine' shown
-	grep -q 'b=second a=first' shown
+	grep -q 'b=b a=a' shown
 	grep -q '"transpose_b":true' shown
 	grep -q '"alpha":0.5' shown
+	run --separate-stderr -1 sgpu-manifest init --op gaussian3d -o wrong.json a.x:f32:4,4,4
+	assert_contains "$stderr" "needs the parameter 'sigma'"
 	run --separate-stderr -1 sgpu-manifest init --op gemm -o wrong.json a.x:f32:4,5 b.x:f32:6,7
 	assert_no_file wrong.json
 	run --separate-stderr -2 sgpu-manifest init -o wrong.json a.x:f32:4
@@ -76,7 +85,7 @@ through() {
 	run -0 sgpu-manifest pack -o packed job.json
 }
 
-@test "init understands NIfTI-1 and IDX headers" {
+@test "init understands NIfTI-1 headers" {
 	nifti >x.nii
 	sgpu-manifest init --op scale -o init.json x.nii
 	run --separate-stderr -0 sgpu-manifest show init.json
@@ -86,12 +95,8 @@ through() {
 	truncate -s 471 x.nii
 	run --separate-stderr -1 sgpu-manifest init --op scale -o wrong.json x.nii
 	assert_contains "$stderr" "less than its header promises"
-	{ printf '00000803''00000002''00000003''00000004' | unhex && head -c 24 /dev/zero; } >x.idx
-	sgpu-manifest init --op copy -o idx.json x.idx
-	run --separate-stderr -0 sgpu-manifest show idx.json
-	assert_contains "$output" "u8[2,3,4]"
-	gzip -k x.idx
-	run --separate-stderr -1 sgpu-manifest init --op copy -o wrong.json x.idx.gz
+	gzip x.nii
+	run --separate-stderr -1 sgpu-manifest init --op copy -o wrong.json x.nii.gz
 	assert_contains "$stderr" "gunzip"
 	assert_no_file wrong.json
 }
@@ -104,17 +109,16 @@ through() {
 	run -0 grep -c '"sensitivity_level": "HIGH"' high.json
 	[ "$output" -eq 2 ]
 	run ! grep -q LOW high.json
-	# By the name of the argument, or of the segment.
 	sgpu-manifest init --op copy --low input --low output -o low.json a.u8:u8:16
 	run -0 grep -c '"sensitivity_level": "LOW"' low.json
 	[ "$output" -eq 2 ]
 	sgpu-manifest init --op vector_add --low a -o mixed.json b=x:f32:4 a=y:f32:4
 	run -0 sgpu-manifest show mixed.json
-	assert_contains "$output" "x        HIGH"
-	assert_contains "$output" "y        LOW"
+	assert_contains "$output" "b        HIGH"
+	assert_contains "$output" "a        LOW"
 	assert_contains "$output" "output   HIGH"
 	run --separate-stderr -2 sgpu-manifest init --op copy --low inptu -o wrong.json a.u8:u8:16
-	assert_contains "$stderr" "--low: 'inptu' is neither an argument of 'copy' nor a segment"
+	assert_contains "$stderr" "--low: 'inptu' is not an argument of 'copy'"
 	run --separate-stderr -1 sgpu-manifest init --op copy --low output -o wrong.json a.u8:u8:16
 	assert_contains "$stderr" "HIGH data flow into the LOW output"
 	run --separate-stderr -2 sgpu-manifest init --op copy --high -o wrong.json a.u8:u8:16
@@ -123,12 +127,12 @@ through() {
 
 @test "what init inserts is as secret as its input" {
 	nifti 0000003f 00000040 >x.nii
-	sgpu-manifest init --op gaussian3d -o high.json x.nii
+	sgpu-manifest init --op gaussian3d --param sigma=1 -o high.json x.nii
 	run ! grep -q LOW high.json
-	sgpu-manifest init --op gaussian3d --low input --low output -o low.json x.nii
+	sgpu-manifest init --op gaussian3d --param sigma=1 --low input --low output -o low.json x.nii
 	run ! grep -q HIGH low.json
-	run --separate-stderr -2 sgpu-manifest init --op gaussian3d --low x_scaled -o wrong.json x.nii
-	assert_contains "$stderr" "'x_scaled' is neither"
+	run --separate-stderr -2 sgpu-manifest init --op gaussian3d --param sigma=1 --low input_scaled -o wrong.json x.nii
+	assert_contains "$stderr" "'input_scaled' is not an argument"
 	# What cannot travel so is said at once.
 	run --separate-stderr -0 sgpu-manifest init --op copy -o stdin.json input=-:u8:4
 	assert_contains "$stderr" "nothing HIGH from standard input"
@@ -157,7 +161,7 @@ through() {
 	sgpu-manifest init --op copy -o a.json a.u8:u8:16
 	run -0 sgpu-manifest show a.json
 	assert_contains "$output" " a.copy.u8 "
-	sgpu-manifest init -q --op black_scholes -o prices.json market.f32:f32:4 k:f32:4 t:f32:4
+	sgpu-manifest init -q --op black_scholes --param rate=0 --param volatility=1 -o prices.json market.f32:f32:4 k:f32:4 t:f32:4
 	run -0 sgpu-manifest show prices.json
 	assert_contains "$output" " market.black_scholes.call.f32 "
 	assert_contains "$output" " market.black_scholes.put.f32 "
@@ -213,27 +217,28 @@ through() {
 
 @test "a cast stands before an operation that takes another type" {
 	head -c 64 /dev/zero >a.u8
-	run --separate-stderr -0 sgpu-manifest init -q --op gaussian3d -o job.json a.u8:u8:4,4,4
+	run --separate-stderr -0 sgpu-manifest init -q --op gaussian3d --param sigma=1 -o job.json a.u8:u8:4,4,4
 	run -0 sgpu-manifest show job.json
-	assert_contains "$output" 'cast        input=a output=a_f32'
+	assert_contains "$output" 'cast        input=input output=input_f32'
 	through job.json
 	[ "$(wc -c <out/a.gaussian3d.f32)" -eq 256 ]
 	# i32 needs f64, which holds all of it; where an operation has none, it is said that values are rounded.
 	sgpu-manifest init -q --op softmax -o wide.json a.u8:i32:4,4
 	run -0 grep -q '"dtype": "f64"' wide.json
-	run --separate-stderr -0 sgpu-manifest init --op black_scholes -o price.json a.u8:i32:4 b.x:f32:4 c.x:f32:4
-	assert_contains "$stderr" "'a.u8' has values of i32, which the operation 'CAST' casts to f32, rounded"
+	run --separate-stderr -0 sgpu-manifest init --op black_scholes --param rate=0 --param volatility=1 -o price.json a.u8:i32:4 b.x:f32:4 c.x:f32:4
+	assert_contains "$stderr" "'a.u8' has values of i32, which the operation '"
+	assert_contains "$stderr" "_F32' casts to f32, rounded"
 	# Two files, one of f64: both in f64.
 	sgpu-manifest init -q --op gemm -o both.json a.u8:u8:4,4 b.x:f64:4,4
 	run -0 grep -q '"dtype": "f64"' both.json
 	# Nothing is inserted where nothing is needed.
-	sgpu-manifest init -q --op gaussian3d -o none.json a.u8:f32:4,2,2
+	sgpu-manifest init -q --op gaussian3d --param sigma=1 -o none.json a.u8:f32:4,2,2
 	run ! grep -q '"cast"' none.json
 }
 
 @test "a cast that would make other data of it is refused with the reason" {
 	run --separate-stderr -1 sgpu-manifest init --op morphology3d -o job.json a.x:f32:4,4,4
-	assert_contains "$stderr" "'a.x' has values of f32, and 'input' of 'morphology3d' takes u8, which cannot hold them"
+	assert_contains "$stderr" "'a.x' has values of f32, and 'input' of 'morphology3d' takes u8"
 	assert_contains "$stderr" "threshold"
 	assert_no_file job.json
 }
@@ -258,22 +263,17 @@ through() {
 	[ "$count" -ge "$([ -n "${SGPU_TEST_SMALL:-}" ] && echo 3 || echo 12)" ]
 }
 
-@test "a type that is none says which one was meant, and what there are" {
+@test "a type that is none says what there are, and guesses none" {
 	head -c 16 /dev/zero >a.u8
 	local type typed
 	typed=$(sgpu-manifest init -q --op copy a.u8:u8:16 | tr -d ' \n')
-	run --separate-stderr -2 sgpu-manifest init --op copy -o job.json a.u8:uint8:16
-	assert_contains "$stderr" "'uint8' is not one of the types f32, f64, i32, u8, i16, f16"
-	assert_contains "$stderr" "did you mean 'u8'?"
-	run --separate-stderr -2 sgpu-manifest init --op copy -o job.json a.u8:float32
-	assert_contains "$stderr" "did you mean 'f32'?"
-	run --separate-stderr -2 sgpu-manifest init --op copy -o job.json a.u8:u8
-	assert_contains "$stderr" "has a type without a shape"
+	for type in uint8:16 float32 u8; do
+		run --separate-stderr -3 sgpu-manifest init --op copy -o job.json "a.u8:$type"
+		assert_contains "$stderr" "FILE:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16"
+	done
 	# A type of other bits, or of another sign, would be a wrong result without a word.
 	for type in u16 uint16 i64 int64 u32 i8 f8 bf16 c64 float int byte; do
-		run --separate-stderr -2 sgpu-manifest init --op copy -o job.json "a.u8:$type:4"
-		assert_contains "$stderr" "'$type' is not one of the types f32, f64, i32, u8, i16, f16"
-		[[ $stderr != *"did you mean"* ]]
+		run --separate-stderr -3 sgpu-manifest init --op copy -o job.json "a.u8:$type:4"
 		run --separate-stderr -1 sgpu-manifest init --op cast --param "dtype=$type" -o job.json a.u8:u8:16
 		[[ $stderr != *"did you mean"* ]]
 		printf %s "${typed/'"dtype":"u8"'/"\"dtype\":\"$type\""}" >typed.json
@@ -281,8 +281,6 @@ through() {
 		assert_contains "$stderr" "'$type' is not one of"
 		[[ $stderr != *"did you mean"* ]]
 	done
-	run --separate-stderr -1 sgpu-manifest init --op cast --param dtype=uint8 -o job.json a.u8:u8:16
-	assert_contains "$stderr" "did you mean 'u8'?"
 	assert_no_file job.json
 }
 
@@ -321,22 +319,16 @@ through() {
 	[ "$(wc -l <rows)" -eq 3 ]
 }
 
-@test "names that are not ASCII give ids of their own, and keep their stem in the output's name" {
+@test "a name that is not ASCII keeps its stem in the output's name" {
 	local name
 	for name in $'\xe6\x89\xab\xe6\x8f\x8f' $'\xe5\x9b\xbe\xe5\x83\x8f' $'Scan M\xc3\xbcller #1'; do
 		head -c 16 /dev/zero >"$name.u8"
 		sgpu-manifest init -q --op copy "$name.u8:u8:16" >"$name.json"
-		jq -r '.segments[0].segment_id' "$name.json" >>ids
 		[ "$(jq -r '.segments[1].data_location_client' "$name.json")" = "$name.copy.u8" ]
 		through "$name.json"
 		[ -s "out/$name.copy.u8" ]
 	done
-	[ "$(sort -u ids | wc -l)" -eq 3 ]
-	# Two inputs of one name, in two folders; a name that is longer than an id; and one that is nearly too long for a file.
-	mkdir a b
-	head -c 16 /dev/zero | tee "a/$name.u8" >"b/$name.u8"
-	sgpu-manifest init -q --op vector_add -o job.json "a/$name.u8:f32:4" "b/$name.u8:f32:4"
-	[ "$(jq -r '.segments[].segment_id' job.json | sort -u | wc -l)" -eq 3 ]
+	# One that is nearly too long for a file.
 	name=$(printf '\xe6\x89\xab%.0s' {1..83})
 	head -c 16 /dev/zero >"$name.u8"
 	sgpu-manifest init -q --op threshold -o long.json "$name.u8:u8:16"

@@ -143,7 +143,6 @@ faulty() {
 	edit '"LOW", "direction": "INPUT"' '"MEDIUM", "direction": "INPUT"'
 	diagnostic '"sensitivity_level": "MEDIUM"' "/segments/0/sensitivity_level: 'MEDIUM' is not one of LOW, HIGH"
 	edit '"dtype": "u8"' '"dtype": "uint8"' && diagnostic '"dtype"' "/segments/0/data_type_info/dtype: 'uint8'"
-	assert_contains "$stderr" "did you mean 'u8'?"
 	edit '\[4\]' '[4, -1]' && diagnostic '-1' "/segments/0/data_type_info/shape/1: -1"
 	edit '\[4\]' '[1,1,1,1,1]' && diagnostic '"shape"' "/segments/0/data_type_info/shape: the rank is 5"
 	edit '"input": "a"' '"input": "aa"' && diagnostic '"input"' "/operations/0/arguments/input: 'aa' is not a segment"
@@ -153,7 +152,6 @@ faulty() {
 
 @test "every kind of wrong reference is told with its place" {
 	one_op ', "gpu_operation_id": "COPPY"' && diagnostic '"gpu_operation_id": "COPPY"' "/segments/0/gpu_operation_id: 'COPPY' is not an operation"
-	assert_contains "$stderr" "did you mean 'COPY'?"
 	one_op ', "dependencies": ["nobody"]' && diagnostic '"nobody"' "/segments/0/dependencies/0: 'nobody' is neither"
 	one_op '' ', "dependencies": ["COPY"]' && diagnostic '{ "gpu_operation_id"' "/operations/0: the operations wait for each other in a cycle: COPY -> COPY"
 	edit '"segment_id": "b"' '"segment_id": "a"'
@@ -263,8 +261,8 @@ scan -> ADD -> sum -> COPY -> result"
 	run --separate-stderr -0 sgpu-manifest check big.json
 	sed 's/"INPUT"/"IN"/; s/"sigma"/"sigmo"/; s/"smooth_/"smoth_/' big.json >diagnostics.json
 	run --separate-stderr -1 sgpu-manifest check diagnostics.json
-	[ "$(grep -c "'IN' is not one of" <<<"$stderr")" -eq 3334 ]
-	[ "$(grep -c "sigmo" <<<"$stderr")" -ge 3334 ]
+	[ "$(grep -c '^diagnostics.json:' <<<"$stderr")" -eq 101 ]
+	assert_contains "$stderr" "there are more diagnostics than can be listed"
 }
 
 # ---- show, canon, hash, schema, ops ----
@@ -275,8 +273,6 @@ scan -> ADD -> sum -> COPY -> result"
 	assert_contains "$output" "manifest small-job"
 	assert_contains "$output" "f32[1024]"
 	assert_contains "$output" "a=scan b=bias output=sum"
-	assert_contains "$output" "step 1: ADD PUBLISH"
-	assert_contains "$output" "step 2: COPY"
 	run --separate-stderr -0 sgpu-manifest show --dot job.json
 	assert_contains "$output" 'digraph manifest {'
 	assert_contains "$output" '"s:sum" -> "o:COPY" [label="input"];'

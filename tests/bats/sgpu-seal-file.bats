@@ -54,15 +54,13 @@ bytes() {
 	assert_contains "$output" '"file":"pair.jwk"'
 }
 
-@test "pubkey gives the public half, from a file, -k or standard input, and no secret" {
+@test "pubkey gives the public half, from a file, a descriptor or standard input, and no secret" {
 	sgpu-seal keygen --x25519 -o pair.jwk
 	sgpu-seal pubkey pair.jwk >a
-	sgpu-seal pubkey -k pair.jwk -o b
-	sgpu-seal pubkey <pair.jwk >c
-	sgpu-seal pubkey -k fd:7 7<pair.jwk >d
+	sgpu-seal pubkey <pair.jwk >b
+	sgpu-seal pubkey fd:7 7<pair.jwk >c
 	assert_same a b
 	assert_same a c
-	assert_same a d
 	run ! grep -q '"d"' a
 	sgpu-seal pubkey a >again
 	assert_same a again
@@ -399,14 +397,6 @@ bytes() {
 	assert_contains "$stderr" "mode 0644"
 	run --separate-stderr -0 bash -c 'umask 077; sgpu-seal keygen -q >closed.jwk'
 	[ -z "$stderr" ]
-}
-
-@test "inspect says that no key was compared when there was none" {
-	echo text | sgpu-seal seal-file -k key.jwk >sealed
-	run -0 sgpu-seal inspect --json sealed
-	assert_contains "$output" '"key_fits":null'
-	run -0 sgpu-seal inspect --json -k key.jwk sealed
-	assert_contains "$output" '"key_fits":true'
 }
 
 @test "an error or record about a name that is no UTF-8 is JSON with --json, too" {

@@ -67,23 +67,6 @@ segments/bias" ]
 	[ "$(sgpu-seal inspect --json sealed | wc -l)" -eq 1 ]
 }
 
-@test "inspect knows bare sealed data by its length, and by its key" {
-	sgpu-seal seal-file -k owner.jwk scan.f32 scan.sealed
-	run -0 sgpu-seal inspect scan.sealed
-	assert_contains "$output" "plaintext 20000"
-	run -0 sgpu-seal inspect -k owner.jwk scan.sealed
-	assert_contains "$output" fit
-	tee /dev/null <scan.sealed | sgpu-seal inspect >shown
-	assert_contains "$(cat shown)" "plaintext 20000"
-	sgpu-seal keygen -o other.jwk
-	run -4 sgpu-seal inspect -k other.jwk scan.sealed
-	run -4 sgpu-seal inspect -k owner.jwk --context 00 scan.sealed
-	sgpu-seal seal-file --context 00ff -k owner.jwk scan.f32 bound.sealed
-	run -0 sgpu-seal inspect -k owner.jwk --context 00ff bound.sealed
-	printf x >short
-	run -1 sgpu-seal inspect short
-}
-
 @test "rewrap adds and removes recipients and touches no payload" {
 	requires tar
 	run_job

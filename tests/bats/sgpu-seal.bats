@@ -177,7 +177,7 @@ for segment in index['segments']:
 		"open -k owner.jwk --only result -o owner.jwk response" \
 		"rewrap -k owner.jwk -r runner.pub.jwk -o owner.jwk sealed" \
 		"seal-file -k owner.jwk -o owner.jwk scan.f32" "seal-file -k owner.jwk scan.f32 owner.jwk" \
-		"pubkey -k runner.jwk -o runner.jwk"; do
+		"pubkey -o runner.jwk runner.jwk"; do
 		# shellcheck disable=SC2086 # words on purpose
 		run --separate-stderr -2 sgpu-seal $command
 		assert_contains "$stderr" "both input and output"
@@ -220,7 +220,7 @@ for segment in index['segments']:
 	run -2 sgpu-seal open --batch sealed response
 	run -2 sgpu-seal rewrap -k owner.jwk sealed
 	run -2 sgpu-seal rewrap -r owner.jwk sealed
-	run -2 sgpu-seal inspect --context xy sealed
+	run -2 sgpu-seal seal-file --context xy -k owner.jwk sealed out
 	assert_no_file out one
 }
 

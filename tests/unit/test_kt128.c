@@ -2,11 +2,6 @@
  *
  * KangarooTwelve: the test vectors of RFC 9861 for KT128, and one digest however it is computed.
  */
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "base/io.h"
 #include "crypto/crypto.h"
 #include "crypto/keccak_round.h"
 #include "crypto/kt128.h"
@@ -198,119 +193,6 @@ UNIT_TEST(workers_take_pieces_of_any_size)
 	sgpu_pool_free(&pool);
 }
 
-/* A file without a name that holds `size` bytes behind `before` zeros. */
-static int file_of(const uint8_t *data, size_t size, size_t before)
-{
-	int fd = memfd_create("digest", MFD_CLOEXEC);
-
-	if (fd < 0 || ftruncate(fd, (off_t)before) < 0 ||
-	    pwrite(fd, data, size, (off_t)before) != (ssize_t)size) {
-		abort();
-	}
-	return fd;
-}
-
-/* By `jobs` workers, 0: without a pool, in random steps, each of which goes on to a second file. */
-static void check_file(unsigned jobs, size_t size, uint64_t *random)
-{
-	enum { BEFORE = 5, COPY_BEFORE = 77 };
-	uint8_t *data = message(false, size), *copied = malloc(size + 1), whole[32], digest[32];
-	int fd = file_of(data, size, BEFORE), copy_fd = file_of(data, 0, COPY_BEFORE);
-	struct sgpu_pool *pool = NULL;
-	struct sgpu_kt128 *state = NULL;
-	size_t got = 0;
-
-	REQUIRE(data && copied && sgpu_kt128_create(&state, NULL) == SGPU_OK);
-	if (jobs > 0) {
-		REQUIRE(sgpu_pool_create(jobs, &pool, NULL) == SGPU_OK);
-		sgpu_pool_enter(pool);
-	}
-	for (size_t at = 0, now; at < size; at += now) {
-		const struct sgpu_file_place from = { fd, "file", BEFORE + at },
-					     copy = { copy_fd, "copy", COPY_BEFORE + at };
-
-		now = random_step(random) + 1;
-		now = now < size - at ? now : size - at;
-		CHECK(sgpu_kt128_update_file(state, pool, &from, &copy, now, NULL) == SGPU_OK);
-	}
-	if (pool) {
-		sgpu_pool_leave(pool);
-	}
-	sgpu_kt128_finish(state, NULL, 0, digest, sizeof(digest));
-	sgpu_kt128(data, size, NULL, 0, whole, sizeof(whole));
-	CHECK(memcmp(whole, digest, sizeof(whole)) == 0);
-	CHECK(sgpu_pread(copy_fd, "copy", copied, size + 1, COPY_BEFORE, &got, NULL) == SGPU_OK &&
-	      got == size);
-	CHECK(memcmp(data, copied, size) == 0);
-	sgpu_kt128_free(&state);
-	sgpu_pool_free(&pool);
-	close(fd);
-	close(copy_fd);
-	free(data);
-	free(copied);
-}
-
-UNIT_TEST(a_file_has_the_digest_of_its_bytes_and_its_copy_has_the_bytes)
-{
-	uint64_t random = 2;
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		check_file((unsigned)i % 4, sizes[i], &random);
-	}
-}
-
-/* What a digest of `size` bytes from a file of 3 MiB ends with. */
-static int digest_file(size_t size, int copy_fd, bool cancelled, struct sgpu_error *error)
-{
-	uint8_t *data = message(false, 3 << 20);
-	const struct sgpu_file_place from = { file_of(data, 3 << 20, 0), "file", 0 },
-				     copy = { copy_fd, "copy", 0 };
-	struct sgpu_pool *pool = NULL;
-	struct sgpu_kt128 *state = NULL;
-	int rc;
-
-	if (sgpu_pool_create(2, &pool, NULL) < 0 || sgpu_kt128_create(&state, NULL) < 0) {
-		abort();
-	}
-	sgpu_pool_cancel(pool, cancelled);
-	sgpu_pool_enter(pool);
-	rc = sgpu_kt128_update_file(state, pool, &from, copy_fd >= 0 ? &copy : NULL, size, error);
-	sgpu_pool_leave(pool);
-	sgpu_kt128_free(&state);
-	sgpu_pool_free(&pool);
-	close(from.fd);
-	free(data);
-	return rc;
-}
-
-UNIT_TEST(a_file_that_cannot_be_read_or_copied_has_no_digest)
-{
-	static const size_t beyond[] = { (3 << 20) + 1, (3 << 20) + 8192, 5 << 20 };
-	struct sgpu_error error = { 0 };
-	int closed = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(beyond); i++) {
-		CHECK(digest_file(beyond[i], -1, false, &error) == SGPU_ESYSTEM);
-		CHECK(strstr(error.text, "'file' changed while it was read"));
-	}
-	CHECK(digest_file(3 << 20, closed, false, &error) == SGPU_ESYSTEM &&
-	      strstr(error.text, "'copy'"));
-	CHECK(digest_file(3 << 20, -1, true, &error) == SGPU_ECANCELED &&
-	      strstr(error.text, "cancelled"));
-	CHECK(digest_file(3 << 20, -1, false, &error) == SGPU_OK);
-	close(closed);
-}
-
-/* The last one: nothing takes an interruption back. */
-UNIT_TEST(an_interruption_ends_the_digest_of_a_file)
-{
-	struct sgpu_error error = { 0 };
-
-	sgpu_io_interrupt();
-	CHECK(digest_file(3 << 20, -1, false, &error) == SGPU_ECANCELED &&
-	      strstr(error.text, "interrupted"));
-}
-
 UNIT_TEST(a_pool_that_was_cancelled_gives_no_digest)
 {
 	struct sgpu_pool *pool;
@@ -369,11 +251,8 @@ int main(void)
 	UNIT_RUN(pieces_of_any_size_give_the_same_digest);
 	UNIT_RUN(workers_give_the_same_digest);
 	UNIT_RUN(workers_take_pieces_of_any_size);
-	UNIT_RUN(a_file_has_the_digest_of_its_bytes_and_its_copy_has_the_bytes);
-	UNIT_RUN(a_file_that_cannot_be_read_or_copied_has_no_digest);
 	UNIT_RUN(a_pool_that_was_cancelled_gives_no_digest);
 	UNIT_RUN(every_permutation_of_this_cpu_is_the_same);
 	UNIT_RUN(lengths_are_encoded_as_the_rfc_has_it);
-	UNIT_RUN(an_interruption_ends_the_digest_of_a_file);
 	return unit_done();
 }

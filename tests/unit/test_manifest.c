@@ -321,7 +321,7 @@ UNIT_TEST(types_in_manifests_are_checked)
 	parse(&p, TYPE("{\"dtype\":\"float32\",\"shape\":[1]}"), 0);
 	REQUIRE(p.diagnostics.count == 1 &&
 		find(&p, AT "/dtype", "'float32' is not one of f32, f64, i32, u8, i16, f16"));
-	CHECK(strcmp(p.diagnostics.list[0].hint, "did you mean 'f32'?") == 0);
+	CHECK(!p.diagnostics.list[0].hint);
 	done(&p);
 	EXPECT(MANIFEST(
 		       IN("a", "") "," OUT(
@@ -368,7 +368,7 @@ UNIT_TEST(locations_are_checked)
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ",\"data_location_client\":\"o/x\"") "," OUT(
 				"c", ",\"data_location_client\":\"./o//y/../x\""),
 			OP("X", A_TO_B ",\"output2\":\"c\"", "")),
-	       "/segments/2/data_location_client", "the output 'b' is at './o//y/../x' already");
+	       "/segments/2/data_location_client", "the output 'c' has the file of the output 'b'");
 	EXPECT(MANIFEST(IN("a", "") "," SEGMENT("b", "LOW", "INTERMEDIATE",
 						",\"data_location_client\":\"x\"") "," OUT("c", ""),
 			OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"b\",\"output\":\"c\"", "")),
@@ -396,10 +396,10 @@ UNIT_TEST(outputs_do_not_stand_in_each_others_way)
 	       "needs a directory");
 	EXPECT(TWO_OUTPUTS("", GOES_TO("b/x")), "/segments/2/data_location_client",
 	       "needs a directory");
-	EXPECT(TWO_OUTPUTS("", GOES_TO("./b")), "/segments/1",
-	       "is written under its id, where already goes 'c'");
+	EXPECT(TWO_OUTPUTS("", GOES_TO("./b")), "/segments/2/data_location_client",
+	       "the output 'c' has the file of the output 'b'");
 	EXPECT(TWO_OUTPUTS(GOES_TO("c"), GOES_TO("-")), "/segments/2/data_location_client",
-	       "where already goes 'b'");
+	       "the output 'c' has the file of the output 'b'");
 }
 
 UNIT_TEST(client_variables_are_checked)
@@ -491,7 +491,7 @@ UNIT_TEST(operation_fields_are_checked)
 	      0);
 	REQUIRE(p.diagnostics.count == 1 &&
 		find(&p, "/operations/0/arguments/input", "'alhpa' is not a segment"));
-	CHECK(strcmp(p.diagnostics.list[0].hint, "did you mean 'alpha'?") == 0);
+	CHECK(!p.diagnostics.list[0].hint);
 	done(&p);
 }
 

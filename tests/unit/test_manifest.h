@@ -21,9 +21,7 @@ static inline void parse(struct parsed *p, const char *text, unsigned options)
 	memset(p, 0, sizeof(*p));
 	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest,
 					      &p->diagnostics, &error);
-	if (sgpu_diagnostics_locate(&p->diagnostics, text, strlen(text), &error)) {
-		p->code = SGPU_ENOMEM;
-	}
+	sgpu_diagnostics_locate(&p->diagnostics, text, strlen(text));
 }
 
 static inline void done(struct parsed *p)

@@ -219,8 +219,7 @@ UNIT_TEST(parameters_are_checked)
 			 "'f23' is not one of f32, f64, i32, u8, i16, f16", NULL));
 	CHECK(check_parts(segments,
 			  OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'Float16'}")) == 1);
-	CHECK(diagnostic("/operations/0/params/dtype", "'Float16' is not one of",
-			 "did you mean 'f16'?"));
+	CHECK(diagnostic("/operations/0/params/dtype", "'Float16' is not one of", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':7}")) == 1);
 	CHECK(diagnostic("/operations/0/params/dtype", "is a number, must be one of the strings",
 			 NULL));

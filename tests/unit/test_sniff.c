@@ -49,13 +49,6 @@ UNIT_TEST(known_beginnings_are_named)
 	   "e an alle\n",
 	   "text");
 	CHECK(sgpu_sniff("", 0) == SGPU_SNIFFED_EMPTY);
-	memset(block, 7, sizeof(block));
-	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_OTHER);
-	for (size_t i = 0; i < sizeof(block) / sizeof(float); i++) {
-		const float value = (float)i * 0.37f;
-		memcpy(block + i * sizeof(value), &value, sizeof(value));
-	}
-	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_OTHER);
 }
 
 UNIT_TEST(random_bytes_are_of_no_known_kind)

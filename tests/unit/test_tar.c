@@ -388,22 +388,6 @@ UNIT_TEST(blocks_of_zeros_may_follow_up_to_a_limit)
 	close(fd);
 }
 
-UNIT_TEST(a_first_block_can_be_handed_over)
-{
-	static const size_t sizes[] = { 5 };
-	const int fd = write_archive(sizes, 1);
-	uint8_t first[512];
-	struct sgpu_tar_reader *reader = NULL;
-	const char *name = NULL;
-	uint64_t size = 0;
-	REQUIRE(read(fd, first, 512) == 512);
-	REQUIRE(sgpu_tar_open_block(fd, "a", first, &reader, &error) == 0);
-	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && name && size == 5);
-	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !name);
-	sgpu_tar_close(&reader);
-	close(fd);
-}
-
 UNIT_TEST(names_that_do_not_fit_are_refused)
 {
 	char name[102];
@@ -439,7 +423,6 @@ int main(void)
 	UNIT_RUN(padding_and_end_must_be_zeros);
 	UNIT_RUN(every_cut_is_refused);
 	UNIT_RUN(blocks_of_zeros_may_follow_up_to_a_limit);
-	UNIT_RUN(a_first_block_can_be_handed_over);
 	UNIT_RUN(names_that_do_not_fit_are_refused);
 	return unit_done();
 }

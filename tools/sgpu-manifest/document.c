@@ -64,14 +64,11 @@ static int check(struct document *document, unsigned options)
 	if (rc && !(rc == SGPU_EINVALID && document->diagnostics.count)) {
 		return cli_error(&error);
 	}
-	rc = sgpu_diagnostics_locate(&document->diagnostics, document->text, document->size,
-				     &error);
-	if (!rc && document->diagnostics.out_of_memory) {
-		rc = sgpu_fail_nomem(&error);
-	}
-	if (rc) {
+	if (document->diagnostics.out_of_memory) {
+		sgpu_fail_nomem(&error);
 		return cli_error(&error);
 	}
+	sgpu_diagnostics_locate(&document->diagnostics, document->text, document->size);
 	if (!document->diagnostics.count) {
 		return 0;
 	}

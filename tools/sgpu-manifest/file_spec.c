@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Takes a file's extents and element type from the arguments of init, or from the file's NIfTI-1 or
- * IDX header. Payloads of a manifest are little-endian and row-major, so a file with another layout
+ * Takes a file's extents and element type from the arguments of init, or from the file's NIfTI-1
+ * header. Payloads of a manifest are little-endian and row-major, so a file with another layout
  * is refused.
  */
 #include "base/io.h"
 #include "base/json.h"
 #include "manifest_tool.h"
 
-#include <ctype.h>
 #include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,8 +19,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-
-enum { TYPE_WORD_MAX = 16 };
 
 /* ---- headers ---- */
 /* The header of the NIfTI-1 standard, as a little-endian machine reads it. */
@@ -136,44 +133,7 @@ static bool is_nifti(const struct nifti *nifti, size_t size)
 	       (memcmp(nifti->magic, "n+1", 4) == 0 || memcmp(nifti->magic, "ni1", 4) == 0);
 }
 
-/* Reads an IDX header. Its only magic number is two zero bytes, so the file's size must match the
- * header exactly; otherwise spec->type stays unchanged. */
-static int read_idx(const uint8_t *first, size_t size, uint64_t file_size, struct file_spec *spec,
-		    struct sgpu_error *error)
-{
-	static const uint8_t widths[16] = {
-		[0x08] = 1, [0x09] = 1, [0x0b] = 2, [0x0c] = 4, [0x0d] = 4, [0x0e] = 8
-	};
-	struct sgpu_type type = { .dtype = SGPU_U8, .rank = first[3] };
-	const uint64_t start = 4 + 4 * (uint64_t)first[3];
-	uint64_t bytes;
-
-	if (size < 8 || first[0] || first[1] || first[2] >= sizeof(widths) || !widths[first[2]] ||
-	    !first[3] || first[3] > SGPU_RANK_MAX || size < start) {
-		return SGPU_OK;
-	}
-	for (int i = 0; i < type.rank; i++) {
-		uint32_t extent;
-
-		memcpy(&extent, first + 4 + 4 * i, sizeof(extent));
-		type.shape[i] = be32toh(extent);
-	}
-	if (!sgpu_type_bytes(&type, &bytes) || !sgpu_mul_u64(bytes, widths[first[2]], &bytes) ||
-	    !sgpu_add_u64(bytes, start, &bytes) || bytes != file_size) {
-		return SGPU_OK;
-	}
-	if (first[2] != 0x08) {
-		return sgpu_fail(
-			error, SGPU_EINVALID,
-			"'%s' is an IDX file whose elements are not bytes; others are big-endian",
-			spec->path);
-	}
-	spec->type = type;
-	spec->offset = start;
-	return SGPU_OK;
-}
-
-/* Reads a NIfTI or IDX header. A header that promises more than the file holds, or a type that no
+/* Reads a NIfTI header. A header that promises more than the file holds, or a type that no
  * manifest can have, is an error. Without a header, spec->type stays unchanged. */
 static int read_header(struct file_spec *spec, struct sgpu_error *error)
 {
@@ -201,8 +161,6 @@ static int read_header(struct file_spec *spec, struct sgpu_error *error)
 	}
 	if (!code && is_nifti(&first.nifti, size)) {
 		code = read_nifti(&first.nifti, spec, error);
-	} else if (!code) {
-		code = read_idx(first.bytes, size, (uint64_t)status.st_size, spec, error);
 	}
 	spec->has_offset = spec->type.dtype != SGPU_NONE;
 	if (!code && spec->has_offset &&
@@ -285,50 +243,10 @@ static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_er
 	return sgpu_hint(error, "'sgpu-manifest ops %s' shows the arguments", op->name);
 }
 
-/* Finds the word that was meant as a type: that of the last ":WORD" that ends the text or precedes
- * ":SHAPE[:OFFSET]". */
-static const char *find_word(const char *text, size_t *length)
+static int hint_type(struct sgpu_error *error)
 {
-	const char *found = NULL;
-
-	for (const char *colon = strchr(text, ':'); colon; colon = strchr(colon + 1, ':')) {
-		size_t size = strcspn(colon + 1, ":");
-		const char *rest = colon + 1 + size;
-
-		if (isalpha((unsigned char)colon[1]) && size < TYPE_WORD_MAX &&
-		    !rest[strspn(rest, ":,0123456789")]) {
-			found = colon + 1;
-			*length = size;
-		}
-	}
-	return found;
-}
-
-/* Reports an unknown type, as in "FILE:uint8:16", unless the whole text is a file's name. */
-static int check_type_name(const char *path, struct sgpu_error *error)
-{
-	char name[TYPE_WORD_MAX];
-	const char *word, *near;
-	size_t length = 0;
-
-	word = access(path, F_OK) ? find_word(path, &length) : NULL;
-	if (!word) {
-		return SGPU_OK;
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)length, word);
-	near = sgpu_dtype_near(name);
-	if (sgpu_dtype_parse(name) != SGPU_NONE) {
-		sgpu_fail(error, SGPU_EUSAGE, "'%s' has a type without a shape", path);
-		return sgpu_hint(
-			error,
-			"FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, and nothing for one element");
-	}
-	if (!near && !word[length]) {
-		return SGPU_OK; /* a file's name may end with ":WORD" */
-	}
-	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not one of the types f32, f64, i32, u8, i16, f16",
-		  name);
-	return near ? sgpu_hint(error, "did you mean '%s'?", near) : error->code;
+	return sgpu_hint(error, "FILE:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as "
+				"in 181,217,181");
 }
 
 int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec,
@@ -364,14 +282,14 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	if (type) {
 		return parse_type(type + 1, dtype, spec, error);
 	}
-	rc = check_type_name(spec->path, error);
-	rc = rc ? rc : read_header(spec, error);
+	if (access(spec->path, F_OK)) { /* the text may have a type that is none */
+		sgpu_fail_errno(error, "cannot open '%s'", spec->path);
+		return hint_type(error);
+	}
+	rc = read_header(spec, error);
 	if (!rc && spec->type.dtype == SGPU_NONE) {
 		sgpu_fail(error, SGPU_EUSAGE, "'%s' does not say what it holds", spec->path);
-		return sgpu_hint(error,
-				 "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in "
-				 "181,217,181",
-				 spec->path);
+		return hint_type(error);
 	}
 	return rc;
 }

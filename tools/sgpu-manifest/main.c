@@ -5,7 +5,7 @@
 #include "manifest_tool.h"
 
 static const struct cli_verb verbs[] = {
-	{ "check", "[MANIFEST...]", "report every error of manifests", check_options, verb_check },
+	{ "check", "[MANIFEST...]", "report the errors of manifests", check_options, verb_check },
 	{ "show", "[MANIFEST]", "show segments, operations and the graph", show_options,
 	  verb_show },
 	{ "canon", "[MANIFEST]", "write the canonical form", canon_options, verb_canon },

@@ -103,13 +103,9 @@ void payload_folder_close(struct payload_folder *folder);
  * the folder, HIGH data that would have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Compares each module_digest with the image's file and prints every difference. If `added` is not
- * NULL, also adds missing digests to the document's JSON and their number to *added; otherwise
- * skips images that cannot be read. Returns an exit status. */
-int module_digests_compare(const struct document *document, const struct payload_folder *folder,
-			   int *added);
-/* Does the same, adds missing digests, and fails for an unreadable image. The document is replaced
- * by a new one, checked with `options`. An image from standard input gets only a warning. */
+/* Compares each module_digest with the image's file, and adds missing ones. The document is
+ * replaced by a new one then, checked with `options`. Prints every error; fails for an image that
+ * cannot be read. One from standard input gets only a warning. Returns an exit status. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
 
@@ -136,9 +132,5 @@ char *file_spec_location(const char *path, const char *folder);
 enum { OP_TEXT_MAX = 160 };
 /* Lists a set of types: "f32 f64". */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
-/* Writes the default as text, or "none" or "required". */
-void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]);
-/* Returns the default as a manifest would write it; NULL when there is none. */
-json_t *op_default_json(const struct sgpu_op_param *param);
 
 #endif

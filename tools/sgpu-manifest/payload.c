@@ -21,7 +21,7 @@
 
 enum {
 	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
-	WINDOW = 32 << 20,    /* bytes between two updates of the progress */
+	WINDOW = 32 << 20,    /* bytes that are read and hashed at a time */
 };
 
 int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
@@ -153,9 +153,10 @@ static int open_payload(const struct payload_folder *folder, const struct sgpu_s
 static int hash_window(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		       struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
-	struct sgpu_file_place from = { fd, name, offset };
 	struct sgpu_kt128 *state = NULL;
-	int rc = sgpu_kt128_create(&state, error);
+	uint8_t *window = malloc(entry->size < WINDOW ? entry->size + 1 : WINDOW);
+	size_t got = 0;
+	int rc = window ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
 
 	/* The pool is made for the first payload that is large enough. This thread computes with
 	 * it. */
@@ -167,14 +168,19 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	}
 	for (uint64_t left = entry->size, now; !rc && left > 0; left -= now) {
 		now = left < WINDOW ? left : WINDOW;
-		rc = sgpu_kt128_update_file(state, folder->pool, &from, NULL, now, error);
-		from.offset += now;
+		rc = sgpu_pread(fd, name, window, now, offset, &got, error);
+		if (!rc && got < now) {
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
+		}
+		rc = rc ? rc : sgpu_kt128_update_shared(state, folder->pool, window, now, error);
+		offset += now;
 		cli_progress(NULL, folder->hashed += now);
 	}
 	if (!rc) {
 		sgpu_kt128_finish(state, NULL, 0, entry->kt128, sizeof(entry->kt128));
 	}
 	entry->has_kt128 = !rc;
+	free(window);
 	sgpu_kt128_free(&state);
 	return rc;
 }
@@ -372,8 +378,10 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 			operation->id, stated, segment->location, image->digest);
 }
 
-int module_digests_compare(const struct document *document, const struct payload_folder *folder,
-			   int *added)
+/* Compares each module_digest with the image's file, and adds missing ones to the document's JSON
+ * and their number to *added. Prints every error; returns an exit status. */
+static int fill_digests(const struct document *document, const struct payload_folder *folder,
+			int *added)
 {
 	const struct sgpu_manifest *manifest = document->manifest;
 	json_t *operations = json_object_get(manifest->json, "operations");
@@ -386,16 +394,13 @@ int module_digests_compare(const struct document *document, const struct payload
 		struct sgpu_error error = { 0 };
 		int failed = 0;
 
-		if (!module || (!module->has_digest && !added)) {
+		if (!module) {
 			continue;
 		}
 		const struct sgpu_segment *segment = &manifest->segments[module->segment];
 		struct image *image = &images[module->segment];
-		if (measure(folder, segment, image, &error) && added) {
+		if (measure(folder, segment, image, &error)) {
 			failed = cli_error(&error);
-		} else if (error.code) {
-			cli_detail("%s: not compared with module_digest: %s", document->name,
-				   error.text);
 		} else if (module->has_digest) {
 			failed = compare(operation, segment, image);
 		} else if (image->there) {
@@ -417,7 +422,7 @@ int module_digests_fill(struct document *document, const struct payload_folder *
 			unsigned options)
 {
 	struct document filled;
-	int added = 0, status = module_digests_compare(document, folder, &added);
+	int added = 0, status = fill_digests(document, folder, &added);
 
 	if (status || !added) {
 		return status;

@@ -15,30 +15,12 @@ const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct re
  * large manifest piece by piece takes. */
 static struct document document;
 
-/* Compares the manifest's module digests with the files. */
-static int compare_modules(unsigned options)
-{
-	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),
-					 .spool = -1 };
-	struct sgpu_error error = { 0 };
-	int status;
-
-	if (payload_folder_open(document.path, &folder, &error)) {
-		status = cli_error(&error);
-	} else {
-		status = module_digests_compare(&document, &folder, NULL);
-	}
-	payload_folder_close(&folder);
-	return status;
-}
-
 static int check_one(const char *path, unsigned options)
 {
 	int status;
 
 	document_free(&document);
 	status = document_load(path, options, &document);
-	status = status ? status : compare_modules(options);
 	if (!status) {
 		cli_detail("%s: no diagnostics: %d segments, %d operations", document.name,
 			   document.manifest->segment_count, document.manifest->operation_count);

@@ -23,7 +23,6 @@ struct draft {
 	int spec_count;
 	/* The manifest so far. */
 	json_t *segments, *arguments, *operations;
-	json_t *ids;		 /* ids in use; true for segments that have files */
 	char stem[STEM_MAX + 1]; /* of the first input; output files are named after it */
 	bool used[SGPU_ARGUMENTS_MAX];
 	bool outside; /* a file is outside the manifest's folder */
@@ -86,19 +85,6 @@ const struct cli_option init_options[] = {
 	CLI_END
 };
 
-/* Makes an unused id of the text and, if that id is taken, a number. `text` may be `id` itself. */
-static void make_id(const struct draft *draft, const char *text, char id[SGPU_ID_MAX + 1])
-{
-	size_t used = strnlen(text, SGPU_ID_MAX - 8);
-
-	memmove(id, text, used);
-	id[used] = '\0';
-	for (int number = 2; !used || json_object_get(draft->ids, id); number++) {
-		snprintf(id + used, (size_t)(SGPU_ID_MAX + 1) - used, "%s%d", used ? "_" : "input",
-			 number);
-	}
-}
-
 /* Copies a file's name without its folder and extensions. A long name is not cut in the middle of a
  * character. */
 static void stem_of_file(const char *path, char stem[STEM_MAX + 1])
@@ -115,30 +101,9 @@ static void stem_of_file(const char *path, char stem[STEM_MAX + 1])
 	snprintf(stem, STEM_MAX + 1, "%.*s", (int)length, name);
 }
 
-/* Makes an id of a stem. Ids are ASCII, so other characters become their numbers, as in JSON
- * escapes, so that different stems give different ids. */
-static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU_ID_MAX + 1])
+static bool is_low(const struct draft *draft, const char *argument)
 {
-	json_t *text = json_string(stem);
-	char *ascii = text ? json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
-	size_t used = 0;
-
-	for (const char *c = ascii; c && *c && used < SGPU_ID_MAX - 8; c++) {
-		if (*c != '"' && *c != '\\') {
-			id[used] = isalnum((unsigned char)*c) || (used && *c == '-') ? *c : '_';
-			used++;
-		}
-	}
-	id[used] = '\0';
-	make_id(draft, id, id);
-	free(ascii);
-	json_decref(text);
-}
-
-/* Whether --low names the argument or the segment. */
-static bool is_low(const struct draft *draft, const char *argument, const char *id)
-{
-	return json_object_get(draft->low, argument) || json_object_get(draft->low, id);
+	return json_object_get(draft->low, argument);
 }
 
 /* Adds a segment. Takes over the reference to `type`. `type` and `location` may be NULL. */
@@ -150,7 +115,6 @@ static int add_segment(struct draft *draft, const char *id, const char *directio
 			  low ? "LOW" : "HIGH", "direction", direction, "data_location_client",
 			  location, "data_type_info", type);
 
-	json_object_set_new(draft->ids, id, json_boolean(location != NULL));
 	return json_array_append_new(draft->segments, segment)
 		       ? cli_fail(SGPU_EINVALID, "a file's name is not UTF-8")
 		       : 0;
@@ -160,7 +124,6 @@ static int add_segment(struct draft *draft, const char *id, const char *directio
 static int add_operation(struct draft *draft, const char *id, const char *kernel, json_t *arguments,
 			 json_t *params)
 {
-	json_object_set_new(draft->ids, id, json_false());
 	return json_array_append_new(draft->operations,
 				     json_pack("{s:s, s:s, s:o, s:o*}", "gpu_operation_id", id,
 					       "kernel", kernel, "arguments", arguments, "params",
@@ -178,52 +141,31 @@ static void id_of_op(const char *name, char id[SGPU_ID_MAX + 1])
 }
 
 /* ---- conversion of a file's elements: the scaling that its header states, and a cast ---- */
-/* Whether the type `to` has every value of the type `from`. */
-static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
-{
-	enum { F64 = SGPU_TYPE_BIT(SGPU_F64), FLOATS = SGPU_TYPE_BIT(SGPU_F32) | F64 };
-	static const unsigned holders[SGPU_DTYPE_COUNT] = {
-		[SGPU_U8] = ~0u,
-		[SGPU_I16] = FLOATS | SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_I16),
-		[SGPU_F16] = FLOATS,
-		[SGPU_I32] = F64,
-		[SGPU_F32] = F64,
-	};
-
-	return holders[from] & SGPU_TYPE_BIT(to);
-}
-
-/* Returns an allowed type that has all values of `from`, preferably f32, or f64 if any file has
- * f64; else a float, to which values are rounded; else SGPU_NONE, since rounding to integers or
- * clipping would change the data. */
+/* Returns the float to which values are cast: f64 if any file has f64, or for i32, else f32, as far
+ * as the argument takes it; SGPU_NONE if it takes no float, since rounding to integers or clipping
+ * would change the data. */
 static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype from,
 				   unsigned allowed)
 {
-	static const enum sgpu_dtype order[] = { SGPU_F64, SGPU_F32, SGPU_F64,
-						 SGPU_I32, SGPU_I16, SGPU_F16 };
+	const bool wide = draft->wide || from == SGPU_I32;
+	const enum sgpu_dtype first = wide ? SGPU_F64 : SGPU_F32,
+			      second = wide ? SGPU_F32 : SGPU_F64;
 
-	for (size_t i = draft->wide ? 0 : 1; i < SGPU_ARRAY_LENGTH(order); i++) {
-		if ((allowed & SGPU_TYPE_BIT(order[i])) && holds_all(from, order[i])) {
-			return order[i];
-		}
-	}
-	return allowed & SGPU_TYPE_BIT(SGPU_F64)   ? SGPU_F64
-	       : allowed & SGPU_TYPE_BIT(SGPU_F32) ? SGPU_F32
-						   : SGPU_NONE;
+	return allowed & SGPU_TYPE_BIT(first)	 ? first
+	       : allowed & SGPU_TYPE_BIT(second) ? second
+						 : SGPU_NONE;
 }
 
-/* Adds an operation that reads the segment `id`. Sets `id` to the segment that it writes. */
+/* Adds an operation that reads the segment `id`. Sets `id` to the segment that it writes, after
+ * which it is named. */
 static int add_step(struct draft *draft, const char *kernel, const char *suffix, bool low,
 		    json_t *params, char id[SGPU_ID_MAX + 1], char operation[SGPU_ID_MAX + 1])
 {
-	char name[SGPU_ID_MAX + 8], output[SGPU_ID_MAX + 1];
-	size_t length = strlen(id), room = SGPU_ID_MAX - 8 - strlen(suffix);
+	char output[SGPU_ID_MAX + 1];
 	int status;
 
-	id_of_op(kernel, operation);
-	make_id(draft, operation, operation);
-	snprintf(name, sizeof(name), "%.*s_%s", (int)(length < room ? length : room), id, suffix);
-	make_id(draft, name, output);
+	snprintf(output, sizeof(output), "%.*s_%s", SGPU_ID_MAX - 8, id, suffix);
+	id_of_op(output, operation);
 	status = add_operation(draft, operation, kernel,
 			       json_pack("{s:s, s:s}", "input", id, "output", output), params);
 	memcpy(id, output, sizeof(output));
@@ -233,17 +175,12 @@ static int add_step(struct draft *draft, const char *kernel, const char *suffix,
 static int refuse(const struct draft *draft, const struct file_spec *spec, enum sgpu_dtype type,
 		  const char *takes)
 {
-	const struct sgpu_op_argument *argument = &draft->op->args[spec->argument];
 	struct sgpu_error error = { 0 };
 
-	sgpu_fail(&error, SGPU_EINVALID,
-		  "'%s' has values of %s, and '%s' of '%s' takes %s, which cannot hold them",
-		  spec->path, sgpu_dtype_name(type), argument->name, draft->op->name, takes);
-	if (argument->dtypes & SGPU_TYPE_BIT(SGPU_U8)) {
-		sgpu_hint(
-			&error,
-			"the operation 'threshold' makes a mask of u8; 'cast' rounds and cuts off");
-	}
+	sgpu_fail(&error, SGPU_EINVALID, "'%s' has values of %s, and '%s' of '%s' takes %s",
+		  spec->path, sgpu_dtype_name(type), draft->op->args[spec->argument].name,
+		  draft->op->name, takes);
+	sgpu_hint(&error, "the operation 'threshold' makes a mask; 'cast' rounds and cuts off");
 	return cli_error(&error);
 }
 
@@ -282,7 +219,8 @@ static int convert(struct draft *draft, const struct file_spec *spec, bool low,
 	if (!status) {
 		cli_note("'%s' has values of %s, which the operation '%s' casts to %s%s",
 			 spec->path, sgpu_dtype_name(type), operation, sgpu_dtype_name(target),
-			 holds_all(type, target) ? "" : ", rounded");
+			 target == SGPU_F32 && (type == SGPU_I32 || type == SGPU_F64) ? ", rounded"
+										      : "");
 	}
 	return status;
 }
@@ -336,26 +274,23 @@ static int add_file(struct draft *draft, const char *text)
 static int add_input(struct draft *draft, const struct file_spec *spec, const char *folder)
 {
 	const char *argument = draft->op->args[spec->argument].name;
-	char id[SGPU_ID_MAX + 1], stem[STEM_MAX + 1],
-		*location = file_spec_location(spec->path, folder);
-	bool low;
+	const bool low = is_low(draft, argument);
+	char id[SGPU_ID_MAX + 1], *location = file_spec_location(spec->path, folder);
 	int status;
 
 	if (!location) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	draft->outside |= strcmp(location, "-") && sgpu_location_outside(location);
-	stem_of_file(spec->path, stem);
-	id_of_stem(draft, stem, id);
 	if (!*draft->stem) {
-		memcpy(draft->stem, stem, sizeof(stem));
+		stem_of_file(spec->path, draft->stem);
 	}
-	low = is_low(draft, argument, id);
 	if (!low && strcmp(location, "-") == 0) {
 		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or "
 			    "lower it with --low %s",
 			    argument);
 	}
+	snprintf(id, sizeof(id), "%s", argument);
 	status = add_segment(draft, id, "INPUT", low, location, type_json(spec));
 	status = status ? status : convert(draft, spec, low, id);
 	json_object_set_new(draft->arguments, argument, json_string(id));
@@ -374,39 +309,17 @@ static int add_outputs(struct draft *draft)
 	}
 	for (int i = 0; draft->op->args[i].name && !status; i++) {
 		const struct sgpu_op_argument *argument = &draft->op->args[i];
-		char id[SGPU_ID_MAX + 1];
+		const char *id = argument->name;
 
 		if (cli_op_is_output(argument) && (!needed || !argument->optional)) {
-			make_id(draft, argument->name, id);
-			status = add_segment(draft, id, "OUTPUT", is_low(draft, argument->name, id),
-					     id, NULL);
-			json_object_set_new(draft->arguments, argument->name, json_string(id));
+			status = add_segment(draft, id, "OUTPUT", is_low(draft, id), id, NULL);
+			json_object_set_new(draft->arguments, id, json_string(id));
 		}
 	}
 	return status;
 }
 
-/* Sets required parameters that the user has not given to a value to start from. */
-static void fill_params(struct draft *draft)
-{
-	for (int i = 0; draft->op->params && draft->op->params[i].name; i++) {
-		struct sgpu_op_param param = draft->op->params[i];
-		char text[OP_TEXT_MAX];
-
-		if (!param.required || json_object_get(draft->params, param.name)) {
-			continue;
-		}
-		param.required = false;
-		/* A "max" of 0 would leave an empty range. */
-		param.standard =
-			param.standard == 0 && strcmp(param.name, "max") == 0 ? 1 : param.standard;
-		op_default_text(&param, text);
-		json_object_set_new(draft->params, param.name, op_default_json(&param));
-		cli_note("the parameter '%s' is needed and was set to %s", param.name, text);
-	}
-}
-
-/* Checks that every name of --low is that of an argument or of a file's segment. */
+/* Checks that every name of --low is that of an argument that has a segment. */
 static int check_low(const struct draft *draft)
 {
 	struct sgpu_error error = { 0 };
@@ -414,11 +327,9 @@ static int check_low(const struct draft *draft)
 	json_t *value;
 
 	json_object_foreach (draft->low, name, value) {
-		if (!json_object_get(draft->arguments, name) &&
-		    !json_is_true(json_object_get(draft->ids, name))) {
-			sgpu_fail(&error, SGPU_EUSAGE,
-				  "--low: '%s' is neither an argument of '%s' nor a segment", name,
-				  draft->op->name);
+		if (!json_object_get(draft->arguments, name)) {
+			sgpu_fail(&error, SGPU_EUSAGE, "--low: '%s' is not an argument of '%s'",
+				  name, draft->op->name);
 			sgpu_hint(&error, "'sgpu-manifest ops %s' shows the arguments",
 				  draft->op->name);
 			return cli_error(&error);
@@ -434,7 +345,6 @@ static int build(struct draft *draft, const char *folder)
 	int status = 0;
 
 	id_of_op(draft->op->name, operation);
-	json_object_set_new(draft->ids, operation, json_false());
 	for (int k = 0; k < draft->spec_count && !status; k++) {
 		status = add_input(draft, &draft->specs[k], folder);
 	}
@@ -443,7 +353,6 @@ static int build(struct draft *draft, const char *folder)
 	if (status) {
 		return status;
 	}
-	fill_params(draft);
 	return add_operation(draft, operation, draft->op->name, json_incref(draft->arguments),
 			     json_object_size(draft->params) ? json_incref(draft->params) : NULL);
 }
@@ -526,7 +435,6 @@ int verb_init(int argc, char **argv)
 {
 	struct draft draft = { .params = json_object(),
 			       .low = json_object(),
-			       .ids = json_object(),
 			       .segments = json_array(),
 			       .arguments = json_object(),
 			       .operations = json_array() };
@@ -541,7 +449,6 @@ int verb_init(int argc, char **argv)
 		free(draft.specs[i].path);
 	}
 	json_decref(draft.low);
-	json_decref(draft.ids);
 	json_decref(draft.operations);
 	json_decref(draft.arguments);
 	json_decref(draft.segments);

@@ -1,32 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest merge: reports on the responses of shards together, and puts them into one tar
- * archive. Each response has its own batch key, so its payloads stay in it.
+ * sgpu-manifest merge: reports on the responses of shards together. Each has its own batch key, so
+ * its payloads stay in it.
  */
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
-#include "base/io.h"
-#include "batch/batch.h"
 #include "manifest_tool.h"
 
 struct merge_request {
-	const char *manifest, *output;
+	const char *manifest;
 };
 
 const struct cli_option merge_options[] = {
 	CLI_COMMON,
 	{ "manifest", 'm', "FILE", "the manifest that was split: all its outputs must be there",
 	  CLI_TEXT(struct merge_request, manifest) },
-	{ "output", 'o', "FILE", "write the responses there as one tar archive",
-	  CLI_TEXT(struct merge_request, output) },
 	CLI_END
 };
 
@@ -140,65 +130,15 @@ static int print_table(const struct merger *merger)
 	return cli_table_print(&table);
 }
 
-/* Copies a response into the archive. add_response has found it complete. */
-static int copy_response(const char *path, size_t number, const char *output, int out,
-			 struct sgpu_error *error)
+static int report(const struct merger *merger)
 {
-	char member[48];
-	struct stat status;
-	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
+	int status, missing = (int)json_array_size(merger->missing);
 
-	if (fd < 0 || fstat(fd, &status)) {
-		code = sgpu_fail_errno(error, "cannot open '%s'", path);
-		goto out;
-	}
-	if (!S_ISREG(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EUSAGE,
-				 "'%s' is not a regular file and cannot go into an archive", path);
-		goto out;
-	}
-	snprintf(member, sizeof(member), "shard-%03zu.response", number);
-	code = sgpu_tar_header(out, output, member, (uint64_t)status.st_size, error);
-	code = code ? code : cli_copy(fd, path, (uint64_t)status.st_size, out, output, NULL, error);
-	code = code ? code : sgpu_tar_padding(out, output, (uint64_t)status.st_size, error);
-out:
-	sgpu_close(fd);
-	return code;
-}
-
-static int write_archive(const char *path, char **responses)
-{
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	struct sgpu_error error = { 0 };
-	const char *name = strcmp(path, "-") ? path : "standard output";
-	int rc;
-
-	if (!cli_binary_apart(path)) {
-		return 2;
-	}
-	rc = cli_output_take(&output, path, 0666, &error);
-	for (size_t i = 0; responses[i] && !rc; i++) {
-		rc = copy_response(responses[i], i, name, output.fd, &error);
-	}
-	rc = rc ? rc : sgpu_tar_end(output.fd, name, &error);
-	rc = rc ? rc : sgpu_output_commit(&output, &error);
-	sgpu_output_close(&output);
-	return rc ? cli_error(&error) : 0;
-}
-
-/* Prints the report to standard output, unless the archive goes there. */
-static int report(const struct merger *merger, bool to_standard_output)
-{
-	int status = 0, missing = (int)json_array_size(merger->missing);
-
-	if (to_standard_output && cli_json) {
-		status = json_write(NULL, json_pack("{s:O, s:O, s:O, s:i}", "responses",
-						    merger->responses, "segments", merger->segments,
-						    "missing", merger->missing, "failed",
-						    merger->failed));
-	} else if (to_standard_output) {
-		status = print_table(merger);
-	}
+	status = cli_json ? json_write(NULL, json_pack("{s:O, s:O, s:O, s:i}", "responses",
+						       merger->responses, "segments",
+						       merger->segments, "missing", merger->missing,
+						       "failed", merger->failed))
+			  : print_table(merger);
 	if (!status && (merger->failed || missing)) {
 		status = cli_fail(SGPU_ESEGMENTS, "%d of %zu outputs failed, %d are missing",
 				  merger->failed,
@@ -214,22 +154,16 @@ int verb_merge(int argc, char **argv)
 				 .ids = json_object(),
 				 .responses = json_array(),
 				 .missing = json_array() };
-	const char *output;
 	char **responses;
 	int status = cli_read(argc, argv, &request, &responses);
 
-	output = request.output;
-	status = status ? status : cli_output_prepare(output, 0666, false);
 	for (char **response = responses; *response && !status; response++) {
 		status = add_response(&merger, *response);
 	}
 	if (!status && request.manifest) {
 		status = find_missing(&merger, request.manifest);
 	}
-	if (!status && output) {
-		status = write_archive(output, responses);
-	}
-	status = status ? status : report(&merger, !output || strcmp(output, "-") != 0);
+	status = status ? status : report(&merger);
 	json_decref(merger.missing);
 	json_decref(merger.responses);
 	json_decref(merger.ids);

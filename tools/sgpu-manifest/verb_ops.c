@@ -80,7 +80,8 @@ static json_t *choices_json(const struct sgpu_op_param *param)
 	return choices;
 }
 
-json_t *op_default_json(const struct sgpu_op_param *param)
+/* Returns the default as a manifest would write it; NULL when there is none. */
+static json_t *default_json(const struct sgpu_op_param *param)
 {
 	if (param->required) {
 		return NULL;
@@ -94,9 +95,10 @@ json_t *op_default_json(const struct sgpu_op_param *param)
 	return number_json(param->standard);
 }
 
-void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
+/* Writes the default as text, or "none" or "required". */
+static void default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 {
-	json_t *value = op_default_json(param);
+	json_t *value = default_json(param);
 	char *dumped = value ? cli_json_shortest(value, 0) : NULL;
 
 	snprintf(text, OP_TEXT_MAX, "%s",
@@ -133,7 +135,7 @@ static json_t *param_json(const struct sgpu_op_param *param)
 			 param->help, "min", number ? number_json(param->min) : NULL, "max",
 			 number ? number_json(param->max) : NULL, "choices",
 			 param->kind == SGPU_PARAM_CHOICE ? choices_json(param) : NULL, "default",
-			 op_default_json(param));
+			 default_json(param));
 }
 
 static json_t *op_json(const struct sgpu_op *op)
@@ -191,7 +193,7 @@ static int print_params(const struct sgpu_op *op)
 
 	cli_row(&table, "PARAMETER", "KIND", "DEFAULT", "VALUES", "MEANING");
 	for (const struct sgpu_op_param *param = op->params; param->name; param++) {
-		op_default_text(param, standard);
+		default_text(param, standard);
 		range_text(param, range);
 		cli_row(&table, param->name, param_kind(param->kind), standard, range, param->help);
 	}
@@ -266,8 +268,7 @@ static json_t *param_schema(const struct sgpu_op_param *param)
 			 choice ? choices_json(param) : NULL, "type",
 			 choice ? NULL : param_kind(param->kind), "minimum",
 			 number ? number_json(param->min) : NULL, "maximum",
-			 number ? number_json(param->max) : NULL, "default",
-			 op_default_json(param));
+			 number ? number_json(param->max) : NULL, "default", default_json(param));
 }
 
 static json_t *arguments_schema(const struct sgpu_op *op)

@@ -127,44 +127,6 @@ static int print_operations(const struct sgpu_manifest *manifest)
 	return cli_table_print(&table);
 }
 
-/* Prints the operations, one line for each step; those of a step can run at the same time. An
- * operation's step is the length of the longest chain that ends with it. */
-static int print_graph(const struct sgpu_manifest *manifest)
-{
-	const size_t count = (size_t)manifest->operation_count + 1;
-	int *level = calloc(count, sizeof(*level)), last = 0;
-	int *first = calloc(count, sizeof(*first)), *next = calloc(count, sizeof(*next));
-	const bool enough = level && first && next;
-
-	for (int i = 0; enough && i < manifest->operation_count; i++) {
-		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
-		int *own = &level[manifest->order[i]];
-
-		for (int k = 0; k < operation->before_count; k++) {
-			int before = level[operation->before[k]] + 1;
-
-			*own = before > *own ? before : *own;
-		}
-		last = *own > last ? *own : last;
-	}
-	/* Links the operations of each level in a list, by index + 1; 0 ends a list. */
-	for (int i = manifest->operation_count; enough && i > 0; i--) {
-		next[i - 1] = first[level[i - 1]];
-		first[level[i - 1]] = i;
-	}
-	for (int step = 0; enough && step <= last; step++) {
-		printf("step %d:", step + 1);
-		for (int i = first[step]; i; i = next[i - 1]) {
-			printf(" %s", manifest->operations[i - 1].id);
-		}
-		putchar('\n');
-	}
-	free(level);
-	free(first);
-	free(next);
-	return enough ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
-}
-
 static int print_text(const struct sgpu_manifest *manifest)
 {
 	char hex[2 * sizeof(manifest->sha256) + 1];
@@ -174,9 +136,7 @@ static int print_text(const struct sgpu_manifest *manifest)
 	printf("manifest %s\nsha256 %s\n\n", manifest->id, hex);
 	status = print_segments(manifest);
 	putchar('\n');
-	status = status ? status : print_operations(manifest);
-	putchar('\n');
-	return status ? status : print_graph(manifest);
+	return status ? status : print_operations(manifest);
 }
 
 /* ---- for Graphviz, and as JSON ---- */

@@ -3,8 +3,6 @@
  * sgpu-manifest split: writes a manifest's independent parts as manifests, each of which is packed
  * and run by itself.
  */
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +13,6 @@
 #include "manifest_tool.h"
 
 struct split_request {
-	const char *directory;
 	uint64_t wanted;
 	bool outside;
 };
@@ -23,20 +20,17 @@ struct split_request {
 const struct cli_option split_options[] = {
 	CLI_COMMON,
 	{ "shards", 'n', "NUMBER",
-	  "at most this many shards, balanced by bytes (default: one for each part)",
+	  "at most this many shards, of about as many parts (default: one for each part)",
 	  CLI_NUMBER(struct split_request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
-	{ "directory", 'C', "DIR", "write them there, not into the manifest's directory",
-	  CLI_TEXT(struct split_request, directory) },
 	OPTION_OUTSIDE(struct split_request),
 	CLI_END
 };
 
-/* ---- parts, by union-find over the operations; the largest goes to the lightest shard ---- */
+/* ---- parts, by union-find over the operations ---- */
 struct components {
 	int *shard; /* per operation: its shard */
 	int shard_count;
-	int part_count;	 /* independent parts of the manifest */
-	uint64_t *bytes; /* per shard: the bytes of all its segments */
+	int part_count; /* independent parts of the manifest */
 };
 
 static int find(int *parent, int i)
@@ -97,126 +91,43 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
 	}
 }
 
-struct part {
-	int number;
-	uint64_t bytes;
-};
-
-static int by_size(const void *a, const void *b)
-{
-	const struct part *x = a, *y = b;
-
-	if (x->bytes != y->bytes) {
-		return x->bytes > y->bytes ? -1 : 1;
-	}
-	return x->number < y->number ? -1 : x->number > y->number;
-}
-
-/* Adds up the bytes of the parts. Each segment counts once for every part that it is in. last[part]
- * is 1 + the index of the last segment counted for that part. */
-static void weigh(const struct sgpu_manifest *manifest, const int *part_of, struct part *parts,
-		  int *last)
-{
-	for (int i = 0; i < manifest->segment_count; i++) {
-		const struct sgpu_segment *segment = &manifest->segments[i];
-		uint64_t bytes = 0;
-
-		if (!sgpu_type_bytes(&segment->type, &bytes)) {
-			continue;
-		}
-		for (int k = -1; k < segment->reader_count; k++) {
-			int operation = k < 0 ? segment->writer : segment->readers[k];
-
-			if (operation >= 0 && last[part_of[operation]] != i + 1) {
-				last[part_of[operation]] = i + 1;
-				parts[part_of[operation]].bytes += bytes;
-			}
-		}
-	}
-}
-
-/* Gives each part to the shard that is lightest then, the largest part first. */
-static void share(struct part *parts, int part_count, int *shard_of, struct components *components)
-{
-	const int shards = components->shard_count;
-	uint64_t *bytes = components->bytes;
-
-	if (shards < part_count) {
-		qsort(parts, (size_t)part_count, sizeof(*parts), by_size);
-	}
-	for (int i = 0; i < part_count; i++) {
-		int least = shards < part_count ? 0 : i;
-
-		for (int k = 1; k < shards && shards < part_count; k++) {
-			least = bytes[k] < bytes[least] ? k : least;
-		}
-		/* A part counts one byte more than it has, so that empty parts are spread, too. */
-		shard_of[parts[i].number] = least;
-		bytes[least] += parts[i].bytes + 1;
-	}
-	for (int i = 0; i < part_count; i++) {
-		bytes[shard_of[i]]--;
-	}
-}
-
-/* Finds the independent parts and distributes them to shards. Operations belong to one part if an
- * edge joins them, or if they use a segment that cannot be in two shards: an INPUT_OUTPUT, standard
- * input, or one that names client variables. Makes `wanted` shards (0: any number), but at most one
- * for each part. Returns false when out of memory. */
+/* Finds the independent parts and distributes them to shards, in their order. Operations belong to
+ * one part if an edge joins them, or if they use a segment that cannot be in two shards: an
+ * INPUT_OUTPUT, standard input, or one that names client variables. Makes `wanted` shards (0: any
+ * number), but at most one for each part. Returns false when out of memory. */
 static bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
 			    struct components *components)
 {
-	size_t count = (size_t)manifest->operation_count + 1;
-	int *parent = calloc(count, sizeof(int)), *part_of = calloc(count, sizeof(int));
-	int *last = calloc(count, sizeof(int)), *shard_of = calloc(count, sizeof(int));
-	struct part *parts = calloc(count, sizeof(*parts));
-	int part_count = 0;
-	bool done = false;
+	const size_t count = (size_t)manifest->operation_count + 1;
+	int *parent = calloc(count, sizeof(int)), *shard = calloc(count, sizeof(int));
+	const bool enough = parent && shard;
+	int64_t parts = 0, shards;
 
-	components->shard = calloc(count, sizeof(int));
-	components->bytes = calloc(count, sizeof(uint64_t));
-	if (!parent || !part_of || !last || !shard_of || !parts || !components->shard ||
-	    !components->bytes) {
-		goto out;
+	components->shard = shard;
+	if (enough) {
+		join_all(manifest, parent);
 	}
-	join_all(manifest, parent);
-	for (int i = 0; i < manifest->operation_count; i++) {
-		int root = find(parent, i);
+	for (int i = 0; enough && i < manifest->operation_count; i++) {
+		const int root = find(parent, i); /* no later than i */
 
-		if (root == i) {
-			parts[part_count].number = part_count;
-			part_of[i] = part_count++;
-		} else {
-			part_of[i] = part_of[root];
-		}
+		shard[i] = root == i ? (int)parts++ : shard[root];
 	}
-	weigh(manifest, part_of, parts, last);
-	components->part_count = part_count;
-	components->shard_count =
-		!wanted || wanted > (uint64_t)part_count ? part_count : (int)wanted;
-	share(parts, part_count, shard_of, components);
-	for (int i = 0; i < manifest->operation_count; i++) {
-		components->shard[i] = shard_of[part_of[i]];
+	shards = !wanted || wanted > (uint64_t)parts ? parts : (int64_t)wanted;
+	for (int i = 0; enough && i < manifest->operation_count; i++) {
+		shard[i] = (int)(shard[i] * shards / parts);
 	}
-	done = true;
-out:
-	free(parts);
-	free(shard_of);
-	free(last);
-	free(part_of);
+	components->part_count = (int)parts;
+	components->shard_count = (int)shards;
 	free(parent);
-	return done;
+	return enough;
 }
 
 /* ---- shards ---- */
 struct splitter {
 	const struct document *document;
 	struct components components;
-	const char *directory; /* as given, or own */
-	char *own;	       /* the manifest's folder as in its path */
-	char *from, *to;       /* real paths of the manifest's folder and of the directory */
-	json_t *shards;	       /* the manifests of the shards */
-	bool outside;
+	char *directory; /* of the manifest */
+	json_t *shards;	 /* the manifests of the shards */
 };
 
 /* Removes dependencies on ids outside the shard. They delay nothing; otherwise the ids would be in
@@ -239,47 +150,18 @@ static void filter_dependencies(json_t *entry, const json_t *ids)
 	json_decref(kept);
 }
 
-/* Rewrites an input's location for the folder of the shards, if that is not the manifest's
- * folder. */
-static int move_location(struct splitter *splitter, const struct sgpu_segment *segment,
-			 json_t *entry)
-{
-	char *path = NULL, *location;
-
-	if (!segment->location || !sgpu_segment_is_input(segment) ||
-	    sgpu_segment_is_output(segment) || strcmp(segment->location, "-") == 0 ||
-	    strcmp(splitter->from, splitter->to) == 0) {
-		return 0;
-	}
-	if (*segment->location == '/') {
-		path = strdup(segment->location);
-	} else if (asprintf(&path, "%s/%s", splitter->from, segment->location) < 0) {
-		path = NULL;
-	}
-	location = path ? file_spec_location(path, splitter->to) : NULL;
-	free(path);
-	if (!location) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	splitter->outside |= sgpu_location_outside(location);
-	json_object_set_new(entry, "data_location_client", json_string(location));
-	free(location);
-	return 0;
-}
-
 static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, int index)
 {
 	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
 }
 
 /* Copies a segment into every shard that has its writer or a reader. */
-static int take_segment(struct splitter *splitter, int index, json_t **ids)
+static void take_segment(struct splitter *splitter, int index, json_t **ids)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
 	const struct sgpu_segment *segment = &manifest->segments[index];
-	int status = 0;
 
-	for (int k = -1; k < segment->reader_count && !status; k++) {
+	for (int k = -1; k < segment->reader_count; k++) {
 		int operation = k < 0 ? segment->writer : segment->readers[k];
 		int shard = operation < 0 ? -1 : splitter->components.shard[operation];
 		json_t *entry;
@@ -293,13 +175,11 @@ static int take_segment(struct splitter *splitter, int index, json_t **ids)
 			json_object_del(entry, "gpu_operation_id");
 		}
 		json_object_set_new(ids[shard], segment->id, json_true());
-		status = move_location(splitter, segment, entry);
 		json_array_append_new(
 			json_object_get(json_array_get(splitter->shards, (size_t)shard),
 					"segments"),
 			entry);
 	}
-	return status;
 }
 
 static void filter_shard(json_t *shard, const json_t *ids)
@@ -321,7 +201,6 @@ static int make_shards(struct splitter *splitter)
 	const int count = splitter->components.shard_count;
 	/* The ids in each shard. */
 	json_t **ids = calloc((size_t)count + 1, sizeof(json_t *));
-	int status = 0;
 
 	splitter->shards = json_array();
 	if (!ids || !splitter->shards) {
@@ -346,15 +225,15 @@ static int make_shards(struct splitter *splitter)
 		json_object_set_new(ids[shard], manifest->operations[i].id, json_true());
 		json_array_append_new(list, json_deep_copy(entry_of(manifest, "operations", i)));
 	}
-	for (int i = 0; i < manifest->segment_count && !status; i++) {
-		status = take_segment(splitter, i, ids);
+	for (int i = 0; i < manifest->segment_count; i++) {
+		take_segment(splitter, i, ids);
 	}
 	for (int i = 0; i < count; i++) {
 		filter_shard(json_array_get(splitter->shards, (size_t)i), ids[i]);
 		json_decref(ids[i]);
 	}
 	free(ids);
-	return status;
+	return 0;
 }
 
 static char *shard_path(const struct splitter *splitter, size_t i)
@@ -379,13 +258,11 @@ static int write_shards(const struct splitter *splitter)
 		status = status ? status : json_write(path, json_incref(shard));
 		if (!status && cli_json) {
 			json_array_append_new(
-				list,
-				json_pack(
-					"{s:o, s:O, s:i, s:I}", "file", cli_json_text(path),
-					"manifest_id", json_object_get(shard, "manifest_id"),
-					"operations",
-					(int)json_array_size(json_object_get(shard, "operations")),
-					"bytes", (json_int_t)splitter->components.bytes[i]));
+				list, json_pack("{s:o, s:O, s:i}", "file", cli_json_text(path),
+						"manifest_id",
+						json_object_get(shard, "manifest_id"), "operations",
+						(int)json_array_size(
+							json_object_get(shard, "operations"))));
 		} else if (!status) {
 			printf("%s\n", path);
 		}
@@ -406,30 +283,9 @@ static int write_shards(const struct splitter *splitter)
 	return json_write(NULL, list);
 }
 
-static int open_folders(struct splitter *splitter, struct payload_folder *folder)
+static int split(const struct document *document, uint64_t wanted)
 {
-	struct sgpu_error error = { 0 };
-
-	if (payload_folder_open(splitter->document->path, folder, &error)) {
-		return cli_error(&error);
-	}
-	splitter->from = folder->path;
-	if (!splitter->directory) {
-		splitter->directory = splitter->own = folder_of(splitter->document->path);
-	}
-	if (!splitter->directory) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	splitter->to = realpath(splitter->directory, NULL);
-	return splitter->to ? 0
-			    : cli_fail(SGPU_ESYSTEM, "cannot find the directory '%s': %s",
-				       splitter->directory, strerror(errno));
-}
-
-static int split(const struct document *document, const char *directory, uint64_t wanted)
-{
-	struct splitter splitter = { .document = document, .directory = directory };
-	struct payload_folder folder = { .spool = -1 };
+	struct splitter splitter = { .document = document };
 	int status;
 
 	if (document->manifest->all_or_nothing) {
@@ -441,24 +297,18 @@ static int split(const struct document *document, const char *directory, uint64_
 		return cli_fail(SGPU_EINVALID, "the manifest_id '%s' is too long to be numbered",
 				document->manifest->id);
 	}
-	status = components_find(document->manifest, wanted, &splitter.components)
-			 ? open_folders(&splitter, &folder)
+	splitter.directory = folder_of(document->path);
+	status = splitter.directory &&
+				 components_find(document->manifest, wanted, &splitter.components)
+			 ? make_shards(&splitter)
 			 : cli_fail(SGPU_ENOMEM, "out of memory");
-	status = status ? status : make_shards(&splitter);
 	status = status ? status : write_shards(&splitter);
 	if (!status && wanted > (uint64_t)splitter.components.part_count) {
 		cli_note("there are no more than %d independent parts",
 			 splitter.components.part_count);
 	}
-	if (!status && splitter.outside) {
-		cli_warning("inputs are outside '%s': pack the shards with --allow-outside",
-			    splitter.directory);
-	}
 	json_decref(splitter.shards);
-	free(splitter.to);
-	free(splitter.own);
-	payload_folder_close(&folder);
-	free(splitter.components.bytes);
+	free(splitter.directory);
 	free(splitter.components.shard);
 	return status;
 }
@@ -466,8 +316,6 @@ static int split(const struct document *document, const char *directory, uint64_
 int verb_split(int argc, char **argv)
 {
 	struct split_request request = { 0 };
-	struct sgpu_output_directory folder = SGPU_OUTPUT_DIRECTORY_INIT;
-	struct sgpu_error error = { 0 };
 	struct document document;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
@@ -475,14 +323,8 @@ int verb_split(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	/* Makes the directory before it reads the manifest, so that it fails early. */
-	if (request.directory &&
-	    sgpu_output_directory_open(&folder, request.directory, 0777, &error)) {
-		return cli_error(&error);
-	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
-	status = status ? status : split(&document, request.directory, request.wanted);
+	status = status ? status : split(&document, request.wanted);
 	document_free(&document);
-	sgpu_output_directory_close(&folder, !status);
 	return status;
 }

@@ -15,7 +15,7 @@ static const struct cli_verb verbs[] = {
 	  verb_seal_file },
 	{ "open-file", "[IN [OUT]]", "open one file in the bare sealed format", open_file_options,
 	  verb_open_file },
-	{ "inspect", "[FILE]", "say what a batch, a response or a sealed file is", inspect_options,
+	{ "inspect", "[FILE]", "show what a batch or a response is", inspect_options,
 	  verb_inspect },
 	{ "rewrap", "[FILE]", "change who can open a batch or a response", rewrap_options,
 	  verb_rewrap },

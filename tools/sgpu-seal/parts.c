@@ -78,38 +78,6 @@ int seal_input(const struct seal_keys *keys, const char *path, const char **name
 		       : cli_input(path, name, in);
 }
 
-static json_t *key_json(const char *kind, const char *use, bool secret, const char *kid)
-{
-	return json_pack("{s:s, s:s, s:b, s:s}", "kind", kind, "use", use, "secret", secret, "kid",
-			 kid);
-}
-
-json_t *seal_keys_json(const struct sgpu_key_set *set)
-{
-	json_t *list = json_array();
-
-	if (set->has_key) {
-		json_array_append_new(
-			list, key_json(set->key.kind == SGPU_KEY_OCT ? "oct" : "X25519", "enc",
-				       set->key.kind != SGPU_KEY_X25519_PUBLIC, set->key.kid));
-	}
-	if (set->signing.kind != SGPU_SIGNING_NONE) {
-		json_array_append_new(list, key_json(sgpu_signing_name(set->signing.kind), "sig",
-						     set->signing.secret_known, set->signing.kid));
-	}
-	return list;
-}
-
-struct seal_key_words seal_key_words(const json_t *key)
-{
-	return (struct seal_key_words){
-		.kind = cli_text_of(key, "kind"),
-		.use = strcmp(cli_text_of(key, "use"), "sig") == 0 ? "signature" : "encryption",
-		.secret = json_is_true(json_object_get(key, "secret")) ? "secret" : "public",
-		.kid = cli_text_of(key, "kid"),
-	};
-}
-
 /* ---- reports ---- */
 static double seconds_since(const struct seal_meter *meter)
 {

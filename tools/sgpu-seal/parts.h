@@ -47,14 +47,6 @@ int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
  * input. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
-/* Describe the keys of a file, at most one that encrypts and one that signs, as a new array; and an
- * element of that array in words. */
-json_t *seal_keys_json(const struct sgpu_key_set *set);
-struct seal_key_words {
-	const char *kind, *use, *secret, *kid;
-};
-struct seal_key_words seal_key_words(const json_t *key);
-
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */
 struct seal_meter {

@@ -1,27 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal inspect: says whether an input is a batch, a response, a bare sealed file, a key or
- * none of them, and describes it. The description contains no secrets.
+ * sgpu-seal inspect: describes a batch or a response. The description contains no secrets.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "batch/index.h"
 #include "parts.h"
 
-enum { KEY_FILE_MAX = 16 << 10 }; /* bytes; the parser refuses longer ones, too */
-
 struct task {
 	struct seal_keys keys;
-	struct cli_bytes context;
 	const char *in_name;
-	uint8_t first[SGPU_TAR_BLOCK]; /* may hold a part of a key */
-	size_t first_size;
 	const char *kid; /* of the given key that is a recipient, or NULL */
 	json_t *json;	 /* what --json prints */
 	int status;	 /* of printing without --json */
@@ -34,14 +26,10 @@ static int take_key(void *values, const char *path)
 
 const struct cli_option inspect_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "also check the mac, or the commitment, with this key",
-	  CLI_TAKE(take_key) },
-	{ "context", 0, "HEX", "the context of a bare sealed file",
-	  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },
+	{ "key", 'k', "KEY", "also check the mac with this key", CLI_TAKE(take_key) },
 	CLI_END,
 };
 
-/* ---- a batch or a response ---- */
 /* Without a manifest, which of the outputs are inputs, too, is not known. */
 static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
 {
@@ -234,7 +222,7 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	struct sgpu_batch *batch = NULL;
 	const char *mac = NULL;
 	int segment = 0;
-	int rc = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
+	int rc = sgpu_tar_open(in, task->in_name, &reader, error);
 
 	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_EITHER, &batch, error);
 	while (!rc && segment >= 0) {
@@ -253,146 +241,6 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- a bare sealed file ---- */
-/* Finds the size of the whole input, including the bytes in `first`. */
-static int whole_size(const struct task *task, int in, uint64_t *size, struct sgpu_error *error)
-{
-	struct stat status;
-	const off_t position = lseek(in, 0, SEEK_CUR);
-	*size = task->first_size;
-	if (position >= 0 && fstat(in, &status) == 0 && S_ISREG(status.st_mode) &&
-	    status.st_size >= position) {
-		*size += (uint64_t)(status.st_size - position);
-		return 0;
-	}
-	static uint8_t buffer[1 << 16];
-	size_t got = sizeof(buffer);
-	int rc = 0;
-	while (!rc && got == sizeof(buffer)) {
-		rc = sgpu_read(in, task->in_name, buffer, sizeof(buffer), &got, error);
-		*size += rc ? 0 : got;
-	}
-	return rc;
-}
-
-/* Tries whether a key fits. Only an oct key can be that of a bare sealed file. */
-static int try_keys(const struct task *task, bool *fits, struct sgpu_error *error)
-{
-	struct sgpu_sealed_keys keys;
-	int rc = 0;
-
-	for (int i = 0; i < task->keys.count && !*fits; i++) {
-		if (task->keys.list[i].kind != SGPU_KEY_OCT) {
-			rc = sgpu_fail(error, SGPU_EKEY,
-				       "only an oct key can fit a bare sealed file");
-			continue;
-		}
-		rc = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context.data,
-					   task->context.size, task->first, &keys, error);
-		sgpu_wipe(&keys, sizeof(keys));
-		*fits = rc == 0;
-	}
-	return rc;
-}
-
-/* Describes sealed data. They have no magic number, so without a key that fits, an input is taken
- * for sealed data only if no other format is recognised. */
-static int inspect_sealed(struct task *task, int in, enum sgpu_sniffed kind,
-			  struct sgpu_error *error)
-{
-	char salt[2 * SGPU_SALT_SIZE + 1], commitment[2 * SGPU_COMMITMENT_SIZE + 1];
-	uint64_t sealed_size = 0, size = 0;
-	bool key_fits = false;
-	int rc = whole_size(task, in, &sealed_size, error);
-
-	if (rc) {
-		return rc;
-	}
-	const bool fits = sgpu_sealed_plaintext_size(sealed_size, &size);
-	rc = fits ? try_keys(task, &key_fits, error) : 0;
-	if (!key_fits && (!fits || kind != SGPU_SNIFFED_UNKNOWN)) {
-		return sgpu_fail_sniffed(error, in, task->in_name, task->first, task->first_size,
-					 "a batch, a response or sealed data");
-	}
-	if (rc) {
-		return rc;
-	}
-	sgpu_hex_encode(task->first, SGPU_SALT_SIZE, salt);
-	sgpu_hex_encode(task->first + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
-	const uint64_t chunks = size / SGPU_CHUNK + 1;
-	if (cli_json) {
-		/* null: no key was given; one that does not fit is an error */
-		task->json =
-			json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed",
-				  "sealed_size", (json_int_t)sealed_size, "size", (json_int_t)size,
-				  "chunks", (json_int_t)chunks, "salt", salt, "commitment",
-				  commitment, "key_fits", key_fits ? json_true() : json_null());
-		return 0;
-	}
-	printf("%s\nbytes       %llu, of plaintext %llu\nchunks      %llu\nsalt        "
-	       "%s\ncommitment  %s\n",
-	       key_fits ? "sealed data, and the key and context fit"
-			: "likely sealed data: random, without a mark, of a length that fits",
-	       (unsigned long long)sealed_size, (unsigned long long)size,
-	       (unsigned long long)chunks, salt, commitment);
-	return 0;
-}
-
-/* ---- a key file: kinds and ids of its keys, and nothing else that is in it ---- */
-static int inspect_key(struct task *task, int in, struct sgpu_error *error)
-{
-	char text[KEY_FILE_MAX + 1];
-	struct sgpu_key_set set;
-	json_t *keys, *key;
-	size_t got = 0, i;
-
-	memcpy(text, task->first, task->first_size);
-	int rc = sgpu_read(in, task->in_name, text + task->first_size,
-			   sizeof(text) - task->first_size, &got, error);
-	rc = rc ? rc : sgpu_key_set_parse(text, task->first_size + got, task->in_name, &set, error);
-	sgpu_wipe(text, sizeof(text));
-	if (rc) {
-		return rc;
-	}
-	keys = seal_keys_json(&set);
-	sgpu_key_set_clear(&set);
-	if (cli_json) {
-		task->json = json_pack("{s:s, s:o}", "kind", "key", "keys", keys);
-		return 0;
-	}
-	puts("key");
-	json_array_foreach (keys, i, key) {
-		const struct seal_key_words words = seal_key_words(key);
-		printf("%-10s  %s, %s\nkid         %s\n", words.use, words.kind, words.secret,
-		       words.kid);
-	}
-	json_decref(keys);
-	return 0;
-}
-
-/* ---- the verb ---- */
-static int run(struct task *task, int in, struct sgpu_error *error)
-{
-	const int rc = sgpu_read(in, task->in_name, task->first, sizeof(task->first),
-				 &task->first_size, error);
-	if (rc) {
-		return rc;
-	}
-	const enum sgpu_sniffed kind = sgpu_sniff(task->first, task->first_size);
-	switch (kind) {
-	case SGPU_SNIFFED_BATCH:
-	case SGPU_SNIFFED_TAR:
-		return task->first_size == sizeof(task->first)
-			       ? inspect_archive(task, in, error)
-			       : sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short",
-					   task->in_name);
-	case SGPU_SNIFFED_KEY:
-		return inspect_key(task, in, error);
-	default:
-		return inspect_sealed(task, in, kind, error);
-	}
-}
-
 int verb_inspect(int argc, char **argv)
 {
 	static struct task task;
@@ -403,12 +251,11 @@ int verb_inspect(int argc, char **argv)
 	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
 	if (!status) {
 		cli_signals(NULL);
-		status = run(&task, in, &error) ? cli_error(&error)
-			 : cli_json		? cli_print_json(task.json, stdout, JSON_COMPACT)
-						: task.status;
+		status = inspect_archive(&task, in, &error) ? cli_error(&error)
+			 : cli_json ? cli_print_json(task.json, stdout, JSON_COMPACT)
+				    : task.status;
 	}
 	sgpu_wipe(&task.keys, sizeof(task.keys));
-	sgpu_wipe(task.first, sizeof(task.first));
 	cli_input_close(in);
 	return cli_finish(status);
 }

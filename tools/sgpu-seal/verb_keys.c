@@ -101,24 +101,11 @@ static int read_keys(const char *path, const char *output, struct sgpu_key_set *
 
 /* ---- pubkey ---- */
 struct publication {
-	const char *key_path, *path;
+	const char *path;
 };
-
-static int take_key(void *values, const char *path)
-{
-	struct publication *request = values;
-
-	if (request->key_path) {
-		return cli_usage("more than one key");
-	}
-	request->key_path = path;
-	return 0;
-}
 
 const struct cli_option pubkey_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)",
-	  CLI_TAKE(take_key) },
 	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
 	  CLI_TEXT(struct publication, path) },
 	CLI_END,
@@ -136,13 +123,7 @@ int verb_pubkey(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	if (*paths && request.key_path) {
-		return cli_usage("the key is given twice, as '%s' and with -k", *paths);
-	}
-	status = read_keys(*paths	      ? *paths
-			   : request.key_path ? request.key_path
-					      : "-",
-			   request.path, &keys);
+	status = read_keys(*paths ? *paths : "-", request.path, &keys);
 	if (status) {
 		return status;
 	}
@@ -171,6 +152,27 @@ const struct cli_option keyinfo_options[] = {
 	CLI_END,
 };
 
+/* Describes the keys of a file, at most one that encrypts and one that signs, as a new array. */
+static json_t *describe(const struct sgpu_key_set *set)
+{
+	json_t *list = json_array();
+
+	if (set->has_key) {
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:b, s:s}", "kind",
+					set->key.kind == SGPU_KEY_OCT ? "oct" : "X25519", "use",
+					"enc", "secret", set->key.kind != SGPU_KEY_X25519_PUBLIC,
+					"kid", set->key.kid));
+	}
+	if (set->signing.kind != SGPU_SIGNING_NONE) {
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind",
+						      sgpu_signing_name(set->signing.kind), "use",
+						      "sig", "secret", set->signing.secret_known,
+						      "kid", set->signing.kid));
+	}
+	return list;
+}
+
 /* Writes the description. A file for --owners decides whose batches are accepted, so only the user
  * may write it, whatever the umask. */
 static int write_info(const struct sgpu_key_set *keys, const char *path,
@@ -184,7 +186,7 @@ static int write_info(const struct sgpu_key_set *keys, const char *path,
 	if (request->owner && keys->signing.kind == SGPU_SIGNING_NONE) {
 		return cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
 	}
-	list = seal_keys_json(keys);
+	list = describe(keys);
 	if (request->owner) {
 		cli_append(text, sizeof(text), "%s\n", keys->signing.kid);
 	} else if (cli_json) {
@@ -194,10 +196,12 @@ static int write_info(const struct sgpu_key_set *keys, const char *path,
 		free(dumped);
 	} else {
 		json_array_foreach (list, i, key) {
-			const struct seal_key_words words = seal_key_words(key);
+			const bool signs = strcmp(cli_text_of(key, "use"), "sig") == 0,
+				   secret = json_is_true(json_object_get(key, "secret"));
 
-			cli_append(text, sizeof(text), "%-7s  %-10s  %-6s  %s\n", words.kind,
-				   words.use, words.secret, words.kid);
+			cli_append(text, sizeof(text), "%-7s  %-10s  %-6s  %s\n",
+				   cli_text_of(key, "kind"), signs ? "signature" : "encryption",
+				   secret ? "secret" : "public", cli_text_of(key, "kid"));
 		}
 	}
 	json_decref(list);

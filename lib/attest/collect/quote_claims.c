@@ -22,35 +22,34 @@
 #include "device/backend.h"
 #include "device/device.h"
 
+enum { PROGRAM_MAX = 1 << 30 }; /* bytes */
+
 /* ---- the program: which one it is, and who can look into it ---- */
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
 	/* A pipe or a device may block or never end: neither is a program. */
-	const struct sgpu_file_place program = {
-		open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0
-	};
-	struct sgpu_kt128 *state = NULL;
-	struct stat status = { .st_size = 0 };
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat status;
+	char *program = NULL;
+	size_t length = 0;
 
-	if (program.fd < 0) {
+	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	int rc = fstat(program.fd, &status) || !S_ISREG(status.st_mode)
+	int rc = fstat(fd, &status) || !S_ISREG(status.st_mode)
 			 ? sgpu_fail(error, SGPU_ESYSTEM,
 				     "cannot measure '%s': it is no regular file", path)
-			 : sgpu_kt128_create(&state, error);
-	const uint64_t length = (uint64_t)status.st_size;
-	rc = rc ? rc : sgpu_kt128_update_file(state, NULL, &program, NULL, length, error);
+			 : sgpu_read_fd(fd, path, PROGRAM_MAX, &program, &length, error);
 	if (!rc) {
-		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1,
-				  digest, SGPU_KT128_SIZE);
+		sgpu_kt128(program, length, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1,
+			   digest, SGPU_KT128_SIZE);
 	}
 	if (!rc && size) {
 		*size = length;
 	}
-	sgpu_kt128_free(&state);
-	close(program.fd);
+	free(program);
+	close(fd);
 	return rc;
 }
 
