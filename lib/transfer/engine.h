@@ -22,8 +22,8 @@ struct sgpu_workers;
 
 /* A source of work for the workers, from sgpu_workers_add to sgpu_workers_remove. */
 struct sgpu_worker_job {
-	/* Does one piece of work on worker `thread`; returns false if there was none. Several
-	 * workers call it at the same time. */
+	/* Does one piece of work on worker `thread`; returns false if there was none, or if more
+	 * will not come soon. Several workers call it at the same time. */
 	bool (*step)(void *argument, unsigned thread);
 	void *argument;
 	/* private to workers.c */

@@ -244,12 +244,14 @@ static void take_turn(struct turn *turn)
 	}
 }
 
-static bool do_turn(const struct turn *turn)
+/* *light: the device reaches the host's bytes itself, so the thread only told it what to move. */
+static bool do_turn(const struct turn *turn, bool *light)
 {
 	if (turn->action == NOTHING) {
 		return false;
 	}
 	act(turn);
+	*light = turn->transfer->registered && turn->action != DIGEST;
 	sgpu_transfer_unref(turn->transfer);
 	return true;
 }
@@ -258,6 +260,7 @@ bool sgpu_engine_work(void *argument, unsigned thread)
 {
 	struct sgpu_engine *engine = argument;
 	struct turn turn = { .action = NOTHING };
+	bool light = false;
 
 	(void)thread;
 	pthread_mutex_lock(&engine->mutex);
@@ -265,13 +268,15 @@ bool sgpu_engine_work(void *argument, unsigned thread)
 		take_turn(&turn);
 	}
 	pthread_mutex_unlock(&engine->mutex);
-	return do_turn(&turn);
+	/* After light work the worker does not look long for more: what is left has its token. */
+	return do_turn(&turn, &light) && !light;
 }
 
 bool sgpu_transfer_help(struct sgpu_transfer *transfer)
 {
 	struct sgpu_engine *engine = transfer->engine;
 	struct turn turn = { .transfer = transfer, .action = NOTHING };
+	bool light;
 
 	if (!atomic_exchange(&transfer->ready, false)) {
 		return false;
@@ -281,7 +286,7 @@ bool sgpu_transfer_help(struct sgpu_transfer *transfer)
 		take_turn(&turn);
 	}
 	pthread_mutex_unlock(&engine->mutex);
-	return do_turn(&turn);
+	return do_turn(&turn, &light);
 }
 
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)

@@ -315,6 +315,7 @@ UNIT_TEST(many_workers_write_the_pages_of_a_file_without_a_name)
 
 /* ---- regions ---- */
 static char region_name[64];
+static uint64_t region_at = 4096; /* where its slice begins */
 
 static int make_region(void)
 {
@@ -330,9 +331,10 @@ static void make_region_move(struct move *move, int region, enum sgpu_transfer_d
 	make_move(move, direction, FILE_IN_MEMORY, true, LARGEST);
 	if (direction == SGPU_TRANSFER_IN) {
 		request->source.close(request->source.context);
-		CHECK(pwrite(region, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
-		CHECK(sgpu_source_from_file(engine, region, "region", 4096, true, &request->source,
-					    &error) == SGPU_OK);
+		CHECK(pwrite(region, move->host, move->bytes, (off_t)region_at) ==
+		      (ssize_t)move->bytes);
+		CHECK(sgpu_source_from_file(engine, region, "region", region_at, true,
+					    &request->source, &error) == SGPU_OK);
 	} else {
 		request->sink.close(request->sink.context);
 		CHECK(sgpu_sink_to_file(engine, region, "region", 4096, true, &request->sink,
@@ -357,7 +359,7 @@ static uint64_t use_region(int region, enum sgpu_transfer_direction direction)
 	return registered;
 }
 
-UNIT_TEST(a_region_that_is_used_again_stays_registered_while_it_has_a_name)
+UNIT_TEST(a_region_is_registered_at_its_first_use_and_stays_so_while_it_has_a_name)
 {
 	const uint64_t bytes = sealed_bytes(LARGEST);
 
@@ -369,12 +371,10 @@ UNIT_TEST(a_region_that_is_used_again_stays_registered_while_it_has_a_name)
 		struct sgpu_engine_config many = several;
 		int region = make_region(), before;
 
-		many.workers = 16; /* so that it does not pay to register for a single use */
+		many.workers = 16; /* it would not pay to register for a single use */
 		REQUIRE(set_up(&many));
 		REQUIRE(region >= 0 && ftruncate(region, 4096 + (off_t)bytes) == 0);
 		before = atomic_load(&fake.registrations);
-		CHECK(use_region(region, direction) == 0 &&
-		      atomic_load(&fake.registrations) == before);
 		CHECK(use_region(region, direction) == bytes && atomic_load(&fake.registered) == 1);
 		CHECK(use_region(region, direction) == bytes &&
 		      use_region(region, direction) == bytes);
@@ -383,6 +383,42 @@ UNIT_TEST(a_region_that_is_used_again_stays_registered_while_it_has_a_name)
 		CHECK(use_region(region, direction) == 0);
 		close(region);
 		tear_down(); /* checks that nothing is registered any more */
+	}
+}
+
+/* One that lacks pages is not given them all for the sake of one slice. */
+UNIT_TEST(all_slices_of_a_region_with_its_memory_share_a_registration)
+{
+	const uint64_t bytes = sealed_bytes(LARGEST),
+		       places[] = { 4096, 4096 + (bytes / 4096 + 1) * 4096 };
+	struct move move;
+
+	if (!looks_like_gpu) {
+		SKIP("the device registers nothing");
+	}
+	for (int sparse = 0; sparse < 2; sparse++) {
+		const off_t size = 4096 + 4 * ((off_t)bytes / 4096 + 1) * 4096;
+		int region = make_region(), before;
+
+		REQUIRE(set_up(&several));
+		REQUIRE(region >= 0 &&
+			(sparse ? ftruncate(region, size) : fallocate(region, 0, 0, size)) == 0);
+		for (int i = 0; i < 2; i++) { /* the fake keeps what it registers */
+			region_at = places[i];
+			make_region_move(&move, region, SGPU_TRANSFER_IN);
+			move.request.source.close(move.request.source.context);
+			free_move(&move);
+		}
+		before = atomic_load(&fake.registrations);
+		for (int i = 0; i < 2; i++) {
+			region_at = places[i];
+			CHECK(use_region(region, SGPU_TRANSFER_IN) == bytes);
+		}
+		region_at = 4096;
+		CHECK(atomic_load(&fake.registrations) == before + 1 + sparse);
+		CHECK(unlink(region_name) == 0);
+		close(region);
+		tear_down();
 	}
 }
 
@@ -402,7 +438,6 @@ UNIT_TEST(regions_share_what_may_stay_registered)
 	for (int i = 0; i < 3; i++) {
 		regions[i] = make_region();
 		REQUIRE(regions[i] >= 0 && ftruncate(regions[i], 4096 + (off_t)bytes) == 0);
-		CHECK(use_region(regions[i], SGPU_TRANSFER_IN) == 0);
 		CHECK(use_region(regions[i], SGPU_TRANSFER_IN) == bytes);
 		CHECK(atomic_load(&fake.registered) == 1);
 		memcpy(names[i], region_name, sizeof(names[i]));
@@ -455,7 +490,8 @@ static void tests(void)
 	UNIT_RUN(little_is_taken_for_little);
 	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);
 	UNIT_RUN(many_workers_write_the_pages_of_a_file_without_a_name);
-	UNIT_RUN(a_region_that_is_used_again_stays_registered_while_it_has_a_name);
+	UNIT_RUN(a_region_is_registered_at_its_first_use_and_stays_so_while_it_has_a_name);
+	UNIT_RUN(all_slices_of_a_region_with_its_memory_share_a_registration);
 	UNIT_RUN(regions_share_what_may_stay_registered);
 	UNIT_RUN(a_region_that_is_cut_short_is_no_fault);
 }
