@@ -209,9 +209,8 @@ static int open_session(struct sgpu_group_client *c, const struct sgpu_signing_k
 	rc = rc ? rc : say_hello(c, &own, &hello, error);
 	if (rc == SGPU_EAUTH || rc == SGPU_EKEY || rc == SGPU_EINVALID) {
 		sgpu_fail(error, SGPU_EAUTH, "whoever answers does not have the runner's key");
-		(void)sgpu_hint(error, "if the key is of a quote, the runner that gave the quote "
-				       "may have ended: ask for a new one with 'sgpu-serve quote', "
-				       "and appraise it");
+		(void)sgpu_hint(error, "a runner that was quoted may have ended: ask for a new "
+				       "quote with 'sgpu-serve quote'");
 		rc = SGPU_EAUTH;
 	}
 	sgpu_wipe(&hello, sizeof(hello));

@@ -2,6 +2,7 @@
  *
  * The hello of a session, sgpu-session(5): made by the program, opened by the runner.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,19 +16,36 @@ static const char INFO[] = "sgpu session v1", TYP[] = "sgpu-session+jws";
 
 enum { SEALED = SGPU_KEY_SIZE + SGPU_TAG_SIZE };
 
-/* The members of the payload that are bytes. */
+/* The payload, but for `owner`. */
 struct content {
-	uint8_t runner[32], nonce[32], key[32], enc[32], secret[SEALED];
+	uint8_t enc[32], key[32], nonce[32], runner[32], secret[SEALED];
+};
+static const struct {
+	const char *name;
+	size_t at, size;
+} parts[] = {
+	{ "enc", offsetof(struct content, enc), 32 },
+	{ "key", offsetof(struct content, key), 32 },
+	{ "nonce", offsetof(struct content, nonce), 32 },
+	{ "runner", offsetof(struct content, runner), 32 },
+	{ "secret", offsetof(struct content, secret), SEALED },
 };
 
 static json_t *payload_of(const struct content *c, const char *kid)
 {
-	return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o}", "enc",
-			 sgpu_json_from_bytes(c->enc, sizeof(c->enc)), "key",
-			 sgpu_json_from_bytes(c->key, sizeof(c->key)), "nonce",
-			 sgpu_json_from_bytes(c->nonce, sizeof(c->nonce)), "owner", kid, "runner",
-			 sgpu_json_from_bytes(c->runner, sizeof(c->runner)), "secret",
-			 sgpu_json_from_bytes(c->secret, sizeof(c->secret)));
+	json_t *payload = json_pack("{s:s}", "owner", kid);
+	int bad = 0;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
+		const uint8_t *bytes = (const uint8_t *)c + parts[i].at;
+
+		bad |= json_object_set_new(payload, parts[i].name,
+					   sgpu_json_from_bytes(bytes, parts[i].size));
+	}
+	if (bad) {
+		json_decref(payload);
+	}
+	return bad ? NULL : payload;
 }
 
 /* Signs the payload, and writes the JWS in its flattened serialization. */
@@ -84,9 +102,7 @@ int sgpu_hello_make(const uint8_t challenge[SGPU_CHALLENGE_SIZE], const struct s
 static int read_payload(const char *encoded, json_t **json, struct content *c, const char **kid,
 			struct sgpu_error *error)
 {
-	static const char where[] = "hello", *const members[] = { "enc",   "key",    "nonce",
-								  "owner", "runner", "secret",
-								  NULL };
+	static const char where[] = "hello";
 	uint8_t *text = NULL;
 	size_t size = 0;
 	int rc = sgpu_base64url_read(encoded, strlen(encoded), where, &text, &size, error);
@@ -94,13 +110,14 @@ static int read_payload(const char *encoded, json_t **json, struct content *c, c
 	*json = NULL;
 	rc = rc ? rc : sgpu_json_parse((char *)text, size, json, NULL, NULL, error);
 	free(text);
-	rc = rc ? rc : sgpu_json_only(*json, where, members, error);
-	rc = rc ? rc : sgpu_json_bytes(*json, where, "enc", c->enc, sizeof(c->enc), error);
-	rc = rc ? rc : sgpu_json_bytes(*json, where, "key", c->key, sizeof(c->key), error);
-	rc = rc ? rc : sgpu_json_bytes(*json, where, "nonce", c->nonce, sizeof(c->nonce), error);
-	rc = rc ? rc : sgpu_json_bytes(*json, where, "runner", c->runner, sizeof(c->runner), error);
-	rc = rc ? rc : sgpu_json_bytes(*json, where, "secret", c->secret, SEALED, error);
-	return rc ? rc : sgpu_json_string(*json, where, "owner", kid, error);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(parts); i++) {
+		rc = sgpu_json_bytes(*json, where, parts[i].name, (uint8_t *)c + parts[i].at,
+				     parts[i].size, error);
+	}
+	rc = rc ? rc : sgpu_json_string(*json, where, "owner", kid, error);
+	return rc || json_object_size(*json) == SGPU_ARRAY_LENGTH(parts) + 1
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID, "the hello has other members");
 }
 
 static bool is_listed(const struct sgpu_session_authority *authority, const char *kid)

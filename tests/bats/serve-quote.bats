@@ -108,7 +108,7 @@ time.sleep(600)' "$pid" 3>&- &
 	attested_server
 	quoted_batch others
 	run --separate-stderr -4 sgpu-run --socket "$first" -o refused others
-	assert_contains "$stderr" "ask for a new one"
+	assert_contains "$stderr" "ask for a new quote"
 	assert_no_file refused
 	run -0 sgpu-run -o response others
 }
@@ -122,7 +122,7 @@ time.sleep(600)' "$pid" 3>&- &
 	appraise
 	seal_to_quote >sealed
 	run --separate-stderr -4 sgpu-run -o response sealed
-	assert_contains "$stderr" "ask for a new one"
+	assert_contains "$stderr" "ask for a new quote"
 	assert_no_file response
 	run -0 client_of 65534 queue sealed
 	assert_contains "$output" "sealed 0 "
@@ -290,7 +290,7 @@ program() {
 
 not_the_quoted() {
 	assert_contains "$output" "whoever answers does not have the runner's key"
-	assert_contains "$output" "ask for a new one"
+	assert_contains "$output" "ask for a new quote"
 }
 
 # session_server OPTION...: takes sessions of anybody, and the policy accepts that.
@@ -431,6 +431,6 @@ program_piped() {
 	kill -9 "$(serving_pid)"
 	wait_for grep -q "ended by signal 9" log
 	SGPU_SOCKET=$SOCKET RUNNER=$PWD/recipient.jwk run --separate-stderr -4 "$SGPU_TOP/examples/session/run.sh" refused
-	assert_contains "$stderr" "ask for a new one"
+	assert_contains "$stderr" "ask for a new quote"
 	[ ! -s refused/losses ]
 }

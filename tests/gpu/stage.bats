@@ -32,7 +32,7 @@ mappings() {
 
 @test "batches go through pinned regions by the device's own copies, registered once" {
 	copy_job large $((64 << 20))
-	local large=$IN out pid before spent=() i size
+	local large=$IN out pid before spent=() size
 	copy_job small $((64 << 10))
 	out=$(sgpu-stage pin --results 66M)
 	start_server --device cuda -k runner.jwk
@@ -45,7 +45,7 @@ mappings() {
 	[ "$(mappings "$pid" "$out" | wc -l)" -eq 1 ]
 	for size in small large; do
 		before=$(cpu_ns "$pid")
-		for i in {1..50}; do
+		for _ in {1..50}; do
 			sgpu-run -q -o "$out" "$size.batch" >response
 		done
 		spent+=($((($(cpu_ns "$pid") - before) / 50)))

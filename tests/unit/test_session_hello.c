@@ -95,7 +95,7 @@ static bool is_refused(void)
 	struct sgpu_group_client *client = open_signed(NULL);
 	const bool refused = !client && error.code == SGPU_EAUTH &&
 			     strstr(error.text, "does not have the runner's key") &&
-			     strstr(error.hint, "ask for a new one");
+			     strstr(error.hint, "ask for a new quote");
 
 	if (!refused) {
 		printf("# %s: %d %s\n", client ? "opened" : "not refused", error.code, error.text);
