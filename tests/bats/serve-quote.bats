@@ -108,7 +108,7 @@ time.sleep(600)' "$pid" 3>&- &
 	attested_server
 	quoted_batch others
 	run --separate-stderr -4 sgpu-run --socket "$first" -o refused others
-	assert_contains "$stderr" "ask for a new quote"
+	assert_contains "$stderr" "ask for a new one"
 	assert_no_file refused
 	run -0 sgpu-run -o response others
 }
@@ -122,7 +122,7 @@ time.sleep(600)' "$pid" 3>&- &
 	appraise
 	seal_to_quote >sealed
 	run --separate-stderr -4 sgpu-run -o response sealed
-	assert_contains "$stderr" "ask for a new quote"
+	assert_contains "$stderr" "ask for a new one"
 	assert_no_file response
 	run -0 client_of 65534 queue sealed
 	assert_contains "$output" "sealed 0 "

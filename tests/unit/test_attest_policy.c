@@ -213,38 +213,33 @@ UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 	json_object_set_new(own_of("runner"), "key", json_string("ephemeral"));
 }
 
-/* What is said and what is wanted, each by how much it allows. Older quotes do not say it: their
- * runners took sessions of anybody. */
+#define A "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+/* What is said and what is wanted. Runners whose quotes do not say it took anybody's. */
 UNIT_TEST(sessions_of_owners_are_accepted_with_the_owners_or_by_name)
 {
-	static const char *const words[] = { "none", "owners", "any" };
-	static const char kid[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+	static const char *const said[] = { "none", "owners", "any", NULL };
+	static const struct {
+		const char *sessions, *owners; /* NULL: not named */
+		int most;
+	} wanted[] = { { "none", "any", 0 }, { "owners", "any", 1 }, { "any", "any", 2 },
+		       { NULL, "any", 0 },   { NULL, NULL, 1 },	     { "none", NULL, 0 } };
 	json_t *own = own_of("runner"), *policy = json_loads(lenient, 0, NULL),
 	       *runner = json_object_get(policy, "runner");
 
-	json_object_set_new(own, "owners", json_pack("[s]", kid));
-	for (size_t said = 0; said < 4; said++) {
-		json_object_set_new(own, "sessions", json_string(words[said < 3 ? said : 0]));
-		if (said == 3) {
-			json_object_del(own, "sessions");
-		}
-		for (size_t wanted = 0; wanted < 5; wanted++) {
-			/* 3: not named, beside these owners; 4: beside those of anybody */
-			const size_t most = wanted == 3 ? 1 : wanted == 4 ? 0 : wanted;
-			char *text;
-
+	json_object_set_new(own, "owners", json_pack("[s]", A));
+	for (int i = 0; i < 4; i++) {
+		json_object_del(own, "sessions");
+		json_object_set_new(own, "sessions", json_string(said[i])); /* NULL: nothing */
+		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(wanted); k++) {
+			const int lacks = (i > 2 ? 2 : i) > wanted[k].most;
 			json_object_set_new(runner, "owners",
-					    wanted == 3 ? json_pack("[s]", kid)
-							: json_string("any"));
-			if (wanted < 3) {
-				json_object_set_new(runner, "sessions", json_string(words[wanted]));
-			} else {
-				json_object_del(runner, "sessions");
-			}
-			text = json_dumps(policy, JSON_COMPACT);
-			CHECK(strictly(text,
-				       (said > 2 ? 2 : said) > most ? "runner.sessions" : NULL) ==
-			      ((said > 2 ? 2 : said) > most));
+					    json_pack(wanted[k].owners ? "s" : "[s]",
+						      wanted[k].owners ? "any" : A));
+			json_object_del(runner, "sessions");
+			json_object_set_new(runner, "sessions", json_string(wanted[k].sessions));
+			char *text = json_dumps(policy, JSON_COMPACT);
+
+			CHECK(strictly(text, lacks ? "runner.sessions" : NULL) == lacks);
 			free(text);
 		}
 	}
@@ -255,7 +250,6 @@ UNIT_TEST(sessions_of_owners_are_accepted_with_the_owners_or_by_name)
 
 UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
 {
-#define A "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 #define B "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA"
 	json_t *own = own_of("runner");
 
