@@ -699,3 +699,26 @@ pinned_batch() {
 	assert_contains "$stderr" "ulimit -l"
 	sgpu-stage list --json | jq -e '.[0].locked == false'
 }
+
+@test "a packed batch says where sealed payloads go in one way, and no other batch does" {
+	small_job 5000
+	make_keys
+	IN=$(sgpu-stage pin 600000)
+	sgpu-manifest pack --at "scan=$IN" job.json >packed
+	tar xOf packed locations.json | grep -qF "\"at\":\"$(slice "$IN" 0 20088)\""
+	# seals_not FROM TO TEXT
+	seals_not() {
+		sed "s/$1/$2/" packed >changed
+		run --separate-stderr -1 sgpu-seal seal -k owner.jwk -r runner.pub.jwk changed
+		assert_contains "$stderr" "$3"
+	}
+	seals_not '"at":' '"ta":' "unknown member 'ta'"
+	seals_not ':0:20088"' ':0:20087"' "the handle has 20087 bytes, the payload 20088"
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >sealed.sgpu
+	sed 's/"handle":"\(sgpu:[^"]*\)"/"at":"\1"    /' sealed.sgpu >changed
+	run --separate-stderr -1 sgpu-run -k runner.jwk changed
+	assert_contains "$stderr" "none of file, handle, lease"
+	sgpu-stage release --all
+	run --separate-stderr -3 sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed
+	assert_contains "$stderr" "there is no region"
+}
