@@ -79,6 +79,11 @@ SGPU_MUST_CHECK int sgpu_handle_parse(const char *text, const char *where,
 				      struct sgpu_location *location, uint64_t *size,
 				      struct sgpu_error *error);
 
+struct sgpu_batch;
+/* Refuses a batch of which two segments use the same bytes of a region, one of them to write there.
+ * Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_places_check(const struct sgpu_batch *batch, struct sgpu_error *error);
+
 struct sgpu_batch_segment {
 	char *id;
 	enum sgpu_masking masking;

@@ -111,7 +111,7 @@ SGPU_MUST_CHECK int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 /* Whose sessions a runner takes, and the key that it answers with. */
 struct sgpu_session_authority {
 	const struct sgpu_key *key; /* X25519, private */
-	/* Thumbprints of the keys that may sign a hello; owner_count 0: anybody's. */
+	/* Thumbprints of the keys that may sign a hello; NULL: anybody's. */
 	const char *const *owners;
 	int owner_count;
 };

@@ -286,7 +286,7 @@ static int read_locations(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 	for (int i = 0; batch->packed && !batch->manifest && i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
 
-		s->input = s->location.kind != SGPU_LOCATION_NONE;
+		s->input = s->has_kt128 || s->location.kind == SGPU_LOCATION_FILE;
 		s->output = !s->input;
 	}
 	return rc ? rc : check_locations(batch, error);

@@ -231,3 +231,78 @@ int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *siz
 	json_decref(json);
 	return rc;
 }
+
+/* ---- slices that more than one segment would use ---- */
+struct use {
+	const struct sgpu_location *at;
+	uint64_t size;
+	const char *id;
+	bool written;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	const struct use *left = a, *right = b;
+	const int order = strcmp(left->at->region, right->at->region);
+
+	return order ? order : (left->at->offset > right->at->offset) -
+				       (left->at->offset < right->at->offset);
+}
+
+static void add_use(struct use *uses, size_t *count, const struct sgpu_location *at, uint64_t size,
+		    const char *id, bool written)
+{
+	if (at->kind == SGPU_LOCATION_REGION && size > 0) {
+		uses[(*count)++] = (struct use){ at, size, id, written };
+	}
+}
+
+/* Looks for two uses of the same bytes, one of which is written. The uses are sorted. */
+static int check_uses(const struct use *uses, size_t count, struct sgpu_error *error)
+{
+	const struct use *last[2] = { NULL, NULL }; /* that ends last: of all, of the written */
+
+	for (size_t i = 0; i < count; i++) {
+		const struct use *use = &uses[i], *before = last[!use->written];
+
+		if (before && strcmp(before->at->region, use->at->region) == 0 &&
+		    before->at->offset + before->size > use->at->offset) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "segments '%s' and '%s' would use the same bytes of "
+					 "region '%s'",
+					 before->id, use->id, use->at->region);
+		}
+		for (int k = 0; k < 1 + use->written; k++) {
+			if (!last[k] || strcmp(last[k]->at->region, use->at->region) != 0 ||
+			    last[k]->at->offset + last[k]->size < use->at->offset + use->size) {
+				last[k] = use;
+			}
+		}
+	}
+	return 0;
+}
+
+int sgpu_places_check(const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	struct use *uses = calloc(2 * (size_t)batch->segment_count + 1, sizeof(*uses));
+	size_t count = 0;
+	int rc = uses ? 0 : sgpu_fail_nomem(error);
+
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &batch->segments[i];
+		uint64_t size = s->size;
+
+		add_use(uses, &count, &s->location, sgpu_batch_payload_size(batch, i), s->id,
+			false);
+		if (s->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) {
+			size = 0; /* it is refused elsewhere */
+		}
+		add_use(uses, &count, &s->place, size, s->id, true);
+	}
+	if (!rc) {
+		qsort(uses, count, sizeof(*uses), by_place);
+		rc = check_uses(uses, count, error);
+	}
+	free(uses);
+	return rc;
+}

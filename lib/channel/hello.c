@@ -122,7 +122,7 @@ static int read_payload(const char *encoded, json_t **json, struct content *c, c
 
 static bool is_listed(const struct sgpu_session_authority *authority, const char *kid)
 {
-	bool listed = authority->owner_count == 0;
+	bool listed = !authority->owners;
 
 	for (int i = 0; !listed && i < authority->owner_count; i++) {
 		listed = strcmp(authority->owners[i], kid) == 0;

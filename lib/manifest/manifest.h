@@ -47,4 +47,7 @@ void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *poin
 #ifdef __cplusplus
 }
 #endif
+/* Whether a name can be a client_dma_*_var: that of a shell variable without a meaning. */
+bool sgpu_variable_is_free(const char *name);
+
 #endif

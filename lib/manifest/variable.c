@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "manifest/manifest.h"
 #include "manifest/reader.h"
 
 /* Variables that have a meaning for other programs; NAME* stands for every name that begins with
@@ -46,6 +47,11 @@ static bool has_meaning(const char *name)
 		}
 	}
 	return false;
+}
+
+bool sgpu_variable_is_free(const char *name)
+{
+	return sgpu_identifier(name) && strlen(name) <= SGPU_DMA_VAR_MAX && !has_meaning(name);
 }
 
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,

@@ -260,7 +260,7 @@ static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segm
 		return rc;
 	}
 	/* A region that is gone is a fault of the batch, not of this machine. */
-	sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EPOLICY : rc, "segment '%s': %s", in_batch->id,
+	sgpu_fail(error, rc == SGPU_EUNAVAILABLE ? SGPU_EPOLICY : rc, "segment '%s': %s", in_batch->id,
 		  fault.text);
 	return sgpu_hint(error, "%s", fault.hint);
 }
@@ -334,7 +334,7 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
 	}
-	return rc;
+	return rc ? rc : sgpu_places_check(job->batch, error);
 }
 
 static int authenticate(struct sgpu_job *job, struct sgpu_error *error)

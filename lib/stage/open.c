@@ -175,7 +175,8 @@ static int check_file(const char *id, const struct stat *status, struct sgpu_err
 		return REFUSE("its mode is %04o, not 0600", id, (unsigned)status->st_mode & 07777);
 	}
 	if (status->st_nlink == 0) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "region '%s' has been taken or released", id);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "region '%s' has been taken or released",
+				 id);
 	}
 	if (status->st_nlink != 1) {
 		return REFUSE("it has another name", id);
@@ -288,7 +289,7 @@ static int open_wanted(int directory, const char *path, void *argument, struct s
 	}
 	/* If several runners take a region, it belongs to the one whose unlink succeeds. */
 	if (rc == SGPU_OK && w->take && !w->region->keep && unlinkat(directory, w->id, 0) != 0) {
-		rc = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
+		rc = errno == ENOENT ? sgpu_fail(error, SGPU_EUNAVAILABLE,
 						 "region '%s' was taken by another runner", w->id)
 				     : sgpu_fail_errno(error, "cannot take region '%s'", w->id);
 		sgpu_region_close(w->region);
@@ -306,7 +307,7 @@ int sgpu_region_open(const char *id, bool writable, bool take, struct sgpu_regio
 	region->fd = -1;
 	rc = rc < 0 ? rc : sgpu_stage_each(open_wanted, &wanted, error);
 	if (rc == SGPU_OK && !wanted.found) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
+		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no region '%s'", id);
 		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to "
 				 "another user");
 	}

@@ -205,15 +205,14 @@ static int check_use(const struct sgpu_region *region, bool writable, struct sgp
 			       ? SGPU_OK
 			       : sgpu_fail(
 					 error, SGPU_EPOLICY,
-					 "region '%s' is for results, and an input was to be read "
-					 "there",
+					 "region '%s' is for results, and an input cannot be there",
 					 region->id);
 	}
 	if (region->use & SGPU_REGION_RESULTS) {
 		return SGPU_OK;
 	}
 	sgpu_fail(error, SGPU_EPOLICY,
-		  "region '%s' is for inputs, and a result was to be left there", region->id);
+		  "region '%s' is for inputs, and a result cannot be there", region->id);
 	(void)sgpu_hint(error, "'sgpu-stage pin --results' makes one for results");
 	return SGPU_EPOLICY;
 }
@@ -283,41 +282,59 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 }
 
 /* ---- for the owner's programs ---- */
-int sgpu_region_fill(const struct sgpu_location *location, uint64_t size,
-		     struct sgpu_region_slice *slice, struct sgpu_error *error)
+static int map_slice(struct sgpu_region_slice *slice, struct sgpu_error *error)
 {
-	struct sgpu_source source;
+	const uint64_t before = slice->source.offset % HUGE_PAGE; /* pages are mapped whole */
+
+	slice->mapped = (size_t)((before + slice->source.size + HUGE_PAGE - 1) / HUGE_PAGE *
+				 HUGE_PAGE);
+	slice->base = mmap(NULL, slice->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
+			   slice->source.fd, (off_t)(slice->source.offset - before));
+	if (slice->base == MAP_FAILED) {
+		slice->base = NULL;
+		return sgpu_fail_errno(error, "cannot map %s", slice->source.name);
+	}
+	(void)madvise(slice->base, slice->mapped, MADV_DONTDUMP);
+	return SGPU_OK;
+}
+
+int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
+		    struct sgpu_region_slice *slice, struct sgpu_error *error)
+{
 	struct sgpu_region region;
-	uint64_t before;
 	int rc = sgpu_region_open(location->region, true, false, &region, error);
 
-	*slice = (struct sgpu_region_slice){ .data = NULL };
+	*slice = (struct sgpu_region_slice){ .base = NULL };
 	if (rc < 0) {
 		return rc;
 	}
 	rc = check_use(&region, false, error);
-	rc = rc ? rc : take_slice(&region, region.fd, location, size, &source, error);
-	if (rc == SGPU_OK) {
-		before = source.offset % HUGE_PAGE; /* a mapping begins at whole pages */
-		slice->mapped = (size_t)((before + size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-		slice->base = mmap(NULL, slice->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
-				   region.fd, (off_t)(source.offset - before));
-		rc = slice->base == MAP_FAILED
-			     ? sgpu_fail_errno(error, "cannot map %s", source.name)
-			     : SGPU_OK;
+	rc = rc ? rc : take_slice(&region, region.fd, location, size, &slice->source, error);
+	rc = rc || region.pages != SGPU_PAGES_HUGE ? rc : map_slice(slice, error);
+	if (rc < 0) {
+		sgpu_region_close(&region);
 	}
-	if (rc == SGPU_OK) {
-		slice->data = (uint8_t *)slice->base + before;
-		(void)madvise(slice->base, slice->mapped, MADV_DONTDUMP);
-	}
-	sgpu_region_close(&region);
+	slice->source.owned = rc == SGPU_OK;
 	return rc;
 }
 
-void sgpu_region_unmap(struct sgpu_region_slice *slice)
+int sgpu_slice_write(const struct sgpu_region_slice *slice, uint64_t position, const void *data,
+		     size_t size, struct sgpu_error *error)
 {
-	if (slice->data) {
-		munmap(slice->base, slice->mapped);
-		slice->data = NULL;
+	const struct sgpu_source *s = &slice->source;
+
+	if (!slice->base) {
+		return sgpu_pwrite(s->fd, s->name, data, size, s->offset + position, error);
 	}
+	memcpy((uint8_t *)slice->base + s->offset % HUGE_PAGE + position, data, size);
+	return SGPU_OK;
+}
+
+void sgpu_slice_close(struct sgpu_region_slice *slice)
+{
+	if (slice->base) {
+		munmap(slice->base, slice->mapped);
+		slice->base = NULL;
+	}
+	sgpu_source_close(&slice->source);
 }

@@ -83,7 +83,7 @@ SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
 /* Opens a region by id and validates all of it. Errors: SGPU_EINVALID (form of the id),
- * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take: unlinks the region unless it is
+ * SGPU_EPOLICY (owner, mode, expired), SGPU_EUNAVAILABLE (absent), SGPU_ESYSTEM. take: unlinks the region unless it is
  * to be kept, so that no region is left however the runner ends. */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
 				     struct sgpu_region *region, struct sgpu_error *error);
@@ -102,19 +102,6 @@ SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
  * are closed, so that a listing says `locked`. */
 SGPU_MUST_CHECK int sgpu_region_mark(int fd, struct sgpu_error *error);
 
-/* A slice of a region that is filled in by its owner's programs, such as sgpu-seal. */
-struct sgpu_region_slice {
-	uint8_t *data; /* NULL: not mapped */
-	void *base;
-	size_t mapped;
-};
-/* Maps `size` bytes of a REGION for inputs, to be written. The memory exists, so writing does not
- * fault unless this user cuts the region short. Errors: SGPU_EPOLICY (bounds, direction, owner,
- * expired), SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_region_fill(const struct sgpu_location *location, uint64_t size,
-				     struct sgpu_region_slice *slice, struct sgpu_error *error);
-void sgpu_region_unmap(struct sgpu_region_slice *slice);
-
 /* Where a payload is; not for inline payloads. */
 struct sgpu_source {
 	int fd;
@@ -127,6 +114,22 @@ struct sgpu_source {
 SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
+
+/* ---- a slice of a region that its owner's programs fill, such as sgpu-seal ---- */
+struct sgpu_region_slice {
+	struct sgpu_source source; /* owned: the slice is open */
+	void *base;		   /* of a mapping, on pages that lack pwrite; or NULL */
+	size_t mapped;
+};
+/* Opens `size` bytes of a REGION for inputs. Errors: SGPU_EPOLICY (bounds, direction, owner,
+ * expired), SGPU_EUNAVAILABLE (absent), SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
+				    struct sgpu_region_slice *slice, struct sgpu_error *error);
+/* Writes bytes of the slice, from `position` on. Several threads may. */
+SGPU_MUST_CHECK int sgpu_slice_write(const struct sgpu_region_slice *slice, uint64_t position,
+				     const void *data, size_t size, struct sgpu_error *error);
+/* Accepts one of zeros. */
+void sgpu_slice_close(struct sgpu_region_slice *slice);
 
 /* ---- directories from which a runner fetches files ----
  * The maker of a batch chooses file names, so only these directories are searched: an absolute name

@@ -257,6 +257,7 @@ struct file {
 	void *base; /* of the mapping that is registered, or NULL */
 	uint64_t mapped;
 	struct sgpu_kept_slice *kept; /* or NULL */
+	bool region; /* others may have it open, with or without a name, and cut it short */
 };
 
 /* ---- registering ---- */
@@ -340,7 +341,7 @@ static bool write_pages(const struct file *file, uint64_t position, const void *
 	struct stat status;
 	uint8_t *base;
 
-	if (file->engine->config.shared_files || file->engine->config.workers < PAGES_WORKERS_MIN ||
+	if (file->region || file->engine->config.shared_files || file->engine->config.workers < PAGES_WORKERS_MIN ||
 	    size < PAGES_MIN || fstat(file->fd, &status) != 0 || status.st_nlink > 0 ||
 	    begin + size > (uint64_t)status.st_size ||
 	    (uint64_t)status.st_blocks * STAT_BLOCK < (uint64_t)status.st_size ||
@@ -377,12 +378,15 @@ static void close_file(void *context)
 	free(file);
 }
 
-static struct file *new_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset)
+static struct file *new_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+			     bool region)
 {
 	struct file *file = calloc(1, sizeof(*file));
 
 	if (file) {
-		*file = (struct file){ .engine = engine, .fd = fd, .name = name, .offset = offset };
+		*file = (struct file){
+			.engine = engine, .fd = fd, .name = name, .offset = offset, .region = region
+		};
 	}
 	return file;
 }
@@ -391,7 +395,7 @@ int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name, 
 			  bool region, struct sgpu_transfer_source *source,
 			  struct sgpu_error *error)
 {
-	struct file *file = new_file(engine, fd, name, offset);
+	struct file *file = new_file(engine, fd, name, offset, region);
 
 	if (!file) {
 		return sgpu_fail_nomem(error);
@@ -406,7 +410,7 @@ int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name, 
 int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
 		      bool region, struct sgpu_transfer_sink *sink, struct sgpu_error *error)
 {
-	struct file *file = new_file(engine, fd, name, offset);
+	struct file *file = new_file(engine, fd, name, offset, region);
 
 	if (!file) {
 		return sgpu_fail_nomem(error);

@@ -142,7 +142,7 @@ answers() {
 }
 
 @test "a session and a quote take one device" {
-	run --separate-stderr -2 sgpu-enclave --session --device cpu,cpu </dev/null
+	run --separate-stderr -2 sgpu-enclave --session -k key --device cpu,cpu </dev/null
 	assert_contains "$stderr" "a quote names one device, and a session has one"
 	run --separate-stderr -2 sgpu-run --local --device cpu,cpu --quote quote --nonce 00112233445566778899aabbccddeeff \
 		--attestation-key runner.jwk --certificate runner.jwk -o response batch.tar

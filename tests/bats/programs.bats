@@ -68,8 +68,8 @@ becomes() {
 	assert_contains "$stderr" "exclude each other"
 	run --separate-stderr -2 sgpu-enclave --serve 3 3</dev/null
 	assert_contains "$stderr" "--serve is for sgpu-serve and sgpu-worker"
-	run --separate-stderr -2 sgpu-enclave --session -k runner.jwk
-	assert_contains "$stderr" "--key is about a batch"
+	run --separate-stderr -2 sgpu-enclave --session -k runner.jwk --state state
+	assert_contains "$stderr" "--state is about a batch"
 }
 
 @test "all workers of a server are one program, whatever lies under its name later" {

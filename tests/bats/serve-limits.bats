@@ -17,6 +17,7 @@ setup() {
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch.tar
 	NEEDS=$(sgpu-run --plan --json batch.tar | jq .device_memory_bytes)
 	SOCKET=$XDG_RUNTIME_DIR/sgpu/run.sock
+	export SERVE_RUNNER=$PWD/runner.pub.jwk
 	SERVERS=()
 }
 

@@ -46,7 +46,7 @@ load spool
 	run --separate-stderr -2 sgpu-run --local --device cuda:all --quote quote --nonce 00112233445566778899aabbccddeeff \
 		--attestation-key runner.jwk --certificate runner.jwk -o response sealed
 	assert_contains "$stderr" "a quote names one device"
-	run --separate-stderr -2 sgpu-enclave --session --device cpu,cpu </dev/null
+	run --separate-stderr -2 sgpu-enclave --session -k key --device cpu,cpu </dev/null
 	assert_contains "$stderr" "names several devices"
 	assert_no_file response quote
 	[ -z "$(find spool -mindepth 1 ! -name b1)" ]

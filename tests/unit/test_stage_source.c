@@ -184,9 +184,9 @@ UNIT_TEST(a_region_is_used_for_what_it_is_made_for)
 		CHECK(sgpu_leases_source(leases, &location, 100, true, &source, NULL) ==
 		      (out ? SGPU_OK : SGPU_EPOLICY));
 		sgpu_leases_free(&leases);
-		CHECK(sgpu_region_fill(&location, 100, &slice, NULL) ==
+		CHECK(sgpu_slice_open(&location, 100, &slice, NULL) ==
 		      (in ? SGPU_OK : SGPU_EPOLICY));
-		sgpu_region_unmap(&slice);
+		sgpu_slice_close(&slice);
 		CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
 	}
 }
@@ -201,20 +201,21 @@ UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
 
 	REQUIRE(publish_for(SGPU_REGION_INPUTS, 100, true, &location) == SGPU_OK);
 	location.offset = 90;
-	CHECK(sgpu_region_fill(&location, 11, &slice, NULL) == SGPU_EPOLICY && !slice.data);
+	CHECK(sgpu_slice_open(&location, 11, &slice, NULL) == SGPU_EPOLICY && !slice.base);
 	location.offset = UINT64_MAX - 3;
-	CHECK(sgpu_region_fill(&location, 7, &slice, NULL) == SGPU_EPOLICY && !slice.data);
+	CHECK(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_EPOLICY && !slice.base);
 	location.offset = 93;
-	REQUIRE(sgpu_region_fill(&location, 7, &slice, NULL) == SGPU_OK);
-	memcpy(slice.data, "payload", 7);
-	sgpu_region_unmap(&slice);
+	REQUIRE(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_OK);
+	CHECK(sgpu_slice_write(&slice, 0, "pay", 3, NULL) == SGPU_OK &&
+	      sgpu_slice_write(&slice, 3, "load", 4, NULL) == SGPU_OK);
+	sgpu_slice_close(&slice);
 	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
 	REQUIRE(sgpu_leases_source(leases, &location, 7, false, &source, NULL) == SGPU_OK);
 	CHECK(pread(source.fd, bytes, 7, (off_t)source.offset) == 7 &&
 	      memcmp(bytes, "payload", 7) == 0);
 	sgpu_leases_free(&leases);
 	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
-	CHECK(sgpu_region_fill(&location, 7, &slice, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_EUNAVAILABLE);
 }
 
 /* Others may look whether a region is held; it is for as long as a descriptor is open. */

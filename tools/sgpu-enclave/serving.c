@@ -488,6 +488,9 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	cli_raise_descriptors();
 	enclave->sessions = (enum wire_sessions)serving.begin.sessions;
+	if (enclave->sessions == WIRE_SESSIONS_OWNERS && request->runner.owners.count == 0) {
+		return cli_usage("sessions of owners need --owners");
+	}
 	enclave->one_device = request->attestation_key != NULL;
 	enclave->shared_files = !serving.begin.spool;
 	enclave->many_runs = serving.begin.spool != 0;

@@ -21,6 +21,7 @@
 
 enum {
 	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
+	PIECE = 1 << 20,
 	WINDOW = 32 << 20,    /* bytes that are read and hashed at a time */
 };
 
@@ -185,28 +186,6 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	return rc;
 }
 
-/* Copies a LOW payload to its place. Its digest tells a runner of any change. */
-static int fill_place(int fd, const struct sgpu_segment *segment, struct sgpu_batch_segment *entry,
-		      struct sgpu_error *error)
-{
-	struct sgpu_region_slice slice;
-	size_t got = 0;
-	int rc = sgpu_region_fill(&entry->place, entry->size, &slice, error);
-
-	rc = rc ? rc
-		: sgpu_pread(fd, segment->location, slice.data, (size_t)entry->size,
-			     segment->offset, &got, error);
-	sgpu_region_unmap(&slice);
-	if (!rc && got < entry->size) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-			       segment->location);
-	}
-	free(entry->location.file);
-	entry->location = entry->place;
-	entry->place.kind = SGPU_LOCATION_NONE;
-	return rc;
-}
-
 static int take_file(struct payload_folder *folder, const struct sgpu_segment *segment,
 		     struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
@@ -218,9 +197,6 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	}
 	entry->location.kind = SGPU_LOCATION_FILE;
 	entry->location.offset = segment->offset;
-	if (!code && segment->sensitivity == SGPU_LOW && entry->place.kind) {
-		code = fill_place(fd, segment, entry, error);
-	}
 	sgpu_close(fd);
 	return code;
 }
@@ -300,6 +276,48 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 		return take_standard_input(folder, segment, entry, error);
 	}
 	return take_file(folder, segment, entry, error);
+}
+
+/* ---- LOW payloads that go to a region ---- */
+static int copy_to(const struct sgpu_source *from, const struct sgpu_region_slice *slice,
+		   struct sgpu_error *error)
+{
+	char *piece = malloc(PIECE);
+	int rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
+
+	for (uint64_t at = 0; !rc && at < from->size; at += PIECE) {
+		size_t size = from->size - at < PIECE ? (size_t)(from->size - at) : PIECE, got = 0;
+
+		rc = sgpu_pread(from->fd, from->name, piece, size, from->offset + at, &got, error);
+		if (!rc && got < size) {
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+				       from->name);
+		}
+		rc = rc ? rc : sgpu_slice_write(slice, at, piece, size, error);
+	}
+	free(piece);
+	return rc;
+}
+
+int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
+{
+	struct sgpu_region_slice slice = { .base = NULL };
+	struct sgpu_source from = { .fd = -1 };
+	struct sgpu_error fault = { 0 };
+	int rc = sgpu_source_open(&entry->location, entry->size, &from, &fault);
+
+	rc = rc ? rc : sgpu_slice_open(&entry->place, entry->size, &slice, &fault);
+	rc = rc ? rc : copy_to(&from, &slice, &fault);
+	sgpu_slice_close(&slice);
+	sgpu_source_close(&from);
+	free(entry->location.file);
+	entry->location = entry->place;
+	entry->place.kind = SGPU_LOCATION_NONE;
+	if (rc) {
+		sgpu_fail(error, rc, "segment '%s': %s", entry->id, fault.text);
+		(void)sgpu_hint(error, "%s", fault.hint);
+	}
+	return rc;
 }
 
 /* ---- digests of modules ---- */

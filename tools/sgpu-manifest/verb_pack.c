@@ -34,11 +34,15 @@ const struct cli_option pack_options[] = {
 };
 
 /* ---- places: slices of regions that sgpu-stage has pinned ---- */
-/* Returns the handle of --at for a segment, else the one in the environment, or NULL. */
-static const char *handle_of(const struct cli_list *at, const struct sgpu_segment *segment)
+/* Returns the handle of --at for a segment, else the one in the variable *name of the environment,
+ * or NULL. */
+static const char *handle_of(const struct cli_list *at, const struct sgpu_segment *segment,
+			     const char **variable)
 {
 	const size_t length = strlen(segment->id);
 	const char *name = NULL, *value;
+
+	*variable = NULL;
 
 	for (int i = 0; i < at->count; i++) {
 		if (strncmp(at->items[i], segment->id, length) == 0 &&
@@ -54,13 +58,14 @@ static const char *handle_of(const struct cli_list *at, const struct sgpu_segmen
 			       : segment->dma_var[SGPU_DMA_INPUT_DEVICE];
 	}
 	value = name ? getenv(name) : NULL;
+	*variable = name;
 	return value && *value ? value : NULL;
 }
 
 static int place_segment(const struct cli_list *at, const struct sgpu_segment *segment,
 			 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
-	const char *handle = handle_of(at, segment);
+	const char *variable, *handle = handle_of(at, segment, &variable);
 	uint64_t size = 0, needed = entry->size;
 	char where[SGPU_ID_MAX + 32];
 	int rc;
@@ -80,6 +85,11 @@ static int place_segment(const struct cli_list *at, const struct sgpu_segment *s
 				 where);
 	}
 	rc = sgpu_handle_parse(handle, where, &entry->place, &size, error);
+	if (rc == SGPU_EINVALID && variable) { /* its value may be a secret of something else */
+		return sgpu_fail(error, rc,
+				 "%s: the variable '%s' has no handle, sgpu:ID:OFFSET:SIZE", where,
+				 variable);
+	}
 	if (rc == SGPU_OK && segment->sensitivity == SGPU_HIGH &&
 	    !sgpu_sealed_size(needed, &needed)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: it is too large", where);
@@ -204,10 +214,19 @@ static int pack(struct document *document, const struct pack_request *request)
 		status = find_payloads(document->manifest, &folder, &request->at, batch);
 		cli_progress_end();
 	}
+	status = status || !sgpu_places_check(batch, &error) ? status : cli_error(&error);
 	/* The payloads' files, which the output may not replace, are known only now. */
 	status = status ? status : cli_output_apart(output) ? 0 : 2;
 	if (!status && request->by_hash) {
 		status = set_apart(batch, request->manifest_out);
+	}
+	for (int i = 0; !status && i < batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &batch->segments[i];
+
+		if (s->input && s->masking == SGPU_MASKING_NONE && s->place.kind &&
+		    payload_place(s, &error)) {
+			status = cli_error(&error);
+		}
 	}
 	status = status ? status : write_batch(&folder, batch, output ? output : "-");
 	sgpu_batch_free(&batch);
@@ -247,6 +266,7 @@ int verb_pack(int argc, char **argv)
 	status = document_load(paths[0], request.common.outside ? 0 : SGPU_MANIFEST_INSIDE,
 			       &document);
 	status = status ? status : pack(&document, &request);
+	free(request.at.items);
 	document_free(&document);
 	return cli_finish(status);
 }

@@ -147,10 +147,11 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 		s->location = s->place;
 		s->place.kind = SGPU_LOCATION_NONE;
 		task->payload_bytes += s->size;
-		const int rc =
-			sgpu_region_fill(&s->location, s->sealed_size, &task->slices[i], error);
+		struct sgpu_error fault = { 0 };
+		const int rc = sgpu_slice_open(&s->location, s->sealed_size, &task->slices[i], &fault);
 		if (rc) {
-			return rc;
+			sgpu_fail(error, rc, "segment '%s': %s", s->id, fault.text);
+			return sgpu_hint(error, "%s", fault.hint);
 		}
 	}
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
@@ -202,6 +203,7 @@ static int plan(struct task *task, struct sgpu_error *error)
 	if (!task->from || !task->slices) {
 		return sgpu_fail_nomem(error);
 	}
+	rc = sgpu_places_check(batch, error);
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		rc = plan_segment(task, i, error);
 	}
@@ -289,7 +291,7 @@ static int open_lease(struct seal_lease *lease, struct sgpu_batch *batch, struct
 	return sgpu_lease_map(lease->client.pool, &lease->client.lease, &lease->mapping, error);
 }
 
-static int write_memory(void *memory, uint64_t position, const void *data, size_t size,
+static int write_leased(void *memory, uint64_t position, const void *data, size_t size,
 			struct sgpu_error *error)
 {
 	(void)error;
@@ -297,13 +299,26 @@ static int write_memory(void *memory, uint64_t position, const void *data, size_
 	return 0;
 }
 
-/* Returns where a payload that is not in the batch goes; NULL: it is in the batch. */
-static uint8_t *place_of(const struct task *task, int i)
+static int write_slice(void *slice, uint64_t position, const void *data, size_t size,
+		       struct sgpu_error *error)
+{
+	return sgpu_slice_write(slice, position, data, size, error);
+}
+
+/* Sets where a payload that is not in the batch goes; false: it is in the batch, or stays. */
+static bool find_sink(struct task *task, int i, struct sgpu_transfer_sink *sink)
 {
 	const struct sgpu_location *location = &task->batch->segments[i].location;
 
-	return location->kind == SGPU_LOCATION_LEASE ? task->lease.mapping.memory + location->offset
-						     : task->slices[i].data;
+	*sink = (struct sgpu_transfer_sink){ .write = write_slice,
+					     .parallel = true,
+					     .context = &task->slices[i] };
+	if (location->kind == SGPU_LOCATION_LEASE) {
+		sink->write = write_leased;
+		sink->context = task->lease.mapping.memory + location->offset;
+		return true;
+	}
+	return task->slices[i].source.owned;
 }
 
 /* Moves the payloads that go into the batch, or those that go elsewhere. */
@@ -316,12 +331,12 @@ static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *m
 
 	for (int i = 0; !rc && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
-		uint8_t *place = place_of(task, i);
-		if (elsewhere ? !place : s->location.kind != SGPU_LOCATION_INLINE) {
+		struct sgpu_transfer_sink sink;
+		if (elsewhere ? !find_sink(task, i, &sink) : s->location.kind != SGPU_LOCATION_INLINE) {
 			continue;
 		}
 		const enum sgpu_host_action action = s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY;
-		if (place) {
+		if (elsewhere) {
 			seal_moves_add(moves, action, i, s->size, s->id, prepare_payload);
 		} else {
 			rc = seal_moves_member(moves, task->batch, action, i, prepare_payload,
@@ -329,10 +344,8 @@ static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *m
 		}
 		struct sgpu_host_part *part = &moves->parts[moves->count - 1];
 		part->digest = s->sealed ? NULL : s->kt128;
-		if (place) {
-			part->sink = (struct sgpu_transfer_sink){ .write = write_memory,
-								  .parallel = true,
-								  .context = place };
+		if (elsewhere) {
+			part->sink = sink;
 		}
 	}
 	return rc ? rc : seal_moves_run(moves, &task->meter, &failed, error);
@@ -395,7 +408,7 @@ static void report(const struct task *task)
 	for (int i = 0; i < task->batch->segment_count; i++) {
 		const enum sgpu_location_kind kind = task->batch->segments[i].location.kind;
 		if (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_LEASE ||
-		    task->slices[i].data) {
+		    task->slices[i].source.owned) {
 			bytes_out += sgpu_batch_payload_size(task->batch, i);
 		}
 	}
@@ -417,7 +430,7 @@ static void clear(struct task *task)
 		free(task->from[i].file);
 	}
 	for (int i = 0; task->slices && i < task->batch->segment_count; i++) {
-		sgpu_region_unmap(&task->slices[i]);
+		sgpu_slice_close(&task->slices[i]);
 	}
 	free(task->slices);
 	free(task->from);

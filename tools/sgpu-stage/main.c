@@ -54,13 +54,6 @@ int stage_take_node(struct sgpu_region_options *options, const char *text)
 	return 0;
 }
 
-bool stage_is_variable(const char *name)
-{
-	static const char all[] = "0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-
-	return *name && strspn(name, all) == strlen(name) && !strspn(name, "0123456789");
-}
-
 void stage_warn_of_directory(const char *path)
 {
 	const char *kind = NULL;

@@ -10,6 +10,7 @@
 
 #include "batch/batch.h"
 #include "load.h"
+#include "manifest/manifest.h"
 #include "verbs.h"
 
 struct task {
@@ -253,7 +254,7 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 		if (!slice->staged || of_output == (slice->from.kind != SGPU_LOCATION_NONE)) {
 			cli_note("segment '%s' has no place in the region: '%s' is not set",
 				 segment->id, name);
-		} else if (!stage_is_variable(name)) {
+		} else if (!sgpu_variable_is_free(name)) {
 			return sgpu_fail(error, SGPU_EPOLICY,
 					 "'%s' is not the name of a shell variable", name);
 		} else if (which == SGPU_DMA_OUTPUT_SIZE) {

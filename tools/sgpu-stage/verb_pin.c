@@ -17,6 +17,7 @@
 
 #include "base/io.h"
 #include "stage/stage.h"
+#include "manifest/manifest.h"
 #include "verbs.h"
 
 /* ---- pin ---- */
@@ -99,8 +100,8 @@ int verb_pin(int argc, char **argv)
 	if (sgpu_parse_size(*arguments, "SIZE", 1, SGPU_REGION_MAX, &size, &error) != SGPU_OK) {
 		return cli_usage("%s", error.text);
 	}
-	if (pin.variable && !stage_is_variable(pin.variable)) {
-		return cli_usage("'%s' is not the name of a shell variable",
+	if (pin.variable && !sgpu_variable_is_free(pin.variable)) {
+		return cli_usage("'%s' is not a name that a variable can have",
 				 SGPU_EXCERPT(pin.variable));
 	}
 	if (pin.options.numa_node == STAGE_NODE_OF_GPU) {

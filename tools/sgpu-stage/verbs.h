@@ -24,8 +24,6 @@ const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT]);
 void stage_warn_of_directory(const char *path);
 /* Takes a value of --node. Returns 0, or the exit status after a message. */
 int stage_take_node(struct sgpu_region_options *options, const char *text);
-/* Whether a shell takes it as the name of a variable. */
-bool stage_is_variable(const char *name);
 
 /* verb_info.c */
 enum { STAGE_NODE_OF_GPU = -2, STAGE_LOCK_TEXT = 160 };

@@ -84,11 +84,13 @@ static int freedom(const char *word)
 }
 
 /* A policy that does not say whose sessions it accepts accepts those of the owners that it names.
- * The quote of an older runner does not say it either, and is judged as "any" is. */
+ * The quote of an older runner does not say it either, and is judged as "any" is, as is one that
+ * speaks of owners and names none. */
 static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
 	const bool named = json_array_size(json_object_get(wanted, "owners")) > 0;
-	const char *got = sgpu_judge_text(own, "sessions", "not said"),
+	const char *said = sgpu_judge_text(own, "sessions", "not said"),
+		   *got = !strcmp(said, "owners") && !json_object_get(own, "owners") ? "any" : said,
 		   *most = sgpu_judge_text(wanted, "sessions", named ? "owners" : "none");
 
 	sgpu_judge(s, &s->findings.configuration, freedom(got) <= freedom(most), "runner.sessions",
