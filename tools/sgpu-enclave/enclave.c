@@ -378,7 +378,6 @@ int enclave_end(struct enclave *w, int status)
 	free(w->options.keys.items);
 	free(w->options.owners.items);
 	free(w->options.files.items);
-	key_files_clear(&w->key_files);
 	status = cli_finish(status);
 	if (w->on_gpu) {
 		/* All is closed and flushed. In exit(), a GPU's driver would wait for a kernel that

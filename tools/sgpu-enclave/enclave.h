@@ -29,10 +29,7 @@
 enum { KEY_FILES_MAX = 72 };
 
 struct key_files {
-	struct {
-		struct stat status;
-		char *path; /* resolved; NULL: no regular file, or named by a descriptor */
-	} list[KEY_FILES_MAX];
+	struct stat files[KEY_FILES_MAX];
 	int count;
 };
 
@@ -46,8 +43,6 @@ SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
 
 /* Closes every descriptor of these files but `kept`, inherited ones too. */
 void key_files_close(const struct key_files *keys, int kept);
-
-void key_files_clear(struct key_files *keys);
 
 enum { ENCLAVE_KEYS_MAX = 64, ENCLAVE_DEVICES_MAX = RUNNER_DEVICES_MAX };
 
