@@ -71,8 +71,9 @@ struct enclave {
 	struct sgpu_key owner;			/* the public key to be bound into the quote */
 	bool has_owner;
 	struct enclave_device devices[ENCLAVE_DEVICES_MAX]; /* of one kind */
-	int named, device_count; /* devices that the options name; devices open */
-	bool all;		 /* every GPU */
+	struct sgpu_device_info about; /* of the first device, for reports */
+	int named, device_count;       /* devices that the options name; devices open */
+	bool all;		       /* every GPU */
 	bool on_gpu;
 	int signal_fd;	/* tells of SIGUSR1 */
 	bool many_runs; /* as in struct sgpu_runner_config */
@@ -155,11 +156,9 @@ void signer_end(void);
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 				 struct sgpu_error *error);
 
-/* Returns the id of the batch's first recipient that is one of `keys`; "": none is. */
-const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
-/* Collects the report of a run that has ended. device: NULL leaves it out. One thread at a time. */
-void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
-		    const struct sgpu_key *keys, int count, struct report *report);
+/* Collects the report of a run that has ended. */
+void report_collect(const struct sgpu_run *run, const struct enclave *enclave,
+		    struct report *report);
 
 /* Shows progress on a terminal, prints a line for each SIGUSR1, and gives up if a GPU does not end
  * a run that was told to stop, until `ended_fd` can be read. */
