@@ -313,15 +313,6 @@ static bool say_hello(void)
 	return sgpu_host_send(SGPU_HOST_CONTROL, &answer, sizeof(answer), -1);
 }
 
-static void close_all_but_control(void)
-{
-	if (syscall(436, SGPU_HOST_CONTROL + 1, ~0U, 0) != 0) { /* close_range */
-		for (int fd = SGPU_HOST_CONTROL + 1; fd < 65536; fd++) {
-			close(fd);
-		}
-	}
-}
-
 static void limit(void)
 {
 	const struct rlimit none = { 0, 0 }, few = { DESCRIPTORS, DESCRIPTORS };
@@ -348,7 +339,9 @@ int main(int argc, char **argv)
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
 	prctl(PR_SET_DUMPABLE, 0); /* needed if root, who can read every file, starts this */
-	close_all_but_control();
+	if (close_range(SGPU_HOST_CONTROL + 1, ~0U, 0) != 0) {
+		return 1;
+	}
 	root_enter(&confinement);
 	root_change(&confinement);
 	confinement.capabilities = root_drop();

@@ -71,9 +71,9 @@ struct enclave {
 	struct sgpu_key owner;			/* the public key to be bound into the quote */
 	bool has_owner;
 	struct enclave_device devices[ENCLAVE_DEVICES_MAX]; /* of one kind */
-	struct sgpu_device_info about; /* of the first device, for reports */
-	int named, device_count;       /* devices that the options name; devices open */
-	bool all;		       /* every GPU */
+	struct sgpu_device_info about;			    /* of the first device, for reports */
+	int named, device_count; /* devices that the options name; devices open */
+	bool all;		 /* every GPU */
 	bool on_gpu;
 	int signal_fd;	/* tells of SIGUSR1 */
 	bool many_runs; /* as in struct sgpu_runner_config */
