@@ -127,8 +127,8 @@ struct sgpu_module_confinement {
 	uint8_t user, mount, pid, net, ipc, uts; /* a namespace of its own, of each kind */
 	uint8_t root;				 /* a root directory with nothing but libraries */
 	uint8_t landlock; /* version of Landlock, which denies all files but libraries */
-	uint8_t seccomp;  /* only the system calls of computing code; any other ends the process */
-	uint8_t named;	  /* the call that ended the process is reported by name */
+	uint8_t seccomp;  /* only the system calls of computing code; any other ends the process, by
+			     name */
 	uint8_t capabilities; /* no capabilities */
 };
 

@@ -214,11 +214,12 @@ struct sgpu_run_paths {
 
 /* The outcome of a run that has ended. All that it points to lives as long as the run. */
 struct sgpu_run_result {
-	const char *owner;	/* thumbprint of the first owner in the batch whose signature has
-				   verified, or "" */
-	bool descriptor_failed; /* the batch could not be read, or the response not written */
-	bool response_full;	/* writing the response failed with SGPU_ENOSPACE */
-	uint64_t response_size; /* least bytes that it needs; 0: not known */
+	const char *manifest_id; /* or "": no manifest was taken */
+	const char *owner;	 /* thumbprint of the first owner in the batch whose signature has
+				    verified, or "" */
+	bool descriptor_failed;	 /* the batch could not be read, or the response not written */
+	bool response_full;	 /* writing the response failed with SGPU_ENOSPACE */
+	uint64_t response_size;	 /* least bytes that it needs; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
 	const struct sgpu_span *spans; /* sorted by begin_ns */

@@ -178,6 +178,7 @@ void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *res
 	const int n = trace->devices;
 
 	*result = (struct sgpu_run_result){
+		.manifest_id = run->job.prepared ? run->job.prepared->manifest->id : "",
 		.owner = run->job.owner,
 		.descriptor_failed = run->descriptor_failed,
 		.response_full = run->descriptor_failed && run->code == SGPU_ENOSPACE,

@@ -2,8 +2,7 @@
  *
  * The filter of a worker's system calls: those of computing code are listed, all others refused. A
  * refused call is not carried out: the process blocks in it until the host, which listens, has
- * noted the call and killed the process. Without a listener, the kernel kills it, and the call
- * stays unknown. No signal handler is involved that a module could replace.
+ * noted the call and killed the process. No signal handler is involved that a module could replace.
  */
 #include "host.h"
 
@@ -75,72 +74,20 @@ static void add_conditions(scmp_filter_ctx filter, int *rc, int channel, int han
 	seccomp_add_rules(filter, rc, rules, COUNT(rules));
 }
 
-/* Without a listener the filter itself must allow the loader's calls, the call that tightens the
- * filter, and those that receive from the device. */
-static void add_loader(scmp_filter_ctx filter, int *rc, int channel)
+bool filter_install(int channel, int handoff, int *listener)
 {
-	const struct scmp_arg_cmp code[] = { BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC),
-					     BITS(3, CODE_FLAGS, MAP_PRIVATE) };
-	const struct seccomp_rule rules[] = {
-		{ SCMP_ACT_ALLOW, "recvmsg", EQUAL(0, channel) },
-		{ SCMP_ACT_ALLOW, "openat", BITS(2, WRITING, 0) },
-		{ SCMP_ACT_ALLOW, "open", BITS(1, WRITING, 0) },
-		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, PR_SET_NO_NEW_PRIVS) },
-	};
-
-	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, loading);
-	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, in_passing);
-	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "seccomp", 0, NULL);
-	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "mmap", COUNT(code), code);
-	seccomp_add_rules(filter, rc, rules, COUNT(rules));
-}
-
-static bool install(bool listening, int channel, int handoff, int *listener)
-{
-	scmp_filter_ctx filter = seccomp_init(listening ? SCMP_ACT_NOTIFY : SCMP_ACT_KILL_PROCESS);
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_NOTIFY);
 	int rc = filter ? 0 : -ENOMEM;
-	bool good;
 
-	*listener = -1;
 	seccomp_add_all(filter, &rc, SCMP_ACT_ALLOW, computing);
 	add_conditions(filter, &rc, channel, handoff);
 	/* Without clone3() the C library calls clone(), whose flags a filter can see. ioctl() fails
 	 * as on any file that is no terminal, since none is open. */
 	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
 	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
-	if (!listening) {
-		add_loader(filter, &rc, channel);
-	}
-	good = seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS) == 0;
-	if (good && listening) {
-		*listener = seccomp_notify_fd(filter);
-	}
-	if (filter && !listening) {
-		seccomp_release(filter); /* a release would close a listener */
-	}
-	return good && (!listening || *listener >= 0);
-}
-
-bool filter_install(int channel, int handoff, int *listener)
-{
-	return install(true, channel, handoff, listener) ||
-	       install(false, channel, handoff, listener);
-}
-
-bool filter_tighten(void)
-{
-	const struct scmp_arg_cmp code = BITS(2, PROT_EXEC, PROT_EXEC);
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-	int rc = filter ? 0 : -ENOMEM;
-
-	seccomp_add_all(filter, &rc, SCMP_ACT_KILL_PROCESS, loading);
-	seccomp_add_all(filter, &rc, SCMP_ACT_KILL_PROCESS, opening);
-	seccomp_add_all(filter, &rc, SCMP_ACT_ERRNO(EPERM), in_passing);
-	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
-	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
-	/* also for threads that a constructor started */
-	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-	return seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS) == 0;
+	rc = seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS);
+	*listener = rc == 0 ? seccomp_notify_fd(filter) : -1; /* a release would close it */
+	return *listener >= 0;
 }
 
 static bool is_one_of(int number, const char *const *names)
@@ -189,12 +136,7 @@ bool filter_install(int channel, int handoff, int *listener)
 	(void)channel;
 	(void)handoff;
 	*listener = -1;
-	return false;
-}
-
-bool filter_tighten(void)
-{
-	return true;
+	return true; /* the device says that this build has no filters */
 }
 
 void filter_name(int number, char *name, size_t size)

@@ -42,12 +42,9 @@ enum host_verdict {
 	HOST_REFUSE,
 };
 /* Puts the calling process under the filter for good. It allows the calls of computing code, and
- * messages over `channel` and `handoff`. A listener, whose descriptor *listener becomes, decides on
- * other calls. If the kernel has no listeners (-1), the loader's calls are allowed, and all others
- * kill the process. Returns false without a filter. */
+ * messages over `channel` and `handoff`. The listener, whose descriptor *listener becomes, decides
+ * on other calls; -1 in a build without filters. Returns false without a filter. */
 bool filter_install(int channel, int handoff, int *listener);
-/* Without a listener: makes the loader's calls kill the process from now on, too. */
-bool filter_tighten(void);
 /* Decides on a call of which the listener was notified. */
 enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int channel);
 /* Gets the name of a call; "": no call has that number. */
@@ -63,10 +60,7 @@ struct worker_start {
 	bool in_root;		    /* `path` is in the new root, not that of a descriptor */
 	char path[HOST_IMAGE_PATH]; /* "": there is no image, this is a trial of the confinement */
 };
-/* What a worker tells the host, with the listener if there is one. */
-struct worker_confined {
-	uint8_t landlock, seccomp;
-};
+/* First tells the host Landlock's version, in one byte, with the listener if there is one. */
 _Noreturn void worker_run(const struct worker_start *start);
 
 #endif

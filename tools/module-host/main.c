@@ -69,8 +69,7 @@ static _Noreturn void become_worker(const struct worker_start *start)
 }
 
 /* Starts a worker, and waits until it is confined or has ended. */
-static bool start_worker(struct worker *worker, int channel, int image,
-			 struct worker_confined *confined)
+static bool start_worker(struct worker *worker, int channel, int image, uint8_t *landlock)
 {
 	struct worker_start start = { .channel = channel,
 				      .image = image,
@@ -92,7 +91,7 @@ static bool start_worker(struct worker *worker, int channel, int image,
 	}
 	close(handoff[1]);
 	good = worker->pid > 0 &&
-	       sgpu_host_receive(handoff[0], confined, sizeof(*confined), &worker->listener);
+	       sgpu_host_receive(handoff[0], landlock, sizeof(*landlock), &worker->listener);
 	close(handoff[0]);
 	return good;
 }
@@ -192,8 +191,8 @@ static void listen_to(struct worker *worker)
 /* ---- the device's requests ---- */
 static int make_worker(int image, int *channel, int *report)
 {
-	struct worker_confined confined;
 	struct worker *worker = workers;
+	uint8_t landlock;
 	int ends[2] = { -1, -1 }, reports[2] = { -1, -1 }, rc = 0;
 
 	while (worker < workers + WORKERS && worker->pid) {
@@ -212,7 +211,7 @@ static int make_worker(int image, int *channel, int *report)
 		*channel = ends[0];
 		*report = reports[0];
 		worker->report = reports[1];
-		(void)start_worker(worker, ends[1], image, &confined);
+		(void)start_worker(worker, ends[1], image, &landlock);
 		forget_descriptor(&ends[1]);
 		if (worker->pid > 0) {
 			return 0; /* a worker that ended before it was confined is reported as ended
@@ -300,15 +299,11 @@ static void serve(void)
 static bool say_hello(void)
 {
 	struct worker trial = { .report = -1, .listener = -1 };
-	struct worker_confined confined = { 0, 0 };
 	struct sgpu_host_answer answer;
 	int status;
 
-	if (start_worker(&trial, -1, -1, &confined)) {
-		confinement.landlock = confined.landlock;
-		confinement.seccomp = confined.seccomp;
-		confinement.named = trial.listener >= 0;
-	}
+	(void)start_worker(&trial, -1, -1, &confinement.landlock);
+	confinement.seccomp = trial.listener >= 0;
 	forget_descriptor(&trial.listener);
 	while (trial.pid > 0 && waitpid(trial.pid, &status, 0) < 0 && errno == EINTR) {
 	}
@@ -316,15 +311,6 @@ static bool say_hello(void)
 	answer.kind = SGPU_HOST_HELLO;
 	answer.confinement = confinement;
 	return sgpu_host_send(SGPU_HOST_CONTROL, &answer, sizeof(answer), -1);
-}
-
-static void close_all_but_control(void)
-{
-	if (syscall(436, SGPU_HOST_CONTROL + 1, ~0U, 0) != 0) { /* close_range */
-		for (int fd = SGPU_HOST_CONTROL + 1; fd < 65536; fd++) {
-			close(fd);
-		}
-	}
 }
 
 static void limit(void)
@@ -353,7 +339,9 @@ int main(int argc, char **argv)
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
 	prctl(PR_SET_DUMPABLE, 0); /* needed if root, who can read every file, starts this */
-	close_all_but_control();
+	if (close_range(SGPU_HOST_CONTROL + 1, ~0U, 0) != 0) {
+		return 1;
+	}
 	root_enter(&confinement);
 	root_change(&confinement);
 	confinement.capabilities = root_drop();

@@ -19,16 +19,20 @@
 #include <unistd.h>
 
 /* ---- confinement ---- */
-/* Confines the worker as far as the kernel can. Continues without a filter, since the host has
- * reported that at its start, and the device decides. */
-static struct worker_confined confine(const struct worker_start *start, int *listener)
+/* Confines the worker, and tells the host. Continues without Landlock, since the host has reported
+ * that at its start, and the device decides. False: there is no filter. */
+static bool confine(const struct worker_start *start, int *listener)
 {
-	struct worker_confined confined = { 0, 0 };
+	uint8_t landlock;
+	bool filtered;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	confined.landlock = (uint8_t)root_landlock(start->in_root ? start->path : NULL);
-	confined.seccomp = filter_install(start->channel, start->handoff, listener);
-	return confined;
+	landlock = (uint8_t)root_landlock(start->in_root ? start->path : NULL);
+	filtered = filter_install(start->channel, start->handoff, listener);
+	if (!sgpu_host_send(start->handoff, &landlock, sizeof(landlock), *listener)) {
+		_exit(1);
+	}
+	return filtered;
 }
 
 /* ---- the module ---- */
@@ -115,15 +119,11 @@ static void serve(int channel, void *handle)
 
 void worker_run(const struct worker_start *start)
 {
-	struct worker_confined confined;
 	int listener = -1;
+	const bool filtered = confine(start, &listener);
 	const char *why;
 	void *handle;
 
-	confined = confine(start, &listener);
-	if (!sgpu_host_send(start->handoff, &confined, sizeof(confined), listener)) {
-		_exit(1);
-	}
 	if (listener >= 0) {
 		close(listener);
 	}
@@ -131,16 +131,13 @@ void worker_run(const struct worker_start *start)
 	if (!start->path[0]) {
 		_exit(0);
 	}
-	handle = dlopen(start->path, RTLD_NOW | RTLD_LOCAL);
+	handle = filtered ? dlopen(start->path, RTLD_NOW | RTLD_LOCAL) : NULL;
 	/* Constructors have run by now; they could make only the loader's and the listed calls. */
-	if (listener >= 0 ? prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0
-			  : confined.seccomp && !filter_tighten()) {
+	if (listener >= 0 && prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0) {
 		_exit(1);
 	}
-	why = handle ? NULL : dlerror();
+	why = handle ? NULL : filtered ? dlerror() : "the kernel gives no listener of its calls";
 	say(start->channel, SGPU_HOST_LOADED, handle ? 0 : 1, why ? why : "");
-	if (handle) {
-		serve(start->channel, handle);
-	}
+	serve(start->channel, handle); /* which waits for the channel's end if nothing is loaded */
 	_exit(0);
 }

@@ -141,8 +141,7 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 	rc = sgpu_run_wait(run, error);
 	close(ended);
 	running = NULL;
-	report_collect(run, enclave_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
-	report.devices = w->device_count;
+	report_collect(run, w, &report);
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
 		report_refusal(outputs->response.fd, &report, error);
 	} else if (show_outputs(s, run, outputs, &other) != SGPU_OK) {

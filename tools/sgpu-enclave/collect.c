@@ -14,12 +14,12 @@
 
 #include "base/base.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "crypto/crypto.h"
 #include "cli.h"
 #include "enclave.h"
 
-const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)
+/* Returns the id of the batch's first recipient that is one of `keys`; "": none is. */
+static const char *find_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)
 {
 	size_t i = 0;
 	json_t *recipient = NULL;
@@ -35,48 +35,7 @@ const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *ke
 	return "";
 }
 
-/* Keeps the last id, since many batches in a row have the same manifest, by its checked hash. */
-static const char *manifest_id(const struct sgpu_batch *batch)
-{
-	static uint8_t last[SGPU_SHA256_SIZE];
-	static json_t *id;
-	json_t *manifest = NULL;
-
-	if (id && memcmp(last, batch->manifest_sha256, sizeof(last)) == 0) {
-		return json_string_value(id);
-	}
-	json_decref(id);
-	id = NULL;
-	if (batch->manifest_text && !sgpu_json_parse(batch->manifest_text, batch->manifest_size,
-						     &manifest, NULL, NULL, NULL)) {
-		id = json_object_get(manifest, "manifest_id");
-		id = json_is_string(id) ? json_incref(id) : NULL;
-		json_decref(manifest);
-	}
-	memcpy(last, batch->manifest_sha256, sizeof(last));
-	return id ? json_string_value(id) : "";
-}
-
-/* Keeps the description while the device is the same, since a query reads several files of /proc.
- * Free memory is left out of reports. */
-static void describe_device(struct sgpu_device *device, struct sgpu_device_info *about)
-{
-	static struct sgpu_device_info known;
-	static const struct sgpu_device *whose;
-
-	if (device != whose) {
-		whose = sgpu_device_get_info(device, &known, NULL) == SGPU_OK ? device : NULL;
-		known.memory_free = 0;
-	}
-	if (whose) {
-		*about = known;
-	} else {
-		snprintf(about->name, sizeof(about->name), "unknown");
-	}
-}
-
-void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
-		    const struct sgpu_key *keys, int count, struct report *report)
+void report_collect(const struct sgpu_run *run, const struct enclave *w, struct report *report)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
 	struct sgpu_run_result result;
@@ -86,15 +45,15 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 	sgpu_run_get_result(run, &result);
 	memcpy(report->totals, result.totals, sizeof(report->totals));
 	report->paths = result.paths;
-	if (device) {
-		describe_device(device, &report->device);
-	}
+	report->device = w->about;
+	report->devices = w->device_count;
 	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
 	if (batch) {
 		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
 		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
-			 manifest_id(batch));
-		snprintf(report->kid, sizeof(report->kid), "%s", report_key(batch, keys, count));
+			 result.manifest_id);
+		snprintf(report->kid, sizeof(report->kid), "%s",
+			 find_key(batch, w->keys, w->key_count));
 		snprintf(report->owner, sizeof(report->owner), "%s", result.owner);
 	}
 }

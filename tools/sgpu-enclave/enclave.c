@@ -136,41 +136,22 @@ static int load_keys(struct enclave *w, const char *extra, struct sgpu_error *er
 	return rc;
 }
 
-static void describe(struct sgpu_device *device)
-{
-	struct sgpu_device_agreement agreement;
-	struct sgpu_device_info info;
-
-	if (!cli_verbose || sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
-		return;
-	}
-	if (!info.opens_on_device) {
-		cli_detail("device '%s': %s, %u %s; AES-GCM by %s", info.selector, info.name,
-			   info.compute_units, report_units(&info), sgpu_aead_provider());
-		return;
-	}
-	cli_detail("device '%s': %s, %s, %u %s; confidential computing: %s", info.selector,
-		   info.name, info.driver, info.compute_units, report_units(&info),
-		   info.confidential);
-	if (sgpu_device_agree(device, &agreement, NULL) == SGPU_OK) {
-		cli_detail("%s", agreement.text);
-	}
-}
-
 static int open_next(struct enclave *w, struct sgpu_error *error)
 {
 	struct enclave_device *d = &w->devices[w->device_count];
-	struct sgpu_device_info info;
 	int rc = sgpu_device_open(d->selector, &w->config, &d->device, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	w->device_count++;
-	w->on_gpu = sgpu_device_get_info(d->device, &info, NULL) == SGPU_OK && info.opens_on_device;
-	describe(d->device);
-	return w->options.allow_modules ? confinement_of_modules(d->device, &w->modules, error)
-					: SGPU_OK;
+	if (w->device_count++ == 0) {
+		rc = sgpu_device_get_info(d->device, &w->about, error);
+		w->about.memory_free = 0; /* reports do not tell it */
+		w->on_gpu = w->about.opens_on_device;
+	}
+	return rc == SGPU_OK && w->options.allow_modules
+		       ? confinement_of_modules(d->device, &w->modules, error)
+		       : rc;
 }
 
 static int open_devices(struct enclave *w, struct sgpu_error *error)
@@ -378,7 +359,6 @@ int enclave_end(struct enclave *w, int status)
 	free(w->options.keys.items);
 	free(w->options.owners.items);
 	free(w->options.files.items);
-	key_files_clear(&w->key_files);
 	status = cli_finish(status);
 	if (w->on_gpu) {
 		/* All is closed and flushed. In exit(), a GPU's driver would wait for a kernel that

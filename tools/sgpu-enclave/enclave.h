@@ -29,10 +29,7 @@
 enum { KEY_FILES_MAX = 72 };
 
 struct key_files {
-	struct {
-		struct stat status;
-		char *path; /* resolved; NULL: no regular file, or named by a descriptor */
-	} list[KEY_FILES_MAX];
+	struct stat files[KEY_FILES_MAX];
 	int count;
 };
 
@@ -46,8 +43,6 @@ SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
 
 /* Closes every descriptor of these files but `kept`, inherited ones too. */
 void key_files_close(const struct key_files *keys, int kept);
-
-void key_files_clear(struct key_files *keys);
 
 enum { ENCLAVE_KEYS_MAX = 64, ENCLAVE_DEVICES_MAX = RUNNER_DEVICES_MAX };
 
@@ -76,6 +71,7 @@ struct enclave {
 	struct sgpu_key owner;			/* the public key to be bound into the quote */
 	bool has_owner;
 	struct enclave_device devices[ENCLAVE_DEVICES_MAX]; /* of one kind */
+	struct sgpu_device_info about;			    /* of the first device, for reports */
 	int named, device_count; /* devices that the options name; devices open */
 	bool all;		 /* every GPU */
 	bool on_gpu;
@@ -160,11 +156,9 @@ void signer_end(void);
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 				 struct sgpu_error *error);
 
-/* Returns the id of the batch's first recipient that is one of `keys`; "": none is. */
-const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
-/* Collects the report of a run that has ended. device: NULL leaves it out. One thread at a time. */
-void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
-		    const struct sgpu_key *keys, int count, struct report *report);
+/* Collects the report of a run that has ended. */
+void report_collect(const struct sgpu_run *run, const struct enclave *enclave,
+		    struct report *report);
 
 /* Shows progress on a terminal, prints a line for each SIGUSR1, and gives up if a GPU does not end
  * a run that was told to stop, until `ended_fd` can be read. */

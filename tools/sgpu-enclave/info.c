@@ -290,29 +290,24 @@ static bool implemented(const struct sgpu_op *op, const char *kind)
 
 static json_t *op_json(const struct sgpu_op *op)
 {
-	json_t *inputs = json_array(), *outputs = json_array(), *devices = json_array();
+	json_t *devices = json_array();
 	const char *kind;
 
-	for (int i = 0; op->args[i].name; i++) {
-		json_array_append_new(cli_op_is_output(&op->args[i]) ? outputs : inputs,
-				      json_string(op->args[i].name));
-	}
 	for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
 		if (implemented(op, kind)) {
 			json_array_append_new(devices, json_string(kind));
 		}
 	}
-	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", op->name, "help", op->help, "inputs",
-			 inputs, "outputs", outputs, "devices", devices);
+	return json_pack("{s:s, s:s, s:o}", "name", op->name, "help", op->help, "devices", devices);
 }
 
 static int print_table(const struct sgpu_op *only)
 {
 	struct cli_table table = { 0 };
 
-	cli_row(&table, "NAME", "INPUTS", "OUTPUTS", "DEVICES", "WHAT IT DOES");
+	cli_row(&table, "NAME", "DEVICES", "WHAT IT DOES");
 	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
-		char inputs[CLI_OP_TEXT_MAX], outputs[CLI_OP_TEXT_MAX], devices[64] = "";
+		char devices[64] = "";
 		const char *kind;
 
 		for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
@@ -324,8 +319,7 @@ static int print_table(const struct sgpu_op *only)
 			}
 		}
 		if (!only || only == *op) {
-			cli_row(&table, (*op)->name, cli_op_arguments(*op, false, inputs),
-				cli_op_arguments(*op, true, outputs), devices, (*op)->help);
+			cli_row(&table, (*op)->name, devices, (*op)->help);
 		}
 	}
 	return cli_table_print(&table);

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -56,10 +55,7 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 			  key, above);
 		return sgpu_hint(error, "move the key, or name another directory with --files");
 	}
-	keys->list[keys->count].status = status;
-	keys->list[keys->count].path =
-		fd < 0 && S_ISREG(status.st_mode) ? realpath(key, NULL) : NULL;
-	keys->count++;
+	keys->files[keys->count++] = status;
 	return files && S_ISREG(status.st_mode) ? sgpu_files_except(files, &status, error)
 						: SGPU_OK;
 }
@@ -67,8 +63,8 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 static bool key_files_have(const struct key_files *keys, const struct stat *status)
 {
 	for (int i = 0; i < keys->count; i++) {
-		if (status->st_dev == keys->list[i].status.st_dev &&
-		    status->st_ino == keys->list[i].status.st_ino) {
+		if (status->st_dev == keys->files[i].st_dev &&
+		    status->st_ino == keys->files[i].st_ino) {
 			return true;
 		}
 	}
@@ -125,12 +121,4 @@ void key_files_close(const struct key_files *keys, int kept)
 			close_noted(keys, i);
 		}
 	}
-}
-
-void key_files_clear(struct key_files *keys)
-{
-	for (int i = 0; i < keys->count; i++) {
-		free(keys->list[i].path);
-	}
-	memset(keys, 0, sizeof(*keys));
 }

@@ -22,51 +22,6 @@ struct planned {
 	struct sgpu_plan *plan;
 };
 
-/* ---- the tenants of a buffer: what it holds, one after the other ---- */
-static void add_tenant(json_t *buffers, int buffer, const char *kind, const char *id)
-{
-	json_t *tenants = json_object_get(json_array_get(buffers, (size_t)buffer), "tenants");
-
-	json_array_append_new(tenants, json_pack("{s:s, s:s}", "kind", kind, "id", id));
-}
-
-static void add_moves(const struct planned *p, int segment, json_t *buffers)
-{
-	for (int i = p->plan->first_move[segment]; i >= 0; i = p->plan->moves[i].next) {
-		add_tenant(buffers, p->plan->moves[i].to_buffer, "moved",
-			   p->manifest->segments[segment].id);
-	}
-}
-
-static void add_tenants(const struct planned *p, json_t *buffers)
-{
-	const struct sgpu_manifest *m = p->manifest;
-
-	for (int i = 0; i < m->segment_count; i++) {
-		if (p->plan->in_buffer[i] >= 0) {
-			add_tenant(buffers, p->plan->in_buffer[i], "arrives", m->segments[i].id);
-			add_moves(p, i, buffers);
-		}
-	}
-	for (int i = 0; i < m->operation_count; i++) {
-		const struct sgpu_operation *op = &m->operations[m->order[i]];
-
-		for (int k = 0; k < op->arg_count; k++) {
-			if (op->args[k].output) {
-				add_tenant(buffers, p->plan->out_buffer[op->args[k].segment],
-					   "written", m->segments[op->args[k].segment].id);
-				if (p->plan->in_buffer[op->args[k].segment] < 0) {
-					add_moves(p, op->args[k].segment, buffers);
-				}
-			}
-		}
-		if (p->plan->scratch_buffer[m->order[i]] >= 0) {
-			add_tenant(buffers, p->plan->scratch_buffer[m->order[i]], "scratch",
-				   op->id);
-		}
-	}
-}
-
 static json_t *operations_json(const struct planned *p)
 {
 	json_t *list = json_array();
@@ -115,34 +70,16 @@ static json_t *buffers_json(const struct planned *p)
 	json_t *buffers = json_array();
 
 	for (int i = 0; i < p->plan->buffer_count; i++) {
-		json_array_append_new(buffers, json_pack("{s:I, s:i, s:o}", "size",
+		json_array_append_new(buffers, json_pack("{s:I, s:i}", "size",
 							 (json_int_t)p->plan->buffers[i].size,
-							 "device", p->plan->buffers[i].device,
-							 "tenants", json_array()));
+							 "device", p->plan->buffers[i].device));
 	}
-	add_tenants(p, buffers);
 	return buffers;
 }
 
 static json_int_t number(const json_t *object, const char *name)
 {
 	return json_integer_value(json_object_get(object, name));
-}
-
-static void print_tenants(FILE *out, const json_t *tenants)
-{
-	const json_t *tenant;
-	size_t i;
-
-	json_array_foreach (tenants, i, tenant) {
-		const char kind = *cli_text_of(tenant, "kind");
-
-		fprintf(out, "%s%s%s%s", i ? ", then " : "", kind == 's' ? "scratch of " : "",
-			cli_text_of(tenant, "id"),
-			kind == 'a'   ? " (arrives)"
-			: kind == 'm' ? " (moved)"
-				      : "");
-	}
 }
 
 static void print_text(FILE *out, const json_t *plan)
@@ -162,11 +99,9 @@ static void print_text(FILE *out, const json_t *plan)
 		}
 		fputc('\n', out);
 	}
-	fprintf(out, "\n%6s %6s %16s  %s\n", "BUFFER", "DEVICE", "BYTES", "WHO LIVES IN IT");
+	fprintf(out, "\n%6s %6s %16s\n", "BUFFER", "DEVICE", "BYTES");
 	json_array_foreach (json_object_get(plan, "buffers"), i, one) {
-		fprintf(out, "%6zu %6lld %16lld  ", i, number(one, "device"), number(one, "size"));
-		print_tenants(out, json_object_get(one, "tenants"));
-		fputc('\n', out);
+		fprintf(out, "%6zu %6lld %16lld\n", i, number(one, "device"), number(one, "size"));
 	}
 	json_array_foreach (json_object_get(plan, "moves"), i, one) {
 		fprintf(out, "%s%-24s %4lld %4lld %16lld\n",

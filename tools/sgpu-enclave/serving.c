@@ -110,9 +110,7 @@ static void answer_work(struct work *work)
 	}
 	answer.error.code = rc;
 	serve_quote_explain(&answer.error);
-	report_collect(work->run, enclave_secure_device(&w->devices[0]), w->keys, w->key_count,
-		       &answer.report);
-	answer.report.devices = w->device_count;
+	report_collect(work->run, w, &answer.report);
 	sgpu_run_get_result(work->run, &result);
 	answer.response_full = result.response_full;
 	answer.response_size = result.response_size;
