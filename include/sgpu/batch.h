@@ -80,6 +80,10 @@ SGPU_MUST_CHECK int sgpu_handle_parse(const char *text, const char *where,
 				      struct sgpu_error *error);
 
 struct sgpu_batch;
+/* Sets where a payload goes. Errors: SGPU_ENOMEM. */
+struct sgpu_batch_segment;
+SGPU_MUST_CHECK int sgpu_segment_place(struct sgpu_batch_segment *segment,
+				       const struct sgpu_location *at, struct sgpu_error *error);
 /* Refuses a batch of which two segments use the same bytes of a region, one of them to write there.
  * Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_places_check(const struct sgpu_batch *batch, struct sgpu_error *error);
@@ -104,7 +108,7 @@ struct sgpu_batch_segment {
 	struct sgpu_location location; /* of the payload */
 	/* REGION: where a payload that is still to be made goes. In a packed batch the sealed
 	 * payload of a HIGH input; in any batch the result of an output. */
-	struct sgpu_location place;
+	struct sgpu_location *place; /* from malloc, or NULL */
 	/* responses only */
 	int status;	      /* SGPU_OK, or the code of the failure */
 	uint64_t actual_size; /* actual_output_data_size_bytes */

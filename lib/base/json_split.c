@@ -180,8 +180,8 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 {
 	/* A long copy goes back to the kernel, and is no hole in the heap. */
 	const bool mapped = size > LONG;
-	char *copy = mapped ? mmap(NULL, size, PROT_READ | PROT_WRITE,
-				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+	char *copy = mapped ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0)
 			    : malloc(size + 1);
 	const char *at = text;
 	size_t position = 0;

@@ -16,6 +16,7 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	for (int i = 0; b->segments && i < b->segment_count; i++) {
 		free(b->segments[i].id);
 		free(b->segments[i].location.file);
+		free(b->segments[i].place);
 		free(b->segments[i].error_text);
 	}
 	free(b->segments);
@@ -111,4 +112,17 @@ int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id)
 		}
 	}
 	return -1;
+}
+
+int sgpu_segment_place(struct sgpu_batch_segment *segment, const struct sgpu_location *at,
+		       struct sgpu_error *error)
+{
+	if (!segment->place) {
+		segment->place = malloc(sizeof(*segment->place));
+	}
+	if (!segment->place) {
+		return sgpu_fail_nomem(error);
+	}
+	*segment->place = *at;
+	return SGPU_OK;
 }

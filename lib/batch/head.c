@@ -254,8 +254,10 @@ static int check_locations(struct sgpu_batch *batch, struct sgpu_error *error)
 			return sgpu_segment_fail(s, SGPU_EINVALID, " has a location and no payload",
 						 error);
 		}
-		if (!payload) { /* the handle of an output is where its result goes */
-			s->place = s->location;
+		if (!payload && kind) { /* the handle of an output is where its result goes */
+			if (sgpu_segment_place(s, &s->location, error) != SGPU_OK) {
+				return SGPU_ENOMEM;
+			}
 			s->location = (struct sgpu_location){ .kind = SGPU_LOCATION_NONE };
 		}
 		if (batch->packed && s->input && s->masking == SGPU_MASKING_AES_GCM &&

@@ -66,6 +66,7 @@ static int parse_handle(const char *text, const char *place, uint64_t payload,
 static int parse_place(const json_t *entry, const char *place, struct sgpu_batch_segment *segment,
 		       struct sgpu_error *error)
 {
+	struct sgpu_location at = { .kind = SGPU_LOCATION_REGION };
 	const char *text = NULL;
 	uint64_t sealed = 0;
 	int rc = 0;
@@ -81,8 +82,8 @@ static int parse_place(const json_t *entry, const char *place, struct sgpu_batch
 	if (!rc && !sgpu_sealed_size(segment->size, &sealed)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: the segment is too large", place);
 	}
-	segment->place.kind = SGPU_LOCATION_REGION;
-	return rc ? rc : parse_handle(text, place, sealed, &segment->place, error);
+	rc = rc ? rc : parse_handle(text, place, sealed, &at, error);
+	return rc ? rc : sgpu_segment_place(segment, &at, error);
 }
 
 static int parse_location(const json_t *entry, const char *place, uint64_t payload,
@@ -198,7 +199,7 @@ static int add_place(json_t *entry, const struct sgpu_batch_segment *s)
 	uint64_t sealed = 0;
 
 	(void)sgpu_sealed_size(s->size, &sealed);
-	sgpu_handle_text(s->place.region, s->place.offset, sealed, handle);
+	sgpu_handle_text(s->place->region, s->place->offset, sealed, handle);
 	return json_object_set_new(entry, "at", json_string(handle));
 }
 
@@ -213,12 +214,12 @@ int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *siz
 		const struct sgpu_batch_segment *s = &batch->segments[i];
 		json_t *entry;
 
-		if (s->location.kind <= SGPU_LOCATION_INLINE && (s->input || !s->place.kind)) {
+		if (s->location.kind <= SGPU_LOCATION_INLINE && (s->input || !s->place)) {
 			continue;
 		}
-		entry = sgpu_location_json(s->location.kind ? &s->location : &s->place,
+		entry = sgpu_location_json(s->location.kind ? &s->location : s->place,
 					   sgpu_batch_payload_size(batch, i));
-		if ((batch->packed && s->input && s->place.kind && add_place(entry, s) != 0) ||
+		if ((batch->packed && s->input && s->place && add_place(entry, s) != 0) ||
 		    json_object_set_new(entry, "segment_id", json_string(s->id)) != 0 ||
 		    json_array_append(list, entry) != 0) {
 			rc = sgpu_fail_nomem(error);
@@ -245,14 +246,15 @@ static int by_place(const void *a, const void *b)
 	const struct use *left = a, *right = b;
 	const int order = strcmp(left->at->region, right->at->region);
 
-	return order ? order : (left->at->offset > right->at->offset) -
-				       (left->at->offset < right->at->offset);
+	return order ? order
+		     : (left->at->offset > right->at->offset) -
+			       (left->at->offset < right->at->offset);
 }
 
 static void add_use(struct use *uses, size_t *count, const struct sgpu_location *at, uint64_t size,
 		    const char *id, bool written)
 {
-	if (at->kind == SGPU_LOCATION_REGION && size > 0) {
+	if (at && at->kind == SGPU_LOCATION_REGION && size > 0) {
 		uses[(*count)++] = (struct use){ at, size, id, written };
 	}
 }
@@ -297,7 +299,7 @@ int sgpu_places_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 		if (s->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) {
 			size = 0; /* it is refused elsewhere */
 		}
-		add_use(uses, &count, &s->place, size, s->id, true);
+		add_use(uses, &count, s->place, size, s->id, true);
 	}
 	if (!rc) {
 		qsort(uses, count, sizeof(*uses), by_place);

@@ -260,8 +260,8 @@ static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segm
 		return rc;
 	}
 	/* A region that is gone is a fault of the batch, not of this machine. */
-	sgpu_fail(error, rc == SGPU_EUNAVAILABLE ? SGPU_EPOLICY : rc, "segment '%s': %s", in_batch->id,
-		  fault.text);
+	sgpu_fail(error, rc == SGPU_EUNAVAILABLE ? SGPU_EPOLICY : rc, "segment '%s': %s",
+		  in_batch->id, fault.text);
 	return sgpu_hint(error, "%s", fault.hint);
 }
 
@@ -283,7 +283,7 @@ static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && next.kind && i < job->batch->segment_count; i++) {
 		struct sgpu_batch_segment *segment = &job->batch->segments[i];
 
-		if (!sgpu_segment_is_output(segment_of(job, i)) || segment->place.kind) {
+		if (!sgpu_segment_is_output(segment_of(job, i)) || segment->place) {
 			continue;
 		}
 		if (!result_size(segment, &size) || size > left) {
@@ -293,7 +293,7 @@ static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
 					 segment->id, (unsigned long long)size,
 					 (unsigned long long)left, job->options->results);
 		}
-		segment->place = next;
+		rc = sgpu_segment_place(segment, &next, error);
 		step = (size + LINE - 1) / LINE * LINE;
 		step = step < left ? step : left;
 		next.offset += step;
@@ -318,9 +318,9 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 			rc = check_region(job, in_batch, &in_batch->location,
 					  sgpu_batch_payload_size(job->batch, i), false, error);
 		}
-		if (rc == SGPU_OK && in_batch->place.kind == SGPU_LOCATION_REGION) {
+		if (rc == SGPU_OK && in_batch->place) {
 			rc = result_size(in_batch, &size)
-				     ? check_region(job, in_batch, &in_batch->place, size, true,
+				     ? check_region(job, in_batch, in_batch->place, size, true,
 						    error)
 				     : sgpu_fail(error, SGPU_EINVALID,
 						 "segment '%s' is too large to be sealed",

@@ -427,12 +427,12 @@ static int take_regions(struct sgpu_run_base *base, struct sgpu_error *error)
 
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		const struct sgpu_location *const both[] = { &batch->segments[i].location,
-							     &batch->segments[i].place };
+							     batch->segments[i].place };
 		struct sgpu_source source = { .fd = -1 };
 
 		/* If a region cannot be taken, the segments that need it fail later. */
 		for (int k = 0; k < 2; k++) {
-			if (both[k]->kind == SGPU_LOCATION_REGION &&
+			if (both[k] && both[k]->kind == SGPU_LOCATION_REGION &&
 			    sgpu_leases_source(base->leases, both[k], 0, k == 1, &source, NULL) ==
 				    SGPU_OK) {
 				sgpu_source_close(&source);

@@ -77,7 +77,7 @@ static bool lay_out(struct sgpu_lent *lent, uint64_t *total)
 		uint64_t size = segment->size;
 
 		if (!sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[i]]) ||
-		    segment->place.kind == SGPU_LOCATION_REGION) {
+		    segment->place) {
 			continue;
 		}
 		lent->places[i] = *total;

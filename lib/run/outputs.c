@@ -250,7 +250,7 @@ static void note_left(struct sgpu_note *note)
 
 static bool goes_to_region(const struct output *output)
 {
-	return in_batch(output)->place.kind == SGPU_LOCATION_REGION;
+	return in_batch(output)->place != NULL;
 }
 
 /* Decides where the output goes: to a region, to a lease, to its place in the file, else to memory.
@@ -275,7 +275,7 @@ static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 		return SGPU_OK;
 	}
 	if (goes_to_region(output)) {
-		rc = sgpu_leases_source(base->leases, &in_batch(output)->place, output->end.size,
+		rc = sgpu_leases_source(base->leases, in_batch(output)->place, output->end.size,
 					true, &output->region, error);
 		return rc != SGPU_OK ? rc
 				     : sgpu_sink_to_file(run_device(output)->engine,

@@ -69,8 +69,8 @@ static void fill_payload(struct writer *w, const struct sgpu_batch_segment *aske
 	to->actual_size = end->actual;
 	to->location.kind = SGPU_LOCATION_INLINE;
 	(void)sgpu_lent_output(w->base->lent, w->job->in_batch[segment], &to->location);
-	if (asked->place.kind == SGPU_LOCATION_REGION) {
-		to->location = asked->place;
+	if (asked->place) {
+		to->location = *asked->place;
 	}
 	if (to->masking == SGPU_MASKING_AES_GCM) {
 		to->sealed = true;
@@ -547,7 +547,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 		struct sgpu_location location;
 		uint64_t size = segment->size;
 
-		if (is_output(job, i) && segment->place.kind != SGPU_LOCATION_REGION &&
+		if (is_output(job, i) && !segment->place &&
 		    !sgpu_lent_output(base->lent, i, &location) &&
 		    ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
 		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) ||

@@ -211,8 +211,8 @@ static int check_use(const struct sgpu_region *region, bool writable, struct sgp
 	if (region->use & SGPU_REGION_RESULTS) {
 		return SGPU_OK;
 	}
-	sgpu_fail(error, SGPU_EPOLICY,
-		  "region '%s' is for inputs, and a result cannot be there", region->id);
+	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is for inputs, and a result cannot be there",
+		  region->id);
 	(void)sgpu_hint(error, "'sgpu-stage pin --results' makes one for results");
 	return SGPU_EPOLICY;
 }
@@ -286,8 +286,8 @@ static int map_slice(struct sgpu_region_slice *slice, struct sgpu_error *error)
 {
 	const uint64_t before = slice->source.offset % HUGE_PAGE; /* pages are mapped whole */
 
-	slice->mapped = (size_t)((before + slice->source.size + HUGE_PAGE - 1) / HUGE_PAGE *
-				 HUGE_PAGE);
+	slice->mapped =
+		(size_t)((before + slice->source.size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
 	slice->base = mmap(NULL, slice->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
 			   slice->source.fd, (off_t)(slice->source.offset - before));
 	if (slice->base == MAP_FAILED) {

@@ -83,8 +83,8 @@ SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
 /* Opens a region by id and validates all of it. Errors: SGPU_EINVALID (form of the id),
- * SGPU_EPOLICY (owner, mode, expired), SGPU_EUNAVAILABLE (absent), SGPU_ESYSTEM. take: unlinks the region unless it is
- * to be kept, so that no region is left however the runner ends. */
+ * SGPU_EPOLICY (owner, mode, expired), SGPU_EUNAVAILABLE (absent), SGPU_ESYSTEM. take: unlinks the
+ * region unless it is to be kept, so that no region is left however the runner ends. */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
 				     struct sgpu_region *region, struct sgpu_error *error);
 /* Unlinks a region. Overwrites it with zeros unless a runner has it open; then its memory is freed

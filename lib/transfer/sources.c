@@ -341,8 +341,9 @@ static bool write_pages(const struct file *file, uint64_t position, const void *
 	struct stat status;
 	uint8_t *base;
 
-	if (file->region || file->engine->config.shared_files || file->engine->config.workers < PAGES_WORKERS_MIN ||
-	    size < PAGES_MIN || fstat(file->fd, &status) != 0 || status.st_nlink > 0 ||
+	if (file->region || file->engine->config.shared_files ||
+	    file->engine->config.workers < PAGES_WORKERS_MIN || size < PAGES_MIN ||
+	    fstat(file->fd, &status) != 0 || status.st_nlink > 0 ||
 	    begin + size > (uint64_t)status.st_size ||
 	    (uint64_t)status.st_blocks * STAT_BLOCK < (uint64_t)status.st_size ||
 	    !is_in_memory(file->fd, &page) || page != PAGE) {

@@ -116,7 +116,7 @@ empty_peak() {
 		size=$(($(stat -c %s "$kind.tar") / 1024))
 		run -1 peak sgpu-run -q -o response "$kind.tar"
 		kib=$(cat peak)
-		echo "$kind: $kib KiB for $size" >&2
+		echo "$kind: $kib KiB for $size, at most $((base + 4 * size))" >&2
 		[ "$kib" -le $((base + 4 * size)) ]
 		assert_no_file response
 		rm "$kind.tar"

@@ -527,8 +527,8 @@ static void make_region(const void *data, bool keep, struct sgpu_region *region)
 		.keep = keep
 	};
 
-	if (sgpu_region_create(8192, &options, region, &error) ||
-	    sgpu_region_back(region, 0, 8192, &error)) {
+	if (sgpu_region_create(12288, &options, region, &error) ||
+	    sgpu_region_back(region, 0, 12288, &error)) {
 		abort();
 	}
 	memcpy(region->data + 100, data, 4096);
@@ -564,7 +564,7 @@ UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
 			(struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 100 };
 		memcpy(p[0].location.region, region.id, sizeof(region.id));
 		p[1].location = p[0].location;
-		p[1].location.offset = 4096;
+		p[1].location.offset = 4196; /* right behind it */
 		CHECK(run_plain(copy_manifest(), p, 2, &out) == (keep ? SGPU_OK : SGPU_EPOLICY));
 		if (keep) {
 			size_t got = 0;

@@ -133,7 +133,7 @@ UNIT_TEST(leases_take_a_region_once_and_share_it)
 	sgpu_source_close(&a);
 	CHECK(sgpu_leases_source(leases, &location, 51, false, &a, NULL) == SGPU_EPOLICY);
 	CHECK(sgpu_leases_source(leases, &location, 1, true, &a, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_leases_source(others, &location, 1, false, &a, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_leases_source(others, &location, 1, false, &a, NULL) == SGPU_EUNAVAILABLE);
 	CHECK(sgpu_leases_source(leases, &location, 1, false, &a, NULL) == SGPU_OK);
 	sgpu_leases_free(&leases);
 	CHECK(leases == NULL && fcntl(b.fd, F_GETFD) < 0);

@@ -217,13 +217,16 @@ static int stage(struct job *job, uint64_t size, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &job->batch->segments[i];
 		void *data = data_of(job, i);
-		struct sgpu_location *at = data ? &s->location : &s->place;
+		struct sgpu_location at = { .kind = SGPU_LOCATION_REGION,
+					    .offset = s->location.offset };
 
-		at->offset = s->location.offset;
-		rc = data ? convert(job, job->batch, i, region.data + at->offset, data, error)
-			  : SGPU_OK;
-		at->kind = SGPU_LOCATION_REGION;
-		snprintf(at->region, sizeof(at->region), "%s", region.id);
+		snprintf(at.region, sizeof(at.region), "%s", region.id);
+		if (data) {
+			rc = convert(job, job->batch, i, region.data + at.offset, data, error);
+			s->location = at;
+		} else {
+			rc = sgpu_segment_place(s, &at, error);
+		}
 	}
 	rc = rc ? rc : sgpu_region_publish(&region, error);
 	sgpu_region_close(&region);

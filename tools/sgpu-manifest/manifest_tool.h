@@ -103,7 +103,8 @@ void payload_folder_close(struct payload_folder *folder);
  * the folder, HIGH data that would have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Copies a LOW payload, which is in a file, to its place. Its digest tells a runner of any change. */
+/* Copies a LOW payload, which is in a file, to its place. Its digest tells a runner of any change.
+ */
 int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error);
 /* Compares each module_digest with the image's file, and adds missing ones. The document is
  * replaced by a new one then, checked with `options`. Prints every error; fails for an image that

@@ -22,7 +22,7 @@
 enum {
 	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
 	PIECE = 1 << 20,
-	WINDOW = 32 << 20,    /* bytes that are read and hashed at a time */
+	WINDOW = 32 << 20, /* bytes that are read and hashed at a time */
 };
 
 int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
@@ -241,7 +241,7 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 		sgpu_hint(error, "put it into a file, which sgpu-seal reads when it seals");
 		return SGPU_EPOLICY;
 	}
-	if (entry->place.kind) {
+	if (entry->place) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "segment '%s' comes from standard input, and has no place",
 				 segment->id);
@@ -306,13 +306,14 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 	struct sgpu_error fault = { 0 };
 	int rc = sgpu_source_open(&entry->location, entry->size, &from, &fault);
 
-	rc = rc ? rc : sgpu_slice_open(&entry->place, entry->size, &slice, &fault);
+	rc = rc ? rc : sgpu_slice_open(entry->place, entry->size, &slice, &fault);
 	rc = rc ? rc : copy_to(&from, &slice, &fault);
 	sgpu_slice_close(&slice);
 	sgpu_source_close(&from);
 	free(entry->location.file);
-	entry->location = entry->place;
-	entry->place.kind = SGPU_LOCATION_NONE;
+	entry->location = *entry->place;
+	free(entry->place);
+	entry->place = NULL;
 	if (rc) {
 		sgpu_fail(error, rc, "segment '%s': %s", entry->id, fault.text);
 		(void)sgpu_hint(error, "%s", fault.hint);

@@ -68,6 +68,7 @@ static int place_segment(const struct cli_list *at, const struct sgpu_segment *s
 	const char *variable, *handle = handle_of(at, segment, &variable);
 	uint64_t size = 0, needed = entry->size;
 	char where[SGPU_ID_MAX + 32];
+	struct sgpu_location place;
 	int rc;
 
 	if (!handle) {
@@ -84,7 +85,7 @@ static int place_segment(const struct cli_list *at, const struct sgpu_segment *s
 		return sgpu_fail(error, SGPU_EUSAGE, "%s: the manifest does not say its size",
 				 where);
 	}
-	rc = sgpu_handle_parse(handle, where, &entry->place, &size, error);
+	rc = sgpu_handle_parse(handle, where, &place, &size, error);
 	if (rc == SGPU_EINVALID && variable) { /* its value may be a secret of something else */
 		return sgpu_fail(error, rc,
 				 "%s: the variable '%s' has no handle, sgpu:ID:OFFSET:SIZE", where,
@@ -94,6 +95,7 @@ static int place_segment(const struct cli_list *at, const struct sgpu_segment *s
 	    !sgpu_sealed_size(needed, &needed)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: it is too large", where);
 	}
+	rc = rc ? rc : sgpu_segment_place(entry, &place, error);
 	return rc || size >= needed
 		       ? rc
 		       : sgpu_fail(error, SGPU_EINVALID, "%s has %llu bytes, and %llu are needed",
@@ -223,7 +225,7 @@ static int pack(struct document *document, const struct pack_request *request)
 	for (int i = 0; !status && i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
 
-		if (s->input && s->masking == SGPU_MASKING_NONE && s->place.kind &&
+		if (s->input && s->masking == SGPU_MASKING_NONE && s->place &&
 		    payload_place(s, &error)) {
 			status = cli_error(&error);
 		}

@@ -143,12 +143,14 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 		task->sealed_count++;
 		task->sealed_bytes += s->size;
 	}
-	if (s->place.kind) {
-		s->location = s->place;
-		s->place.kind = SGPU_LOCATION_NONE;
+	if (s->place) {
+		s->location = *s->place;
+		free(s->place);
+		s->place = NULL;
 		task->payload_bytes += s->size;
 		struct sgpu_error fault = { 0 };
-		const int rc = sgpu_slice_open(&s->location, s->sealed_size, &task->slices[i], &fault);
+		const int rc =
+			sgpu_slice_open(&s->location, s->sealed_size, &task->slices[i], &fault);
 		if (rc) {
 			sgpu_fail(error, rc, "segment '%s': %s", s->id, fault.text);
 			return sgpu_hint(error, "%s", fault.hint);
@@ -332,7 +334,8 @@ static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *m
 	for (int i = 0; !rc && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
 		struct sgpu_transfer_sink sink;
-		if (elsewhere ? !find_sink(task, i, &sink) : s->location.kind != SGPU_LOCATION_INLINE) {
+		if (elsewhere ? !find_sink(task, i, &sink)
+			      : s->location.kind != SGPU_LOCATION_INLINE) {
 			continue;
 		}
 		const enum sgpu_host_action action = s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY;

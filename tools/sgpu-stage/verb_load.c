@@ -137,7 +137,7 @@ static bool wants_place(const struct load *load, int segment)
 		index < 0 ? NULL : &load->batch->manifest->segments[index];
 
 	return described && described->sensitivity == SGPU_LOW &&
-	       described->direction == SGPU_OUTPUT && s->place.kind == SGPU_LOCATION_NONE &&
+	       described->direction == SGPU_OUTPUT && !s->place &&
 	       described->dma_var[SGPU_DMA_OUTPUT_HOST];
 }
 
@@ -164,22 +164,26 @@ static int plan(struct load *load, struct sgpu_error *error)
 	return rc;
 }
 
-static void relocate(struct load *load)
+static int relocate(struct load *load, struct sgpu_error *error)
 {
-	struct sgpu_location *location;
-	int i;
+	int rc = SGPU_OK;
 
-	for (i = 0; i < load->batch->segment_count; i++) {
+	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
+		struct sgpu_location at = { .kind = SGPU_LOCATION_REGION,
+					    .offset = load->slices[i].offset };
+
 		if (!load->slices[i].staged) {
 			continue;
 		}
-		/* The slice keeps the path of a FILE, which clear() frees. */
-		location = load->batch->segments[i].input ? &load->batch->segments[i].location
-							  : &load->batch->segments[i].place;
-		*location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION,
-						    .offset = load->slices[i].offset };
-		memcpy(location->region, load->region.id, sizeof(location->region));
+		memcpy(at.region, load->region.id, sizeof(at.region));
+		if (load->batch->segments[i].input) {
+			/* The slice keeps the path of a FILE, which clear() frees. */
+			load->batch->segments[i].location = at;
+		} else {
+			rc = sgpu_segment_place(&load->batch->segments[i], &at, error);
+		}
 	}
+	return rc;
 }
 
 /* Says where the region is and which pages it got, which may not be those asked for. */
@@ -226,10 +230,9 @@ static int stage(struct task *task, struct sgpu_error *error)
 
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
-	int rc;
+	int rc = relocate(&task->load, error);
 
-	relocate(&task->load);
-	rc = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
+	rc = rc ? rc : sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
 	rc = rc ? rc : sgpu_tar_end(task->out.fd, task->out.path, error);
 	return rc == SGPU_OK ? sgpu_output_commit(&task->out, error) : rc;
 }
