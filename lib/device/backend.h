@@ -161,7 +161,6 @@ struct sgpu_device_backend {
 	int (*info)(struct sgpu_device *device, struct sgpu_device_info *info,
 		    struct sgpu_error *error);
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
-	void (*poll)(struct sgpu_device *device); /* or NULL, if streams are threads */
 	void (*cancel)(struct sgpu_device *device, bool cancel);
 	/* Each of the next four is NULL if the backend has no operations of its own, needs no
 	 * parts, loads no code, or has no evidence. */

@@ -571,13 +571,6 @@ int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error
 	return BACKEND(device)->synchronize(under(device), error);
 }
 
-void sgpu_device_poll(struct sgpu_device *device)
-{
-	if (BACKEND(device)->poll) {
-		BACKEND(device)->poll(under(device));
-	}
-}
-
 /* ---- pages ---- */
 static int check_pages(const struct sgpu_device *device, struct sgpu_error *error)
 {

@@ -86,10 +86,6 @@ SGPU_MUST_CHECK int sgpu_device_prepare_modules(int devices, struct sgpu_error *
 sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
 /* The same as sgpu_device_kind_op, for a device. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
-/* Calls, without waiting, the callbacks of work that has ended. A thread of the device calls them
- * anyway; with this call, whoever needs a callback's effect need not wait until that thread wakes
- * up. Not to be called from a callback. */
-void sgpu_device_poll(struct sgpu_device *device);
 /* If `cancel` is true, asks running kernels to stop early and lets no later ones start, until
  * called with false. Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);

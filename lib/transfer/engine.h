@@ -50,8 +50,6 @@ void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *j
  * awake. */
 void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
 
-/* How long a waiting thread spins before it sleeps: as long as the workers do. */
-uint64_t sgpu_workers_spin(const struct sgpu_workers *workers);
 /* Waits a moment. *rounds counts the moments and starts at 0. */
 void sgpu_worker_pause(unsigned *rounds);
 
@@ -207,7 +205,6 @@ struct sgpu_transfer {
 	struct sgpu_transfer_result result;
 	atomic_int references;
 	atomic_bool ready; /* may be in the ready queue: read without the mutex */
-	atomic_bool told;  /* done has returned */
 	int small_stream;  /* its index, or SGPU_ENGINE_NOT_SMALL */
 	bool second;	   /* opens or seals on the second stream */
 
@@ -334,8 +331,6 @@ void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
 /* Prepares the transfer, and does at most `count` moves. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
-/* Does the next step of this transfer, if there is one; called by the thread that waits for it. */
-bool sgpu_transfer_help(struct sgpu_transfer *transfer);
 
 /* ---- move.c: one chunk run ---- */
 /* Makes the next move; returns NULL if memory ran out, which fails the transfer. The mutex is held

@@ -342,7 +342,6 @@ void sgpu_transfer_tell(struct sgpu_transfer *transfer)
 		transfer->request.done(transfer->request.argument, &transfer->result);
 	}
 	pthread_mutex_lock(&engine->mutex);
-	atomic_store(&transfer->told, true);
 	engine->open--;
 	pthread_cond_broadcast(&engine->changed);
 	pthread_mutex_unlock(&engine->mutex);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transfers for their callers: start, wait, cancel, free.
+ * Transfers for their callers: start, cancel, free.
  */
 #include "transfer/engine.h"
 
 #include <stdlib.h>
-
-enum { PAUSES_BEFORE_POLL = 8 };
 
 void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int rc)
 {
@@ -125,64 +123,10 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	return SGPU_OK;
 }
 
-int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_result *result)
-{
-	struct sgpu_engine *engine = transfer->engine;
-	uint64_t limit = sgpu_now_ns() + 2 * sgpu_workers_spin(engine->workers);
-	unsigned rounds = 0;
-
-	while (!atomic_load(&transfer->told) && sgpu_now_ns() < limit) {
-		if (sgpu_transfer_help(transfer)) {
-			rounds = 0; /* this thread is quicker than a worker that has to wake up */
-		} else {
-			sgpu_worker_pause(&rounds);
-			if (rounds % PAUSES_BEFORE_POLL == 0) {
-				sgpu_device_poll(engine->device);
-			}
-		}
-	}
-	pthread_mutex_lock(&engine->mutex);
-	while (!atomic_load(&transfer->told)) {
-		pthread_cond_wait(&engine->changed, &engine->mutex);
-	}
-	pthread_mutex_unlock(&engine->mutex);
-	if (result) {
-		*result = transfer->result;
-	}
-	return transfer->result.code;
-}
-
 void sgpu_transfer_free(struct sgpu_transfer **transfer)
 {
 	if (transfer && *transfer) {
 		sgpu_transfer_unref(*transfer);
 		*transfer = NULL;
 	}
-}
-
-int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
-		       struct sgpu_transfer_result *result)
-{
-	bool ordered = request->direction == SGPU_TRANSFER_IN ? request->source.ordered
-							      : request->sink.ordered;
-	struct sgpu_transfer *transfer = NULL;
-	struct sgpu_error error = { 0 };
-	int rc = sgpu_transfer_start(engine, request, &transfer, &error);
-
-	if (rc != SGPU_OK) {
-		sgpu_transfer_close_end(request);
-		if (result) {
-			*result = (struct sgpu_transfer_result){ .code = rc, .error = error };
-		}
-		return rc;
-	}
-	if (ordered) {
-		rc = sgpu_transfer_pump(transfer, &error);
-		if (rc != SGPU_OK) {
-			sgpu_transfer_cancel(transfer, rc);
-		}
-	}
-	rc = sgpu_transfer_wait(transfer, result);
-	sgpu_transfer_free(&transfer);
-	return rc;
 }

@@ -210,16 +210,8 @@ SGPU_MUST_CHECK int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sg
 /* Ends the transfer soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT); does nothing if it has
  * ended. Does not interrupt a read or write that blocks. Any thread may call it, also in done. */
 void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code);
-/* Waits until done has returned, and copies the result unless `result` is NULL. Returns the
- * result's code. Not for use in callbacks. */
-int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_result *result);
 /* Frees a transfer after done has begun, maybe in done. Accepts NULL. */
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
-/* Starts a transfer, pumps it if ordered, waits and frees it. Calls close in any case. Returns the
- * result's code. `result` may be NULL. */
-SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine,
-				       const struct sgpu_transfer_request *request,
-				       struct sgpu_transfer_result *result);
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 

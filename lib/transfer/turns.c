@@ -272,23 +272,6 @@ bool sgpu_engine_work(void *argument, unsigned thread)
 	return do_turn(&turn, &light) && !light;
 }
 
-bool sgpu_transfer_help(struct sgpu_transfer *transfer)
-{
-	struct sgpu_engine *engine = transfer->engine;
-	struct turn turn = { .transfer = transfer, .action = NOTHING };
-	bool light;
-
-	if (!atomic_exchange(&transfer->ready, false)) {
-		return false;
-	}
-	pthread_mutex_lock(&engine->mutex);
-	if (transfer->queue_head == &engine->ready_head) {
-		take_turn(&turn);
-	}
-	pthread_mutex_unlock(&engine->mutex);
-	return do_turn(&turn, &light);
-}
-
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)
 {
 	struct sgpu_engine *engine = transfer->engine;

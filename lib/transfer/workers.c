@@ -256,8 +256,3 @@ void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *j
 	}
 	pthread_mutex_unlock(&workers->mutex);
 }
-
-uint64_t sgpu_workers_spin(const struct sgpu_workers *workers)
-{
-	return workers->spin_ns;
-}

@@ -77,7 +77,7 @@ lasts() {
 	[ "$output" = "n?.pem n?.csr" ]
 	printf data >"$name"
 	run -0 --separate-stderr sgpu-measure memory --device cpu --json "$name"
-	run -0 jq -er '.measurements[0].label' <<<"$output"
+	run -0 jq -er '.label' <<<"$output"
 	[ "$output" = "n?" ]
 }
 

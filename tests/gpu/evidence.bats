@@ -138,13 +138,7 @@ appraise() {
 	[ "$(grep '^ *digest' on-cuda)" = "$(grep '^ *digest' on-cpu)" ]
 }
 
-@test "data and opened segments have the digests that the CPU device gives" {
-	make_keys
+@test "data have the digest that the CPU device gives" {
 	small_job 300000
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >sealed
 	[ "$(sgpu-measure memory --device cuda scan.f32)" = "$(sgpu-measure memory --device cpu scan.f32)" ]
-	sgpu-measure memory --device cuda --batch sealed -k owner.jwk >on-cuda
-	sgpu-measure memory --device cpu --batch sealed -k owner.jwk >on-cpu
-	assert_same on-cuda on-cpu
-	[ "$(wc -l <on-cuda)" -eq 2 ]
 }

@@ -5,6 +5,7 @@
  * the device only: it is ordinary memory with plaintext. Times are the host's, from the call to its
  * end.
  */
+#include <semaphore.h>
 #include <string.h>
 
 #include "transfer/transfer.h"
@@ -25,6 +26,8 @@ struct copy {
 	struct sgpu_stream *stream;
 	struct sgpu_engine *engine;
 	struct sgpu_live_key *live;
+	sem_t ended; /* of transfers at rest */
+	struct sgpu_transfer_result result;
 	struct bench_sealed host;     /* pinned; data that are sealed at rest */
 	void *memory, *memory_result; /* ordinary */
 	uint64_t size;
@@ -40,6 +43,30 @@ static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgp
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result->error.text);
 }
 
+/* ---- transfers of data that are sealed at rest ---- */
+static void note_result(void *argument, const struct sgpu_transfer_result *result)
+{
+	struct copy *c = argument;
+
+	c->result = *result;
+	sem_post(&c->ended);
+}
+
+static int move(struct copy *c, const struct sgpu_transfer_request *request,
+		struct sgpu_error *error)
+{
+	struct sgpu_transfer *transfer = NULL;
+	int rc = sgpu_transfer_start(c->engine, request, &transfer, error);
+
+	if (rc) {
+		return rc;
+	}
+	while (sem_wait(&c->ended) != 0) {
+	}
+	sgpu_transfer_free(&transfer);
+	return outcome(c->result.code, &c->result, error);
+}
+
 /* ---- up, to the device ---- */
 static int up_plain(void *argument, struct sgpu_error *error)
 {
@@ -51,7 +78,6 @@ static int up_plain(void *argument, struct sgpu_error *error)
 static int up_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	struct sgpu_transfer_result result;
 	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.key = c->host.key,
@@ -59,9 +85,11 @@ static int up_at_rest(void *argument, struct sgpu_error *error)
 		.memory = c->device.memory,
 		.size = c->host.sealed_size,
 		.source = sgpu_source_from_memory(c->host.sealed, true),
+		.done = note_result,
+		.argument = c,
 	};
 
-	return outcome(sgpu_transfer_sync(c->engine, &request, &result), &result, error);
+	return move(c, &request, error);
 }
 
 static int up_live(void *argument, struct sgpu_error *error)
@@ -95,7 +123,6 @@ static int down_plain(void *argument, struct sgpu_error *error)
 static int down_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	struct sgpu_transfer_result result;
 	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_OUT,
 		.key = c->host.key,
@@ -104,11 +131,13 @@ static int down_at_rest(void *argument, struct sgpu_error *error)
 		.memory = c->device.memory,
 		.size = c->size,
 		.sink = sgpu_sink_to_memory(c->host.result, true),
+		.done = note_result,
+		.argument = c,
 	};
 
 	c->first = c->next;
 	c->next += c->size / SGPU_CHUNK + 1;
-	return outcome(sgpu_transfer_sync(c->engine, &request, &result), &result, error);
+	return move(c, &request, error);
 }
 
 static int verify_down(void *argument, struct sgpu_error *error)
@@ -202,6 +231,7 @@ int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct copy c = { .bench = bench };
 	int rc = sgpu_bench_new_stream(bench, bench->device, &c.stream, error);
 
+	sem_init(&c.ended, 0, 0);
 	rc = rc ? rc : sgpu_engine_create(bench->device, &config, &c.engine, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_engine, (uintptr_t)c.engine, 0, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);

@@ -469,7 +469,6 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.close = close_device,
 	.info = get_info,
 	.synchronize = sgpu_cuda_synchronize,
-	.poll = sgpu_cuda_poll,
 	.cancel = cancel_all,
 	.op = sgpu_cuda_op,
 	.parts = list_parts,

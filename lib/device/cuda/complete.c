@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Callbacks, and the completer, a thread of the device. It calls the callbacks, unless another
- * thread polls sooner; it ends pending work when the device is faulted, and faults the device if
- * work goes on after it was cancelled. As the device passes a callback, it writes the callback's
- * serial into a word of host memory, so that a check needs no driver call. Where the device cannot
- * do so, an event is queried.
+ * Callbacks, and the completer, a thread of the device. It calls the callbacks, ends
+ * pending work when the device is faulted, and faults the device if work goes on after it was
+ * cancelled. As the device passes a callback, it writes the callback's serial into a word of host
+ * memory, so that a check needs no driver call. Where the device cannot do so, an event is queried.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -289,16 +288,6 @@ static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_strea
 		stream = next;
 	}
 	return any;
-}
-
-void sgpu_cuda_poll(struct sgpu_device *device)
-{
-	if (atomic_load(&device->calls) == 0 || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		return;
-	}
-	pthread_mutex_lock(&device->lock);
-	visit(device, passed, sgpu_cuda_advance);
-	pthread_mutex_unlock(&device->lock);
 }
 
 static uint64_t every(struct sgpu_stream *stream)

@@ -399,7 +399,6 @@ SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*functi
 /* Waits until the work enqueued on all streams has ended, and ends its records. Fails only if the
  * device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
-void sgpu_cuda_poll(struct sgpu_device *device); /* complete.c */
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
 /* Waits, without an event, until the stream is idle or the device is faulted. */
