@@ -54,7 +54,7 @@ mappings() {
 	mappings "$pid" "$large" | cmp - first
 	sgpu-stage list | grep "$(cut -d : -f 2 <<<"$large")" | grep -w locked
 	echo "# CPU time of a batch: ${spent[0]} ns for 64 KiB, ${spent[1]} ns for 64 MiB" >&3
-	[ $((spent[1] - spent[0])) -lt 1000000 ]
+	[ $((spent[1] - spent[0])) -lt 10000000 ] # a processor that copies takes more
 	sgpu-seal open -q -k owner.jwk -C . --force response
 	cmp large.in large.out
 }
@@ -63,16 +63,13 @@ mappings() {
 	requires python3
 	copy_job large $((64 << 20))
 	out=$(sgpu-stage pin --results 66M)
-	sgpu-run -q -k runner.jwk --device cuda --trace trace --stats --json -o "$out" large.batch >response 2>report
+	sgpu-run -q -k runner.jwk --device cuda --stats --json -o "$out" large.batch >response 2>report
 	python3 - <<'END'
 import json
-text = [json.loads(line) for line in open("report") if line.startswith("{")]
-print(text[-1])
-events = json.load(open("trace"))
-events = events["traceEvents"] if isinstance(events, dict) else events
-copies = [e for e in events if e.get("ph") == "X" and "copy" in e["name"]]
-for e in copies:
-    print(e["name"], e.get("args"), e["dur"])
+staging = next(line["stats"] for line in map(json.loads, open("report")) if "stats" in line)["staging"]
+sealed = (64 << 20) + (64 * 64 + 1) * 16
+assert staging["registered"] == {"bytes_in": sealed, "bytes_out": sealed}, staging
+assert all(way == {"bytes_in": 0, "bytes_out": 0} for name, way in staging.items() if name != "registered")
 END
 	sgpu-seal open -q -k owner.jwk -C . response
 	cmp large.in large.out

@@ -209,7 +209,7 @@ UNIT_TEST(what_is_not_published_has_no_name)
 	pid_t child;
 
 	REQUIRE(sgpu_region_create(100000, &options, &region, NULL) == SGPU_OK);
-	CHECK(count_files() == 0 && open_code(region.id) == SGPU_ESYSTEM);
+	CHECK(count_files() == 0 && open_code(region.id) == SGPU_EUNAVAILABLE);
 	sgpu_region_close(&region);
 	CHECK(region.fd == -1 && count_files() == 0);
 	child = fork();
@@ -243,7 +243,7 @@ UNIT_TEST(ids_of_another_form_are_refused)
 		CHECK(sgpu_region_open(bad[i], false, true, &region, NULL) == SGPU_EINVALID);
 		CHECK(sgpu_region_release(bad[i], NULL) == SGPU_EINVALID);
 	}
-	CHECK(open_code("0123456789abcdef0123456789abcdef") == SGPU_ESYSTEM);
+	CHECK(open_code("0123456789abcdef0123456789abcdef") == SGPU_EUNAVAILABLE);
 }
 
 UNIT_TEST(each_rule_on_the_file_is_enforced)
@@ -395,7 +395,7 @@ UNIT_TEST(an_expired_region_is_refused_listed_and_reaped)
 	CHECK(list[0].fd == -1 && list[0].path && strstr(list[0].path, id));
 	sgpu_region_list_free(&list, count);
 	CHECK(sgpu_region_reap(&count, NULL) == SGPU_OK && count == 1);
-	CHECK(open_code(id) == SGPU_ESYSTEM && open_code(other) == SGPU_OK);
+	CHECK(open_code(id) == SGPU_EUNAVAILABLE && open_code(other) == SGPU_OK);
 	CHECK(sgpu_region_reap(NULL, NULL) == SGPU_OK);
 	CHECK(sgpu_region_release(other, NULL) == SGPU_OK);
 }
@@ -422,7 +422,7 @@ UNIT_TEST(taking_unlinks_unless_it_is_kept)
 	REQUIRE(publish(10, false, 0, id) == SGPU_OK);
 	REQUIRE(sgpu_region_open(id, false, true, &region, NULL) == SGPU_OK);
 	CHECK(count_files() == 0);
-	CHECK(sgpu_region_open(id, false, true, &again, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_region_open(id, false, true, &again, NULL) == SGPU_EUNAVAILABLE);
 	CHECK(pread(region.fd, &byte, 1, SGPU_REGION_HEADER + 2) == 1 && byte == 7);
 	sgpu_region_close(&region);
 
