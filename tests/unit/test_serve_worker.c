@@ -72,11 +72,11 @@ static bool until_idle(void)
 	return is_idle();
 }
 
-static void begin(uint64_t seed)
+/* Starts a worker, and returns whether it says that it is ready. */
+static bool start_one(uint64_t seed, enum wire_sessions whose)
 {
 	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL };
 	static struct server server;
-	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
 	struct wire_ready ready = { .kid_count = 0 };
 
 	memset(&w.process, 0, sizeof(w.process));
@@ -86,7 +86,7 @@ static void begin(uint64_t seed)
 				  .enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
 				  .leases = 1 << 20,
 				  .submissions = SUBMISSIONS,
-				  .whose = WIRE_SESSIONS_ANY };
+				  .whose = whose };
 	for (int i = 0; i < HELD_MAX; i++) {
 		w.held[i] = -1;
 	}
@@ -94,8 +94,15 @@ static void begin(uint64_t seed)
 	close(server.enclave_fd);
 	CHECK(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLIN }, 1, PATIENCE_MS) ==
 	      1);
-	CHECK(wire_receive(w.process.control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) ==
-	      SGPU_OK);
+	return wire_receive(w.process.control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) ==
+	       SGPU_OK;
+}
+
+static void begin(uint64_t seed)
+{
+	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
+
+	CHECK(start_one(seed, WIRE_SESSIONS_ANY));
 	CHECK(process_limit(&w.process, &rule));
 }
 
@@ -281,6 +288,18 @@ UNIT_TEST(an_honest_client_is_answered)
 		submit_honestly();
 	}
 	end();
+}
+
+UNIT_TEST(sessions_of_owners_need_owners)
+{
+	int status = -1;
+
+	CHECK(!start_one(1, WIRE_SESSIONS_OWNERS));
+	close(w.process.control);
+	w.process.control = -1;
+	CHECK(waitpid(w.process.pid, &status, 0) == w.process.pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+	process_bury(&w.process);
 }
 
 UNIT_TEST(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody)
@@ -560,6 +579,7 @@ int main(int argc, char **argv)
 	}
 	prepare();
 	UNIT_RUN(an_honest_client_is_answered);
+	UNIT_RUN(sessions_of_owners_need_owners);
 	UNIT_RUN(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody);
 	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);
 	UNIT_RUN(a_message_whose_descriptors_do_not_all_come_is_refused);
