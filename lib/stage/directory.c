@@ -143,6 +143,10 @@ int sgpu_stage_open_directory(const char *path, bool make, int *directory, struc
 	if (*directory < 0 && (errno == ELOOP || errno == ENOTDIR)) {
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a link or no directory", path);
 	}
+	if (*directory < 0 && errno == EACCES) { /* as a confined process gets it */
+		return sgpu_fail(error, SGPU_EPOLICY, "cannot open directory '%s': %s", path,
+				 strerror(errno));
+	}
 	if (*directory < 0) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", path);
 	}
