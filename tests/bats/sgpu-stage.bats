@@ -604,6 +604,14 @@ pinned_batch() {
 	run --separate-stderr -1 "${runner[@]}" -o "$out" sealed.sgpu
 	assert_contains "$stderr" "segments 'result' and 'bias_copy' would use the same bytes"
 	run -0 "${runner[@]}" -o "$(slice "$out" 50000 50000)" sealed.sgpu
+	# Whoever carries the batch moves a result onto the last byte of an input.
+	exporting_job 5000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >sealed.sgpu
+	sgpu-stage load --export -o staged sealed.sgpu
+	sed 's/:40960:20000/:40479:20000/' staged >moved
+	run --separate-stderr -1 "${runner[@]}" moved
+	assert_contains "$stderr" "segments 'bias' and 'bias_copy' would use the same bytes"
+	run -0 "${runner[@]}" staged
 }
 
 @test "a packed batch that names its manifest by the hash may have places for results" {
@@ -630,6 +638,9 @@ pinned_batch() {
 	assert_same "$file" before
 	mv away scan.f32
 	sgpu-manifest pack --at "scan=$IN" job.json >packed
+	# The region is filled before the first byte of the batch is written.
+	run -3 bash -c 'sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >/dev/full'
+	run -1 cmp -s "$file" before
 	sgpu-stage release --all
 	run --separate-stderr -3 sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed
 	assert_contains "$stderr" "segment 'scan': there is no region"
