@@ -50,9 +50,6 @@ void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *j
  * awake. */
 void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
 
-/* Waits a moment. *rounds counts the moments and starts at 0. */
-void sgpu_worker_pause(unsigned *rounds);
-
 /* ---- prepare.c: chunk runs ---- */
 struct sgpu_run_plan {
 	uint64_t total;		   /* chunks */
@@ -204,9 +201,8 @@ struct sgpu_transfer {
 	struct sgpu_transfer_request request;
 	struct sgpu_transfer_result result;
 	atomic_int references;
-	atomic_bool ready; /* may be in the ready queue: read without the mutex */
-	int small_stream;  /* its index, or SGPU_ENGINE_NOT_SMALL */
-	bool second;	   /* opens or seals on the second stream */
+	int small_stream; /* its index, or SGPU_ENGINE_NOT_SMALL */
+	bool second;	  /* opens or seals on the second stream */
 
 	/* set by prepare, then constant */
 	struct sgpu_run_plan plan;

@@ -6,9 +6,11 @@
  * seals parts itself until the workers are awake, or when there are few of them; else it only feeds
  * the streams.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "crypto/crypto.h"
 #include "transfer/engine.h"
 
@@ -17,6 +19,7 @@ enum {
 	BUFFERS_MAX = 64,
 	ALONE = 3,	 /* with fewer workers, the caller's thread works on parts, too */
 	FEW_CHUNKS = 32, /* a copy of no more ends before a worker wakes */
+	ROUNDS_BEFORE_YIELD = 2000,
 };
 #define ALL_PARTS ((uint64_t)UINT32_MAX)
 
@@ -192,6 +195,16 @@ static bool help(struct live *live, uint64_t *oldest, unsigned thread)
 	return false;
 }
 
+/* Waits a moment. *rounds counts the moments and starts at 0. */
+static void pause_round(unsigned *rounds)
+{
+	if (++*rounds > ROUNDS_BEFORE_YIELD) {
+		sched_yield(); /* the awaited thread may need this processor */
+		return;
+	}
+	sgpu_pause();
+}
+
 /* A worker stays until the copy is over. */
 static bool worker_step(void *argument, unsigned thread)
 {
@@ -212,7 +225,7 @@ static bool worker_step(void *argument, unsigned thread)
 		} else if (over) {
 			break;
 		} else {
-			sgpu_worker_pause(&rounds);
+			pause_round(&rounds);
 		}
 	}
 	return true;
@@ -257,7 +270,7 @@ static void end_round(struct live *live, bool progress)
 	} else if ((workers >= ALONE &&
 		    atomic_load_explicit(&live->there, memory_order_relaxed) == workers) ||
 		   !help(live, &live->oldest, workers)) {
-		sgpu_worker_pause(&live->rounds);
+		pause_round(&live->rounds);
 	}
 }
 

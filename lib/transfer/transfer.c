@@ -21,7 +21,7 @@ void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int rc)
 	pthread_mutex_unlock(&engine->mutex);
 }
 
-/* ---- starting and waiting ---- */
+/* ---- starting ---- */
 static int check_request(const struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	bool in = request->direction == SGPU_TRANSFER_IN;

@@ -51,9 +51,6 @@ void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer *
 	*(after ? &after->before : tail) = transfer;
 	transfer->queue_head = head;
 	transfer->queue_tail = tail;
-	if (head == &transfer->engine->ready_head) {
-		atomic_store(&transfer->ready, true);
-	}
 }
 
 /* Whether choose() would find something to do for the transfer. */

@@ -14,7 +14,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,7 @@
 
 #include "base/base.h"
 
-enum { ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000, PROCESSORS_A_LOOKER = 2 };
+enum { SHORTEST_SPIN_NS = 10000, PROCESSORS_A_LOOKER = 2 };
 
 struct sgpu_workers {
 	_Atomic uint32_t call; /* changes when there may be new work; workers sleep on it */
@@ -43,15 +42,6 @@ struct sgpu_workers {
 	unsigned count, running;
 	pthread_t threads[];
 };
-
-void sgpu_worker_pause(unsigned *rounds)
-{
-	if (++*rounds > ROUNDS_BEFORE_YIELD) {
-		sched_yield(); /* the awaited thread may need this processor */
-		return;
-	}
-	sgpu_pause();
-}
 
 static bool take_token(struct sgpu_workers *workers)
 {
