@@ -80,8 +80,8 @@ SGPU_MUST_CHECK int sgpu_handle_parse(const char *text, const char *where,
 				      struct sgpu_error *error);
 
 struct sgpu_batch;
-/* Sets where a payload goes. Errors: SGPU_ENOMEM. */
 struct sgpu_batch_segment;
+/* Sets where a payload goes. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_segment_place(struct sgpu_batch_segment *segment,
 				       const struct sgpu_location *at, struct sgpu_error *error);
 /* Refuses a batch of which two segments use the same bytes of a region, one of them to write there.

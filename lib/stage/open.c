@@ -34,6 +34,11 @@ const char *sgpu_page_kind_name(enum sgpu_page_kind kind)
 	return (unsigned)kind < SGPU_ARRAY_LENGTH(names) ? names[kind] : "unknown";
 }
 
+const char *sgpu_region_use_name(unsigned use)
+{
+	return use > 0 && use < SGPU_ARRAY_LENGTH(use_words) ? use_words[use] : "-";
+}
+
 bool sgpu_region_id_valid(const char *id)
 {
 	return strlen(id) == SGPU_REGION_ID_TEXT &&

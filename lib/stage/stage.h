@@ -24,6 +24,8 @@ const char *sgpu_page_kind_name(
 
 /* What a region is for, as a set. */
 enum sgpu_region_use { SGPU_REGION_INPUTS = 1, SGPU_REGION_RESULTS = 2 };
+const char *sgpu_region_use_name(
+	unsigned use); /* "inputs", "results", "both"; "-" of an empty set */
 
 struct sgpu_region_options {
 	/* 0: inputs. With SGPU_REGION_RESULTS a runner writes there: the region is kept, and huge

@@ -43,7 +43,6 @@ static const char *handle_of(const struct cli_list *at, const struct sgpu_segmen
 	const char *name = NULL, *value;
 
 	*variable = NULL;
-
 	for (int i = 0; i < at->count; i++) {
 		if (strncmp(at->items[i], segment->id, length) == 0 &&
 		    at->items[i][length] == '=') {

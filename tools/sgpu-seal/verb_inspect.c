@@ -30,6 +30,12 @@ const struct cli_option inspect_options[] = {
 	CLI_END,
 };
 
+/* Where the payload is, or else where it goes. */
+static const struct sgpu_location *location_of(const struct sgpu_batch_segment *s)
+{
+	return s->location.kind || !s->place ? &s->location : s->place;
+}
+
 /* Without a manifest, which of the outputs are inputs, too, is not known. */
 static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
 {
@@ -51,7 +57,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 		s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
 		response ? "actual_output_data_size_bytes" : "size",
 		(json_int_t)(response ? s->actual_size : s->size), "location",
-		sgpu_location_json(s->location.kind || !s->place ? &s->location : s->place,
+		sgpu_location_json(location_of(s),
 				   sgpu_batch_payload_size(batch, (int)(s - batch->segments))),
 		"sealed_size", s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL,
 		"status",
@@ -150,8 +156,7 @@ static int print_segments(const struct sgpu_batch *batch, const json_t *list)
 				    : s->sealed			      ? "sealed"
 				    : s->masking == SGPU_MASKING_NONE ? "plain"
 								      : "unsealed";
-		char bytes[24], *place = location_text(s->location.kind || !s->place ? &s->location
-										     : s->place);
+		char bytes[24], *place = location_text(location_of(s));
 
 		snprintf(bytes, sizeof(bytes), "%llu",
 			 (unsigned long long)(batch->response ? s->actual_size : s->size));

@@ -33,14 +33,6 @@ static void span(int64_t seconds, char text[24])
 	snprintf(text, 24, "%lld%c", (long long)(seconds / units[i].length), units[i].unit);
 }
 
-static const char *use_of(const struct sgpu_region *region)
-{
-	return region->use == SGPU_REGION_INPUTS    ? "inputs"
-	       : region->use == SGPU_REGION_RESULTS ? "results"
-	       : region->use			    ? "both"
-						    : "-";
-}
-
 static int print_text(const struct sgpu_region *list, int count)
 {
 	char size[STAGE_BYTES_TEXT], age[24], left[24], node[16];
@@ -57,7 +49,7 @@ static int print_text(const struct sgpu_region *list, int count)
 		snprintf(node, sizeof(node), list[i].numa_node < 0 ? "-" : "%d", list[i].numa_node);
 		cli_row(&table, list[i].id, stage_bytes(list[i].size, size), age, left,
 			list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-",
-			node, use_of(&list[i]),
+			node, sgpu_region_use_name(list[i].use),
 			list[i].usable	  ? list[i].locked ? "locked"
 					    : list[i].keep ? "kept"
 							   : "once"
@@ -79,7 +71,7 @@ static json_t *to_json(const struct sgpu_region *region)
 		(json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
 		sgpu_page_kind_name(region->pages), "locked", region->locked, "sealed",
 		region->sealed, "keep", region->keep, "usable", region->usable, "expired",
-		region->expired, "use", use_of(region), "numa_node",
+		region->expired, "use", sgpu_region_use_name(region->use), "numa_node",
 		region->numa_node < 0 ? json_null() : json_integer(region->numa_node), "why",
 		region->why[0] ? region->why : NULL);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Callbacks, and the completer, a thread of the device. It calls the callbacks, ends
- * pending work when the device is faulted, and faults the device if work goes on after it was
- * cancelled. As the device passes a callback, it writes the callback's serial into a word of host
- * memory, so that a check needs no driver call. Where the device cannot do so, an event is queried.
+ * Callbacks, and the completer, a thread of the device. It calls the callbacks, ends pending work
+ * when the device is faulted, and faults the device if work goes on after it was cancelled. As the
+ * device passes a callback, it writes the callback's serial into a word of host memory, so that a
+ * check needs no driver call. Where the device cannot do so, an event is queried.
  */
 #include <errno.h>
 #include <stdlib.h>
