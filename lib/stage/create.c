@@ -93,28 +93,6 @@ static void *map_base(const struct sgpu_region *region)
 	return region->data - SGPU_REGION_HEADER;
 }
 
-static void unmap(struct sgpu_region *region)
-{
-	if (region->data) {
-		munmap(map_base(region), region->file_size);
-		region->data = NULL;
-	}
-}
-
-void sgpu_region_close(struct sgpu_region *region)
-{
-	unmap(region);
-	if (region->output) {
-		sgpu_output_close(region->output);
-		free(region->output);
-		region->output = NULL;
-	}
-	sgpu_close(region->fd);
-	region->fd = -1;
-	free(region->path);
-	region->path = NULL;
-}
-
 static int create_in(const char *path, uint64_t file_size, struct sgpu_region *region,
 		     struct sgpu_error *error)
 {
@@ -299,7 +277,7 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		free(region->output);
 		region->output = NULL;
-		unmap(region);
+		sgpu_region_unmap(region);
 		(void)flock(region->fd, LOCK_SH | LOCK_NB);
 	}
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a region by its id. All its properties are validated each time, on the open file that is
- * then used, so a later change of the name has no effect.
+ * Opening a region by its id, and closing it. All its properties are validated each time, on the
+ * open file that is then used, so a later change of the name has no effect.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -317,4 +318,48 @@ int sgpu_region_open(const char *id, bool writable, bool take, struct sgpu_regio
 				 "another user");
 	}
 	return rc;
+}
+
+void sgpu_region_unmap(struct sgpu_region *region)
+{
+	if (region->data) {
+		munmap(region->data - SGPU_REGION_HEADER, region->file_size);
+		region->data = NULL;
+	}
+}
+
+void sgpu_region_close(struct sgpu_region *region)
+{
+	sgpu_region_unmap(region);
+	if (region->output) {
+		sgpu_output_close(region->output);
+		free(region->output);
+		region->output = NULL;
+	}
+	sgpu_close(region->fd);
+	region->fd = -1;
+	free(region->path);
+	region->path = NULL;
+}
+
+/* ---- regions that are held: a read lock on the first byte, of the open file ---- */
+static struct flock mark_of(short type)
+{
+	return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };
+}
+
+int sgpu_region_mark(int fd, struct sgpu_error *error)
+{
+	struct flock mark = mark_of(F_RDLCK);
+
+	return fcntl(fd, F_OFD_SETLK, &mark) == 0
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot mark a region as held");
+}
+
+bool sgpu_region_is_marked(int fd)
+{
+	struct flock mark = mark_of(F_WRLCK);
+
+	return fcntl(fd, F_OFD_GETLK, &mark) == 0 && mark.l_type != F_UNLCK;
 }

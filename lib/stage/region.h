@@ -48,6 +48,11 @@ SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writ
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);
 
+/* Unmaps region->data if it is mapped. */
+void sgpu_region_unmap(struct sgpu_region *region);
+/* Whether somebody holds the region; see sgpu_region_mark(). */
+bool sgpu_region_is_marked(int fd);
+
 /* ---- files.c ---- */
 /* Opens the file of an O_PATH descriptor, by /proc. Returns -1 with errno; EINVAL if it is not a
  * regular file: opening a watchdog or a terminal has side effects, and opening a pipe waits. */

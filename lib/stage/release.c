@@ -114,28 +114,6 @@ int sgpu_region_release(const char *id, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
 }
 
-/* ---- regions that are held: a read lock on the first byte, of the open file ---- */
-static struct flock mark_of(short type)
-{
-	return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };
-}
-
-int sgpu_region_mark(int fd, struct sgpu_error *error)
-{
-	struct flock mark = mark_of(F_RDLCK);
-
-	return fcntl(fd, F_OFD_SETLK, &mark) == 0
-		       ? SGPU_OK
-		       : sgpu_fail_errno(error, "cannot mark a region as held");
-}
-
-static bool is_marked(int fd)
-{
-	struct flock mark = mark_of(F_WRLCK);
-
-	return fcntl(fd, F_OFD_GETLK, &mark) == 0 && mark.l_type != F_UNLCK;
-}
-
 struct listing {
 	struct sgpu_region *list;
 	int count;
@@ -163,7 +141,8 @@ static int list_one(int directory, const char *path, const char *name, struct li
 		return SGPU_OK; /* another process released it meanwhile */
 	}
 	if (rc == SGPU_OK) {
-		region->locked = region->pages == SGPU_PAGES_HUGE || is_marked(region->fd);
+		region->locked =
+			region->pages == SGPU_PAGES_HUGE || sgpu_region_is_marked(region->fd);
 		close(region->fd);
 		snprintf(region->why, sizeof(region->why), "%s",
 			 region->expired ? "it has expired" : "");

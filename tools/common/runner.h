@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options about a runner, and how the host's programs start sgpu-enclave, which is the runner.
+ * Options about a runner, which sgpu-run and sgpu-enclave read alike.
  */
 #ifndef SGPU_RUNNER_H
 #define SGPU_RUNNER_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "base/pool.h"
 #include "cli.h"
@@ -45,12 +43,6 @@ struct runner_options {
 			CLI_FLAG(type, member.allow_modules)                                  \
 	}
 
-/* Adds these options and -q, -v and --json, as this program got them, to the arguments of
- * sgpu-enclave in `words`, and then the `more` of a NULL-ended list. Nothing is freed. Errors:
- * SGPU_ENOMEM. */
-SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, const char *const *more,
-				     char ***words, struct sgpu_error *error);
-
 /* The values of `run_options`, which sgpu-run and sgpu-enclave read alike. */
 struct run_request {
 	struct runner_options runner;
@@ -66,24 +58,6 @@ struct run_request {
 extern const struct cli_option run_options[];
 /* Takes a handle that was given as the output for where the results go. */
 void runner_take_results(struct run_request *request);
-
-/* Returns the path of sgpu-enclave, in the directory of the running program. */
-enum { RUNNER_PATH_MAX = PATH_MAX + sizeof("sgpu-enclave") };
-const char *runner_path(char path[RUNNER_PATH_MAX]);
-/* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
-SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
-/* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */
-int runner_execute(int fd, char **argv, struct sgpu_error *error);
-
-/* The descriptor of a worker's control socket. */
-enum { RUNNER_CONTROL_FD = 3 };
-/* Starts a worker: gives it `begin` and a new memory file for its counters, which is mapped at
- * *counters for reading. *control: its socket. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
-struct wire_begin;
-struct serve_counters;
-SGPU_MUST_CHECK int runner_spawn(int program, char **arguments, const struct wire_begin *begin,
-				 pid_t *pid, int *control, const struct serve_counters **counters,
-				 struct sgpu_error *error);
 
 /* Parses "cpu", "cuda:0,1", "cuda:0,cuda:1", "cpu,cpu" (NULL: "auto") into the names of devices of
  * one kind. *count is 0 for "cuda:all". Errors: SGPU_EUSAGE. */

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 
 #include "parts.h"
-#include "runner.h"
+#include "start.h"
 
 struct task {
 	const char *key_path, *certificate_path, *recipient_path, *device_name, *runner_path,

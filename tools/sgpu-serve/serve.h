@@ -16,7 +16,7 @@
 #include <sys/un.h>
 
 #include "remote/greeting.h"
-#include "runner.h"
+#include "start.h"
 #include "wire.h"
 
 CLI_VERB(serve);

@@ -6,7 +6,7 @@
 #ifndef SGPU_DRAIN_H
 #define SGPU_DRAIN_H
 
-#include "runner.h"
+#include "start.h"
 #include "spool.h"
 #include "wire.h"
 

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 
 #include "drain.h"
-#include "runner.h"
+#include "start.h"
 
 struct request {
 	struct runner_options runner;

@@ -152,13 +152,6 @@ int sgpu_request_create(const struct sgpu_signer *signer, char **pem, size_t *si
 	return rc;
 }
 
-int64_t sgpu_certificate_time(const ASN1_TIME *time)
-{
-	struct tm parts = { 0 };
-
-	return ASN1_TIME_to_tm(time, &parts) == 1 ? (int64_t)timegm(&parts) : -1;
-}
-
 /* Checks that the issuer's certificate belongs to `signer`, is valid, and may certify keys. */
 static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 			int64_t now, struct sgpu_error *error)

@@ -53,6 +53,13 @@ bool sgpu_is_ek_certificate(X509 *certificate)
 	       !(X509_get_extension_flags(certificate) & EXFLAG_SI);
 }
 
+int64_t sgpu_certificate_time(const ASN1_TIME *time)
+{
+	struct tm parts = { 0 };
+
+	return ASN1_TIME_to_tm(time, &parts) == 1 ? (int64_t)timegm(&parts) : -1;
+}
+
 void sgpu_chain_clear(struct sgpu_chain *chain)
 {
 	for (int i = 0; i < chain->count; i++) {

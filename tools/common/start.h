@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How the host's programs start sgpu-enclave, which is the runner.
+ */
+#ifndef SGPU_START_H
+#define SGPU_START_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+#include "runner.h"
+
+/* Adds the runner's options and -q, -v and --json, as this program got them, to the arguments of
+ * sgpu-enclave in `words`, and then the `more` of a NULL-ended list. Nothing is freed. Errors:
+ * SGPU_ENOMEM. */
+SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, const char *const *more,
+				     char ***words, struct sgpu_error *error);
+
+/* Returns the path of sgpu-enclave, in the directory of the running program. */
+enum { RUNNER_PATH_MAX = PATH_MAX + sizeof("sgpu-enclave") };
+const char *runner_path(char path[RUNNER_PATH_MAX]);
+/* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
+/* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */
+int runner_execute(int fd, char **argv, struct sgpu_error *error);
+
+/* The descriptor of a worker's control socket. */
+enum { RUNNER_CONTROL_FD = 3 };
+/* Starts a worker: gives it `begin` and a new memory file for its counters, which is mapped at
+ * *counters for reading. *control: its socket. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
+struct wire_begin;
+struct serve_counters;
+SGPU_MUST_CHECK int runner_spawn(int program, char **arguments, const struct wire_begin *begin,
+				 pid_t *pid, int *control, const struct serve_counters **counters,
+				 struct sgpu_error *error);
+
+#endif
