@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "tar.h"
 
-enum { AHEAD_MAX = 32 << 10 }; /* bytes of a file that are read ahead: all of a small batch */
+enum { AHEAD_MAX = 8 << 10 }; /* bytes of a file that are read ahead: all of a small batch */
 
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {

@@ -8,7 +8,7 @@ MAGIC, VERSION = 0x53475055, 6
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
 REQUESTS = range(14, 17)
 QUOTE, QUOTE_IS = 16, 17
-NAME, TEXT = 4096, 512
+NAME, TEXT = 512, 512
 HELD = []
 
 
@@ -107,8 +107,8 @@ def flood(path, batch, depth):
 
 def garbage(path):
     good = submission()
-    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(8328), good[:100], good + b"x", header(SUBMIT, 16),
-             header(SUBMIT, 8328), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
+    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(1160), good[:100], good + b"x", header(SUBMIT, 16),
+             header(SUBMIT, 1160), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
              header(PROGRESS, 16), submission(version=1), submission(zero=1), submission(magic=7), header(STATUS, 99),
              os.urandom(100000)]
     for data in cases:

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -288,6 +289,58 @@ UNIT_TEST(an_honest_client_is_answered)
 		submit_honestly();
 	}
 	end();
+}
+
+/* Submits a batch on a spool's connection, and receives the answer's code. far: the worker's end,
+ * which is handed over with the first batch; or -1. */
+static int submit_of_spool(int control, int client, int far, bool lease, uint64_t timeout_ns)
+{
+	static struct wire_submit message;
+	struct wire_take take = { .uid = geteuid(), .since_ns = 1 };
+	struct wire_answer answer = { .error.code = SGPU_OK };
+	const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
+
+	message.timeout_ns = timeout_ns;
+	message.lease = lease;
+	CHECK(sgpu_wire_send(client, WIRE_SUBMIT, &message, sizeof(message),
+			     (const int[]){ in, out, in }, 3));
+	CHECK(far < 0 || sgpu_wire_send(control, WIRE_TAKE, &take, sizeof(take), &far, 1));
+	CHECK(poll(&(struct pollfd){ .fd = client, .events = POLLIN }, 1, PATIENCE_MS) == 1);
+	CHECK(wire_receive(client, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, NULL) == SGPU_OK);
+	CHECK(answer.error.code != SGPU_OK || lseek(out, 0, SEEK_END) > BATCH_BYTES);
+	close(in);
+	close(out);
+	return answer.error.code;
+}
+
+/* A batch that is refused is followed by others, and the time of each counts from its own
+ * submission. */
+UNIT_TEST(a_connection_of_a_spool_carries_batch_after_batch)
+{
+	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL };
+	const struct wire_begin spool = { .submissions = SUBMISSIONS, .spool = 1 };
+	const struct serve_counters *counters;
+	struct wire_ready ready;
+	int ends[2], control = -1, status = -1,
+		     program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+	pid_t pid;
+
+	arguments[2] = w.key;
+	REQUIRE(runner_spawn(program, arguments, &spool, &pid, &control, &counters, &error) ==
+		SGPU_OK);
+	CHECK(poll(&(struct pollfd){ .fd = control, .events = POLLIN }, 1, PATIENCE_MS) == 1);
+	CHECK(wire_receive(control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) == SGPU_OK);
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	CHECK(submit_of_spool(control, ends[0], ends[1], false, 0) == SGPU_OK);
+	close(ends[1]);
+	CHECK(submit_of_spool(control, ends[0], -1, true, 0) == SGPU_EUNAVAILABLE); /* no leases */
+	CHECK(submit_of_spool(control, ends[0], -1, false, PATIENCE_MS * UINT64_C(1000000)) ==
+	      SGPU_OK);
+	close(ends[0]);
+	close(program);
+	close(control);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	munmap((void *)(uintptr_t)counters, sizeof(*counters));
 }
 
 UNIT_TEST(sessions_of_owners_need_owners)
@@ -579,6 +632,7 @@ int main(int argc, char **argv)
 	}
 	prepare();
 	UNIT_RUN(an_honest_client_is_answered);
+	UNIT_RUN(a_connection_of_a_spool_carries_batch_after_batch);
 	UNIT_RUN(sessions_of_owners_need_owners);
 	UNIT_RUN(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody);
 	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);

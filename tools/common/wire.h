@@ -6,7 +6,6 @@
 #ifndef SGPU_WIRE_H
 #define SGPU_WIRE_H
 
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,8 +64,9 @@ struct wire_submit {
 	uint64_t lease;				  /* 1: results are to be left in a lease */
 	uint64_t manifest;			  /* 1: the third descriptor is a manifest */
 	uint64_t replaced_device, replaced_inode; /* the file that the response replaces; 0: none */
-	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
-	char results[SGPU_HANDLE_TEXT];		    /* where results go; "": with the response */
+	/* for messages, which hold no longer ones */
+	char in_name[SGPU_ERROR_TEXT_MAX], out_name[SGPU_ERROR_TEXT_MAX];
+	char results[SGPU_HANDLE_TEXT]; /* where results go; "": with the response */
 };
 
 /* Asks for a lease of `size` bytes for a batch's payloads if id is "", else for the lease `id` with

@@ -24,15 +24,16 @@
 #define MS UINT64_C(1000000)
 enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
 
-/* A submission, from the moment its connection is taken to the moment it is closed. */
+/* A connection with a client, and its submission. A spool's worker sends the next one on the same
+ * connection. */
 struct work {
 	int connection; /* -1: the client has hung up */
 	int in_fd, out_fd, manifest_fd;
 	uint64_t uid, since_ns; /* since_ns: when the client connected */
 	char user[REPORT_USER_MAX];
 	struct wire_submit request;
-	struct sgpu_run *run;
-	atomic_bool ended; /* set by a thread of the runner, which then leaves `work` */
+	struct sgpu_run *run; /* NULL: a spool's worker has nothing under way there */
+	atomic_bool ended;    /* set by a thread of the runner, which then leaves `work` */
 };
 
 struct serving serving;
@@ -59,23 +60,33 @@ static void count_end(void)
 	}
 }
 
-static void close_work(struct work *work)
+static void end_submission(struct work *work)
 {
-	sgpu_close(work->connection);
 	sgpu_close(work->in_fd);
 	sgpu_close(work->out_fd);
 	sgpu_close(work->manifest_fd);
-	free(work);
+	work->in_fd = work->out_fd = work->manifest_fd = -1;
 	count_end();
+}
+
+static void close_work(struct work *work)
+{
+	sgpu_close(work->connection);
+	free(work);
+}
+
+/* Has the loop look at work that has ended. */
+static void wake_for(struct work *work)
+{
+	atomic_store(&work->ended, true);
+	(void)eventfd_write(serving.wake_fd, 1);
 }
 
 static void run_ended(void *argument, struct sgpu_run *run, int rc)
 {
-	struct work *work = argument;
 	(void)run;
 	(void)rc;
-	atomic_store(&work->ended, true);
-	(void)eventfd_write(serving.wake_fd, 1);
+	wake_for(argument);
 }
 
 /* A spool's worker prints the line of a batch itself. */
@@ -121,7 +132,7 @@ static void answer_work(struct work *work)
 	}
 	sgpu_run_free(&work->run);
 	log_work(work, &answer.error, &answer.report);
-	close_work(work);
+	end_submission(work);
 }
 
 /* Whether only this user can have written the file, and nobody else can write it now: the kernel
@@ -199,12 +210,49 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 	return rc == SGPU_OK ? start_run(work, error) : rc;
 }
 
-static void take_batch(int connection, const struct wire_take *take)
+static void refuse_work(struct work *work, int rc, struct sgpu_error *error)
 {
 	static const struct report none;
+
+	error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
+	if (rc != SGPU_ECANCELED) {
+		wire_refuse(work->connection, error);
+	}
+	serve_count(NULL, error->code, work->since_ns, &none.progress);
+	log_work(work, error, &none);
+	end_submission(work);
+}
+
+/* Cancels the run of a client that has gone. */
+static void drop_work(struct work *work)
+{
+	sgpu_close(work->connection);
+	work->connection = -1;
+	if (work->run) {
+		sgpu_run_cancel(work->run);
+	} else {
+		wake_for(work);
+	}
+}
+
+static void try_work(struct work *work)
+{
+	struct sgpu_error error = { 0 };
+	const int rc = begin_work(work, &error);
+
+	if (rc == SGPU_OK) {
+		return;
+	}
+	refuse_work(work, rc, &error);
+	if (rc == SGPU_ECANCELED || !serving.begin.spool) {
+		drop_work(work);
+	}
+}
+
+static void take_batch(int connection, const struct wire_take *take)
+{
 	struct sgpu_error error = { 0 };
 	struct work *work = calloc(1, sizeof(*work));
-	int rc;
 
 	if (!work) {
 		sgpu_fail_nomem(&error);
@@ -220,30 +268,15 @@ static void take_batch(int connection, const struct wire_take *take)
 	memcpy(work->user, take->user, sizeof(work->user));
 	work->since_ns = take->since_ns;
 	if (t.count == serving.begin.submissions) {
-		rc = sgpu_fail(&error, SGPU_ERETRY,
-			       "%u submissions are under way, which is the limit", t.count);
-	} else {
-		rc = begin_work(work, &error);
-	}
-	if (rc == SGPU_OK) {
-		t.work[t.count++] = work;
+		refuse_work(work,
+			    sgpu_fail(&error, SGPU_ERETRY,
+				      "%u submissions are under way, which is the limit", t.count),
+			    &error);
+		close_work(work);
 		return;
 	}
-	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
-	if (rc != SGPU_ECANCELED) {
-		wire_refuse(connection, &error);
-	}
-	serve_count(NULL, error.code, work->since_ns, &none.progress);
-	log_work(work, &error, &none);
-	close_work(work);
-}
-
-/* Cancels the run of a client that has gone. */
-static void drop_work(struct work *work)
-{
-	sgpu_close(work->connection);
-	work->connection = -1;
-	sgpu_run_cancel(work->run);
+	t.work[t.count++] = work;
+	try_work(work);
 }
 
 /* Answers a client that asks for progress. Any other message, or a closed connection, ends the
@@ -251,8 +284,14 @@ static void drop_work(struct work *work)
 static void hear_client(struct work *work)
 {
 	struct wire_progress answer;
-	int rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
+	int rc;
 
+	if (!work->run) { /* the next batch of a spool */
+		work->since_ns = sgpu_now_ns();
+		try_work(work);
+		return;
+	}
+	rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
 	if (rc == SGPU_OK) {
 		memset(&answer, 0, sizeof(answer));
 		sgpu_run_get_progress(work->run, &answer.progress);
@@ -321,6 +360,9 @@ static void look_for_stuck(void)
 	for (unsigned i = 0; i < t.count; i++) {
 		struct sgpu_run_progress progress;
 
+		if (!t.work[i]->run) {
+			continue;
+		}
 		sgpu_run_get_progress(t.work[i]->run, &progress);
 		if (progress.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up();
@@ -360,11 +402,16 @@ static void take_events(void)
 		for (unsigned i = 0; i < t.count;) {
 			struct work *work = t.work[i];
 
-			if (atomic_load(&work->ended)) {
-				t.work[i] = t.work[--t.count];
+			const bool has_ended = atomic_exchange(&work->ended, false);
+
+			if (has_ended && work->run) {
 				answer_work(work);
-			} else {
+			}
+			if (!has_ended || (serving.begin.spool && work->connection >= 0)) {
 				i++;
+			} else {
+				t.work[i] = t.work[--t.count];
+				close_work(work);
 			}
 		}
 	}

@@ -22,7 +22,6 @@
 
 enum {
 	UNDER_WAY_MIN = 8,
-	UNDER_WAY_MAX = 64,
 	UNDER_WAY_A_JOB = 16,
 	ASIDE_MAX = 64,	      /* batches whose responses found no space, before the disk is full */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
@@ -204,7 +203,7 @@ static void print_progress(struct drain *drain)
  * again. */
 static void wait_for_news(struct drain *drain)
 {
-	static struct pollfd fds[1 + RUNNER_DEVICES_MAX * UNDER_WAY_MAX];
+	static struct pollfd fds[1 + RUNNER_DEVICES_MAX * LANE_BATCHES_MAX];
 	struct flight *flight, **link;
 	const struct pollfd *said = fds;
 	nfds_t count = 0;
@@ -280,7 +279,7 @@ unsigned drain_most(unsigned jobs, int devices)
 	unsigned most = UNDER_WAY_A_JOB * (jobs ? jobs : sgpu_cpu_count());
 
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
-	most = most < UNDER_WAY_MAX ? most : UNDER_WAY_MAX;
+	most = most < LANE_BATCHES_MAX ? most : LANE_BATCHES_MAX;
 	/* As many batches again may have ended. */
 	return limit.rlim_cur / DESCRIPTORS < 2 * most * (unsigned)devices ? UNDER_WAY_MIN : most;
 }

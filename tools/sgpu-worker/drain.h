@@ -16,18 +16,22 @@ struct drain_counts {
 	unsigned left, others;	   /* files that are no batches; batches for others' keys */
 };
 
+enum { LANE_BATCHES_MAX = 64 }; /* under way on a device */
+
 /* A device: a sgpu-enclave, and the batches that it has. */
 struct lane {
 	char device[RUNNER_DEVICE_NAME];
 	pid_t pid; /* 0: it has ended, with `status` */
 	int status;
 	int control;
-	uint64_t memory_free; /* bytes */
-	unsigned flights;     /* batches under way */
-	uint64_t bytes;	      /* of their files */
-	bool big;	      /* a big batch is among them */
-	uint64_t started;     /* batches started so far */
-	bool broken;	      /* the device failed */
+	uint64_t memory_free;	       /* bytes */
+	unsigned flights;	       /* batches under way */
+	uint64_t bytes;		       /* of their files */
+	bool big;		       /* a big batch is among them */
+	uint64_t started;	       /* batches started so far */
+	bool broken;		       /* the device failed */
+	int resting[LANE_BATCHES_MAX]; /* connections without a batch, for the next ones */
+	unsigned rests;
 };
 
 struct lanes {

@@ -132,27 +132,31 @@ static int fail_ended(struct lane *lane, struct sgpu_error *error)
 
 int lane_submit(struct flight *flight, uint64_t timeout_ns)
 {
-	static struct wire_submit message; /* large */
+	static struct wire_submit message;
+	struct lane *lane = flight->lane;
 	const struct spool_batch *batch = flight->batch;
 	const int fds[] = { batch->fd, batch->response.fd, batch->fd };
 	struct wire_take take = { .uid = geteuid(), .since_ns = flight->begin_ns };
-	int ends[2];
+	const bool is_new = lane->rests == 0;
+	int ends[2] = { -1, -1 };
 	bool sent;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+	if (is_new && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
 		return sgpu_fail_errno(&flight->error, "cannot make a socket");
 	}
+	flight->connection = is_new ? ends[0] : lane->resting[--lane->rests];
 	message.timeout_ns = timeout_ns;
 	snprintf(message.in_name, sizeof(message.in_name), "%s", batch->shown);
 	snprintf(message.out_name, sizeof(message.out_name), "%s", batch->response.path);
-	sent = sgpu_wire_send(ends[0], WIRE_SUBMIT, &message, sizeof(message), fds, 3) &&
-	       sgpu_wire_send(flight->lane->control, WIRE_TAKE, &take, sizeof(take), &ends[1], 1);
-	close(ends[1]);
+	sent = sgpu_wire_send(flight->connection, WIRE_SUBMIT, &message, sizeof(message), fds, 3) &&
+	       (!is_new ||
+		sgpu_wire_send(lane->control, WIRE_TAKE, &take, sizeof(take), &ends[1], 1));
+	sgpu_close(ends[1]);
 	if (!sent) {
-		close(ends[0]);
-		return fail_ended(flight->lane, &flight->error);
+		close(flight->connection);
+		flight->connection = -1;
+		return fail_ended(lane, &flight->error);
 	}
-	flight->connection = ends[0];
 	return SGPU_OK;
 }
 
@@ -172,11 +176,12 @@ bool lane_hear(struct flight *flight)
 		flight->full = answer.response_full != 0;
 		flight->needs = answer.response_size;
 		rc = answer.error.code;
+		flight->lane->resting[flight->lane->rests++] = flight->connection;
 	} else {
 		rc = fail_ended(flight->lane, &flight->error);
+		close(flight->connection);
 	}
 	flight->code = rc;
-	close(flight->connection);
 	flight->connection = -1;
 	return true;
 }
