@@ -314,15 +314,15 @@ static int submit_of_spool(int control, int client, int far, bool lease, uint64_
 }
 
 /* A batch that is refused is followed by others, and the time of each counts from its own
- * submission. */
+ * submission. Connections that rest are counted. */
 UNIT_TEST(a_connection_of_a_spool_carries_batch_after_batch)
 {
 	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL };
 	const struct wire_begin spool = { .submissions = SUBMISSIONS, .spool = 1 };
 	const struct serve_counters *counters;
 	struct wire_ready ready;
-	int ends[2], control = -1, status = -1,
-		     program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+	int ends[SUBMISSIONS + 1][2], control = -1, status = -1,
+				      program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	pid_t pid;
 
 	arguments[2] = w.key;
@@ -330,13 +330,19 @@ UNIT_TEST(a_connection_of_a_spool_carries_batch_after_batch)
 		SGPU_OK);
 	CHECK(poll(&(struct pollfd){ .fd = control, .events = POLLIN }, 1, PATIENCE_MS) == 1);
 	CHECK(wire_receive(control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) == SGPU_OK);
-	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-	CHECK(submit_of_spool(control, ends[0], ends[1], false, 0) == SGPU_OK);
-	close(ends[1]);
-	CHECK(submit_of_spool(control, ends[0], -1, true, 0) == SGPU_EUNAVAILABLE); /* no leases */
-	CHECK(submit_of_spool(control, ends[0], -1, false, PATIENCE_MS * UINT64_C(1000000)) ==
+	for (int i = 0; i <= SUBMISSIONS; i++) {
+		CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends[i]) == 0);
+		CHECK(submit_of_spool(control, ends[i][0], ends[i][1], false, 0) ==
+		      (i < SUBMISSIONS ? SGPU_OK : SGPU_ERETRY));
+		close(ends[i][1]);
+	}
+	CHECK(submit_of_spool(control, ends[0][0], -1, true, 0) ==
+	      SGPU_EUNAVAILABLE); /* no leases */
+	CHECK(submit_of_spool(control, ends[0][0], -1, false, PATIENCE_MS * UINT64_C(1000000)) ==
 	      SGPU_OK);
-	close(ends[0]);
+	for (int i = 0; i <= SUBMISSIONS; i++) {
+		close(ends[i][0]);
+	}
 	close(program);
 	close(control);
 	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -40,8 +40,9 @@ struct serving serving;
 
 static struct tending {
 	int signal_fd;
-	struct work *work[SERVE_SUBMISSIONS_MAX];
-	struct pollfd fds[FIXED_FDS + SERVE_SUBMISSIONS_MAX];
+	/* One that is refused leaves before the next one is taken. */
+	struct work *work[SERVE_SUBMISSIONS_MAX + 1];
+	struct pollfd fds[FIXED_FDS + SERVE_SUBMISSIONS_MAX + 1];
 	unsigned count;
 	uint64_t looked_ns; /* when runs that do not end were last looked for */
 	bool draining;	    /* takes no more work, and ends with the last submission */
@@ -210,19 +211,6 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 	return rc == SGPU_OK ? start_run(work, error) : rc;
 }
 
-static void refuse_work(struct work *work, int rc, struct sgpu_error *error)
-{
-	static const struct report none;
-
-	error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
-	if (rc != SGPU_ECANCELED) {
-		wire_refuse(work->connection, error);
-	}
-	serve_count(NULL, error->code, work->since_ns, &none.progress);
-	log_work(work, error, &none);
-	end_submission(work);
-}
-
 /* Cancels the run of a client that has gone. */
 static void drop_work(struct work *work)
 {
@@ -235,16 +223,27 @@ static void drop_work(struct work *work)
 	}
 }
 
-static void try_work(struct work *work)
+/* Starts the submission on the connection, or refuses it. */
+static void try_work(struct work *work, bool has_room)
 {
+	static const struct report none;
 	struct sgpu_error error = { 0 };
-	const int rc = begin_work(work, &error);
+	const int rc = has_room ? begin_work(work, &error)
+				: sgpu_fail(&error, SGPU_ERETRY,
+					    "%u submissions are under way, which is the limit",
+					    (unsigned)serving.begin.submissions);
 
 	if (rc == SGPU_OK) {
 		return;
 	}
-	refuse_work(work, rc, &error);
-	if (rc == SGPU_ECANCELED || !serving.begin.spool) {
+	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
+	if (rc != SGPU_ECANCELED) {
+		wire_refuse(work->connection, &error);
+	}
+	serve_count(NULL, error.code, work->since_ns, &none.progress);
+	log_work(work, &error, &none);
+	end_submission(work);
+	if (rc == SGPU_ECANCELED || !has_room || !serving.begin.spool) {
 		drop_work(work);
 	}
 }
@@ -267,16 +266,8 @@ static void take_batch(int connection, const struct wire_take *take)
 	work->uid = take->uid;
 	memcpy(work->user, take->user, sizeof(work->user));
 	work->since_ns = take->since_ns;
-	if (t.count == serving.begin.submissions) {
-		refuse_work(work,
-			    sgpu_fail(&error, SGPU_ERETRY,
-				      "%u submissions are under way, which is the limit", t.count),
-			    &error);
-		close_work(work);
-		return;
-	}
 	t.work[t.count++] = work;
-	try_work(work);
+	try_work(work, t.count <= serving.begin.submissions);
 }
 
 /* Answers a client that asks for progress. Any other message, or a closed connection, ends the
@@ -288,7 +279,7 @@ static void hear_client(struct work *work)
 
 	if (!work->run) { /* the next batch of a spool */
 		work->since_ns = sgpu_now_ns();
-		try_work(work);
+		try_work(work, true);
 		return;
 	}
 	rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
