@@ -380,7 +380,9 @@ peek() {
 		jq -r ".hardening.$name.text" debug.json | grep -q 'SGPU_DEBUG is set'
 	done
 	run -0 sgpu-run --info
-	assert_contains "$output" "of this build on this machine"
+	grep -q '^  no_core *none is written' <<<"$output"
+	run -0 env SGPU_DEBUG=1 sgpu-run --info
+	grep -q '^  no_core *NOT: a crash may write one' <<<"$output"
 }
 
 # wait_in COMMAND...: starts it with an input that does not come; its process id in $WAITER once it is hardened.
@@ -460,7 +462,8 @@ wait_in() {
 @test "without /proc info shows figures of this machine" {
 	requires mount
 	run -0 unshare --mount sh -c 'umount -l /proc; sgpu-enclave --info'
-	grep -qE '[1-9][0-9]* MiB of memory, [1-9][0-9]* MiB free' <<<"$output"
+	grep -qE '^  memory_total_bytes +[1-9][0-9]* MiB$' <<<"$output"
+	grep -qE '^  memory_free_bytes +[1-9][0-9]* MiB$' <<<"$output"
 	run ! grep -q '17592186044415 MiB' <<<"$output"
 }
 
@@ -471,7 +474,7 @@ wait_in() {
 
 # landlock: skips where the kernel has none.
 landlock() {
-	sgpu-run --info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
+	sgpu-run --info | grep -q '^  confined_files *a run opens none but' || skip "needs Landlock"
 }
 
 @test "a run that cannot be confined for a low ulimit -n is an error, and no warning" {
