@@ -446,6 +446,15 @@ wait_in() {
 	exec 7>&-
 }
 
+@test "without /proc, which shows the descriptors of keys, there is no run" {
+	requires mount
+	run --separate-stderr unshare --mount sh -c \
+		'umount -l /proc; sgpu-enclave --device cpu -k owner.jwk -o response /dev/null'
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "cannot close the descriptors of keys"
+	assert_no_file response
+}
+
 @test "a small ulimit -v ends a run with a text that says so" {
 	local limit
 	for limit in 60000 300000; do
@@ -505,12 +514,12 @@ landlock() {
 	run --separate-stderr unshare --mount sh -c 'mount -t tmpfs none /usr/share && cp owner.jwk /usr/share/key.jwk &&
 		sgpu-run --device cpu -k /usr/share/key.jwk -o response /dev/null'
 	[ "$status" -eq 4 ]
-	assert_contains "$stderr" "key '/usr/share/key.jwk' lies in '/usr'"
+	assert_contains "$stderr" "a run can read the key '/usr/share/key.jwk' again"
 	sgpu-seal keyinfo --owner owner.jwk >owners
 	mkdir -m 0700 state
 	sgpu-seal keygen --x25519 -o state/runner.jwk
 	run --separate-stderr -4 sgpu-run --device cpu -k state/runner.jwk --owners owners --state state -o response /dev/null
-	assert_contains "$stderr" "lies in 'state'"
+	assert_contains "$stderr" "a run can read the key 'state/runner.jwk' again"
 	assert_no_file response
 }
 

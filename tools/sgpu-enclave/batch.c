@@ -58,7 +58,7 @@ static int check_request(const struct submission *s)
 	if (r->trace && r->plan) {
 		return cli_usage("--plan runs nothing, so there is nothing to trace");
 	}
-	return attested_check(r);
+	return 0;
 }
 
 /* Refuses outputs that would replace a payload file of the batch. */
@@ -183,33 +183,6 @@ static int take_outputs(const struct submission *s, struct outputs *outputs,
 	return rc;
 }
 
-/* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So the
- * files are opened under confinement. */
-static int attest(const struct submission *s, struct landlock_needs *needs,
-		  struct sgpu_error *error)
-{
-	const struct run_request *r = s->request;
-	int rc = signer_begin(r, error);
-
-	if (rc == SGPU_OK && r->owner) {
-		rc = sgpu_key_load(r->owner, &s->enclave->owner, error);
-		if (rc == SGPU_OK && s->enclave->owner.kind == SGPU_KEY_OCT) {
-			rc = sgpu_fail(error, SGPU_EKEY,
-				       "'%s' is a symmetric key, the owner's is an X25519 key",
-				       r->owner);
-		}
-		s->enclave->has_owner = true;
-	}
-	needs->later[0] = s->batch;
-	rc = rc ? rc : enclave_open(s->enclave, needs, r->attestation_key, true, error);
-	rc = rc ? rc : attested_quote(r, s->enclave, error);
-	if (rc == SGPU_OK) {
-		cli_detail("'%s' is written; batches for this run are sealed to the key in it",
-			   r->quote);
-	}
-	return rc;
-}
-
 /* Pipes are opened when their readers are to come. */
 static const char *if_pipe(const char *path)
 {
@@ -222,23 +195,23 @@ static int submit(struct submission *s)
 {
 	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	const struct run_request *r = s->request;
-	struct landlock_needs needs = { .later = { NULL, if_pipe(r->output), if_pipe(r->trace) } };
+	/* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So
+	 * the files are opened under confinement. */
+	struct landlock_needs needs = { .later = { r->quote ? s->batch : NULL, if_pipe(r->output),
+						   if_pipe(r->trace) } };
 	struct sgpu_error error = { 0 };
-	int rc = SGPU_OK, status = 0;
+	int rc = enclave_open(s->enclave, &needs, &error), status = 0;
 
-	if (r->quote) {
-		rc = attest(s, &needs, &error);
+	if (rc == SGPU_OK && r->quote) {
+		rc = attested_quote(s->enclave, &error);
 		status = rc ? 0 : open_batch(s);
-	} else {
-		rc = enclave_open(s->enclave, &needs, NULL, false, &error);
 	}
 	rc = rc || status ? rc : take_outputs(s, &outputs, &error);
 	if (rc == SGPU_OK && status == 0 && !cli_binary_output(outputs.response.fd)) {
 		status = 2;
 	}
 	if (rc == SGPU_OK && status == 0) {
-		key_files_close(&s->enclave->key_files, s->in_fd);
-		rc = enclave_start(s->enclave, r->quote != NULL, &error);
+		rc = enclave_start(s->enclave, s->in_fd, &error);
 		rc = rc ? rc : run_open_batch(s, &outputs, &error);
 	}
 	sgpu_output_close(&outputs.response);
@@ -297,7 +270,7 @@ int run_batch(struct enclave *enclave, const struct run_request *request, const 
 	int status;
 
 	enclave->one_device = request->quote != NULL;
-	status = enclave_check(enclave);
+	status = enclave_check(enclave, request);
 	status = status ? status : check_request(&s);
 	status = status ? status : enclave_begin(enclave, stop_running);
 	return status ? status : open_and_run(&s);

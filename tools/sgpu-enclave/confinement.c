@@ -84,8 +84,10 @@ static json_t *describe_modules(const struct sgpu_module_confinement *m, const c
 	return describe(rows, SGPU_ARRAY_LENGTH(rows));
 }
 
-json_t *confinement_claim(bool filtered, bool confined, const struct sgpu_module_confinement *m)
+json_t *confinement_claim(const struct sgpu_module_confinement *m)
 {
+	const bool filtered = harden_filters(), confined = landlock_version() > 0;
+
 	return !m ? json_pack("{s:b, s:b}", "seccomp", filtered, "landlock", confined)
 		  : json_pack("{s:b, s:b, s:{s:b, s:b, s:b, s:b, s:b, s:b}}", "seccomp", filtered,
 			      "landlock", confined, "modules", "process", m->process, "namespaces",

@@ -66,10 +66,43 @@ static int load_owners(struct enclave *w, struct sgpu_error *error)
 	return sgpu_owners_load(w->options.owners.items[0], &w->owners, error);
 }
 
-int enclave_check(struct enclave *w)
+static int check_evidence(const struct run_request *r)
+{
+	const struct {
+		const char *name;
+		bool given;
+	} needed[] = { { "--nonce", r->nonce.size > 0 },
+		       { "--attestation-key", r->attestation_key != NULL },
+		       { "--certificate", r->certificate != NULL },
+		       { "--owner", r->owner != NULL } };
+	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
+		if (!r->quote && needed[i].given) {
+			return cli_usage("%s is for a run with --quote", needed[i].name);
+		}
+		if (r->quote && !needed[i].given && i < optional) {
+			return cli_usage("--quote needs %s", needed[i].name);
+		}
+	}
+	if (r->quote && r->plan) {
+		return cli_usage("--plan runs nothing, so there is nothing to quote");
+	}
+	return r->quote && cli_is_standard(r->quote)
+		       ? cli_usage("the quote goes to a file, since standard output is for what "
+				   "follows")
+		       : 0;
+}
+
+int enclave_check(struct enclave *w, const struct run_request *request)
 {
 	struct sgpu_error error = { 0 };
+	const int status = request->serve ? 0 : check_evidence(request);
 
+	w->request = request;
+	if (status) {
+		return status;
+	}
 	if (name_devices(w, &error) != SGPU_OK || open_files(w, &error) != SGPU_OK ||
 	    load_owners(w, &error) != SGPU_OK) {
 		return error.code == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
@@ -99,6 +132,8 @@ int enclave_check(struct enclave *w)
 
 int enclave_begin(struct enclave *w, void (*stop)(void))
 {
+	struct sgpu_error error = { 0 };
+
 	current = w;
 #if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
 	/* The next batch reuses the memory of this one. By default the C library would return it to
@@ -116,24 +151,29 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 	}
 	w->signal_fd = cli_signal_fd(SIGUSR1);
 	cli_signals(stop);
-	return 0;
+	return w->request->attestation_key && signer_begin(w->request, &error) != SGPU_OK
+		       ? cli_error(&error)
+		       : 0;
 }
 
 /* All keys are read before the first batch, and no batch can reach their files. */
-static int load_keys(struct enclave *w, const char *extra, struct sgpu_error *error)
+static int load_keys(struct enclave *w, struct sgpu_error *error)
 {
-	int rc = extra ? key_files_note(&w->key_files, extra, w->files, w->options.state, error)
-		       : SGPU_OK;
+	const char *signing = w->request->attestation_key, *owner = w->request->owner;
+	int rc = signing ? key_files_note(&w->key_files, signing, w->files, error) : SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
-		rc = key_files_note(&w->key_files, w->options.keys.items[i], w->files,
-				    w->options.state, error);
-	}
-	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
-		rc = sgpu_key_load_private(w->options.keys.items[i], &w->keys[i], error);
+		const char *key = w->options.keys.items[i];
+
+		rc = key_files_note(&w->key_files, key, w->files, error);
+		rc = rc ? rc : sgpu_key_load_private(key, &w->keys[i], error);
 		w->key_count += rc == SGPU_OK;
 	}
-	return rc;
+	rc = rc || !owner ? rc : sgpu_key_load(owner, &w->owner, error);
+	return rc == SGPU_OK && owner && w->owner.kind == SGPU_KEY_OCT
+		       ? sgpu_fail(error, SGPU_EKEY,
+				   "'%s' is a symmetric key, the owner's is an X25519 key", owner)
+		       : rc;
 }
 
 static int open_next(struct enclave *w, struct sgpu_error *error)
@@ -185,9 +225,10 @@ static int open_devices(struct enclave *w, struct sgpu_error *error)
 }
 
 /* Confines the process to the files in `needs`. If the kernel lacks that, warns. */
-static int confine_files(const struct enclave *w, struct landlock_needs *needs, bool strict,
+static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 			 struct sgpu_error *error)
 {
+	const bool strict = w->request->attestation_key != NULL;
 	int rc;
 
 	needs->files = w->files;
@@ -196,19 +237,19 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs, 
 	rc = landlock_confine(needs, error);
 	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
 		cli_warning("%s", error->text);
-		rc = SGPU_OK;
+		return SGPU_OK;
 	}
-	return rc;
+	return rc == SGPU_OK && landlock_version() > 0 ? key_files_refuse(&w->key_files, error)
+						       : rc;
 }
 
-int enclave_open(struct enclave *w, struct landlock_needs *needs, const char *extra_key,
-		 bool strict, struct sgpu_error *error)
+int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_error *error)
 {
 	static const uint8_t key[SGPU_KEY_SIZE];
 	const uint64_t window_us =
 		w->options.window_ns ? w->options.window_ns / 1000 : DEFAULT_WINDOW_US;
 	struct sgpu_aead *aead = NULL;
-	int rc = load_keys(w, extra_key, error);
+	int rc = load_keys(w, error);
 
 	if (rc == SGPU_OK && w->owners.count > 0) {
 		rc = sgpu_replay_create(w->options.state, window_us, &w->replay, error);
@@ -220,36 +261,13 @@ int enclave_open(struct enclave *w, struct landlock_needs *needs, const char *ex
 	    strncmp(w->devices[0].selector, "cuda", 4) != 0) {
 		rc = sgpu_device_prepare_modules(w->named, error);
 	}
-	rc = rc ? rc : confine_files(w, needs, strict, error);
+	rc = rc ? rc : confine_files(w, needs, error);
 	if (rc == SGPU_OK) {
 		w->config.jobs = w->options.jobs;
 		w->config.modules = w->options.allow_modules;
 		rc = open_devices(w, error);
 	}
 	return rc;
-}
-
-int enclave_subject(struct enclave *w, struct sgpu_key *recipient,
-		    struct sgpu_quote_subject *subject, struct sgpu_error *error)
-{
-	struct sgpu_key *key = &w->keys[w->key_count];
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, key, error);
-
-	w->confinement = confinement_claim(harden_filters(), landlock_version() > 0,
-					   w->modules.process ? &w->modules : NULL);
-	*subject = (struct sgpu_quote_subject){ .recipient = recipient,
-						.recipient_ephemeral = true,
-						.device = w->devices[0].device,
-						.preemption = w->on_gpu,
-						.allows_modules = w->options.allow_modules,
-						.files = w->files != NULL,
-						.sessions = wire_sessions[w->sessions],
-						.owners = (const char *const *)w->owners.names,
-						.owner_count = w->owners.count,
-						.confinement = w->confinement };
-	rc = rc ? rc : sgpu_key_public(key, recipient, error);
-	w->key_count += rc == SGPU_OK;
-	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
 }
 
 int enclave_authority(const struct enclave *w, const struct sgpu_key *quoted,
@@ -277,8 +295,9 @@ int enclave_authority(const struct enclave *w, const struct sgpu_key *quoted,
 }
 
 /* If the kernel or this build lacks filters, warns. */
-static int filter_calls(const struct enclave *w, bool strict, struct sgpu_error *error)
+static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 {
+	const bool strict = w->request->attestation_key != NULL;
 	const int rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
 
 	if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
@@ -288,14 +307,15 @@ static int filter_calls(const struct enclave *w, bool strict, struct sgpu_error 
 	return rc;
 }
 
-int enclave_start(struct enclave *w, bool strict, struct sgpu_error *error)
+int enclave_start(struct enclave *w, int kept, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = { .shared_files = w->shared_files,
 					     .many_runs = w->many_runs };
 	struct sgpu_device *more[ENCLAVE_DEVICES_MAX];
-	int rc = cli_harden_off() ? SGPU_OK : cli_silence(error); /* what kernels print may be HIGH,
-								     and the host reads it */
+	int rc = key_files_close(&w->key_files, kept, error);
 
+	/* What kernels print may be HIGH, and the host reads it. */
+	rc = rc || cli_harden_off() ? rc : cli_silence(error);
 	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
 		rc = sgpu_secure_create(w->devices[i].device, NULL, &w->devices[i].context, error);
 		if (rc == SGPU_EUNAVAILABLE) {
@@ -303,7 +323,7 @@ int enclave_start(struct enclave *w, bool strict, struct sgpu_error *error)
 			rc = SGPU_OK;
 		}
 	}
-	rc = rc ? rc : filter_calls(w, strict, error);
+	rc = rc ? rc : filter_calls(w, error);
 	for (int i = 1; i < w->device_count; i++) {
 		more[config.more_count++] = enclave_secure_device(&w->devices[i]);
 	}
@@ -355,7 +375,6 @@ int enclave_end(struct enclave *w, int status)
 	sgpu_files_free(&w->files);
 	sgpu_owners_clear(&w->owners);
 	sgpu_replay_free(&w->replay);
-	json_decref(w->confinement);
 	free(w->options.keys.items);
 	free(w->options.owners.items);
 	free(w->options.files.items);
@@ -384,41 +403,14 @@ void enclave_give_up(void)
  * this process and is lost with it. So a batch sealed to the key, or a session bound to it, opens
  * in the measured program or nowhere. */
 
-int attested_check(const struct run_request *r)
+int attested_quote(struct enclave *w, struct sgpu_error *error)
 {
-	const struct {
-		const char *name;
-		bool given;
-	} needed[] = { { "--nonce", r->nonce.size > 0 },
-		       { "--attestation-key", r->attestation_key != NULL },
-		       { "--certificate", r->certificate != NULL },
-		       { "--owner", r->owner != NULL } };
-	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
-		if (!r->quote && needed[i].given) {
-			return cli_usage("%s is for a run with --quote", needed[i].name);
-		}
-		if (r->quote && !needed[i].given && i < optional) {
-			return cli_usage("--quote needs %s", needed[i].name);
-		}
-	}
-	if (r->quote && r->plan) {
-		return cli_usage("--plan runs nothing, so there is nothing to quote");
-	}
-	return r->quote && cli_is_standard(r->quote)
-		       ? cli_usage("the quote goes to a file, since standard output is for what "
-				   "follows")
-		       : 0;
-}
-
-int attested_quote(const struct run_request *r, struct enclave *w, struct sgpu_error *error)
-{
+	const struct run_request *r = w->request;
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char *text = NULL;
 	size_t size = 0;
 	int quote = -1;
-	int rc = signer_claim(w, w->has_owner ? w->owner.public_half : NULL, error);
+	int rc = signer_claim(w, error);
 
 	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
 	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);

@@ -60,10 +60,6 @@ struct landlock_needs {
 /* The kernel's version of Landlock; 0: none, or not used here. */
 int landlock_version(void);
 
-/* Returns a folder above `path` that a run may read, so that no key may lie in it; or NULL. state:
- * the replay record's folder, or NULL. */
-const char *landlock_above(const char *path, const char *state);
-
 /* Confines this thread and those that it starts, so call this before there are others: from then on
  * they open nothing but `needs`, and name prepared outputs (cli_output_prepare) alone. Errors:
  * SGPU_EUNAVAILABLE, and nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
@@ -75,7 +71,6 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 					   struct sgpu_error *error);
 /* The claim `confinement` of a quote: "seccomp", "landlock", and "modules" unless `modules` is
  * NULL. Returns NULL if out of memory. */
-json_t *confinement_claim(bool filtered, bool confined,
-			  const struct sgpu_module_confinement *modules);
+json_t *confinement_claim(const struct sgpu_module_confinement *modules);
 
 #endif

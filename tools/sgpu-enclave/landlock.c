@@ -106,54 +106,6 @@ static const char *own_libraries(void)
 	return path;
 }
 
-static bool is_same(const char *path, const struct stat *folder)
-{
-	struct stat status;
-
-	return path && stat(path, &status) == 0 && status.st_dev == folder->st_dev &&
-	       status.st_ino == folder->st_ino;
-}
-
-static const char *readable(const struct stat *folder, const char *state)
-{
-	static const char regions_name[] = "the directory of regions";
-	char **regions = NULL;
-	bool is_regions = false;
-
-	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
-		if (is_same(folders[i].path, folder)) {
-			return folders[i].path;
-		}
-	}
-	if (is_same(own_libraries(), folder)) {
-		return own_libraries();
-	}
-	if (is_same(state, folder)) {
-		return state;
-	}
-	if (sgpu_stage_directories(&regions, NULL) == SGPU_OK) {
-		for (int i = 0; regions[i]; i++) {
-			is_regions = is_regions || is_same(regions[i], folder);
-		}
-		sgpu_stage_directories_free(&regions);
-	}
-	return is_regions ? regions_name : NULL;
-}
-
-const char *landlock_above(const char *path, const char *state)
-{
-	char *real = realpath(path, NULL), *slash;
-	const char *found = NULL;
-	struct stat status;
-
-	while (real && !found && (slash = strrchr(real, '/')) && slash != real) {
-		*slash = '\0';
-		found = stat(real, &status) == 0 ? readable(&status, state) : NULL;
-	}
-	free(real);
-	return found;
-}
-
 struct ruleset {
 	int fd;
 	uint64_t known;

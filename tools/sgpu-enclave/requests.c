@@ -126,11 +126,11 @@ int serve_quotes(struct sgpu_error *error)
 	struct enclave *w = serving.enclave;
 	int rc;
 
-	if (!serving.request->attestation_key) {
+	if (!w->request->attestation_key) {
 		return SGPU_OK;
 	}
 	serving.quote_key = &w->keys[w->key_count];
-	rc = signer_claim(w, NULL, error);
+	rc = signer_claim(w, error);
 	return rc ? rc : sgpu_thread_start(NULL, watch_signer, NULL, error);
 }
 

@@ -407,29 +407,24 @@ static bool say_ready(void)
 
 static int run_loop(struct sgpu_error *error)
 {
-	const char *key = serving.request->attestation_key;
 	struct enclave *w = serving.enclave;
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = serving.control, .events = POLLIN };
-	/* first: the child must inherit no keys */
-	int rc = key ? signer_begin(serving.request, error) : SGPU_OK;
+	int rc = SGPU_OK;
 
 	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (rc == SGPU_OK && ((t.signal_fd < 0 && !serving.begin.spool) || serving.wake_fd < 0)) {
+	if ((t.signal_fd < 0 && !serving.begin.spool) || serving.wake_fd < 0) {
 		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
 	/* Set before any memory is taken, so that the counters show all of it. */
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
 	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
-	rc = rc ? rc : enclave_open(w, &needs, key, key != NULL, error);
+	rc = rc ? rc : enclave_open(w, &needs, error);
 	rc = rc ? rc : sgpu_thread_start(NULL, end_without_supervisor, NULL, error);
 	rc = rc ? rc : serve_quotes(error);
 	rc = rc ? rc : serve_lease_open(error);
-	if (rc == SGPU_OK) {
-		key_files_close(&w->key_files, -1);
-		rc = enclave_start(w, key != NULL, error);
-	}
+	rc = rc ? rc : enclave_start(w, -1, error);
 	if (rc == SGPU_OK && say_ready()) {
 		/* Runs all work that was handed over, also after a signal to end. */
 		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
@@ -468,7 +463,6 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	int status;
 
 	serving.enclave = enclave;
-	serving.request = request;
 	serving.control = (int)request->serve;
 	if (cli_given(run_options, request, of_workers) ||
 	    !request->attestation_key != !request->certificate ||
@@ -492,7 +486,7 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	enclave->one_device = request->attestation_key != NULL;
 	enclave->shared_files = !serving.begin.spool;
 	enclave->many_runs = serving.begin.spool != 0;
-	status = enclave_check(enclave);
+	status = enclave_check(enclave, request);
 	status = status ? status : enclave_begin(enclave, NULL);
 	return status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);
 }

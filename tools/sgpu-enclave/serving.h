@@ -18,9 +18,8 @@ int serve(struct enclave *enclave, const struct run_request *request);
 /* serving.c: shared by these files. */
 extern struct serving {
 	struct enclave *enclave;
-	const struct run_request *request; /* the command line */
-	struct wire_begin begin;	   /* what the supervisor says */
-	int control;			   /* the supervisor's socket */
+	struct wire_begin begin; /* what the supervisor says */
+	int control;		 /* the supervisor's socket */
 	struct serve_counters *counters;
 	int wake_fd;		   /* an eventfd, written when a run or a request has ended */
 	atomic_uint requests;	   /* requests that have not ended */

@@ -15,18 +15,13 @@ static int serve_program(struct enclave *w, const struct run_request *r, struct 
 	struct landlock_needs needs = { .files = NULL };
 	struct sgpu_session_authority authority;
 	const struct sgpu_key *key = NULL;
-	int rc = r->quote ? signer_begin(r, error) : SGPU_OK;
-
-	rc = rc ? rc : enclave_open(w, &needs, r->attestation_key, r->quote != NULL, error);
+	int rc = enclave_open(w, &needs, error);
 
 	if (rc == SGPU_OK && r->quote) {
-		rc = attested_quote(r, w, error);
+		rc = attested_quote(w, error);
 		key = &w->keys[w->key_count - 1];
 	}
-	if (rc == SGPU_OK) {
-		key_files_close(&w->key_files, -1);
-		rc = enclave_start(w, key != NULL, error);
-	}
+	rc = rc ? rc : enclave_start(w, -1, error);
 	if (rc == SGPU_OK && !w->devices[0].context) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
 			       "device '%s' has no secure contexts, which sessions need",
@@ -56,11 +51,10 @@ int run_session(struct enclave *w, const struct run_request *r)
 		return cli_usage("--session needs -k, the key that the session is bound to, or "
 				 "--quote");
 	}
-	status = attested_check(r);
+	status = enclave_check(w, r);
 	if (status == 0 && r->quote && !cli_output_apart(r->quote)) {
 		status = 2;
 	}
-	status = status ? status : enclave_check(w);
 	if (status == 0) {
 		status = cli_input("-", &name, &fd); /* not from a terminal */
 	}

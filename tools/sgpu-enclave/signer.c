@@ -167,23 +167,39 @@ int signer_begin(const struct run_request *r, struct sgpu_error *error)
 	return rc == SGPU_OK ? hear_child(child_fd, WIRE_READY, NULL, error) : rc;
 }
 
-int signer_claim(struct enclave *w, const uint8_t *owner_key, struct sgpu_error *error)
+int signer_claim(struct enclave *w, struct sgpu_error *error)
 {
 	static const uint8_t any_nonce[SGPU_NONCE_MIN];
-	struct sgpu_quote_subject subject;
-	struct sgpu_key recipient;
-	json_t *claims = NULL;
+	struct sgpu_key *key = &w->keys[w->key_count], recipient;
+	json_t *claims = NULL,
+	       *confinement = confinement_claim(w->modules.process ? &w->modules : NULL);
+	const struct sgpu_quote_subject subject = { .nonce = any_nonce,
+						    .nonce_size = sizeof(any_nonce),
+						    .recipient = &recipient,
+						    .recipient_ephemeral = true,
+						    .owner_key = w->request->owner
+									 ? w->owner.public_half
+									 : NULL,
+						    .device = w->devices[0].device,
+						    .preemption = w->on_gpu,
+						    .allows_modules = w->options.allow_modules,
+						    .files = w->files != NULL,
+						    .sessions = wire_sessions[w->sessions],
+						    .owners = (const char *const *)w->owners.names,
+						    .owner_count = w->owners.count,
+						    .confinement = confinement };
 	char *text = NULL;
 	size_t size = 0;
-	int rc = enclave_subject(w, &recipient, &subject, error);
+	int rc = confinement ? sgpu_key_generate(SGPU_KEY_X25519, key, error)
+			     : sgpu_fail_nomem(error);
 
-	subject.nonce = any_nonce;
-	subject.nonce_size = sizeof(any_nonce);
-	subject.owner_key = owner_key;
+	rc = rc ? rc : sgpu_key_public(key, &recipient, error);
+	w->key_count += rc == SGPU_OK;
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
 	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
 	rc = rc ? rc : wire_say_text(child_fd, WIRE_CLAIMS, text, size, error);
 	json_decref(claims);
+	json_decref(confinement);
 	free(text);
 	return rc;
 }
