@@ -14,24 +14,23 @@
 #include "cli.h"
 #include "harden.h"
 
-enum { NAMESPACES_SIZE = 96 };
+enum { NAMESPACES_SIZE = 128 };
 
 struct row {
 	const char *name;
 	bool holds;
-	const char *good, *bad, *why; /* what it means; why it does not hold, or NULL */
+	const char *good, *bad; /* what it means that it holds, or does not */
 };
 
-/* Returns {NAME: {"holds", "text"}, ...}. */
-static json_t *describe(const struct row *rows, size_t count)
+/* Returns {NAME: {"holds", "text"}, ...}. why: why some do not hold, or NULL. */
+static json_t *describe(const struct row *rows, size_t count, const char *why)
 {
 	json_t *object = json_object();
 
 	for (size_t i = 0; i < count; i++) {
 		const struct row *row = &rows[i];
-		const char *why = row->holds || !row->why ? "" : row->why;
-		json_t *text = json_sprintf("%s%s%s", row->holds ? row->good : row->bad,
-					    *why ? ": " : "", why);
+		json_t *text = row->holds || !why ? json_string(row->holds ? row->good : row->bad)
+						  : json_sprintf("%s: %s", row->bad, why);
 
 		json_object_set_new(object, row->name,
 				    json_pack("{s:b, s:o}", "holds", row->holds, "text", text));
@@ -39,49 +38,49 @@ static json_t *describe(const struct row *rows, size_t count)
 	return object;
 }
 
-/* Lists the kinds of namespaces that modules lack; "": none. */
-static const char *lacking(const struct sgpu_module_confinement *m, char list[NAMESPACES_SIZE])
+/* Whether modules lack namespaces; the text names their kinds. */
+static bool lack_namespaces(const struct sgpu_module_confinement *m, char text[NAMESPACES_SIZE])
 {
 	const struct {
 		const char *name;
 		bool there;
 	} kinds[] = { { "user", m->user },   { "mount", m->mount }, { "process", m->pid },
 		      { "network", m->net }, { "IPC", m->ipc },	    { "host name", m->uts } };
+	bool lack = false;
 
-	list[0] = '\0';
+	snprintf(text, NAMESPACES_SIZE, "none of its own of these kinds");
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
 		if (!kinds[i].there) {
-			cli_append(list, NAMESPACES_SIZE, "%s%s", *list ? ", " : "", kinds[i].name);
+			cli_append(text, NAMESPACES_SIZE, "%s%s", lack ? ", " : ": ",
+				   kinds[i].name);
+			lack = true;
 		}
 	}
-	return list;
+	return lack;
 }
 
-/* why: why no module is run, or NULL. */
+/* why: why no module is run; not looked at if there is a process for them. */
 static json_t *describe_modules(const struct sgpu_module_confinement *m, const char *why)
 {
-	char list[NAMESPACES_SIZE];
+	char kinds[NAMESPACES_SIZE];
 	const struct row rows[] = {
 		{ "process", m->process,
 		  "each in one of its own, without keys, of a program that is part of this one",
-		  "no module is run", why },
-		{ "namespaces", !*lacking(m, list), "its own of every kind",
-		  "none of its own of these kinds", list },
+		  why },
+		{ "namespaces", !lack_namespaces(m, kinds), "its own of every kind", kinds },
 		{ "root", m->root, "a root directory with libraries in it, and nothing else",
-		  "that of this machine", NULL },
+		  "that of this machine" },
 		{ "landlock", m->landlock != 0, "it reads libraries alone",
-		  "no files but those outside its root directory are kept from it",
-		  "this kernel has no Landlock, or it is off" },
+		  "at most its root directory keeps files from it: this kernel has no Landlock, or "
+		  "it is off" },
 		{ "seccomp", m->seccomp,
 		  "system calls of computing code; another ends it and the run, by name",
 		  "all system calls are possible, in a build without libseccomp; or the kernel "
-		  "gives no listener, and no module is run",
-		  NULL },
-		{ "no_capabilities", m->capabilities, "it has none", "those of this process",
-		  NULL },
+		  "gives no listener, and no module is run" },
+		{ "no_capabilities", m->capabilities, "it has none", "those of this process" },
 	};
 
-	return describe(rows, SGPU_ARRAY_LENGTH(rows));
+	return describe(rows, SGPU_ARRAY_LENGTH(rows), NULL);
 }
 
 json_t *confinement_claim(const struct sgpu_module_confinement *m)
@@ -104,7 +103,7 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 	const char *name;
 
 	if (rc == SGPU_OK && modules->process) { /* else they run on a GPU, not in a process */
-		findings = describe_modules(modules, NULL);
+		findings = describe_modules(modules, "");
 	}
 	json_object_foreach (findings, name, one) {
 		if (!json_is_true(json_object_get(one, "holds"))) {
@@ -121,11 +120,11 @@ json_t *confinement_try(void)
 	struct sgpu_module_confinement m = { .process = 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
-	const bool runs = sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK &&
-			  sgpu_device_module_confinement(device, &m, &error) == SGPU_OK;
+	int rc = sgpu_device_open("cpu", NULL, &device, &error);
 
+	rc = rc ? rc : sgpu_device_module_confinement(device, &m, &error);
 	sgpu_device_close(&device);
-	return describe_modules(&m, runs ? NULL : error.text);
+	return describe_modules(&m, rc ? error.text : "");
 }
 
 json_t *harden_look(void)
@@ -145,28 +144,27 @@ json_t *harden_look(void)
 	const struct row rows[] = {
 		{ "no_core", closed && core.rlim_max == 0,
 		  "none is written, whatever core_pattern says",
-		  "a crash may write one, with all that the runner held", off },
+		  "a crash may write one, with all that the runner held" },
 		{ "no_attaching", closed,
 		  "other processes of the same user are refused; root is not",
-		  "other processes of the same user can read and write the runner's memory", off },
+		  "other processes of the same user can read and write the runner's memory" },
 		{ "no_new_privileges", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1,
 		  "no set-user-ID program gives it more rights than it has",
-		  "a program that it starts may have more rights than it has", off },
+		  "a program that it starts may have more rights than it has" },
 		{ "filtered_system_calls", filters,
 		  "CPU device: those that it needs, no others; GPU: all but those that no runner "
 		  "needs",
-		  "all are possible", off },
+		  "all are possible" },
 		{ "confined_files", landlock_version() > 0,
 		  "a run opens none but the system's, those of --files, regions and its outputs "
 		  "(Landlock)",
 		  "a run can open all that its user can: this kernel has no Landlock, or it is "
-		  "off",
-		  off },
+		  "off" },
 		{ "secret_memory", secret || strcmp(kind, "mlock") == 0,
 		  secret ? "in memory that the kernel itself does not map (memfd_secret)"
 			 : "in locked memory (mlock), which root and the kernel can read",
-		  "in ordinary memory, which may be swapped: RLIMIT_MEMLOCK leaves no room", off },
+		  "in ordinary memory, which may be swapped: RLIMIT_MEMLOCK leaves no room" },
 	};
 
-	return describe(rows, SGPU_ARRAY_LENGTH(rows));
+	return describe(rows, SGPU_ARRAY_LENGTH(rows), off);
 }
