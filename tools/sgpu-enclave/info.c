@@ -13,7 +13,6 @@
 #include "device/device.h"
 #include "ops/ops.h"
 #include "enclave.h"
-#include "harden.h"
 
 enum { GPUS_MAX = 64, SELECTOR = 24, NAME_WIDTH = 28 };
 

@@ -7,51 +7,36 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
-#include "cli.h"
 #include "base/io.h"
 
-/* Returns the descriptor that names a key; -1: the key is named by a path. */
-static int descriptor_of(const char *key)
+int key_files_note(struct enclave *w, const char *key, struct sgpu_error *error)
 {
-	uint64_t number;
-
-	if (strcmp(key, "-") == 0) {
-		return STDIN_FILENO;
-	}
-	return strncmp(key, "fd:", 3) == 0 && sgpu_parse_u64(key + 3, "descriptor", 0, INT_MAX,
-							     &number, NULL) == SGPU_OK
-		       ? (int)number
-		       : -1;
-}
-
-int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files,
-		   struct sgpu_error *error)
-{
-	const int fd = descriptor_of(key);
+	struct key_files *keys = &w->key_files;
 	struct stat *file = &keys->files[keys->count];
 
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
 	}
-	if ((fd >= 0 ? fstat(fd, file) : stat(key, file)) != 0) {
+	if (!cli_input_stat(key, file)) {
 		return SGPU_OK; /* the key's loader reports it */
 	}
-	keys->names[keys->count++] = fd >= 0 ? NULL : key;
-	return files && S_ISREG(file->st_mode) ? sgpu_files_except(files, file, error) : SGPU_OK;
+	keys->names[keys->count++] = key;
+	return w->files && S_ISREG(file->st_mode) ? sgpu_files_except(w->files, file, error)
+						  : SGPU_OK;
 }
 
-int key_files_refuse(const struct key_files *keys, struct sgpu_error *error)
+int key_files_refuse(const struct enclave *w, struct sgpu_error *error)
 {
+	const struct key_files *keys = &w->key_files;
+
 	for (int i = 0; i < keys->count; i++) {
 		int fd;
 
-		if (!keys->names[i] || !S_ISREG(keys->files[i].st_mode) ||
-		    keys->files[i].st_nlink == 0) {
+		if (!S_ISREG(keys->files[i].st_mode) || keys->files[i].st_nlink == 0) {
 			continue; /* it has no name: key_files_close() is enough */
 		}
 		fd = open(keys->names[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -82,7 +67,7 @@ static bool is_noted(const struct key_files *keys, int fd)
 	return false;
 }
 
-int key_files_close(const struct key_files *keys, int kept, struct sgpu_error *error)
+int key_files_close(const struct enclave *w, int kept, struct sgpu_error *error)
 {
 	DIR *open_ones = opendir("/proc/self/fd");
 	/* It takes their places, so that no file that is opened later gets number 0, 1 or 2. */
@@ -93,7 +78,7 @@ int key_files_close(const struct key_files *keys, int kept, struct sgpu_error *e
 
 	while (closed && (entry = readdir(open_ones))) {
 		if (sgpu_parse_u64(entry->d_name, "descriptor", 0, INT_MAX, &fd, NULL) == SGPU_OK &&
-		    (int)fd != kept && is_noted(keys, (int)fd)) {
+		    (int)fd != kept && is_noted(&w->key_files, (int)fd)) {
 			closed = dup2(nothing, (int)fd) >= 0;
 		}
 	}

@@ -14,20 +14,11 @@ static int serve_program(struct enclave *w, const struct run_request *r, struct 
 {
 	struct landlock_needs needs = { .files = NULL };
 	struct sgpu_session_authority authority;
-	const struct sgpu_key *key = NULL;
 	int rc = enclave_open(w, &needs, error);
 
-	if (rc == SGPU_OK && r->quote) {
-		rc = attested_quote(w, error);
-		key = &w->keys[w->key_count - 1];
-	}
+	rc = rc || !r->quote ? rc : attested_quote(w, error);
 	rc = rc ? rc : enclave_start(w, -1, error);
-	if (rc == SGPU_OK && !w->devices[0].context) {
-		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
-			       "device '%s' has no secure contexts, which sessions need",
-			       w->devices[0].selector);
-	}
-	rc = rc ? rc : enclave_authority(w, key, &authority, error);
+	rc = rc ? rc : enclave_authority(w, &authority, error);
 	return rc < 0 ? rc
 		      : sgpu_remote_serve(w->devices[0].context, r->memory, &authority,
 					  STDIN_FILENO, cli_output_fd, error);

@@ -4,9 +4,7 @@
  */
 #include "base/base.h"
 #include "base/json.h"
-#include "wire.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +19,6 @@
 
 #include "attest/collect/evidence.h"
 #include "enclave.h"
-#include "harden.h"
 
 static int child_fd = -1; /* the socket to the child */
 
@@ -194,7 +191,9 @@ int signer_claim(struct enclave *w, struct sgpu_error *error)
 			     : sgpu_fail_nomem(error);
 
 	rc = rc ? rc : sgpu_key_public(key, &recipient, error);
-	w->key_count += rc == SGPU_OK;
+	if (rc == SGPU_OK) {
+		w->quoted = &w->keys[w->key_count++];
+	}
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
 	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
 	rc = rc ? rc : wire_say_text(child_fd, WIRE_CLAIMS, text, size, error);
@@ -215,12 +214,9 @@ int signer_ask(const uint8_t *nonce, size_t size, int *quote, struct sgpu_error 
 		       : sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
 }
 
-void signer_watch(void)
+int signer_fd(void)
 {
-	struct pollfd signer = { .fd = child_fd };
-
-	while (poll(&signer, 1, -1) <= 0) {
-	}
+	return child_fd;
 }
 
 void signer_end(void)
