@@ -49,7 +49,7 @@ commit=$(sgpu-bench -V | sed -n '1s/.*, commit \([^-]*\).*/\1/p')
 
 # "NVIDIA H200 NVL" is h200; the CPU device is cpu.
 if [ -z "$name" ]; then
-	name=$(sgpu-run --info | sed -n 's/^device cuda[^ ]* *\(.*\)/\1/p' | grep -v '^not available' | grep -oiE '[a-z]+[0-9]+' | head -n 1)
+	name=$(sgpu-run --info | sed -n 's/^  name *NVIDIA //p' | grep -oiE '[a-z]+[0-9]+' | head -n 1)
 	{ [ -n "$name" ] && [ "$device" != cpu ]; } || name=cpu
 	name=${name,,}
 fi

@@ -121,7 +121,7 @@ step_device() {
 	local shown
 	shown=$("$SGPU_BUILD/bin/sgpu-run" --info 2>&1)
 	printf '%s\n' "$shown" | sed 's/^/# /'
-	if ! grep -q '^device cuda:' <<<"$shown"; then
+	if ! grep -q 'selector *cuda:' <<<"$shown"; then
 		echo "not ok 1 - sgpu-run finds a CUDA device"
 		return 1
 	fi

@@ -44,8 +44,9 @@ SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const voi
 /* ---- batches ---- */
 /* What sgpu_batch_read does, in three steps, so that each can be authenticated before the next:
  * seal.json; the index, by its digest; the manifest, by its digest, the note and the locations.
- * `find` returns the manifest that was parsed before and has this hash, or NULL; that manifest must
- * outlive the batch. `fetch` gets the text, from malloc, of one that is not in the stream. */
+ * `find`, unless it is NULL, returns the manifest that was parsed before and has this hash, or
+ * NULL; that manifest must outlive the batch. `fetch` gets the text, from malloc, of one that is
+ * not in the stream. */
 struct sgpu_manifest_source {
 	const struct sgpu_manifest *(*find)(void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
 	int (*fetch)(void *argument, char **text, size_t *size, struct sgpu_error *error);
@@ -58,6 +59,8 @@ SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct
 SGPU_MUST_CHECK int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 					 const struct sgpu_manifest_source *source,
 					 struct sgpu_error *error);
+/* Returns the recipient with this id, or NULL. */
+const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *kid);
 /* Makes all that precedes the payloads, from malloc. */
 SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 				    struct sgpu_error *error);

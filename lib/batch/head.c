@@ -156,6 +156,12 @@ static int parse_manifest(struct sgpu_batch *batch, struct sgpu_error *error)
 	return rc;
 }
 
+static const struct sgpu_manifest *find_known(const struct sgpu_manifest_source *source,
+					      const uint8_t *sha256)
+{
+	return source && source->find ? source->find(source->argument, sha256) : NULL;
+}
+
 static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest_source *source,
 			  struct sgpu_error *error)
 {
@@ -168,7 +174,7 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest_s
 			       "the manifest is not the one that batch.json names");
 	}
 	if (!rc) {
-		known = source ? source->find(source->argument, digest) : NULL;
+		known = find_known(source, digest);
 		rc = known ? 0 : parse_manifest(batch, error);
 	}
 	return rc ? rc : check_segments(batch, known ? known : batch->manifest, error);
@@ -193,7 +199,7 @@ static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batc
 		return rc ? rc : check_manifest(batch, source, error);
 	}
 	sgpu_tar_again(reader);
-	known = source ? source->find(source->argument, batch->manifest_sha256) : NULL;
+	known = find_known(source, batch->manifest_sha256);
 	if (known) {
 		return check_segments(batch, known, error);
 	}

@@ -10,6 +10,7 @@
 #include <sgpu/base.h>
 
 #include "base/json.h"
+#include "batch/batch.h"
 #include "crypto/crypto.h"
 #include "index.h"
 
@@ -22,7 +23,7 @@ static const char *kid_of(const json_t *recipient)
 	return kid ? kid : "?";
 }
 
-static const json_t *find_recipient(const struct sgpu_batch *batch, const char *kid)
+const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *kid)
 {
 	size_t i;
 	json_t *recipient;
@@ -50,7 +51,7 @@ static json_t *recipient_json(const struct sgpu_key *key, const uint8_t *enc, co
 int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 		    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
-	if (find_recipient(batch, recipient->kid)) {
+	if (sgpu_batch_recipient(batch, recipient->kid)) {
 		return 0; /* this recipient already has the same batch key */
 	}
 	if (json_array_size(batch->recipients) >= SGPU_RECIPIENTS_MAX) {
@@ -144,7 +145,7 @@ int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *key
 		      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
 	for (int i = 0; i < key_count; i++) {
-		const json_t *recipient = find_recipient(batch, keys[i].kid);
+		const json_t *recipient = sgpu_batch_recipient(batch, keys[i].kid);
 		if (!recipient || keys[i].kind == SGPU_KEY_X25519_PUBLIC) {
 			continue;
 		}

@@ -212,37 +212,6 @@ int sgpu_files_directory(const struct sgpu_files *files, int index, const char *
 	return files->directories[index].fd;
 }
 
-/* Goes up from the file's directory to the root, comparing device and inode, so other mounts of a
- * directory are found, too. */
-const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
-{
-	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
-	struct stat status, below = { .st_ino = 0 };
-	const char *found = NULL;
-	int fd = -1, up;
-
-	if (slash) {
-		slash[slash == real] = '\0';
-		fd = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	}
-	free(real);
-	while (fd >= 0 && !found && fstat(fd, &status) == 0 &&
-	       (status.st_ino != below.st_ino || status.st_dev != below.st_dev)) {
-		for (int i = 0; i < sgpu_files_count(files) && !found; i++) {
-			if (status.st_dev == files->directories[i].device &&
-			    status.st_ino == files->directories[i].inode) {
-				found = files->directories[i].given;
-			}
-		}
-		below = status;
-		up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		close(fd);
-		fd = up;
-	}
-	sgpu_close(fd);
-	return found;
-}
-
 /* The part of an absolute path beneath a directory, or NULL. */
 static const char *beneath(const char *directory, const char *path)
 {

@@ -148,8 +148,6 @@ SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *direc
 struct stat;
 SGPU_MUST_CHECK int sgpu_files_except(struct sgpu_files *files, const struct stat *status,
 				      struct sgpu_error *error);
-/* Returns the directory that contains a path, as named in sgpu_files_allow, or NULL. */
-const char *sgpu_files_above(const struct sgpu_files *files, const char *path);
 /* Inspects a file without opening it. */
 SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *path,
 				    struct stat *status, struct sgpu_error *error);

@@ -97,7 +97,7 @@ fake() {
 	fake path/nvidia-smi 'case $1 in -L) echo "GPU 0: Moon" ;; *memory*) echo 1 ;; *) echo "Moon, 1.2" ;; esac'
 	fake path/nvcc 'echo "release 13.0, V13.0.1"'
 	# shellcheck disable=SC2016
-	fake build/bin/sgpu-run 'case $1 in -V) echo "sgpu-run (sgpu) 1, commit abc" ;; *) echo "device cuda:0 Moon" ;; esac'
+	fake build/bin/sgpu-run 'case $1 in -V) echo "sgpu-run (sgpu) 1, commit abc" ;; *) echo "  selector  cuda:0" ;; esac'
 	# shellcheck disable=SC2030,SC2031 # for this test alone
 	export PATH=$PWD/path:$PATH NVCC=$PWD/path/nvcc SGPU_BUILD=$PWD/build
 	run -1 tree/scripts/check-gpu.sh bats

@@ -26,7 +26,7 @@ load quotes
 hostile_signer() {
 	requires no-sanitizer cc
 	sgpu-run --version | grep -q '^Built with:.* SECCOMP' || skip "needs libseccomp"
-	sgpu-run --info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
+	sgpu-run --info | grep -q '^  confined_files *a run opens none but' || skip "needs Landlock"
 	cat >hostile.c <<-'END'
 	#include <errno.h>
 	#include <fcntl.h>
@@ -146,7 +146,7 @@ tries() {
 	run -0 sgpu-run -o response sealed
 	opens response
 	[ -z "${SGPU_SANITIZE:-}" ] || return 0
-	sgpu-run --info | grep -q 'system calls: *those' || return 0
+	sgpu-run --info | grep -q '^  filtered_system_calls *CPU device' || return 0
 	signer=$(signer_of "$(serving_pid)")
 	grep -q '^Seccomp:[[:space:]]*2$' "/proc/$signer/status"
 }

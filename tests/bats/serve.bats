@@ -420,7 +420,7 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 	sgpu-run -o response batch.tar
 	pid=$(serving_pid)
 	run -0 cat "/proc/$pid/status"
-	if sgpu-run --info | grep -q 'system calls: *those'; then
+	if sgpu-run --info | grep -q '^  filtered_system_calls *CPU device'; then
 		assert_contains "$output" "Seccomp:	2"
 	fi
 	assert_contains "$output" "NoNewPrivs:	1"

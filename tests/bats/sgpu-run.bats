@@ -148,7 +148,7 @@ waits_in_poll() {
 }
 
 @test "a device that is not there is status 3, and says what to do" {
-	if sgpu-run --info | grep -q '^device cuda:'; then
+	if sgpu-run --info | grep -q 'selector *cuda:'; then
 		skip "there is a CUDA device"
 	fi
 	run --separate-stderr -3 sgpu-run --device cuda -k runner.jwk -o response batch.tar
@@ -526,7 +526,7 @@ one_is_done() {
 
 @test "info says what is there, what is missing, and what is protected" {
 	run --separate-stderr -0 sgpu-run --info
-	assert_contains "$output" "device cpu"
+	grep -q "^  selector *cpu$" <<<"$output"
 	assert_contains "$output" "protection"
 	requires python3
 	sgpu-run --info --json >info.json
@@ -551,7 +551,7 @@ one_is_done() {
 
 # row_of: in which this process finds itself.
 row_of() {
-	sgpu-run --info | grep -A 1 '^platform'
+	sgpu-run --info | grep -A 4 '^platform'
 }
 
 @test "no variable of the environment has programs that are installed look for evidence elsewhere" {

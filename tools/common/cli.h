@@ -205,6 +205,8 @@ void cli_input_close(int fd);
 void cli_remember_input(const char *path);
 struct stat;
 void cli_remember_file(const struct stat *status); /* by its device and inode */
+/* Inspects such an input. False: it is not there. */
+bool cli_input_stat(const char *path, struct stat *status);
 /* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.
  * cli_output_apart: whether it is not; prints a message if it is. */
 bool cli_is_input(const char *path);

@@ -81,17 +81,23 @@ void cli_remember_file(const struct stat *status)
 	}
 }
 
-void cli_remember_input(const char *path)
+bool cli_input_stat(const char *path, struct stat *status)
 {
 	struct sgpu_error ignored;
-	struct stat status;
 	uint64_t fd = STDIN_FILENO;
 	bool descriptor = cli_is_standard(path);
 
 	if (path && !strncmp(path, "fd:", 3)) {
 		descriptor = !sgpu_parse_u64(path + 3, "descriptor", 0, INT_MAX, &fd, &ignored);
 	}
-	if ((descriptor ? fstat((int)fd, &status) : stat(path, &status)) == 0) {
+	return (descriptor ? fstat((int)fd, status) : stat(path, status)) == 0;
+}
+
+void cli_remember_input(const char *path)
+{
+	struct stat status;
+
+	if (cli_input_stat(path, &status)) {
 		cli_remember_file(&status);
 	}
 }

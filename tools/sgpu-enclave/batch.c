@@ -2,7 +2,6 @@
  *
  * A batch in, a response out. The response appears only when the run came to its end.
  */
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,7 +57,7 @@ static int check_request(const struct submission *s)
 	if (r->trace && r->plan) {
 		return cli_usage("--plan runs nothing, so there is nothing to trace");
 	}
-	return attested_check(r);
+	return 0;
 }
 
 /* Refuses outputs that would replace a payload file of the batch. */
@@ -86,14 +85,9 @@ static int show_outputs(const struct submission *s, const struct sgpu_run *run,
 	const struct run_request *r = s->request;
 	int rc = spare_payloads(s, run, error);
 
-	if (rc == SGPU_OK && r->trace) {
-		rc = report_trace(run, &outputs->trace, error);
-	}
+	rc = rc || !r->trace ? rc : report_trace(run, &outputs->trace, error);
 	rc = rc ? rc : sgpu_output_commit(&outputs->response, error);
-	if (rc == SGPU_OK && r->trace) {
-		rc = sgpu_output_commit(&outputs->trace, error);
-	}
-	return rc;
+	return rc || !r->trace ? rc : sgpu_output_commit(&outputs->trace, error);
 }
 
 static void tell_end(void *ended, struct sgpu_run *run, int rc)
@@ -171,45 +165,6 @@ static int open_batch(struct submission *s)
 		       : 2;
 }
 
-static int take_outputs(const struct submission *s, struct outputs *outputs,
-			struct sgpu_error *error)
-{
-	const struct run_request *r = s->request;
-	int rc = cli_output_take(&outputs->response, r->output, 0666, error);
-
-	if (rc == SGPU_OK && r->trace) {
-		rc = cli_output_take(&outputs->trace, r->trace, 0666, error);
-	}
-	return rc;
-}
-
-/* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So the
- * files are opened under confinement. */
-static int attest(const struct submission *s, struct landlock_needs *needs,
-		  struct sgpu_error *error)
-{
-	const struct run_request *r = s->request;
-	int rc = signer_begin(r, error);
-
-	if (rc == SGPU_OK && r->owner) {
-		rc = sgpu_key_load(r->owner, &s->enclave->owner, error);
-		if (rc == SGPU_OK && s->enclave->owner.kind == SGPU_KEY_OCT) {
-			rc = sgpu_fail(error, SGPU_EKEY,
-				       "'%s' is a symmetric key, the owner's is an X25519 key",
-				       r->owner);
-		}
-		s->enclave->has_owner = true;
-	}
-	needs->later[0] = s->batch;
-	rc = rc ? rc : enclave_open(s->enclave, needs, r->attestation_key, true, error);
-	rc = rc ? rc : attested_quote(r, s->enclave, error);
-	if (rc == SGPU_OK) {
-		cli_detail("'%s' is written; batches for this run are sealed to the key in it",
-			   r->quote);
-	}
-	return rc;
-}
-
 /* Pipes are opened when their readers are to come. */
 static const char *if_pipe(const char *path)
 {
@@ -222,23 +177,25 @@ static int submit(struct submission *s)
 {
 	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	const struct run_request *r = s->request;
-	struct landlock_needs needs = { .later = { NULL, if_pipe(r->output), if_pipe(r->trace) } };
+	/* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So
+	 * the files are opened under confinement. */
+	struct landlock_needs needs = { .later = { r->quote ? s->batch : NULL, if_pipe(r->output),
+						   if_pipe(r->trace) } };
 	struct sgpu_error error = { 0 };
-	int rc = SGPU_OK, status = 0;
+	int rc = enclave_open(s->enclave, &needs, &error), status = 0;
 
-	if (r->quote) {
-		rc = attest(s, &needs, &error);
+	if (rc == SGPU_OK && r->quote) {
+		rc = attested_quote(s->enclave, &error);
 		status = rc ? 0 : open_batch(s);
-	} else {
-		rc = enclave_open(s->enclave, &needs, NULL, false, &error);
 	}
-	rc = rc || status ? rc : take_outputs(s, &outputs, &error);
+	rc = rc || status ? rc : cli_output_take(&outputs.response, r->output, 0666, &error);
+	rc = rc || status || !r->trace ? rc
+				       : cli_output_take(&outputs.trace, r->trace, 0666, &error);
 	if (rc == SGPU_OK && status == 0 && !cli_binary_output(outputs.response.fd)) {
 		status = 2;
 	}
 	if (rc == SGPU_OK && status == 0) {
-		key_files_close(&s->enclave->key_files, s->in_fd);
-		rc = enclave_start(s->enclave, r->quote != NULL, &error);
+		rc = enclave_start(s->enclave, s->in_fd, &error);
 		rc = rc ? rc : run_open_batch(s, &outputs, &error);
 	}
 	sgpu_output_close(&outputs.response);
@@ -254,7 +211,7 @@ static int show_plan(const struct submission *s)
 	const char *path = s->request->output ? s->request->output : "-";
 	struct sgpu_error error = { 0 };
 
-	if (s->enclave->all) {
+	if (s->enclave->named == 0) {
 		return cli_fail(SGPU_EUSAGE,
 				"--device: how many '%s' are, only the machine knows: name them",
 				s->request->runner.device);
@@ -265,40 +222,33 @@ static int show_plan(const struct submission *s)
 		       : cli_error(&error);
 }
 
-static int open_and_run(struct submission *s)
+int run_batch(struct enclave *enclave, const struct run_request *r, const char *path)
 {
-	const struct run_request *r = s->request;
+	struct submission s = {
+		.enclave = enclave, .request = r, .batch = path, .in_fd = -1, .manifest_fd = -1
+	};
 	const char *name;
 	int status;
 
-	if (r->quote) {
-		cli_remember_input(s->batch); /* opened after the quote is written */
+	enclave->one_device = r->quote != NULL;
+	status = enclave_check(enclave, r);
+	status = status ? status : check_request(&s);
+	status = status ? status : enclave_begin(enclave, stop_running);
+	if (status) {
+		return status;
 	}
-	status = r->quote ? cli_output_apart(r->quote) ? 0 : 2 : open_batch(s);
+	if (r->quote) {
+		cli_remember_input(path); /* opened after the quote is written */
+	}
+	status = r->quote ? cli_output_apart(r->quote) ? 0 : 2 : open_batch(&s);
 	status = status ? status : cli_output_prepare(r->output, 0666, false);
 	status = status ? status : cli_output_prepare(r->trace, 0666, false);
 	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
 	if (!status && r->manifest) {
-		status = cli_input(r->manifest, &name, &s->manifest_fd);
+		status = cli_input(r->manifest, &name, &s.manifest_fd);
 	}
-	status = status ? status : r->plan ? show_plan(s) : submit(s);
-	cli_input_close(s->in_fd);
-	cli_input_close(s->manifest_fd);
+	status = status ? status : r->plan ? show_plan(&s) : submit(&s);
+	cli_input_close(s.in_fd);
+	cli_input_close(s.manifest_fd);
 	return status;
-}
-
-int run_batch(struct enclave *enclave, const struct run_request *request, const char *path)
-{
-	struct submission s = { .enclave = enclave,
-				.request = request,
-				.batch = path,
-				.in_fd = -1,
-				.manifest_fd = -1 };
-	int status;
-
-	enclave->one_device = request->quote != NULL;
-	status = enclave_check(enclave);
-	status = status ? status : check_request(&s);
-	status = status ? status : enclave_begin(enclave, stop_running);
-	return status ? status : open_and_run(&s);
 }

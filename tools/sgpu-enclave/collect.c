@@ -15,25 +15,7 @@
 #include "base/base.h"
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "cli.h"
 #include "enclave.h"
-
-/* Returns the id of the batch's first recipient that is one of `keys`; "": none is. */
-static const char *find_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)
-{
-	size_t i = 0;
-	json_t *recipient = NULL;
-
-	json_array_foreach (batch->recipients, i, recipient) {
-		const char *kid = json_string_value(json_object_get(recipient, "kid"));
-		for (int k = 0; kid && k < count; k++) {
-			if (!strcmp(kid, keys[k].kid)) {
-				return keys[k].kid;
-			}
-		}
-	}
-	return "";
-}
 
 void report_collect(const struct sgpu_run *run, const struct enclave *w, struct report *report)
 {
@@ -45,16 +27,20 @@ void report_collect(const struct sgpu_run *run, const struct enclave *w, struct 
 	sgpu_run_get_result(run, &result);
 	memcpy(report->totals, result.totals, sizeof(report->totals));
 	report->paths = result.paths;
-	report->device = w->about;
+	report->device = w->devices[0].about;
 	report->devices = w->device_count;
 	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
 	if (batch) {
 		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
 		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
 			 result.manifest_id);
-		snprintf(report->kid, sizeof(report->kid), "%s",
-			 find_key(batch, w->keys, w->key_count));
 		snprintf(report->owner, sizeof(report->owner), "%s", result.owner);
+	}
+	/* The first key that is a recipient's opens the batch. */
+	for (int i = 0; batch && !report->kid[0] && i < w->key_count; i++) {
+		if (sgpu_batch_recipient(batch, w->keys[i].kid)) {
+			snprintf(report->kid, sizeof(report->kid), "%s", w->keys[i].kid);
+		}
 	}
 }
 

@@ -17,8 +17,6 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "enclave.h"
-#include "harden.h"
-#include "wire.h"
 
 enum { KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 enum {
@@ -29,18 +27,6 @@ enum {
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
 static struct enclave *current;
-
-static int name_devices(struct enclave *w, struct sgpu_error *error)
-{
-	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME];
-	const int rc = runner_devices(w->options.device, names, &w->named, error);
-
-	w->all = rc == SGPU_OK && w->named == 0;
-	for (int i = 0; rc == SGPU_OK && i < w->named; i++) {
-		memcpy(w->devices[i].selector, names[i], sizeof(names[i]));
-	}
-	return rc;
-}
 
 static int open_files(struct enclave *w, struct sgpu_error *error)
 {
@@ -66,16 +52,48 @@ static int load_owners(struct enclave *w, struct sgpu_error *error)
 	return sgpu_owners_load(w->options.owners.items[0], &w->owners, error);
 }
 
-int enclave_check(struct enclave *w)
+static int check_evidence(const struct run_request *r)
+{
+	const struct {
+		const char *name;
+		bool given;
+	} needed[] = { { "--nonce", r->nonce.size > 0 },
+		       { "--attestation-key", r->attestation_key != NULL },
+		       { "--certificate", r->certificate != NULL },
+		       { "--owner", r->owner != NULL } };
+	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
+		if (needed[i].given != (r->quote != NULL) && !(r->quote && i == optional)) {
+			return cli_usage(r->quote ? "--quote needs %s"
+						  : "%s is for a run with --quote",
+					 needed[i].name);
+		}
+	}
+	if (r->quote && r->plan) {
+		return cli_usage("--plan runs nothing, so there is nothing to quote");
+	}
+	return r->quote && cli_is_standard(r->quote)
+		       ? cli_usage("the quote goes to a file, since standard output is for what "
+				   "follows")
+		       : 0;
+}
+
+int enclave_check(struct enclave *w, const struct run_request *request)
 {
 	struct sgpu_error error = { 0 };
+	const int status = request->serve ? 0 : check_evidence(request);
 
-	if (name_devices(w, &error) != SGPU_OK || open_files(w, &error) != SGPU_OK ||
-	    load_owners(w, &error) != SGPU_OK) {
+	w->request = request;
+	if (status) {
+		return status;
+	}
+	if (runner_devices(w->options.device, w->names, &w->named, &error) != SGPU_OK ||
+	    open_files(w, &error) != SGPU_OK || load_owners(w, &error) != SGPU_OK) {
 		return error.code == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
 								   : cli_error(&error);
 	}
-	if ((w->named > 1 || w->all) && w->one_device) {
+	if (w->named != 1 && w->one_device) {
 		sgpu_fail(&error, SGPU_EUSAGE,
 			  "--device: '%s' names several devices, and this takes one",
 			  w->options.device);
@@ -99,6 +117,8 @@ int enclave_check(struct enclave *w)
 
 int enclave_begin(struct enclave *w, void (*stop)(void))
 {
+	struct sgpu_error error = { 0 };
+
 	current = w;
 #if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
 	/* The next batch reuses the memory of this one. By default the C library would return it to
@@ -116,38 +136,48 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 	}
 	w->signal_fd = cli_signal_fd(SIGUSR1);
 	cli_signals(stop);
-	return 0;
+	return w->request->attestation_key && signer_begin(w->request, &error) != SGPU_OK
+		       ? cli_error(&error)
+		       : 0;
 }
 
 /* All keys are read before the first batch, and no batch can reach their files. */
-static int load_keys(struct enclave *w, const char *extra, struct sgpu_error *error)
+static int load_keys(struct enclave *w, struct sgpu_error *error)
 {
-	int rc = extra ? key_files_note(&w->key_files, extra, w->files, w->options.state, error)
-		       : SGPU_OK;
+	const char *signing = w->request->attestation_key, *owner = w->request->owner;
+	int rc = signing ? key_files_note(w, signing, error) : SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
-		rc = key_files_note(&w->key_files, w->options.keys.items[i], w->files,
-				    w->options.state, error);
-	}
-	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
-		rc = sgpu_key_load_private(w->options.keys.items[i], &w->keys[i], error);
+		const char *key = w->options.keys.items[i];
+
+		rc = key_files_note(w, key, error);
+		rc = rc ? rc : sgpu_key_load_private(key, &w->keys[i], error);
 		w->key_count += rc == SGPU_OK;
 	}
-	return rc;
+	rc = rc || !owner ? rc : sgpu_key_load(owner, &w->owner, error);
+	return rc == SGPU_OK && owner && w->owner.kind == SGPU_KEY_OCT
+		       ? sgpu_fail(error, SGPU_EKEY,
+				   "'%s' is a symmetric key, the owner's is an X25519 key", owner)
+		       : rc;
 }
 
+/* Opens a device, and refuses a GPU that is named in two ways. */
 static int open_next(struct enclave *w, struct sgpu_error *error)
 {
-	struct enclave_device *d = &w->devices[w->device_count];
-	int rc = sgpu_device_open(d->selector, &w->config, &d->device, error);
+	const int number = w->device_count;
+	struct enclave_device *d = &w->devices[number];
+	int rc = sgpu_device_open(w->names[number], &w->config, &d->device, error);
 
-	if (rc < 0) {
-		return rc;
-	}
-	if (w->device_count++ == 0) {
-		rc = sgpu_device_get_info(d->device, &w->about, error);
-		w->about.memory_free = 0; /* reports do not tell it */
-		w->on_gpu = w->about.opens_on_device;
+	w->device_count += rc == SGPU_OK;
+	rc = rc ? rc : sgpu_device_get_info(d->device, &d->about, error);
+	d->about.memory_free = 0; /* reports do not tell it */
+	w->on_gpu = w->devices[0].about.opens_on_device;
+	for (int k = 0; rc == SGPU_OK && k < number; k++) {
+		if (d->about.uuid[0] && strcmp(d->about.uuid, w->devices[k].about.uuid) == 0) {
+			rc = sgpu_fail(error, SGPU_EUSAGE,
+				       "--device: '%s' and '%s' are the same GPU", w->names[k],
+				       w->names[number]);
+		}
 	}
 	return rc == SGPU_OK && w->options.allow_modules
 		       ? confinement_of_modules(d->device, &w->modules, error)
@@ -156,59 +186,46 @@ static int open_next(struct enclave *w, struct sgpu_error *error)
 
 static int open_devices(struct enclave *w, struct sgpu_error *error)
 {
-	struct sgpu_device_info one, other;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->named; i++) {
 		rc = open_next(w, error);
 	}
-	for (int i = 0; rc == SGPU_OK && w->all && i < ENCLAVE_DEVICES_MAX; i++) {
-		snprintf(w->devices[i].selector, sizeof(w->devices[i].selector), "cuda:%d", i);
+	for (int i = 0; rc == SGPU_OK && w->named == 0 && i < ENCLAVE_DEVICES_MAX; i++) {
+		snprintf(w->names[i], sizeof(w->names[i]), "cuda:%d", i);
 		rc = open_next(w, error);
 		if (rc == SGPU_EUNAVAILABLE && i > 0) {
 			return SGPU_OK; /* there is no GPU i */
-		}
-	}
-	/* Refuses a GPU that is named in two ways. */
-	for (int i = 1; rc == SGPU_OK && i < w->device_count; i++) {
-		for (int k = 0; rc == SGPU_OK && k < i; k++) {
-			rc = sgpu_device_get_info(w->devices[i].device, &one, error);
-			rc = rc ? rc : sgpu_device_get_info(w->devices[k].device, &other, error);
-			if (rc == SGPU_OK && one.uuid[0] && strcmp(one.uuid, other.uuid) == 0) {
-				rc = sgpu_fail(error, SGPU_EUSAGE,
-					       "--device: '%s' and '%s' are the same GPU",
-					       w->devices[k].selector, w->devices[i].selector);
-			}
 		}
 	}
 	return rc;
 }
 
 /* Confines the process to the files in `needs`. If the kernel lacks that, warns. */
-static int confine_files(const struct enclave *w, struct landlock_needs *needs, bool strict,
+static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 			 struct sgpu_error *error)
 {
+	const bool strict = w->request->attestation_key != NULL;
 	int rc;
 
 	needs->files = w->files;
 	needs->state = w->options.state;
-	needs->gpu = w->all || strcmp(w->devices[0].selector, "cpu") != 0;
+	needs->gpu = w->named == 0 || strcmp(w->names[0], "cpu") != 0;
 	rc = landlock_confine(needs, error);
 	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
 		cli_warning("%s", error->text);
-		rc = SGPU_OK;
+		return SGPU_OK;
 	}
-	return rc;
+	return rc == SGPU_OK && landlock_version() > 0 ? key_files_refuse(w, error) : rc;
 }
 
-int enclave_open(struct enclave *w, struct landlock_needs *needs, const char *extra_key,
-		 bool strict, struct sgpu_error *error)
+int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_error *error)
 {
 	static const uint8_t key[SGPU_KEY_SIZE];
 	const uint64_t window_us =
 		w->options.window_ns ? w->options.window_ns / 1000 : DEFAULT_WINDOW_US;
 	struct sgpu_aead *aead = NULL;
-	int rc = load_keys(w, extra_key, error);
+	int rc = load_keys(w, error);
 
 	if (rc == SGPU_OK && w->owners.count > 0) {
 		rc = sgpu_replay_create(w->options.state, window_us, &w->replay, error);
@@ -216,11 +233,11 @@ int enclave_open(struct enclave *w, struct landlock_needs *needs, const char *ex
 	/* Without an AEAD each sealed segment would fail. */
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
 	sgpu_aead_free(&aead);
-	if (rc == SGPU_OK && w->options.allow_modules && !w->all &&
-	    strncmp(w->devices[0].selector, "cuda", 4) != 0) {
+	if (rc == SGPU_OK && w->options.allow_modules && w->named > 0 &&
+	    strncmp(w->names[0], "cuda", 4) != 0) {
 		rc = sgpu_device_prepare_modules(w->named, error);
 	}
-	rc = rc ? rc : confine_files(w, needs, strict, error);
+	rc = rc ? rc : confine_files(w, needs, error);
 	if (rc == SGPU_OK) {
 		w->config.jobs = w->options.jobs;
 		w->config.modules = w->options.allow_modules;
@@ -229,36 +246,18 @@ int enclave_open(struct enclave *w, struct landlock_needs *needs, const char *ex
 	return rc;
 }
 
-int enclave_subject(struct enclave *w, struct sgpu_key *recipient,
-		    struct sgpu_quote_subject *subject, struct sgpu_error *error)
+int enclave_authority(const struct enclave *w, struct sgpu_session_authority *authority,
+		      struct sgpu_error *error)
 {
-	struct sgpu_key *key = &w->keys[w->key_count];
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, key, error);
-
-	w->confinement = confinement_claim(harden_filters(), landlock_version() > 0,
-					   w->modules.process ? &w->modules : NULL);
-	*subject = (struct sgpu_quote_subject){ .recipient = recipient,
-						.recipient_ephemeral = true,
-						.device = w->devices[0].device,
-						.preemption = w->on_gpu,
-						.allows_modules = w->options.allow_modules,
-						.files = w->files != NULL,
-						.sessions = wire_sessions[w->sessions],
-						.owners = (const char *const *)w->owners.names,
-						.owner_count = w->owners.count,
-						.confinement = w->confinement };
-	rc = rc ? rc : sgpu_key_public(key, recipient, error);
-	w->key_count += rc == SGPU_OK;
-	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
-}
-
-int enclave_authority(const struct enclave *w, const struct sgpu_key *quoted,
-		      struct sgpu_session_authority *authority, struct sgpu_error *error)
-{
-	const struct sgpu_key *key = quoted;
+	const struct sgpu_key *key = w->quoted;
 
 	if (w->sessions == WIRE_SESSIONS_NONE) {
 		return sgpu_fail(error, SGPU_EPOLICY, "this server takes no sessions");
+	}
+	if (!w->devices[0].context) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "device '%s' has no secure contexts, which sessions need",
+				 w->names[0]);
 	}
 	for (int i = 0; !key && i < w->key_count; i++) {
 		key = w->keys[i].kind == SGPU_KEY_X25519 ? &w->keys[i] : NULL;
@@ -277,8 +276,9 @@ int enclave_authority(const struct enclave *w, const struct sgpu_key *quoted,
 }
 
 /* If the kernel or this build lacks filters, warns. */
-static int filter_calls(const struct enclave *w, bool strict, struct sgpu_error *error)
+static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 {
+	const bool strict = w->request->attestation_key != NULL;
 	const int rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
 
 	if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
@@ -288,14 +288,20 @@ static int filter_calls(const struct enclave *w, bool strict, struct sgpu_error 
 	return rc;
 }
 
-int enclave_start(struct enclave *w, bool strict, struct sgpu_error *error)
+/* Returns the device that runs use, guarded by its context. */
+static struct sgpu_device *secure_device(const struct enclave_device *d)
 {
-	struct sgpu_runner_config config = { .shared_files = w->shared_files,
-					     .many_runs = w->many_runs };
-	struct sgpu_device *more[ENCLAVE_DEVICES_MAX];
-	int rc = cli_harden_off() ? SGPU_OK : cli_silence(error); /* what kernels print may be HIGH,
-								     and the host reads it */
+	return d->context ? sgpu_secure_device(d->context) : d->device;
+}
 
+int enclave_start(struct enclave *w, int kept, struct sgpu_error *error)
+{
+	struct sgpu_runner_config config = w->runner;
+	struct sgpu_device *more[ENCLAVE_DEVICES_MAX];
+	int rc = key_files_close(w, kept, error);
+
+	/* What kernels print may be HIGH, and the host reads it. */
+	rc = rc || cli_harden_off() ? rc : cli_silence(error);
 	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
 		rc = sgpu_secure_create(w->devices[i].device, NULL, &w->devices[i].context, error);
 		if (rc == SGPU_EUNAVAILABLE) {
@@ -303,13 +309,13 @@ int enclave_start(struct enclave *w, bool strict, struct sgpu_error *error)
 			rc = SGPU_OK;
 		}
 	}
-	rc = rc ? rc : filter_calls(w, strict, error);
+	rc = rc ? rc : filter_calls(w, error);
 	for (int i = 1; i < w->device_count; i++) {
-		more[config.more_count++] = enclave_secure_device(&w->devices[i]);
+		more[config.more_count++] = secure_device(&w->devices[i]);
 	}
 	config.more = more;
 	if (rc == SGPU_OK) {
-		config.device = enclave_secure_device(&w->devices[0]);
+		config.device = secure_device(&w->devices[0]);
 		rc = sgpu_runner_create(&config, &w->devices[0].runner, error);
 	}
 	return rc;
@@ -355,7 +361,6 @@ int enclave_end(struct enclave *w, int status)
 	sgpu_files_free(&w->files);
 	sgpu_owners_clear(&w->owners);
 	sgpu_replay_free(&w->replay);
-	json_decref(w->confinement);
 	free(w->options.keys.items);
 	free(w->options.owners.items);
 	free(w->options.files.items);
@@ -384,41 +389,14 @@ void enclave_give_up(void)
  * this process and is lost with it. So a batch sealed to the key, or a session bound to it, opens
  * in the measured program or nowhere. */
 
-int attested_check(const struct run_request *r)
+int attested_quote(struct enclave *w, struct sgpu_error *error)
 {
-	const struct {
-		const char *name;
-		bool given;
-	} needed[] = { { "--nonce", r->nonce.size > 0 },
-		       { "--attestation-key", r->attestation_key != NULL },
-		       { "--certificate", r->certificate != NULL },
-		       { "--owner", r->owner != NULL } };
-	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
-		if (!r->quote && needed[i].given) {
-			return cli_usage("%s is for a run with --quote", needed[i].name);
-		}
-		if (r->quote && !needed[i].given && i < optional) {
-			return cli_usage("--quote needs %s", needed[i].name);
-		}
-	}
-	if (r->quote && r->plan) {
-		return cli_usage("--plan runs nothing, so there is nothing to quote");
-	}
-	return r->quote && cli_is_standard(r->quote)
-		       ? cli_usage("the quote goes to a file, since standard output is for what "
-				   "follows")
-		       : 0;
-}
-
-int attested_quote(const struct run_request *r, struct enclave *w, struct sgpu_error *error)
-{
+	const struct run_request *r = w->request;
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char *text = NULL;
 	size_t size = 0;
 	int quote = -1;
-	int rc = signer_claim(w, w->has_owner ? w->owner.public_half : NULL, error);
+	int rc = signer_claim(w, error);
 
 	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
 	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);

@@ -30,83 +30,75 @@ enum { KEY_FILES_MAX = 72 };
 
 struct key_files {
 	struct stat files[KEY_FILES_MAX];
+	const char *names[KEY_FILES_MAX]; /* as given */
 	int count;
 };
-
-/* Notes the file of `key`, an argument of -k, before the key is read. Batches cannot fetch it from
- * `files` (may be NULL): a key there is refused (SGPU_EUSAGE), and files of the same inode are
- * never fetched. A key that the confined run could read, as in `state` (may be NULL), is refused,
- * too (SGPU_EPOLICY). A missing file is left for the key's loader to report. */
-SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
-				   struct sgpu_files *files, const char *state,
-				   struct sgpu_error *error);
-
-/* Closes every descriptor of these files but `kept`, inherited ones too. */
-void key_files_close(const struct key_files *keys, int kept);
 
 enum { ENCLAVE_KEYS_MAX = 64, ENCLAVE_DEVICES_MAX = RUNNER_DEVICES_MAX };
 
 /* A device, and what runs there. */
 struct enclave_device {
-	char selector[RUNNER_DEVICE_NAME]; /* as passed to sgpu_device_open */
 	struct sgpu_device *device;
-	struct sgpu_secure *context; /* NULL on a device that maps no pages */
-	struct sgpu_runner *runner;  /* NULL if the first device's runner uses all devices */
+	struct sgpu_device_info about; /* for reports */
+	struct sgpu_secure *context;   /* NULL on a device that maps no pages */
+	struct sgpu_runner *runner;    /* NULL if the first device's runner uses all devices */
 };
 
 struct enclave {
 	struct runner_options options;
+	const struct run_request *request;
 	struct sgpu_key *keys; /* in secret memory, with room for one more key */
 	int key_count;
-	struct key_files key_files; /* files of these and of the attestation key */
-	struct sgpu_owners owners;  /* none: anybody's batches are taken */
-	struct sgpu_replay *replay; /* NULL without owners */
-	struct sgpu_files *files;   /* where files of payloads may be; NULL: nowhere */
-	bool one_device;	    /* the options must name one device */
+	const struct sgpu_key *quoted; /* the one of them that quotes name, or NULL */
+	struct key_files key_files;    /* files of these and of the attestation key */
+	struct sgpu_owners owners;     /* none: anybody's batches are taken */
+	struct sgpu_replay *replay;    /* NULL without owners */
+	struct sgpu_files *files;      /* where files of payloads may be; NULL: nowhere */
+	bool one_device;	       /* the options must name one device */
 	struct sgpu_device_config config;
-	enum wire_sessions sessions;		/* whose are taken */
-	bool shared_files;			/* clients, too, have the batches' descriptors */
-	struct sgpu_module_confinement modules; /* known once the device is open */
-	json_t *confinement;			/* the claim for a quote, if there will be one */
-	struct sgpu_key owner;			/* the public key to be bound into the quote */
-	bool has_owner;
+	enum wire_sessions sessions;			    /* whose are taken */
+	struct sgpu_module_confinement modules;		    /* known once the device is open */
+	struct sgpu_key owner;				    /* the public key of --owner */
 	struct enclave_device devices[ENCLAVE_DEVICES_MAX]; /* of one kind */
-	struct sgpu_device_info about;			    /* of the first device, for reports */
-	int named, device_count; /* devices that the options name; devices open */
-	bool all;		 /* every GPU */
+	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME]; /* as passed to sgpu_device_open */
+	int named, device_count; /* devices that the options name, 0: every GPU; devices open */
 	bool on_gpu;
-	int signal_fd;	/* tells of SIGUSR1 */
-	bool many_runs; /* as in struct sgpu_runner_config */
+	int signal_fd;			  /* tells of SIGUSR1 */
+	struct sgpu_runner_config runner; /* what its user sets */
 };
+
+/* Notes the file of `key`, an argument of -k, before the key is read. No batch fetches a file with
+ * its inode. A missing file is left for the key's loader to report. */
+SGPU_MUST_CHECK int key_files_note(struct enclave *enclave, const char *key,
+				   struct sgpu_error *error);
+/* Call once the process is confined: refuses a key that it can still open by its name
+ * (SGPU_EPOLICY), since a run could, too. */
+SGPU_MUST_CHECK int key_files_refuse(const struct enclave *enclave, struct sgpu_error *error);
+/* Closes every descriptor of these files but `kept`, inherited ones too. Errors: SGPU_ESYSTEM:
+ * there is no /proc. */
+SGPU_MUST_CHECK int key_files_close(const struct enclave *enclave, int kept,
+				    struct sgpu_error *error);
 
 /* Checks the options, parses the devices' names, and reads the owners. Returns 0, or the exit
  * status after a message. */
-int enclave_check(struct enclave *enclave);
+int enclave_check(struct enclave *enclave, const struct run_request *request);
 
 /* Call before any thread or secret exists. Disables core files, blocks SIGUSR1, and has signals to
- * end call `stop` (see cli_signals()). Returns 0, or the exit status after a message. */
+ * end call `stop` (see cli_signals()). With an attestation key, starts the process that signs.
+ * Returns 0, or the exit status after a message. */
 int enclave_begin(struct enclave *enclave, void (*stop)(void));
 /* Loads the keys, opens the replay record, confines the process to the files that `needs` and the
- * options name, and then opens the devices, which start threads. extra_key: the file of another
- * secret, or NULL. strict: failing to apply a confinement that exists here is an error, since a
- * quote claims it. */
+ * options name, and then opens the devices, which start threads. With an attestation key, failing
+ * to apply a confinement that exists here is an error, since a quote claims it. */
 SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, struct landlock_needs *needs,
-				 const char *extra_key, bool strict, struct sgpu_error *error);
-/* Adds a new X25519 key, whose public half is *recipient, and sets *subject to what a quote says of
- * this process, without the nonce. */
-SGPU_MUST_CHECK int enclave_subject(struct enclave *enclave, struct sgpu_key *recipient,
-				    struct sgpu_quote_subject *subject, struct sgpu_error *error);
-/* Makes the secure context, filters system calls, and makes the runner. strict: as above. */
-SGPU_MUST_CHECK int enclave_start(struct enclave *enclave, bool strict, struct sgpu_error *error);
-/* Returns the device that runs use, guarded by its context. */
-static inline struct sgpu_device *enclave_secure_device(const struct enclave_device *d)
-{
-	return d->context ? sgpu_secure_device(d->context) : d->device;
-}
+				 struct sgpu_error *error);
+/* Closes the descriptors of keys but `kept`, a batch's or -1, makes the secure context, filters
+ * system calls, and makes the runner. */
+SGPU_MUST_CHECK int enclave_start(struct enclave *enclave, int kept, struct sgpu_error *error);
 /* Sets whose sessions are taken, and the key that they are bound to: the one that quotes name, else
  * the first X25519 key of -k. Errors: SGPU_EPOLICY (none are taken), SGPU_EUNAVAILABLE (there is no
- * such key). */
-SGPU_MUST_CHECK int enclave_authority(const struct enclave *enclave, const struct sgpu_key *quoted,
+ * such key, or no secure context). */
+SGPU_MUST_CHECK int enclave_authority(const struct enclave *enclave,
 				      struct sgpu_session_authority *authority,
 				      struct sgpu_error *error);
 /* Returns options with the process's keys, owners, replay record, files and modules. */
@@ -125,12 +117,9 @@ void enclave_give_up(void);
 /* Attested runs and sessions: the process makes a key, writes a quote of it for the verifier's
  * nonce, and takes a batch sealed to the key, or a session bound to it. */
 
-/* Checks that the options fit together. Returns 0, or the exit status after a message. */
-int attested_check(const struct run_request *request);
 /* Call after enclave_open. Adds a new X25519 key, and writes the quote that names it, whole or not
  * at all. */
-SGPU_MUST_CHECK int attested_quote(const struct run_request *request, struct enclave *enclave,
-				   struct sgpu_error *error);
+SGPU_MUST_CHECK int attested_quote(struct enclave *enclave, struct sgpu_error *error);
 
 /* signer.c: quotes are signed by a child, which alone has the attestation key, and none of the
  * other secrets. It gets the claims once, before anybody is served, and later only nonces. So code
@@ -138,15 +127,14 @@ SGPU_MUST_CHECK int attested_quote(const struct run_request *request, struct enc
 
 /* Starts the child. Call before any thread or key exists. */
 SGPU_MUST_CHECK int signer_begin(const struct run_request *request, struct sgpu_error *error);
-/* Makes the key that quotes name, keys[key_count], and sends the claims. owner_key: the public half
- * of the key to be bound in, or NULL. Call after enclave_open. */
-SGPU_MUST_CHECK int signer_claim(struct enclave *enclave, const uint8_t *owner_key,
-				 struct sgpu_error *error);
+/* Adds the X25519 key that quotes name, the last of the keys, and sends the claims. Call after
+ * enclave_open. */
+SGPU_MUST_CHECK int signer_claim(struct enclave *enclave, struct sgpu_error *error);
 /* Gets a quote, in a memory file that the caller closes. One thread at a time. */
 SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t size, int *quote,
 			       struct sgpu_error *error);
-/* Waits until the child has ended. */
-void signer_watch(void);
+/* Returns a descriptor that hangs up when the child ends; -1: there is none. */
+int signer_fd(void);
 /* Has the child end. */
 void signer_end(void);
 

@@ -130,7 +130,6 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 					F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,  F_GET_SEALS,
 					F_SETLEASE };
 	static const char *const others[] = { "socketpair", "tkill", NULL };
-	static const char *const forks[] = { "fork", "vfork", NULL };
 	static const struct scmp_arg_cmp unix_only = INT(0, AF_UNIX);
 
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
@@ -144,7 +143,6 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	if (sockets) {
 		seccomp_add(filter, rc, SCMP_ACT_ALLOW, "connect", 0, NULL);
 	}
-	seccomp_add_all(filter, rc, FORBID, forks);
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, needed);
 }
 
@@ -189,31 +187,6 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 }
 
-/* Installs the filter. Returns 0, or libseccomp's negative errno. */
-static int load(enum harden_kind kind)
-{
-	scmp_filter_ctx filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
-	int rc = filter ? 0 : -ENOMEM;
-
-	if (kind == HARDEN_GPU) {
-		/* The flags of clone3() lie in memory, where a filter cannot look. The C library
-		 * falls back to clone(). Under the other kinds of filter, clone3() is unknown
-		 * anyway. */
-		seccomp_add(filter, &rc, UNKNOWN, "clone3", 0, NULL);
-		add_gpu_calls(filter, &rc);
-	} else if (kind == HARDEN_SIGNER) {
-		add_signer_calls(filter, &rc);
-	} else {
-		add_cpu_calls(filter, &rc, kind == HARDEN_TPM_SIGNER);
-	}
-	seccomp_add_all(filter, &rc, TRAP, refused);
-	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-	rc = seccomp_put_on(filter, rc, TRAP);
-	seccomp_release(filter);
-	return rc;
-}
-
-/* ---- trapped calls ---- */
 /* The handler of a trapped call, which the kernel has not made. Ends the process, since this
  * program's own code makes no such call. */
 static void on_refused(int signal, siginfo_t *info, void *context)
@@ -240,46 +213,54 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 	_exit(sgpu_exit_status(SGPU_EPOLICY));
 }
 
-static int install(enum harden_kind kind, struct sgpu_error *error)
+/* Installs the filter and the handler. Returns 0, or a negative errno. */
+static int load(enum harden_kind kind)
 {
 	const struct sigaction action = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
-	int rc;
+	scmp_filter_ctx filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
+	int rc = !filter ? -ENOMEM : sigaction(SIGSYS, &action, NULL) != 0 ? -errno : 0;
 
-	if (sigaction(SIGSYS, &action, NULL) != 0) {
-		return sgpu_fail_errno(error, "system calls are not filtered");
+	if (kind == HARDEN_GPU) {
+		/* The flags of clone3() lie in memory, where a filter cannot look. The C library
+		 * falls back to clone(). Under the other kinds of filter, clone3() is unknown
+		 * anyway. */
+		seccomp_add(filter, &rc, UNKNOWN, "clone3", 0, NULL);
+		add_gpu_calls(filter, &rc);
+	} else if (kind == HARDEN_SIGNER) {
+		add_signer_calls(filter, &rc);
+	} else {
+		add_cpu_calls(filter, &rc, kind == HARDEN_TPM_SIGNER);
 	}
-	rc = load(kind);
-	if (rc == 0) {
-		return SGPU_OK;
-	}
-	if (rc != -ECANCELED && rc != -ESRCH) {
-		errno = -rc;
-		return sgpu_fail_errno(error, "system calls are not filtered");
-	}
-	return sgpu_fail(error, SGPU_EUNAVAILABLE,
-			 "system calls are not filtered: the kernel has no seccomp, forbids it, or "
-			 "a thread has a filter of its "
-			 "own");
+	seccomp_add_all(filter, &rc, TRAP, refused);
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+	rc = seccomp_put_on(filter, rc, TRAP);
+	seccomp_release(filter);
+	return rc;
 }
+
 #else
-static int install(enum harden_kind kind, struct sgpu_error *error)
+static int load(enum harden_kind kind)
 {
 	(void)kind;
-	return sgpu_fail(error, SGPU_EUNAVAILABLE,
-			 "system calls are not filtered: this build has no libseccomp");
+	return -ECANCELED;
 }
 #endif
 
 bool harden_filters(void)
 {
-#if SGPU_SECCOMP
-	return !cli_harden_off();
-#else
-	return false;
-#endif
+	return SGPU_SECCOMP && !cli_harden_off();
 }
 
 int harden_filter(enum harden_kind kind, struct sgpu_error *error)
 {
-	return cli_harden_off() ? SGPU_OK : install(kind, error);
+	const int rc = cli_harden_off() ? 0 : load(kind);
+
+	errno = -rc;
+	return rc == 0 ? SGPU_OK
+	       : rc != -ECANCELED && rc != -ESRCH
+		       ? sgpu_fail_errno(error, "system calls are not filtered")
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
+				   "system calls are not filtered: this build has no libseccomp, "
+				   "the kernel has no seccomp or forbids it, or a thread has a "
+				   "filter of its own");
 }

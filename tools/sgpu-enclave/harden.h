@@ -35,15 +35,12 @@ SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *erro
 /* Whether harden_filter() has an effect, for a quote that is made before the call. */
 bool harden_filters(void);
 
-/* A protection of this build on this machine. */
-struct harden_finding {
-	const char *name, *title; /* for JSON and for people */
-	bool holds;
-	char text[2 * SGPU_ERROR_TEXT_MAX];
-};
-enum { HARDEN_FINDINGS = 6 };
-/* Hardens this process as a runner, before any thread, and records the result. */
-void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
+/* Both return {NAME: {"holds", "text"}}: whether this machine has a protection, and what follows.
+ * NULL: out of memory. */
+/* Hardens this process as a runner, before any thread. */
+json_t *harden_look(void);
+/* Tries the confinement of CPU modules. The names are those of the claim `confinement`. */
+json_t *confinement_try(void);
 
 /* The files that the runner, or the process that signs its quotes, may open once its own are open.
  * So an exploited fault in it reaches no key file and no other file of its user. */
@@ -63,10 +60,6 @@ struct landlock_needs {
 /* The kernel's version of Landlock; 0: none, or not used here. */
 int landlock_version(void);
 
-/* Returns a folder above `path` that a run may read, so that no key may lie in it; or NULL. state:
- * the replay record's folder, or NULL. */
-const char *landlock_above(const char *path, const char *state);
-
 /* Confines this thread and those that it starts, so call this before there are others: from then on
  * they open nothing but `needs`, and name prepared outputs (cli_output_prepare) alone. Errors:
  * SGPU_EUNAVAILABLE, and nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
@@ -78,12 +71,6 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 					   struct sgpu_error *error);
 /* The claim `confinement` of a quote: "seccomp", "landlock", and "modules" unless `modules` is
  * NULL. Returns NULL if out of memory. */
-json_t *confinement_claim(bool filtered, bool confined,
-			  const struct sgpu_module_confinement *modules);
-
-/* Tries the confinement of CPU modules on this machine. The findings have the names of the members
- * of "modules" in the claim `confinement`. */
-enum { CONFINEMENT_FINDINGS = 6 };
-void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS]);
+json_t *confinement_claim(const struct sgpu_module_confinement *modules);
 
 #endif

@@ -2,9 +2,7 @@
  *
  * sgpu-enclave --info: devices, what is missing and how to get it, and what this platform protects.
  */
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -15,278 +13,182 @@
 #include "device/device.h"
 #include "ops/ops.h"
 #include "enclave.h"
-#include "harden.h"
 
-enum { DEVICES_MAX = 66, SELECTOR = 24 };
+enum { GPUS_MAX = 64, SELECTOR = 24, NAME_WIDTH = 28 };
 
-struct found {
-	char selector[SELECTOR];  /* as passed to sgpu_device_open */
-	bool available, standard; /* standard: the one that "cuda" means */
-	struct sgpu_device_info info;
+/* Describes a device. *code: why it is not available, or SGPU_OK. */
+static json_t *look(const char *selector, int *code)
+{
 	struct sgpu_device_agreement agreement;
-	struct sgpu_error missing;
-};
-
-struct inventory {
-	struct found devices[DEVICES_MAX]; /* those of the preferred backend first */
-	int device_count;
-	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
-	int part_count;
-	struct harden_finding hardening[HARDEN_FINDINGS], modules[CONFINEMENT_FINDINGS];
-};
-
-static void look(const char *selector, struct found *found)
-{
+	struct sgpu_device_info info;
 	struct sgpu_device *device = NULL;
+	struct sgpu_error missing = { 0 };
+	json_t *object, *of_gpu;
+	int rc = sgpu_device_open(selector, NULL, &device, &missing);
 
-	memset(found, 0, sizeof(*found));
-	snprintf(found->selector, sizeof(found->selector), "%s", selector);
-	found->available = sgpu_device_open(selector, NULL, &device, &found->missing) == SGPU_OK &&
-			   sgpu_device_get_info(device, &found->info, &found->missing) == SGPU_OK &&
-			   sgpu_device_agree(device, &found->agreement, &found->missing) == SGPU_OK;
+	rc = rc ? rc : sgpu_device_get_info(device, &info, &missing);
+	rc = rc ? rc : sgpu_device_agree(device, &agreement, &missing);
 	sgpu_device_close(&device);
-}
-
-/* Lists every GPU by its index, and marks the one that "cuda" means. If there is none, one entry
- * says what is missing. */
-static void look_for_gpus(struct inventory *all)
-{
-	struct found standard, *next = all->devices;
-	char selector[SELECTOR];
-	int i;
-
-	look("cuda", &standard);
-	for (i = 0; standard.available && i < DEVICES_MAX - 2; i++, next++) {
-		snprintf(selector, sizeof(selector), "cuda:%d", i);
-		if (strcmp(selector, standard.info.selector) == 0) {
-			*next = standard;
-			next->standard = true;
-			continue;
-		}
-		look(selector, next);
-		if (!next->available && next->missing.code == SGPU_EUNAVAILABLE) {
-			break;
-		}
-	}
-	if (!standard.available) {
-		*next++ = standard;
-	}
-	all->device_count = (int)(next - all->devices);
-}
-
-/* ---- text ---- */
-static void print_gpu(const struct found *found)
-{
-	const struct sgpu_device_info *info = &found->info;
-
-	printf("              %s, compute capability %s, %s\n", info->uuid, info->capability,
-	       info->driver);
-	printf("              %u multiprocessors, %" PRIu64 " MiB of memory, %" PRIu64
-	       " MiB free, ",
-	       info->compute_units, info->memory_total >> 20, info->memory_free >> 20);
-	if (info->numa_node >= 0) {
-		printf("NUMA node %d\n", info->numa_node);
-	} else {
-		printf("no NUMA node\n");
-	}
-	printf("              confidential computing %s; host memory is %s and can%s be "
-	       "registered\n",
-	       info->confidential, info->pins_host_memory ? "pinned" : "not pinned",
-	       info->registers ? "" : "not");
-	printf("              %s\n", found->agreement.text);
-}
-
-static void print_device(const struct found *found)
-{
-	const struct sgpu_device_info *info = &found->info;
-	const char *task = getenv("SLURM_LOCALID");
-
-	if (!found->available) {
-		printf("device %-5s  not available: %s\n", found->selector, found->missing.text);
-		if (found->missing.hint[0]) {
-			printf("              %s\n", found->missing.hint);
-		}
-		return;
-	}
-	printf("device %-5s  %s\n", info->selector, info->name);
-	if (found->standard && task && strcmp(info->selector, "cuda:0") != 0) {
-		printf("              'cuda' means this one: SLURM_LOCALID is %s\n", task);
-	}
-	if (info->uuid[0]) {
-		print_gpu(found);
-		return;
-	}
-	printf("              %u workers, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free\n",
-	       info->compute_units, info->memory_total >> 20, info->memory_free >> 20);
-}
-
-static void print_findings(const struct harden_finding *findings, int count)
-{
-	for (int i = 0; i < count; i++) {
-		printf("  %-14s  %s%s\n", findings[i].title,
-		       findings[i].holds ? "" : "NOT: ", findings[i].text);
-	}
-}
-
-static void print_platform(const struct sgpu_platform *platform,
-			   const struct sgpu_protection *protection)
-{
-	printf("platform      %s (%s)%s\n", sgpu_platform_name(platform->kind), platform->seen,
-	       platform->virtual_machine ? ", in a virtual machine" : "");
-	printf("reports       %s\n",
-	       platform->reports ? "the kernel gives attestation reports (configfs tsm)"
-				 : "none: the kernel has no provider of attestation reports");
-	printf("GPU           %s\n",
-	       platform->gpu ? "an NVIDIA driver is loaded" : "no NVIDIA driver is loaded");
-	printf("\nprotection    %s\n", protection->row);
-	printf("  may the host read the runner's memory?  %s\n", protection->enclave_memory);
-	printf("  may the host read the device's memory?  %s\n", protection->device_memory);
-	printf("  what a recorder on the bus sees         %s\n", protection->bus);
-	if (protection->protects) {
-		printf("This is what the runner sees of itself. A host that lies could make it see "
-		       "that too: only\n"
-		       "attested evidence proves it to the owner of the data.\n");
-	} else {
-		printf("On this platform whoever controls the host can read the data while they "
-		       "are processed.\n"
-		       "Payloads are protected on their way to the runner and back, not in it.\n");
-	}
-}
-
-/* ---- JSON ---- */
-static json_t *device_json(const struct found *found)
-{
-	const struct sgpu_device_info *info = &found->info;
-	json_t *object;
-
-	if (!found->available) {
-		return json_pack("{s:s, s:b, s:s, s:s}", "selector", found->selector, "available",
-				 0, "missing", found->missing.text, "hint", found->missing.hint);
+	*code = rc;
+	if (rc != SGPU_OK) {
+		return json_pack("{s:s, s:b, s:s, s:s}", "selector", selector, "available", 0,
+				 "missing", missing.text, "hint", missing.hint);
 	}
 	object = json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:b, s:b, s:b, s:I, s:o}", "selector",
-			   info->selector, "available", 1, "name", info->name, "compute_units",
-			   (int)info->compute_units, "memory_total_bytes",
-			   (json_int_t)info->memory_total, "memory_free_bytes",
-			   (json_int_t)info->memory_free, "opens_on_device", info->opens_on_device,
-			   "pins_host_memory", info->pins_host_memory, "registers_host_memory",
-			   info->registers, "piece_bytes", (json_int_t)info->piece, "numa_node",
-			   info->numa_node >= 0 ? json_integer(info->numa_node) : json_null());
-	if (info->uuid[0] && object) {
-		json_t *more =
-			json_pack("{s:s, s:s, s:s, s:s, s:b, s:{s:b, s:s}}", "uuid", info->uuid,
-				  "compute_capability", info->capability, "driver", info->driver,
-				  "confidential_computing", info->confidential, "default",
-				  found->standard, "key_agreement", "agreed",
-				  found->agreement.agreed, "text", found->agreement.text);
-
-		json_object_update(object, more);
-		json_decref(more);
+			   info.selector, "available", 1, "name", info.name, "compute_units",
+			   (int)info.compute_units, "memory_total_bytes",
+			   (json_int_t)info.memory_total, "memory_free_bytes",
+			   (json_int_t)info.memory_free, "opens_on_device", info.opens_on_device,
+			   "pins_host_memory", info.pins_host_memory, "registers_host_memory",
+			   info.registers, "piece_bytes", (json_int_t)info.piece, "numa_node",
+			   info.numa_node >= 0 ? json_integer(info.numa_node) : json_null());
+	if (info.uuid[0]) {
+		of_gpu = json_pack("{s:s, s:s, s:s, s:s, s:b, s:{s:b, s:s}}", "uuid", info.uuid,
+				   "compute_capability", info.capability, "driver", info.driver,
+				   "confidential_computing", info.confidential, "default", 0,
+				   "key_agreement", "agreed", agreement.agreed, "text",
+				   agreement.text);
+		json_object_update(object, of_gpu);
+		json_decref(of_gpu);
 	}
 	return object;
 }
 
-static json_t *findings_json(const struct harden_finding *findings, int count)
+/* Lists every GPU by its index, and marks the one that "cuda" means, or says what is missing; then
+ * the CPU. *taken: the device that "auto" takes. */
+static json_t *list_devices(const json_t **taken)
 {
-	json_t *object = json_object();
+	json_t *all = json_array(), *one;
+	char selector[SELECTOR];
+	int none, code = SGPU_OK;
+	json_t *standard = look("cuda", &none);
+
+	for (int i = 0; none == SGPU_OK && i < GPUS_MAX; i++) {
+		snprintf(selector, sizeof(selector), "cuda:%d", i);
+		one = strcmp(selector, cli_text_of(standard, "selector")) == 0
+			      ? json_incref(standard)
+			      : look(selector, &code);
+		if (code == SGPU_EUNAVAILABLE) {
+			json_decref(one);
+			break;
+		}
+		json_array_append_new(all, one);
+	}
+	if (none == SGPU_OK) {
+		json_object_set_new(standard, "default", json_true());
+	} else {
+		json_array_append(all, standard);
+	}
+	one = look("cpu", &code);
+	json_array_append_new(all, one);
+	json_decref(standard);
+	*taken = none == SGPU_OK ? standard : one; /* the list has it */
+	return all;
+}
+
+static json_t *list_parts(void)
+{
+	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
+	const int count = sgpu_device_parts(parts);
+	json_t *list = json_array();
 
 	for (int i = 0; i < count; i++) {
-		json_object_set_new(object, findings[i].name,
-				    json_pack("{s:b, s:s}", "holds", findings[i].holds, "text",
-					      findings[i].text));
+		json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "name", parts[i].name,
+						      "found", parts[i].found, "text",
+						      parts[i].text, "hint", parts[i].hint));
 	}
-	return object;
+	return list;
 }
 
-static int print_json(const struct inventory *all, const struct sgpu_platform *platform,
-		      const struct sgpu_protection *protection)
+static json_t *list_texts(const char *const *texts)
 {
-	json_t *devices = json_array(), *providers = json_array(), *parts = json_array(), *object;
-	const char *const *names = sgpu_aead_providers();
+	json_t *list = json_array();
 
-	for (int i = 0; i < all->device_count; i++) {
-		json_array_append_new(devices, device_json(&all->devices[i]));
+	for (; *texts; texts++) {
+		json_array_append_new(list, json_string(*texts));
 	}
-	for (int i = 0; i < all->part_count; i++) {
-		const struct sgpu_device_part *part = &all->parts[i];
-
-		json_array_append_new(parts, json_pack("{s:s, s:b, s:s, s:s}", "name", part->name,
-						       "found", part->found, "text", part->text,
-						       "hint", part->hint));
-	}
-	for (int i = 0; names[i]; i++) {
-		json_array_append_new(providers, json_string(names[i]));
-	}
-	object = json_pack(
-		"{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, "
-		"s:s}, s:o, s:o}",
-		"devices", devices, "cuda", parts, "aead", "provider", sgpu_aead_provider(),
-		"available", providers, "platform", "kind", sgpu_platform_name(platform->kind),
-		"seen", platform->seen, "virtual_machine", platform->virtual_machine,
-		"attestation_reports", platform->reports, "nvidia_driver", platform->gpu,
-		"protection", "row", protection->row, "protects_runner_memory",
-		protection->protects, "host_reads_runner_memory", protection->enclave_memory,
-		"host_reads_device_memory", protection->device_memory, "bus_recorder_sees",
-		protection->bus, "hardening", findings_json(all->hardening, HARDEN_FINDINGS),
-		"modules", findings_json(all->modules, CONFINEMENT_FINDINGS));
-	return cli_print_json(object, stdout, JSON_INDENT(2));
+	return list;
 }
 
-static void print_text(const struct inventory *all, const struct sgpu_platform *platform,
-		       const struct sgpu_protection *protection)
+/* Prints a member of the record for people, under the name that it has in JSON. */
+static void print_member(const char *name, json_t *value, int depth)
 {
-	for (int i = 0; i < all->device_count; i++) {
-		print_device(&all->devices[i]);
-	}
-	printf("for CUDA\n");
-	for (int i = 0; i < all->part_count; i++) {
-		const struct sgpu_device_part *part = &all->parts[i];
+	const char *text = json_string_value(value), *key;
+	const json_t *holds = json_object_get(value, "holds");
+	const json_int_t number = json_integer_value(value);
+	char figure[32];
+	json_t *member;
+	size_t i;
 
-		printf("  %-10s  %s%s\n", part->name, part->found ? "" : "missing: ", part->text);
-		if (!part->found && part->hint[0]) {
-			printf("              %s\n", part->hint);
+	snprintf(figure, sizeof(figure), number >> 20 ? "%lld MiB" : "%lld",
+		 number >> 20 ? number >> 20 : number);
+	if (json_is_array(value)) {
+		json_array_foreach (value, i, member) {
+			print_member(name, member, depth);
 		}
+	} else if (json_is_object(value) && !holds) {
+		printf("%*s%s\n", depth, "", name);
+		json_object_foreach (value, key, member) {
+			print_member(key, member, depth + 2);
+		}
+	} else if (!text || *text) {
+		cli_print_line(stdout, "%*s%-*s%s%s", depth, "", NAME_WIDTH - depth, name,
+			       json_is_false(holds) ? "NOT: " : "",
+			       holds			? cli_text_of(value, "text")
+			       : text			? text
+			       : json_is_integer(value) ? figure
+			       : json_is_null(value)	? "none"
+			       : json_is_true(value)	? "yes"
+							: "no");
 	}
-	printf("AES-GCM       %s\n", sgpu_aead_provider());
-	printf("hardening     of this build on this machine\n");
-	print_findings(all->hardening, HARDEN_FINDINGS);
-	printf("modules       of the CPU device, tried on this machine\n");
-	print_findings(all->modules, CONFINEMENT_FINDINGS);
-	print_platform(platform, protection);
 }
+
+static const char proof[] = "This is what the runner sees of itself. A host that lies could make "
+			    "it see that too: only\n"
+			    "attested evidence proves it to the owner of the data.\n";
+static const char no_proof[] =
+	"On this platform whoever controls the host can read the data while they are processed.\n"
+	"Payloads are protected on their way to the runner and back, not in it.\n";
 
 int show_info(void)
 {
-	static struct inventory all;
+	/* In this order: devices start threads, and trying modules starts a process, which takes
+	 * long once a GPU is open. */
+	json_t *hardening = harden_look(), *modules = confinement_try();
 	const struct sgpu_protection *protection;
-	const struct found *taken;
 	struct sgpu_platform platform;
+	const json_t *taken;
+	json_t *devices = list_devices(&taken), *info, *member;
+	const char *name;
 
-	harden_look(all.hardening);   /* first: devices start threads */
-	confinement_try(all.modules); /* starts a process, which takes long once a GPU is open */
-	look_for_gpus(&all);
-	look("cpu", &all.devices[all.device_count++]);
-	all.part_count = sgpu_device_parts(all.parts);
-	taken = &all.devices[all.device_count - 1]; /* the device that "auto" takes */
-	for (int i = 0; i < all.device_count; i++) {
-		taken = all.devices[i].standard ? &all.devices[i] : taken;
-	}
 	sgpu_platform_detect(&platform);
-	protection = sgpu_platform_protection(&platform, taken->info.uuid[0] != '\0',
-					      taken->info.confidential, taken->agreement.agreed);
-	if (cli_json) {
-		return print_json(&all, &platform, protection);
+	protection = sgpu_platform_protection(
+		&platform, json_object_get(taken, "uuid") != NULL,
+		cli_text_of(taken, "confidential_computing"),
+		json_is_true(json_object_get(json_object_get(taken, "key_agreement"), "agreed")));
+	info = json_pack(
+		"{s:o, s:o, s:{s:s, s:o}, s:o, s:o, s:{s:s, s:s, s:b, s:b, s:b}, "
+		"s:{s:s, s:b, s:s, s:s, s:s}}",
+		"devices", devices, "cuda", list_parts(), "aead", "provider", sgpu_aead_provider(),
+		"available", list_texts(sgpu_aead_providers()), "hardening", hardening, "modules",
+		modules, "platform", "kind", sgpu_platform_name(platform.kind), "seen",
+		platform.seen, "virtual_machine", platform.virtual_machine, "attestation_reports",
+		platform.reports, "nvidia_driver", platform.gpu, "protection", "row",
+		protection->row, "protects_runner_memory", protection->protects,
+		"host_reads_runner_memory", protection->enclave_memory, "host_reads_device_memory",
+		protection->device_memory, "bus_recorder_sees", protection->bus);
+	if (cli_json || !info) {
+		return cli_print_json(info, stdout, JSON_INDENT(2));
 	}
-	print_text(&all, &platform, protection);
+	json_object_foreach (info, name, member) {
+		print_member(name, member, 0);
+	}
+	fputs(protection->protects ? proof : no_proof, stdout);
+	json_decref(info);
 	return 0;
 }
 
 /* sgpu-enclave --ops: which operations this build has, and on which devices. */
-
-static bool implemented(const struct sgpu_op *op, const char *kind)
-{
-	return strcmp(kind, "cpu") == 0 ? op->cpu != NULL
-					: sgpu_device_kind_op(kind, op->name) != NULL;
-}
 
 static json_t *op_json(const struct sgpu_op *op)
 {
@@ -294,33 +196,29 @@ static json_t *op_json(const struct sgpu_op *op)
 	const char *kind;
 
 	for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
-		if (implemented(op, kind)) {
+		if (strcmp(kind, "cpu") == 0 ? op->cpu != NULL
+					     : sgpu_device_kind_op(kind, op->name) != NULL) {
 			json_array_append_new(devices, json_string(kind));
 		}
 	}
 	return json_pack("{s:s, s:s, s:o}", "name", op->name, "help", op->help, "devices", devices);
 }
 
-static int print_table(const struct sgpu_op *only)
+static int print_table(const json_t *list)
 {
 	struct cli_table table = { 0 };
+	const json_t *op, *kind;
+	size_t i, k;
 
 	cli_row(&table, "NAME", "DEVICES", "WHAT IT DOES");
-	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
+	json_array_foreach (list, i, op) {
 		char devices[64] = "";
-		const char *kind;
 
-		for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
-			const size_t used = strlen(devices);
-
-			if (implemented(*op, kind)) {
-				snprintf(devices + used, sizeof(devices) - used, "%s%s",
-					 used ? " " : "", kind);
-			}
+		json_array_foreach (json_object_get(op, "devices"), k, kind) {
+			cli_append(devices, sizeof(devices), k ? " %s" : "%s",
+				   json_string_value(kind));
 		}
-		if (!only || only == *op) {
-			cli_row(&table, (*op)->name, devices, (*op)->help);
-		}
+		cli_row(&table, cli_text_of(op, "name"), devices, cli_text_of(op, "help"));
 	}
 	return cli_table_print(&table);
 }
@@ -328,17 +226,21 @@ static int print_table(const struct sgpu_op *only)
 int show_ops(const char *name)
 {
 	const struct sgpu_op *only = name ? cli_find_op(name) : NULL;
+	json_t *list;
+	int status;
 
 	if (name && !only) {
 		return 2;
 	}
-	if (cli_json) {
-		json_t *list = only ? op_json(only) : json_array();
-
-		for (const struct sgpu_op *const *op = sgpu_ops(); !only && *op; op++) {
+	list = json_array();
+	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
+		if (!only || only == *op) {
 			json_array_append_new(list, op_json(*op));
 		}
-		return cli_print_json(list, stdout, JSON_INDENT(2));
 	}
-	return print_table(only);
+	status = cli_json ? cli_print_json(json_incref(only ? json_array_get(list, 0) : list),
+					   stdout, JSON_INDENT(2))
+			  : print_table(list);
+	json_decref(list);
+	return status;
 }

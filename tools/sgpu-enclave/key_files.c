@@ -4,121 +4,91 @@
 #include "enclave.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
-#include "cli.h"
-#include "harden.h"
+#include "base/io.h"
 
-/* Returns the descriptor that names a key; -1: the key is named by a path. */
-static int descriptor_of(const char *key)
+int key_files_note(struct enclave *w, const char *key, struct sgpu_error *error)
 {
-	uint64_t number;
+	struct key_files *keys = &w->key_files;
+	struct stat *file = &keys->files[keys->count];
 
-	if (strcmp(key, "-") == 0) {
-		return STDIN_FILENO;
-	}
-	return strncmp(key, "fd:", 3) == 0 && sgpu_parse_u64(key + 3, "descriptor", 0, INT_MAX,
-							     &number, NULL) == SGPU_OK
-		       ? (int)number
-		       : -1;
-}
-
-int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files,
-		   const char *state, struct sgpu_error *error)
-{
-	const int fd = descriptor_of(key);
-	const char *above;
-	struct stat status;
-
-	if ((fd >= 0 ? fstat(fd, &status) : stat(key, &status)) != 0) {
-		return SGPU_OK; /* the key's loader reports it */
-	}
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
 	}
-	above = fd < 0 && S_ISREG(status.st_mode) && landlock_version() ? landlock_above(key, state)
-									: NULL;
-	if (above) {
-		sgpu_fail(error, SGPU_EPOLICY,
-			  "key '%s' lies in '%s', which a run must be able to read", key, above);
-		return sgpu_hint(error, "move the key to a directory of its own");
+	if (!cli_input_stat(key, file)) {
+		return SGPU_OK; /* the key's loader reports it */
 	}
-	above = files && fd < 0 && S_ISREG(status.st_mode) ? sgpu_files_above(files, key) : NULL;
-	if (above) {
-		sgpu_fail(error, SGPU_EUSAGE, "key '%s' lies in '%s', from which batches fetch",
-			  key, above);
-		return sgpu_hint(error, "move the key, or name another directory with --files");
-	}
-	keys->files[keys->count++] = status;
-	return files && S_ISREG(status.st_mode) ? sgpu_files_except(files, &status, error)
-						: SGPU_OK;
+	keys->names[keys->count++] = key;
+	return w->files && S_ISREG(file->st_mode) ? sgpu_files_except(w->files, file, error)
+						  : SGPU_OK;
 }
 
-static bool key_files_have(const struct key_files *keys, const struct stat *status)
+int key_files_refuse(const struct enclave *w, struct sgpu_error *error)
 {
+	const struct key_files *keys = &w->key_files;
+
 	for (int i = 0; i < keys->count; i++) {
-		if (status->st_dev == keys->files[i].st_dev &&
-		    status->st_ino == keys->files[i].st_ino) {
+		int fd;
+
+		if (!S_ISREG(keys->files[i].st_mode) || keys->files[i].st_nlink == 0) {
+			continue; /* it has no name: key_files_close() is enough */
+		}
+		fd = open(keys->names[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		sgpu_close(fd);
+		if (fd >= 0 || (errno != EACCES && errno != ENOENT)) {
+			sgpu_fail(error, SGPU_EPOLICY, "a run can read the key '%s' again",
+				  keys->names[i]);
+			return sgpu_hint(error, "move the key to a directory of its own");
+		}
+	}
+	return SGPU_OK;
+}
+
+/* Terminals, by which a key may have come, too, stay open. */
+static bool is_noted(const struct key_files *keys, int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode))) {
+		return false;
+	}
+	for (int i = 0; i < keys->count; i++) {
+		if (status.st_dev == keys->files[i].st_dev &&
+		    status.st_ino == keys->files[i].st_ino) {
 			return true;
 		}
 	}
 	return false;
 }
 
-static void close_noted(const struct key_files *keys, int fd)
-{
-	struct stat status;
-	int nothing;
-
-	if (fstat(fd, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode)) ||
-	    !key_files_have(keys, &status)) {
-		return;
-	}
-	if (fd > STDERR_FILENO) {
-		close(fd);
-		return;
-	}
-	/* The next file that is opened must not get this number. */
-	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (nothing < 0 || dup2(nothing, fd) < 0) {
-		cli_warning("descriptor %d, which a key came by, stays open", fd);
-	}
-	if (nothing > STDERR_FILENO) {
-		close(nothing);
-	}
-}
-
-void key_files_close(const struct key_files *keys, int kept)
+int key_files_close(const struct enclave *w, int kept, struct sgpu_error *error)
 {
 	DIR *open_ones = opendir("/proc/self/fd");
-	struct rlimit limit;
+	/* It takes their places, so that no file that is opened later gets number 0, 1 or 2. */
+	const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	bool closed = open_ones && nothing >= 0;
 	struct dirent *entry;
 	uint64_t fd;
-	int end;
 
+	while (closed && (entry = readdir(open_ones))) {
+		if (sgpu_parse_u64(entry->d_name, "descriptor", 0, INT_MAX, &fd, NULL) == SGPU_OK &&
+		    (int)fd != kept && is_noted(&w->key_files, (int)fd)) {
+			closed = dup2(nothing, (int)fd) >= 0;
+		}
+	}
+	if (!closed) {
+		(void)sgpu_fail_errno(error,
+				      "cannot close the descriptors of keys, by /proc/self/fd");
+	}
 	if (open_ones) {
-		while ((entry = readdir(open_ones))) {
-			if (sgpu_parse_u64(entry->d_name, "descriptor", 0, INT_MAX, &fd, NULL) ==
-				    SGPU_OK &&
-			    (int)fd != kept) {
-				close_noted(keys, (int)fd);
-			}
-		}
 		closedir(open_ones);
-		return;
 	}
-	/* Without /proc all numbers are tried, up to the current limit. */
-	end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur
-									      : 65536;
-	for (int i = 0; i < end; i++) {
-		if (i != kept) {
-			close_noted(keys, i);
-		}
-	}
+	sgpu_close(nothing);
+	return closed ? SGPU_OK : error->code;
 }

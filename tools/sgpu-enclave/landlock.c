@@ -8,11 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,39 +30,44 @@
 	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | LANDLOCK_IOCTL_DEV)
 
 struct rule {
-	const char *path;
+	const char *pattern;
 	uint64_t rights;
 };
 
-/* Folders of libraries, and of what these read about the machine. A run can read keys there. */
-static const struct rule folders[] = {
+/* Libraries, what these read about the machine, and the devices of any program. A run can read keys
+ * there. */
+static const struct rule of_system[] = {
 	{ "/usr", RUN },
 	{ "/lib", RUN },
 	{ "/lib32", RUN },
 	{ "/lib64", RUN },
 	{ "/libx32", RUN },
-	{ "/etc/ld.so.conf.d", READ },
+	{ "/proc/self/exe", RUN },
+	{ "/etc/ld.so.*", READ },
+	{ "/etc/localtime", READ },
+	{ "/etc/ssl/openssl.cnf", READ },
 	{ "/proc/self", READ },
 	{ "/proc/sys", READ },
 	{ "/proc/driver", READ },
+	{ "/proc/meminfo", READ },
+	{ "/proc/cpuinfo", READ },
+	{ "/proc/stat", READ },
+	{ "/proc/filesystems", READ },
+	{ "/proc/devices", READ },
+	{ "/proc/version", READ },
+	{ "/proc/modules", READ },
 	{ "/sys/devices", READ },
 	{ "/sys/bus", READ },
 	{ "/sys/class", READ },
 	{ "/sys/module", READ },
 	{ "/sys/kernel/mm", READ },
 	{ "/sys/fs/cgroup", READ },
-};
-
-static const struct rule single_files[] = {
-	{ "/etc/ld.so.cache", READ },	  { "/etc/ld.so.conf", READ },
-	{ "/etc/ld.so.preload", READ },	  { "/etc/localtime", READ },
-	{ "/etc/ssl/openssl.cnf", READ }, { "/proc/meminfo", READ },
-	{ "/proc/cpuinfo", READ },	  { "/proc/stat", READ },
-	{ "/proc/filesystems", READ },	  { "/proc/devices", READ },
-	{ "/proc/version", READ },	  { "/proc/modules", READ },
-	{ "/dev/null", DEVICE },	  { "/dev/zero", DEVICE },
-	{ "/dev/full", DEVICE },	  { "/dev/random", DEVICE },
+	{ "/dev/null", DEVICE },
+	{ "/dev/zero", DEVICE },
+	{ "/dev/full", DEVICE },
+	{ "/dev/random", DEVICE },
 	{ "/dev/urandom", DEVICE },
+	{ NULL, 0 },
 };
 
 static const struct rule of_tpms[] = {
@@ -92,66 +96,11 @@ int landlock_version(void)
 static const char *own_libraries(void)
 {
 	static char path[PATH_MAX + 32];
-	char program[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-	char *slash;
+	char program[PATH_MAX] = "";
+	const ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
 
-	program[length > 0 ? length : 0] = '\0';
-	slash = strrchr(program, '/');
-	if (!slash) {
-		return NULL;
-	}
-	*slash = '\0';
-	snprintf(path, sizeof(path), "%s/../lib/sgpu", program);
-	return path;
-}
-
-static bool is_same(const char *path, const struct stat *folder)
-{
-	struct stat status;
-
-	return path && stat(path, &status) == 0 && status.st_dev == folder->st_dev &&
-	       status.st_ino == folder->st_ino;
-}
-
-static const char *readable(const struct stat *folder, const char *state)
-{
-	static const char regions_name[] = "the directory of regions";
-	char **regions = NULL;
-	bool is_regions = false;
-
-	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
-		if (is_same(folders[i].path, folder)) {
-			return folders[i].path;
-		}
-	}
-	if (is_same(own_libraries(), folder)) {
-		return own_libraries();
-	}
-	if (is_same(state, folder)) {
-		return state;
-	}
-	if (sgpu_stage_directories(&regions, NULL) == SGPU_OK) {
-		for (int i = 0; regions[i]; i++) {
-			is_regions = is_regions || is_same(regions[i], folder);
-		}
-		sgpu_stage_directories_free(&regions);
-	}
-	return is_regions ? regions_name : NULL;
-}
-
-const char *landlock_above(const char *path, const char *state)
-{
-	char *real = realpath(path, NULL), *slash;
-	const char *found = NULL;
-	struct stat status;
-
-	while (real && !found && (slash = strrchr(real, '/')) && slash != real) {
-		*slash = '\0';
-		found = stat(real, &status) == 0 ? readable(&status, state) : NULL;
-	}
-	free(real);
-	return found;
+	snprintf(path, sizeof(path), "%s/../lib/sgpu", dirname(program));
+	return length > 0 ? path : NULL;
 }
 
 struct ruleset {
@@ -188,10 +137,10 @@ static void allow(struct ruleset *rules, const char *path, uint64_t rights)
 
 static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 {
-	for (; patterns->path; patterns++) {
+	for (; patterns->pattern; patterns++) {
 		glob_t found;
 
-		if (glob(patterns->path, 0, NULL, &found) == 0) {
+		if (glob(patterns->pattern, 0, NULL, &found) == 0) {
 			for (size_t k = 0; k < found.gl_pathc; k++) {
 				allow(rules, found.gl_pathv[k], patterns->rights);
 			}
@@ -233,14 +182,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	const struct sgpu_output *output;
 	const char *name;
 
-	for (size_t i = 0; !needs->bare && i < sizeof(folders) / sizeof(*folders); i++) {
-		allow(rules, folders[i].path, folders[i].rights);
-	}
-	for (size_t i = 0; !needs->bare && i < sizeof(single_files) / sizeof(*single_files); i++) {
-		allow(rules, single_files[i].path, single_files[i].rights);
-	}
 	if (!needs->bare) {
-		allow(rules, "/proc/self/exe", RUN);
+		allow_patterns(rules, of_system);
 		allow(rules, own_libraries(), RUN);
 		allow_regions(rules);
 	}

@@ -27,7 +27,7 @@ static void count_leases(unsigned leases, uint64_t bytes)
 	atomic_store(&serving.counters->leased_bytes, bytes);
 }
 
-static int make_pool(uint64_t size, struct sgpu_error *error)
+int serve_lease_open(uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_lease_pool_config config = { .size = size,
 						       .life_ns = serving.begin.lease_ns,
@@ -55,11 +55,6 @@ static int make_pool(uint64_t size, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int serve_lease_open(struct sgpu_error *error)
-{
-	return serving.begin.leases > 0 ? make_pool(serving.begin.leases, error) : SGPU_OK;
-}
-
 void serve_lease_close(void)
 {
 	if (l.device) {
@@ -84,7 +79,7 @@ void serve_lease_shrink(uint64_t most)
 		return;
 	}
 	serve_lease_close();
-	if (size > 0 && make_pool(size, &error) != SGPU_OK) {
+	if (size > 0 && serve_lease_open(size, &error) != SGPU_OK) {
 		cli_warning("no pool for leases: %s", error.text);
 	}
 }
@@ -108,9 +103,9 @@ int serve_lease_options(bool results, struct sgpu_run_options *options, struct s
 }
 
 /* Waits until the client says that it is done; false: the client has gone, or takes too long. */
-static bool wait_for_client(const struct request *request)
+static bool wait_for_client(int connection)
 {
-	struct pollfd client = { .fd = request->connection, .events = POLLIN };
+	struct pollfd client = { .fd = connection, .events = POLLIN };
 	const uint64_t begin = sgpu_now_ns();
 	int rc = SGPU_ETIMEOUT;
 
@@ -122,18 +117,17 @@ static bool wait_for_client(const struct request *request)
 			return false;
 		}
 		if (poll(&client, 1, LOOK_MS) > 0) {
-			rc = wire_hear(request->connection, WIRE_LEASE_DONE, NULL, NULL);
+			rc = wire_hear(connection, WIRE_LEASE_DONE, NULL, NULL);
 		}
 	}
 	return rc == SGPU_OK;
 }
 
-int serve_lease(const struct request *request, struct sgpu_error *error)
+int serve_lease(int connection, struct sgpu_error *error)
 {
 	struct wire_lease_is answer;
 	struct wire_lease asked;
-	int rc = wire_receive(request->connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0,
-			      error);
+	int rc = wire_receive(connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0, error);
 	bool results, is_done;
 
 	memset(&answer, 0, sizeof(answer));
@@ -152,9 +146,9 @@ int serve_lease(const struct request *request, struct sgpu_error *error)
 		return rc;
 	}
 	answer.pool_size = l.info.size;
-	is_done = sgpu_wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer),
-				 &l.info.fd, 1) &&
-		  wait_for_client(request);
+	is_done =
+		sgpu_wire_send(connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd, 1) &&
+		wait_for_client(connection);
 	/* A lease that was not filled to the end is dropped; one that was not read can be read
 	 * again. */
 	if (results == is_done) {
@@ -163,7 +157,7 @@ int serve_lease(const struct request *request, struct sgpu_error *error)
 		sgpu_lease_offer(l.pool, answer.lease.id);
 	}
 	if (is_done) {
-		(void)wire_say(request->connection, WIRE_LEASE_DONE, -1);
+		(void)wire_say(connection, WIRE_LEASE_DONE, -1);
 	}
 	return SGPU_OK;
 }

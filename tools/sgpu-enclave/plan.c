@@ -3,7 +3,6 @@
  * The plan of a batch, for --plan: what would run where and in which memory. Nothing is
  * authenticated, since only the head is read and no key is asked for.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +12,6 @@
 
 #include "base/io.h"
 #include "batch/batch.h"
-#include "cli.h"
 #include "enclave.h"
 
 struct planned {
@@ -43,24 +41,19 @@ static json_t *operations_json(const struct planned *p)
 	return list;
 }
 
-static uint64_t bytes_of(const struct planned *p, int segment)
-{
-	uint64_t bytes = 0;
-
-	return sgpu_type_bytes(&p->manifest->segments[segment].type, &bytes) ? bytes : 0;
-}
-
 static json_t *moves_json(const struct planned *p)
 {
 	json_t *list = json_array();
 
 	for (int i = 0; i < p->plan->move_count; i++) {
 		const struct sgpu_plan_move *move = &p->plan->moves[i];
+		const struct sgpu_segment *segment = &p->manifest->segments[move->segment];
+		uint64_t bytes = 0;
 
+		(void)!sgpu_type_bytes(&segment->type, &bytes);
 		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I}", "segment_id",
-						      p->manifest->segments[move->segment].id,
-						      "from", move->from, "to", move->to, "bytes",
-						      (json_int_t)bytes_of(p, move->segment)));
+						      segment->id, "from", move->from, "to",
+						      move->to, "bytes", (json_int_t)bytes));
 	}
 	return list;
 }
@@ -117,38 +110,28 @@ static void print_text(FILE *out, const json_t *plan)
 
 static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
 {
+	json_t *plan = json_pack(
+		"{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count, "streams",
+		p->plan->stream_count, "operations", operations_json(p), "moves", moves_json(p),
+		"buffers", buffers_json(p), "device_memory_bytes", (json_int_t)p->plan->bytes,
+		"device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
 	char *text = NULL;
 	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
-	json_t *plan;
+	FILE *out;
 	int rc;
 
-	if (!out) {
-		return sgpu_fail_nomem(error);
-	}
-	plan = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count,
-			 "streams", p->plan->stream_count, "operations", operations_json(p),
-			 "moves", moves_json(p), "buffers", buffers_json(p), "device_memory_bytes",
-			 (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
-			 (json_int_t)p->plan->bytes_unshared);
 	if (cli_json) {
-		json_dumpf(plan, out, JSON_INDENT(2));
-		fputc('\n', out);
-	} else {
+		return cli_write_json(path, 0666, plan, error);
+	}
+	out = open_memstream(&text, &size);
+	if (out) {
 		print_text(out, plan);
 	}
 	json_decref(plan);
-	rc = fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);
+	rc = out && fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);
 	rc = rc ? rc : cli_write_text(path, 0666, text, size, error);
 	free(text);
 	return rc;
-}
-
-static const struct sgpu_manifest *find_none(void *argument, const uint8_t *sha256)
-{
-	(void)argument;
-	(void)sha256;
-	return NULL;
 }
 
 static int fetch(void *argument, char **text, size_t *size, struct sgpu_error *error)
@@ -164,7 +147,7 @@ static int fetch(void *argument, char **text, size_t *size, struct sgpu_error *e
 int write_plan(int fd, const char *name, int manifest, int devices, const char *path,
 	       struct sgpu_error *error)
 {
-	const struct sgpu_manifest_source source = { find_none, fetch, &manifest };
+	const struct sgpu_manifest_source source = { NULL, fetch, &manifest };
 	struct planned p = { NULL, NULL, NULL };
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };

@@ -2,10 +2,7 @@
  *
  * See serving.h.
  */
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -14,37 +11,31 @@
 
 #include "base/base.h"
 #include "device/backend.h"
-#include "run/run.h"
 #include "serving.h"
 
-static bool leased; /* somebody has asked for a lease */
+static bool requested; /* there has been a request */
 
 /* Sessions. A client brings the memory of a ring and an area; through the connection each side
  * wakes the other. The worker's loop only ends sessions. */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* sessions that run */
-static unsigned sessions, places = TENANT_SESSIONS_MAX; /* open now; limit for this worker's user */
+static atomic_uint sessions, places = TENANT_SESSIONS_MAX; /* open now; limit for the tenant */
 
-static int run_session_of(const struct request *request, const int fds[2], struct sgpu_error *error)
+static int run_session_of(int connection, const int fds[2], struct sgpu_error *error)
 {
 	const struct sgpu_remote_ring ring = { .memory = fds[0],
 					       .area = fds[1],
-					       .bell = request->connection };
-	struct sgpu_secure *context = serving.enclave->devices[0].context;
+					       .bell = connection };
 	struct sgpu_session_authority authority;
 	struct sgpu_remote_service *service = NULL;
-	int rc, i = 0;
+	int rc = enclave_authority(serving.enclave, &authority, error), i = 0;
 
-	if (!context) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "the server's device has no secure contexts, which sessions need");
-	}
-	rc = enclave_authority(serving.enclave, serving.quote_key, &authority, error);
 	rc = rc ? rc
-		: sgpu_remote_service_create(context, serving.begin.session_memory, &authority,
-					     &ring, &service, error);
-	if (rc == SGPU_OK && wire_say(request->connection, WIRE_TAKEN, -1)) {
+		: sgpu_remote_service_create(serving.enclave->devices[0].context,
+					     serving.begin.session_memory, &authority, &ring,
+					     &service, error);
+	if (rc == SGPU_OK && wire_say(connection, WIRE_TAKEN, -1)) {
 		pthread_mutex_lock(&lock);
 		while (services[i]) {
 			i++;
@@ -61,32 +52,24 @@ static int run_session_of(const struct request *request, const int fds[2], struc
 	return rc;
 }
 
-static int serve_session(const struct request *request, struct sgpu_error *error)
+static int serve_session(int connection, struct sgpu_error *error)
 {
 	struct sgpu_greeting asked;
-	bool has_place = false;
-	int fds[2], rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds,
-				      2, error);
+	int fds[2],
+		rc = wire_receive(connection, WIRE_SESSION, &asked, sizeof(asked), fds, 2, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	pthread_mutex_lock(&lock);
-	has_place = sessions < places;
-	sessions += has_place;
-	rc = has_place
-		     ? SGPU_OK
-		     : sgpu_fail(error, SGPU_ERETRY, "user %lu has %u sessions, which is the limit",
-				 (unsigned long)request->uid, places);
-	pthread_mutex_unlock(&lock);
-	if (has_place) {
+	if (atomic_fetch_add(&sessions, 1) >= atomic_load(&places)) {
+		rc = sgpu_fail(error, SGPU_ERETRY, "this user has %u sessions, which is the limit",
+			       atomic_load(&places));
+	} else {
 		atomic_fetch_add(&serving.counters->sessions, 1);
-		rc = run_session_of(request, fds, error);
-		pthread_mutex_lock(&lock);
-		sessions--;
-		pthread_mutex_unlock(&lock);
+		rc = run_session_of(connection, fds, error);
 		atomic_fetch_sub(&serving.counters->sessions, 1);
 	}
+	atomic_fetch_sub(&sessions, 1);
 	close(fds[0]);
 	close(fds[1]);
 	return rc;
@@ -110,40 +93,16 @@ enum { WAITING_MAX = 16 };
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint waiting;
 
-/* Ends this worker after the process that signs, since nobody could seal to the worker any more. */
-static void *watch_signer(void *unused)
-{
-	(void)unused;
-	signer_watch();
-	cli_warning("the process that signs quotes has ended: another worker takes the place of "
-		    "this one");
-	(void)kill(getpid(), SIGTERM); /* this worker takes no more work */
-	return NULL;
-}
-
-int serve_quotes(struct sgpu_error *error)
-{
-	struct enclave *w = serving.enclave;
-	int rc;
-
-	if (!serving.request->attestation_key) {
-		return SGPU_OK;
-	}
-	serving.quote_key = &w->keys[w->key_count];
-	rc = signer_claim(w, NULL, error);
-	return rc ? rc : sgpu_thread_start(NULL, watch_signer, NULL, error);
-}
-
-static int serve_quote(const struct request *request, struct sgpu_error *error)
+static int serve_quote(int connection, struct sgpu_error *error)
 {
 	struct wire_quote question;
-	int quote = -1, rc = wire_receive(request->connection, WIRE_QUOTE, &question,
-					  sizeof(question), NULL, 0, error);
+	int quote = -1,
+	    rc = wire_receive(connection, WIRE_QUOTE, &question, sizeof(question), NULL, 0, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	if (!serving.quote_key) {
+	if (!serving.enclave->quoted) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE,
 			  "this server gives no quotes: it has no attestation key");
 		return sgpu_hint(error, "'sgpu-serve --attestation-key' gives it one");
@@ -163,7 +122,7 @@ static int serve_quote(const struct request *request, struct sgpu_error *error)
 	atomic_fetch_sub(&waiting, 1);
 	if (rc == SGPU_OK) {
 		atomic_store(&serving.counters->quoted_ns, sgpu_now_ns());
-		(void)wire_say(request->connection, WIRE_QUOTE_IS, quote);
+		(void)wire_say(connection, WIRE_QUOTE_IS, quote);
 		close(quote);
 	}
 	return rc;
@@ -171,7 +130,7 @@ static int serve_quote(const struct request *request, struct sgpu_error *error)
 
 void serve_quote_explain(struct sgpu_error *error)
 {
-	if (serving.quote_key && error->code == SGPU_EKEY) {
+	if (serving.enclave->quoted && error->code == SGPU_EKEY) {
 		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
 				       "gave the quote has ended: "
 				       "ask for a new one with 'sgpu-serve quote'");
@@ -193,37 +152,30 @@ static void end(int connection, int rc, struct sgpu_error *error)
 
 static void *deal_with(void *argument)
 {
-	struct request *request = argument;
+	const int connection = (int)(intptr_t)argument;
 	struct sgpu_error error = { 0 };
-	int rc = request->kind == WIRE_LEASE	 ? serve_lease(request, &error)
-		 : request->kind == WIRE_QUOTE	 ? serve_quote(request, &error)
-		 : request->kind == WIRE_SESSION ? serve_session(request, &error)
-						 : sgpu_fail(&error, SGPU_EUNAVAILABLE,
-							     "the server does not know such a "
-							     "request");
+	enum wire_kind kind;
+	int rc;
 
-	end(request->connection, rc, &error);
-	free(request);
+	(void)!wire_peek(connection, &kind, NULL); /* the client may have gone */
+	rc = kind == WIRE_LEASE	    ? serve_lease(connection, &error)
+	     : kind == WIRE_QUOTE   ? serve_quote(connection, &error)
+	     : kind == WIRE_SESSION ? serve_session(connection, &error)
+				    : sgpu_fail(&error, SGPU_EUNAVAILABLE,
+						"the server does not know such a request");
+	end(connection, rc, &error);
 	return NULL;
 }
 
-void requests_take(int connection, uint64_t uid)
+void requests_take(int connection)
 {
-	struct request *request = malloc(sizeof(*request));
 	struct sgpu_error error = { 0 };
-	int rc = SGPU_ENOMEM;
+	int rc;
 
+	requested = true;
 	atomic_fetch_add(&serving.requests, 1);
-	if (request) {
-		*request = (struct request){ .connection = connection, .uid = uid };
-		(void)!wire_peek(connection, &request->kind, NULL); /* the client may have gone */
-		leased = leased || request->kind == WIRE_LEASE;
-		rc = sgpu_thread_start(NULL, deal_with, request, &error);
-	} else {
-		sgpu_fail_nomem(&error);
-	}
+	rc = sgpu_thread_start(NULL, deal_with, (void *)(intptr_t)connection, &error);
 	if (rc < 0) {
-		free(request);
 		end(connection, rc, &error);
 	}
 }
@@ -252,7 +204,7 @@ static void limit_host_memory(const struct enclave *w, uint64_t bytes)
 			    (unsigned long long)bytes);
 	}
 	if (bytes && !set_aside) {
-		if (!leased) {
+		if (!requested) {
 			serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
 		}
 		set_aside =
@@ -281,10 +233,8 @@ bool serve_limits_take(void)
 	}
 	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits.device_memory);
 	limit_host_memory(w, limits.host_memory);
-	pthread_mutex_lock(&lock); /* open sessions stay */
-	places = limits.sessions < TENANT_SESSIONS_MAX ? (unsigned)limits.sessions
-						       : TENANT_SESSIONS_MAX;
-	pthread_mutex_unlock(&lock);
+	/* Open sessions stay. */
+	atomic_store(&places, (unsigned)sgpu_min_u64(limits.sessions, TENANT_SESSIONS_MAX));
 	return true;
 }
 

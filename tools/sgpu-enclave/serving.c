@@ -4,7 +4,6 @@
  * loop, takes connections from the supervisor, submits batches, notices hang-ups, and answers; the
  * runner's threads do the work. Nothing that a client sends or omits makes the loop wait.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -199,10 +198,8 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 		    (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd) ||
 		     !wire_takes_batch(work->manifest_fd))) {
 			rc = sgpu_fail(error, SGPU_EPOLICY,
-				       "the %s is not a descriptor that a server takes",
-				       !wire_takes_batch(work->in_fd)	   ? "batch"
-				       : wire_takes_response(work->out_fd) ? "manifest"
-									   : "response");
+				       "a file of the batch is not a descriptor that a server "
+				       "takes");
 		}
 	}
 	if (rc == SGPU_OK && !serving.begin.spool && !wire_say(work->connection, WIRE_TAKEN, -1)) {
@@ -254,10 +251,7 @@ static void take_batch(int connection, const struct wire_take *take)
 	struct work *work = calloc(1, sizeof(*work));
 
 	if (!work) {
-		sgpu_fail_nomem(&error);
-		wire_refuse(connection, &error);
 		close(connection);
-		atomic_fetch_add(&serving.counters->sums[SERVE_FAILED], 1);
 		count_end();
 		return;
 	}
@@ -313,7 +307,7 @@ static void hear_supervisor(void)
 	    wire_receive(serving.control, kind, &take, sizeof(take), &connection, 1, NULL) ==
 		    SGPU_OK) {
 		if (take.request) {
-			requests_take(connection, take.uid);
+			requests_take(connection);
 		} else {
 			take_batch(connection, &take);
 		}
@@ -412,14 +406,21 @@ static void take_events(void)
 }
 
 /* Ends the worker some time after its supervisor has gone, even if the loop hangs in a system call:
- * a client may send a descriptor whose closing takes as long as the client likes. */
-static void *end_without_supervisor(void *unused)
+ * a client may send a descriptor whose closing takes as long as the client likes. Has it take no
+ * more work once the process that signs has ended, since nobody could seal to this worker. */
+static void *watch_others(void *unused)
 {
-	struct pollfd control = { .fd = serving.control };
+	struct pollfd others[] = { { .fd = serving.control }, { .fd = signer_fd() } };
 	const struct timespec grace = { .tv_sec = GRACE_S };
 
 	(void)unused;
-	while (poll(&control, 1, -1) <= 0) {
+	while (poll(others, 2, -1) <= 0 || !others[0].revents) {
+		if (others[1].revents) {
+			cli_warning("the process that signs quotes has ended: another worker takes "
+				    "the place of this one");
+			(void)kill(getpid(), SIGTERM);
+			others[1] = (struct pollfd){ .fd = -1 };
+		}
 	}
 	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &grace, NULL);
 	sgpu_wipe(serving.enclave->keys, (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key));
@@ -445,29 +446,25 @@ static bool say_ready(void)
 
 static int run_loop(struct sgpu_error *error)
 {
-	const char *key = serving.request->attestation_key;
 	struct enclave *w = serving.enclave;
 	struct landlock_needs needs = { .files = NULL };
 	struct pollfd control = { .fd = serving.control, .events = POLLIN };
-	/* first: the child must inherit no keys */
-	int rc = key ? signer_begin(serving.request, error) : SGPU_OK;
+	int rc = SGPU_OK;
 
 	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (rc == SGPU_OK && ((t.signal_fd < 0 && !serving.begin.spool) || serving.wake_fd < 0)) {
+	if ((t.signal_fd < 0 && !serving.begin.spool) || serving.wake_fd < 0) {
 		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
 	/* Set before any memory is taken, so that the counters show all of it. */
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
 	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
-	rc = rc ? rc : enclave_open(w, &needs, key, key != NULL, error);
-	rc = rc ? rc : sgpu_thread_start(NULL, end_without_supervisor, NULL, error);
-	rc = rc ? rc : serve_quotes(error);
-	rc = rc ? rc : serve_lease_open(error);
-	if (rc == SGPU_OK) {
-		key_files_close(&w->key_files, -1);
-		rc = enclave_start(w, key != NULL, error);
-	}
+	rc = rc ? rc : enclave_open(w, &needs, error);
+	rc = rc ? rc : sgpu_thread_start(NULL, watch_others, NULL, error);
+	/* Its key is in no file, and has one tenant, as the worker has. */
+	rc = rc || !w->request->attestation_key ? rc : signer_claim(w, error);
+	rc = rc || !serving.begin.leases ? rc : serve_lease_open(serving.begin.leases, error);
+	rc = rc ? rc : enclave_start(w, -1, error);
 	if (rc == SGPU_OK && say_ready()) {
 		/* Runs all work that was handed over, also after a signal to end. */
 		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
@@ -506,7 +503,6 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	int status;
 
 	serving.enclave = enclave;
-	serving.request = request;
 	serving.control = (int)request->serve;
 	if (cli_given(run_options, request, of_workers) ||
 	    !request->attestation_key != !request->certificate ||
@@ -528,9 +524,9 @@ int serve(struct enclave *enclave, const struct run_request *request)
 		return cli_usage("sessions of owners need --owners");
 	}
 	enclave->one_device = request->attestation_key != NULL;
-	enclave->shared_files = !serving.begin.spool;
-	enclave->many_runs = serving.begin.spool != 0;
-	status = enclave_check(enclave);
+	enclave->runner.shared_files = !serving.begin.spool; /* with the clients */
+	enclave->runner.many_runs = serving.begin.spool != 0;
+	status = enclave_check(enclave, request);
 	status = status ? status : enclave_begin(enclave, NULL);
 	return status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);
 }

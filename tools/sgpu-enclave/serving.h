@@ -18,16 +18,13 @@ int serve(struct enclave *enclave, const struct run_request *request);
 /* serving.c: shared by these files. */
 extern struct serving {
 	struct enclave *enclave;
-	const struct run_request *request; /* the command line */
-	struct wire_begin begin;	   /* what the supervisor says */
-	int control;			   /* the supervisor's socket */
+	struct wire_begin begin; /* what the supervisor says */
+	int control;		 /* the supervisor's socket */
 	struct serve_counters *counters;
 	int wake_fd;		   /* an eventfd, written when a run or a request has ended */
 	atomic_uint requests;	   /* requests that have not ended */
 	_Atomic uint64_t press_ns; /* until then other users wait for a worker, so threads that wait
 				      for a client give up soon */
-	/* the key that quotes name and to which sessions are bound, or NULL */
-	const struct sgpu_key *quote_key;
 } serving;
 
 /* requests.c: counts a batch that has ended. since_ns: when its client connected. run: NULL if it
@@ -38,18 +35,11 @@ void serve_count(const struct sgpu_run *run, int code, uint64_t since_ns,
 /* Requests to a worker are not batches, so the supervisor hands their connections over without a
  * turn. Each kind has a function. */
 
-struct request {
-	int connection; /* the next message on it is of `kind` */
-	enum wire_kind kind;
-	uint64_t uid; /* of the client */
-};
-
 /* Starts a thread that serves the request on the connection and closes it. */
-void requests_take(int connection, uint64_t uid);
+void requests_take(int connection);
 
-/* leases.c. Makes the pool that the supervisor asks for, if any. Call before the worker is
- * confined. */
-SGPU_MUST_CHECK int serve_lease_open(struct sgpu_error *error);
+/* leases.c. Makes the pool. Call before the system calls are filtered. */
+SGPU_MUST_CHECK int serve_lease_open(uint64_t size, struct sgpu_error *error);
 /* Frees the pool. All requests and runs must have ended. */
 void serve_lease_close(void);
 /* Replaces a pool of more than `most` bytes, which no run has used, by a smaller one. */
@@ -58,15 +48,10 @@ void serve_lease_shrink(uint64_t most);
  * SGPU_EUNAVAILABLE: there is no pool. */
 SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options,
 					struct sgpu_error *error);
-SGPU_MUST_CHECK int serve_lease(const struct request *request, struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_lease(int connection, struct sgpu_error *error);
 
 /* requests.c. Receives a WIRE_LIMITS and applies it. False: the next message is not one. */
 bool serve_limits_take(void);
-
-/* requests.c: quotes of a worker that has an attestation key. The worker makes the key that they
- * name, which is in no file and is lost when the worker ends. A worker, and so its key, has one
- * tenant. Call between enclave_open and enclave_start; does nothing without an attestation key. */
-SGPU_MUST_CHECK int serve_quotes(struct sgpu_error *error);
 
 /* Adds a hint to the error of a batch that no key of the worker opens. */
 void serve_quote_explain(struct sgpu_error *error);

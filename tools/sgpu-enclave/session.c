@@ -14,25 +14,11 @@ static int serve_program(struct enclave *w, const struct run_request *r, struct 
 {
 	struct landlock_needs needs = { .files = NULL };
 	struct sgpu_session_authority authority;
-	const struct sgpu_key *key = NULL;
-	int rc = r->quote ? signer_begin(r, error) : SGPU_OK;
+	int rc = enclave_open(w, &needs, error);
 
-	rc = rc ? rc : enclave_open(w, &needs, r->attestation_key, r->quote != NULL, error);
-
-	if (rc == SGPU_OK && r->quote) {
-		rc = attested_quote(r, w, error);
-		key = &w->keys[w->key_count - 1];
-	}
-	if (rc == SGPU_OK) {
-		key_files_close(&w->key_files, -1);
-		rc = enclave_start(w, key != NULL, error);
-	}
-	if (rc == SGPU_OK && !w->devices[0].context) {
-		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
-			       "device '%s' has no secure contexts, which sessions need",
-			       w->devices[0].selector);
-	}
-	rc = rc ? rc : enclave_authority(w, key, &authority, error);
+	rc = rc || !r->quote ? rc : attested_quote(w, error);
+	rc = rc ? rc : enclave_start(w, -1, error);
+	rc = rc ? rc : enclave_authority(w, &authority, error);
 	return rc < 0 ? rc
 		      : sgpu_remote_serve(w->devices[0].context, r->memory, &authority,
 					  STDIN_FILENO, cli_output_fd, error);
@@ -56,11 +42,10 @@ int run_session(struct enclave *w, const struct run_request *r)
 		return cli_usage("--session needs -k, the key that the session is bound to, or "
 				 "--quote");
 	}
-	status = attested_check(r);
+	status = enclave_check(w, r);
 	if (status == 0 && r->quote && !cli_output_apart(r->quote)) {
 		status = 2;
 	}
-	status = status ? status : enclave_check(w);
 	if (status == 0) {
 		status = cli_input("-", &name, &fd); /* not from a terminal */
 	}

@@ -4,9 +4,7 @@
  */
 #include "base/base.h"
 #include "base/json.h"
-#include "wire.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +19,6 @@
 
 #include "attest/collect/evidence.h"
 #include "enclave.h"
-#include "harden.h"
 
 static int child_fd = -1; /* the socket to the child */
 
@@ -167,23 +164,41 @@ int signer_begin(const struct run_request *r, struct sgpu_error *error)
 	return rc == SGPU_OK ? hear_child(child_fd, WIRE_READY, NULL, error) : rc;
 }
 
-int signer_claim(struct enclave *w, const uint8_t *owner_key, struct sgpu_error *error)
+int signer_claim(struct enclave *w, struct sgpu_error *error)
 {
 	static const uint8_t any_nonce[SGPU_NONCE_MIN];
-	struct sgpu_quote_subject subject;
-	struct sgpu_key recipient;
-	json_t *claims = NULL;
+	struct sgpu_key *key = &w->keys[w->key_count], recipient;
+	json_t *claims = NULL,
+	       *confinement = confinement_claim(w->modules.process ? &w->modules : NULL);
+	const struct sgpu_quote_subject subject = { .nonce = any_nonce,
+						    .nonce_size = sizeof(any_nonce),
+						    .recipient = &recipient,
+						    .recipient_ephemeral = true,
+						    .owner_key = w->request->owner
+									 ? w->owner.public_half
+									 : NULL,
+						    .device = w->devices[0].device,
+						    .preemption = w->on_gpu,
+						    .allows_modules = w->options.allow_modules,
+						    .files = w->files != NULL,
+						    .sessions = wire_sessions[w->sessions],
+						    .owners = (const char *const *)w->owners.names,
+						    .owner_count = w->owners.count,
+						    .confinement = confinement };
 	char *text = NULL;
 	size_t size = 0;
-	int rc = enclave_subject(w, &recipient, &subject, error);
+	int rc = confinement ? sgpu_key_generate(SGPU_KEY_X25519, key, error)
+			     : sgpu_fail_nomem(error);
 
-	subject.nonce = any_nonce;
-	subject.nonce_size = sizeof(any_nonce);
-	subject.owner_key = owner_key;
+	rc = rc ? rc : sgpu_key_public(key, &recipient, error);
+	if (rc == SGPU_OK) {
+		w->quoted = &w->keys[w->key_count++];
+	}
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
 	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
 	rc = rc ? rc : wire_say_text(child_fd, WIRE_CLAIMS, text, size, error);
 	json_decref(claims);
+	json_decref(confinement);
 	free(text);
 	return rc;
 }
@@ -199,12 +214,9 @@ int signer_ask(const uint8_t *nonce, size_t size, int *quote, struct sgpu_error 
 		       : sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
 }
 
-void signer_watch(void)
+int signer_fd(void)
 {
-	struct pollfd signer = { .fd = child_fd };
-
-	while (poll(&signer, 1, -1) <= 0) {
-	}
+	return child_fd;
 }
 
 void signer_end(void)
