@@ -69,12 +69,6 @@ static void end_submission(struct work *work)
 	count_end();
 }
 
-static void close_work(struct work *work)
-{
-	sgpu_close(work->connection);
-	free(work);
-}
-
 /* Has the loop look at work that has ended. */
 static void wake_for(struct work *work)
 {
@@ -247,7 +241,6 @@ static void try_work(struct work *work, bool has_room)
 
 static void take_batch(int connection, const struct wire_take *take)
 {
-	struct sgpu_error error = { 0 };
 	struct work *work = calloc(1, sizeof(*work));
 
 	if (!work) {
@@ -396,7 +389,8 @@ static void take_events(void)
 				i++;
 			} else {
 				t.work[i] = t.work[--t.count];
-				close_work(work);
+				sgpu_close(work->connection);
+				free(work);
 			}
 		}
 	}
