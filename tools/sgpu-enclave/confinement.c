@@ -9,8 +9,15 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "device/device.h"
 #include "cli.h"
 #include "harden.h"
+
+/* What runs as the host of modules: this very program, even if its file has been replaced. A
+ * sanitizer has no room there, so a build with one names another. */
+#ifndef SGPU_HOST_PATH
+#define SGPU_HOST_PATH "/proc/self/exe"
+#endif
 
 enum { NAMESPACES_SIZE = 96 };
 
@@ -93,6 +100,11 @@ static void find(const struct sgpu_module_confinement *m,
 	     m->capabilities ? "none" : "those of this process", NULL);
 }
 
+int confinement_prepare(int devices, struct sgpu_error *error)
+{
+	return sgpu_device_prepare_modules(SGPU_HOST_PATH, devices, error);
+}
+
 int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
 			   struct sgpu_error *error)
 {
@@ -117,7 +129,8 @@ void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
 	struct sgpu_module_confinement m = { .process = 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
-	bool runs = sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK &&
+	bool runs = confinement_prepare(1, &error) == SGPU_OK &&
+		    sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK &&
 		    sgpu_device_module_confinement(device, &m, &error) == SGPU_OK;
 
 	sgpu_device_close(&device);

@@ -86,10 +86,10 @@ int enclave_check(struct enclave *enclave);
 /* Call before any thread or secret exists. Disables core files, blocks SIGUSR1, and has signals to
  * end call `stop` (see cli_signals()). Returns 0, or the exit status after a message. */
 int enclave_begin(struct enclave *enclave, void (*stop)(void));
-/* Loads the keys, opens the replay record, confines the process to the files that `needs` and the
- * options name, and then opens the devices, which start threads. extra_key: the file of another
- * secret, or NULL. strict: failing to apply a confinement that exists here is an error, since a
- * quote claims it. */
+/* Starts the processes of modules, loads the keys, opens the replay record, confines the process to
+ * the files that `needs` and the options name, and then opens the devices, which start threads.
+ * extra_key: the file of another secret, or NULL. strict: failing to apply a confinement that
+ * exists here is an error, since a quote claims it. */
 SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, struct landlock_needs *needs,
 				 const char *extra_key, bool strict, struct sgpu_error *error);
 /* Adds a new X25519 key, whose public half is *recipient, and sets *subject to what a quote says of
