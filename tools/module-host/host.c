@@ -28,7 +28,7 @@ struct worker {
 	int report, listener; /* to the device; of the worker's calls; or -1 */
 	bool loaded;
 	int call;		 /* the refused call, or -1 */
-	char name[32], path[32]; /* of the call; of the image, "" once all is loaded */
+	char name[32], path[32]; /* of the call; of the image's copy, or "" */
 };
 
 static struct worker workers[WORKERS];
@@ -44,8 +44,7 @@ static void forget(int *fd)
 	*fd = -1;
 }
 
-/* Sets worker->path to where the loader finds the image: a copy in the new root, or the
- * descriptor. */
+/* Copies the image into the new root, if there is one, as worker->path. */
 static bool place_image(struct worker *worker, int image)
 {
 	ssize_t copied = 1;
@@ -53,7 +52,6 @@ static bool place_image(struct worker *worker, int image)
 	int to;
 
 	if (!confinement.root) {
-		snprintf(worker->path, sizeof(worker->path), "/proc/self/fd/%d", image);
 		return true;
 	}
 	snprintf(worker->path, sizeof(worker->path), "/module.%d", (int)(worker - workers));
@@ -67,13 +65,14 @@ static bool place_image(struct worker *worker, int image)
 
 static void remove_image(struct worker *worker)
 {
-	if (confinement.root && worker->path[0]) {
+	if (worker->path[0]) {
 		unlink(worker->path);
 	}
 	worker->path[0] = '\0';
 }
 
-/* In the child: keeps no descriptor of the host but those that the worker needs. */
+/* In the child: keeps no descriptor of the host but those that the worker needs. None of these has
+ * the number of one that comes before it. */
 static _Noreturn void become_worker(const struct worker *worker, int image, int channel,
 				    int handoff)
 {
@@ -81,14 +80,11 @@ static _Noreturn void become_worker(const struct worker *worker, int image, int 
 
 	dup2(channel, WORKER_CHANNEL);
 	dup2(handoff, WORKER_HANDOFF);
-	for (int fd = WORKER_FIRST; fd < DESCRIPTORS; fd++) {
-		if (confinement.root || fd != image) {
-			close(fd);
-		}
-	}
+	dup2(image, WORKER_IMAGE);
+	(void)close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	worker_run(worker->path, confinement.root);
+	worker_run(confinement.root ? worker->path : NULL);
 }
 
 /* Starts a worker, and waits until it is confined or has ended. Returns 0 or an errno. */
@@ -316,13 +312,13 @@ static void serve(void)
 			return;
 		}
 		for (int i = 0; i < WORKERS; i++) {
-			if (workers[i].pid > 0 && fds[2 + 2 * i].revents & (POLLHUP | POLLERR)) {
+			if (fds[2 + 2 * i].revents & (POLLHUP | POLLERR)) {
 				forget(&workers[i].report);
 				kill(workers[i].pid, SIGKILL);
 			}
-			if (workers[i].pid > 0 && fds[3 + 2 * i].revents & POLLIN) {
+			if (fds[3 + 2 * i].revents & POLLIN) {
 				listen_to(&workers[i]);
-			} else if (workers[i].pid > 0 && fds[3 + 2 * i].revents) {
+			} else if (fds[3 + 2 * i].revents) {
 				forget(&workers[i].listener);
 			}
 		}

@@ -30,13 +30,13 @@ void root_enter(struct sgpu_module_confinement *confinement);
 enum {
 	WORKER_CHANNEL = 3, /* to the device */
 	WORKER_HANDOFF,	    /* to the host, for the listener */
-	WORKER_FIRST	    /* of all others */
+	WORKER_IMAGE	    /* unless it has a copy in the new root */
 };
 /* Tries the confinement of a worker in a child. */
 void worker_try(struct sgpu_module_confinement *confinement);
-/* Sends the host a byte, with the listener of its calls if there is one, and loads the image in
- * `path`. in_root: that is a path in the new root, not one of a descriptor. */
-_Noreturn void worker_run(const char *path, bool in_root);
+/* Sends the host a byte, with the listener of its calls if there is one, and loads the image. path:
+ * of its copy in the new root, or NULL. */
+_Noreturn void worker_run(const char *path);
 
 /* The first argument of prctl() by which a worker tells the listener that all is loaded. It then
  * returns 0. */

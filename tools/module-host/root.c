@@ -19,15 +19,12 @@
 #include <unistd.h>
 
 /* ---- namespaces ---- */
-static bool write_text(const char *path, const char *text)
+static void write_text(const char *path, const char *text)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	const int fd = open(path, O_WRONLY | O_CLOEXEC);
 
-	if (fd >= 0) {
-		close(fd);
-	}
-	return good;
+	(void)!write(fd, text, strlen(text));
+	close(fd);
 }
 
 /* Makes a user namespace that maps the user and the group to themselves. */
@@ -39,11 +36,11 @@ static bool make_user_namespace(void)
 	if (unshare(CLONE_NEWUSER) != 0) {
 		return false;
 	}
-	(void)write_text("/proc/self/setgroups", "deny");
+	write_text("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof(map), "%u %u 1", group, group);
-	(void)write_text("/proc/self/gid_map", map);
+	write_text("/proc/self/gid_map", map);
 	snprintf(map, sizeof(map), "%u %u 1", user, user);
-	(void)write_text("/proc/self/uid_map", map);
+	write_text("/proc/self/uid_map", map);
 	return true;
 }
 

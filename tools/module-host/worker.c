@@ -135,13 +135,16 @@ static void serve(void *handle)
 	}
 }
 
-void worker_run(const char *path, bool in_root)
+void worker_run(const char *path)
 {
 	int listener = -1;
-	const bool filtered = confine(in_root ? path : NULL, &listener);
+	const bool filtered = confine(path, &listener);
+	char descriptor[32];
 	const char *why;
 	void *handle;
 
+	snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", WORKER_IMAGE);
+	path = path ? path : descriptor;
 	/* A function of the module is its own even if a library of this program has the name. */
 	handle = filtered ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) : NULL;
 	/* Constructors have run by now; they could make only the loader's and the listed calls. */
