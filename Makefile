@@ -100,10 +100,11 @@ PARAMETER_SOURCES := $(patsubst %,examples/parameter-server/%.c,model serve sock
 NETWORK_SOURCES := examples/fashion-train/network.c
 # Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
 PLUGIN := $(if $(filter-out 0,$(CUDA)),$(BUILD)/lib/sgpu/sgpu-cuda.so)
-# The program that modules of the CPU device run in. The library has it as bytes (lib/device/cpu/module_image.c), so that a
-# digest of a program is one of it, too. It has no sanitizer: what it confines itself to leaves none room.
-MODULE_HOST := $(BUILD)/module-host/sgpu-module-host.image
-MODULE_HOST_SOURCES := $(sort $(wildcard tools/module-host/*.c))
+# What runs modules of the CPU device is sgpu-enclave, under another name. Its confinement leaves a sanitizer no room, so a
+# build with one has a program of its own for that, without.
+HOST_SOURCES := $(sort $(wildcard tools/module-host/*.c))
+HOST := $(BUILD)/test/bin/sgpu-module-host
+HOST_OBJECTS := $(patsubst %.c,$(BUILD)/plain/%.o,$(HOST_SOURCES) tools/sgpu-enclave/filter.c tools/sgpu-enclave/landlock.c)
 COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD)/completions/zsh/_$(tool) \
 	$(BUILD)/completions/fish/$(tool).fish)
 
@@ -116,7 +117,7 @@ MAN3 := $(patsubst include/sgpu/%.h,$(BUILD)/man/sgpu_%.3,$(filter-out %/version
 all: programs completions $(MAN3)
 programs: $(PROGRAMS) $(PLUGIN)
 test-programs: $(TEST_PROGRAMS)
-units: $(UNITS) test-programs $(PLUGIN)
+units: $(UNITS) test-programs $(HOST) $(PLUGIN)
 gpu-units: units $(GPU_UNITS) $(GPU_TOOLS)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
@@ -135,8 +136,7 @@ USES_BLAS := $(call objects,lib/ops/gemm.c)
 USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c)
 USES_CLONES := $(call objects,lib/transfer/store.c lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c))
-USES_SECCOMP := $(call objects,tools/sgpu-enclave/confinement.c tools/sgpu-enclave/filter.c) $(BUILD)/module-host/main.o \
-	$(BUILD)/module-host/filter.o
+USES_SECCOMP := $(call objects,tools/sgpu-enclave/filter.c tools/module-host/host.c) $(HOST_OBJECTS)
 USES_CUDA := $(call objects,lib/device/cuda.c)
 define feature
 $(USES_$(1)): SWITCHES += -DSGPU_$(1)=$(or $(call is_built,$(1)),0)
@@ -198,17 +198,8 @@ $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 		-Wl,--wrap=__cudaRegisterFunction $(LDFLAGS) -o $@.new $(filter %.o,$^) $(LIB) -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed $(LIBS) -lrt \
 		$(LDLIBS) && mv -f $@.new $@
 
-plain = $(filter-out $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all,$(1))
-$(BUILD)/module-host/%.o: tools/module-host/%.c $(BUILD)/flags | $(BUILD)/headers
-	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(SWITCHES) $(CPPFLAGS) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) -MMD -MP -c -o $@ $<
-$(MODULE_HOST): $(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.o)
-	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) $(call plain,$(SGPU_LDFLAGS)) $(LDFLAGS) \
-		-Wl,--strip-all -o $@.new $^ $(SECCOMP_LIBS) -ldl $(LDLIBS) && mv -f $@.new $@
-$(BUILD)/obj/lib/device/cpu/module_image.o: private MORE = -I$(BUILD)/module-host
-$(BUILD)/obj/lib/device/cpu/module_image.o: $(MODULE_HOST)
-
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: LIBS += $(SECCOMP_LIBS)
+$(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: $(call objects,$(HOST_SOURCES))
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
 # A tool takes of these what it needs.
 COMMON := $(BUILD)/common.a
@@ -219,6 +210,24 @@ $(BUILD)/bin/$(1) $(BUILD)/test/bin/$(1): $(call objects,$(sort $(wildcard tools
 	$$(call link)
 endef
 $(foreach tool,$(TOOLS),$(eval $(call program,$(tool))))
+
+ifeq ($(SANITIZE),)
+$(HOST): $(BUILD)/bin/sgpu-enclave
+	@mkdir -p $(@D) && ln -sf ../../bin/sgpu-enclave $@
+else
+$(call objects,tools/sgpu-enclave/confinement.c): MORE = -DSGPU_HOST_PATH='"$(abspath $(HOST))"'
+$(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: | $(HOST)
+plain = $(filter-out $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all,$(1))
+$(BUILD)/plain/tools/module-host/host.o: MORE = -Dhost_main=main
+$(BUILD)/plain/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(SWITCHES) $(CPPFLAGS) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) $(MORE) -ffunction-sections \
+		-fdata-sections -MMD -MP -c -o $@ $<
+# Functions of other files are named only by what it does not reach.
+$(HOST): $(HOST_OBJECTS)
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) $(call plain,$(SGPU_LDFLAGS)) $(LDFLAGS) \
+		-Wl,--gc-sections -o $@.new $^ $(SECCOMP_LIBS) -ldl $(LDLIBS) && mv -f $@.new $@
+endif
 
 # What tests share.
 HARNESS := $(BUILD)/harness.a
@@ -235,6 +244,9 @@ SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-ser
 $(SERVER_UNITS): LIBS += $(SECCOMP_LIBS)
 $(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(COMMON) $(HARNESS) $(LIB)
 	$(call link)
+
+# They start it.
+$(BUILD)/unit/test_device_modules: | $(HOST)
 
 # Objects come before archives, so this function is taken in place of the library's.
 $(UNITS) $(TEST_PROGRAMS): $(call objects,tests/harness/evidence_root.c)
@@ -450,7 +462,7 @@ format:
 help:
 	@printf '%s\n' "$$HELP"
 
--include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
+-include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(HOST_SOURCES) $(UNIT_SOURCES) \
 	$(wildcard tests/gpu/*.c tests/harness/*.c) \
 	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/session/*.c examples/parameter-server/*.c examples/fashion-train/*.c))) $(KERNEL_OBJECTS:.o=.d) \
-	$(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.d)
+	$(HOST_OBJECTS:.o=.d)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tcb.sh BUILD [PROGRAM]: the trusted code base. Counts the project's own files that are linked into sgpu-enclave (or
-# PROGRAM) and into what it loads, the program of modules and the plug-in where it was built, and their lines: sources, by
-# the debugging information, and each header of the project that one of them includes, once.
+# PROGRAM) and into what it loads, the plug-in where it was built, and their lines: sources, by the debugging information,
+# and each header of the project that one of them includes, once.
 set -eu
 export LC_ALL=C
 build=$1
@@ -18,7 +18,6 @@ sources_of() {
 
 {
 	sources_of "$program"
-	ls tools/module-host/*.c
 	if [ -e "$build/lib/sgpu/sgpu-cuda.so" ]; then
 		sources_of "$build/lib/sgpu/sgpu-cuda.so"
 		ls lib/*/cuda/kernels/*.cu
@@ -29,8 +28,8 @@ grep -q 'tools/.*/main\.c' "$work/sources" || {
 	exit 3
 }
 while IFS= read -r source; do
-	cat "$build/obj/${source%.c}.d" "$build/module-host/$(basename "${source%.c}").d" "$build/cuda/${source%.cu}.d" 2>/dev/null || :
-done <"$work/sources" | tr ' ' '\n' | grep -E '^(\./)?(include|lib|tools)/.*\.(h|cuh)$' | sed 's|^\./||' | sort -u >"$work/headers"
+	cat "$build/obj/${source%.c}.d" "$build/cuda/${source%.cu}.d" 2>/dev/null || :
+done <"$work/sources" | tr ' ' '\n' | grep -E '^(\./)?(include|lib|tools)/.*\.(h|cuh)$' | sed 's|^\./||; s|[^/]*/\.\./||' | sort -u >"$work/headers"
 sort -u "$work/sources" "$work/headers" >"$work/all"
 # By part, and in all.
 xargs -d '\n' wc -l <"$work/all" | awk '$2 != "total" {

@@ -77,9 +77,7 @@ const char *sgpu_device_timer_name(
 	enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
 
 struct sgpu_device_config {
-	unsigned jobs; /* CPU device: workers; 0: one per processor */
-	bool modules; /* CPU device: start the process for modules now, because later the caller may
-			 start none, or will hold keys */
+	unsigned jobs;		      /* CPU device: workers; 0: one per processor */
 	uint64_t memory_limit;	      /* bytes of device memory; 0: no limit */
 	enum sgpu_device_timer timer; /* of a GPU */
 };
@@ -209,7 +207,8 @@ SGPU_MUST_CHECK int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_err
  * have the type sgpu_module_fn; it runs in a confined process of its own, which gets only the
  * memory that a launch names, and one launch of a module runs at a time. The image is copied. The
  * caller must have verified it. Errors: SGPU_EINVALID (not an image for this device), SGPU_EDEVICE;
- * CPU device: SGPU_EPOLICY (a refused system call), SGPU_EUNAVAILABLE (256 modules are loaded). */
+ * CPU device: SGPU_EPOLICY (a refused system call), SGPU_EUNAVAILABLE (256 modules are loaded; or
+ * the program prepared no process for them, as sgpu-enclave alone does). */
 typedef int (*sgpu_module_fn)(const struct sgpu_module_shape *shape, void *const *args,
 			      int arg_count);
 SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const void *image,

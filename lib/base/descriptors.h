@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends descriptors to another process. The function is in this header because the module host is
- * not linked with the library.
+ * Sends descriptors to another process. The function is in this header since the tests' host of
+ * modules is not linked with the library.
  */
 #ifndef SGPU_BASE_DESCRIPTORS_H
 #define SGPU_BASE_DESCRIPTORS_H

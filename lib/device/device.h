@@ -77,10 +77,12 @@ const char *sgpu_device_kind(int index);
  * most SGPU_DEVICE_PARTS_MAX parts and returns their number. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
 
-/* Starts the processes in which the next `devices` CPU devices run modules: for a program that
- * confines itself before it opens devices, since these processes mount roots of their own. Errors:
- * those of opening a device with modules. */
-SGPU_MUST_CHECK int sgpu_device_prepare_modules(int devices, struct sgpu_error *error);
+/* Starts the processes in which the next `devices` CPU devices run modules. Such a process, the
+ * host, is `program` under the name sgpu-module-host: sgpu-enclave, which executes itself. Call
+ * before this process has secrets, and before it confines itself. Errors: SGPU_EUNAVAILABLE,
+ * SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_device_prepare_modules(const char *program, int devices,
+						struct sgpu_error *error);
 /* Returns the implementation of operation `name` for devices of a kind, or NULL; needs no device.
  * Always NULL for "cpu", whose implementations are in the table of operations. */
 sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);

@@ -140,7 +140,7 @@ denied_calls() {
 	sed -n 's/^[0-9]* *\([a-z0-9_]*\)(.*/\1/p' calls | sort -u >called
 	grep -qx accept4 called
 	grep -qx futex called
-	sed -n '/ needed\[\]/,/^};/p' "$SGPU_TOP/tools/sgpu-enclave/filter.c" |
+	sed -n '/ \(computing\|needed\)\[\]/,/^};/p' "$SGPU_TOP/tools/sgpu-enclave/filter.c" |
 		grep -oE '"[a-z0-9_]+"' | tr -d '"' | sort -u >needed
 	grep -qx read needed
 	run -1 grep -Fxf denied called

@@ -18,31 +18,77 @@ load hostile-module
 	[[ $stderr != *"modules are not confined"* ]]
 }
 
-@test "a file in the place of the program that modules run in is never run: the runner has that program in itself" {
-	local i copies=0 at place image=$SGPU_BUILD/module-host/sgpu-module-host.image
+@test "a file in the place of the runner, or by the name of its module host, is never run: the runner executes itself" {
+	local runner place
 	mkdir -p alone/bin alone/lib/sgpu
 	cp "$SGPU_BUILD/bin/sgpu-enclave" alone/bin/
 	printf '#!/bin/sh\ntouch %s/mark\n' "$PWD" >hostile
 	chmod +x hostile
 	# Wherever one might look for it.
 	for place in alone/lib/sgpu alone/bin alone/lib .; do
-		for i in sgpu-module-host sgpu-module-host.image; do
-			cp hostile "$place/$i"
-		done
+		cp hostile "$place/sgpu-module-host"
 	done
 	batch 100
-	PATH=$PWD:$PATH LD_LIBRARY_PATH=$PWD alone/bin/sgpu-enclave --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	mkfifo pipe
+	PATH=$PWD:$PATH LD_LIBRARY_PATH=$PWD alone/bin/sgpu-enclave --device cpu --allow-modules -k owner.jwk -o response pipe 3>&- &
+	runner=$!
+	wait_for runs_as "$runner" sgpu-enclave
+	mv hostile alone/bin/sgpu-enclave
+	cat batch.tar >pipe # until then it has started no process
+	wait "$runner"
 	results
 	assert_same out/y.f32 zeros
 	assert_no_file mark
-	# No other bytes than those that the digest of the runner covers.
-	while IFS=: read -r at _; do
-		! cmp -s -n "$(stat -c %s "$image")" -i "$at:0" alone/bin/sgpu-enclave "$image" || copies=$((copies + 1))
-	done < <(grep -obUaP '\x7fELF' alone/bin/sgpu-enclave)
-	[ "$copies" -eq 1 ]
 }
 
-@test "where memory files may not be executed no module is run, and the error says so" {
+# has_child PID
+has_child() {
+	[ -n "$(cat "/proc/$1/task"/*/children)" ]
+}
+
+@test "the process of modules is there before the runner reads a key" {
+	local runner
+	batch 100
+	mkfifo pipe
+	sgpu-run --device cpu --allow-modules -k pipe -o response batch.tar 3>&- &
+	runner=$!
+	wait_for has_child "$runner"
+	cat owner.jwk >pipe
+	wait "$runner"
+	results
+	assert_same out/y.f32 zeros
+}
+
+@test "the process of modules is started by a runner alone" {
+	run -2 bash -c 'exec -a sgpu-module-host sgpu-enclave 3>&-'
+	assert_contains "$output" "sgpu-module-host runs modules of the CPU device; sgpu-enclave starts it, nobody else does"
+	run -2 bash -c 'exec -a /x/sgpu-module-host sgpu-enclave --version'
+	assert_contains "$output" "nobody else does"
+}
+
+@test "what a module defines is its own, even if a library of the runner defines it, too" {
+	cat >own.c <<-'END'
+	float json_object_size(float x)
+	{
+		return x - x;
+	}
+
+	int does(const void *shape, void *const *args, int count)
+	{
+		(void)shape;
+		for (int i = 0; i < 10; i++) {
+			(*(float **)args[0])[i] = json_object_size((*(float **)args[1])[i]);
+		}
+		return count - 3;
+	}
+	END
+	compile -shared -fPIC -o evil.so own.c
+	run --separate-stderr -0 try 0
+	results
+	assert_same out/y.f32 zeros
+}
+
+@test "modules run where memory files may not be executed, too" {
 	requires unshare jq
 	cat >setting.sh <<-'END'
 	#!/bin/sh
@@ -50,19 +96,23 @@ load hostile-module
 	shift
 	exec "$@"
 	END
-	chmod +x setting.sh
+	cat >without.sh <<-'END'
+	#!/bin/sh
+	echo 0 >/proc/sys/user/max_user_namespaces
+	echo 0 >/proc/sys/user/max_mnt_namespaces
+	exec "$@"
+	END
+	chmod +x setting.sh without.sh
 	unshare -Urpf --mount-proc ./setting.sh 2 true 2>/dev/null ||
 		skip "needs a kernel that forbids it by namespaces of processes"
 	UNDER=(unshare -Urpf --mount-proc ./setting.sh 2)
-	run --separate-stderr -3 try 100
-	assert_contains "$stderr" "modules cannot be run: memory files may not be executed here"
-	assert_contains "$stderr" "vm.memfd_noexec"
-	assert_no_file response
-	"${UNDER[@]}" sgpu-run --info --json >info.json
-	jq -e '.modules.process.holds == false and (.modules.process.text | contains("may not be executed"))' info.json
-	# Files that do not ask for it are not executable then; this one does.
-	UNDER=(unshare -Urpf --mount-proc ./setting.sh 1)
 	run --separate-stderr -0 try 100
+	"${UNDER[@]}" sgpu-run --info --json >info.json
+	jq -e .modules.process.holds info.json
+	# From its memory file, where it cannot be copied into a root of its own.
+	UNDER+=(./without.sh)
+	run --separate-stderr -0 try 100
+	assert_contains "$stderr" "root directory"
 }
 
 @test "what modules print goes to no file that was laid in the place of /dev/null" {
@@ -107,6 +157,7 @@ modules_in_namespaces() {
 		readlink "/proc/$worker/ns/$kind" "/proc/$runner/ns/$kind" >"seen/$kind"
 	done
 	cat "/proc/$worker/status" >seen/status
+	[ -n "${SGPU_SANITIZE:-}" ] || [ "/proc/$worker/exe" -ef "/proc/$runner/exe" ] # such a build has another program for it
 	(cd "/proc/$worker/root" && find . -maxdepth 1 -mindepth 1 && find etc -mindepth 1) >seen/root
 	tr '\0' '\n' <"/proc/$worker/environ" >seen/environ
 	kill -KILL "$worker"

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Modules of the CPU device in numbers: more than it runs at once, and more than this process has
- * descriptors for. The module is a library of the system, which is never started.
+ * Modules of the CPU device: the process that they run in, more of them than it runs at once, and
+ * more than this process has descriptors for. The module is a library of the system, which is never
+ * started.
  */
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <link.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#include <sgpu/device.h>
+#include "device/device.h"
 
 #include "device_harness.h"
 
@@ -17,6 +22,18 @@ static struct sgpu_device_module *modules[MODULES];
 static struct sgpu_error error;
 static unsigned char image[4 << 20];
 static size_t size;
+
+/* Starts the host of the next device: the program of this build that is beside this one. */
+static int prepare(void)
+{
+	char own[PATH_MAX] = "", program[PATH_MAX + 64];
+
+	if (readlink("/proc/self/exe", own, sizeof(own) - 1) < 0) {
+		return SGPU_ESYSTEM;
+	}
+	snprintf(program, sizeof(program), "%s/../test/bin/sgpu-module-host", dirname(own));
+	return sgpu_device_prepare_modules(program, 1, &error);
+}
 
 /* The smallest library of this process that is a file, but for libnuma, which asks for the
  * machine's nodes when it is loaded: a module may not. */
@@ -64,23 +81,71 @@ static void unload(int count)
 	}
 }
 
+UNIT_TEST(a_device_for_which_nothing_was_prepared_says_so)
+{
+	struct sgpu_module_confinement confinement;
+
+	CPU_ONLY("a GPU runs modules itself");
+	dl_iterate_phdr(find_library, NULL);
+	device = open_test_device(2, 0);
+	CHECK(sgpu_device_module_confinement(device, &confinement, &error) == SGPU_EUNAVAILABLE);
+	CHECK(size == 0 || load(1) == 0);
+	CHECK(error.code == SGPU_EUNAVAILABLE && strstr(error.text, "was prepared") &&
+	      error.hint[0]);
+	sgpu_device_close(&device);
+}
+
+UNIT_TEST(a_program_that_is_no_host_or_not_there_is_refused)
+{
+	CPU_ONLY("a GPU runs modules itself");
+	CHECK(sgpu_device_prepare_modules("/nonexistent", 1, &error) == SGPU_ESYSTEM &&
+	      strstr(error.text, "No such file"));
+	CHECK(sgpu_device_prepare_modules("/bin/true", 1, &error) == SGPU_EUNAVAILABLE &&
+	      strstr(error.text, "does not start as it should"));
+}
+
+/* The lowest ones are those that the host takes for itself. */
+UNIT_TEST(the_host_starts_whichever_descriptors_are_free)
+{
+	struct sgpu_module_confinement confinement = { .process = 0 };
+	int saved[4], rc;
+
+	CPU_ONLY("a GPU runs modules itself");
+	fflush(stdout);
+	for (int free = 0; free < 16; free++) {
+		for (int fd = 0; fd < 4; fd++) {
+			saved[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+			if (free >> fd & 1) {
+				close(fd);
+			}
+		}
+		rc = prepare();
+		for (int fd = 0; fd < 4; fd++) {
+			if (saved[fd] >= 0) {
+				dup2(saved[fd], fd);
+				close(saved[fd]);
+			}
+		}
+		CHECK(rc == SGPU_OK);
+		device = open_test_device(1, 0);
+		CHECK(sgpu_device_module_confinement(device, &confinement, &error) == SGPU_OK);
+		CHECK(confinement.process);
+		sgpu_device_close(&device); /* which waits for the host's end */
+	}
+}
+
 UNIT_TEST(one_module_more_than_run_at_once_is_refused)
 {
 	struct rlimit limit;
 	int loaded;
 
 	CPU_ONLY("a GPU runs modules itself");
-	dl_iterate_phdr(find_library, NULL);
 	if (size == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < 1024) {
 		SKIP("no library to load, or too few descriptors");
 	}
+	REQUIRE(prepare() == SGPU_OK);
 	device = open_test_device(2, 0);
 	loaded = load(MODULES);
-	if (loaded == 0 && error.code == SGPU_EUNAVAILABLE) {
-		sgpu_device_close(&device);
-		size = 0;
-		SKIP("memory files may not be executed here");
-	}
 	CHECK(loaded == MODULES - 1 && error.code == SGPU_EUNAVAILABLE && !modules[loaded]);
 	CHECK(strstr(error.text, "256 modules at once") && error.hint[0]);
 	unload(1);
@@ -101,7 +166,7 @@ UNIT_TEST(a_module_without_descriptors_is_refused_and_the_next_one_loads)
 	if (size == 0) {
 		SKIP("no library to load");
 	}
-	REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0 && prepare() == SGPU_OK);
 	device = open_test_device(2, 0);
 	/* Each of the three that a module takes is the one that is missing. */
 	for (most = 30; most < 33; most++) {
@@ -121,6 +186,9 @@ UNIT_TEST(a_module_without_descriptors_is_refused_and_the_next_one_loads)
 int main(void)
 {
 	DEVICE_OR_SKIP();
+	UNIT_RUN(a_device_for_which_nothing_was_prepared_says_so);
+	UNIT_RUN(a_program_that_is_no_host_or_not_there_is_refused);
+	UNIT_RUN(the_host_starts_whichever_descriptors_are_free);
 	UNIT_RUN(one_module_more_than_run_at_once_is_refused);
 	UNIT_RUN(a_module_without_descriptors_is_refused_and_the_next_one_loads);
 	return unit_done();

@@ -10,33 +10,52 @@
 #include <link.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/wait.h>
 
-/* ---- confinement ---- */
-/* Confines the worker, and tells the host. Continues without Landlock, since the host has reported
- * that at its start, and the device decides. False: there is no filter. */
-static bool confine(const struct worker_start *start, int *listener)
+#include "../sgpu-enclave/harden.h"
+
+/* Of the trial's exit status; the others are the version of Landlock. */
+enum { TRIAL_FILTERED = 0x80 };
+
+void worker_try(struct sgpu_module_confinement *confinement)
 {
-	uint8_t landlock;
+	int status = 0, listener = -1;
+	const pid_t child = fork();
+
+	if (child == 0) {
+		status = landlock_read_only(root_paths, NULL);
+		(void)harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF, &listener);
+		_exit(status | (listener >= 0 ? TRIAL_FILTERED : 0));
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+	}
+	confinement->landlock = WEXITSTATUS(status) & (TRIAL_FILTERED - 1);
+	confinement->seccomp = (WEXITSTATUS(status) & TRIAL_FILTERED) != 0;
+}
+
+/* Continues without Landlock, which the host has reported: the device decides. Returns whether
+ * there is a filter. */
+static bool confine(const char *image, int *listener)
+{
 	bool filtered;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	landlock = (uint8_t)root_landlock(start->in_root ? start->path : NULL);
-	filtered = filter_install(start->channel, start->handoff, listener);
-	if (!sgpu_host_send(start->handoff, &landlock, sizeof(landlock), *listener)) {
+	(void)landlock_read_only(root_paths, image);
+	filtered = harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF, listener);
+	if (!sgpu_host_send(WORKER_HANDOFF, "", 1, *listener)) {
 		_exit(1);
 	}
+	if (*listener >= 0) {
+		close(*listener);
+	}
+	close(WORKER_HANDOFF);
 	return filtered;
 }
 
 /* ---- the module ---- */
-static void say(int channel, uint32_t kind, int rc, const char *text)
+static void say(uint32_t kind, int rc, const char *text)
 {
 	struct sgpu_host_answer answer;
 
@@ -45,7 +64,7 @@ static void say(int channel, uint32_t kind, int rc, const char *text)
 	answer.code = rc;
 	answer.call = -1;
 	snprintf(answer.text, sizeof(answer.text), "%s", text ? text : "");
-	if (!sgpu_host_send(channel, &answer, sizeof(answer), -1)) {
+	if (!sgpu_host_send(WORKER_CHANNEL, &answer, sizeof(answer), -1)) {
 		_exit(1);
 	}
 }
@@ -71,7 +90,7 @@ static sgpu_module_fn find_function(void *handle, const char *name)
 
 /* Runs the launch that the device wrote to the head of `memory`. A module's thread may change it
  * meanwhile, but harms only itself. */
-static void run_function(int channel, void *handle, char *memory)
+static void run_function(void *handle, char *memory)
 {
 	static struct sgpu_host_launch launch;
 	static union {
@@ -85,7 +104,7 @@ static void run_function(int channel, void *handle, char *memory)
 	launch.function[sizeof(launch.function) - 1] = '\0';
 	function = find_function(handle, launch.function);
 	if (!function || launch.argument_count > SGPU_HOST_ARGUMENTS) {
-		say(channel, SGPU_HOST_NO_FUNCTION, 0, NULL);
+		say(SGPU_HOST_NO_FUNCTION, 0, NULL);
 		return;
 	}
 	for (uint32_t i = 0; i < launch.argument_count; i++) {
@@ -95,49 +114,45 @@ static void run_function(int channel, void *handle, char *memory)
 		}
 		arguments[i] = &values[i];
 	}
-	say(channel, SGPU_HOST_RAN, function(&launch.shape, arguments, (int)launch.argument_count),
-	    NULL);
+	say(SGPU_HOST_RAN, function(&launch.shape, arguments, (int)launch.argument_count), NULL);
 }
 
-static void serve(int channel, void *handle)
+static void serve(void *handle)
 {
 	struct sgpu_host_call call;
 	char *memory;
 	int fd;
 
-	while (sgpu_host_receive(channel, &call, sizeof(call), &fd) && fd >= 0 &&
+	while (sgpu_host_receive(WORKER_CHANNEL, &call, sizeof(call), &fd, 1) && fd >= 0 &&
 	       call.size >= sizeof(struct sgpu_host_launch)) {
 		memory = mmap(NULL, call.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		close(fd);
 		if (memory == MAP_FAILED) {
 			_exit(1);
 		}
-		run_function(channel, handle, memory);
+		run_function(handle, memory);
 		munmap(memory, call.size);
 	}
 }
 
-void worker_run(const struct worker_start *start)
+void worker_run(const char *path)
 {
 	int listener = -1;
-	const bool filtered = confine(start, &listener);
+	const bool filtered = confine(path, &listener);
+	char descriptor[32];
 	const char *why;
 	void *handle;
 
-	if (listener >= 0) {
-		close(listener);
-	}
-	close(start->handoff);
-	if (!start->path[0]) {
-		_exit(0);
-	}
-	handle = filtered ? dlopen(start->path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", WORKER_IMAGE);
+	path = path ? path : descriptor;
+	/* A function of the module is its own even if a library of this program has the name. */
+	handle = filtered ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) : NULL;
 	/* Constructors have run by now; they could make only the loader's and the listed calls. */
 	if (listener >= 0 && prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0) {
 		_exit(1);
 	}
 	why = handle ? NULL : filtered ? dlerror() : "the kernel gives no listener of its calls";
-	say(start->channel, SGPU_HOST_LOADED, handle ? 0 : 1, why ? why : "");
-	serve(start->channel, handle); /* which waits for the channel's end if nothing is loaded */
+	say(SGPU_HOST_LOADED, handle ? 0 : 1, why);
+	serve(handle); /* which waits for the channel's end if nothing is loaded */
 	_exit(0);
 }

@@ -11,8 +11,15 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "device/device.h"
 #include "cli.h"
 #include "harden.h"
+
+/* What runs as the host of modules: this very program, even if its file has been replaced. A
+ * sanitizer has no room there, so a build with one names another. */
+#ifndef SGPU_HOST_PATH
+#define SGPU_HOST_PATH "/proc/self/exe"
+#endif
 
 enum { NAMESPACES_SIZE = 128 };
 
@@ -95,6 +102,11 @@ json_t *confinement_claim(const struct sgpu_module_confinement *m)
 			      "no_capabilities", m->capabilities);
 }
 
+int confinement_prepare(int devices, struct sgpu_error *error)
+{
+	return sgpu_device_prepare_modules(SGPU_HOST_PATH, devices, error);
+}
+
 int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
 			   struct sgpu_error *error)
 {
@@ -120,7 +132,9 @@ json_t *confinement_try(void)
 	struct sgpu_module_confinement m = { .process = 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
-	int rc = sgpu_device_open("cpu", NULL, &device, &error);
+	int rc = confinement_prepare(1, &error);
+
+	rc = rc ? rc : sgpu_device_open("cpu", NULL, &device, &error);
 
 	rc = rc ? rc : sgpu_device_module_confinement(device, &m, &error);
 	sgpu_device_close(&device);

@@ -225,22 +225,21 @@ int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_er
 	const uint64_t window_us =
 		w->options.window_ns ? w->options.window_ns / 1000 : DEFAULT_WINDOW_US;
 	struct sgpu_aead *aead = NULL;
-	int rc = load_keys(w, error);
+	int rc = SGPU_OK;
 
+	if (w->options.allow_modules && w->named > 0 && strncmp(w->names[0], "cuda", 4) != 0) {
+		rc = confinement_prepare(w->named, error);
+	}
+	rc = rc ? rc : load_keys(w, error);
 	if (rc == SGPU_OK && w->owners.count > 0) {
 		rc = sgpu_replay_create(w->options.state, window_us, &w->replay, error);
 	}
 	/* Without an AEAD each sealed segment would fail. */
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
 	sgpu_aead_free(&aead);
-	if (rc == SGPU_OK && w->options.allow_modules && w->named > 0 &&
-	    strncmp(w->names[0], "cuda", 4) != 0) {
-		rc = sgpu_device_prepare_modules(w->named, error);
-	}
 	rc = rc ? rc : confine_files(w, needs, error);
 	if (rc == SGPU_OK) {
 		w->config.jobs = w->options.jobs;
-		w->config.modules = w->options.allow_modules;
 		rc = open_devices(w, error);
 	}
 	return rc;

@@ -3,7 +3,7 @@
  * The filter of system calls, through libseccomp. A call that no runner needs is trapped: the
  * handler says which one it was and ends the process. A call that is on no list fails with ENOSYS,
  * so that libraries use another call. Modules, which could remove the handler, run in other
- * processes.
+ * processes, under a filter with a listener.
  */
 #include "harden.h"
 
@@ -17,14 +17,13 @@
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "seccomp_filter.h"
 
 #define TRAP SCMP_ACT_TRAP
 #define FORBID SCMP_ACT_ERRNO(EPERM)
@@ -33,27 +32,32 @@
 /* Packed by hand: one call a line would take 300 lines. Calls that this architecture lacks are left
  * out. */
 /* clang-format off */
-/* Calls that a CPU run needs: files, memory, threads, the process itself, clocks, waiting,
- * signals. */
+/* Calls of computing code: memory, threads, waiting, clocks, the process itself and its own
+ * signals, and to read and write open files. No more is allowed to modules. */
+static const char *const computing[] = {
+	"read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "munmap", "mremap", "brk", "madvise", "futex",
+	"futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address", "exit", "exit_group",
+	"restart_syscall", "gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "uname", "sysinfo",
+	"getrandom", "getrusage", "getrlimit", "times", "sched_yield", "sched_getaffinity", "sched_getparam",
+	"sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min", "getcpu", "clock_gettime", "clock_getres",
+	"clock_nanosleep", "nanosleep", "gettimeofday", "time", "poll", "ppoll", "rt_sigprocmask", "rt_sigreturn",
+	"rt_sigpending", "sigaltstack", "membarrier", "arch_prctl",
+	NULL,
+};
+
+/* Calls that a CPU run needs besides: for files, descriptors, memory and signals. */
 static const char *const needed[] = {
-	"read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
-	"lseek", "close", "close_range", "openat", "openat2", "fstat", "newfstatat", "statx", "statfs", "fstatfs",
-	"faccessat", "faccessat2", "readlinkat", "getcwd", "dup", "dup3", "flock", "truncate", "ftruncate",
-	"fallocate", "fadvise64", "readahead", "fsync", "fdatasync", "syncfs", "sync_file_range", "copy_file_range",
-	"sendfile", "splice", "tee", "linkat", "renameat", "renameat2", "unlinkat", "mkdirat", "fchmod", "fchmodat",
-	"umask", "utimensat", "getdents64", "memfd_create", "memfd_secret", "munmap", "mremap", "madvise", "msync",
-	"mincore", "brk", "mlock", "mlock2", "munlock", "membarrier", "mbind", "set_mempolicy", "get_mempolicy",
-	"futex", "futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address", "exit",
-	"exit_group", "restart_syscall", "gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid",
-	"getresuid", "getresgid", "getgroups", "getpgid", "getsid", "uname", "sysinfo", "getrandom", "getrusage",
-	"getrlimit", "getpriority", "times", "sched_yield", "sched_getaffinity", "sched_getparam",
-	"sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min", "getcpu", "clock_gettime",
-	"clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "ppoll", "pselect6", "epoll_create1",
+	"pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "close_range", "openat", "openat2", "newfstatat",
+	"statx", "statfs", "fstatfs", "faccessat", "faccessat2", "readlinkat", "getcwd", "dup", "dup3", "flock",
+	"truncate", "ftruncate", "fallocate", "fadvise64", "readahead", "fsync", "fdatasync", "syncfs",
+	"sync_file_range", "copy_file_range", "sendfile", "splice", "tee", "linkat", "renameat", "renameat2",
+	"unlinkat", "mkdirat", "fchmod", "fchmodat", "umask", "utimensat", "getdents64", "memfd_create",
+	"memfd_secret", "msync", "mincore", "mlock", "mlock2", "munlock", "mbind", "set_mempolicy", "get_mempolicy",
+	"getresuid", "getresgid", "getgroups", "getpgid", "getsid", "getpriority", "pselect6", "epoll_create1",
 	"epoll_ctl", "epoll_pwait", "eventfd2", "signalfd4", "timerfd_create", "timerfd_settime", "timerfd_gettime",
-	"pipe2", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigtimedwait",
-	"rt_sigsuspend", "sigaltstack", "sendmsg", "recvmsg", "recvfrom", "wait4", "shutdown", "open", "creat",
-	"stat", "lstat", "access", "readlink", "dup2", "link", "rename", "unlink", "mkdir", "rmdir", "chmod",
-	"arch_prctl", "getpgrp", "time", "poll", "select", "epoll_wait", "pipe",
+	"pipe2", "rt_sigaction", "rt_sigtimedwait", "rt_sigsuspend", "sendmsg", "recvmsg", "recvfrom", "wait4",
+	"shutdown", "open", "creat", "stat", "lstat", "access", "readlink", "dup2", "link", "rename", "unlink",
+	"mkdir", "rmdir", "chmod", "getpgrp", "select", "epoll_wait", "pipe",
 	NULL,
 };
 
@@ -83,11 +87,72 @@ static const char *const refused[] = {
 };
 /* clang-format on */
 
-/* Compares an argument that the kernel takes as an int: only its low 32 bits count. */
-#define INT(index, value)                                                 \
-	{                                                                 \
-		index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) \
+/* A call, and the action for it when its argument compares as stated. */
+struct seccomp_rule {
+	uint32_t action;
+	const char *name;
+	struct scmp_arg_cmp argument;
+};
+
+#define BITS(index, mask, value)                       \
+	{                                              \
+		index, SCMP_CMP_MASKED_EQ, mask, value \
 	}
+#define EQUAL(index, value)                                  \
+	{                                                    \
+		index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0 \
+	}
+#define OTHER(index, value)                                  \
+	{                                                    \
+		index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 \
+	}
+/* Compares an argument that the kernel takes as an int: only its low 32 bits count. */
+#define INT(index, value) BITS(index, 0xffffffffU, (uint32_t)(value))
+
+/* Functions with `rc` keep the first failure, a negative errno, and do nothing after it. */
+
+/* Adds a rule. A call that this architecture lacks is left out. */
+static void seccomp_add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
+			unsigned count, const struct scmp_arg_cmp *arguments)
+{
+	const int number = seccomp_syscall_resolve_name(name);
+
+	if (*rc == 0 && number == __NR_SCMP_ERROR && action != SCMP_ACT_ALLOW) {
+		*rc = -ENOSYS; /* this libseccomp does not know the call and cannot refuse it */
+	}
+	if (*rc == 0 && number >= 0) {
+		*rc = seccomp_rule_add_array(filter, action, number, count, arguments);
+	}
+}
+
+/* Adds a rule for each of `names`, which ends with NULL. */
+static void seccomp_add_all(scmp_filter_ctx filter, int *rc, uint32_t action,
+			    const char *const *names)
+{
+	for (; *names; names++) {
+		seccomp_add(filter, rc, action, *names, 0, NULL);
+	}
+}
+
+static void seccomp_add_rules(scmp_filter_ctx filter, int *rc, const struct seccomp_rule *rules,
+			      size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		seccomp_add(filter, rc, rules[i].action, rules[i].name, 1, &rules[i].argument);
+	}
+}
+
+/* Installs the filter. foreign: the action for calls by the numbers of other architectures. */
+static int seccomp_put_on(scmp_filter_ctx filter, int rc, uint32_t foreign)
+{
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, foreign);
+	if (rc == 0) {
+		/* libseccomp before 2.5 lacks this */
+		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+		rc = seccomp_load(filter);
+	}
+	return rc;
+}
 
 /* Allows new threads, but no processes; signals to this process only; thread names; queries of
  * terminals, but no input to them; reading limits. Forbids signals to other processes through
@@ -143,6 +208,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	if (sockets) {
 		seccomp_add(filter, rc, SCMP_ACT_ALLOW, "connect", 0, NULL);
 	}
+	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, computing);
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, needed);
 }
 
@@ -185,6 +251,46 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 		seccomp_add(filter, rc, TRAP, "clone", 1, &flag);
 	}
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+}
+
+/* Allows memory without code, threads but no processes, abort(), handlers of all signals but
+ * SIGSYS, names of threads, reading limits, and messages over the two sockets. */
+static void add_module_calls(scmp_filter_ctx filter, int *rc, int channel, int handoff)
+{
+	const struct seccomp_rule rules[] = {
+		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_EXEC, 0) },
+		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_EXEC, 0) },
+		{ SCMP_ACT_ALLOW, "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
+		{ SCMP_ACT_ALLOW, "rt_sigaction", OTHER(0, SIGSYS) },
+		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, PR_SET_NAME) },
+		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, PR_GET_NAME) },
+		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, 0x53564d41) }, /* PR_SET_VMA: names memory */
+		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) },
+		{ SCMP_ACT_ALLOW, "fcntl", EQUAL(1, F_GETFD) },
+		{ SCMP_ACT_ALLOW, "fcntl", EQUAL(1, F_GETFL) },
+		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, channel) },
+		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, handoff) },
+	};
+	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, getpid()), EQUAL(2, SIGABRT) };
+
+	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
+	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, computing);
+	/* Without clone3() the C library calls clone(), whose flags a filter can see. ioctl() fails
+	 * as on any file that is no terminal, since none is open. */
+	seccomp_add(filter, rc, UNKNOWN, "clone3", 0, NULL);
+	seccomp_add(filter, rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
+}
+
+bool harden_filter_module(int channel, int handoff, int *listener)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_NOTIFY);
+	int rc = filter ? 0 : -ENOMEM;
+
+	add_module_calls(filter, &rc, channel, handoff);
+	rc = seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS);
+	*listener = rc == 0 ? seccomp_notify_fd(filter) : -1; /* a release would close it */
+	return *listener >= 0;
 }
 
 /* The handler of a trapped call, which the kernel has not made. Ends the process, since this
@@ -239,6 +345,14 @@ static int load(enum harden_kind kind)
 }
 
 #else
+bool harden_filter_module(int channel, int handoff, int *listener)
+{
+	(void)channel;
+	(void)handoff;
+	*listener = -1;
+	return true; /* the device says that this build has no filters */
+}
+
 static int load(enum harden_kind kind)
 {
 	(void)kind;

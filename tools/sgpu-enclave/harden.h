@@ -32,6 +32,13 @@ enum harden_kind {
  * SGPU_EUNAVAILABLE (no filters here), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
+/* Puts the calling process, a worker of the module host, under a filter of those calls that
+ * computing code makes, and of messages over `channel` and `handoff`. Another call is not carried
+ * out: the process blocks in it until its parent, which gets the descriptor *listener, has decided.
+ * No signal handler is involved that a module could replace. *listener: -1 in a build without
+ * filters. Returns false without a filter. */
+bool harden_filter_module(int channel, int handoff, int *listener);
+
 /* Whether harden_filter() has an effect, for a quote that is made before the call. */
 bool harden_filters(void);
 
@@ -65,6 +72,11 @@ int landlock_version(void);
  * SGPU_EUNAVAILABLE, and nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
+/* Confines the calling process, a worker of the module host: it reads `paths`, which end with NULL,
+ * and `more` (NULL: nothing), and reaches no other file, no network, and no process outside.
+ * Returns Landlock's version, or 0 if that failed. */
+int landlock_read_only(const char *const *paths, const char *more);
+
 /* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: modules cannot be run. */
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 					   struct sgpu_module_confinement *modules,
@@ -72,5 +84,9 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 /* The claim `confinement` of a quote: "seccomp", "landlock", and "modules" unless `modules` is
  * NULL. Returns NULL if out of memory. */
 json_t *confinement_claim(const struct sgpu_module_confinement *modules);
+
+/* Starts the processes in which the next `devices` CPU devices run modules. Call before a key is
+ * read. Errors: those of sgpu_device_prepare_modules. */
+SGPU_MUST_CHECK int confinement_prepare(int devices, struct sgpu_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Limits what the process may open, by Landlock, with the rights that the kernel's version knows.
+ * The C library has no functions for the system calls.
  */
 #include "harden.h"
 
@@ -10,13 +11,22 @@
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/landlock.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli.h"
-#include "landlock_calls.h"
+
+/* The calls' numbers, the same on all architectures. */
+enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
+
+/* Rights of later versions, which the build's headers may lack. */
+#define LANDLOCK_REFER (1ULL << 13)
+#define LANDLOCK_TRUNCATE (1ULL << 14)
+#define LANDLOCK_IOCTL_DEV (1ULL << 15)
 
 #define READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RUN (READ | LANDLOCK_ACCESS_FS_EXECUTE)
@@ -85,11 +95,17 @@ static const struct rule of_gpus[] = {
 	{ NULL, 0 },
 };
 
+/* Returns the kernel's version; 0: none. */
+static int kernel_version(void)
+{
+	const long version = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+
+	return version < 1 ? 0 : (int)version;
+}
+
 int landlock_version(void)
 {
-	const int version = cli_harden_off() ? 0 : landlock_kernel();
-
-	return version < 1 ? 0 : version;
+	return cli_harden_off() ? 0 : kernel_version();
 }
 
 /* Returns ../lib/sgpu from the program's folder, with libraries that the program loads later. */
@@ -109,15 +125,57 @@ struct ruleset {
 	int failure; /* errno of the first rule that could not be made, or 0 */
 };
 
+/* Makes a ruleset that refuses every access to files and TCP that `version` knows and, if `scoped`,
+ * signals and abstract sockets to processes outside. */
+static struct ruleset make_ruleset(int version, bool scoped)
+{
+	/* The kernel's structure, to which later versions add members at the end. */
+	struct {
+		uint64_t files, net, scoped;
+	} attributes = { .files = (1ULL << 13) - 1 };
+	struct ruleset rules = { .fd = -1 };
+
+	attributes.files |= version >= 2 ? LANDLOCK_REFER : 0;
+	attributes.files |= version >= 3 ? LANDLOCK_TRUNCATE : 0;
+	attributes.files |= version >= 5 ? LANDLOCK_IOCTL_DEV : 0;
+	attributes.net = version >= 4 ? 3 : 0;
+	attributes.scoped = scoped && version >= 6 ? 3 : 0;
+	rules.known = attributes.files;
+	rules.fd = (int)syscall(LANDLOCK_CREATE, &attributes,
+				version >= 6   ? sizeof(attributes)
+				: version >= 4 ? 2 * sizeof(uint64_t)
+					       : sizeof(uint64_t),
+				0);
+	rules.failure = rules.fd < 0 ? errno : 0;
+	return rules;
+}
+
+/* Puts the calling thread under the rules, unless one of them failed, and closes them. False, with
+ * errno: it is not. */
+static bool put_under(struct ruleset *rules)
+{
+	if (rules->failure == 0 && syscall(LANDLOCK_RESTRICT, rules->fd, 0) != 0) {
+		rules->failure = errno;
+	}
+	if (rules->fd >= 0) {
+		close(rules->fd);
+	}
+	errno = rules->failure;
+	return rules->failure == 0;
+}
+
+/* Allows `rights` to the file or directory `fd` and all beneath it. */
 static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 {
+	struct landlock_path_beneath_attr rule = { .parent_fd = fd };
 	struct stat status;
 
 	rights &= rules->known;
 	if (fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode)) {
 		rights &= OF_FILES;
 	}
-	if (rights && !landlock_allow(rules->fd, fd, rights)) {
+	rule.allowed_access = rights;
+	if (rights && syscall(LANDLOCK_ADD, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
 		rules->failure = rules->failure ? rules->failure : errno;
 	}
 }
@@ -219,8 +277,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 
 int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error)
 {
-	struct ruleset rules = { .fd = -1 };
-	int version = landlock_version(), rc;
+	const int version = landlock_version();
+	struct ruleset rules;
 
 	if (cli_harden_off()) {
 		return SGPU_OK;
@@ -230,21 +288,21 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 			error, SGPU_EUNAVAILABLE,
 			"files are not confined: this kernel has no Landlock, or it is off");
 	}
-	rules.fd = landlock_ruleset(version, false, &rules.known);
-	if (rules.fd >= 0) {
+	rules = make_ruleset(version, false);
+	if (rules.failure == 0) {
 		allow_all(&rules, needs);
-	} else {
-		rules.failure = errno;
 	}
-	if (rules.failure != 0) {
-		errno = rules.failure;
-		rc = sgpu_fail_errno(error,
-				     "files are not confined: no ruleset of Landlock can be made");
-	} else {
-		rc = syscall(LANDLOCK_RESTRICT, rules.fd, 0) == 0
-			     ? SGPU_OK
-			     : sgpu_fail_errno(error, "files are not confined");
+	return put_under(&rules) ? SGPU_OK : sgpu_fail_errno(error, "files are not confined");
+}
+
+int landlock_read_only(const char *const *paths, const char *more)
+{
+	const int version = kernel_version();
+	struct ruleset rules = make_ruleset(version, true);
+
+	for (; rules.failure == 0 && *paths; paths++) {
+		allow(&rules, *paths, LANDLOCK_ACCESS_FS_READ_FILE);
 	}
-	sgpu_close(rules.fd);
-	return rc;
+	allow(&rules, more, LANDLOCK_ACCESS_FS_READ_FILE);
+	return put_under(&rules) ? version : 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "../module-host/host.h"
 #include "enclave.h"
 #include "runner.h"
 #include "serving.h"
@@ -67,6 +68,9 @@ int main(int argc, char **argv)
 		.verbs = verbs,
 	};
 
+	if (strcmp(called, SGPU_HOST_PROGRAM) == 0) {
+		return host_main(argc, argv);
+	}
 	/* Where there is no TPM, its library would print lines of its own. */
 	setenv("TSS2_LOG", "all+NONE", 0);
 	prctl(PR_SET_NAME, tool.name); /* the kernel may have made one of a descriptor */

@@ -55,13 +55,9 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	new->object.backend = &sgpu_device_cpu;
 	make_lock(&new->lock);
 	make_lock(&new->pages.frames.lock);
-	pthread_mutex_init(&new->host.lock, NULL);
-	new->host.control = -1;
+	sgpu_cpu_host_take(new);
 	sgpu_cpu_memory_open(&new->memory, config->memory_limit);
 	rc = sgpu_pool_create(config->jobs, &new->pool, error);
-	if (rc == SGPU_OK && config->modules) {
-		rc = sgpu_cpu_host_start(new, error);
-	}
 	if (rc < 0) {
 		close_device(new);
 		return rc;

@@ -75,43 +75,19 @@ void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64
 void sgpu_cpu_pages_close(struct sgpu_device *device);
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
-/* ---- module_image.c: the program that modules run in (tools/module-host), an ELF file without
- * debug information, which the library carries and starts from memory ---- */
-extern const unsigned char sgpu_module_host_image[] __attribute__((visibility("hidden"))),
-	sgpu_module_host_image_end[] __attribute__((visibility("hidden")));
-
 /* ---- module_host.c: the process that modules run in ---- */
-/* Makes a sealed memory file of code, `what` in messages; the caller closes *fd. Errors:
- * SGPU_EUNAVAILABLE: memory files may not be executed here; SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes,
-				       size_t size, mode_t mode, int *fd, struct sgpu_error *error);
-/* Starts the program with a duplicate of `control` as descriptor SGPU_HOST_CONTROL, /dev/null as
- * its standard streams, and no environment. Errors: SGPU_EUNAVAILABLE, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error);
-struct sgpu_host_answer;
 struct sgpu_cpu_host {
 	pthread_mutex_t lock; /* one request at a time */
-	int control;	      /* -1: the host is not started */
+	int control;	      /* -1: none was prepared */
 	pid_t pid;
 	struct sgpu_module_confinement confinement;
 	atomic_bool broke_rules; /* a module made a forbidden system call */
 };
-/* Starts the host unless it is running. */
-SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
+/* Takes a prepared host if there is one. */
+void sgpu_cpu_host_take(struct sgpu_device *device);
+/* Errors: SGPU_EUNAVAILABLE (the device has no host). */
+SGPU_MUST_CHECK int sgpu_cpu_host_check(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cpu_host_stop(struct sgpu_device *device);
-/* Starts a worker that loads this image. *channel leads to the worker; on *report the host tells
- * how the worker ended. Closing *report ends the worker. */
-SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size,
-					 int *channel, int *report, struct sgpu_error *error);
-/* Closes the descriptors that are not -1. The host then ends the worker, even a busy one. */
-void sgpu_cpu_host_release(int *channel, int *report);
-/* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
-int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer,
-			struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cpu_module_confinement(struct sgpu_device *device,
-						struct sgpu_module_confinement *confinement,
-						struct sgpu_error *error);
-bool sgpu_cpu_module_broke_rules(struct sgpu_device *device);
 
 /* ---- stream.c ---- */
 enum sgpu_cpu_kind { SGPU_CPU_WORK, SGPU_CPU_CALL, SGPU_CPU_RECORD, SGPU_CPU_WAIT, SGPU_CPU_END };

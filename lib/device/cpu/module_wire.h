@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The protocol between a process with a CPU device and the host, sgpu-module-host, the process that
- * runs its modules: messages of fixed size over sockets that keep message boundaries, and memory
- * files.
+ * The protocol between a process with a CPU device and the host, the process that runs its modules:
+ * messages of fixed size over sockets that keep message boundaries, and memory files.
  *
- *   control   the device asks for a worker and passes the image; the host answers twice, with
- *             that worker's channel and with its report. Before all that, unasked, the host says
- *             how it is confined.
+ *   control   the device asks for a worker: one byte, with the image. The host answers with an
+ *             errno, an int32_t, or 0, and then with that worker's channel and its report. Before
+ *             all that, unasked, it says how it is confined: a struct sgpu_module_confinement.
  *   channel   one per worker. The device asks the worker to run a function and passes the launch's
  *             memory: a head, then the bytes that the function works on. The worker answers.
  *   report    one per worker, which has no access to it. The host says how the worker ended. If
@@ -26,11 +25,10 @@
 
 #include "base/descriptors.h"
 
-#define SGPU_HOST_PROGRAM "sgpu-module-host"
+#define SGPU_HOST_PROGRAM "sgpu-module-host" /* name under which a program runs as the host */
 
 enum {
-	SGPU_HOST_CONTROL = 3, /* descriptor of the control socket in the host */
-	SGPU_HOST_VERSION = 1,
+	SGPU_HOST_CONTROL = 3,	 /* descriptor of the control socket in the host */
 	SGPU_HOST_WORKERS = 256, /* modules at once; one more is answered with EUSERS */
 	SGPU_HOST_TEXT = 240,
 	SGPU_HOST_ARGUMENTS = 256,
@@ -39,29 +37,17 @@ enum {
 	SGPU_HOST_ALIGN = 4096, /* alignment of what an argument points at */
 };
 
-/* ---- control ---- */
-enum sgpu_host_kind {
-	SGPU_HOST_HELLO = 1,
-	SGPU_HOST_STARTED,
-	SGPU_HOST_LOADED,
-	SGPU_HOST_RAN,
-	SGPU_HOST_NO_FUNCTION,
-	SGPU_HOST_ENDED
-};
+/* What the host's answer comes with. */
+enum { SGPU_HOST_CHANNEL, SGPU_HOST_REPORT, SGPU_HOST_DESCRIPTORS };
 
-/* From the device: load this image, whose descriptor comes along. */
-struct sgpu_host_request {
-	uint32_t version, reserved;
-	uint64_t size;
-};
+enum sgpu_host_kind { SGPU_HOST_LOADED = 1, SGPU_HOST_RAN, SGPU_HOST_NO_FUNCTION, SGPU_HOST_ENDED };
 
-/* From the host, or from a worker. */
+/* From a worker over its channel; ENDED: from the host over the report. */
 struct sgpu_host_answer {
 	uint32_t kind;
-	int32_t code; /* STARTED: an errno; LOADED: 0 if loaded; RAN: the function's return value */
+	int32_t code;	/* LOADED: 0 if loaded; RAN: the function's return value */
 	int32_t status; /* ENDED: as waitpid() gives it */
 	int32_t call;	/* ENDED: the number of the system call that was refused, or -1 */
-	struct sgpu_module_confinement confinement; /* HELLO */
 	char text[SGPU_HOST_TEXT]; /* LOADED: the loader's error; ENDED: the name of `call`, or ""
 				    */
 };
@@ -93,41 +79,41 @@ static inline bool sgpu_host_send(int socket, const void *data, size_t size, int
 	return sgpu_send_descriptors(socket, data, size, &fd, fd >= 0, 0);
 }
 
-/* Receives one message. False: it has another size, or the other end is closed. If `fd` is NULL,
- * received descriptors are dropped. */
-static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fd)
+/* Receives one message with `count` descriptors; if they did not all come, fds[0] becomes -1.
+ * False: it has another size, or the other end is closed. */
+static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fds, size_t count)
 {
 	struct iovec part = { data, size };
 	union {
 		struct cmsghdr head;
-		char space[CMSG_SPACE(sizeof(int))];
+		char space[CMSG_SPACE(SGPU_HOST_DESCRIPTORS * sizeof(int))];
 	} ancillary;
 	struct msghdr message = { .msg_iov = &part,
 				  .msg_iovlen = 1,
-				  .msg_control = fd ? &ancillary : NULL,
-				  .msg_controllen = fd ? sizeof(ancillary) : 0 };
+				  .msg_control = count ? &ancillary : NULL,
+				  /* room for so many, and not for one more */
+				  .msg_controllen = count ? CMSG_LEN(count * sizeof(int)) : 0 };
 	const struct cmsghdr *head;
+	size_t came = 0;
 	ssize_t got;
+	bool good;
 
 	do {
 		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	} while (got < 0 && errno == EINTR);
-	if (fd) {
-		head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-		*fd = -1;
-		if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-		    head->cmsg_len == CMSG_LEN(sizeof(*fd))) {
-			memcpy(fd, CMSG_DATA(head), sizeof(*fd));
+	head = fds && got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+		came = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(head), came * sizeof(int));
+	}
+	good = got == (ssize_t)size && !(message.msg_flags & MSG_TRUNC);
+	if (fds && (!good || came < count)) {
+		while (came > 0) {
+			close(fds[--came]);
 		}
+		fds[0] = -1;
 	}
-	if (got == (ssize_t)size && !(message.msg_flags & (MSG_TRUNC | (fd ? MSG_CTRUNC : 0)))) {
-		return true;
-	}
-	if (fd && *fd >= 0) {
-		close(*fd);
-		*fd = -1;
-	}
-	return false;
+	return good;
 }
 
 #endif

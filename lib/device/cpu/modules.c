@@ -4,12 +4,13 @@
  * their own (module_wire.h). A launch copies the function's input into memory that both processes
  * share, and the function's output back out of it.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <base/base.h>
@@ -17,6 +18,11 @@
 #include <device/cpu/module_wire.h>
 
 #include "base/io.h"
+
+/* Known to kernels from 6.3 on, which may refuse memory files without it. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
 
 /* How often a waiting launch checks whether it was cancelled. */
 enum { LOOK_MS = 50 };
@@ -26,8 +32,7 @@ struct sgpu_device_module {
 	struct sgpu_device *device;
 	pthread_mutex_t lock; /* one launch at a time */
 	int image;	      /* sealed memory file */
-	uint64_t size;
-	int channel, report; /* to the worker, and for the report of its end; -1: no worker */
+	int channel, report;  /* to the worker, and for the report of its end; -1: no worker */
 };
 
 struct module_range {
@@ -45,9 +50,48 @@ struct module_launch {
 };
 
 /* ---- the module's process ---- */
+/* The host then ends the worker, even a busy one. */
 static void close_channel(struct sgpu_device_module *module)
 {
-	sgpu_cpu_host_release(&module->channel, &module->report);
+	sgpu_close(module->channel);
+	sgpu_close(module->report);
+	module->channel = module->report = -1;
+}
+
+static bool is_name(const char *text)
+{
+	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+	return length > 0 && text[length] == '\0';
+}
+
+/* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
+static int fail_as_ended(struct sgpu_device *device, struct sgpu_host_answer *answer,
+			 struct sgpu_error *error)
+{
+	const char *signal_name;
+
+	answer->text[sizeof(answer->text) - 1] = '\0';
+	if (answer->call >= 0) {
+		atomic_store(&device->host.broke_rules, true);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "system call %d (%s) refused: no module needs it", answer->call,
+				 is_name(answer->text) ? answer->text : "unknown");
+	}
+	if (!WIFSIGNALED(answer->status)) {
+		return sgpu_fail(error, SGPU_EDEVICE, "it ended its process, with status %d",
+				 WEXITSTATUS(answer->status));
+	}
+	if (WTERMSIG(answer->status) == SIGSYS) {
+		atomic_store(&device->host.broke_rules, true);
+		return sgpu_fail(
+			error, SGPU_EPOLICY,
+			"a system call was refused that no module needs; "
+			"it is not one of this architecture, or the kernel did not name it");
+	}
+	signal_name = sigabbrev_np(WTERMSIG(answer->status));
+	return sgpu_fail(error, SGPU_EDEVICE, "its process was ended by signal %d (SIG%s)",
+			 WTERMSIG(answer->status), signal_name ? signal_name : "?");
 }
 
 /* Whether a message has arrived. If the peer closed the socket instead, pauses to let the host's
@@ -80,12 +124,14 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 					 sgpu_strerror(SGPU_ECANCELED));
 		}
 	}
-	if (!look[1].revents && sgpu_host_receive(module->channel, answer, sizeof(*answer), NULL)) {
+	if (!look[1].revents &&
+	    sgpu_host_receive(module->channel, answer, sizeof(*answer), NULL, 0)) {
 		return SGPU_OK;
 	}
-	if (look[1].revents && sgpu_host_receive(module->report, answer, sizeof(*answer), NULL) &&
+	if (look[1].revents &&
+	    sgpu_host_receive(module->report, answer, sizeof(*answer), NULL, 0) &&
 	    answer->kind == SGPU_HOST_ENDED) {
-		rc = sgpu_cpu_host_ended(module->device, answer, error);
+		rc = fail_as_ended(module->device, answer, error);
 	} else {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "its process ended");
 	}
@@ -93,11 +139,39 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 	return rc;
 }
 
+/* Has the host start a worker. */
+static int start_worker(struct sgpu_device_module *module, struct sgpu_error *error)
+{
+	struct sgpu_cpu_host *host = &module->device->host;
+	int fds[SGPU_HOST_DESCRIPTORS];
+	int32_t code;
+	bool good;
+
+	pthread_mutex_lock(&host->lock);
+	good = sgpu_host_send(host->control, "", 1, module->image) &&
+	       sgpu_host_receive(host->control, &code, sizeof(code), fds, SGPU_HOST_DESCRIPTORS);
+	pthread_mutex_unlock(&host->lock);
+	if (!good) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the process that modules run in has ended");
+	}
+	if (fds[0] >= 0) {
+		module->channel = fds[SGPU_HOST_CHANNEL];
+		module->report = fds[SGPU_HOST_REPORT];
+		return SGPU_OK;
+	}
+	if (code == EUSERS) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "the CPU device runs %d modules at once, and no more", SGPU_HOST_WORKERS);
+		return sgpu_hint(error, "put functions that belong together into one module");
+	}
+	errno = code ? code : EMFILE;
+	return sgpu_fail_errno(error, "no process can be had for a module");
+}
+
 static int load_in_process(struct sgpu_device_module *module, struct sgpu_error *error)
 {
 	struct sgpu_host_answer answer;
-	int rc = sgpu_cpu_host_worker(module->device, module->image, module->size, &module->channel,
-				      &module->report, error);
+	int rc = start_worker(module, error);
 
 	if (rc == SGPU_OK) {
 		rc = wait_for(module, &answer, error);
@@ -137,9 +211,9 @@ static void look_back(struct sgpu_device_module *module)
 	struct sgpu_host_answer answer;
 
 	if (module->report >= 0 && poll(&look, 1, 0) > 0 &&
-	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL) &&
+	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL, 0) &&
 	    answer.kind == SGPU_HOST_ENDED) {
-		(void)sgpu_cpu_host_ended(module->device, &answer, NULL);
+		(void)fail_as_ended(module->device, &answer, NULL);
 	}
 }
 
@@ -152,15 +226,34 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
+/* Makes a memory file of the image that nobody can change. */
+static int image_file(const void *image, size_t size, int *fd, struct sgpu_error *error)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int rc;
+
+	*fd = memfd_create("sgpu-module", flags | MFD_NOEXEC_SEAL);
+	if (*fd < 0 && errno == EINVAL) {
+		*fd = memfd_create("sgpu-module", flags);
+	}
+	if (*fd < 0) {
+		return sgpu_fail_errno(error, "cannot make a memory file for a module");
+	}
+	rc = sgpu_write(*fd, "memory file", image, size, error);
+	if (rc == SGPU_OK && fcntl(*fd, F_ADD_SEALS,
+				   F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+		rc = sgpu_fail_errno(error, "cannot seal the memory file of a module");
+	}
+	return rc;
+}
+
 static int module_load(struct sgpu_device *device, const void *image, size_t size,
 		       struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	struct sgpu_device_module *new;
 	int rc = check_image(image, size, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_cpu_host_start(device, error);
-	}
+	rc = rc ? rc : sgpu_cpu_host_check(device, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -170,14 +263,10 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 	}
 	new->object.backend = device->object.backend;
 	new->device = device;
-	new->size = size;
 	new->channel = new->report = new->image = -1;
 	pthread_mutex_init(&new->lock, NULL);
-	rc = sgpu_cpu_code_file("sgpu-module", "a module", image, size, S_IRUSR | S_IXUSR,
-				&new->image, error);
-	if (rc == SGPU_OK) {
-		rc = load_in_process(new, error);
-	}
+	rc = image_file(image, size, &new->image, error);
+	rc = rc ? rc : load_in_process(new, error);
 	if (rc != SGPU_OK) {
 		module_free(new);
 		return rc;
@@ -369,10 +458,26 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	return enqueue(stream, l, task);
 }
 
+static int module_confinement(struct sgpu_device *device,
+			      struct sgpu_module_confinement *confinement, struct sgpu_error *error)
+{
+	const int rc = sgpu_cpu_host_check(device, error);
+
+	if (rc == SGPU_OK) {
+		*confinement = device->host.confinement;
+	}
+	return rc;
+}
+
+static bool module_broke_rules(struct sgpu_device *device)
+{
+	return atomic_load(&device->host.broke_rules);
+}
+
 const struct sgpu_device_module_calls sgpu_cpu_module_calls = {
 	.load = module_load,
 	.free = module_free,
 	.launch = module_launch,
-	.confinement = sgpu_cpu_module_confinement,
-	.broke_rules = sgpu_cpu_module_broke_rules,
+	.confinement = module_confinement,
+	.broke_rules = module_broke_rules,
 };

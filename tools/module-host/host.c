@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host: makes workers for the device that started it, watches them, and tells how each ended.
+ */
+#include "host.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#if SGPU_SECCOMP
+#include <linux/seccomp.h>
+#include <seccomp.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#endif
+
+enum { WORKERS = SGPU_HOST_WORKERS, DESCRIPTORS = 1024 };
+
+struct worker {
+	pid_t pid;	      /* 0: the place is free */
+	int report, listener; /* to the device; of the worker's calls; or -1 */
+	bool loaded;
+	int call;		 /* the refused call, or -1 */
+	char name[32], path[32]; /* of the call; of the image's copy, or "" */
+};
+
+static struct worker workers[WORKERS];
+static struct sgpu_module_confinement confinement;
+static int ended_fd;
+
+/* ---- workers ---- */
+static void forget(int *fd)
+{
+	if (*fd >= 0) {
+		close(*fd);
+	}
+	*fd = -1;
+}
+
+/* Copies the image into the new root, if there is one, as worker->path. */
+static bool place_image(struct worker *worker, int image)
+{
+	ssize_t copied = 1;
+	off_t at = 0;
+	int to;
+
+	if (!confinement.root) {
+		return true;
+	}
+	snprintf(worker->path, sizeof(worker->path), "/module.%d", (int)(worker - workers));
+	to = open(worker->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+	while (to >= 0 && copied > 0) {
+		copied = sendfile(to, image, &at, 1 << 30);
+	}
+	forget(&to);
+	return copied == 0;
+}
+
+static void remove_image(struct worker *worker)
+{
+	if (worker->path[0]) {
+		unlink(worker->path);
+	}
+	worker->path[0] = '\0';
+}
+
+/* In the child: keeps no descriptor of the host but those that the worker needs. None of these has
+ * the number of one that comes before it. */
+static _Noreturn void become_worker(const struct worker *worker, int image, int channel,
+				    int handoff)
+{
+	sigset_t none;
+
+	dup2(channel, WORKER_CHANNEL);
+	dup2(handoff, WORKER_HANDOFF);
+	dup2(image, WORKER_IMAGE);
+	(void)close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	worker_run(confinement.root ? worker->path : NULL);
+}
+
+/* Starts a worker, and waits until it is confined or has ended. Returns 0 or an errno. */
+static int start_worker(struct worker *worker, int image, int channel)
+{
+	int handoff[2];
+	char byte;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, handoff) != 0) {
+		return errno;
+	}
+	worker->pid = fork();
+	if (worker->pid == 0) {
+		become_worker(worker, image, channel, handoff[1]);
+	}
+	close(handoff[1]);
+	/* one that ended before it was confined is reported as ended */
+	if (worker->pid > 0) {
+		(void)sgpu_host_receive(handoff[0], &byte, 1, &worker->listener, 1);
+	}
+	close(handoff[0]);
+	return worker->pid > 0 ? 0 : EAGAIN;
+}
+
+/* Makes a free place of it. */
+static void forget_worker(struct worker *worker)
+{
+	remove_image(worker);
+	forget(&worker->report);
+	forget(&worker->listener);
+	worker->pid = 0;
+}
+
+static void tell_end(struct worker *worker, int status)
+{
+	struct sgpu_host_answer answer;
+
+	memset(&answer, 0, sizeof(answer));
+	answer.kind = SGPU_HOST_ENDED;
+	answer.status = status;
+	answer.call = worker->call;
+	memcpy(answer.text, worker->name, sizeof(worker->name));
+	if (worker->report >= 0) {
+		/* the only message over this socket */
+		(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
+	}
+	forget_worker(worker);
+}
+
+static void reap(void)
+{
+	struct signalfd_siginfo note;
+	int status;
+	pid_t pid;
+
+	(void)!read(ended_fd, &note, sizeof(note));
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		for (int i = 0; i < WORKERS; i++) {
+			if (workers[i].pid == pid) {
+				tell_end(&workers[i], status);
+			}
+		}
+	}
+}
+
+/* Makes a worker, and the device's ends of its sockets. Returns 0 or an errno. */
+static int make_worker(int image, int fds[SGPU_HOST_DESCRIPTORS])
+{
+	struct worker *worker = workers;
+	int channel[2] = { -1, -1 }, report[2] = { -1, -1 }, rc;
+
+	while (worker < workers + WORKERS && worker->pid) {
+		worker++;
+	}
+	if (worker == workers + WORKERS) {
+		return EUSERS;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) != 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0) {
+		forget(&channel[0]);
+		forget(&channel[1]);
+		return EMFILE;
+	}
+	*worker = (struct worker){ .report = report[1], .listener = -1, .call = -1 };
+	rc = place_image(worker, image) ? start_worker(worker, image, channel[1]) : ENOSPC;
+	if (rc != 0) {
+		forget_worker(worker);
+	}
+	close(channel[1]);
+	fds[SGPU_HOST_CHANNEL] = channel[0];
+	fds[SGPU_HOST_REPORT] = report[0];
+	return rc;
+}
+
+/* Answers a request of the device. False: the device is gone. */
+static bool answer_request(void)
+{
+	int image, fds[SGPU_HOST_DESCRIPTORS] = { -1, -1 };
+	int32_t code;
+	char byte;
+	bool good;
+
+	if (!sgpu_host_receive(SGPU_HOST_CONTROL, &byte, 1, &image, 1) || image < 0) {
+		return false;
+	}
+	code = make_worker(image, fds);
+	close(image);
+	good = sgpu_send_descriptors(SGPU_HOST_CONTROL, &code, sizeof(code), fds,
+				     code ? 0 : SGPU_HOST_DESCRIPTORS, 0);
+	forget(&fds[SGPU_HOST_CHANNEL]);
+	forget(&fds[SGPU_HOST_REPORT]);
+	return good;
+}
+
+/* ---- refused calls ---- */
+#if SGPU_SECCOMP
+#define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+	while (*names && strcmp(name, *names) != 0) {
+		names++;
+	}
+	return *names != NULL;
+}
+
+/* Calls that the C library makes in passing later, too: it goes on after EPERM. */
+static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat", NULL };
+
+/* Whether the loader makes this call. It opens for reading. Code is a private mapping of a file,
+ * since code mapped otherwise could still be written. */
+static bool loads(const char *name, const __u64 *arguments, bool by_loader)
+{
+	static const char *const others[] = { "readlink",  "readlinkat", "access",
+					      "faccessat", "faccessat2", "getcwd",
+					      "statfs",	   "fstatfs",	 NULL };
+
+	if (strcmp(name, "mmap") == 0) {
+		return by_loader && (arguments[2] & (PROT_EXEC | PROT_WRITE)) == PROT_EXEC &&
+		       (arguments[3] & (MAP_TYPE | MAP_ANONYMOUS)) == MAP_PRIVATE;
+	}
+	if (strcmp(name, "open") == 0 || strcmp(name, "openat") == 0) {
+		return !(arguments[name[4] ? 2 : 1] & WRITING);
+	}
+	return is_one_of(name, others) || is_one_of(name, in_passing);
+}
+
+/* Decides on a system call that the filter does not list, in which the worker is blocked. A
+ * forbidden call kills the worker, so it is never carried out. An allowed one is carried out some
+ * time after this: so only the loading thread may map code, and it alone says that all is loaded,
+ * after its code is mapped. The device's memory, which could become code before that, is received
+ * afterwards. */
+static void decide(struct worker *worker, const struct seccomp_notif *request,
+		   struct seccomp_notif_resp *response)
+{
+	char *text = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, request->data.nr);
+	const char *name = text ? text : "";
+	const __u64 *arguments = request->data.args;
+	const bool by_loader = request->pid == (uint32_t)worker->pid;
+
+	response->id = request->id;
+	if (strcmp(name, "prctl") == 0 && arguments[0] == HOST_ALL_LOADED && by_loader) {
+		worker->loaded = true;
+		remove_image(worker);
+	} else if (worker->loaded ? strcmp(name, "recvmsg") == 0 && arguments[0] == WORKER_CHANNEL
+				  : loads(name, arguments, by_loader)) {
+		response->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+	} else if (worker->loaded && is_one_of(name, in_passing)) {
+		response->error = -EPERM;
+	} else {
+		if (worker->call < 0) {
+			worker->call = request->data.nr;
+			snprintf(worker->name, sizeof(worker->name), "%s", name);
+		}
+		kill(worker->pid, SIGKILL);
+	}
+	free(text);
+	if (worker->call < 0) {
+		(void)seccomp_notify_respond(worker->listener, response);
+	}
+}
+
+static void listen_to(struct worker *worker)
+{
+	struct seccomp_notif *request = NULL;
+	struct seccomp_notif_resp *response = NULL;
+
+	if (seccomp_notify_alloc(&request, &response) != 0) {
+		kill(worker->pid, SIGKILL);
+		return;
+	}
+	if (seccomp_notify_receive(worker->listener, request) == 0) {
+		decide(worker, request, response);
+	}
+	seccomp_notify_free(request, response);
+}
+#else
+static void listen_to(struct worker *worker)
+{
+	forget(&worker->listener);
+}
+#endif
+
+static void serve(void)
+{
+	struct pollfd fds[2 + 2 * WORKERS];
+
+	for (;;) {
+		/* poll() takes no more entries than this process may have descriptors */
+		nfds_t count = 2;
+
+		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
+		fds[1] = (struct pollfd){ .fd = ended_fd, .events = POLLIN };
+		for (int i = 0; i < WORKERS; i++) {
+			bool there = workers[i].pid > 0;
+
+			/* Without events, only tells that the device has closed its end, to end the
+			 * worker. */
+			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
+			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
+							  .events = POLLIN };
+			count = there ? 4 + 2 * (nfds_t)i : count;
+		}
+		if (poll(fds, count, -1) < 0 && errno != EINTR) {
+			return;
+		}
+		for (int i = 0; i < WORKERS; i++) {
+			if (fds[2 + 2 * i].revents & (POLLHUP | POLLERR)) {
+				forget(&workers[i].report);
+				kill(workers[i].pid, SIGKILL);
+			}
+			if (fds[3 + 2 * i].revents & POLLIN) {
+				listen_to(&workers[i]);
+			} else if (fds[3 + 2 * i].revents) {
+				forget(&workers[i].listener);
+			}
+		}
+		if (fds[1].revents) {
+			reap();
+		}
+		if (fds[0].revents && !answer_request()) {
+			return;
+		}
+	}
+}
+
+static bool is_socket(int fd)
+{
+	int kind = 0;
+	socklen_t size = sizeof(kind);
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 && kind == SOCK_SEQPACKET;
+}
+
+int host_main(int argc, char **argv)
+{
+	const struct rlimit none = { 0, 0 }, few = { DESCRIPTORS, DESCRIPTORS };
+	sigset_t ended;
+
+	(void)argv;
+	prctl(PR_SET_DUMPABLE, 0);
+	if (argc != 1 || !is_socket(SGPU_HOST_CONTROL)) {
+		fputs(SGPU_HOST_PROGRAM " runs modules of the CPU device; sgpu-enclave starts it, "
+					"nobody else does\n",
+		      stderr);
+		return 2;
+	}
+	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
+	if (close_range(SGPU_HOST_CONTROL + 1, ~0U, 0) != 0) {
+		return 1;
+	}
+	root_enter(&confinement);
+	prctl(PR_SET_DUMPABLE, 0); /* capabilities of a new namespace may have set it */
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	(void)setrlimit(RLIMIT_CORE, &none);
+	(void)setrlimit(RLIMIT_NOFILE, &few);
+	worker_try(&confinement);
+	sigemptyset(&ended);
+	sigaddset(&ended, SIGCHLD);
+	sigprocmask(SIG_SETMASK, &ended, NULL);
+	ended_fd = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (ended_fd < 0 ||
+	    !sgpu_host_send(SGPU_HOST_CONTROL, &confinement, sizeof(confinement), -1)) {
+		return 1;
+	}
+	serve();
+	return 0; /* workers end with their parent, if not with the namespace */
+}
