@@ -13,8 +13,6 @@ BLAS ?= 1
 CLONES ?= 1
 # NUMA placement through libnuma.
 NUMA ?= $(call have_header,numa.h)
-# Filters of system calls through libseccomp. Without it there are none, which is said at run time.
-SECCOMP ?= $(call have_header,seccomp.h)
 # The CUDA device, a shared object of its own: built where nvcc is.
 NVCC ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),1,0)
@@ -55,9 +53,8 @@ SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,--build-id=sha1,--as-needed
 LIBS := -ljansson -lcrypto -lm -ldl
 
 is_built = $(if $(filter-out 0,$($(1))),1)
-FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA
+FEATURES := IPSEC_MB BLAS NUMA CLONES CUDA
 LIBS += $(if $(call is_built,IPSEC_MB),-lIPSec_MB) $(if $(call is_built,NUMA),-lnuma)
-SECCOMP_LIBS := $(if $(call is_built,SECCOMP),-lseccomp)
 SANITIZE_address := -fsanitize=address,undefined
 SANITIZE_thread := -fsanitize=thread
 SANITIZE_fuzzer := -fsanitize=fuzzer-no-link,address,undefined
@@ -136,7 +133,6 @@ USES_BLAS := $(call objects,lib/ops/gemm.c)
 USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c)
 USES_CLONES := $(call objects,lib/transfer/store.c lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c))
-USES_SECCOMP := $(call objects,tools/sgpu-enclave/filter.c tools/module-host/host.c) $(HOST_OBJECTS)
 USES_CUDA := $(call objects,lib/device/cuda.c)
 define feature
 $(USES_$(1)): SWITCHES += -DSGPU_$(1)=$(or $(call is_built,$(1)),0)
@@ -198,7 +194,7 @@ $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 		-Wl,--wrap=__cudaRegisterFunction $(LDFLAGS) -o $@.new $(filter %.o,$^) $(LIB) -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed $(LIBS) -lrt \
 		$(LDLIBS) && mv -f $@.new $@
 
-$(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: LIBS += $(SECCOMP_LIBS)
+$(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: LIBS += -lseccomp
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: $(call objects,$(HOST_SOURCES))
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
 # A tool takes of these what it needs.
@@ -215,7 +211,7 @@ ifeq ($(SANITIZE),)
 $(HOST): $(BUILD)/bin/sgpu-enclave
 	@mkdir -p $(@D) && ln -sf ../../bin/sgpu-enclave $@
 else
-$(call objects,tools/sgpu-enclave/confinement.c): MORE = -DSGPU_HOST_PATH='"$(abspath $(HOST))"'
+$(call objects,tools/sgpu-enclave/confinement.c tools/sgpu-enclave/enclave.c): MORE = -DSGPU_HOST_PATH='"$(abspath $(HOST))"'
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: | $(HOST)
 plain = $(filter-out $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all,$(1))
 $(BUILD)/plain/tools/module-host/host.o: MORE = -Dhost_main=main
@@ -226,7 +222,7 @@ $(BUILD)/plain/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 # Functions of other files are named only by what it does not reach.
 $(HOST): $(HOST_OBJECTS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) $(call plain,$(SGPU_LDFLAGS)) $(LDFLAGS) \
-		-Wl,--gc-sections -o $@.new $^ $(SECCOMP_LIBS) -ldl $(LDLIBS) && mv -f $@.new $@
+		-Wl,--gc-sections -o $@.new $^ -lseccomp -ldl $(LDLIBS) && mv -f $@.new $@
 endif
 
 # What tests share.
@@ -241,7 +237,7 @@ $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
 # The server's two sides, each against counterparts that lie.
 SERVER_UNITS := $(BUILD)/unit/test_supervisor $(BUILD)/unit/test_serve_worker
 SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-serve/*.c tools/sgpu-enclave/*.c)))
-$(SERVER_UNITS): LIBS += $(SECCOMP_LIBS)
+$(SERVER_UNITS): LIBS += -lseccomp
 $(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(COMMON) $(HARNESS) $(LIB)
 	$(call link)
 
@@ -296,10 +292,10 @@ $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 # Files that are written anew only when what they say changes: everything is built again when the flags differ, and
 # the library when a source has gone or a program is linked with other libraries. `settings` is for the test of the installation: what to give make so that it
 # finds everything built.
-SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA SECCOMP PARTS
+SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
 remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LDLIBS)
-LIBS_NOW := $(LIBS) $(SECCOMP_LIBS)
+LIBS_NOW := $(LIBS) -lseccomp
 $(BUILD)/flags: force | $(BUILD)/settings
 	$(call remember,'$(FLAGS_NOW)')
 $(BUILD)/members: force
@@ -447,7 +443,7 @@ variables (make NAME=value)
   BUILD=$(BUILD)     folder to build in
   V=1             show the commands
   SANITIZE=       address (with undefined) or thread
-  IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) SECCOMP=$(SECCOMP) CUDA=$(CUDA)   0 leaves it out
+  IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
   DEPS=0          install no packages
   TESTS=          only these: TESTS="seal test_hkdf"; of check-gpu also memcheck,
                   racecheck, bench; of mutate the names of mistakes

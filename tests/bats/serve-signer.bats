@@ -25,7 +25,6 @@ load quotes
 # Code in the signer: where a report would be made it tries what TRY names, and tells its errno in the folder of reports.
 hostile_signer() {
 	requires no-sanitizer cc
-	sgpu-run --version | grep -q '^Built with:.* SECCOMP' || skip "needs libseccomp"
 	sgpu-run --info | grep -q '^  confined_files *a run opens none but' || skip "needs Landlock"
 	cat >hostile.c <<-'END'
 	#include <errno.h>

@@ -177,7 +177,7 @@ def files_of(calls, inside):
 
 
 def main():
-    run("make", "-s", "programs", "CUDA=0", "SECCOMP=0", "CLONES=0", f"BUILD={BUILD}",
+    run("make", "-s", "programs", "CUDA=0", "CLONES=0", f"BUILD={BUILD}",
         "CFLAGS=-O0 -g -finstrument-functions", *[f"{v}={os.environ[v]}" for v in ("CC",) if v in os.environ])
     with tempfile.TemporaryDirectory() as work:
         run("cc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", os.path.join(work, "tracer.so"),

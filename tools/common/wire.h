@@ -195,7 +195,8 @@ SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *t
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
-/* Gets the kind of the next message, which stays in the queue. Errors as of wire_receive. */
+/* Gets the kind of the next message, which stays in the queue; WIRE_KINDS: none. Errors as of
+ * wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
 
 /* Whether messages of this kind are requests to a worker. */

@@ -5,21 +5,18 @@
 #include "host.h"
 
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-
-#if SGPU_SECCOMP
-#include <linux/seccomp.h>
-#include <seccomp.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#endif
 
 enum { WORKERS = SGPU_HOST_WORKERS, DESCRIPTORS = 1024 };
 
@@ -200,7 +197,6 @@ static bool answer_request(void)
 }
 
 /* ---- refused calls ---- */
-#if SGPU_SECCOMP
 #define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
 
 static bool is_one_of(const char *name, const char *const *names)
@@ -281,12 +277,6 @@ static void listen_to(struct worker *worker)
 	}
 	seccomp_notify_free(request, response);
 }
-#else
-static void listen_to(struct worker *worker)
-{
-	forget(&worker->listener);
-}
-#endif
 
 static void serve(void)
 {

@@ -21,13 +21,14 @@ enum { TRIAL_FILTERED = 0x80 };
 
 void worker_try(struct sgpu_module_confinement *confinement)
 {
-	int status = 0, listener = -1;
 	const pid_t child = fork();
+	int status = 0;
 
 	if (child == 0) {
 		status = landlock_read_only(root_paths, NULL);
-		(void)harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF, &listener);
-		_exit(status | (listener >= 0 ? TRIAL_FILTERED : 0));
+		_exit(status |
+		      (harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF) >= 0 ? TRIAL_FILTERED
+										 : 0));
 	}
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
 	}
@@ -37,21 +38,19 @@ void worker_try(struct sgpu_module_confinement *confinement)
 
 /* Continues without Landlock, which the host has reported: the device decides. Returns whether
  * there is a filter. */
-static bool confine(const char *image, int *listener)
+static bool confine(const char *image)
 {
-	bool filtered;
+	int listener;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)landlock_read_only(root_paths, image);
-	filtered = harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF, listener);
-	if (!sgpu_host_send(WORKER_HANDOFF, "", 1, *listener)) {
+	listener = harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF);
+	if (!sgpu_host_send(WORKER_HANDOFF, "", 1, listener)) {
 		_exit(1);
 	}
-	if (*listener >= 0) {
-		close(*listener);
-	}
+	close(listener);
 	close(WORKER_HANDOFF);
-	return filtered;
+	return listener >= 0;
 }
 
 /* ---- the module ---- */
@@ -137,8 +136,7 @@ static void serve(void *handle)
 
 void worker_run(const char *path)
 {
-	int listener = -1;
-	const bool filtered = confine(path, &listener);
+	const bool filtered = confine(path);
 	char descriptor[32];
 	const char *why;
 	void *handle;
@@ -148,7 +146,7 @@ void worker_run(const char *path)
 	/* A function of the module is its own even if a library of this program has the name. */
 	handle = filtered ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) : NULL;
 	/* Constructors have run by now; they could make only the loader's and the listed calls. */
-	if (listener >= 0 && prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0) {
+	if (filtered && prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0) {
 		_exit(1);
 	}
 	why = handle ? NULL : filtered ? dlerror() : "the kernel gives no listener of its calls";

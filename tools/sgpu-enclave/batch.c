@@ -37,16 +37,13 @@ static void stop_running(void)
 static int check_request(const struct submission *s)
 {
 	const struct run_request *r = s->request;
-	const struct cli_list *keys = &r->runner.keys;
+	int standard = cli_is_standard(s->batch) + (r->manifest && cli_is_standard(r->manifest));
 
-	for (int i = 0; i < keys->count; i++) {
-		if (cli_is_standard(keys->items[i]) && cli_is_standard(s->batch)) {
-			return cli_usage(
-				"the key and the batch cannot both come from standard input");
-		}
+	for (int i = 0; i < r->runner.keys.count; i++) {
+		standard += cli_is_standard(r->runner.keys.items[i]);
 	}
-	if (cli_is_standard(s->batch) && r->manifest && cli_is_standard(r->manifest)) {
-		return cli_usage("the manifest and the batch cannot both come from standard input");
+	if (standard > 1) {
+		return cli_usage("the batch, its manifest and a key cannot share standard input");
 	}
 	if ((r->trace && !cli_outputs_apart("the trace", r->trace, "the response", r->output)) ||
 	    (r->quote && !cli_outputs_apart("the quote", r->quote, "the response", r->output)) ||
@@ -156,12 +153,9 @@ static int open_batch(struct submission *s)
 {
 	const int status = cli_input(s->batch, &s->in_name, &s->in_fd);
 
-	if (status) {
-		return status;
-	}
-	return cli_output_apart(s->request->output) &&
-			       (!s->request->trace || cli_output_apart(s->request->trace))
-		       ? 0
+	return status || (cli_output_apart(s->request->output) &&
+			  (!s->request->trace || cli_output_apart(s->request->trace)))
+		       ? status
 		       : 2;
 }
 
@@ -230,7 +224,6 @@ int run_batch(struct enclave *enclave, const struct run_request *r, const char *
 	const char *name;
 	int status;
 
-	enclave->one_device = r->quote != NULL;
 	status = enclave_check(enclave, r);
 	status = status ? status : check_request(&s);
 	status = status ? status : enclave_begin(enclave, stop_running);
@@ -247,8 +240,5 @@ int run_batch(struct enclave *enclave, const struct run_request *r, const char *
 	if (!status && r->manifest) {
 		status = cli_input(r->manifest, &name, &s.manifest_fd);
 	}
-	status = status ? status : r->plan ? show_plan(&s) : submit(&s);
-	cli_input_close(s.in_fd);
-	cli_input_close(s.manifest_fd);
-	return status;
+	return status ? status : r->plan ? show_plan(&s) : submit(&s);
 }

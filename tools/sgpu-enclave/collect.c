@@ -60,8 +60,7 @@ static void print_row(FILE *out, const struct sgpu_run *run, int row)
 	if (device >= 0) {
 		fprintf(out, "device %d, ", device);
 	}
-	fprintf(out, number >= 0 ? "%s %d" : "%s", name, number);
-	fprintf(out, "\"}}");
+	fprintf(out, number >= 0 ? "%s %d\"}}" : "%s\"}}", name, number);
 }
 
 static void print_trace(FILE *out, const struct sgpu_run *run)

@@ -15,12 +15,6 @@
 #include "cli.h"
 #include "harden.h"
 
-/* What runs as the host of modules: this very program, even if its file has been replaced. A
- * sanitizer has no room there, so a build with one names another. */
-#ifndef SGPU_HOST_PATH
-#define SGPU_HOST_PATH "/proc/self/exe"
-#endif
-
 enum { NAMESPACES_SIZE = 128 };
 
 struct row {
@@ -71,8 +65,7 @@ static json_t *describe_modules(const struct sgpu_module_confinement *m, const c
 {
 	char kinds[NAMESPACES_SIZE];
 	const struct row rows[] = {
-		{ "process", m->process,
-		  "each in one of its own, without keys, of a program that is part of this one",
+		{ "process", m->process, "each in one of its own, without keys, of this program",
 		  why },
 		{ "namespaces", !lack_namespaces(m, kinds), "its own of every kind", kinds },
 		{ "root", m->root, "a root directory with libraries in it, and nothing else",
@@ -82,8 +75,7 @@ static json_t *describe_modules(const struct sgpu_module_confinement *m, const c
 		  "it is off" },
 		{ "seccomp", m->seccomp,
 		  "system calls of computing code; another ends it and the run, by name",
-		  "all system calls are possible, in a build without libseccomp; or the kernel "
-		  "gives no listener, and no module is run" },
+		  "the kernel gives no listener of its calls, so no module is run" },
 		{ "no_capabilities", m->capabilities, "it has none", "those of this process" },
 	};
 
@@ -92,7 +84,7 @@ static json_t *describe_modules(const struct sgpu_module_confinement *m, const c
 
 json_t *confinement_claim(const struct sgpu_module_confinement *m)
 {
-	const bool filtered = harden_filters(), confined = landlock_version() > 0;
+	const bool filtered = !cli_harden_off(), confined = landlock_version() > 0;
 
 	return !m ? json_pack("{s:b, s:b}", "seccomp", filtered, "landlock", confined)
 		  : json_pack("{s:b, s:b, s:{s:b, s:b, s:b, s:b, s:b, s:b}}", "seccomp", filtered,
@@ -100,11 +92,6 @@ json_t *confinement_claim(const struct sgpu_module_confinement *m)
 			      m->user && m->mount && m->pid && m->net && m->ipc && m->uts, "root",
 			      m->root, "landlock", m->landlock != 0, "seccomp", m->seccomp,
 			      "no_capabilities", m->capabilities);
-}
-
-int confinement_prepare(int devices, struct sgpu_error *error)
-{
-	return sgpu_device_prepare_modules(SGPU_HOST_PATH, devices, error);
 }
 
 int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
@@ -132,7 +119,7 @@ json_t *confinement_try(void)
 	struct sgpu_module_confinement m = { .process = 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
-	int rc = confinement_prepare(1, &error);
+	int rc = sgpu_device_prepare_modules(SGPU_HOST_PATH, 1, &error);
 
 	rc = rc ? rc : sgpu_device_open("cpu", NULL, &device, &error);
 
@@ -152,7 +139,7 @@ json_t *harden_look(void)
 	if (!off) {
 		cli_harden();
 	}
-	filters = harden_filters() && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &trap) == 0;
+	filters = !off && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &trap) == 0;
 	(void)getrlimit(RLIMIT_CORE, &core);
 	closed = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0;
 	const struct row rows[] = {

@@ -93,7 +93,7 @@ int enclave_check(struct enclave *w, const struct run_request *request)
 		return error.code == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
 								   : cli_error(&error);
 	}
-	if (w->named != 1 && w->one_device) {
+	if (w->named != 1 && (request->session || request->attestation_key)) {
 		sgpu_fail(&error, SGPU_EUSAGE,
 			  "--device: '%s' names several devices, and this takes one",
 			  w->options.device);
@@ -228,7 +228,7 @@ int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_er
 	int rc = SGPU_OK;
 
 	if (w->options.allow_modules && w->named > 0 && strncmp(w->names[0], "cuda", 4) != 0) {
-		rc = confinement_prepare(w->named, error);
+		rc = sgpu_device_prepare_modules(SGPU_HOST_PATH, w->named, error);
 	}
 	rc = rc ? rc : load_keys(w, error);
 	if (rc == SGPU_OK && w->owners.count > 0) {
@@ -280,7 +280,7 @@ static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 	const bool strict = w->request->attestation_key != NULL;
 	const int rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
 
-	if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
+	if (rc == SGPU_EUNAVAILABLE && !strict) {
 		cli_warning("%s", error->text);
 		return SGPU_OK;
 	}
@@ -357,12 +357,6 @@ int enclave_end(struct enclave *w, int status)
 	if (w->keys) {
 		sgpu_secret_free(w->keys, KEYS_SIZE);
 	}
-	sgpu_files_free(&w->files);
-	sgpu_owners_clear(&w->owners);
-	sgpu_replay_free(&w->replay);
-	free(w->options.keys.items);
-	free(w->options.owners.items);
-	free(w->options.files.items);
 	status = cli_finish(status);
 	if (w->on_gpu) {
 		/* All is closed and flushed. In exit(), a GPU's driver would wait for a kernel that

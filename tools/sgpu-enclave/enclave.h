@@ -54,7 +54,6 @@ struct enclave {
 	struct sgpu_owners owners;     /* none: anybody's batches are taken */
 	struct sgpu_replay *replay;    /* NULL without owners */
 	struct sgpu_files *files;      /* where files of payloads may be; NULL: nowhere */
-	bool one_device;	       /* the options must name one device */
 	struct sgpu_device_config config;
 	enum wire_sessions sessions;			    /* whose are taken */
 	struct sgpu_module_confinement modules;		    /* known once the device is open */

@@ -7,14 +7,8 @@
  */
 #include "harden.h"
 
-#include <errno.h>
-
-#include <sgpu/base.h>
-
-#include "cli.h"
-
-#if SGPU_SECCOMP
 #include <asm/ioctls.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -25,6 +19,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
+
+#include "cli.h"
+
 #define TRAP SCMP_ACT_TRAP
 #define FORBID SCMP_ACT_ERRNO(EPERM)
 #define UNKNOWN SCMP_ACT_ERRNO(ENOSYS)
@@ -33,7 +31,8 @@
  * out. */
 /* clang-format off */
 /* Calls of computing code: memory, threads, waiting, clocks, the process itself and its own
- * signals, and to read and write open files. No more is allowed to modules. */
+ * signals, and to read and write open files. Every kind of process may make them, modules no
+ * others. */
 static const char *const computing[] = {
 	"read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "munmap", "mremap", "brk", "madvise", "futex",
 	"futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address", "exit", "exit_group",
@@ -61,13 +60,10 @@ static const char *const needed[] = {
 	NULL,
 };
 
-/* Calls that the signer needs, for its socket, memory, clocks, and the files of reports. */
+/* Calls that the signer needs besides, for its socket, memory, and the files of reports. */
 static const char *const signer[] = {
-	"read", "write", "readv", "writev", "preadv2", "pwritev2", "pread64", "lseek", "close", "openat", "fstat",
-	"newfstatat", "statx", "faccessat", "faccessat2", "mkdirat", "unlinkat", "memfd_create", "ppoll", "recvmsg",
-	"sendmsg", "brk", "munmap", "mremap", "madvise", "futex", "getrandom", "clock_gettime", "clock_nanosleep",
-	"gettimeofday", "getpid", "gettid", "rt_sigprocmask", "rt_sigreturn", "restart_syscall", "exit",
-	"exit_group", "open", "stat", "lstat", "access", "mkdir", "rmdir", "poll", "time",
+	"preadv2", "pwritev2", "openat", "newfstatat", "statx", "faccessat", "faccessat2", "mkdirat", "unlinkat",
+	"memfd_create", "recvmsg", "sendmsg", "open", "stat", "lstat", "access", "mkdir", "rmdir",
 	NULL,
 };
 
@@ -226,6 +222,7 @@ static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	seccomp_add_all(filter, rc, TRAP, others);
+	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, computing);
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, signer);
 }
 
@@ -282,15 +279,14 @@ static void add_module_calls(scmp_filter_ctx filter, int *rc, int channel, int h
 	seccomp_add(filter, rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 }
 
-bool harden_filter_module(int channel, int handoff, int *listener)
+int harden_filter_module(int channel, int handoff)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_NOTIFY);
 	int rc = filter ? 0 : -ENOMEM;
 
 	add_module_calls(filter, &rc, channel, handoff);
 	rc = seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS);
-	*listener = rc == 0 ? seccomp_notify_fd(filter) : -1; /* a release would close it */
-	return *listener >= 0;
+	return rc == 0 ? seccomp_notify_fd(filter) : -1; /* a release would close it */
 }
 
 /* The handler of a trapped call, which the kernel has not made. Ends the process, since this
@@ -344,27 +340,6 @@ static int load(enum harden_kind kind)
 	return rc;
 }
 
-#else
-bool harden_filter_module(int channel, int handoff, int *listener)
-{
-	(void)channel;
-	(void)handoff;
-	*listener = -1;
-	return true; /* the device says that this build has no filters */
-}
-
-static int load(enum harden_kind kind)
-{
-	(void)kind;
-	return -ECANCELED;
-}
-#endif
-
-bool harden_filters(void)
-{
-	return SGPU_SECCOMP && !cli_harden_off();
-}
-
 int harden_filter(enum harden_kind kind, struct sgpu_error *error)
 {
 	const int rc = cli_harden_off() ? 0 : load(kind);
@@ -374,7 +349,6 @@ int harden_filter(enum harden_kind kind, struct sgpu_error *error)
 	       : rc != -ECANCELED && rc != -ESRCH
 		       ? sgpu_fail_errno(error, "system calls are not filtered")
 		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
-				   "system calls are not filtered: this build has no libseccomp, "
-				   "the kernel has no seccomp or forbids it, or a thread has a "
-				   "filter of its own");
+				   "system calls are not filtered: the kernel has no seccomp or "
+				   "forbids it, or a thread has a filter of its own");
 }

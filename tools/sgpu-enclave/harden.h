@@ -13,9 +13,7 @@
 #include <sgpu/device.h>
 #include <sgpu/error.h>
 
-#include "base/io.h"
 #include "stage/stage.h"
-#include "cli.h"
 
 /* The kind of a process. */
 enum harden_kind {
@@ -34,13 +32,9 @@ SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *erro
 
 /* Puts the calling process, a worker of the module host, under a filter of those calls that
  * computing code makes, and of messages over `channel` and `handoff`. Another call is not carried
- * out: the process blocks in it until its parent, which gets the descriptor *listener, has decided.
- * No signal handler is involved that a module could replace. *listener: -1 in a build without
- * filters. Returns false without a filter. */
-bool harden_filter_module(int channel, int handoff, int *listener);
-
-/* Whether harden_filter() has an effect, for a quote that is made before the call. */
-bool harden_filters(void);
+ * out: the process blocks in it until its parent, which gets the returned listener, has decided. No
+ * signal handler is involved that a module could replace. -1: there is no filter. */
+int harden_filter_module(int channel, int handoff);
 
 /* Both return {NAME: {"holds", "text"}}: whether this machine has a protection, and what follows.
  * NULL: out of memory. */
@@ -85,8 +79,10 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
  * NULL. Returns NULL if out of memory. */
 json_t *confinement_claim(const struct sgpu_module_confinement *modules);
 
-/* Starts the processes in which the next `devices` CPU devices run modules. Call before a key is
- * read. Errors: those of sgpu_device_prepare_modules. */
-SGPU_MUST_CHECK int confinement_prepare(int devices, struct sgpu_error *error);
+/* What runs as the host of modules: this very program, even if its file has been replaced. A
+ * sanitizer has no room there, so a build with one names another. */
+#ifndef SGPU_HOST_PATH
+#define SGPU_HOST_PATH "/proc/self/exe"
+#endif
 
 #endif

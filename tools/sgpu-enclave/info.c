@@ -100,16 +100,6 @@ static json_t *list_parts(void)
 	return list;
 }
 
-static json_t *list_texts(const char *const *texts)
-{
-	json_t *list = json_array();
-
-	for (; *texts; texts++) {
-		json_array_append_new(list, json_string(*texts));
-	}
-	return list;
-}
-
 /* Prints a member of the record for people, under the name that it has in JSON. */
 static void print_member(const char *name, json_t *value, int depth)
 {
@@ -158,25 +148,28 @@ int show_info(void)
 	const struct sgpu_protection *protection;
 	struct sgpu_platform platform;
 	const json_t *taken;
-	json_t *devices = list_devices(&taken), *info, *member;
+	json_t *devices = list_devices(&taken), *providers = json_array(), *info, *member;
 	const char *name;
 
+	for (const char *const *one = sgpu_aead_providers(); *one; one++) {
+		json_array_append_new(providers, json_string(*one));
+	}
 	sgpu_platform_detect(&platform);
 	protection = sgpu_platform_protection(
 		&platform, json_object_get(taken, "uuid") != NULL,
 		cli_text_of(taken, "confidential_computing"),
 		json_is_true(json_object_get(json_object_get(taken, "key_agreement"), "agreed")));
-	info = json_pack(
-		"{s:o, s:o, s:{s:s, s:o}, s:o, s:o, s:{s:s, s:s, s:b, s:b, s:b}, "
-		"s:{s:s, s:b, s:s, s:s, s:s}}",
-		"devices", devices, "cuda", list_parts(), "aead", "provider", sgpu_aead_provider(),
-		"available", list_texts(sgpu_aead_providers()), "hardening", hardening, "modules",
-		modules, "platform", "kind", sgpu_platform_name(platform.kind), "seen",
-		platform.seen, "virtual_machine", platform.virtual_machine, "attestation_reports",
-		platform.reports, "nvidia_driver", platform.gpu, "protection", "row",
-		protection->row, "protects_runner_memory", protection->protects,
-		"host_reads_runner_memory", protection->enclave_memory, "host_reads_device_memory",
-		protection->device_memory, "bus_recorder_sees", protection->bus);
+	info = json_pack("{s:o, s:o, s:{s:s, s:o}, s:o, s:o, s:{s:s, s:s, s:b, s:b, s:b}, "
+			 "s:{s:s, s:b, s:s, s:s, s:s}}",
+			 "devices", devices, "cuda", list_parts(), "aead", "provider",
+			 sgpu_aead_provider(), "available", providers, "hardening", hardening,
+			 "modules", modules, "platform", "kind", sgpu_platform_name(platform.kind),
+			 "seen", platform.seen, "virtual_machine", platform.virtual_machine,
+			 "attestation_reports", platform.reports, "nvidia_driver", platform.gpu,
+			 "protection", "row", protection->row, "protects_runner_memory",
+			 protection->protects, "host_reads_runner_memory",
+			 protection->enclave_memory, "host_reads_device_memory",
+			 protection->device_memory, "bus_recorder_sees", protection->bus);
 	if (cli_json || !info) {
 		return cli_print_json(info, stdout, JSON_INDENT(2));
 	}

@@ -9,7 +9,6 @@
 
 #include "../module-host/host.h"
 #include "enclave.h"
-#include "runner.h"
 #include "serving.h"
 
 static int check_modes(const struct run_request *r, const char *path)

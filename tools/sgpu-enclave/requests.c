@@ -260,9 +260,8 @@ static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 		return SERVE_CANCELLED;
 	case SGPU_ESYSTEM:
 	case SGPU_ENOSPACE:
-		return result.descriptor_failed ? SERVE_CANCELLED : SERVE_FAILED;
 	case SGPU_EDEVICE:
-		return SERVE_FAILED;
+		return result.descriptor_failed ? SERVE_CANCELLED : SERVE_FAILED;
 	case SGPU_ETAKEN:
 		return SERVE_REPLAYED;
 	default:

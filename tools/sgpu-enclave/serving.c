@@ -291,32 +291,29 @@ static void hear_supervisor(void)
 	};
 	struct wire_take take;
 	enum wire_kind kind;
-	int connection = -1, rc = wire_peek(serving.control, &kind, NULL);
+	int connection = -1;
 
-	if (rc == SGPU_ETIMEOUT) {
+	if (wire_peek(serving.control, &kind, NULL) == SGPU_ETIMEOUT) {
 		return;
 	}
-	if (rc == SGPU_OK && kind == WIRE_TAKE &&
-	    wire_receive(serving.control, kind, &take, sizeof(take), &connection, 1, NULL) ==
-		    SGPU_OK) {
+	if (kind == WIRE_TAKE && wire_receive(serving.control, kind, &take, sizeof(take),
+					      &connection, 1, NULL) == SGPU_OK) {
 		if (take.request) {
 			requests_take(connection);
 		} else {
 			take_batch(connection, &take);
 		}
-	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
-		   wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
+	} else if (kind == WIRE_DRAIN && wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
 		t.draining = true;
 		t.drain_ns = sgpu_now_ns();
-	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
-		   wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
+	} else if (kind == WIRE_PRESS && wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
 		atomic_store(&serving.press_ns, sgpu_now_ns() + PRESS_MS * MS);
 		/* A worker that drains to make room ends all sessions after stall_ns, even busy
 		 * ones. */
 		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= serving.begin.stall_ns ? 0
 			     : serving.begin.stall_ns > 0 ? serving.begin.stall_ns
 							  : 1);
-	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS && serve_limits_take()) && !t.left) {
+	} else if (!(kind == WIRE_LIMITS && serve_limits_take()) && !t.left) {
 		t.draining = t.left = true;
 		sessions_end(0);
 		for (unsigned i = 0; i < t.count; i++) {
@@ -507,9 +504,7 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	 * a spool, which gives a scheduler's signal its meaning. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	if (serving.begin.spool) {
-		signal(SIGTERM, SIG_IGN);
-	}
+	signal(SIGTERM, serving.begin.spool ? SIG_IGN : SIG_DFL);
 	signal(SIGIO, SIG_IGN);	  /* sent when others open a file that is held by F_SETLEASE */
 	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	cli_raise_descriptors();
@@ -517,7 +512,6 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	if (enclave->sessions == WIRE_SESSIONS_OWNERS && request->runner.owners.count == 0) {
 		return cli_usage("sessions of owners need --owners");
 	}
-	enclave->one_device = request->attestation_key != NULL;
 	enclave->runner.shared_files = !serving.begin.spool; /* with the clients */
 	enclave->runner.many_runs = serving.begin.spool != 0;
 	status = enclave_check(enclave, request);

@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "enclave.h"
-#include "wire.h"
 
 /* Serves until the supervisor ends this process or has ended itself. Returns an exit status. */
 int serve(struct enclave *enclave, const struct run_request *request);

@@ -37,7 +37,6 @@ int run_session(struct enclave *w, const struct run_request *r)
 		return cli_usage("--%s is about a batch, and --session takes none", name);
 	}
 	w->sessions = w->options.owners.count > 0 ? WIRE_SESSIONS_OWNERS : WIRE_SESSIONS_ANY;
-	w->one_device = true;
 	if (!r->quote && w->options.keys.count == 0) {
 		return cli_usage("--session needs -k, the key that the session is bound to, or "
 				 "--quote");

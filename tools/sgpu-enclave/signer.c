@@ -83,9 +83,7 @@ static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 						      sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
 	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
 
-	return rc < 0 || !harden_filters()
-		       ? rc
-		       : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
+	return rc ? rc : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
 }
 
 static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *r)
