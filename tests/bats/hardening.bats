@@ -517,7 +517,8 @@ landlock() {
 	sgpu-seal keyinfo --owner owner.jwk >owners
 	mkdir -m 0700 state
 	sgpu-seal keygen --x25519 -o state/runner.jwk
-	run --separate-stderr -4 sgpu-run --device cpu -k state/runner.jwk --owners owners --state state -o response /dev/null
+	run --separate-stderr -4 sgpu-run --device cpu -k owner.jwk -k state/runner.jwk --owners owners --state state \
+		-o response /dev/null
 	assert_contains "$stderr" "a run can read the key 'state/runner.jwk' again"
 	assert_no_file response
 }
@@ -602,4 +603,52 @@ landlock() {
 		--certificate ak.crt -o response sealed
 	run -0 sgpu-measure inspect --json quote
 	[ "$(jq '[.. | .confinement? // empty | .landlock] | first' <<<"$output")" = true ]
+}
+
+@test "a run that a thread keeps from its filter warns, and does not begin where a quote has said that it is filtered" {
+	requires cc no-sanitizer
+	cat >apart.c <<-'END'
+	#include <linux/filter.h>
+	#include <linux/seccomp.h>
+	#include <pthread.h>
+	#include <semaphore.h>
+	#include <sys/prctl.h>
+	#include <unistd.h>
+
+	static sem_t apart;
+
+	/* A filter of its own, which allows everything: no other can be put on all threads then. */
+	static void *stand_apart(void *argument)
+	{
+		struct sock_filter code[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+		struct sock_fprog program = { 1, code };
+
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+		sem_post(&apart);
+		pause();
+		return argument;
+	}
+
+	__attribute__((constructor)) static void begin(void)
+	{
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, stand_apart, NULL);
+		sem_wait(&apart);
+	}
+	END
+	compile -shared -fPIC -pthread -o apart.so apart.c
+	sgpu-measure keygen -q -o ca.pem --authority ca.crt
+	sgpu-measure keygen -q -o ek.pem | sgpu-measure certify -q -k ca.pem --certificate ca.crt -o ek.crt
+	sgpu-measure keygen -q -o ak.pem | sgpu-measure certify -q -k ek.pem --certificate ek.crt -o ak.crt
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
+	run --separate-stderr -0 env LD_PRELOAD="$PWD/apart.so" sgpu-run --device cpu -k owner.jwk -o response sealed
+	assert_contains "$stderr" "warning: system calls are not filtered"
+	rm response
+	run --separate-stderr -3 env LD_PRELOAD="$PWD/apart.so" sgpu-run --device cpu -k owner.jwk --quote quote \
+		--nonce 0011223344556677 --attestation-key ak.pem --certificate ak.crt -o response sealed
+	assert_contains "$stderr" "system calls are not filtered"
+	assert_no_file response
 }

@@ -205,14 +205,13 @@ static int open_devices(struct enclave *w, struct sgpu_error *error)
 static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 			 struct sgpu_error *error)
 {
-	const bool strict = w->request->attestation_key != NULL;
 	int rc;
 
 	needs->files = w->files;
 	needs->state = w->options.state;
 	needs->gpu = w->named == 0 || strcmp(w->names[0], "cpu") != 0;
 	rc = landlock_confine(needs, error);
-	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
+	if (rc == SGPU_EUNAVAILABLE) {
 		cli_warning("%s", error->text);
 		return SGPU_OK;
 	}
@@ -274,13 +273,13 @@ int enclave_authority(const struct enclave *w, struct sgpu_session_authority *au
 	return sgpu_hint(error, "'sgpu-seal keygen --x25519' makes one, for -k");
 }
 
-/* If the kernel or this build lacks filters, warns. */
+/* If the kernel lacks filters, warns. A quote claims them, since it is made before: then it is an
+ * error. */
 static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 {
-	const bool strict = w->request->attestation_key != NULL;
 	const int rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
 
-	if (rc == SGPU_EUNAVAILABLE && !strict) {
+	if (rc == SGPU_EUNAVAILABLE && !w->request->attestation_key) {
 		cli_warning("%s", error->text);
 		return SGPU_OK;
 	}

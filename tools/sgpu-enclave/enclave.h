@@ -88,8 +88,7 @@ int enclave_check(struct enclave *enclave, const struct run_request *request);
 int enclave_begin(struct enclave *enclave, void (*stop)(void));
 /* Starts the processes of modules, loads the keys, opens the replay record, confines the process to
  * the files that `needs` and the options name, and then opens the devices, which start threads.
- * With an attestation key, failing to apply a confinement that exists here is an error, since a
- * quote claims it. */
+ * Without Landlock, which a quote tells, it warns. */
 SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, struct landlock_needs *needs,
 				 struct sgpu_error *error);
 /* Closes the descriptors of keys but `kept`, a batch's or -1, makes the secure context, filters

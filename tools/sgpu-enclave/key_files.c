@@ -50,12 +50,12 @@ int key_files_refuse(const struct enclave *w, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Terminals, by which a key may have come, too, stay open. */
+/* Terminals, and pipes that were read to their ends, stay open. */
 static bool is_noted(const struct key_files *keys, int fd)
 {
 	struct stat status;
 
-	if (fstat(fd, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode))) {
+	if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
 		return false;
 	}
 	for (int i = 0; i < keys->count; i++) {
