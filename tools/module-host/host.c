@@ -84,7 +84,7 @@ static _Noreturn void become_worker(const struct worker *worker, int image, int 
 	(void)close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	worker_run(confinement.root ? worker->path : NULL);
+	worker_run(confinement.root ? worker->path : NULL, confinement.landlock);
 }
 
 /* Starts a worker, and waits until it is confined or has ended. Returns 0 or an errno. */
