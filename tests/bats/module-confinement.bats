@@ -112,7 +112,7 @@ has_child() {
 	# From its memory file, where it cannot be copied into a root of its own.
 	UNDER+=(./without.sh)
 	run --separate-stderr -0 try 100
-	assert_contains "$stderr" "root directory"
+	assert_contains "$stderr" "root: that of this machine"
 }
 
 @test "what modules print goes to no file that was laid in the place of /dev/null" {
