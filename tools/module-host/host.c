@@ -78,10 +78,12 @@ static _Noreturn void become_worker(const struct worker *worker, int image, int 
 {
 	sigset_t none;
 
-	dup2(channel, WORKER_CHANNEL);
-	dup2(handoff, WORKER_HANDOFF);
-	dup2(image, WORKER_IMAGE);
-	(void)close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0);
+	/* whatever limits this process was given meanwhile: 3 would stay the control socket */
+	if (dup2(channel, WORKER_CHANNEL) < 0 || dup2(handoff, WORKER_HANDOFF) < 0 ||
+	    dup2(image, WORKER_IMAGE) < 0 ||
+	    close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0) != 0) {
+		_exit(1);
+	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	worker_run(confinement.root ? worker->path : NULL, confinement.landlock);
