@@ -174,6 +174,26 @@ modules_in_namespaces() {
 	[ ! -s seen/environ ]
 }
 
+@test "the process of modules loads the libraries that the runner was started with, and keeps no variable" {
+	local runner library line status=0
+	requires root
+	mkdir libraries
+	library=$(ldd "$SGPU_BUILD/bin/sgpu-enclave" | awk '/libjansson/ { print $3 }')
+	cp "$library" libraries
+	batch 102 # which looks for variables
+	LD_LIBRARY_PATH=$PWD/libraries sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	results
+	assert_same out/y.f32 zeros
+	batch 108 # which sleeps until it is ended here
+	LD_LIBRARY_PATH=$PWD/libraries sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar 2>message 3>&- &
+	runner=$!
+	wait_for has_module "$runner"
+	grep -q " $(stat -c %i "libraries/${library##*/}") " "/proc/${line[-1]}/maps"
+	kill -KILL "${line[-1]}"
+	wait "$runner" || status=$?
+	[ "$status" -eq 5 ]
+}
+
 @test "info says how modules are confined here, as text and as JSON" {
 	local name
 	requires jq
@@ -247,6 +267,85 @@ modules_in_namespaces() {
 	run --separate-stderr -5 try 100
 	assert_contains "$stderr" "modules are not confined in all: seccomp"
 	assert_contains "$stderr" "the module cannot be loaded: the kernel gives no listener"
+}
+
+# waits_with_host PID: sets host to the process that makes workers, once this runner waits for its batch.
+waits_with_host() {
+	local outer
+	[ "$(sed -n 's/^Seccomp:[[:space:]]*//p' "/proc/$1/status")" = 2 ] || return 1
+	outer=$(cat "/proc/$1/task/$1/children")
+	host=$(cat "/proc/${outer% }/task/${outer% }/children")
+	host=${host% }
+}
+
+@test "no module runs without the Landlock that its runner tells of, whatever limits its user gives it meanwhile" {
+	local runner racer host
+	requires python3 jq
+	modules_in_namespaces
+	[ "$(sgpu-run --info --json | jq .modules.landlock.holds)" = true ] || skip "needs Landlock"
+	printf '%s\n' '#include <fcntl.h>' 'static int opened;' \
+		'__attribute__((constructor)) static void look(void) { opened = open("/", O_RDONLY | O_DIRECTORY) >= 0; }' \
+		'int does(const void *shape, float **const *args) { (*args)[0][0] = (float)opened; return shape == 0; }' >look.c
+	compile -shared -fPIC -o evil.so look.c
+	# Leaves each new process of the host so few descriptors that it can make a ruleset, and no rule.
+	cat >few.c <<-'END'
+	#define _GNU_SOURCE
+	#include <fcntl.h>
+	#include <stdlib.h>
+	#include <string.h>
+	#include <sys/resource.h>
+	#include <unistd.h>
+
+	int main(int argc, char **argv)
+	{
+		const struct rlimit few = { 6, 6 };
+		const int fd = open(argv[argc - 1], O_RDONLY);
+		char text[4096], *newest;
+		ssize_t size;
+
+		for (;;) {
+			size = pread(fd, text, sizeof(text) - 1, 0);
+			text[size > 0 ? size - 1 : 0] = 0; /* in place of the last space */
+			newest = strrchr(text, ' ');
+			prlimit(atoi(newest ? newest : text), RLIMIT_NOFILE, &few, NULL); /* 0: this process */
+		}
+	}
+	END
+	compile -O2 -o few few.c
+	python3 - >job.json <<-'END'
+	import json
+	tensor = {"dtype": "f32", "shape": [10]}
+	segments = [{"segment_id": "x", "data_location_client": "x.f32", "direction": "INPUT", "data_type_info": tensor}]
+	operations = []
+	for i in range(60):
+	    segments.append({"segment_id": f"code{i}", "data_location_client": "evil.so", "direction": "INPUT"})
+	    segments.append({"segment_id": f"y{i}", "data_location_client": f"y{i}.f32", "direction": "OUTPUT", "data_type_info": tensor})
+	    operations.append({"gpu_operation_id": f"RUN{i}", "kernel": f"module:code{i}:does",
+	                       "arguments": {"input": "x", "output": f"y{i}"}, "params": ["output", "input"]})
+	for segment in segments:
+	    segment["sensitivity_level"] = "HIGH"
+	print(json.dumps({"version": 1, "manifest_id": "few", "segments": segments, "operations": operations}))
+	END
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+	mkfifo pipe
+	: >seen
+	for _ in 1 2; do
+		sgpu-run --device cpu --allow-modules -k owner.jwk -o response pipe 2>>messages 3>&- &
+		runner=$!
+		exec 7<>pipe
+		wait_for waits_with_host "$runner"
+		./few "/proc/$host/task/$host/children" 3>&- 7>&- &
+		racer=$!
+		cat batch.tar >&7
+		exec 7>&-
+		wait "$runner" || [ $? -eq 5 ]
+		kill "$racer"
+		[ ! -e response ] || results || [ $? -eq 5 ]
+		[ ! -d out ] || cat out/*.f32 >>seen
+		rm -rf response out
+	done
+	run -0 od -An -v -tx4 seen
+	[[ $output != *3f800000* ]]
 }
 
 @test "no process of the same user looks into those of a module, or takes its image" {

@@ -75,13 +75,15 @@ static _Noreturn void become_worker(const struct worker *worker, int image, int 
 {
 	sigset_t none;
 
-	dup2(channel, WORKER_CHANNEL);
-	dup2(handoff, WORKER_HANDOFF);
-	dup2(image, WORKER_IMAGE);
-	(void)close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0);
+	/* whatever limits this process was given meanwhile: 3 would stay the control socket */
+	if (dup2(channel, WORKER_CHANNEL) < 0 || dup2(handoff, WORKER_HANDOFF) < 0 ||
+	    dup2(image, WORKER_IMAGE) < 0 ||
+	    close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0) != 0) {
+		_exit(1);
+	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	worker_run(confinement.root ? worker->path : NULL);
+	worker_run(confinement.root ? worker->path : NULL, confinement.landlock);
 }
 
 /* Starts a worker, and waits until it is confined or has ended. Returns 0 or an errno. */
@@ -343,6 +345,7 @@ int host_main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
+	clearenv();
 	if (close_range(SGPU_HOST_CONTROL + 1, ~0U, 0) != 0) {
 		return 1;
 	}

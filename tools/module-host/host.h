@@ -35,8 +35,8 @@ enum {
 /* Tries the confinement of a worker in a child. */
 void worker_try(struct sgpu_module_confinement *confinement);
 /* Sends the host a byte, with the listener of its calls if there is one, and loads the image. path:
- * of its copy in the new root, or NULL. */
-_Noreturn void worker_run(const char *path);
+ * of its copy in the new root, or NULL. landlock: what the trial has found. */
+_Noreturn void worker_run(const char *path, int landlock);
 
 /* The first argument of prctl() by which a worker tells the listener that all is loaded. It then
  * returns 0. */

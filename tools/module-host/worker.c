@@ -36,14 +36,16 @@ void worker_try(struct sgpu_module_confinement *confinement)
 	confinement->seccomp = (WEXITSTATUS(status) & TRIAL_FILTERED) != 0;
 }
 
-/* Continues without Landlock, which the host has reported: the device decides. Returns whether
- * there is a filter. */
-static bool confine(const char *image)
+/* Ends the process if Landlock fails that was there in the trial, since the host has reported that.
+ * Returns whether there is a filter. */
+static bool confine(const char *image, int landlock)
 {
 	int listener;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	(void)landlock_read_only(root_paths, image);
+	if (landlock_read_only(root_paths, image) < landlock) {
+		_exit(1);
+	}
 	listener = harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF);
 	if (!sgpu_host_send(WORKER_HANDOFF, "", 1, listener)) {
 		_exit(1);
@@ -134,9 +136,9 @@ static void serve(void *handle)
 	}
 }
 
-void worker_run(const char *path)
+void worker_run(const char *path, int landlock)
 {
-	const bool filtered = confine(path);
+	const bool filtered = confine(path, landlock);
 	char descriptor[32];
 	const char *why;
 	void *handle;

@@ -251,7 +251,7 @@ static void take_batch(int connection, const struct wire_take *take)
 	work->connection = connection;
 	work->in_fd = work->out_fd = work->manifest_fd = -1;
 	work->uid = take->uid;
-	memcpy(work->user, take->user, sizeof(work->user));
+	memcpy(work->user, take->user, sizeof(work->user) - 1);
 	work->since_ns = take->since_ns;
 	t.work[t.count++] = work;
 	try_work(work, t.count <= serving.begin.submissions);

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -49,12 +50,19 @@ static int open_nothing(void)
 static int spawn(const char *program, int control, int nothing, pid_t *pid)
 {
 	static char name[] = SGPU_HOST_PROGRAM;
-	char *const words[] = { name, NULL }, *const environment[] = { NULL };
+	char *const words[] = { name, NULL };
+	char *environment[] = { NULL, NULL };
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	sigset_t all, none;
 	int code;
 
+	/* No variable but that by which this program has found its libraries. */
+	for (char *const *one = environ; *one; one++) {
+		if (strncmp(*one, "LD_LIBRARY_PATH=", 16) == 0) {
+			environment[0] = *one;
+		}
+	}
 	sigfillset(&all);
 	sigemptyset(&none);
 	posix_spawnattr_init(&attributes);
