@@ -44,12 +44,12 @@ struct sgpu_tar_reader {
 	uint64_t position, file_size; /* seekable: where reading continues; size at opening */
 	uint8_t *ahead;		      /* seekable only: bytes read from ahead_at on, or NULL */
 	uint64_t ahead_at;
-	size_t ahead_size, ahead_used; /* used: bytes of `ahead` that were ever written */
-	uint64_t remaining;	       /* unread payload bytes of the current member */
-	unsigned padding;	       /* bytes after the payload */
-	bool begun, ended, lost;       /* lost: the position is not known */
-	bool again;		       /* the current member is also the next */
-	int cursor;		       /* the next segment for sgpu_batch_next_payload */
+	size_t ahead_size;
+	uint64_t remaining;	 /* unread payload bytes of the current member */
+	unsigned padding;	 /* bytes after the payload */
+	bool begun, ended, lost; /* lost: the position is not known */
+	bool again;		 /* the current member is also the next */
+	int cursor;		 /* the next segment for sgpu_batch_next_payload */
 };
 
 /* Returns the size of a payload with its padding. */

@@ -15,9 +15,7 @@
 #include "base/io.h"
 #include "tar.h"
 
-/* Bytes of a file that are read ahead: at first the head of a batch, which may be all that is asked
- * for, and then many small payloads at once. */
-enum { AHEAD_FIRST = 8 << 10, AHEAD_MAX = 32 << 10 };
+enum { AHEAD_MAX = 32 << 10 }; /* bytes of a file that are read ahead: all of a small batch */
 
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
@@ -56,7 +54,7 @@ void sgpu_tar_close(struct sgpu_tar_reader **reader)
 {
 	if (reader && *reader) {
 		if ((*reader)->ahead) {
-			sgpu_wipe((*reader)->ahead, (*reader)->ahead_used);
+			sgpu_wipe((*reader)->ahead, AHEAD_MAX);
 		}
 		free((*reader)->ahead);
 		free((*reader)->name);
@@ -81,7 +79,7 @@ static size_t take_ahead(const struct sgpu_tar_reader *reader, void *data, size_
 static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size, size_t *got,
 		     struct sgpu_error *error)
 {
-	size_t more = 0, ahead = AHEAD_MAX;
+	size_t more = 0;
 	int rc = 0;
 
 	*got = take_ahead(reader, data, size);
@@ -92,17 +90,13 @@ static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size,
 	data += *got;
 	size -= *got;
 	if (size < AHEAD_MAX) {
-		if (!reader->ahead) {
-			ahead = size < AHEAD_FIRST ? AHEAD_FIRST : AHEAD_MAX;
-			reader->ahead = malloc(AHEAD_MAX);
-		}
+		reader->ahead = reader->ahead ? reader->ahead : malloc(AHEAD_MAX);
 		if (!reader->ahead) {
 			return sgpu_fail_nomem(error);
 		}
 		reader->ahead_at = reader->position;
-		reader->ahead_used = reader->ahead_used > ahead ? reader->ahead_used : ahead;
-		rc = sgpu_pread(reader->fd, reader->name, reader->ahead, ahead, reader->position,
-				&reader->ahead_size, error);
+		rc = sgpu_pread(reader->fd, reader->name, reader->ahead, AHEAD_MAX,
+				reader->position, &reader->ahead_size, error);
 		more = rc ? 0 : take_ahead(reader, data, size);
 	} else {
 		rc = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more,
