@@ -201,7 +201,8 @@ static bool has_module(const struct sgpu_job *job)
  * seal to a public key. */
 static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
-	if (!has_module(job)) {
+	job->has_module = has_module(job);
+	if (!job->has_module) {
 		return SGPU_OK;
 	}
 	if (!job->options->allow_modules) {

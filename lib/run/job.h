@@ -64,6 +64,7 @@ struct sgpu_job {
 	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	char owner[SGPU_KID_SIZE + 1]; /* the first listed owner who signed the batch, or "" */
+	bool has_module;	       /* an operation is of a module */
 	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the batch's one response */
 	int *to_manifest; /* by segment of the batch: index in the manifest */
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */

@@ -98,7 +98,7 @@ static void settle(struct sgpu_run *run)
 	if (run->launches) {
 		sgpu_launches_settle(run->launches);
 	}
-	if (sgpu_presence_leave(&run->runner->presence, &run->inside)) {
+	if (sgpu_presence_leave(&run->runner->presence, &run->inside, run->job.has_module)) {
 		sgpu_loop_wake(run->base.loop); /* a stopped run may now be alone on the devices */
 	}
 	atomic_store(&run->busy, false);
@@ -348,9 +348,10 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 
 	rc = rc == SGPU_OK ? sgpu_admit(&run->base, run->tar, error) : rc;
 	run->descriptor_failed = rc == SGPU_ESYSTEM;
-	rc = rc == SGPU_OK ? sgpu_presence_enter(&run->runner->presence, &run->inside,
-						 &run->base.stop, error)
-			   : rc;
+	rc = rc == SGPU_OK
+		     ? sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop,
+					   run->job.has_module, run->job.owner, error)
+		     : rc;
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy, true);
 		rc = make_objects(run, error);

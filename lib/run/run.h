@@ -219,7 +219,8 @@ struct sgpu_run_result {
 				    verified, or "" */
 	bool descriptor_failed;	 /* the batch could not be read, or the response not written */
 	bool response_full;	 /* writing the response failed with SGPU_ENOSPACE */
-	uint64_t response_size;	 /* least bytes that it needs; 0: not known */
+	bool has_module;
+	uint64_t response_size; /* least bytes that it needs; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
 	const struct sgpu_span *spans; /* sorted by begin_ns */

@@ -47,23 +47,44 @@ static void cancel_devices(struct sgpu_presence *presence, bool cancel)
 	}
 }
 
+static bool is_of_another(const struct sgpu_presence *presence, const char *owner)
+{
+	return presence->bound && strcmp(presence->owner, owner) != 0;
+}
+
 int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop,
-			struct sgpu_error *error)
+			bool has_module, const char *owner, struct sgpu_error *error)
 {
 	int rc;
 
 	pthread_mutex_lock(&presence->mutex);
-	while (presence->cancelling && atomic_load(stop) == SGPU_OK) {
+	presence->alone += has_module;
+	while (atomic_load(stop) == SGPU_OK && !is_of_another(presence, owner) &&
+	       (presence->cancelling || (has_module ? presence->count : presence->alone) > 0)) {
 		pthread_cond_wait(&presence->changed, &presence->mutex);
 	}
 	rc = atomic_load(stop);
+	if (rc == SGPU_OK && is_of_another(presence, owner)) {
+		rc = SGPU_ERETRY;
+	}
 	*inside = rc == SGPU_OK;
 	presence->count += *inside;
+	if (*inside && has_module) {
+		presence->bound = true;
+		snprintf(presence->owner, sizeof(presence->owner), "%s", owner);
+	} else {
+		presence->alone -= has_module;
+		pthread_cond_broadcast(&presence->changed);
+	}
 	pthread_mutex_unlock(&presence->mutex);
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");
+	return rc == SGPU_OK	   ? rc
+	       : rc == SGPU_ERETRY ? sgpu_fail(error, rc,
+					       "this process has run a module of another owner: "
+					       "send the batch again")
+				   : sgpu_fail(error, rc, "the run was stopped");
 }
 
-bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside)
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module)
 {
 	bool was_inside;
 
@@ -71,6 +92,7 @@ bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside)
 	was_inside = *inside;
 	*inside = false;
 	presence->count -= was_inside;
+	presence->alone -= was_inside && has_module;
 	if (was_inside && presence->cancelling) {
 		cancel_devices(presence, false);
 	}

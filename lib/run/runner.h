@@ -28,6 +28,9 @@ struct sgpu_presence {
 	pthread_cond_t changed;
 	int count;	 /* runs that have entered */
 	bool cancelling; /* the devices were told to stop: no run may enter */
+	int alone;	 /* runs that are inside, or wait, and have a module */
+	bool bound;	 /* a module has been here: only runs of `owner` may enter */
+	char owner[SGPU_KID_SIZE + 1];
 };
 
 /* The devices are borrowed. */
@@ -37,11 +40,15 @@ void sgpu_presence_clear(struct sgpu_presence *presence);
 /* `inside` is a member of the run: whether it has entered. It changes under the mutex, since a run
  * may leave while another thread stops it. */
 /* Lets a run enter; it must do so before it gives work to the devices. Waits while these are being
- * stopped. Errors: *stop, if it is set. */
+ * stopped. A kernel of a module can address all that the process has mapped: a run with one
+ * (has_module) waits until no other is inside, and keeps the others out until it leaves. After that
+ * the process takes no batch of another owner. Errors: *stop, if it is set; SGPU_ERETRY: the batch
+ * is of another owner. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
-					const atomic_int *stop, struct sgpu_error *error);
+					const atomic_int *stop, bool has_module, const char *owner,
+					struct sgpu_error *error);
 /* Lets a run leave that has no more work on the devices. Returns whether it was inside. */
-bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside);
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module);
 /* Must be called for a run that was stopped at `stopped_ns`. If the run has entered, stops the
  * devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after `stopped_ns`. If it waits in
  * sgpu_presence_enter, ends that wait. Returns when to call again, or 0. */

@@ -181,6 +181,7 @@ void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *res
 		.manifest_id = run->job.prepared ? run->job.prepared->manifest->id : "",
 		.owner = run->job.owner,
 		.descriptor_failed = run->descriptor_failed,
+		.has_module = run->job.has_module,
 		.response_full = run->descriptor_failed && run->code == SGPU_ENOSPACE,
 		.response_size = run->base.response_size,
 		.paths = trace->paths,

@@ -68,6 +68,8 @@ refuses_sessions() {
 	start_server --device cpu -k runner.jwk --socket any.sock --owners owners --state "$PWD/state" --sessions any
 	SOCKET=any.sock run -0 program run 1
 	[ "$output" = "done" ]
+	start_server --device cpu -k runner.jwk --socket modules.sock --owners owners --state "$PWD/state" --allow-modules
+	SOCKET=modules.sock SERVE_OWNER=owner.jwk refuses_sessions "this server takes no sessions"
 	run --separate-stderr -2 sgpu-serve --sessions all
 	assert_contains "$stderr" "--sessions is none, owners or any, not 'all'"
 	run --separate-stderr -2 sgpu-serve --sessions owners

@@ -428,3 +428,50 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 	run ! grep -q runner.jwk <(ls -l "/proc/$SERVER/fd" "/proc/$pid/fd")
 	run ! grep -q job.json <(ls -l "/proc/$pid/fd")
 }
+
+# module_batch FILE: sealed by the owner, with a module that writes a number.
+module_batch() {
+	printf '%s\n' '#include <sgpu/device.h>' \
+		'int one(const struct sgpu_module_shape *shape, void *const *args, int count)' \
+		'{ (void)shape; **(float **)args[0] = 1; return count != 1; }' >one.c
+	compile -shared -fPIC -I"$SGPU_TOP/include" -o one.so one.c
+	cat >module.json <<-'END'
+	{ "version": 1, "manifest_id": "module", "segments": [
+	  { "segment_id": "code", "data_location_client": "one.so", "sensitivity_level": "HIGH", "direction": "INPUT" },
+	  { "segment_id": "y", "data_location_client": "y.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [1] } } ],
+	  "operations": [
+	  { "gpu_operation_id": "ONE", "kernel": "module:code:one", "arguments": { "output": "y" }, "params": ["output"] } ] }
+	END
+	sgpu-manifest pack module.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o "$1"
+}
+
+@test "a worker that has run a module of one owner takes no batch of another, and one owner alone keeps it" {
+	local before
+	requires cc
+	module_batch module.tar
+	sgpu-seal keygen -q -o second.jwk
+	sgpu-seal seal -q -k second.jwk -r runner.pub.jwk -o other.tar packed
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	start_server --device cpu --allow-modules -k runner.jwk --owners owners --state "$PWD/state"
+	sgpu-run -o response batch.tar
+	before=$(serving_pid)
+	sgpu-run -o response module.tar
+	[ "$(serving_pid)" = "$before" ]
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+	sgpu-seal keyinfo --owner second.jwk >>owners
+	start_server --device cpu --allow-modules -k runner.jwk --owners owners --state "$PWD/other"
+	sgpu-run -o response batch.tar
+	before=$(serving_pid)
+	sgpu-run -o response module.tar
+	wait_for has_ended "$before"
+	sgpu-run -o response other.tar
+	sgpu-seal open -q -k second.jwk -C second response
+	assert_same second/out.f32 expected.f32
+}
+
+@test "modules and sessions exclude each other in a server" {
+	run --separate-stderr -2 sgpu-serve --allow-modules --sessions any -k runner.jwk
+	assert_contains "$stderr" "--allow-modules and --sessions exclude each other"
+}

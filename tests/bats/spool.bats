@@ -673,3 +673,15 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	[ -f spool/done/b1 ]
 	[ ! -e spool/done/b1.1 ]
 }
+
+@test "a worker that runs modules takes one owner" {
+	fill 1
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-seal keygen -q -o second.jwk
+	sgpu-seal keyinfo --owner second.jwk | cat owners - >both
+	run --separate-stderr -2 worker -q --allow-modules --owners both spool
+	assert_contains "$stderr" "a worker that runs modules takes one owner"
+	[ -e spool/b1 ]
+	worker -q --allow-modules --owners owners spool
+	opens spool/b1.response
+}

@@ -41,7 +41,8 @@ static bool enter(bool *inside)
 {
 	struct sgpu_error error;
 
-	return sgpu_presence_enter(&presence, inside, &going, &error) == SGPU_OK && *inside;
+	return sgpu_presence_enter(&presence, inside, &going, false, "", &error) == SGPU_OK &&
+	       *inside;
 }
 
 UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
@@ -50,9 +51,9 @@ UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
 
 	begin();
 	REQUIRE(enter(&first) && enter(&second));
-	CHECK(sgpu_presence_leave(&presence, &first));
+	CHECK(sgpu_presence_leave(&presence, &first, false));
 	CHECK(sgpu_presence_stop(&presence, &first, 1) == 0 && stops == 0 && !presence.cancelling);
-	CHECK(sgpu_presence_leave(&presence, &second) && presence.count == 0 && stops == 0 &&
+	CHECK(sgpu_presence_leave(&presence, &second, false) && presence.count == 0 && stops == 0 &&
 	      goes == 0);
 	sgpu_presence_clear(&presence);
 }
@@ -63,11 +64,11 @@ UNIT_TEST(a_run_that_was_the_last_to_leave_stops_nothing_of_the_next)
 
 	begin();
 	REQUIRE(enter(&first));
-	CHECK(sgpu_presence_leave(&presence, &first));
+	CHECK(sgpu_presence_leave(&presence, &first, false));
 	CHECK(sgpu_presence_stop(&presence, &first, 1) == 0 && stops == 0);
 	REQUIRE(!presence.cancelling); /* or else the next line would wait for ever */
 	CHECK(enter(&second) && stops == 0);
-	CHECK(sgpu_presence_leave(&presence, &second));
+	CHECK(sgpu_presence_leave(&presence, &second, false));
 	sgpu_presence_clear(&presence);
 }
 
@@ -76,11 +77,11 @@ UNIT_TEST(leaving_twice_counts_once)
 	bool first = false, second = false;
 
 	begin();
-	CHECK(!sgpu_presence_leave(&presence, &first) && presence.count == 0);
+	CHECK(!sgpu_presence_leave(&presence, &first, false) && presence.count == 0);
 	REQUIRE(enter(&first) && enter(&second));
-	CHECK(sgpu_presence_leave(&presence, &first) && !sgpu_presence_leave(&presence, &first) &&
-	      presence.count == 1);
-	CHECK(sgpu_presence_leave(&presence, &second) && presence.count == 0);
+	CHECK(sgpu_presence_leave(&presence, &first, false) &&
+	      !sgpu_presence_leave(&presence, &first, false) && presence.count == 1);
+	CHECK(sgpu_presence_leave(&presence, &second, false) && presence.count == 0);
 	sgpu_presence_clear(&presence);
 }
 
@@ -92,7 +93,7 @@ UNIT_TEST(alone_a_run_stops_the_device_once_and_lets_it_go_as_it_leaves)
 	REQUIRE(enter(&inside));
 	CHECK(sgpu_presence_stop(&presence, &inside, sgpu_now_ns()) == 0 && stops == 1);
 	CHECK(sgpu_presence_stop(&presence, &inside, sgpu_now_ns()) == 0 && stops == 1);
-	CHECK(sgpu_presence_leave(&presence, &inside) && goes == 1 && !presence.cancelling);
+	CHECK(sgpu_presence_leave(&presence, &inside, false) && goes == 1 && !presence.cancelling);
 	sgpu_presence_clear(&presence);
 }
 
@@ -107,8 +108,105 @@ UNIT_TEST(beside_others_a_run_waits_for_its_kernels_and_not_for_ever)
 	      stops == 0);
 	CHECK(sgpu_presence_stop(&presence, &first, 0) == 0 &&
 	      stops == 1); /* the time is long over */
-	CHECK(sgpu_presence_leave(&presence, &first) && goes == 1);
-	CHECK(sgpu_presence_leave(&presence, &second) && goes == 1);
+	CHECK(sgpu_presence_leave(&presence, &first, false) && goes == 1);
+	CHECK(sgpu_presence_leave(&presence, &second, false) && goes == 1);
+	sgpu_presence_clear(&presence);
+}
+
+/* ---- modules ---- */
+struct waiter {
+	bool has_module, inside;
+	const char *owner;
+	atomic_int code, stop; /* code: 1 until enter has returned */
+	pthread_t thread;
+};
+
+static void *enter_there(void *argument)
+{
+	struct waiter *w = argument;
+
+	atomic_store(&w->code, sgpu_presence_enter(&presence, &w->inside, &w->stop, w->has_module,
+						   w->owner, NULL));
+	return NULL;
+}
+
+static void start(struct waiter *w, bool has_module, const char *owner)
+{
+	*w = (struct waiter){ .has_module = has_module, .owner = owner, .code = 1 };
+	REQUIRE(pthread_create(&w->thread, NULL, enter_there, w) == 0);
+}
+
+/* Whether it still waits, after it had time to enter. */
+static bool waits(struct waiter *w)
+{
+	usleep(20000);
+	return atomic_load(&w->code) == 1;
+}
+
+static int result(struct waiter *w)
+{
+	pthread_join(w->thread, NULL);
+	return atomic_load(&w->code);
+}
+
+UNIT_TEST(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out)
+{
+	struct waiter module, second, other;
+	bool first = false;
+
+	begin();
+	REQUIRE(enter(&first));
+	start(&module, true, "");
+	CHECK(waits(&module));
+	start(&other, false, ""); /* not before it, or it would wait for ever */
+	CHECK(waits(&other));
+	CHECK(sgpu_presence_leave(&presence, &first, false));
+	CHECK(result(&module) == SGPU_OK && module.inside);
+	start(&second, true, "");
+	CHECK(waits(&other) && waits(&second) && presence.count == 1);
+	CHECK(sgpu_presence_leave(&presence, &module.inside, true));
+	CHECK(result(&second) == SGPU_OK && sgpu_presence_leave(&presence, &second.inside, true));
+	CHECK(result(&other) == SGPU_OK && sgpu_presence_leave(&presence, &other.inside, false));
+	CHECK(presence.count == 0 && presence.alone == 0);
+	sgpu_presence_clear(&presence);
+}
+
+UNIT_TEST(after_a_module_none_of_another_owner_enters)
+{
+	struct waiter module, own, stranger;
+
+	begin();
+	start(&module, true, "anna");
+	CHECK(result(&module) == SGPU_OK);
+	start(&stranger, false, "anne");
+	CHECK(result(&stranger) == SGPU_ERETRY && !stranger.inside);
+	start(&stranger, true, "anne");
+	CHECK(result(&stranger) == SGPU_ERETRY && presence.alone == 1);
+	CHECK(sgpu_presence_leave(&presence, &module.inside, true));
+	start(&stranger, false, "");
+	CHECK(result(&stranger) == SGPU_ERETRY);
+	start(&own, false, "anna");
+	CHECK(result(&own) == SGPU_OK && sgpu_presence_leave(&presence, &own.inside, false));
+	sgpu_presence_clear(&presence);
+}
+
+UNIT_TEST(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up)
+{
+	struct waiter module, other;
+	bool first = false;
+
+	begin();
+	REQUIRE(enter(&first));
+	start(&module, true, "");
+	CHECK(waits(&module));
+	start(&other, false, "");
+	CHECK(waits(&other));
+	atomic_store(&module.stop, SGPU_ECANCELED);
+	(void)sgpu_presence_stop(&presence, &module.inside, 0);
+	CHECK(result(&module) == SGPU_ECANCELED && !module.inside);
+	CHECK(result(&other) == SGPU_OK && presence.count == 2 && !presence.bound);
+	CHECK(sgpu_presence_leave(&presence, &other.inside, false));
+	CHECK(sgpu_presence_leave(&presence, &first, false));
 	sgpu_presence_clear(&presence);
 }
 
@@ -162,6 +260,9 @@ int main(void)
 	UNIT_RUN(leaving_twice_counts_once);
 	UNIT_RUN(alone_a_run_stops_the_device_once_and_lets_it_go_as_it_leaves);
 	UNIT_RUN(beside_others_a_run_waits_for_its_kernels_and_not_for_ever);
+	UNIT_RUN(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out);
+	UNIT_RUN(after_a_module_none_of_another_owner_enters);
+	UNIT_RUN(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up);
 	UNIT_RUN(a_run_that_was_stopped_says_since_when);
 	return unit_done();
 }

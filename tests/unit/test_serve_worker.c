@@ -74,15 +74,16 @@ static bool until_idle(void)
 }
 
 /* Starts a worker, and returns whether it says that it is ready. */
-static bool start_one(uint64_t seed, enum wire_sessions whose)
+static bool start_one(uint64_t seed, enum wire_sessions whose, bool modules)
 {
-	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL };
+	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL, NULL };
 	static struct server server;
 	struct wire_ready ready = { .kid_count = 0 };
 
 	memset(&w.process, 0, sizeof(w.process));
 	world_seed(&w.random, seed);
 	arguments[2] = w.key;
+	arguments[6] = modules ? "--allow-modules" : NULL;
 	server = (struct server){ .arguments = arguments,
 				  .enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
 				  .leases = 1 << 20,
@@ -103,7 +104,7 @@ static void begin(uint64_t seed)
 {
 	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
 
-	CHECK(start_one(seed, WIRE_SESSIONS_ANY));
+	CHECK(start_one(seed, WIRE_SESSIONS_ANY, false));
 	CHECK(process_limit(&w.process, &rule));
 }
 
@@ -349,16 +350,18 @@ UNIT_TEST(a_connection_of_a_spool_carries_batch_after_batch)
 	munmap((void *)(uintptr_t)counters, sizeof(*counters));
 }
 
-UNIT_TEST(sessions_of_owners_need_owners)
+UNIT_TEST(sessions_of_owners_need_owners_and_none_run_beside_modules)
 {
-	int status = -1;
+	for (int i = 0; i < 2; i++) {
+		int status = -1;
 
-	CHECK(!start_one(1, WIRE_SESSIONS_OWNERS));
-	close(w.process.control);
-	w.process.control = -1;
-	CHECK(waitpid(w.process.pid, &status, 0) == w.process.pid);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 2);
-	process_bury(&w.process);
+		CHECK(!start_one(1, i ? WIRE_SESSIONS_ANY : WIRE_SESSIONS_OWNERS, i));
+		close(w.process.control);
+		w.process.control = -1;
+		CHECK(waitpid(w.process.pid, &status, 0) == w.process.pid);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+		process_bury(&w.process);
+	}
 }
 
 UNIT_TEST(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody)
@@ -639,7 +642,7 @@ int main(int argc, char **argv)
 	prepare();
 	UNIT_RUN(an_honest_client_is_answered);
 	UNIT_RUN(a_connection_of_a_spool_carries_batch_after_batch);
-	UNIT_RUN(sessions_of_owners_need_owners);
+	UNIT_RUN(sessions_of_owners_need_owners_and_none_run_beside_modules);
 	UNIT_RUN(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody);
 	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);
 	UNIT_RUN(a_message_whose_descriptors_do_not_all_come_is_refused);

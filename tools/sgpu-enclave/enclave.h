@@ -25,9 +25,7 @@
 
 /* Files of the runner's secrets. They are read once, before the first batch, and cannot be opened
  * after that. */
-
 enum { KEY_FILES_MAX = 72 };
-
 struct key_files {
 	struct stat files[KEY_FILES_MAX];
 	const char *names[KEY_FILES_MAX]; /* as given */

@@ -119,6 +119,8 @@ static void answer_work(struct work *work)
 	sgpu_run_get_result(work->run, &result);
 	answer.response_full = result.response_full;
 	answer.response_size = result.response_size;
+	/* A batch of another owner is for another worker. */
+	t.draining = t.draining || (result.has_module && w->owners.count > 1);
 	serve_count(work->run, rc, work->since_ns, &answer.report.progress);
 	if (work->connection >= 0) {
 		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
@@ -509,12 +511,17 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	cli_raise_descriptors();
 	enclave->sessions = (enum wire_sessions)serving.begin.sessions;
-	if (enclave->sessions == WIRE_SESSIONS_OWNERS && request->runner.owners.count == 0) {
-		return cli_usage("sessions of owners need --owners");
+	if ((enclave->sessions == WIRE_SESSIONS_OWNERS && request->runner.owners.count == 0) ||
+	    (enclave->sessions != WIRE_SESSIONS_NONE && request->runner.allow_modules)) {
+		return cli_usage("sessions of owners need --owners, and none run beside modules");
 	}
 	enclave->runner.shared_files = !serving.begin.spool; /* with the clients */
 	enclave->runner.many_runs = serving.begin.spool != 0;
 	status = enclave_check(enclave, request);
+	if (!status && serving.begin.spool && request->runner.allow_modules &&
+	    enclave->owners.count > 1) {
+		return cli_usage("a worker that runs modules takes one owner: start one for each");
+	}
 	status = status ? status : enclave_begin(enclave, NULL);
 	return status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);
 }

@@ -31,10 +31,8 @@ extern struct serving {
 void serve_count(const struct sgpu_run *run, int code, uint64_t since_ns,
 		 const struct sgpu_run_progress *progress);
 
-/* Requests to a worker are not batches, so the supervisor hands their connections over without a
- * turn. Each kind has a function. */
-
-/* Starts a thread that serves the request on the connection and closes it. */
+/* Starts a thread that serves the request on the connection and closes it. Requests are not
+ * batches: they come without a turn. */
 void requests_take(int connection);
 
 /* leases.c. Makes the pool. Call before the system calls are filtered. */

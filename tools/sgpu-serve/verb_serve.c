@@ -86,6 +86,10 @@ static int check_server(struct server *server)
 	if (server->whose == WIRE_SESSIONS_OWNERS && o->owners.count == 0) {
 		return cli_usage("--sessions owners needs --owners");
 	}
+	if (server->whose != WIRE_SESSIONS_NONE && o->allow_modules) {
+		return cli_usage("--allow-modules and --sessions exclude each other: a module runs "
+				 "alone in its process");
+	}
 	if (!server->attestation_key != !server->certificate) {
 		return cli_usage("%s needs %s",
 				 server->certificate ? "--certificate" : "--attestation-key",
@@ -134,15 +138,16 @@ static int serve(struct server *server)
 }
 
 /* Returns WIRE_SESSIONS for another word. By default sessions of owners are taken; without owners,
- * anybody's, unless a quote would have to say so. */
+ * anybody's, unless a quote would have to say so; and none beside modules. */
 static enum wire_sessions whose_sessions(const struct server *server)
 {
 	int i = 0;
 
 	if (!server->sessions) {
-		return server->runner.owners.count > 0 ? WIRE_SESSIONS_OWNERS
-		       : server->attestation_key       ? WIRE_SESSIONS_NONE
-						       : WIRE_SESSIONS_ANY;
+		return server->runner.allow_modules	 ? WIRE_SESSIONS_NONE
+		       : server->runner.owners.count > 0 ? WIRE_SESSIONS_OWNERS
+		       : server->attestation_key	 ? WIRE_SESSIONS_NONE
+							 : WIRE_SESSIONS_ANY;
 	}
 	while (i < WIRE_SESSIONS && strcmp(server->sessions, wire_sessions[i]) != 0) {
 		i++;
