@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA512
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 from jwcrypto import jwk, jws
-WIDTH = {"f32": 4, "f64": 8, "i32": 4, "u8": 1, "i16": 2, "f16": 2}
+WIDTH = {"f32": 4, "f64": 8, "f16": 2, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8}
 enc = lambda data: urlsafe_b64encode(data).rstrip(b"=").decode()
 dec = lambda text: urlsafe_b64decode(text + "=" * (-len(text) % 4))
 dump = lambda value: json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -50,6 +50,11 @@ enum sgpu_dtype {
 	SGPU_U8,
 	SGPU_I16,
 	SGPU_F16,
+	SGPU_I8,
+	SGPU_U16,
+	SGPU_U32,
+	SGPU_I64,
+	SGPU_U64,
 	SGPU_DTYPE_COUNT
 };
 

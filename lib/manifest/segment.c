@@ -54,7 +54,8 @@ static void read_dtype(struct sgpu_reader *reader, const json_t *value, struct s
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
 		sgpu_reader_refuse(reader, "dtype", NULL, value,
-				   "is not one of f32, f64, i32, u8, i16, f16");
+				   "is not one of "
+				   "f32, f64, f16, i8, u8, i16, u16, i32, u32, i64, u64");
 	}
 }
 

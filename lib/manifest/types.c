@@ -17,7 +17,8 @@ static const struct {
 } dtypes[SGPU_DTYPE_COUNT] = {
 	[SGPU_NONE] = { "none", 0 }, [SGPU_F32] = { "f32", 4 }, [SGPU_F64] = { "f64", 8 },
 	[SGPU_I32] = { "i32", 4 },   [SGPU_U8] = { "u8", 1 },	[SGPU_I16] = { "i16", 2 },
-	[SGPU_F16] = { "f16", 2 },
+	[SGPU_F16] = { "f16", 2 },   [SGPU_I8] = { "i8", 1 },	[SGPU_U16] = { "u16", 2 },
+	[SGPU_U32] = { "u32", 4 },   [SGPU_I64] = { "i64", 8 }, [SGPU_U64] = { "u64", 8 },
 };
 
 size_t sgpu_dtype_size(enum sgpu_dtype dtype)

@@ -22,12 +22,13 @@ extern "C" {
 
 enum { SGPU_PARAMS_MAX = 12 };
 
-/* Sets of element types. */
+/* Sets of element types. ANY: all of a manifest; ALL: those that operations compute with. */
 #define SGPU_TYPE_BIT(dtype) (1u << (dtype))
 #define SGPU_TYPES_FLOAT (SGPU_TYPE_BIT(SGPU_F32) | SGPU_TYPE_BIT(SGPU_F64))
 #define SGPU_TYPES_ALL                                                         \
 	(SGPU_TYPES_FLOAT | SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8) | \
 	 SGPU_TYPE_BIT(SGPU_I16) | SGPU_TYPE_BIT(SGPU_F16))
+#define SGPU_TYPES_ANY (SGPU_TYPE_BIT(SGPU_DTYPE_COUNT) - SGPU_TYPE_BIT(SGPU_F32))
 
 struct sgpu_op_argument {
 	const char *name; /* "input", "a", "b", ...; an output's starts with "output" */

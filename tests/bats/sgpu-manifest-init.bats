@@ -269,10 +269,10 @@ through() {
 	typed=$(sgpu-manifest init -q --op copy a.u8:u8:16 | tr -d ' \n')
 	for type in uint8:16 float32 u8; do
 		run --separate-stderr -3 sgpu-manifest init --op copy -o job.json "a.u8:$type"
-		assert_contains "$stderr" "FILE:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16"
+		assert_contains "$stderr" "FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, DTYPE one of f32 f64 f16 i8 u8 i16 u16 i32 u32 i64 u64"
 	done
 	# A type of other bits, or of another sign, would be a wrong result without a word.
-	for type in u16 uint16 i64 int64 u32 i8 f8 bf16 c64 float int byte; do
+	for type in uint16 int64 i128 f8 bf16 c64 float int byte; do
 		run --separate-stderr -3 sgpu-manifest init --op copy -o job.json "a.u8:$type:4"
 		run --separate-stderr -1 sgpu-manifest init --op cast --param "dtype=$type" -o job.json a.u8:u8:16
 		[[ $stderr != *"did you mean"* ]]

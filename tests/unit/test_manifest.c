@@ -21,7 +21,7 @@ json_t *json_loadb(const char *text, size_t size, size_t flags, json_error_t *fa
 /* ---- types ---- */
 UNIT_TEST(dtypes_have_sizes_and_names_that_parse)
 {
-	static const size_t sizes[SGPU_DTYPE_COUNT] = { 0, 4, 8, 4, 1, 2, 2 };
+	static const size_t sizes[SGPU_DTYPE_COUNT] = { 0, 4, 8, 4, 1, 2, 2, 1, 2, 4, 8, 8 };
 
 	for (int i = SGPU_NONE; i < SGPU_DTYPE_COUNT; i++) {
 		CHECK(sgpu_dtype_size(i) == sizes[i]);
@@ -319,8 +319,9 @@ UNIT_TEST(types_in_manifests_are_checked)
 	       "below 2^53 bytes");
 	EXPECT(TYPE("[]"), AT, "an array is not an object");
 	parse(&p, TYPE("{\"dtype\":\"float32\",\"shape\":[1]}"), 0);
-	REQUIRE(p.diagnostics.count == 1 &&
-		find(&p, AT "/dtype", "'float32' is not one of f32, f64, i32, u8, i16, f16"));
+	REQUIRE(p.diagnostics.count == 1 && find(&p, AT "/dtype",
+						 "'float32' is not one of f32, f64, f16, i8, u8, "
+						 "i16, u16, i32, u32, i64, u64"));
 	CHECK(!p.diagnostics.list[0].hint);
 	done(&p);
 	EXPECT(MANIFEST(

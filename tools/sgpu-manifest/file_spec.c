@@ -245,8 +245,8 @@ static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_er
 
 static int hint_type(struct sgpu_error *error)
 {
-	return sgpu_hint(error, "FILE:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as "
-				"in 181,217,181");
+	return sgpu_hint(error, "FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, DTYPE one of f32 "
+				"f64 f16 i8 u8 i16 u16 i32 u32 i64 u64");
 }
 
 int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec,
