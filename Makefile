@@ -40,7 +40,7 @@ $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address
 $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
-PARTS := base manifest crypto batch device ops stage transfer ring channel secure run remote attest dsa bench
+PARTS := base manifest files crypto batch device ops stage transfer ring channel secure run remote attest dsa bench
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wundef -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
@@ -197,6 +197,9 @@ $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: LIBS += -lseccomp
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: $(call objects,$(HOST_SOURCES))
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
+# What reads people's files. The other programs have no zlib.
+$(BUILD)/bin/sgpu-manifest $(BUILD)/bin/sgpu-seal $(BUILD)/unit/test_files $(BUILD)/unit/test_files_write \
+	$(BUILD)/interop/array_file $(BUILD)/fuzz/fuzz_files: LIBS += -lz
 # A tool takes of these what it needs.
 COMMON := $(BUILD)/common.a
 $(COMMON): $(call objects,$(COMMON_SOURCES)) $(BUILD)/members
@@ -295,7 +298,7 @@ $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
 remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LDLIBS)
-LIBS_NOW := $(LIBS) -lseccomp
+LIBS_NOW := $(LIBS) -lseccomp -lz
 $(BUILD)/flags: force | $(BUILD)/settings
 	$(call remember,'$(FLAGS_NOW)')
 $(BUILD)/members: force
@@ -345,7 +348,7 @@ tcb:
 
 interop:
 	$(call install_deps,build interop)
-	$(again) programs test-programs '$(BUILD)/interop/kt128_digest' '$(BUILD)/examples/fashion-train'
+	$(again) programs test-programs '$(BUILD)/interop/kt128_digest' '$(BUILD)/interop/array_file' '$(BUILD)/examples/fashion-train'
 	@SGPU_BUILD='$(BUILD)' scripts/interop.sh
 
 fuzz:

@@ -8,7 +8,7 @@ command -v "$1" >/dev/null 2>&1 || {
 	exit 1
 }
 status=0
-for pair in stdio.h:libc6-dev openssl/evp.h:libssl-dev jansson.h:libjansson-dev; do
+for pair in stdio.h:libc6-dev openssl/evp.h:libssl-dev jansson.h:libjansson-dev zlib.h:zlib1g-dev; do
 	header=${pair%:*}
 	printf '#include <%s>\n' "$header" | "$@" -E -x c - >/dev/null 2>&1 || {
 		echo "the header <$header> is missing: Debian has it in the package ${pair#*:}" >&2

@@ -15,8 +15,8 @@ case $SGPU_BUILD in
 esac
 export SGPU_BUILD PATH=$SGPU_BUILD/bin:$SGPU_BUILD/examples:$PATH PYTHONDONTWRITEBYTECODE=1
 unset SGPU_AEAD
-packages=(cryptography pyhpke jwcrypto jsonschema numpy pycryptodome)
-modules='import cryptography, pyhpke, jwcrypto, jsonschema, numpy, Crypto.Hash.KangarooTwelve'
+packages=(cryptography pyhpke jwcrypto jsonschema numpy nibabel pycryptodome)
+modules='import cryptography, pyhpke, jwcrypto, jsonschema, numpy, nibabel, Crypto.Hash.KangarooTwelve'
 venv=${SGPU_INTEROP_VENV:-$SGPU_BUILD/interop-venv}
 
 if ! "$venv/bin/python3" -c "$modules" 2>/dev/null; then

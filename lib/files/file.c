@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens a file, whatever its format, and reads its elements. IDX, which is little more than its
+ * extents, is read here.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/io.h"
+#include "files/internal.h"
+#include "manifest/manifest.h"
+
+const char *const sgpu_file_format_names[SGPU_FILE_FORMATS + 1] = { "raw", "nifti", "npy",
+								    "npz", "idx",   NULL };
+
+int files_damaged(const struct sgpu_file *file, const char *what, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_EINVALID, "'%s' is damaged: %s", file->name, what);
+}
+
+int files_set_shape(struct sgpu_file *file, const uint64_t *extents, int rank,
+		    struct sgpu_error *error)
+{
+	const int all = rank;
+
+	while (rank > SGPU_RANK_MAX && extents[rank - 1] == 1) {
+		rank--;
+	}
+	if (rank > SGPU_RANK_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' has %d dimensions, at most %d are possible", file->name, all,
+				 (int)SGPU_RANK_MAX);
+	}
+	file->info.type.rank = rank;
+	memcpy(file->info.type.shape, extents, (size_t)rank * sizeof(*extents));
+	return SGPU_OK;
+}
+
+void sgpu_file_payload_type(const struct sgpu_file_info *info, struct sgpu_type *type)
+{
+	const int rank = info->type.rank;
+
+	*type = info->type;
+	for (int i = 0; info->first_fastest && i < rank; i++) {
+		type->shape[i] = info->type.shape[rank - 1 - i];
+	}
+}
+
+/* ---- IDX, as MNIST has it: 0, 0, type, rank, then extents, all big-endian ---- */
+enum { IDX_RANK_MAX = 7 };
+static const uint8_t idx_types[] = {
+	[0x08] = SGPU_U8,  [0x09] = SGPU_I8,  [0x0b] = SGPU_I16,
+	[0x0c] = SGPU_I32, [0x0d] = SGPU_F32, [0x0e] = SGPU_F64,
+};
+
+static bool is_idx(const struct sgpu_file *file)
+{
+	const uint8_t *first = file->first;
+
+	return file->first_size >= 8 && !first[0] && !first[1] && first[2] < sizeof(idx_types) &&
+	       idx_types[first[2]] != SGPU_NONE && first[3] >= 1 && first[3] <= IDX_RANK_MAX;
+}
+
+static int read_idx(struct sgpu_file *file, struct sgpu_error *error)
+{
+	uint64_t extents[IDX_RANK_MAX];
+	const int rank = file->first[3];
+
+	for (int i = 0; i < rank; i++) {
+		const uint8_t *at = file->first + 4 + 4 * i;
+
+		extents[i] = (uint64_t)at[0] << 24 | (uint64_t)at[1] << 16 | at[2] << 8 | at[3];
+	}
+	file->info.format = SGPU_FILE_IDX;
+	file->info.type.dtype = idx_types[file->first[2]];
+	file->swapped = true;
+	file->skip = 4 + 4 * (uint64_t)rank;
+	return files_set_shape(file, extents, rank, error);
+}
+
+/* ---- opening ---- */
+/* Begins to read a descriptor, inflating it if it is compressed. *size: of the file. */
+static int begin(struct sgpu_file *file, int fd, uint64_t *size, struct sgpu_error *error)
+{
+	static const uint8_t magic[] = { 0x1f, 0x8b, 8 };
+	struct files_stream *stream = &file->stream;
+	struct stat status;
+	int rc;
+
+	if (fstat(fd, &status)) {
+		return sgpu_fail_errno(error, "cannot look at '%s'", file->name);
+	}
+	if (!S_ISREG(status.st_mode)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is %s, not a regular file", file->name,
+				 S_ISDIR(status.st_mode) ? "a directory" : "a pipe or a device");
+	}
+	*size = (uint64_t)status.st_size;
+	file->info.gzip = false;
+	memset(file->first, 0, sizeof(file->first));
+	rc = files_stream_open(stream, fd, file->name, FILES_PLAIN, 0, *size, error);
+	rc = rc ? rc
+		: files_stream_read(stream, file->first, sizeof(file->first), &file->first_size,
+				    error);
+	if (rc || file->first_size < sizeof(magic) ||
+	    memcmp(file->first, magic, sizeof(magic)) != 0) {
+		return rc;
+	}
+	file->info.gzip = true;
+	memset(file->first, 0, sizeof(file->first));
+	rc = files_stream_open(stream, fd, file->name, FILES_GZIP, 0, *size, error);
+	return rc ? rc
+		  : files_stream_read(stream, file->first, sizeof(file->first), &file->first_size,
+				      error);
+}
+
+/* Begins with the file of a pair that has the header. *elements: the other one. */
+static int begin_pair(struct sgpu_file *file, int fd, int other, int *elements, uint64_t *size,
+		      struct sgpu_error *error)
+{
+	int rc = begin(file, fd, size, error);
+
+	*elements = other;
+	if (rc || other < 0 || files_is_nifti(file)) {
+		return rc;
+	}
+	*elements = fd;
+	rc = begin(file, other, size, error);
+	return rc || files_is_nifti(file) ? rc : begin(file, fd, size, error);
+}
+
+/* Reads a NIfTI header, and goes to the file with the elements. */
+static int enter_nifti(struct sgpu_file *file, int elements, uint64_t *size,
+		       struct sgpu_error *error)
+{
+	uint8_t first[FILES_FIRST];
+	int rc = files_read_nifti(file, error);
+
+	if (rc || !file->pair) {
+		return rc;
+	}
+	if (elements < 0) {
+		sgpu_fail(error, SGPU_EINVALID,
+			  "'%s' is the header of a pair of files, and the other is missing",
+			  file->name);
+		return sgpu_hint(error, "x.img or x.img.gz lies beside x.hdr");
+	}
+	memcpy(first, file->first, sizeof(first));
+	rc = begin(file, elements, size, error);
+	memcpy(file->first, first, sizeof(first));
+	return rc;
+}
+
+static int recognise(struct sgpu_file *file, int fd, int other, const char *member, uint64_t *size,
+		     struct sgpu_error *error)
+{
+	int elements, rc = begin_pair(file, fd, other, &elements, size, error);
+
+	if (rc) {
+		return rc;
+	}
+	if (files_is_nifti(file)) {
+		return enter_nifti(file, elements, size, error);
+	}
+	if (files_is_zip(file) && !file->info.gzip) {
+		rc = files_enter_zip(file, *size, member, error);
+		rc = rc ? rc : files_read_npy(file, error);
+		file->info.format = SGPU_FILE_NPZ;
+		return rc;
+	}
+	if (files_is_npy(file)) {
+		return files_read_npy(file, error);
+	}
+	return is_idx(file) ? read_idx(file, error)
+			    : sgpu_fail_sniffed(error, fd, file->name, file->first,
+						sgpu_min_u64(file->first_size, SGPU_SNIFF_SIZE),
+						"an array (NIfTI, .npy, .npz or IDX)");
+}
+
+static int take_raw(struct sgpu_file *file, int fd, const struct sgpu_file_request *request,
+		    uint64_t *size, struct sgpu_error *error)
+{
+	const int rc = begin(file, fd, size, error);
+
+	file->info.type = request->raw_type;
+	file->info.gzip = false;
+	file->skip = request->raw_offset;
+	file->window = request->window;
+	return rc ? rc
+		  : files_stream_open(&file->stream, fd, file->name, FILES_PLAIN, 0, *size, error);
+}
+
+static uint64_t half_of_memory(void)
+{
+	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && page > 0 ? (uint64_t)pages / 2 * (uint64_t)page : UINT64_MAX;
+}
+
+/* Compares what the header promises with limits, and with the file where its length says more than
+ * its end. size: of the file with the elements. */
+static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most,
+		      struct sgpu_error *error)
+{
+	uint64_t end;
+
+	most = most ? most : half_of_memory();
+	if (!sgpu_type_bytes(&file->info.type, &file->bytes) ||
+	    !sgpu_add_u64(file->skip, file->bytes, &end)) {
+		return files_damaged(file, "its header promises more bytes than there can be",
+				     error);
+	}
+	if (file->bytes > most) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "'%s' holds %" PRIu64 " bytes, and at most %" PRIu64
+				 " are allowed",
+				 file->name, file->bytes, most);
+	}
+	size = file->info.format == SGPU_FILE_NPZ ? file->promised : size;
+	if (file->info.gzip || size == end || (file->window && size > end)) {
+		return SGPU_OK;
+	}
+	return sgpu_fail(error, SGPU_EINVALID,
+			 "'%s' has %" PRIu64 " bytes, %s than the %" PRIu64 " that its %s",
+			 file->name, size, size < end ? "less" : "more", end,
+			 file->info.format == SGPU_FILE_RAW ? "type needs" : "header promises");
+}
+
+int sgpu_file_open(int fd, int other, const struct sgpu_file_request *request,
+		   struct sgpu_file **result, struct sgpu_error *error)
+{
+	struct sgpu_file *file = calloc(1, sizeof(*file));
+	uint64_t size = 0;
+	int rc = SGPU_OK;
+
+	*result = file;
+	if (!file || !(file->name = strdup(request->name))) {
+		rc = sgpu_fail_nomem(error);
+	}
+	if (!rc) {
+		rc = request->raw ? take_raw(file, fd, request, &size, error)
+				  : recognise(file, fd, other, request->member, &size, error);
+	}
+	rc = rc ? rc : check_size(file, size, request->size_max, error);
+	if (!rc) {
+		file->info.offset = file->skip;
+		file->info.plain = file->stream.fd == fd && file->stream.coding == FILES_PLAIN &&
+				   file->info.format != SGPU_FILE_NPZ &&
+				   (!file->swapped || sgpu_dtype_size(file->info.type.dtype) == 1);
+		rc = files_stream_seek(&file->stream, file->skip, error);
+	}
+	if (!rc && !file->bytes) { /* then nothing is read, but the end is looked at */
+		rc = sgpu_file_read(file, file->first, 0, error);
+	}
+	if (rc) {
+		sgpu_file_close(result);
+	}
+	return rc;
+}
+
+const struct sgpu_file_info *sgpu_file_info(const struct sgpu_file *file)
+{
+	return &file->info;
+}
+
+const void *sgpu_file_header(const struct sgpu_file *file, size_t *size)
+{
+	*size = file->header_size;
+	return file->header_size ? file->first : NULL;
+}
+
+void sgpu_file_close(struct sgpu_file **file)
+{
+	if (*file) {
+		files_stream_close(&(*file)->stream);
+		free((*file)->name);
+	}
+	sgpu_free_wiped(file, sizeof(**file));
+}
+
+int sgpu_file_open_other(const char *path, int *fd, struct sgpu_error *error)
+{
+	static const char *const endings[][3] = {
+		{ ".hdr", ".img", ".img.gz" },
+		{ ".img", ".hdr", ".hdr.gz" },
+		{ ".hdr.gz", ".img.gz", ".img" },
+		{ ".img.gz", ".hdr.gz", ".hdr" },
+	};
+	const size_t length = strlen(path);
+	char *other = NULL;
+	int rc = SGPU_OK;
+
+	*fd = -1;
+	for (size_t i = 0; i < 2 * SGPU_ARRAY_LENGTH(endings) && !rc && *fd < 0; i++) {
+		const char *const *ending = endings[i / 2];
+		const size_t stem = length - strlen(ending[0]);
+
+		if (length <= strlen(ending[0]) || strcmp(path + stem, ending[0]) != 0) {
+			continue;
+		}
+		if (asprintf(&other, "%.*s%s", (int)stem, path, ending[1 + i % 2]) < 0) {
+			return sgpu_fail_nomem(error);
+		}
+		*fd = open(other, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		if (*fd < 0 && errno != ENOENT) {
+			rc = sgpu_fail_errno(error, "cannot open '%s'", other);
+		}
+		free(other);
+	}
+	return rc;
+}
+
+/* ---- reading ---- */
+static inline void swap_all(uint8_t *data, size_t size, const size_t width)
+{
+	for (const uint8_t *end = data + size; data < end; data += width) {
+		uint64_t value = 0;
+
+		memcpy(&value, data, width);
+		value = __builtin_bswap64(value) >> (64 - 8 * width);
+		memcpy(data, &value, width);
+	}
+}
+
+/* The compiler makes a loop for each width. */
+static void swap(uint8_t *data, size_t size, size_t width)
+{
+	if (width == 2) {
+		swap_all(data, size, 2);
+	} else if (width == 4) {
+		swap_all(data, size, 4);
+	} else if (width == 8) {
+		swap_all(data, size, 8);
+	}
+}
+
+/* Looks at what follows the last element. */
+static int check_end(struct sgpu_file *file, struct sgpu_error *error)
+{
+	uint8_t byte;
+	size_t got = 0;
+	int rc = file->window ? SGPU_OK : files_stream_read(&file->stream, &byte, 1, &got, error);
+
+	if (!rc && got) {
+		rc = files_damaged(file, "it goes on after the last element", error);
+	}
+	if (!rc && file->stream.summed && file->stream.sum != file->sum) {
+		rc = files_damaged(file, "its CRC-32 is another", error);
+	}
+	return rc;
+}
+
+int sgpu_file_read(struct sgpu_file *file, void *to, size_t size, struct sgpu_error *error)
+{
+	const size_t width = sgpu_dtype_size(file->info.type.dtype);
+	size_t got = 0;
+	int rc;
+
+	if (size > file->bytes - file->done || size % width) {
+		return sgpu_fail(error, SGPU_EUSAGE, "'%s': these are no %zu bytes of elements",
+				 file->name, size);
+	}
+	rc = files_stream_read(&file->stream, to, size, &got, error);
+	if (!rc && got < size) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "'%s' is cut short: %" PRIu64 " of %" PRIu64
+			       " bytes of elements are there",
+			       file->name, file->done + got, file->bytes);
+	}
+	if (rc) {
+		return rc;
+	}
+	file->done += size;
+	if (file->swapped) {
+		swap(to, size, width);
+	}
+	return file->done == file->bytes ? check_end(file, error) : SGPU_OK;
+}
+
+static bool is_exact(const uint8_t *at, bool is_signed)
+{
+	const uint64_t value = files_get(at, 8), sign = 0 - (value >> 63),
+		       magnitude = is_signed ? (value ^ sign) - sign : value;
+
+	/* f64 has 53 bits: more are exact if the lowest ones are zero. */
+	return magnitude >> 53 == 0 ||
+	       64 - __builtin_clzll(magnitude) - __builtin_ctzll(magnitude) <= 53;
+}
+
+int sgpu_file_fits_f64(struct sgpu_file *file, bool *fits, struct sgpu_error *error)
+{
+	const enum sgpu_dtype dtype = file->info.type.dtype;
+	enum { PIECE = 1 << 16 };
+	uint8_t *piece;
+	int rc = SGPU_OK;
+
+	*fits = true;
+	if (dtype != SGPU_I64 && dtype != SGPU_U64) {
+		return SGPU_OK;
+	}
+	piece = malloc(PIECE);
+	rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
+	while (!rc && file->done < file->bytes) {
+		const uint64_t left = file->bytes - file->done;
+		const size_t size = left < PIECE ? (size_t)left : PIECE;
+
+		rc = sgpu_file_read(file, piece, size, error);
+		for (size_t i = 0; !rc && i < size; i += 8) {
+			*fits &= is_exact(piece + i, dtype == SGPU_I64);
+		}
+	}
+	sgpu_free_wiped(&piece, PIECE);
+	file->done = 0;
+	return rc ? rc : files_stream_seek(&file->stream, file->skip, error);
+}

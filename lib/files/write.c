@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes files: a header, the elements, perhaps compressed, and what follows them. The bytes have
+ * no times or names in them.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <sgpu/base.h>
+
+#include "base/io.h"
+#include "files/internal.h"
+#include "manifest/manifest.h"
+
+/* What nibabel uses, too: higher levels take several times as long for a few per cent. */
+enum { LEVEL = 1, PIECE = 1 << 30 };
+
+struct sgpu_file_writer {
+	int fd;
+	char *name;
+	bool gzip, npz;
+	uint64_t bytes, done; /* of elements: all, and written */
+	uint64_t member;      /* bytes of the member of an .npz */
+	uint32_t sum;	      /* its CRC-32 */
+	z_stream deflate;
+	uint8_t output[1 << 16];
+};
+
+void sgpu_file_style_of(const char *name, struct sgpu_file_style *style)
+{
+	static const struct {
+		const char *ending;
+		enum sgpu_file_format format;
+		bool gzip;
+	} rows[] = {
+		{ ".nii", SGPU_FILE_NIFTI, false },
+		{ ".nii.gz", SGPU_FILE_NIFTI, true },
+		{ ".npy", SGPU_FILE_NPY, false },
+		{ ".npz", SGPU_FILE_NPZ, false },
+	};
+	const size_t length = strlen(name);
+
+	*style = (struct sgpu_file_style){ .format = SGPU_FILE_RAW };
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
+		const size_t ending = strlen(rows[i].ending);
+
+		if (length > ending && strcasecmp(name + length - ending, rows[i].ending) == 0) {
+			style->format = rows[i].format;
+			style->gzip = rows[i].gzip;
+			style->first_fastest = style->format == SGPU_FILE_NIFTI;
+		}
+	}
+}
+
+/* ---- bytes ---- */
+static int compress_piece(struct sgpu_file_writer *writer, const uint8_t *data, size_t size,
+			  int flush, struct sgpu_error *error)
+{
+	z_stream *z = &writer->deflate;
+	int rc = SGPU_OK;
+
+	z->next_in = (uint8_t *)(uintptr_t)data;
+	z->avail_in = (uInt)size;
+	do {
+		z->next_out = writer->output;
+		z->avail_out = sizeof(writer->output);
+		if (deflate(z, flush) == Z_STREAM_ERROR) {
+			return sgpu_fail(error, SGPU_EINVALID, "'%s' cannot be compressed",
+					 writer->name);
+		}
+		rc = sgpu_write(writer->fd, writer->name, writer->output,
+				sizeof(writer->output) - z->avail_out, error);
+	} while (!rc && z->avail_out == 0);
+	return rc;
+}
+
+static int put(struct sgpu_file_writer *writer, const uint8_t *data, size_t size,
+	       struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	if (!writer->gzip) {
+		return sgpu_write(writer->fd, writer->name, data, size, error);
+	}
+	for (size_t at = 0, piece; !rc && at < size; at += piece) {
+		piece = size - at < PIECE ? size - at : PIECE;
+		rc = compress_piece(writer, data + at, piece, Z_NO_FLUSH, error);
+	}
+	return rc;
+}
+
+static int put_member(struct sgpu_file_writer *writer, const void *data, size_t size,
+		      struct sgpu_error *error)
+{
+	if (writer->npz) {
+		writer->sum = (uint32_t)crc32_z(writer->sum, data, size);
+		writer->member += size;
+	}
+	return put(writer, data, size, error);
+}
+
+/* ---- files ---- */
+static int write_head(struct sgpu_file_writer *writer, const struct sgpu_file_style *style,
+		      const struct sgpu_type *type, struct sgpu_error *error)
+{
+	uint8_t head[FILES_HEAD_MAX], zip[FILES_ZIP_HEAD];
+	size_t size = 0;
+	int rc = SGPU_OK;
+
+	if (style->format == SGPU_FILE_NIFTI) {
+		rc = files_nifti_head(writer->name, style, type, head, &size, error);
+	} else if (style->format != SGPU_FILE_RAW) {
+		size = files_npy_head(style, type, head);
+	}
+	if (!rc && writer->npz && writer->bytes > UINT32_MAX - FILES_HEAD_MAX) {
+		sgpu_fail(error, SGPU_EINVALID, "'%s': an array of 4 GiB or more is no .npz file",
+			  writer->name);
+		return sgpu_hint(error, "a .npy file can be as large as it likes");
+	}
+	if (!rc && writer->npz) {
+		files_zip_head(zip);
+		rc = put(writer, zip, sizeof(zip), error);
+	}
+	return rc ? rc : put_member(writer, head, size, error);
+}
+
+int sgpu_file_create(int fd, const char *name, const struct sgpu_file_style *style,
+		     const struct sgpu_type *type, struct sgpu_file_writer **result,
+		     struct sgpu_error *error)
+{
+	struct sgpu_file_writer *writer = calloc(1, sizeof(*writer));
+	int rc = SGPU_OK;
+
+	*result = writer;
+	if (!writer || !(writer->name = strdup(name))) {
+		rc = sgpu_fail_nomem(error);
+	} else if (!sgpu_type_bytes(type, &writer->bytes) || style->format == SGPU_FILE_IDX ||
+		   (style->boolean && type->dtype != SGPU_U8)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': no such file can be written", name);
+	}
+	if (!rc) {
+		writer->fd = fd;
+		writer->npz = style->format == SGPU_FILE_NPZ;
+		writer->gzip = style->format == SGPU_FILE_NIFTI && style->gzip;
+		if (writer->gzip && deflateInit2(&writer->deflate, LEVEL, Z_DEFLATED,
+						 16 + MAX_WBITS, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
+			writer->gzip = false;
+			rc = sgpu_fail_nomem(error);
+		}
+	}
+	rc = rc ? rc : write_head(writer, style, type, error);
+	if (rc) {
+		sgpu_file_writer_free(result);
+	}
+	return rc;
+}
+
+int sgpu_file_write(struct sgpu_file_writer *writer, const void *data, size_t size,
+		    struct sgpu_error *error)
+{
+	writer->done += size;
+	return put_member(writer, data, size, error);
+}
+
+int sgpu_file_end(struct sgpu_file_writer *writer, struct sgpu_error *error)
+{
+	uint8_t tail[FILES_ZIP_TAIL];
+
+	if (writer->done != writer->bytes) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s': %" PRIu64
+				 " bytes of elements came, its header has %" PRIu64,
+				 writer->name, writer->done, writer->bytes);
+	}
+	if (writer->npz) {
+		files_zip_tail(writer->sum, (uint32_t)writer->member, tail);
+		return put(writer, tail, sizeof(tail), error);
+	}
+	return writer->gzip ? compress_piece(writer, NULL, 0, Z_FINISH, error) : SGPU_OK;
+}
+
+void sgpu_file_writer_free(struct sgpu_file_writer **writer)
+{
+	if (*writer && (*writer)->gzip) {
+		(void)deflateEnd(&(*writer)->deflate);
+	}
+	if (*writer) {
+		free((*writer)->name);
+	}
+	sgpu_free_wiped(writer, sizeof(**writer));
+}
