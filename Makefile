@@ -71,7 +71,7 @@ CUDA_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/*.c)))
 KERNEL_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/kernels/*.cu)))
 COMMON_SOURCES := $(sort $(wildcard tools/common/*.c))
 # A tool's folder without a source is one that is not written yet.
-TOOLS := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/sgpu-*/main.c))))
+TOOLS := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/sgpu*/main.c))))
 TOOL_SOURCES := $(sort $(wildcard $(TOOLS:%=tools/%/*.c)))
 # Those of tests/gpu need a GPU: check-gpu builds and runs them.
 UNIT_SOURCES := $(sort $(wildcard tests/unit/test_*.c))

@@ -327,7 +327,7 @@ UNIT_TEST(a_connection_of_a_spool_carries_batch_after_batch)
 	pid_t pid;
 
 	arguments[2] = w.key;
-	REQUIRE(runner_spawn(program, arguments, &spool, &pid, &control, &counters, &error) ==
+	REQUIRE(runner_spawn(program, arguments, &spool, -1, &pid, &control, &counters, &error) ==
 		SGPU_OK);
 	CHECK(poll(&(struct pollfd){ .fd = control, .events = POLLIN }, 1, PATIENCE_MS) == 1);
 	CHECK(wire_receive(control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) == SGPU_OK);

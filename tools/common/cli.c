@@ -81,7 +81,8 @@ static void print_verb_help(void)
 {
 	printf("Usage: %s%s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name,
 	       *verb->name ? " " : "", verb->name, verb->arguments, verb->help);
-	for (const struct cli_option *option = verb->options; option->name; option++) {
+	for (const struct cli_option *option = verb->options; option->name && *option->name;
+	     option++) {
 		print_option(option);
 	}
 	printf("\nSee %s(1).\n", tool->name);
@@ -127,7 +128,8 @@ static void list_options(void)
 {
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
 		printf("%s\t\t\t%s\t%s\n", v->name, v->arguments, v->help);
-		for (const struct cli_option *option = v->options; option->name; option++) {
+		for (const struct cli_option *option = v->options; option->name && *option->name;
+		     option++) {
 			printf("%s\t%s\t%.1s\t%s\t%s\n", v->name, option->name,
 			       (char[]){ option->letter, '\0' },
 			       option->argument ? option->argument : "", option->help);

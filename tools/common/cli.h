@@ -20,7 +20,9 @@
  * to parse and store the value. One of the macros below sets them and names a member of the struct
  * that is passed to cli_read(). */
 struct cli_option {
-	const char *name;     /* long name without the dashes */
+	/* The long name without the dashes. "": last row, CLI_TAKE: gets every argument that is no
+	 * option, in order between the options; cli_read() then returns none of them. */
+	const char *name;
 	char letter;	      /* its short form, or 0 */
 	const char *argument; /* for --help, or NULL; "FILE", "DIR", "KEY" complete as paths */
 	const char *help;     /* one line, lower case, no full stop */

@@ -13,18 +13,30 @@
 
 enum { OPTIONS_MAX = 48 };
 
-/* getopt_long returns the letter of a short option, and this plus the row's number for a long one.
- */
-enum { ROW = 256 };
+/* getopt_long returns the letter of a short option, 1 for a word, and this plus the row's number for
+ * a long option. */
+enum { WORD = 1, ROW = 256 };
+
+/* Returns the row without a name, which takes the arguments that are no options, or NULL. */
+static const struct cli_option *words_row(const struct cli_option *options)
+{
+	while (options->name && *options->name) {
+		options++;
+	}
+	return options->name ? options : NULL;
+}
 
 /* Fills getopt's tables. Returns false if there are more options than they hold. */
 static bool fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
-			char shorts[2 * OPTIONS_MAX + 2])
+			char shorts[2 * OPTIONS_MAX + 3])
 {
 	int row = 0;
 
+	if (words_row(options)) {
+		*shorts++ = '-'; /* getopt then returns other arguments where they stand */
+	}
 	*shorts++ = ':'; /* getopt then returns ':' for a missing argument */
-	for (; options[row].name; row++) {
+	for (; options[row].name && *options[row].name; row++) {
 		const struct cli_option *option = &options[row];
 
 		if (row == OPTIONS_MAX) {
@@ -47,8 +59,8 @@ static bool fill_tables(const struct cli_option *options, struct option longs[OP
 
 static const struct cli_option *find_row(const struct cli_option *options, int key)
 {
-	if (key >= ROW) {
-		return &options[key - ROW];
+	if (key >= ROW || key == WORD) {
+		return key == WORD ? words_row(options) : &options[key - ROW];
 	}
 	while (options->letter != key) {
 		options++;
@@ -63,7 +75,7 @@ static int unknown_option(const struct cli_option *options, const char *given)
 	char name[64];
 	size_t count = 0;
 
-	for (; options->name && count + 1 < OPTIONS_MAX; options++) {
+	for (; options->name && *options->name && count + 1 < OPTIONS_MAX; options++) {
 		names[count++] = options->name;
 	}
 	names[count] = NULL;
@@ -223,7 +235,7 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 {
 	const struct cli_verb *verb = cli_verb();
 	struct option longs[OPTIONS_MAX + 1];
-	char shorts[2 * OPTIONS_MAX + 2];
+	char shorts[2 * OPTIONS_MAX + 3];
 	int key, status = 0;
 
 	*arguments = argv + argc;
@@ -245,6 +257,12 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 		}
 	}
 	*arguments = argv + optind;
+	if (words_row(verb->options)) {
+		for (; status == 0 && **arguments; ++*arguments) {
+			status = words_row(verb->options)->take(values, **arguments);
+		}
+		return status;
+	}
 	return status ? status : check_arguments(verb, argc - optind);
 }
 

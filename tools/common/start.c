@@ -117,26 +117,28 @@ int runner_execute(int fd, char **argv, struct sgpu_error *error)
 
 /* In the child: becomes the worker, or returns on failure. Descriptors that the worker does not get
  * are closed here or by exec. */
-static void become_worker(int program, int control, char **arguments, struct sgpu_error *error)
+static void become_worker(int program, int control, int key, char **arguments,
+			  struct sgpu_error *error)
 {
 	const int ends[] = { fcntl(control, F_DUPFD, 10), fcntl(program, F_DUPFD, 10),
-			     open("/dev/null", O_RDONLY) };
+			     open("/dev/null", O_RDONLY), key < 0 ? 0 : fcntl(key, F_DUPFD, 10) };
 	sigset_t none;
 
-	if (ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || dup2(ends[0], RUNNER_CONTROL_FD) < 0 ||
-	    dup3(ends[1], PROGRAM_FD, O_CLOEXEC) < 0 || dup2(ends[2], STDIN_FILENO) < 0) {
+	if (ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || ends[3] < 0 || dup2(ends[0], RUNNER_CONTROL_FD) < 0 ||
+	    dup3(ends[1], PROGRAM_FD, O_CLOEXEC) < 0 || dup2(ends[2], STDIN_FILENO) < 0 ||
+	    (key >= 0 && dup2(ends[3], RUNNER_KEY_FD) < 0)) {
 		sgpu_fail_errno(error, "cannot start a worker");
 		return;
 	}
 	/* descriptors that this process inherited */
-	(void)syscall(CLOSE_RANGE, PROGRAM_FD + 1, ~0U, 0);
+	(void)syscall(CLOSE_RANGE, key < 0 ? RUNNER_KEY_FD : RUNNER_KEY_FD + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)runner_execute(PROGRAM_FD, arguments, error);
 }
 
-int runner_spawn(int program, char **arguments, const struct wire_begin *begin, pid_t *pid,
-		 int *control, const struct serve_counters **counters, struct sgpu_error *error)
+int runner_spawn(int program, char **arguments, const struct wire_begin *begin, int key,
+		 pid_t *pid, int *control, const struct serve_counters **counters, struct sgpu_error *error)
 {
 	int ends[2] = { -1, -1 }, file = -1, rc;
 	struct wire_begin message = *begin;
@@ -160,7 +162,7 @@ int runner_spawn(int program, char **arguments, const struct wire_begin *begin, 
 	if (*pid == 0) {
 		(void)setpgid(
 			0, 0); /* a group of its own, for setpriority() and a terminal's signals */
-		become_worker(program, ends[1], arguments, error);
+		become_worker(program, ends[1], key, arguments, error);
 		_exit(cli_error(error));
 	}
 	if (rc == SGPU_OK && *pid < 0) {

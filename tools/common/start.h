@@ -24,14 +24,14 @@ SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
 /* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */
 int runner_execute(int fd, char **argv, struct sgpu_error *error);
 
-/* The descriptor of a worker's control socket. */
-enum { RUNNER_CONTROL_FD = 3 };
-/* Starts a worker: gives it `begin` and a new memory file for its counters, which is mapped at
+/* The descriptors of a worker's control socket, and of a key. */
+enum { RUNNER_CONTROL_FD = 3, RUNNER_KEY_FD = 5 };
+/* Starts a worker. key: -1, or a descriptor that the worker gets as RUNNER_KEY_FD. Gives it `begin` and a new memory file for its counters, which is mapped at
  * *counters for reading. *control: its socket. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
 struct wire_begin;
 struct serve_counters;
 SGPU_MUST_CHECK int runner_spawn(int program, char **arguments, const struct wire_begin *begin,
-				 pid_t *pid, int *control, const struct serve_counters **counters,
+				 int key, pid_t *pid, int *control, const struct serve_counters **counters,
 				 struct sgpu_error *error);
 
 #endif

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+const char DOCUMENT_MADE[] = "the job";
+
 /* ---- diagnostics, as people and as programs read them ---- */
 static void print(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
 {
@@ -23,8 +25,16 @@ static void print(FILE *file, const char *name, const struct sgpu_diagnostic *di
 				     file, JSON_COMPACT);
 		return;
 	}
-	cli_print_line(file, "%s:%d:%d: %s%s%s", name, diagnostic->line, diagnostic->column,
-		       diagnostic->pointer, *diagnostic->pointer ? ": " : "", diagnostic->text);
+	if (name == DOCUMENT_MADE) { /* nobody sees the places in it */
+		const char *slash = strrchr(diagnostic->pointer, '/');
+
+		cli_print_line(file, "%s: error: %s%s%s", cli_tool_name(), slash ? slash + 1 : "",
+			       slash ? ": " : "", diagnostic->text);
+	} else {
+		cli_print_line(file, "%s:%d:%d: %s%s%s", name, diagnostic->line, diagnostic->column,
+			       diagnostic->pointer, *diagnostic->pointer ? ": " : "",
+			       diagnostic->text);
+	}
 	if (diagnostic->hint) {
 		cli_print_line(file, "    hint: %s", diagnostic->hint);
 	}

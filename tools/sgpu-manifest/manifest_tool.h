@@ -59,6 +59,8 @@ struct document {
  * on standard output, not on standard error. */
 enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 
+/* The name of a document that the words of init made. */
+extern const char DOCUMENT_MADE[];
 /* Reads and checks a manifest with `options`; prints every diagnostic. Returns an exit status. path
  * NULL is standard input. The caller frees the document in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
@@ -111,25 +113,6 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error);
  * cannot be read. One from standard input gets only a warning. Returns an exit status. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
-
-/* file_spec.c */
-struct file_spec {
-	int argument; /* index in the operation's args, or -1 if none was named */
-	char *path;   /* as given */
-	struct sgpu_type type;
-	bool has_offset;
-	uint64_t offset;
-	bool scaled; /* the file's header says that a value is meant as value * gain + bias */
-	double gain, bias;
-};
-
-/* Parses an argument of init. A type that is not stated is read from the file's header; if it is
- * stated, the header's scaling is not applied. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int file_spec_parse(const char *text, const struct sgpu_op *op,
-				    struct file_spec *spec, struct sgpu_error *error);
-/* Returns `path` as data_location_client of a manifest in `folder` (a real path): relative if it is
- * below `folder`, else absolute. From malloc; NULL when out of memory. */
-char *file_spec_location(const char *path, const char *folder);
 
 /* verb_ops.c */
 enum { OP_TEXT_MAX = 160 };

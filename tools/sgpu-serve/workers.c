@@ -44,7 +44,7 @@ int process_start(const struct server *server, struct process *process, struct s
 					  .session_memory = server->session_memory };
 
 	*process = (struct process){ .control = -1, .started_ns = sgpu_now_ns() };
-	return runner_spawn(server->enclave_fd, server->arguments, &begin, &process->pid,
+	return runner_spawn(server->enclave_fd, server->arguments, &begin, -1, &process->pid,
 			    &process->control, &process->counters, error);
 }
 

@@ -309,7 +309,7 @@ int drain(struct lanes *lanes, unsigned jobs, struct spool *spool, uint64_t time
 	run_all(&d);
 	for (int i = 0; i < lanes->count && lanes->count > 1; i++) {
 		cli_detail("device %d of %d, '%s', was given %" PRIu64 " batches", i + 1,
-			   lanes->count, lanes->list[i].device, lanes->list[i].started);
+			   lanes->count, lanes->list[i].link.device, lanes->list[i].started);
 	}
 	*counts = d.counts;
 	counts->left = spool->left;

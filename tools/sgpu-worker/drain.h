@@ -6,7 +6,7 @@
 #ifndef SGPU_DRAIN_H
 #define SGPU_DRAIN_H
 
-#include "start.h"
+#include "link.h"
 #include "spool.h"
 #include "wire.h"
 
@@ -20,10 +20,7 @@ enum { LANE_BATCHES_MAX = 64 }; /* under way on a device */
 
 /* A device: a sgpu-enclave, and the batches that it has. */
 struct lane {
-	char device[RUNNER_DEVICE_NAME];
-	pid_t pid; /* 0: it has ended, with `status` */
-	int status;
-	int control;
+	struct link link;
 	uint64_t memory_free;	       /* bytes */
 	unsigned flights;	       /* batches under way */
 	uint64_t bytes;		       /* of their files */

@@ -205,7 +205,7 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 	if (others && first) {
 		cli_warning("device %d of %d, '%s', failed and gets no more batches: %s",
 			    (int)(flight->lane - drain->lanes->list) + 1, drain->lanes->count,
-			    flight->lane->device, flight->error.text);
+			    flight->lane->link.device, flight->error.text);
 	}
 	return others;
 }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of init: the words of a command line become stages, and stages a manifest.
+ */
+#ifndef SGPU_DRAFT_H
+#define SGPU_DRAFT_H
+
+#include "files/files.h"
+#include "manifest_tool.h"
+
+enum { DRAFT_STAGES_MAX = 16, DRAFT_NAME_MAX = 64 };
+
+/* A name and what was given for it: an argument's file, a parameter's value, an output's file. */
+struct draft_word {
+	char name[DRAFT_NAME_MAX + 1]; /* "": none was given */
+	const char *value;
+};
+struct draft_words {
+	struct draft_word list[SGPU_ARGUMENTS_MAX];
+	int count;
+};
+
+/* One operation, as the words name it. */
+struct draft_stage {
+	const struct sgpu_op *op;
+	const char *expression; /* of the operation map, else NULL */
+	json_t *params;
+	struct draft_words inputs; /* value "@": the output of the stage before */
+	struct cli_list low;
+};
+
+struct draft_request {
+	struct draft_stage stages[DRAFT_STAGES_MAX];
+	int count;
+	struct draft_words outputs; /* files for outputs of the last stage */
+	const char *id, *like;
+	enum sgpu_dtype cast; /* SGPU_NONE: only casts that are exact are inserted */
+	uint64_t size_max;    /* bytes of the elements of a compressed file; 0: the default */
+	int argc;
+};
+
+/* ---- words.c ----
+ * Each takes an argument of the command line. Returns an exit status. */
+int draft_take_word(void *request, const char *word);
+int draft_take_map(void *request, const char *expression);
+int draft_take_then(void *request, const char *operation);
+int draft_take_low(void *request, const char *name);
+int draft_take_output(void *request, const char *word);
+int draft_take_cast(void *request, const char *dtype);
+/* Checks what can only be known after the last word: that each stage has an operation. */
+int draft_check_words(const struct draft_request *request);
+void draft_clear(struct draft_request *request);
+
+/* ---- input.c: what a file holds ---- */
+struct draft_file {
+	char *path;
+	const char *member; /* of an .npz, in the memory of path, or NULL */
+	struct sgpu_file_info info;
+	bool window; /* the user states a part of the file */
+};
+/* Parses FILE, FILE:DTYPE:SHAPE[:OFFSET] or FILE.npz:MEMBER and reads the file's header. The caller
+ * frees the path in any case. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file,
+				    struct sgpu_error *error);
+/* Whether f64 holds all values of a file of 64-bit integers. */
+SGPU_MUST_CHECK int draft_file_fits(const struct draft_file *file, bool *all,
+				    struct sgpu_error *error);
+/* Returns `path` as data_location_client of a manifest in the current directory: relative if it is
+ * below, else absolute. From malloc; NULL when out of memory. */
+char *draft_location(const char *path);
+
+/* ---- draft.c ---- */
+/* Makes the manifest, which the caller releases. Returns an exit status after a message. */
+int draft_make(const struct draft_request *request, json_t **manifest);
+
+#endif

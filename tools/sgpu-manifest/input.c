@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of init hold: what the user states, FILE:DTYPE:SHAPE[:OFFSET], or what the file
+ * says.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "draft.h"
+
+/* Finds the last ":DTYPE:" in the text. The path before it may contain colons. */
+static const char *find_type(const char *text, enum sgpu_dtype *dtype)
+{
+	const char *found = NULL;
+
+	for (const char *colon = strchr(text, ':'); colon; colon = strchr(colon + 1, ':')) {
+		for (int i = SGPU_NONE + 1; i < SGPU_DTYPE_COUNT; i++) {
+			const char *name = sgpu_dtype_name((enum sgpu_dtype)i);
+			const size_t length = strlen(name);
+
+			if (strncmp(colon + 1, name, length) == 0 && colon[1 + length] == ':') {
+				*dtype = (enum sgpu_dtype)i;
+				found = colon;
+			}
+		}
+	}
+	return found;
+}
+
+/* Parses "SHAPE[:OFFSET]". A shape is "181,217,181", or empty for a scalar. */
+static int parse_shape(const char *text, struct sgpu_file_request *request, struct sgpu_error *error)
+{
+	char *copy = strdup(text), *rest = copy, *offset;
+	struct sgpu_type *type = &request->raw_type;
+	uint64_t bytes;
+	int rc = SGPU_OK;
+
+	if (!copy) {
+		return sgpu_fail_nomem(error);
+	}
+	offset = strchr(copy, ':');
+	if (offset) {
+		*offset++ = '\0';
+		request->window = true;
+		rc = sgpu_parse_u64(offset, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1,
+				    &request->raw_offset, error);
+	}
+	while (!rc && rest && *copy) {
+		rc = type->rank == SGPU_RANK_MAX
+			     ? sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents",
+					 (int)SGPU_RANK_MAX)
+			     : sgpu_parse_u64(strsep(&rest, ","), "an extent", 0,
+					      SGPU_JSON_INTEGER_MAX - 1, &type->shape[type->rank++],
+					      error);
+	}
+	if (!rc && !sgpu_type_bytes(type, &bytes)) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "the shape '%s' is too large", text);
+	}
+	free(copy);
+	return rc;
+}
+
+/* Splits FILE.npz:MEMBER where there is no file of the whole name. */
+static void split_member(char *path, const char **member)
+{
+	char *colon = strrchr(path, ':');
+
+	if (!colon || access(path, F_OK) == 0) {
+		return;
+	}
+	*colon = '\0';
+	if (access(path, F_OK) == 0) {
+		*member = colon + 1;
+	} else {
+		*colon = ':';
+	}
+}
+
+static int hint_type(struct sgpu_error *error)
+{
+	return sgpu_hint(error,
+			 "of a raw file say the type: FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, "
+			 "DTYPE one of f32 f64 f16 i8 u8 i16 u16 i32 u32 i64 u64");
+}
+
+/* Opens the file; `use` gets what it holds. */
+static int with_file(const struct draft_file *file, const struct sgpu_file_request *request,
+		     int (*use)(struct sgpu_file *opened, void *to, struct sgpu_error *error),
+		     void *to, struct sgpu_error *error)
+{
+	struct sgpu_file_request whole = *request;
+	struct sgpu_file *opened = NULL;
+	const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int rc = fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", file->path) : SGPU_OK;
+
+	whole.name = file->path;
+	whole.member = file->member;
+	whole.other = -1;
+	rc = rc ? rc : sgpu_file_open_other(file->path, &whole.other, error);
+	whole.has_other = whole.other >= 0;
+	rc = rc ? rc : sgpu_file_open(fd, &whole, &opened, error);
+	rc = rc ? rc : use(opened, to, error);
+	sgpu_file_close(&opened);
+	sgpu_close(whole.other);
+	sgpu_close(fd);
+	return rc;
+}
+
+static int take_info(struct sgpu_file *opened, void *info, struct sgpu_error *error)
+{
+	(void)error;
+	*(struct sgpu_file_info *)info = *sgpu_file_info(opened);
+	return SGPU_OK;
+}
+
+int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file,
+		    struct sgpu_error *error)
+{
+	struct sgpu_file_request request = { .size_max = size_max };
+	const char *type = find_type(text, &request.raw_type.dtype);
+	const size_t length = type ? (size_t)(type - text) : strlen(text);
+	int rc;
+
+	memset(file, 0, sizeof(*file));
+	file->path = strndup(text, length);
+	if (!file->path) {
+		return sgpu_fail_nomem(error);
+	}
+	if (!*file->path) {
+		return sgpu_fail(error, SGPU_EUSAGE, "'%s' names no file", text);
+	}
+	if (!type) {
+		split_member(file->path, &file->member);
+		rc = with_file(file, &request, take_info, &file->info, error);
+		return rc == SGPU_EINVALID && !error->hint[0] ? hint_type(error) : rc;
+	}
+	rc = parse_shape(type + 1 + strlen(sgpu_dtype_name(request.raw_type.dtype)) + 1, &request,
+			 error);
+	/* The file of a manifest may come later than the manifest. */
+	file->info = (struct sgpu_file_info){ .type = request.raw_type,
+					      .plain = true,
+					      .offset = request.raw_offset };
+	file->window = request.window;
+	return rc;
+}
+
+static int fits(struct sgpu_file *opened, void *to, struct sgpu_error *error)
+{
+	return sgpu_file_fits_f64(opened, to, error);
+}
+
+int draft_file_fits(const struct draft_file *file, bool *all, struct sgpu_error *error)
+{
+	const bool raw = file->info.format == SGPU_FILE_RAW;
+	const struct sgpu_file_request request = { .raw = raw,
+						   .window = file->window,
+						   .raw_type = file->info.type,
+						   .raw_offset = file->info.offset };
+
+	return with_file(file, &request, fits, all, error);
+}
+
+char *draft_location(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *folder = folder_of(path), *here = realpath(".", NULL), *location = NULL;
+	char *real = folder ? realpath(folder, NULL) : NULL;
+	const size_t length = here && strcmp(here, "/") ? strlen(here) : 0;
+	bool failed = !folder || !here;
+
+	if (!failed && real && strcmp(path, "-") != 0) { /* else as given: there is no such directory yet */
+		const bool below = strncmp(real, here, length) == 0 &&
+				   (real[length] == '/' || real[length] == '\0');
+		const char *from = below ? real + length + (real[length] == '/') : real;
+
+		failed = asprintf(&location, "%s%s%s", strcmp(from, "/") ? from : "",
+				  *from ? "/" : "", slash ? slash + 1 : path) < 0;
+	}
+	free(folder);
+	free(here);
+	free(real);
+	return failed ? NULL : location ? location : strdup(path);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The user's directory: $XDG_CONFIG_HOME/sgpu, else ~/.config/sgpu. Whoever can write there decides
+ * to whom data are sealed, so that it has to be the user's alone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/keys.h>
+
+#include "crypto/key.h"
+#include "sgpu.h"
+
+static const char owner_name[] = "owner.jwk";
+
+static int check_own(const char *path, mode_t kind, struct sgpu_error *error)
+{
+	struct stat status;
+
+	if (lstat(path, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot look at '%s'", path);
+	}
+	if ((status.st_mode & S_IFMT) != kind) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not a %s", path,
+				 kind == S_IFDIR ? "directory" : "regular file");
+	}
+	if (status.st_uid != geteuid() || (status.st_mode & (kind == S_IFDIR ? 0077 : 0022))) {
+		sgpu_fail(error, SGPU_EPOLICY, "'%s' is not yours alone: it says whom you trust",
+			  path);
+		return sgpu_hint(error, "its mode has to be %s, and you its owner",
+				 kind == S_IFDIR ? "0700" : "0600");
+	}
+	return SGPU_OK;
+}
+
+/* Makes a directory, and those above it. */
+static int make_directory(char *path, struct sgpu_error *error)
+{
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+			return sgpu_fail_errno(error, "cannot make the directory '%s'", path);
+		}
+		*slash = '/';
+	}
+	return mkdir(path, 0700) != 0 && errno != EEXIST
+		       ? sgpu_fail_errno(error, "cannot make the directory '%s'", path)
+		       : SGPU_OK;
+}
+
+int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	const struct passwd *user;
+	int length, rc;
+
+	if (!config || *config != '/') {
+		user = home && *home == '/' ? NULL : getpwuid(geteuid());
+		home = user ? user->pw_dir : home;
+		config = NULL;
+	}
+	if (!config && (!home || *home != '/')) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "neither HOME nor XDG_CONFIG_HOME says where your keys are");
+	}
+	length = snprintf(path, PATH_MAX, config ? "%s%s/sgpu" : "%s%s/.config/sgpu",
+			  config ? config : home, "");
+	if (length >= PATH_MAX - (int)strlen(name) - 1) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the path of your keys is too long");
+	}
+	rc = make_directory(path, error);
+	rc = rc ? rc : check_own(path, S_IFDIR, error);
+	snprintf(path + length, (size_t)(PATH_MAX - length), "/%s", name);
+	return rc;
+}
+
+static int make_owner(const char *path, struct sgpu_error *error)
+{
+	struct sgpu_key_set keys = { .has_key = true };
+	char *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &keys.key, error);
+
+	rc = rc ? rc : sgpu_signing_generate(&keys.signing, error);
+	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, error);
+	rc = rc ? rc : cli_write_secret(path, text, size, error);
+	sgpu_free_wiped(&text, size);
+	sgpu_key_set_clear(&keys);
+	if (!rc) {
+		cli_note("made '%s', your key: keep a copy, without it nothing that was sealed to you "
+			 "opens",
+			 path);
+	}
+	return rc;
+}
+
+int home_owner(char path[PATH_MAX], struct sgpu_error *error)
+{
+	int rc = home_path(owner_name, path, error);
+
+	if (!rc && access(path, F_OK) != 0) {
+		rc = make_owner(path, error);
+		/* Another call may have made it meanwhile. */
+		rc = rc && access(path, F_OK) == 0 ? SGPU_OK : rc;
+	}
+	return rc ? rc : check_own(path, S_IFREG, error);
+}

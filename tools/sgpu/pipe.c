@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu pipe: runs jobs for the program at its standard input and output, sgpu-pipe(5), with one
+ * sgpu-enclave for all of them.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/base.h"
+#include "base/json.h"
+#include "crypto/key.h"
+#include "job.h"
+#include "link.h"
+#include "manifest/manifest.h"
+#include "ops/ops.h"
+#include "sgpu.h"
+
+enum { JSON_MAX = SGPU_MANIFEST_SIZE_MAX, MEMORY_KEPT = 64 << 20 };
+
+struct pipe {
+	struct runner_options runner;
+	const char *device;
+	uint64_t timeout_ns;
+	struct sgpu_key key; /* of the runner */
+	struct link link;
+	int connection;
+	int batch, response; /* memory files, used for one job after the other */
+	char *text;	     /* of the last manifest, which stays parsed */
+	size_t text_size;
+	struct sgpu_manifest *manifest;
+};
+
+const struct cli_option pipe_options[] = {
+	CLI_COMMON,
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct pipe, device) },
+	{ "timeout", 0, "DURATION", "fail each job's unfinished work after this time",
+	  CLI_DURATION(struct pipe, timeout_ns, 0) },
+	CLI_END,
+};
+
+/* ---- frames ---- */
+struct frame {
+	char magic[4];
+	uint32_t json_size;
+	uint64_t data_size;
+};
+static const char magic[4] = { 's', 'g', 'p', 'u' };
+
+/* Writes a frame: its JSON, then the arrays that `job` has as outputs. Takes the reference over. */
+static int send_frame(json_t *json, const struct job *job, struct sgpu_error *error)
+{
+	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	struct frame frame = { .json_size = text ? (uint32_t)strlen(text) : 0 };
+	int rc = text ? SGPU_OK : sgpu_fail_nomem(error);
+
+	memcpy(frame.magic, magic, sizeof(magic));
+	for (int i = 0; job && i < job->manifest->segment_count; i++) {
+		if (sgpu_segment_is_output(&job->manifest->segments[i])) {
+			frame.data_size += job->arrays[i].size;
+		}
+	}
+	rc = rc ? rc : sgpu_write(STDOUT_FILENO, "standard output", &frame, sizeof(frame), error);
+	rc = rc ? rc
+		: sgpu_write(STDOUT_FILENO, "standard output", text, frame.json_size, error);
+	for (int i = 0; job && !rc && i < job->manifest->segment_count; i++) {
+		if (sgpu_segment_is_output(&job->manifest->segments[i])) {
+			rc = sgpu_write(STDOUT_FILENO, "standard output", job->arrays[i].data,
+					job->arrays[i].size, error);
+		}
+	}
+	free(text);
+	json_decref(json);
+	return rc;
+}
+
+static int send_error(const struct sgpu_error *failure, struct sgpu_error *error)
+{
+	return send_frame(json_pack("{s:{s:s, s:o, s:o*}}", "error", "code",
+				    sgpu_error_name(failure->code), "text",
+				    cli_json_text(failure->text), "hint",
+				    *failure->hint ? cli_json_text(failure->hint) : NULL),
+			  NULL, error);
+}
+
+/* Reads exactly `size` bytes. */
+static int take(void *data, size_t size, struct sgpu_error *error)
+{
+	size_t got = 0;
+	const int rc = sgpu_read(STDIN_FILENO, "standard input", data, size, &got, error);
+
+	return rc || got == size ? rc
+				 : sgpu_fail(error, SGPU_EINVALID,
+					     "standard input ends within a frame");
+}
+
+static int skip(uint64_t size, struct sgpu_error *error)
+{
+	static char buffer[1 << 16];
+	int rc = SGPU_OK;
+
+	for (uint64_t now; size && !rc; size -= now) {
+		now = size < sizeof(buffer) ? size : sizeof(buffer);
+		rc = take(buffer, now, error);
+	}
+	sgpu_wipe(buffer, sizeof(buffer));
+	return rc;
+}
+
+/* ---- a job ---- */
+/* Parses the manifest unless it is that of the job before. */
+static int know_manifest(struct pipe *p, char **text, size_t size, struct sgpu_error *error)
+{
+	struct sgpu_diagnostics diagnostics = { 0 };
+	int rc;
+
+	if (p->manifest && size == p->text_size && memcmp(*text, p->text, size) == 0) {
+		return SGPU_OK;
+	}
+	sgpu_manifest_free(&p->manifest);
+	rc = sgpu_ops_load_manifest(*text, size, "the manifest", &p->manifest, &diagnostics, error);
+	sgpu_diagnostics_clear(&diagnostics);
+	free(p->text);
+	p->text = rc ? NULL : *text;
+	p->text_size = size;
+	*text = rc ? *text : NULL;
+	return rc;
+}
+
+/* Reads the inputs, as long as their types say. Inputs beyond what the frame has are an error before
+ * anything is read. */
+static int take_inputs(struct job *job, uint64_t *left, struct sgpu_error *error)
+{
+	uint64_t all = 0, bytes = 0;
+	int rc = SGPU_OK;
+
+	for (int i = 0; i < job->manifest->segment_count; i++) {
+		const struct sgpu_segment *s = &job->manifest->segments[i];
+
+		if (sgpu_segment_is_input(s)) {
+			(void)sgpu_type_bytes(&s->type, &bytes);
+			all += bytes;
+		}
+	}
+	if (all != *left) {
+		return sgpu_fail(error, SGPU_EINVALID, "the inputs have %llu bytes, not %llu",
+				 (unsigned long long)*left, (unsigned long long)all);
+	}
+	for (int i = 0; i < job->manifest->segment_count && !rc; i++) {
+		const struct sgpu_segment *s = &job->manifest->segments[i];
+		struct job_array *array = &job->arrays[i];
+
+		if (!sgpu_segment_is_input(s)) {
+			continue;
+		}
+		(void)sgpu_type_bytes(&s->type, &bytes);
+		array->data = malloc(bytes + 1);
+		array->size = array->data ? bytes : 0;
+		rc = array->data ? take(array->data, bytes, error) : sgpu_fail_nomem(error);
+		*left -= array->data ? bytes : 0;
+	}
+	return rc;
+}
+
+static int empty(int fd, struct sgpu_error *error)
+{
+	return ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0
+		       ? sgpu_fail_errno(error, "cannot use a memory file")
+		       : SGPU_OK;
+}
+
+/* Has the enclave run the batch, and waits for that. */
+static int run_batch(struct pipe *p, struct sgpu_error *error)
+{
+	static struct wire_submit message;
+	static struct wire_answer answer;
+	struct pollfd wait;
+	int rc;
+
+	snprintf(message.in_name, sizeof(message.in_name), "the batch");
+	snprintf(message.out_name, sizeof(message.out_name), "the response");
+	message.timeout_ns = p->timeout_ns;
+	rc = lseek(p->batch, 0, SEEK_SET) != 0
+		     ? sgpu_fail_errno(error, "cannot use a memory file")
+		     : link_submit(&p->link, &message, p->batch, p->response, &p->connection, error);
+	if (rc) {
+		return rc;
+	}
+	wait = (struct pollfd){ .fd = p->connection, .events = POLLIN };
+	do {
+		while (poll(&wait, 1, -1) < 0 && !sgpu_io_interrupted()) {
+		}
+		if (sgpu_io_interrupted()) {
+			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
+		}
+	} while (!link_hear(&p->link, &answer, &p->connection, error));
+	return error->code;
+}
+
+static json_t *output_json(const struct sgpu_segment *s, uint64_t size)
+{
+	struct sgpu_type type = s->type;
+	json_t *shape = json_array();
+
+	if (s->at_most) {
+		type.shape[0] = size / sgpu_dtype_size(type.dtype);
+	}
+	for (int i = 0; i < type.rank; i++) {
+		json_array_append_new(shape, json_integer((json_int_t)type.shape[i]));
+	}
+	return json_pack("{s:s, s:s, s:o, s:I}", "segment_id", s->id, "dtype",
+			 sgpu_dtype_name(type.dtype), "shape", shape, "size", (json_int_t)size);
+}
+
+static int answer(const struct job *job, struct sgpu_error *error)
+{
+	json_t *outputs = json_array();
+
+	for (int i = 0; i < job->manifest->segment_count; i++) {
+		const struct sgpu_segment *s = &job->manifest->segments[i];
+
+		if (sgpu_segment_is_output(s)) {
+			json_array_append_new(outputs, output_json(s, job->arrays[i].size));
+		}
+	}
+	return send_frame(json_pack("{s:o}", "outputs", outputs), job, error);
+}
+
+/* Runs one job. *left: the bytes of the frame that were not read. */
+static int run_job(struct pipe *p, char **text, size_t size, uint64_t *left, struct job *job,
+		   struct sgpu_error *error)
+{
+	int rc = know_manifest(p, text, size, error);
+
+	rc = rc ? rc : job_create(p->manifest, job, error);
+	rc = rc ? rc : take_inputs(job, left, error);
+	rc = rc ? rc : empty(p->batch, error);
+	rc = rc ? rc : empty(p->response, error);
+	rc = rc ? rc : job_seal(job, &p->key, NULL, p->batch, error);
+	rc = rc ? rc : run_batch(p, error);
+	if (rc && rc != SGPU_ESEGMENTS) {
+		return rc;
+	}
+	if (lseek(p->response, 0, SEEK_SET) != 0) {
+		return sgpu_fail_errno(error, "cannot use a memory file");
+	}
+	return job_open(job, p->response, error);
+}
+
+/* Handles one frame. Returns 1 at the end of standard input. Errors of the job are answered; others
+ * end the program. */
+static int handle(struct pipe *p, struct sgpu_error *error)
+{
+	struct frame frame;
+	struct sgpu_error failure = { 0 };
+	struct job job = { .manifest = NULL };
+	uint64_t left;
+	char *text;
+	size_t got = 0;
+	int rc = sgpu_read(STDIN_FILENO, "standard input", &frame, sizeof(frame), &got, error), failed;
+
+	if (rc || got == 0) {
+		return rc ? rc : 1;
+	}
+	if (got < sizeof(frame) || memcmp(frame.magic, magic, sizeof(magic)) != 0 ||
+	    frame.json_size > JSON_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "standard input has no frame, sgpu-pipe(5)");
+	}
+	left = frame.data_size;
+	text = malloc((size_t)frame.json_size + 1);
+	rc = text ? take(text, frame.json_size, error) : sgpu_fail_nomem(error);
+	failed = rc ? 0 : run_job(p, &text, frame.json_size, &left, &job, &failure);
+	rc = rc ? rc : skip(left, error);
+	if (!rc) {
+		rc = failed ? send_error(&failure, error) : answer(&job, error);
+	}
+	free(text);
+	job_free(&job);
+	return rc ? rc : p->link.pid == 0 ? sgpu_fail(error, SGPU_EDEVICE, "%s", failure.text) : 0;
+}
+
+/* ---- start and end ---- */
+static int start(struct pipe *p, struct sgpu_error *error)
+{
+	static const char *keys[] = { "fd:5" }; /* RUNNER_KEY_FD */
+	struct sgpu_key_set set = { .has_key = true };
+	int program = -1, key = -1;
+	char *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_key_generate(SGPU_KEY_OCT, &p->key, error);
+
+	set.key = p->key;
+	rc = rc ? rc : sgpu_key_set_text(&set, &text, &size, error);
+	rc = rc ? rc : memory_file("key", &key, error);
+	rc = rc ? rc : sgpu_write(key, "memory", text, size, error);
+	sgpu_free_wiped(&text, size);
+	sgpu_key_set_clear(&set);
+	if (!rc && lseek(key, 0, SEEK_SET) != 0) {
+		rc = sgpu_fail_errno(error, "cannot write memory");
+	}
+	rc = rc ? rc : memory_file("batch", &p->batch, error);
+	rc = rc ? rc : memory_file("response", &p->response, error);
+	rc = rc ? rc : runner_find(&program, error);
+	p->runner.keys = (struct cli_list){ keys, 1 };
+	rc = rc ? rc : link_start(&p->link, program, &p->runner, 1, key, error);
+	sgpu_close(program);
+	sgpu_close(key);
+	return rc;
+}
+
+static int serve(struct pipe *p)
+{
+	struct wire_ready *ready = calloc(1, sizeof(*ready));
+	struct sgpu_error error = { 0 };
+	int rc, status = ready ? link_ready(&p->link, ready) : 3;
+
+	free(ready);
+	if (status) {
+		return status;
+	}
+	rc = send_frame(json_pack("{s:b, s:i}", "ready", 1, "version", 1), NULL, &error);
+	while (!rc) {
+		rc = handle(p, &error);
+	}
+	return rc > 0 ? 0 : cli_error(&error);
+}
+
+int verb_pipe(int argc, char **argv)
+{
+	static struct pipe p = { .link = { .control = -1 },
+				 .connection = -1,
+				 .batch = -1,
+				 .response = -1 };
+	struct sgpu_error error = { 0 };
+	char **arguments;
+	int status = cli_read(argc, argv, &p, &arguments);
+
+	if (status) {
+		return status;
+	}
+	if (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)) {
+		return cli_usage("this is for programs, not for a terminal: see sgpu-pipe(5)");
+	}
+	snprintf(p.link.device, sizeof(p.link.device), "%s", p.device ? p.device : "auto");
+	cli_signals(NULL);
+	status = start(&p, &error) ? cli_error(&error) : serve(&p);
+	sgpu_close(p.connection);
+	link_end(&p.link);
+	link_wait(&p.link);
+	sgpu_manifest_free(&p.manifest);
+	sgpu_key_clear(&p.key);
+	sgpu_close(p.batch);
+	sgpu_close(p.response);
+	free(p.text);
+	return cli_finish(status);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Starts the other programs, which are beside this one, and never found by PATH.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "sgpu.h"
+
+enum {
+	LOOK_MS = 20,
+	PATIENCE_MS = 500, /* for programs to end by a signal that they got from the terminal, too */
+	NOT_STARTED = 3,
+	BY_PIPE = 128 + SIGPIPE,
+	NO_INPUT = 6,
+};
+
+void words_add(struct words *words, const char *word)
+{
+	if (words->count < WORDS_MAX) {
+		words->list[words->count++] = word;
+	} else {
+		words->full = true;
+	}
+}
+
+void words_add_all(struct words *words, ...)
+{
+	va_list rest;
+	const char *word;
+
+	va_start(rest, words);
+	while ((word = va_arg(rest, const char *)) != NULL) {
+		words_add(words, word);
+	}
+	va_end(rest);
+}
+
+void words_print(const struct words *words, const char *after)
+{
+	for (int i = 0; i < words->count; i++) {
+		const char *word = words->list[i];
+		const bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
+								"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+								"0123456789_-+=:,./@%")];
+
+		fputs(i ? " " : "", stdout);
+		fputs(plain ? "" : "'", stdout);
+		for (; *word; word++) {
+			fputs(!plain && *word == '\'' ? "'\\''" : (const char[]){ *word, '\0' },
+			      stdout);
+		}
+		fputs(plain ? "" : "'", stdout);
+	}
+	fputs(after, stdout);
+}
+
+int memory_file(const char *name, int *fd, struct sgpu_error *error)
+{
+	*fd = memfd_create(name, 0);
+	return *fd < 0 || fchmod(*fd, 0600) != 0
+		       ? sgpu_fail_errno(error, "cannot make a memory file")
+		       : SGPU_OK;
+}
+
+/* Writes the path of a program of this one's directory. */
+static bool beside(const char *name, char path[PATH_MAX])
+{
+	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	char *slash;
+
+	path[length > 0 ? length : 0] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash || (size_t)(slash - path) + 2 + strlen(name) > PATH_MAX) {
+		return false;
+	}
+	strcpy(slash + 1, name);
+	return true;
+}
+
+int program_become(const char *name, char **argv, struct sgpu_error *error)
+{
+	char path[PATH_MAX], word[64];
+
+	if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz")] ||
+	    snprintf(word, sizeof(word), "sgpu-%s", name) >= (int)sizeof(word) ||
+	    !beside(word, path)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "there is no program of that name");
+	}
+	argv[0] = word;
+	execv(path, argv);
+	return sgpu_fail_errno(error, "cannot execute '%s'", path);
+}
+
+/* In the child: becomes the program, or ends. */
+static _Noreturn void become(const struct program *program, int in, int out)
+{
+	char path[PATH_MAX];
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	if ((in >= 0 && dup2(in, STDIN_FILENO) < 0) || (out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
+	    (program->messages >= 0 && dup2(program->messages, STDERR_FILENO) < 0)) {
+		_exit(NOT_STARTED);
+	}
+	if (beside(program->words.list[0], path)) {
+		execv(path, (char *const *)(uintptr_t)program->words.list);
+	}
+	cli_fail(SGPU_EUNAVAILABLE, "there is no '%s', which has to be beside this program",
+		 program->words.list[0]);
+	_exit(NOT_STARTED);
+}
+
+/* Starts a program; `in` is what the one before gives. *next: what the one behind gets, or -1. */
+static int start(struct program *program, int in, bool last, int *next, struct sgpu_error *error)
+{
+	int ends[2] = { -1, -1 }, rc = SGPU_OK;
+
+	program->messages = -1;
+	if (program->words.full) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d arguments", WORDS_MAX);
+	}
+	if (!program->speaks) {
+		program->messages = memfd_create("messages", MFD_CLOEXEC);
+	}
+	if (!last && pipe2(ends, O_CLOEXEC) != 0) {
+		rc = sgpu_fail_errno(error, "cannot make a pipe");
+	}
+	program->pid = rc ? -1 : fork();
+	if (program->pid == 0) {
+		become(program, program->in >= 0 ? program->in : in,
+		       program->out >= 0 ? program->out : ends[1]);
+	}
+	if (!rc && program->pid < 0) {
+		rc = sgpu_fail_errno(error, "cannot start '%s'", program->words.list[0]);
+	}
+	sgpu_close(ends[1]);
+	sgpu_close(program->in);
+	*next = ends[0];
+	return rc;
+}
+
+/* Waits for a program. When this one was interrupted, those that do not end by themselves are told
+ * to. */
+static void await(struct program *program)
+{
+	int status = 0, waited = 0;
+
+	while (waitpid(program->pid, &status, sgpu_io_interrupted() ? WNOHANG : 0) <= 0) {
+		if (errno == ECHILD) {
+			break;
+		}
+		if (sgpu_io_interrupted()) {
+			(void)poll(NULL, 0, LOOK_MS);
+			waited += LOOK_MS;
+			if (waited == PATIENCE_MS) {
+				(void)kill(program->pid, SIGTERM);
+			}
+		}
+	}
+	program->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void show_messages(struct program *program)
+{
+	const off_t size = program->messages >= 0 ? lseek(program->messages, 0, SEEK_END) : 0;
+	off_t at = 0;
+
+	while (at < size && sendfile(cli_error_fd, program->messages, &at, (size_t)(size - at)) > 0) {
+	}
+	if (at < size) { /* standard error is open for appending: sendfile refuses */
+		char buffer[4096];
+		ssize_t got;
+
+		while ((got = pread(program->messages, buffer, sizeof(buffer), at)) > 0 &&
+		       write(cli_error_fd, buffer, (size_t)got) == got) {
+			at += got;
+		}
+	}
+}
+
+/* Returns the number of the program that failed by itself, `count` if none did. One whose reader has
+ * gone, or for which nothing came, failed by another. */
+static int cause(const struct program *list, int count)
+{
+	int by_other = count;
+
+	for (int i = 0; i < count; i++) {
+		if (list[i].status && list[i].status != BY_PIPE && list[i].status != NO_INPUT) {
+			return i;
+		}
+		by_other = list[i].status && by_other == count ? i : by_other;
+	}
+	return by_other;
+}
+
+int programs_run(struct program *list, int count)
+{
+	struct sgpu_error error = { 0 };
+	int in = -1, rc = SGPU_OK, started = 0, first;
+
+	for (; started < count && !rc; started++) {
+		int next = -1;
+
+		rc = start(&list[started], in, started + 1 == count, &next, &error);
+		sgpu_close(in);
+		in = next;
+	}
+	sgpu_close(in);
+	for (int i = 0; i < started; i++) {
+		if (list[i].pid > 0) {
+			await(&list[i]);
+		}
+	}
+	first = rc ? 0 : cause(list, count);
+	for (int i = 0; i < started; i++) {
+		if (i <= first) {
+			show_messages(&list[i]);
+		}
+		sgpu_close(list[i].messages);
+	}
+	return rc ? cli_error(&error) : first < count ? list[first].status : 0;
+}

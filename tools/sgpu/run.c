@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu run: operations on files, sealed all the way. `sgpu-manifest init` makes the manifest; then
+ * pack, seal, run and open work in a pipe, as in a shell.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/keys.h>
+#include <sgpu/manifest.h>
+
+#include "manifest/manifest.h"
+#include "sgpu.h"
+
+enum { SHOWN_MAX = 64 }; /* elements that are printed where no file is named */
+
+/* The file of the runner's key in commands that are only printed. */
+static const char run_key[] = "run.jwk";
+
+enum step { PACK, SEAL, RUN, OPEN, STEPS };
+
+struct run {
+	struct words init; /* the words of `sgpu-manifest init` */
+	const char *first; /* the first word that is no option */
+	int words;
+	const char *output; /* the first file of -o */
+	int outputs;
+	const char *device, *timeout, *folder;
+	bool dry, force;
+	/* ---- once the manifest is there ---- */
+	json_t *manifest;
+	const char *path;	/* of a manifest that the user gave, or NULL */
+	struct sgpu_type shown; /* of the output that is printed */
+	bool print;
+	int manifest_fd, result_fd, keys[2]; /* memory files */
+	char owner[PATH_MAX], key_names[2][24];
+};
+
+/* ---- options: those of init are passed on ---- */
+static int pass(void *values, const char *option, const char *value)
+{
+	words_add_all(&((struct run *)values)->init, option, value, NULL);
+	return 0;
+}
+
+static int take_map(void *values, const char *value)
+{
+	return pass(values, "--map", value);
+}
+
+static int take_then(void *values, const char *value)
+{
+	return pass(values, "--then", value);
+}
+
+static int take_low(void *values, const char *value)
+{
+	return pass(values, "--low", value);
+}
+
+static int take_like(void *values, const char *value)
+{
+	return pass(values, "--like", value);
+}
+
+static int take_cast(void *values, const char *value)
+{
+	return pass(values, "--cast", value);
+}
+
+static int take_size(void *values, const char *value)
+{
+	return pass(values, "--max-size", value);
+}
+
+static int take_output(void *values, const char *value)
+{
+	struct run *run = values;
+	const size_t name = strcspn(value, "=/");
+
+	run->output = run->output ? run->output : value[name] == '=' ? value + name + 1 : value;
+	run->outputs++;
+	return pass(values, "-o", value);
+}
+
+static int take_word(void *values, const char *value)
+{
+	struct run *run = values;
+
+	run->first = run->first ? run->first : value;
+	run->words++;
+	words_add(&run->init, value);
+	return 0;
+}
+
+const struct cli_option run_options[] = {
+	CLI_COMMON,
+	{ "map", 0, "EXPRESSION", "compute this for each element of the files that it names",
+	  CLI_TAKE(take_map) },
+	{ "then", 0, "OPERATION", "one more operation, which reads what the one before wrote",
+	  CLI_TAKE(take_then) },
+	{ "output", 'o', "[NAME=]FILE", "the file of an output: .nii .nii.gz .npy .npz, else raw",
+	  CLI_TAKE(take_output) },
+	{ "low", 0, "NAME", "this argument of the operation before is LOW; may be repeated",
+	  CLI_TAKE(take_low) },
+	{ "like", 0, "NAME", "the input whose geometry and units outputs have", CLI_TAKE(take_like) },
+	{ "cast", 0, "DTYPE", "cast to this type where no cast keeps every value",
+	  CLI_TAKE(take_cast) },
+	{ "max-size", 0, "SIZE", "most bytes that a compressed file may hold", CLI_TAKE(take_size) },
+	{ "directory", 'C', "DIR", "of the outputs of a manifest (default: the current one)",
+	  CLI_TEXT(struct run, folder) },
+	{ "force", 0, NULL, "replace existing files", CLI_FLAG(struct run, force) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct run, device) },
+	{ "timeout", 0, "DURATION", "fail unfinished work after this time: 90, 500ms, 5m",
+	  CLI_TEXT(struct run, timeout) },
+	{ "dry-run", 0, NULL, "print the commands that do the same, and run nothing",
+	  CLI_FLAG(struct run, dry) },
+	{ "", 0, NULL, NULL, CLI_TAKE(take_word) },
+	CLI_END,
+};
+
+/* ---- the manifest ---- */
+/* Whether the only word is the path of a JSON document. */
+static bool is_manifest(const struct run *run)
+{
+	const int fd = run->words == 1 && run->init.count == 3 ? open(run->first, O_RDONLY | O_CLOEXEC)
+								: -1;
+	char start[64];
+	const ssize_t got = fd < 0 ? -1 : read(fd, start, sizeof(start) - 1);
+
+	sgpu_close(fd);
+	start[got > 0 ? got : 0] = '\0';
+	return got > 0 && start[strspn(start, " \t\r\n")] == '{';
+}
+
+static int make_manifest(struct run *run)
+{
+	struct program init = { .words = run->init, .in = -1, .speaks = true };
+	struct sgpu_error error = { 0 };
+	int status;
+
+	if (memory_file("manifest", &run->manifest_fd, &error)) {
+		return cli_error(&error);
+	}
+	init.out = run->manifest_fd;
+	status = programs_run(&init, 1);
+	return status ? status
+		: lseek(run->manifest_fd, 0, SEEK_SET) < 0
+			? cli_fail(SGPU_ESYSTEM, "cannot read a memory file")
+			: 0;
+}
+
+/* Reads a type that init has written. */
+static int read_type(const json_t *json, struct sgpu_type *type)
+{
+	const json_t *extents = json_object_get(json, "shape"), *extent;
+	uint64_t bytes;
+	size_t i;
+
+	*type = (struct sgpu_type){ .dtype = sgpu_dtype_parse(cli_text_of(json, "dtype")) };
+	json_array_foreach (extents, i, extent) {
+		if (i < SGPU_RANK_MAX) {
+			type->shape[type->rank++] = (uint64_t)json_integer_value(extent);
+		}
+	}
+	return type->dtype != SGPU_NONE && sgpu_type_bytes(type, &bytes)
+		       ? 0
+		       : cli_fail(SGPU_EINVALID, "init wrote an output without a type");
+}
+
+/* Finds the one output, whose few elements are printed where no file is named. */
+static int find_shown(struct run *run)
+{
+	json_t *segment;
+	size_t i;
+	int count = 0, status;
+
+	run->manifest = json_loadfd(run->manifest_fd, 0, NULL);
+	if (!run->manifest || lseek(run->manifest_fd, 0, SEEK_SET) < 0) {
+		return cli_fail(SGPU_EINVALID, "init wrote no manifest");
+	}
+	json_array_foreach (json_object_get(run->manifest, "segments"), i, segment) {
+		if (strcmp(cli_text_of(segment, "direction"), "OUTPUT") == 0) {
+			count++;
+			status = read_type(json_object_get(segment, "data_type_info"), &run->shown);
+			if (status) {
+				return status;
+			}
+		}
+	}
+	return count == 1 ? 0
+			  : cli_usage("%d outputs need files: -o NAME=FILE for each that you want",
+				      count);
+}
+
+static int check_shown(struct run *run)
+{
+	uint64_t count = 0;
+	int status = find_shown(run);
+
+	if (!status && (!sgpu_type_elements(&run->shown, &count) || count > SHOWN_MAX)) {
+		char type[SGPU_TYPE_TEXT_MAX];
+
+		sgpu_type_text(&run->shown, type);
+		status = cli_usage("the output is %s, more than is printed: -o FILE names its file",
+				   type);
+	}
+	run->print = !status;
+	return status;
+}
+
+/* ---- keys ---- */
+/* Makes the runner's key of this run, which no file holds. */
+static int make_key(struct run *run, struct sgpu_error *error)
+{
+	struct sgpu_key_set keys = { .has_key = true };
+	char *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_key_generate(SGPU_KEY_OCT, &keys.key, error);
+
+	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, error);
+	for (int i = 0; i < 2 && !rc; i++) {
+		rc = memory_file("key", &run->keys[i], error);
+		rc = rc ? rc : sgpu_write(run->keys[i], "memory", text, size, error);
+		if (!rc && lseek(run->keys[i], 0, SEEK_SET) < 0) {
+			rc = sgpu_fail_errno(error, "cannot write memory");
+		}
+		snprintf(run->key_names[i], sizeof(run->key_names[i]), "fd:%d", run->keys[i]);
+	}
+	sgpu_free_wiped(&text, size);
+	sgpu_key_set_clear(&keys);
+	return rc;
+}
+
+/* ---- the four programs ---- */
+static void add_common(struct words *words)
+{
+	if (cli_json) {
+		words_add(words, "--json");
+	}
+	if (cli_verbose) {
+		words_add(words, "-v");
+	}
+}
+
+/* Sets the command lines. Of all, only seal shows progress. */
+static void set_commands(struct run *run, struct program list[STEPS])
+{
+	for (int i = 0; i < STEPS; i++) {
+		list[i] = (struct program){ .in = -1, .out = -1, .speaks = i == SEAL };
+	}
+	words_add_all(&list[PACK].words, "sgpu-manifest", "pack", "-q", NULL);
+	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner, "-r",
+		      run->dry ? run_key : run->key_names[0], NULL);
+	words_add_all(&list[RUN].words, "sgpu-run", "-q", "--local", "-k", 
+		      run->dry ? run_key : run->key_names[1], NULL);
+	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner, NULL);
+	for (int i = 0; i < STEPS; i++) {
+		add_common(&list[i].words);
+	}
+	if (run->path) {
+		words_add(&list[PACK].words, run->path);
+	} else {
+		words_add(&list[PACK].words, "--allow-outside");
+		list[PACK].in = run->manifest_fd;
+	}
+	if (cli_quiet) {
+		words_add(&list[SEAL].words, "-q");
+	}
+	if (run->device) {
+		words_add_all(&list[RUN].words, "--device", run->device, NULL);
+	}
+	if (run->timeout) {
+		words_add_all(&list[RUN].words, "--timeout", run->timeout, NULL);
+	}
+	if (run->force) {
+		words_add(&list[OPEN].words, "--force");
+	}
+	if (run->print) {
+		list[OPEN].out = run->result_fd;
+	} else if (run->outputs == 1) {
+		words_add_all(&list[OPEN].words, "-o", run->output, NULL);
+	} else {
+		words_add_all(&list[OPEN].words, "-C", run->folder ? run->folder : ".", NULL);
+	}
+}
+
+/* ---- what is printed ---- */
+static void print_commands(const struct run *run, const struct program list[STEPS])
+{
+	printf("sgpu-seal keygen --no-sign -o %s\n", run_key);
+	if (!run->path) {
+		words_print(&run->init, " |\n    ");
+	}
+	for (int i = 0; i < STEPS; i++) {
+		words_print(&list[i].words, i + 1 < STEPS ? " |\n    " : "\n");
+	}
+}
+
+/* ---- the verb ---- */
+static int run_programs(struct run *run)
+{
+	struct program list[STEPS];
+	struct sgpu_error error = { 0 };
+	int rc = home_owner(run->owner, &error), status;
+
+	rc = rc || run->dry ? rc : make_key(run, &error);
+	rc = rc || !run->print ? rc : memory_file("result", &run->result_fd, &error);
+	if (rc) {
+		return cli_error(&error);
+	}
+	set_commands(run, list);
+	if (run->dry) {
+		print_commands(run, list);
+		return 0;
+	}
+	status = programs_run(list, STEPS);
+	return status || !run->print ? status : print_elements(&run->shown, run->result_fd);
+}
+
+static void clear(struct run *run)
+{
+	json_decref(run->manifest);
+	sgpu_close(run->manifest_fd);
+	sgpu_close(run->result_fd);
+	for (int i = 0; i < 2; i++) {
+		sgpu_close(run->keys[i]);
+	}
+}
+
+int verb_run(int argc, char **argv)
+{
+	static struct run run = { .manifest_fd = -1, .result_fd = -1, .keys = { -1, -1 } };
+	char **arguments;
+	int status;
+
+	words_add_all(&run.init, "sgpu-manifest", "init", NULL);
+	status = cli_read(argc, argv, &run, &arguments);
+	if (!status && !run.words) {
+		status = cli_usage("an operation is missing: 'sgpu-manifest ops' lists them");
+	}
+	if (status) {
+		return status;
+	}
+	cli_signals(NULL);
+	run.path = is_manifest(&run) ? run.first : NULL;
+	if (run.folder && !run.path) {
+		return cli_usage("-C is for the outputs of a manifest; -o FILE names a file");
+	}
+	if (!run.path) {
+		add_common(&run.init);
+		if (cli_quiet) {
+			words_add(&run.init, "-q");
+		}
+		status = make_manifest(&run);
+	}
+	status = status || run.path || run.outputs ? status : check_shown(&run);
+	status = status ? status : run_programs(&run);
+	clear(&run);
+	return cli_finish(status);
+}

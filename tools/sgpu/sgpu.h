@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu: one command for what the other programs do together. See sgpu(1).
+ */
+#ifndef SGPU_TOOL_H
+#define SGPU_TOOL_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+#include "cli.h"
+
+CLI_VERB(run);
+CLI_VERB(pipe);
+
+/* ---- programs.c: the programs in this one's directory ---- */
+enum { WORDS_MAX = 512 };
+/* A command line. */
+struct words {
+	const char *list[WORDS_MAX + 1]; /* ends with NULL; list[0] is the program */
+	int count;
+	bool full; /* there were more */
+};
+void words_add(struct words *words, const char *word);
+/* Adds words up to a NULL. */
+void words_add_all(struct words *words, ...) __attribute__((sentinel));
+/* Prints it as a shell reads it. */
+void words_print(const struct words *words, const char *after);
+
+struct program {
+	struct words words;
+	int in, out;  /* its standard input and output, closed after the start; -1: a pipe from the
+			 one before and to the one behind, or this program's own */
+	bool speaks;  /* its messages are shown as they come; else in the end, if they matter */
+	int messages; /* a memory file, unless it speaks */
+	pid_t pid;
+	int status; /* exit status; above 128: by a signal */
+};
+/* Runs them in a pipe and waits for all. Returns the exit status of the cause: the first program
+ * that failed by itself. Shows the messages of the programs up to that one. */
+int programs_run(struct program *list, int count);
+/* Replaces this process by the program NAME of its directory; returns if there is none. */
+int program_become(const char *name, char **argv, struct sgpu_error *error);
+/* Makes a memory file that children inherit. */
+SGPU_MUST_CHECK int memory_file(const char *name, int *fd, struct sgpu_error *error);
+
+/* ---- home.c: what is kept for the user, in $XDG_CONFIG_HOME/sgpu ---- */
+/* The path of a file there; the directory is made if it is missing. Errors: SGPU_EPOLICY: another
+ * user can change it. */
+SGPU_MUST_CHECK int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error);
+/* The path of the owner's key, which is made at the first use. */
+SGPU_MUST_CHECK int home_owner(char path[PATH_MAX], struct sgpu_error *error);
+
+/* ---- elements.c ---- */
+/* Prints the elements in a file. Returns an exit status. */
+struct sgpu_type;
+int print_elements(const struct sgpu_type *type, int fd);
+
+#endif
