@@ -26,8 +26,8 @@ int link_start(struct link *link, int program, const struct runner_options *runn
 	options.device = link->device;
 	rc = runner_arguments(&options, more, &arguments, error);
 	rc = rc ? rc
-		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control, &counters,
-			       error);
+		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control,
+			       &counters, error);
 	if (rc == SGPU_OK) {
 		munmap((void *)(uintptr_t)counters, sizeof(*counters));
 	}
@@ -100,8 +100,8 @@ int link_submit(struct link *link, struct wire_submit *message, int batch, int r
 bool link_hear(struct link *link, struct wire_answer *answer, int *connection,
 	       struct sgpu_error *error)
 {
-	const int rc = wire_receive(*connection, WIRE_ANSWER, answer, sizeof(*answer), NULL, 0,
-				    error);
+	const int rc =
+		wire_receive(*connection, WIRE_ANSWER, answer, sizeof(*answer), NULL, 0, error);
 
 	if (rc == SGPU_ETIMEOUT) {
 		return false;

@@ -23,13 +23,13 @@ SGPU_MUST_CHECK int link_start(struct link *link, int program, const struct runn
 /* Waits until it is ready. Returns 0, or the exit status after a message, which the enclave has
  * printed. */
 int link_ready(struct link *link, struct wire_ready *ready);
-/* Sends a batch: the descriptors of the batch and of its response's place. *connection: one on which
- * a batch was answered, or -1, to make one. `message` has the names and the limit of time. Errors:
- * SGPU_EDEVICE: the enclave has ended. */
+/* Sends a batch: the descriptors of the batch and of its response's place. *connection: one on
+ * which a batch was answered, or -1, to make one. `message` has the names and the limit of time.
+ * Errors: SGPU_EDEVICE: the enclave has ended. */
 SGPU_MUST_CHECK int link_submit(struct link *link, struct wire_submit *message, int batch,
 				int response, int *connection, struct sgpu_error *error);
-/* Receives the answer; false: there is none yet. error->code: that of the answer, or SGPU_EDEVICE if
- * the enclave has ended; then *connection is closed, and -1. */
+/* Receives the answer; false: there is none yet. error->code: that of the answer, or SGPU_EDEVICE
+ * if the enclave has ended; then *connection is closed, and -1. */
 bool link_hear(struct link *link, struct wire_answer *answer, int *connection,
 	       struct sgpu_error *error);
 /* Has the enclave end; link_wait() waits for that. */

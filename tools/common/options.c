@@ -13,8 +13,8 @@
 
 enum { OPTIONS_MAX = 48 };
 
-/* getopt_long returns the letter of a short option, 1 for a word, and this plus the row's number for
- * a long option. */
+/* getopt_long returns the letter of a short option, 1 for a word, and this plus the row's number
+ * for a long option. */
 enum { WORD = 1, ROW = 256 };
 
 /* Returns the row without a name, which takes the arguments that are no options, or NULL. */

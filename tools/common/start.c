@@ -124,9 +124,9 @@ static void become_worker(int program, int control, int key, char **arguments,
 			     open("/dev/null", O_RDONLY), key < 0 ? 0 : fcntl(key, F_DUPFD, 10) };
 	sigset_t none;
 
-	if (ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || ends[3] < 0 || dup2(ends[0], RUNNER_CONTROL_FD) < 0 ||
-	    dup3(ends[1], PROGRAM_FD, O_CLOEXEC) < 0 || dup2(ends[2], STDIN_FILENO) < 0 ||
-	    (key >= 0 && dup2(ends[3], RUNNER_KEY_FD) < 0)) {
+	if (ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || ends[3] < 0 ||
+	    dup2(ends[0], RUNNER_CONTROL_FD) < 0 || dup3(ends[1], PROGRAM_FD, O_CLOEXEC) < 0 ||
+	    dup2(ends[2], STDIN_FILENO) < 0 || (key >= 0 && dup2(ends[3], RUNNER_KEY_FD) < 0)) {
 		sgpu_fail_errno(error, "cannot start a worker");
 		return;
 	}
@@ -137,8 +137,8 @@ static void become_worker(int program, int control, int key, char **arguments,
 	(void)runner_execute(PROGRAM_FD, arguments, error);
 }
 
-int runner_spawn(int program, char **arguments, const struct wire_begin *begin, int key,
-		 pid_t *pid, int *control, const struct serve_counters **counters, struct sgpu_error *error)
+int runner_spawn(int program, char **arguments, const struct wire_begin *begin, int key, pid_t *pid,
+		 int *control, const struct serve_counters **counters, struct sgpu_error *error)
 {
 	int ends[2] = { -1, -1 }, file = -1, rc;
 	struct wire_begin message = *begin;

@@ -70,7 +70,53 @@ SGPU_MUST_CHECK int draft_file_fits(const struct draft_file *file, bool *all,
 char *draft_location(const char *path);
 
 /* ---- draft.c ---- */
+/* A segment on its way to an argument. */
+struct value {
+	char id[SGPU_ID_MAX + 1];
+	struct sgpu_type type; /* as the bytes lie */
+	bool reversed; /* people count the axes from the last one: the first varies fastest */
+	bool low;
+	const struct draft_file *file; /* where it comes from, or NULL */
+	bool scaled;		       /* what is stored has still to be scaled */
+};
+
+struct draft {
+	const struct draft_request *request;
+	json_t *segments, *operations;
+	struct draft_file files[SGPU_ARGUMENTS_MAX * DRAFT_STAGES_MAX];
+	char ids[SGPU_ARGUMENTS_MAX * DRAFT_STAGES_MAX][SGPU_ID_MAX + 1]; /* by file: its segment */
+	int file_count;
+	struct value
+		outputs[SGPU_ARGUMENTS_MAX]; /* by argument, of the last stage so far; "": none */
+	bool reversed;			     /* these lie with the first axis fastest */
+	bool later;			     /* not in the first stage */
+	bool outside;			     /* a file is outside the current directory */
+};
+
+/* Adds an operation that reads `value` and sets it to what the operation writes, a segment that is
+ * named after the one that was read. Takes `params` over. The caller sets the type. */
+int draft_step(struct draft *draft, const char *kernel, const char *suffix, json_t *params,
+	       struct value *value);
 /* Makes the manifest, which the caller releases. Returns an exit status after a message. */
 int draft_make(const struct draft_request *request, json_t **manifest);
+
+/* ---- convert.c ---- */
+/* Makes of a value what the argument takes: scaled as the file's header says, and of one of its
+ * types. wide: another input has f64. Returns an exit status. */
+int draft_convert(struct draft *draft, const struct sgpu_op *op,
+		  const struct sgpu_op_argument *argument, bool wide, struct value *value);
+/* Reverses the order of axes, on the device. */
+int draft_reverse(struct draft *draft, struct value *value);
+/* Gives all inputs of a stage one order of axes: that in which they lie if the operation ignores
+ * it, else that in which people count. Sets draft->reversed. */
+int draft_arrange(struct draft *draft, const struct draft_stage *stage, struct value *values,
+		  int count);
+
+/* ---- outputs.c ---- */
+/* Checks that each -o is of an output of the last operation, of which there are `count`, and that a
+ * -o without a name is of the only one. */
+int draft_check_outputs(const struct draft *draft, int count);
+/* Turns what an operation writes into an output with its file. alone: it is the only one. */
+int draft_finish_output(struct draft *draft, const char *name, bool alone, struct value *value);
 
 #endif

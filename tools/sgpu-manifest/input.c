@@ -34,7 +34,8 @@ static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 }
 
 /* Parses "SHAPE[:OFFSET]". A shape is "181,217,181", or empty for a scalar. */
-static int parse_shape(const char *text, struct sgpu_file_request *request, struct sgpu_error *error)
+static int parse_shape(const char *text, struct sgpu_file_request *request,
+		       struct sgpu_error *error)
 {
 	char *copy = strdup(text), *rest = copy, *offset;
 	struct sgpu_type *type = &request->raw_type;
@@ -97,17 +98,16 @@ static int with_file(const struct draft_file *file, const struct sgpu_file_reque
 	struct sgpu_file_request whole = *request;
 	struct sgpu_file *opened = NULL;
 	const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	int rc = fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", file->path) : SGPU_OK;
+	int other = -1,
+	    rc = fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", file->path) : SGPU_OK;
 
 	whole.name = file->path;
 	whole.member = file->member;
-	whole.other = -1;
-	rc = rc ? rc : sgpu_file_open_other(file->path, &whole.other, error);
-	whole.has_other = whole.other >= 0;
-	rc = rc ? rc : sgpu_file_open(fd, &whole, &opened, error);
+	rc = rc ? rc : sgpu_file_open_other(file->path, &other, error);
+	rc = rc ? rc : sgpu_file_open(fd, other, &whole, &opened, error);
 	rc = rc ? rc : use(opened, to, error);
 	sgpu_file_close(&opened);
-	sgpu_close(whole.other);
+	sgpu_close(other);
 	sgpu_close(fd);
 	return rc;
 }
@@ -174,7 +174,8 @@ char *draft_location(const char *path)
 	const size_t length = here && strcmp(here, "/") ? strlen(here) : 0;
 	bool failed = !folder || !here;
 
-	if (!failed && real && strcmp(path, "-") != 0) { /* else as given: there is no such directory yet */
+	if (!failed && real &&
+	    strcmp(path, "-") != 0) { /* else as given: there is no such directory yet */
 		const bool below = strncmp(real, here, length) == 0 &&
 				   (real[length] == '/' || real[length] == '\0');
 		const char *from = below ? real + length + (real[length] == '/') : real;

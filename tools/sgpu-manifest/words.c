@@ -52,7 +52,8 @@ static int store(struct draft_words *words, const char *name, size_t length, con
 	for (int i = 0; i < words->count; i++) {
 		if (strlen(words->list[i].name) == length &&
 		    strncmp(words->list[i].name, name, length) == 0) {
-			return cli_usage(length ? "'%.*s' is given twice" : "'%.*s%s' is one file too many",
+			return cli_usage(length ? "'%.*s' is given twice"
+						: "'%.*s%s' is one file too many",
 					 (int)length, name, SGPU_EXCERPT(value));
 		}
 	}
@@ -76,7 +77,7 @@ static json_t *param_value(const char *text)
 	json_decref(value);
 	number = strtod(text, &end); /* ".5" and "+1" are no JSON */
 	return *text && !*end && isfinite(number) && !strpbrk(text, "xX") ? json_real(number)
-									   : json_string(text);
+									  : json_string(text);
 }
 
 static int refuse_name(const struct draft_stage *stage, const char *word, size_t length)
@@ -101,7 +102,8 @@ static int refuse_name(const struct draft_stage *stage, const char *word, size_t
 	sgpu_fail(&error, SGPU_EUSAGE, "'%s' is no argument or parameter of '%s'", name, op->name);
 	(void)(near ? sgpu_hint(&error, "did you mean '%s'? A file of that name is './%s'", near,
 				SGPU_EXCERPT(word))
-		    : sgpu_hint(&error, "'sgpu-manifest ops %s' shows them; a file of that name is './%s'",
+		    : sgpu_hint(&error,
+				"'sgpu-manifest ops %s' shows them; a file of that name is './%s'",
 				op->name, SGPU_EXCERPT(word)));
 	return cli_error(&error);
 }
@@ -185,8 +187,9 @@ int draft_take_map(void *values, const char *expression)
 	struct draft_request *request = values;
 
 	if (request->count) {
-		return cli_usage("--map stands in the place of the first operation; later: --then map "
-				 "EXPRESSION");
+		return cli_usage(
+			"--map stands in the place of the first operation; later: --then map "
+			"EXPRESSION");
 	}
 	const int status = add_stage(request, cli_find_op("map"));
 	if (!status) {
@@ -214,8 +217,8 @@ int draft_take_low(void *values, const char *name)
 		return cli_usage("--low %s comes after the operation whose argument it is",
 				 SGPU_EXCERPT(name));
 	}
-	stage->low.items = stage->low.items ? stage->low.items
-					    : calloc((size_t)request->argc, sizeof(char *));
+	stage->low.items =
+		stage->low.items ? stage->low.items : calloc((size_t)request->argc, sizeof(char *));
 	if (!stage->low.items) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}

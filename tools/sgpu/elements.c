@@ -92,7 +92,8 @@ int print_elements(const struct sgpu_type *type, int fd)
 	(void)sgpu_type_elements(type, &count);
 	if (count * size > sizeof(data) ||
 	    sgpu_pread(fd, "the result", data, sizeof(data), 0, &got, &error)) {
-		return error.code ? cli_error(&error) : cli_fail(SGPU_EINVALID, "too many elements");
+		return error.code ? cli_error(&error)
+				  : cli_fail(SGPU_EINVALID, "too many elements");
 	}
 	for (uint64_t i = 0; i < count && got == count * size; i++) {
 		union element e = { .bytes = { 0 } };

@@ -80,6 +80,11 @@ int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error)
 	return rc;
 }
 
+int home_check(const char *path, struct sgpu_error *error)
+{
+	return check_own(path, S_IFDIR, error);
+}
+
 static int make_owner(const char *path, struct sgpu_error *error)
 {
 	struct sgpu_key_set keys = { .has_key = true };
@@ -93,10 +98,27 @@ static int make_owner(const char *path, struct sgpu_error *error)
 	sgpu_free_wiped(&text, size);
 	sgpu_key_set_clear(&keys);
 	if (!rc) {
-		cli_note("made '%s', your key: keep a copy, without it nothing that was sealed to you "
+		cli_note("made '%s', your key: keep a copy, without it nothing that was sealed to "
+			 "you "
 			 "opens",
 			 path);
 	}
+	return rc;
+}
+
+int key_file(const struct sgpu_key *key, int *fd, struct sgpu_error *error)
+{
+	const struct sgpu_key_set keys = { .has_key = true, .key = *key };
+	char *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_key_set_text(&keys, &text, &size, error);
+
+	rc = rc ? rc : memory_file("key", fd, error);
+	rc = rc ? rc : sgpu_write(*fd, "memory", text, size, error);
+	if (!rc && lseek(*fd, 0, SEEK_SET) < 0) {
+		rc = sgpu_fail_errno(error, "cannot write memory");
+	}
+	sgpu_free_wiped(&text, size);
 	return rc;
 }
 

@@ -17,7 +17,8 @@ int job_create(const struct sgpu_manifest *manifest, struct job *job, struct sgp
 {
 	*job = (struct job){ .manifest = manifest };
 	job->arrays = calloc((size_t)manifest->segment_count + 1, sizeof(*job->arrays));
-	return job->arrays ? sgpu_batch_create(manifest, &job->batch, error) : sgpu_fail_nomem(error);
+	return job->arrays ? sgpu_batch_create(manifest, &job->batch, error)
+			   : sgpu_fail_nomem(error);
 }
 
 void job_free(struct job *job)
@@ -137,7 +138,8 @@ static int fail_refused(struct sgpu_tar_reader *reader, struct sgpu_error *error
 static int authenticate(const struct job *job, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = job->response;
-	int rc = response->has_mac ? sgpu_batch_verify(response, job->batch_key, error) : SGPU_EAUTH;
+	int rc =
+		response->has_mac ? sgpu_batch_verify(response, job->batch_key, error) : SGPU_EAUTH;
 
 	if (rc || !sgpu_equal(job->identity, response->identity, sizeof(job->identity))) {
 		rc = sgpu_fail(error, SGPU_EAUTH, "the response is not that to this batch");

@@ -16,7 +16,7 @@ struct job_array {
 /* One batch. Free with job_free(). */
 struct job {
 	const struct sgpu_manifest *manifest; /* checked; borrowed */
-	struct job_array *arrays;	      /* by segment of the manifest: inputs before, outputs after */
+	struct job_array *arrays; /* by segment of the manifest: inputs before, outputs after */
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	uint8_t identity[SGPU_SHA256_SIZE];
 	struct sgpu_batch *batch, *response;

@@ -9,6 +9,9 @@
 static const struct cli_verb verbs[] = {
 	{ "run", "OPERATION [NAME=VALUE | [NAME=]FILE]... | MANIFEST",
 	  "run operations on your files, sealed all the way", run_options, verb_run },
+	{ "host", "add|list|show|update|remove [NAME [ADDRESS]]",
+	  "say which hosts may get your jobs, and what they have to prove", host_options,
+	  verb_host },
 	{ "pipe", "", "run jobs for the program at standard input and output", pipe_options,
 	  verb_pipe },
 	{ .name = NULL },

@@ -3,13 +3,11 @@
  * sgpu pipe: runs jobs for the program at its standard input and output, sgpu-pipe(5), with one
  * sgpu-enclave for all of them.
  */
-#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -17,6 +15,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "crypto/key.h"
+#include "host.h"
 #include "job.h"
 #include "link.h"
 #include "manifest/manifest.h"
@@ -30,16 +29,20 @@ struct pipe {
 	const char *device;
 	uint64_t timeout_ns;
 	struct sgpu_key key; /* of the runner */
-	struct link link;
+	struct link link;    /* here */
 	int connection;
-	int batch, response; /* memory files, used for one job after the other */
-	char *text;	     /* of the last manifest, which stays parsed */
+	const char *on; /* a host, in place of that */
+	struct host host;
+	struct sgpu_key_set owner; /* signs batches for a host */
+	int batch, response;	   /* memory files, used for one job after the other */
+	char *text;		   /* of the last manifest, which stays parsed */
 	size_t text_size;
 	struct sgpu_manifest *manifest;
 };
 
 const struct cli_option pipe_options[] = {
 	CLI_COMMON,
+	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct pipe, on) },
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
 	  CLI_TEXT(struct pipe, device) },
 	{ "timeout", 0, "DURATION", "fail each job's unfinished work after this time",
@@ -69,8 +72,7 @@ static int send_frame(json_t *json, const struct job *job, struct sgpu_error *er
 		}
 	}
 	rc = rc ? rc : sgpu_write(STDOUT_FILENO, "standard output", &frame, sizeof(frame), error);
-	rc = rc ? rc
-		: sgpu_write(STDOUT_FILENO, "standard output", text, frame.json_size, error);
+	rc = rc ? rc : sgpu_write(STDOUT_FILENO, "standard output", text, frame.json_size, error);
 	for (int i = 0; job && !rc && i < job->manifest->segment_count; i++) {
 		if (sgpu_segment_is_output(&job->manifest->segments[i])) {
 			rc = sgpu_write(STDOUT_FILENO, "standard output", job->arrays[i].data,
@@ -97,9 +99,9 @@ static int take(void *data, size_t size, struct sgpu_error *error)
 	size_t got = 0;
 	const int rc = sgpu_read(STDIN_FILENO, "standard input", data, size, &got, error);
 
-	return rc || got == size ? rc
-				 : sgpu_fail(error, SGPU_EINVALID,
-					     "standard input ends within a frame");
+	return rc || got == size
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID, "standard input ends within a frame");
 }
 
 static int skip(uint64_t size, struct sgpu_error *error)
@@ -135,8 +137,8 @@ static int know_manifest(struct pipe *p, char **text, size_t size, struct sgpu_e
 	return rc;
 }
 
-/* Reads the inputs, as long as their types say. Inputs beyond what the frame has are an error before
- * anything is read. */
+/* Reads the inputs, as long as their types say. Inputs beyond what the frame has are an error
+ * before anything is read. */
 static int take_inputs(struct job *job, uint64_t *left, struct sgpu_error *error)
 {
 	uint64_t all = 0, bytes = 0;
@@ -177,8 +179,77 @@ static int empty(int fd, struct sgpu_error *error)
 		       : SGPU_OK;
 }
 
-/* Has the enclave run the batch, and waits for that. */
-static int run_batch(struct pipe *p, struct sgpu_error *error)
+/* ---- a host ---- */
+/* Has the host prove what it runs, which gives the key to seal to. Returns an exit status after a
+ * message. */
+static int prove(struct pipe *p)
+{
+	struct sgpu_error error = { 0 };
+	char name[24];
+	int recipient, status = host_prove(&p->host, &recipient);
+
+	snprintf(name, sizeof(name), "fd:%d", recipient);
+	if (!status && sgpu_key_load(name, &p->key, &error)) {
+		status = cli_error(&error);
+	}
+	sgpu_close(recipient);
+	return status;
+}
+
+/* Reads the error that a program has printed with --json. */
+static int read_error(int fd, struct sgpu_error *error)
+{
+	char text[4096];
+	size_t got = 0;
+	json_t *line = NULL;
+	const json_t *shown;
+
+	if (sgpu_pread(fd, "messages", text, sizeof(text) - 1, 0, &got, NULL) == SGPU_OK) {
+		text[got] = '\0';
+		for (char *rest = text, *next; (next = strsep(&rest, "\n")) != NULL;) {
+			json_t *parsed = json_loads(next, 0, NULL);
+
+			if (json_object_get(parsed, "error")) {
+				json_decref(line);
+				line = json_incref(parsed);
+			}
+			json_decref(parsed);
+		}
+	}
+	shown = json_object_get(line, "error");
+	sgpu_fail(error, line ? sgpu_error_by_name(cli_text_of(shown, "code")) : SGPU_ESYSTEM, "%s",
+		  line ? cli_text_of(shown, "text") : "the host cannot be reached");
+	if (*cli_text_of(shown, "hint")) {
+		(void)sgpu_hint(error, "%s", cli_text_of(shown, "hint"));
+	}
+	json_decref(line);
+	return error->code;
+}
+
+/* Has the host's server run the batch. */
+static int run_there(struct pipe *p, struct sgpu_error *error)
+{
+	struct program program = { .keeps = true };
+	char arguments[64] = "-q --json";
+	int status, rc = SGPU_OK;
+
+	if (p->timeout_ns) {
+		cli_append(arguments, sizeof(arguments), " --timeout %llums",
+			   (unsigned long long)(p->timeout_ns / 1000000 + 1));
+	}
+	host_words(&p->host, "sgpu-run", arguments, &program.words);
+	program.in = fcntl(p->batch, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	program.out = p->response;
+	status = programs_run(&program, 1);
+	if (status) {
+		rc = read_error(program.messages, error);
+	}
+	sgpu_close(program.messages);
+	return rc;
+}
+
+/* Has the enclave here run the batch, and waits for that. */
+static int run_here(struct pipe *p, struct sgpu_error *error)
 {
 	static struct wire_submit message;
 	static struct wire_answer answer;
@@ -188,9 +259,7 @@ static int run_batch(struct pipe *p, struct sgpu_error *error)
 	snprintf(message.in_name, sizeof(message.in_name), "the batch");
 	snprintf(message.out_name, sizeof(message.out_name), "the response");
 	message.timeout_ns = p->timeout_ns;
-	rc = lseek(p->batch, 0, SEEK_SET) != 0
-		     ? sgpu_fail_errno(error, "cannot use a memory file")
-		     : link_submit(&p->link, &message, p->batch, p->response, &p->connection, error);
+	rc = link_submit(&p->link, &message, p->batch, p->response, &p->connection, error);
 	if (rc) {
 		return rc;
 	}
@@ -203,6 +272,19 @@ static int run_batch(struct pipe *p, struct sgpu_error *error)
 		}
 	} while (!link_hear(&p->link, &answer, &p->connection, error));
 	return error->code;
+}
+
+/* Seals the job and has it run. */
+static int run_sealed(struct pipe *p, struct job *job, struct sgpu_error *error)
+{
+	int rc = empty(p->batch, error);
+
+	rc = rc ? rc : empty(p->response, error);
+	rc = rc ? rc : job_seal(job, &p->key, p->on ? &p->owner.signing : NULL, p->batch, error);
+	if (!rc && lseek(p->batch, 0, SEEK_SET) != 0) {
+		rc = sgpu_fail_errno(error, "cannot use a memory file");
+	}
+	return rc ? rc : p->on ? run_there(p, error) : run_here(p, error);
 }
 
 static json_t *output_json(const struct sgpu_segment *s, uint64_t size)
@@ -242,10 +324,7 @@ static int run_job(struct pipe *p, char **text, size_t size, uint64_t *left, str
 
 	rc = rc ? rc : job_create(p->manifest, job, error);
 	rc = rc ? rc : take_inputs(job, left, error);
-	rc = rc ? rc : empty(p->batch, error);
-	rc = rc ? rc : empty(p->response, error);
-	rc = rc ? rc : job_seal(job, &p->key, NULL, p->batch, error);
-	rc = rc ? rc : run_batch(p, error);
+	rc = rc ? rc : run_sealed(p, job, error);
 	if (rc && rc != SGPU_ESEGMENTS) {
 		return rc;
 	}
@@ -265,7 +344,8 @@ static int handle(struct pipe *p, struct sgpu_error *error)
 	uint64_t left;
 	char *text;
 	size_t got = 0;
-	int rc = sgpu_read(STDIN_FILENO, "standard input", &frame, sizeof(frame), &got, error), failed;
+	int rc = sgpu_read(STDIN_FILENO, "standard input", &frame, sizeof(frame), &got, error),
+	    failed;
 
 	if (rc || got == 0) {
 		return rc ? rc : 1;
@@ -284,45 +364,50 @@ static int handle(struct pipe *p, struct sgpu_error *error)
 	}
 	free(text);
 	job_free(&job);
-	return rc ? rc : p->link.pid == 0 ? sgpu_fail(error, SGPU_EDEVICE, "%s", failure.text) : 0;
+	return rc			    ? rc
+	       : !p->on && p->link.pid == 0 ? sgpu_fail(error, SGPU_EDEVICE, "%s", failure.text)
+					    : 0;
 }
 
 /* ---- start and end ---- */
-static int start(struct pipe *p, struct sgpu_error *error)
+/* Makes the key of this run and starts sgpu-enclave with it. Returns an exit status. */
+static int start_here(struct pipe *p)
 {
 	static const char *keys[] = { "fd:5" }; /* RUNNER_KEY_FD */
-	struct sgpu_key_set set = { .has_key = true };
-	int program = -1, key = -1;
-	char *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_key_generate(SGPU_KEY_OCT, &p->key, error);
+	struct wire_ready *ready = calloc(1, sizeof(*ready));
+	struct sgpu_error error = { 0 };
+	int program = -1, key = -1, rc = ready ? SGPU_OK : sgpu_fail_nomem(&error), status;
 
-	set.key = p->key;
-	rc = rc ? rc : sgpu_key_set_text(&set, &text, &size, error);
-	rc = rc ? rc : memory_file("key", &key, error);
-	rc = rc ? rc : sgpu_write(key, "memory", text, size, error);
-	sgpu_free_wiped(&text, size);
-	sgpu_key_set_clear(&set);
-	if (!rc && lseek(key, 0, SEEK_SET) != 0) {
-		rc = sgpu_fail_errno(error, "cannot write memory");
-	}
-	rc = rc ? rc : memory_file("batch", &p->batch, error);
-	rc = rc ? rc : memory_file("response", &p->response, error);
-	rc = rc ? rc : runner_find(&program, error);
+	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &p->key, &error);
+	rc = rc ? rc : key_file(&p->key, &key, &error);
+	rc = rc ? rc : runner_find(&program, &error);
 	p->runner.keys = (struct cli_list){ keys, 1 };
-	rc = rc ? rc : link_start(&p->link, program, &p->runner, 1, key, error);
+	rc = rc ? rc : link_start(&p->link, program, &p->runner, 1, key, &error);
 	sgpu_close(program);
 	sgpu_close(key);
-	return rc;
+	status = rc ? cli_error(&error) : link_ready(&p->link, ready);
+	free(ready);
+	return status;
+}
+
+static int start_there(struct pipe *p)
+{
+	struct sgpu_error error = { 0 };
+	char path[PATH_MAX];
+	int rc = host_load(p->on, &p->host, &error);
+
+	rc = rc ? rc : home_owner(path, &error);
+	rc = rc ? rc : sgpu_key_set_load(path, &p->owner, &error);
+	return rc ? cli_error(&error) : prove(p);
 }
 
 static int serve(struct pipe *p)
 {
-	struct wire_ready *ready = calloc(1, sizeof(*ready));
 	struct sgpu_error error = { 0 };
-	int rc, status = ready ? link_ready(&p->link, ready) : 3;
+	int rc = memory_file("batch", &p->batch, &error), status;
 
-	free(ready);
+	rc = rc ? rc : memory_file("response", &p->response, &error);
+	status = rc ? cli_error(&error) : p->on ? start_there(p) : start_here(p);
 	if (status) {
 		return status;
 	}
@@ -335,11 +420,9 @@ static int serve(struct pipe *p)
 
 int verb_pipe(int argc, char **argv)
 {
-	static struct pipe p = { .link = { .control = -1 },
-				 .connection = -1,
-				 .batch = -1,
-				 .response = -1 };
-	struct sgpu_error error = { 0 };
+	static struct pipe p = {
+		.link = { .control = -1 }, .connection = -1, .batch = -1, .response = -1
+	};
 	char **arguments;
 	int status = cli_read(argc, argv, &p, &arguments);
 
@@ -351,12 +434,14 @@ int verb_pipe(int argc, char **argv)
 	}
 	snprintf(p.link.device, sizeof(p.link.device), "%s", p.device ? p.device : "auto");
 	cli_signals(NULL);
-	status = start(&p, &error) ? cli_error(&error) : serve(&p);
+	status = serve(&p);
 	sgpu_close(p.connection);
 	link_end(&p.link);
 	link_wait(&p.link);
 	sgpu_manifest_free(&p.manifest);
 	sgpu_key_clear(&p.key);
+	sgpu_key_set_clear(&p.owner);
+	host_clear(&p.host);
 	sgpu_close(p.batch);
 	sgpu_close(p.response);
 	free(p.text);

@@ -21,7 +21,8 @@
 
 enum {
 	LOOK_MS = 20,
-	PATIENCE_MS = 500, /* for programs to end by a signal that they got from the terminal, too */
+	PATIENCE_MS =
+		500, /* for programs to end by a signal that they got from the terminal, too */
 	NOT_STARTED = 3,
 	BY_PIPE = 128 + SIGPIPE,
 	NO_INPUT = 6,
@@ -53,8 +54,8 @@ void words_print(const struct words *words, const char *after)
 	for (int i = 0; i < words->count; i++) {
 		const char *word = words->list[i];
 		const bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
-								"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-								"0123456789_-+=:,./@%")];
+							       "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+							       "0123456789_-+=:,./@%")];
 
 		fputs(i ? " " : "", stdout);
 		fputs(plain ? "" : "'", stdout);
@@ -117,10 +118,12 @@ static _Noreturn void become(const struct program *program, int in, int out)
 	    (program->messages >= 0 && dup2(program->messages, STDERR_FILENO) < 0)) {
 		_exit(NOT_STARTED);
 	}
-	if (beside(program->words.list[0], path)) {
+	if (strcmp(program->words.list[0], "ssh") == 0) {
+		execvp("ssh", (char *const *)(uintptr_t)program->words.list);
+	} else if (beside(program->words.list[0], path)) {
 		execv(path, (char *const *)(uintptr_t)program->words.list);
 	}
-	cli_fail(SGPU_EUNAVAILABLE, "there is no '%s', which has to be beside this program",
+	cli_fail(SGPU_EUNAVAILABLE, "there is no '%s', or it cannot be executed",
 		 program->words.list[0]);
 	_exit(NOT_STARTED);
 }
@@ -180,7 +183,8 @@ static void show_messages(struct program *program)
 	const off_t size = program->messages >= 0 ? lseek(program->messages, 0, SEEK_END) : 0;
 	off_t at = 0;
 
-	while (at < size && sendfile(cli_error_fd, program->messages, &at, (size_t)(size - at)) > 0) {
+	while (at < size &&
+	       sendfile(cli_error_fd, program->messages, &at, (size_t)(size - at)) > 0) {
 	}
 	if (at < size) { /* standard error is open for appending: sendfile refuses */
 		char buffer[4096];
@@ -193,8 +197,8 @@ static void show_messages(struct program *program)
 	}
 }
 
-/* Returns the number of the program that failed by itself, `count` if none did. One whose reader has
- * gone, or for which nothing came, failed by another. */
+/* Returns the number of the program that failed by itself, `count` if none did. One whose reader
+ * has gone, or for which nothing came, failed by another. */
 static int cause(const struct program *list, int count)
 {
 	int by_other = count;
@@ -228,10 +232,12 @@ int programs_run(struct program *list, int count)
 	}
 	first = rc ? 0 : cause(list, count);
 	for (int i = 0; i < started; i++) {
-		if (i <= first) {
+		if (i <= first && !list[i].keeps) {
 			show_messages(&list[i]);
 		}
-		sgpu_close(list[i].messages);
+		if (!list[i].keeps) {
+			sgpu_close(list[i].messages);
+		}
 	}
 	return rc ? cli_error(&error) : first < count ? list[first].status : 0;
 }

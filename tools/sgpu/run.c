@@ -15,6 +15,7 @@
 #include <sgpu/manifest.h>
 
 #include "manifest/manifest.h"
+#include "host.h"
 #include "sgpu.h"
 
 enum { SHOWN_MAX = 64 }; /* elements that are printed where no file is named */
@@ -30,7 +31,9 @@ struct run {
 	int words;
 	const char *output; /* the first file of -o */
 	int outputs;
-	const char *device, *timeout, *folder;
+	const char *on, *device, *timeout, *folder;
+	struct host host;
+	int recipient; /* a memory file: the key that the host has proved; or -1 */
 	bool dry, force;
 	/* ---- once the manifest is there ---- */
 	json_t *manifest;
@@ -100,6 +103,7 @@ static int take_word(void *values, const char *value)
 
 const struct cli_option run_options[] = {
 	CLI_COMMON,
+	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct run, on) },
 	{ "map", 0, "EXPRESSION", "compute this for each element of the files that it names",
 	  CLI_TAKE(take_map) },
 	{ "then", 0, "OPERATION", "one more operation, which reads what the one before wrote",
@@ -108,10 +112,12 @@ const struct cli_option run_options[] = {
 	  CLI_TAKE(take_output) },
 	{ "low", 0, "NAME", "this argument of the operation before is LOW; may be repeated",
 	  CLI_TAKE(take_low) },
-	{ "like", 0, "NAME", "the input whose geometry and units outputs have", CLI_TAKE(take_like) },
+	{ "like", 0, "NAME", "the input whose geometry and units outputs have",
+	  CLI_TAKE(take_like) },
 	{ "cast", 0, "DTYPE", "cast to this type where no cast keeps every value",
 	  CLI_TAKE(take_cast) },
-	{ "max-size", 0, "SIZE", "most bytes that a compressed file may hold", CLI_TAKE(take_size) },
+	{ "max-size", 0, "SIZE", "most bytes that a compressed file may hold",
+	  CLI_TAKE(take_size) },
 	{ "directory", 'C', "DIR", "of the outputs of a manifest (default: the current one)",
 	  CLI_TEXT(struct run, folder) },
 	{ "force", 0, NULL, "replace existing files", CLI_FLAG(struct run, force) },
@@ -129,8 +135,9 @@ const struct cli_option run_options[] = {
 /* Whether the only word is the path of a JSON document. */
 static bool is_manifest(const struct run *run)
 {
-	const int fd = run->words == 1 && run->init.count == 3 ? open(run->first, O_RDONLY | O_CLOEXEC)
-								: -1;
+	const int fd = run->words == 1 && run->init.count == 3
+			       ? open(run->first, O_RDONLY | O_CLOEXEC)
+			       : -1;
 	char start[64];
 	const ssize_t got = fd < 0 ? -1 : read(fd, start, sizeof(start) - 1);
 
@@ -151,9 +158,9 @@ static int make_manifest(struct run *run)
 	init.out = run->manifest_fd;
 	status = programs_run(&init, 1);
 	return status ? status
-		: lseek(run->manifest_fd, 0, SEEK_SET) < 0
-			? cli_fail(SGPU_ESYSTEM, "cannot read a memory file")
-			: 0;
+	       : lseek(run->manifest_fd, 0, SEEK_SET) < 0
+		       ? cli_fail(SGPU_ESYSTEM, "cannot read a memory file")
+		       : 0;
 }
 
 /* Reads a type that init has written. */
@@ -215,26 +222,17 @@ static int check_shown(struct run *run)
 	return status;
 }
 
-/* ---- keys ---- */
-/* Makes the runner's key of this run, which no file holds. */
+/* Makes the runner's key of this run, which no file on a disk holds. */
 static int make_key(struct run *run, struct sgpu_error *error)
 {
-	struct sgpu_key_set keys = { .has_key = true };
-	char *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_key_generate(SGPU_KEY_OCT, &keys.key, error);
+	struct sgpu_key key;
+	int rc = sgpu_key_generate(SGPU_KEY_OCT, &key, error);
 
-	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, error);
-	for (int i = 0; i < 2 && !rc; i++) {
-		rc = memory_file("key", &run->keys[i], error);
-		rc = rc ? rc : sgpu_write(run->keys[i], "memory", text, size, error);
-		if (!rc && lseek(run->keys[i], 0, SEEK_SET) < 0) {
-			rc = sgpu_fail_errno(error, "cannot write memory");
-		}
+	for (int i = 0; i < 2 && !rc; i++) { /* each program reads its own to the end */
+		rc = key_file(&key, &run->keys[i], error);
 		snprintf(run->key_names[i], sizeof(run->key_names[i]), "fd:%d", run->keys[i]);
 	}
-	sgpu_free_wiped(&text, size);
-	sgpu_key_set_clear(&keys);
+	sgpu_key_clear(&key);
 	return rc;
 }
 
@@ -249,6 +247,30 @@ static void add_common(struct words *words)
 	}
 }
 
+/* Here, sgpu-run becomes a sgpu-enclave with the key of this run; on a host, it hands the batch to
+ * the server. */
+static void set_run(struct run *run, struct words *words)
+{
+	char arguments[64] = "-q";
+
+	if (run->on) {
+		if (run->timeout) {
+			cli_append(arguments, sizeof(arguments), " --timeout %s", run->timeout);
+		}
+		host_words(&run->host, "sgpu-run", arguments, words);
+		return;
+	}
+	words_add_all(words, "sgpu-run", "-q", "--local", "-k",
+		      run->dry ? run_key : run->key_names[1], NULL);
+	add_common(words);
+	if (run->device) {
+		words_add_all(words, "--device", run->device, NULL);
+	}
+	if (run->timeout) {
+		words_add_all(words, "--timeout", run->timeout, NULL);
+	}
+}
+
 /* Sets the command lines. Of all, only seal shows progress. */
 static void set_commands(struct run *run, struct program list[STEPS])
 {
@@ -258,11 +280,12 @@ static void set_commands(struct run *run, struct program list[STEPS])
 	words_add_all(&list[PACK].words, "sgpu-manifest", "pack", "-q", NULL);
 	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner, "-r",
 		      run->dry ? run_key : run->key_names[0], NULL);
-	words_add_all(&list[RUN].words, "sgpu-run", "-q", "--local", "-k", 
-		      run->dry ? run_key : run->key_names[1], NULL);
+	set_run(run, &list[RUN].words);
 	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner, NULL);
 	for (int i = 0; i < STEPS; i++) {
-		add_common(&list[i].words);
+		if (i != RUN) {
+			add_common(&list[i].words);
+		}
 	}
 	if (run->path) {
 		words_add(&list[PACK].words, run->path);
@@ -272,12 +295,6 @@ static void set_commands(struct run *run, struct program list[STEPS])
 	}
 	if (cli_quiet) {
 		words_add(&list[SEAL].words, "-q");
-	}
-	if (run->device) {
-		words_add_all(&list[RUN].words, "--device", run->device, NULL);
-	}
-	if (run->timeout) {
-		words_add_all(&list[RUN].words, "--timeout", run->timeout, NULL);
 	}
 	if (run->force) {
 		words_add(&list[OPEN].words, "--force");
@@ -310,10 +327,18 @@ static int run_programs(struct run *run)
 	struct sgpu_error error = { 0 };
 	int rc = home_owner(run->owner, &error), status;
 
-	rc = rc || run->dry ? rc : make_key(run, &error);
+	rc = rc || run->dry || run->on ? rc : make_key(run, &error);
+	rc = rc || !run->on ? rc : host_load(run->on, &run->host, &error);
 	rc = rc || !run->print ? rc : memory_file("result", &run->result_fd, &error);
 	if (rc) {
 		return cli_error(&error);
+	}
+	status = run->on && !run->dry ? host_prove(&run->host, &run->recipient) : 0;
+	if (status) {
+		return status;
+	}
+	if (run->on) {
+		snprintf(run->key_names[0], sizeof(run->key_names[0]), "fd:%d", run->recipient);
 	}
 	set_commands(run, list);
 	if (run->dry) {
@@ -329,6 +354,8 @@ static void clear(struct run *run)
 	json_decref(run->manifest);
 	sgpu_close(run->manifest_fd);
 	sgpu_close(run->result_fd);
+	sgpu_close(run->recipient);
+	host_clear(&run->host);
 	for (int i = 0; i < 2; i++) {
 		sgpu_close(run->keys[i]);
 	}
@@ -336,7 +363,9 @@ static void clear(struct run *run)
 
 int verb_run(int argc, char **argv)
 {
-	static struct run run = { .manifest_fd = -1, .result_fd = -1, .keys = { -1, -1 } };
+	static struct run run = {
+		.manifest_fd = -1, .result_fd = -1, .recipient = -1, .keys = { -1, -1 }
+	};
 	char **arguments;
 	int status;
 
@@ -350,6 +379,9 @@ int verb_run(int argc, char **argv)
 	}
 	cli_signals(NULL);
 	run.path = is_manifest(&run) ? run.first : NULL;
+	if (run.on && run.device) {
+		return cli_usage("the device of a host is its own: --device goes without --on");
+	}
 	if (run.folder && !run.path) {
 		return cli_usage("-C is for the outputs of a manifest; -o FILE names a file");
 	}

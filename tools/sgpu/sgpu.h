@@ -11,6 +11,7 @@
 #include "cli.h"
 
 CLI_VERB(run);
+CLI_VERB(host);
 CLI_VERB(pipe);
 
 /* ---- programs.c: the programs in this one's directory ---- */
@@ -32,6 +33,7 @@ struct program {
 	int in, out;  /* its standard input and output, closed after the start; -1: a pipe from the
 			 one before and to the one behind, or this program's own */
 	bool speaks;  /* its messages are shown as they come; else in the end, if they matter */
+	bool keeps;   /* they are not shown, and stay in `messages`, which the caller closes */
 	int messages; /* a memory file, unless it speaks */
 	pid_t pid;
 	int status; /* exit status; above 128: by a signal */
@@ -48,8 +50,14 @@ SGPU_MUST_CHECK int memory_file(const char *name, int *fd, struct sgpu_error *er
 /* The path of a file there; the directory is made if it is missing. Errors: SGPU_EPOLICY: another
  * user can change it. */
 SGPU_MUST_CHECK int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error);
+/* Checks that a directory there is the user's alone. Errors: SGPU_EPOLICY. */
+SGPU_MUST_CHECK int home_check(const char *path, struct sgpu_error *error);
 /* The path of the owner's key, which is made at the first use. */
 SGPU_MUST_CHECK int home_owner(char path[PATH_MAX], struct sgpu_error *error);
+
+/* Writes a key to a memory file, from which a program loads it as "fd:N". */
+struct sgpu_key;
+SGPU_MUST_CHECK int key_file(const struct sgpu_key *key, int *fd, struct sgpu_error *error);
 
 /* ---- elements.c ---- */
 /* Prints the elements in a file. Returns an exit status. */

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is kept of a host, and how it proves what it runs: `sgpu-serve quote` there, `sgpu-measure
+ * appraise` here.
+ */
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/json.h"
+#include "crypto/crypto.h"
+#include "host.h"
+
+enum { NONCE_SIZE = 32, HOST_JSON_MAX = 1 << 16, SSH_FAILED = 255 };
+
+static bool is_name(const char *name)
+{
+	const size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					   "0123456789_.-");
+
+	return length && length <= HOST_NAME_MAX_SIZE && !name[length] &&
+	       isalnum((unsigned char)*name);
+}
+
+int host_place(const char *name, struct host *host, struct sgpu_error *error)
+{
+	char part[HOST_NAME_MAX_SIZE + 16];
+	int rc;
+
+	memset(host, 0, sizeof(*host));
+	if (!is_name(name)) {
+		sgpu_fail(error, SGPU_EUSAGE, "'%s' is no name of a host", SGPU_EXCERPT(name));
+		return sgpu_hint(error, "letters, digits, '.', '_' and '-', at most %d",
+				 HOST_NAME_MAX_SIZE);
+	}
+	snprintf(host->name, sizeof(host->name), "%s", name);
+	snprintf(part, sizeof(part), "hosts/%s", name);
+	rc = home_path(part, host->directory, error);
+	if (!rc && (snprintf(host->policy, PATH_MAX, "%s/policy.json", host->directory) >= PATH_MAX ||
+		    snprintf(host->roots, PATH_MAX, "%s/roots.crt", host->directory) >= PATH_MAX)) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "the path '%s' is too long", host->directory);
+	}
+	return rc;
+}
+
+static int read_json(struct host *host, struct sgpu_error *error)
+{
+	static const char *const members[] = { "version", "address", "socket", NULL };
+	char path[PATH_MAX + 16], *text = NULL;
+	size_t size = 0;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/host.json", host->directory);
+	rc = sgpu_read_trusted_file(path, "says where a host is", HOST_JSON_MAX, &text, &size,
+				    error);
+	host->json = rc ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+	free(text);
+	if (!rc && (!host->json || sgpu_json_only(host->json, path, members, error))) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is damaged", path);
+	}
+	host->address = json_string_value(json_object_get(host->json, "address"));
+	host->socket = json_string_value(json_object_get(host->json, "socket"));
+	return rc;
+}
+
+int host_load(const char *name, struct host *host, struct sgpu_error *error)
+{
+	int rc = host_place(name, host, error);
+
+	if (!rc && access(host->directory, F_OK) != 0) {
+		sgpu_fail(error, SGPU_EUSAGE, "there is no host '%s'", name);
+		return sgpu_hint(error, "'sgpu host list' shows them, 'sgpu host add %s ADDRESS' adds it",
+				 name);
+	}
+	rc = rc ? rc : home_check(host->directory, error);
+	return rc ? rc : read_json(host, error);
+}
+
+void host_clear(struct host *host)
+{
+	json_decref(host->json);
+	host->json = NULL;
+}
+
+/* Appends a word as a shell reads it. */
+static void append_quoted(char *text, size_t size, const char *word)
+{
+	cli_append(text, size, "'");
+	for (; *word; word++) {
+		cli_append(text, size, *word == '\'' ? "'\\''" : "%c", *word);
+	}
+	cli_append(text, size, "'");
+}
+
+void host_words(struct host *host, const char *program, const char *arguments, struct words *words)
+{
+	if (host->address) {
+		snprintf(host->command, sizeof(host->command), "%s %s", program, arguments);
+		if (host->socket) {
+			cli_append(host->command, sizeof(host->command), " --socket ");
+			append_quoted(host->command, sizeof(host->command), host->socket);
+		}
+		words_add_all(words, "ssh", "-T", "--", host->address, host->command, NULL);
+		return;
+	}
+	snprintf(host->command, sizeof(host->command), "%s", arguments);
+	words_add(words, program);
+	for (char *rest = host->command, *word; (word = strsep(&rest, " ")) != NULL;) {
+		words_add(words, word);
+	}
+	if (host->socket) {
+		words_add_all(words, "--socket", host->socket, NULL);
+	}
+}
+
+int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
+{
+	struct program program = { .in = -1, .speaks = true };
+	struct sgpu_error error = { 0 };
+	uint8_t bytes[NONCE_SIZE];
+	char arguments[NONCE_TEXT + 32];
+	int status;
+
+	*quote = -1;
+	program.out = -1;
+	if (sgpu_random(bytes, sizeof(bytes), &error) || memory_file("quote", quote, &error)) {
+		return cli_error(&error);
+	}
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		snprintf(nonce + 2 * i, 3, "%02x", bytes[i]);
+	}
+	snprintf(arguments, sizeof(arguments), "quote --nonce %s", nonce);
+	host_words(host, "sgpu-serve", arguments, &program.words);
+	program.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	program.out = *quote;
+	status = programs_run(&program, 1);
+	if (status == SSH_FAILED) {
+		return cli_fail(SGPU_ESYSTEM, "host '%s' cannot be reached by ssh at '%s'", host->name,
+				host->address ? host->address : "");
+	}
+	return status;
+}
+
+int host_appraise(const struct host *host, const char *policy, const char *nonce, int quote,
+		  int *recipient)
+{
+	struct program program = { .speaks = true };
+	struct sgpu_error error = { 0 };
+	int status;
+
+	*recipient = -1;
+	if (memory_file("recipient", recipient, &error)) {
+		return cli_error(&error);
+	}
+	words_add_all(&program.words, "sgpu-measure", "appraise", "-q", "-p", policy, "--roots",
+		      host->roots, "--nonce", nonce, "--recipient", "-", NULL);
+	program.in = fcntl(quote, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	program.out = *recipient;
+	if (lseek(quote, 0, SEEK_SET) < 0) {
+		return cli_fail(SGPU_ESYSTEM, "cannot read a memory file");
+	}
+	status = programs_run(&program, 1);
+	if (!status && lseek(*recipient, 0, SEEK_SET) < 0) {
+		status = cli_fail(SGPU_ESYSTEM, "cannot read a memory file");
+	}
+	return status;
+}
+
+int host_prove(struct host *host, int *recipient)
+{
+	char nonce[NONCE_TEXT];
+	int quote, status = host_quote(host, nonce, &quote);
+
+	*recipient = -1;
+	status = status ? status : host_appraise(host, host->policy, nonce, quote, recipient);
+	sgpu_close(quote);
+	return status;
+}
