@@ -7,6 +7,7 @@
 #define SGPU_ERROR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,6 +60,7 @@ struct sgpu_error {
 	int code; /* enum sgpu_code */
 	char text[SGPU_ERROR_TEXT_MAX];
 	char hint[SGPU_ERROR_HINT_MAX];
+	int retryable; /* 1: its cause passes, as sgpu_set_retryable says; see sgpu_retryable */
 };
 
 /* Fills *error (unless NULL) from a format and returns `code`, so that a function can `return
@@ -81,6 +83,14 @@ int sgpu_fail_nomem(struct sgpu_error *error);
 
 /* Adds a hint to *error and returns its code (SGPU_EINVALID if error is NULL). */
 int sgpu_hint(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
+
+/* Marks *error (unless NULL) as one whose cause passes, such as a server that is not there yet, and
+ * returns its code (SGPU_EINVALID if error is NULL). sgpu_fail takes the mark away; sgpu_fail_errno
+ * sets it by errno. */
+int sgpu_set_retryable(struct sgpu_error *error);
+/* Whether the same call, made again later, can succeed although nothing else is changed: the error
+ * is marked, or its code alone says so. */
+bool sgpu_retryable(const struct sgpu_error *error);
 
 /* Describes a code in one sentence. Static. */
 const char *sgpu_strerror(int code);

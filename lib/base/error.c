@@ -98,6 +98,7 @@ int sgpu_vfail(struct sgpu_error *error, int rc, const char *format, va_list arg
 		format_text(error->text, sizeof(error->text), format, arguments);
 		error->code = rc;
 		error->hint[0] = '\0';
+		error->retryable = 0;
 	}
 	return rc;
 }
@@ -119,6 +120,13 @@ int sgpu_fail_write(struct sgpu_error *error, const char *name)
 		       : sgpu_fail_errno(error, "cannot write '%s'", name);
 }
 
+static bool passes(int number)
+{
+	return number == EAGAIN || number == EINTR || number == EBUSY || number == ENFILE ||
+	       number == ECONNREFUSED || number == ECONNRESET || number == ETIMEDOUT ||
+	       number == ENETUNREACH || number == EHOSTUNREACH;
+}
+
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 {
 	int saved = errno;
@@ -137,6 +145,7 @@ int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 		snprintf(error->text + used, sizeof(error->text) - used, ": %s",
 			 strerror_r(saved, buffer, sizeof(buffer)));
 		error->code = rc;
+		error->retryable = passes(saved);
 		snprintf(error->hint, sizeof(error->hint), "%s",
 			 saved == EMFILE
 				 ? "the limit of open files is too low: raise it with ulimit -n"
@@ -161,4 +170,19 @@ int sgpu_hint(struct sgpu_error *error, const char *format, ...)
 	format_text(error->hint, sizeof(error->hint), format, arguments);
 	va_end(arguments);
 	return error->code;
+}
+
+int sgpu_set_retryable(struct sgpu_error *error)
+{
+	if (error) {
+		error->retryable = 1;
+	}
+	return error ? error->code : SGPU_EINVALID;
+}
+
+bool sgpu_retryable(const struct sgpu_error *error)
+{
+	return error->retryable || error->code == SGPU_ENOMEM || error->code == SGPU_ENOSPACE ||
+	       error->code == SGPU_ETIMEOUT || error->code == SGPU_ERETRY ||
+	       error->code == SGPU_EMANIFEST;
 }

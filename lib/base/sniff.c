@@ -31,6 +31,8 @@ static const struct row {
 	ROW(0, "response.json\0", BATCH, "a response of version 1",
 	    "sgpu 0.1.0 is the last release that opens it"),
 	ROW(257, "ustar", TAR, "a tar archive", NULL),
+	ROW(0, "sgpu-sealed-to/", OTHER, "a file that is sealed to a public key",
+	    "'sgpu-seal open-file' opens it"),
 	ROW(0, "\x1f\x8b\x08", OTHER, "gzip data", "unpack it first"),
 	ROW(0, "-----BEGIN", PEM, "a key or another thing in PEM", NULL),
 	ROW(0, "age-encryption.org/", OTHER, "a file of age", NULL),

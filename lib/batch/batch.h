@@ -41,6 +41,19 @@ SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const voi
 				     size_t context_size, const uint8_t *sealed, size_t sealed_size,
 				     void *plaintext, struct sgpu_error *error);
 
+/* ---- sealed_to.c: the header of a file that is sealed to a public key ---- */
+enum { SGPU_SEALED_TO = 128 };
+/* Draws the key that the file is then sealed with. Errors: SGPU_EINVALID: of low order. */
+SGPU_MUST_CHECK int sgpu_sealed_to_make(const struct sgpu_key *recipient,
+					uint8_t key[SGPU_KEY_SIZE], uint8_t header[SGPU_SEALED_TO],
+					struct sgpu_error *error);
+/* Whether data begin with such a header; `kid` is then the recipient's. Verifies nothing. */
+bool sgpu_sealed_to_kid(const uint8_t *data, size_t size, char kid[SGPU_KID_SIZE + 1]);
+/* Opens a header. Errors: SGPU_EKEY: it is none, or for another key; SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_sealed_to_open(const struct sgpu_key *key, const uint8_t *data,
+					size_t size, uint8_t file_key[SGPU_KEY_SIZE],
+					struct sgpu_error *error);
+
 /* ---- batches ---- */
 /* What sgpu_batch_read does, in three steps, so that each can be authenticated before the next:
  * seal.json; the index, by its digest; the manifest, by its digest, the note and the locations.

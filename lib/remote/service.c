@@ -79,14 +79,16 @@ int sgpu_service_connect(const struct sgpu_service_path *path, int *fd, struct s
 		return SGPU_OK;
 	}
 	if (errno == ENOENT || errno == ENOTDIR) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'",
-				 path->text);
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'", path->text);
+		(void)sgpu_set_retryable(error);
+		return SGPU_EUNAVAILABLE;
 	}
 	if (errno == ECONNREFUSED || errno == EAGAIN) {
 		sgpu_fail(error, SGPU_ESYSTEM,
 			  errno == EAGAIN ? "the server at '%s' does not answer"
 					  : "the server at '%s' has gone",
 			  path->text);
+		(void)sgpu_set_retryable(error);
 	} else {
 		sgpu_fail_errno(error, "cannot connect to '%s'", path->text);
 	}

@@ -459,3 +459,21 @@ left_falls() {
 	run -1 --separate-stderr sgpu-run -k runner.jwk -o response job.json
 	run ! grep -q '^sgpu-run: batch ' <<<"$stderr"
 }
+
+@test "an error as JSON says whether the same command may succeed later" {
+	make_keys 2>/dev/null
+	small_job 10
+	sgpu-manifest pack -o packed job.json
+	echo there >exists
+	mkdir -m 0500 closed
+	chmod 0644 runner.jwk
+	local row options
+	for row in "sgpu-seal keygen -o exists|false" "sgpu-seal keygen --nothing|false" "sgpu-seal seal -k missing packed|false" \
+		"sgpu-seal seal -k owner.jwk exists|false" "sgpu-seal pubkey runner.jwk|false" "sgpu-seal keyinfo -o /proc/x owner.jwk|false" \
+		"sgpu-run --socket none packed|true" "sgpu-serve status --socket none|true" "sgpu-seal seal-file -k owner.jwk -o /dev/full exists|true"; do
+		read -ra options <<<"${row%|*}"
+		run --separate-stderr "${options[@]}" --json
+		[ "$status" -ne 0 ]
+		[ "$(jq -s '.[-1].error.retryable' <<<"$stderr")" = "${row#*|}" ] || { echo "$row: $stderr" && return 1; }
+	done
+}

@@ -226,6 +226,44 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 	run --separate-stderr -4 sgpu-run --local -o response batch.tar
 }
 
+@test "with --wait a batch waits for a server that comes, comes again or is busy, and for nothing else" {
+	requires python3
+	run --separate-stderr -3 sgpu-run --json --wait 300ms -o response batch.tar
+	jq -e '.error | .code == "EUNAVAILABLE" and .retryable' <<<"$stderr"
+	assert_no_file response
+	sgpu-run --wait 60 -o response batch.tar 2>waited 3>&- 7>&- &
+	SERVERS+=($!)
+	start_server -k runner.jwk
+	wait "${SERVERS[0]}"
+	sgpu-seal open -k owner.jwk -C first response
+	# The next one finds the socket of a server that has died.
+	kill -9 "$SERVER"
+	wait_for has_ended "$SERVER"
+	run --separate-stderr -3 sgpu-run --json -o again batch.tar
+	jq -e '.error | .code == "ESYSTEM" and .retryable' <<<"$stderr"
+	sgpu-run --wait 60 -o again < <(cat batch.tar) 2>waited 3>&- 7>&- &
+	SERVERS+=($!)
+	start_server -k runner.jwk --submissions 2 --workers 1 --ahead 0
+	wait "${SERVERS[2]}"
+	sgpu-seal open -k owner.jwk -C second again
+	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" hold 2 600 >held.out 3>&- 7>&- &
+	local holder=$!
+	SERVERS+=("$holder")
+	wait_for in_flight 2
+	run --separate-stderr -3 sgpu-run --json --wait 300ms -o busy batch.tar
+	jq -e '.error | .code == "ERETRY" and .retryable' <<<"$stderr"
+	[ "$(wc -l <<<"$stderr")" -eq 1 ]
+	sgpu-run --wait 60 -o busy batch.tar 2>waited 3>&- 7>&- &
+	SERVERS+=($!)
+	kill "$holder"
+	wait "${SERVERS[-1]}"
+	wait_for in_flight 0
+	run --separate-stderr -4 timeout 60 sgpu-run --json --wait 10m -o refused packed
+	jq -es '.[-1].error.retryable == false or .[0].error.retryable == false' <<<"$stderr"
+	run -2 sgpu-run --wait 1 --local -o response batch.tar
+	run -2 sgpu-enclave --wait 1 -o response batch.tar
+}
+
 # ---- the socket ----
 
 @test "the socket is for its user alone, is made once, and a dead one is replaced" {

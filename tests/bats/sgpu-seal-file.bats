@@ -407,6 +407,98 @@ bytes() {
 	assert_contains "$output" '"file":"new?"'
 }
 
+# make_pair: pair.jwk and pair.pub.jwk
+make_pair() {
+	sgpu-seal keygen -q --x25519 -o pair.jwk
+	sgpu-seal pubkey -o pair.pub.jwk pair.jwk
+}
+
+@test "a file that is sealed to a public key opens with its private key, from files and pipes" {
+	make_pair
+	for size in 0 1 16384 300000; do
+		bytes "$size" >in
+		sgpu-seal seal-file -r pair.pub.jwk --context 00ff in sealed
+		[ "$(stat -c %s sealed)" -eq $((128 + 56 + size + 16 * (size / 16384 + 1))) ]
+		sgpu-seal open-file -k pair.jwk --context 00ff sealed out
+		assert_same in out
+		sgpu-seal seal-file -r pair.jwk <in | sgpu-seal open-file -k pair.jwk | cmp - in
+		cat in | sgpu-seal seal-file -r pair.pub.jwk | cat >sealed
+		cat sealed | sgpu-seal open-file -k pair.jwk | cat >out
+		assert_same in out
+	done
+	# One behind the other, on one descriptor each way.
+	(sgpu-seal seal-file -r pair.pub.jwk in && sgpu-seal seal-file -r pair.pub.jwk in) >both
+	tail -c "$(stat -c %s sealed)" both | sgpu-seal open-file -k pair.jwk | cmp - in
+	run --separate-stderr -0 sgpu-seal seal-file --json -r pair.pub.jwk in sealed
+	jq -e --arg kid "$(jq -r .kid pair.jwk)" --argjson size "$(stat -c %s sealed)" '.recipient == $kid and .bytes_out == $size' <<<"$output"
+	# A symmetric key that is shared seals as with -k.
+	sgpu-seal seal-file -r key.jwk in sealed
+	sgpu-seal open-file -k key.jwk sealed out
+	assert_same in out
+}
+
+@test "what is sealed to a public key opens with no other key, and not when it was changed or cut" {
+	make_pair
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	bytes 20000 >in
+	sgpu-seal seal-file -r pair.pub.jwk in sealed
+	for wrong in "-k other.jwk" "-k key.jwk" "-k pair.pub.jwk" "-k pair.jwk --context 00"; do
+		# shellcheck disable=SC2086 # several words
+		run --separate-stderr -4 sgpu-seal open-file $wrong sealed out
+		assert_no_file out
+		# shellcheck disable=SC2086
+		run -4 bash -o pipefail -c "cat sealed | sgpu-seal open-file $wrong | cat >piped"
+		[ ! -s piped ]
+	done
+	run --separate-stderr -4 sgpu-seal open-file -k key.jwk sealed out
+	assert_contains "$stderr" "sealed to the public key '$(jq -r .kid pair.jwk)'"
+	for at in 0 15 16 47 48 79 80 127 128 183 184 20000 $(($(stat -c %s sealed) - 1)); do
+		cp sealed bad
+		flip_byte bad "$at"
+		run -4 sgpu-seal open-file -k pair.jwk bad out
+		head -c "$at" sealed >bad
+		run -4 sgpu-seal open-file -k pair.jwk bad out
+		run "-$((at ? 4 : 6))" bash -o pipefail -c "cat bad | sgpu-seal open-file -k pair.jwk -o out"
+		assert_no_file out
+	done
+	# The header of another file brings another key.
+	sgpu-seal seal-file -r pair.pub.jwk in second
+	(head -c 128 second && tail -c +129 sealed) >bad
+	run -4 sgpu-seal open-file -k pair.jwk bad out
+	tail -c +129 sealed >bad
+	run --separate-stderr -4 sgpu-seal open-file -k pair.jwk bad out
+	assert_contains "$stderr" "not sealed to a public key"
+	assert_no_file out
+}
+
+@test "seal-file takes a recipient that is trusted, and one key" {
+	make_pair
+	echo text >in
+	chmod 0666 pair.pub.jwk
+	run --separate-stderr -4 sgpu-seal seal-file -r pair.pub.jwk in out
+	assert_contains "$stderr" "others can write"
+	run -2 sgpu-seal seal-file -k key.jwk -r pair.jwk in out
+	run --separate-stderr -2 sgpu-seal seal-file -k pair.jwk in out
+	assert_contains "$stderr" "-r seals to it"
+	run -2 sgpu-seal open-file -r pair.jwk in out
+	assert_no_file out
+}
+
+@test "inspect says whose a sealed file is" {
+	make_pair
+	bytes 20000 >in
+	sgpu-seal seal-file -r pair.pub.jwk in sealed
+	run -0 sgpu-seal inspect sealed
+	[ "${lines[1]}" = "recipient   $(jq -r .kid pair.jwk)" ]
+	run --separate-stderr -0 sgpu-seal inspect --json <sealed
+	jq -e --arg kid "$(jq -r .kid pair.jwk)" '. == {kind: "file", recipients: [{kind: "hpke", kid: $kid}]}' <<<"$output"
+	head -c 127 sealed >short
+	run --separate-stderr -1 sgpu-seal inspect short
+	assert_contains "$stderr" "sealed to a public key"
+	run --separate-stderr -1 bash -c 'cat sealed | sgpu-seal inspect'
+	assert_contains "$stderr" "open-file"
+}
+
 @test "a file has one key" {
 	echo text >plain
 	run --separate-stderr -2 sgpu-seal seal-file -k key.jwk -k key.jwk plain sealed

@@ -4,8 +4,10 @@ import json
 import os
 
 from cryptography.exceptions import InvalidTag
+from pyhpke import OpenError
 
 import sealed_format as f
+import sealed_to_format as to
 from tap import TOP, main, read, sh, test, write
 
 SIZES = [0, 1, 15, 16, 17, 16383, 16384, 16385, 32768, 262143, 262144, 262145, 1048576, 3000001]
@@ -54,6 +56,36 @@ def both_refuse_damage():
         try:
             f.unseal(key, data)
         except (ValueError, InvalidTag):
+            continue
+        raise AssertionError("Python took it")
+
+
+@test
+def public_keys_work_both_ways():
+    "pyhpke opens what is sealed to a public key, and the other way round, and both refuse damage in the header"
+    sh("sgpu-seal", "keygen", "--x25519", "-o", "pair.jwk")
+    sh("sgpu-seal", "pubkey", "-o", "public.jwk", "pair.jwk")
+    private, public = (f.unb64url(f.encryption_key("pair.jwk")[name]) for name in "dx")
+    for number, size in enumerate(SIZES):
+        context, data = os.urandom(number * 5), os.urandom(size)
+        write("in", data)
+        sh("sgpu-seal", "seal-file", "-r", "public.jwk", "--context", context.hex(), "in", "sealed")
+        assert to.unseal(private, read("sealed"), context) == data, size
+        write("theirs", to.seal(public, data, os.urandom(32), os.urandom(24), context))
+        sh("sgpu-seal", "open-file", "-k", "pair.jwk", "--context", context.hex(), "theirs", "out")
+        assert read("out") == data, size
+        piped = sh("sgpu-seal", "open-file", "-k", "pair.jwk", "--context", context.hex(), data=read("theirs"))
+        assert piped == data, size
+    os.remove("out")
+    sealed = to.seal(public, os.urandom(100), os.urandom(32), os.urandom(24))
+    for at in range(0, 128 + 56, 5):
+        bad = sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1:]
+        write("bad", bad)
+        sh("sgpu-seal", "open-file", "-k", "pair.jwk", "bad", "out", status=4)
+        assert not os.path.exists("out")
+        try:
+            to.unseal(private, bad)
+        except (ValueError, InvalidTag, OpenError):
             continue
         raise AssertionError("Python took it")
 

@@ -2,6 +2,7 @@
  *
  * Base: numbers, encodings, errors, workers.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -95,6 +96,62 @@ UNIT_TEST(every_code_has_its_exit_status)
 		CHECK(sgpu_exit_status(expected[i].code) == expected[i].status);
 		CHECK(sgpu_error_by_name(sgpu_error_name(expected[i].code)) == expected[i].code);
 	}
+}
+
+UNIT_TEST(an_error_says_whether_to_try_again)
+{
+	static const struct {
+		int code, number; /* a code, or an errno */
+		bool retryable;
+	} expected[] = {
+		{ SGPU_EINVALID, 0, false },
+		{ SGPU_EUSAGE, 0, false },
+		{ SGPU_ESYSTEM, 0, false },
+		{ SGPU_EDEVICE, 0, false },
+		{ SGPU_EUNAVAILABLE, 0, false },
+		{ SGPU_ECANCELED, 0, false },
+		{ SGPU_EAUTH, 0, false },
+		{ SGPU_EPOLICY, 0, false },
+		{ SGPU_ESEGMENTS, 0, false },
+		{ SGPU_ENOINPUT, 0, false },
+		{ SGPU_EREFUSED, 0, false },
+		{ SGPU_ETAKEN, 0, false },
+		{ SGPU_ENOMEM, 0, true },
+		{ SGPU_ENOSPACE, 0, true },
+		{ SGPU_ETIMEOUT, 0, true },
+		{ SGPU_ERETRY, 0, true },
+		{ SGPU_EMANIFEST, 0, true },
+		{ 0, ENOENT, false },
+		{ 0, EACCES, false },
+		{ 0, EEXIST, false },
+		{ 0, EIO, false },
+		{ 0, EMFILE, false },
+		{ 0, EAGAIN, true },
+		{ 0, EINTR, true },
+		{ 0, EBUSY, true },
+		{ 0, ECONNREFUSED, true },
+		{ 0, ETIMEDOUT, true },
+		{ 0, ENOSPC, true },
+		{ 0, ENOMEM, true },
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(expected); i++) {
+		struct sgpu_error error = { .retryable = 1 };
+
+		errno = expected[i].number;
+		(void)(errno ? sgpu_fail_errno(&error, "x")
+			     : sgpu_fail(&error, expected[i].code, "x"));
+		if (sgpu_retryable(&error) != expected[i].retryable) {
+			printf("# row %zu\n", i);
+			CHECK(false);
+		}
+	}
+	struct sgpu_error marked = { 0 };
+
+	(void)sgpu_fail(&marked, SGPU_ESYSTEM, "x");
+	CHECK(sgpu_set_retryable(&marked) == SGPU_ESYSTEM && sgpu_retryable(&marked));
+	CHECK(sgpu_hint(&marked, "y") == SGPU_ESYSTEM && sgpu_retryable(&marked));
+	CHECK(sgpu_set_retryable(NULL) == SGPU_EINVALID);
 }
 
 UNIT_TEST(messages_carry_no_control_characters)
@@ -244,6 +301,7 @@ int main(void)
 	UNIT_RUN(durations_have_units);
 	UNIT_RUN(encodings_take_exact_lengths);
 	UNIT_RUN(every_code_has_its_exit_status);
+	UNIT_RUN(an_error_says_whether_to_try_again);
 	UNIT_RUN(messages_carry_no_control_characters);
 	UNIT_RUN(loops_cover_every_index_once_within_the_tokens);
 	UNIT_RUN(a_cancelled_loop_says_so);

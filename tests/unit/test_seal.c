@@ -6,6 +6,7 @@
 
 #include "crypto/crypto.h"
 #include "batch/batch.h"
+#include "crypto/key.h"
 #include "unit.h"
 #include "vectors.h"
 
@@ -223,6 +224,80 @@ UNIT_TEST(another_key_or_context_is_told_from_damage)
 			       NULL) == SGPU_EUSAGE);
 }
 
+/* ---- the header of a file that is sealed to a public key ---- */
+UNIT_TEST(files_sealed_to_a_public_key_by_the_python_implementation_open)
+{
+	size_t i;
+	json_t *vector, *root = json_load_file("tests/vectors/sealed.json", 0, NULL);
+
+	if (!root) {
+		SKIP("tests/vectors/sealed.json: not run in the source tree");
+	}
+	json_array_foreach (json_object_get(root, "sealed_to"), i, vector) {
+		const size_t plain = (size_t)json_integer_value(json_object_get(vector, "size"));
+		size_t size = 0, unused = 0;
+		uint8_t *private_key = vectors_member(vector, "private", &unused), *back,
+			*public_key = vectors_member(vector, "public", &unused), *data,
+			*expected = vectors_member(vector, "key", &unused),
+			*sealed = vectors_member(vector, "sealed", &size);
+		uint8_t file_key[SGPU_KEY_SIZE];
+		struct sgpu_key made = { .kind = SGPU_KEY_X25519 };
+
+		memcpy(made.secret, private_key, sizeof(made.secret));
+		memcpy(made.public_half, public_key, sizeof(made.public_half));
+		REQUIRE(sgpu_key_thumbprint(&made, NULL) == 0);
+		CHECK(sgpu_sealed_to_open(&made, sealed, size, file_key, NULL) == 0 &&
+		      !memcmp(file_key, expected, sizeof(file_key)));
+		back = malloc(plain + 1);
+		data = pattern(plain);
+		CHECK(sgpu_open_memory(file_key, NULL, 0, sealed + SGPU_SEALED_TO,
+				       size - SGPU_SEALED_TO, back, NULL) == 0 &&
+		      !memcmp(back, data, plain));
+		free(private_key);
+		free(public_key);
+		free(expected);
+		free(sealed);
+		free(back);
+		free(data);
+	}
+	CHECK(i == 2);
+	json_decref(root);
+}
+
+UNIT_TEST(a_header_opens_with_its_key_alone_and_no_bit_of_it_may_change)
+{
+	static const uint8_t none[SGPU_KEY_SIZE];
+	uint8_t header[SGPU_SEALED_TO], other[SGPU_SEALED_TO], drawn[SGPU_KEY_SIZE],
+		opened[SGPU_KEY_SIZE];
+	char kid[SGPU_KID_SIZE + 1];
+	struct sgpu_key mine, theirs, shared;
+
+	REQUIRE(!sgpu_key_generate(SGPU_KEY_X25519, &mine, NULL) &&
+		!sgpu_key_generate(SGPU_KEY_X25519, &theirs, NULL) &&
+		!sgpu_key_generate(SGPU_KEY_OCT, &shared, NULL));
+	REQUIRE(sgpu_sealed_to_make(&mine, drawn, other, NULL) == 0);
+	REQUIRE(sgpu_sealed_to_make(&mine, drawn, header, NULL) == 0);
+	CHECK(memcmp(header + 48, other + 48, 80));
+	CHECK(sgpu_sealed_to_kid(header, sizeof(header), kid) && !strcmp(kid, mine.kid));
+	CHECK(sgpu_sealed_to_open(&mine, header, sizeof(header), opened, NULL) == 0 &&
+	      !memcmp(opened, drawn, sizeof(drawn)));
+	CHECK(sgpu_sealed_to_open(&theirs, header, sizeof(header), opened, NULL) == SGPU_EKEY);
+	CHECK(sgpu_sealed_to_open(&shared, header, sizeof(header), opened, NULL) == SGPU_EKEY);
+	CHECK(sgpu_sealed_to_open(&mine, header, sizeof(header) - 1, opened, NULL) == SGPU_EKEY);
+	for (size_t bit = 0; bit < 8 * sizeof(header); bit++) {
+		header[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+		memcpy(opened, drawn, sizeof(opened));
+		CHECK(sgpu_exit_status(sgpu_sealed_to_open(&mine, header, sizeof(header), opened,
+							   NULL)) == 4 &&
+		      !memcmp(opened, none, sizeof(none)));
+		header[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+	}
+	/* The name in the header is authenticated, even for a key that would open it. */
+	memcpy(mine.kid, theirs.kid, sizeof(mine.kid));
+	REQUIRE(sgpu_base64url_decode(theirs.kid, header + 16, 32, NULL) == 0);
+	CHECK(sgpu_sealed_to_open(&mine, header, sizeof(header), opened, NULL) == SGPU_EAUTH);
+}
+
 int main(void)
 {
 	UNIT_RUN(lengths_follow_the_chunks_and_back);
@@ -231,5 +306,7 @@ int main(void)
 	UNIT_RUN(runs_of_chunks_may_be_sealed_and_opened_in_any_order);
 	UNIT_RUN(any_changed_byte_and_any_other_length_is_refused_and_nothing_remains);
 	UNIT_RUN(another_key_or_context_is_told_from_damage);
+	UNIT_RUN(files_sealed_to_a_public_key_by_the_python_implementation_open);
+	UNIT_RUN(a_header_opens_with_its_key_alone_and_no_bit_of_it_may_change);
 	return unit_done();
 }

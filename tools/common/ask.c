@@ -47,11 +47,14 @@ int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error)
 		return ask_error(connection, error);
 	}
 	if (rc == SGPU_ETIMEOUT) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
+		sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
+		return sgpu_set_retryable(error);
 	}
-	return rc == SGPU_ECANCELED
-		       ? sgpu_fail(error, SGPU_ESYSTEM, "the server, or its worker, has ended")
-		       : rc;
+	if (rc == SGPU_ECANCELED) {
+		sgpu_fail(error, SGPU_ESYSTEM, "the server, or its worker, has ended");
+		return sgpu_set_retryable(error);
+	}
+	return rc;
 }
 
 int ask_server(const char *socket, enum wire_kind kind, void *message, size_t message_size,

@@ -68,16 +68,20 @@ static void emit(const char *kind, const char *text, const char *hint)
 
 static void emit_json(const char *kind, const struct sgpu_error *message)
 {
-	json_t *object = json_pack("{s:{s:o, s:s, s:s*, s:o*}}", kind, "text",
-				   cli_json_text(message->text), "tool", cli_tool_name(), "code",
-				   message->code == SGPU_OK ? NULL : sgpu_error_name(message->code),
-				   "hint", *message->hint ? cli_json_text(message->hint) : NULL);
+	const bool failed = message->code != SGPU_OK;
+	json_t *object = json_pack(
+		"{s:{s:o, s:s, s:s*, s:o*, s:o*}}", kind, "text", cli_json_text(message->text),
+		"tool", cli_tool_name(), "code", failed ? sgpu_error_name(message->code) : NULL,
+		"hint", *message->hint ? cli_json_text(message->hint) : NULL, "retryable",
+		failed ? json_boolean(sgpu_retryable(message)) : NULL);
 	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII)
 			    : NULL;
 	cli_progress_pause();
 	/* Even when out of memory, a program that parses the lines gets a line. */
 	dprintf(cli_error_fd, "%s\n",
-		line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
+		line ? line
+		     : "{\"error\":{\"code\":\"ENOMEM\",\"retryable\":true,\"text\":\"out of "
+		       "memory\"}}");
 	free(line);
 	json_decref(object);
 }

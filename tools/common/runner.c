@@ -39,6 +39,8 @@ const struct cli_option run_options[] = {
 	  CLI_TEXT(struct run_request, output) },
 	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct run_request, socket) },
+	{ "wait", 0, "DURATION", "how long to try again if the server is not there, or busy",
+	  CLI_DURATION(struct run_request, wait_ns, 0) },
 	{ "lease", 0, NULL, "leave results in memory of the server, for 'sgpu-seal open'",
 	  CLI_FLAG(struct run_request, lease) },
 	{ "local", 0, NULL, "run the batch without a server, even where there is one",

@@ -46,7 +46,7 @@ struct runner_options {
 /* The values of `run_options`, which sgpu-run and sgpu-enclave read alike. */
 struct run_request {
 	struct runner_options runner;
-	uint64_t timeout_ns; /* 0: none */
+	uint64_t timeout_ns, wait_ns; /* 0: none */
 	const char *trace, *output, *socket, *manifest;
 	const char *results; /* a handle: where payloads of the response go; NULL: with it */
 	const char *quote, *attestation_key, *certificate, *owner;

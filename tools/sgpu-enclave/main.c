@@ -16,9 +16,10 @@ static int check_modes(const struct run_request *r, const char *path)
 	if ((r->serve > 0) + r->session + r->info + r->ops > 1) {
 		return cli_usage("--serve, --session, --info and --ops exclude each other");
 	}
-	if (r->socket || r->lease) {
-		return cli_usage("%s is for 'sgpu-run' and a server",
-				 r->socket ? "--socket" : "--lease");
+	if (r->socket || r->lease || r->wait_ns) {
+		return cli_usage("%s is for 'sgpu-run' and a server", r->socket	 ? "--socket"
+								      : r->lease ? "--lease"
+										 : "--wait");
 	}
 	if (r->memory && !r->session) {
 		return cli_usage("--memory is for --session");

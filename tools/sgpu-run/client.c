@@ -20,7 +20,7 @@
 #include "report.h"
 #include "wire.h"
 
-enum { COPY_SIZE = 1 << 18, SHOW_MS = 100 };
+enum { COPY_SIZE = 1 << 18, SHOW_MS = 100, PAUSE_MS = 200 };
 
 /* How long a server may take for its first message: it may have to start a worker. */
 static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
@@ -41,6 +41,9 @@ struct remote {
 	bool queued, taken;	     /* queued: the batch waits for a turn */
 	uint64_t heard_ns, asked_ns; /* when the worker last spoke, and was last asked */
 	struct wire_answer answer;
+	bool answered;
+	uint64_t wait_end_ns; /* when it is no longer tried again */
+	off_t begin;	      /* of the batch in in_fd */
 };
 
 /* ---- files that a server does not take, copied through memory ---- */
@@ -216,7 +219,7 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 			  m->taken ? "the worker that ran the batch has ended"
 				   : "the server at '%s' has ended",
 			  m->service->text);
-		return SGPU_ESYSTEM;
+		return sgpu_set_retryable(error);
 	}
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
@@ -260,8 +263,9 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 		}
 		if (!m->taken && !m->queued && sgpu_now_ns() - begin > PATIENCE_NS) {
-			return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer",
-					 m->service->text);
+			sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer",
+				  m->service->text);
+			return sgpu_set_retryable(error);
 		}
 		if (!m->taken && is_late(m)) {
 			return sgpu_fail(error, SGPU_ETIMEOUT,
@@ -287,22 +291,53 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	return rc > 0 ? SGPU_OK : rc;
 }
 
-static int exchange(struct remote *m, struct sgpu_error *error)
+static int try_once(struct remote *m, struct sgpu_error *error)
 {
-	const struct run_request *r = m->request;
-	struct sgpu_error other;
-	int shown, rc = send_request(m, error);
+	int rc = sgpu_service_connect(m->service, &m->connection, error);
 
+	if (rc != SGPU_OK) {
+		return sgpu_hint(error, "--local runs the batch without it");
+	}
+	rc = send_request(m, error);
 	if (rc == SGPU_OK) {
 		cli_progress_begin("running", 0);
 		rc = wait_for_answer(m, error);
 		cli_progress_end();
 	}
-	if (rc != SGPU_OK) {
-		return rc;
+	m->answered = rc == SGPU_OK;
+	if (m->answered) {
+		*error = m->answer.error;
 	}
-	*error = m->answer.error;
-	rc = error->code;
+	return m->answered ? error->code : rc;
+}
+
+/* With --wait: pauses, and forgets the last try. Returns false if it was the last: the server took
+ * the batch, or refused it for a reason that stays, or nobody waits any longer. */
+static bool may_try_again(struct remote *m, const struct sgpu_error *error)
+{
+	const bool not_there =
+		!m->answered && !m->taken && sgpu_retryable(error) && error->code != SGPU_ENOMEM;
+
+	if ((error->code != SGPU_ERETRY && !not_there) || is_late(m) ||
+	    sgpu_now_ns() >= m->wait_end_ns) {
+		return false;
+	}
+	(void)poll(NULL, 0, PAUSE_MS); /* a signal ends it */
+	sgpu_close(m->connection);
+	m->connection = -1;
+	m->answered = m->queued = m->taken = false;
+	(void)lseek(m->batch_fd >= 0 ? m->batch_fd : m->in_fd, m->batch_fd >= 0 ? 0 : m->begin,
+		    SEEK_SET);
+	(void)lseek(m->manifest_fd, 0, SEEK_SET);
+	return !sgpu_io_interrupted();
+}
+
+static int show_answer(struct remote *m, struct sgpu_error *error)
+{
+	const struct run_request *r = m->request;
+	struct sgpu_error other;
+	int shown, rc = error->code;
+
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
 		report_refusal(m->response.fd, &m->answer.report, error);
 	} else {
@@ -339,6 +374,14 @@ static int open_files(struct remote *m, const char *path)
 	return cli_binary_output(m->response.fd) ? 0 : 2;
 }
 
+/* The time in `ns`, or never. */
+static uint64_t time_in(uint64_t ns)
+{
+	const uint64_t now = sgpu_now_ns();
+
+	return ns < UINT64_MAX - now ? now + ns : UINT64_MAX;
+}
+
 int submit_to_server(const struct run_request *r, const struct sgpu_service_path *service,
 		     const char *path)
 {
@@ -351,13 +394,10 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 			    .memory_fd = -1,
 			    .manifest_fd = -1,
 			    .response = SGPU_OUTPUT_INIT };
-	const uint64_t now = sgpu_now_ns();
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK, status = open_files(&m, path);
 
-	if (r->timeout_ns) {
-		m.deadline_ns = r->timeout_ns < UINT64_MAX - now ? now + r->timeout_ns : UINT64_MAX;
-	}
+	m.deadline_ns = r->timeout_ns ? time_in(r->timeout_ns) : 0;
 	if (status == 0 && !wire_takes_response(m.response.fd)) {
 		rc = make_memory("sgpu-run response", &m.memory_fd, &error);
 	}
@@ -368,9 +408,12 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 		rc = bring_manifest(&m, &error);
 	}
 	if (status == 0 && rc == SGPU_OK) {
-		rc = sgpu_service_connect(service, &m.connection, &error);
-		rc = rc == SGPU_OK ? exchange(&m, &error)
-				   : sgpu_hint(&error, "--local runs the batch without it");
+		m.begin = lseek(m.in_fd, 0, SEEK_CUR);
+		m.wait_end_ns = time_in(r->wait_ns);
+		do {
+			rc = try_once(&m, &error);
+		} while (rc != SGPU_OK && may_try_again(&m, &error));
+		rc = m.answered ? show_answer(&m, &error) : rc;
 	}
 	sgpu_output_close(&m.response);
 	sgpu_close(m.connection);

@@ -11,7 +11,7 @@
 
 /* Options that a server's batch can have. With any other one a sgpu-enclave of one's own runs the
  * batch, since a server has keys, rules and a device already. */
-static const char of_both[] = " timeout stats manifest output socket lease ";
+static const char of_both[] = " timeout stats manifest output socket lease wait ";
 
 /* Decides whether a server runs the batch. Returns an exit status. */
 static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)
@@ -21,9 +21,12 @@ static int choose(const struct run_request *r, struct sgpu_service_path *service
 	struct stat status;
 
 	*served = false;
-	if (option && (r->socket || r->lease)) {
+	if (option && (r->socket || r->lease || r->wait_ns)) {
 		return cli_usage("--%s is about a runner of one's own, and %s about a server's",
-				 option, r->socket ? "--socket" : "--lease");
+				 option,
+				 r->socket  ? "--socket"
+				 : r->lease ? "--lease"
+					    : "--wait");
 	}
 	if (option) {
 		return 0;
@@ -31,7 +34,8 @@ static int choose(const struct run_request *r, struct sgpu_service_path *service
 	if (sgpu_service_find(r->socket, service, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
-	*served = service->named || (service->text[0] && lstat(service->text, &status) == 0);
+	*served = service->named || r->wait_ns ||
+		  (service->text[0] && lstat(service->text, &status) == 0);
 	return r->lease && !*served ? cli_usage("--lease needs a server, and there is none at '%s'",
 						service->text)
 				    : 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal inspect: describes a batch or a response. The description contains no secrets.
+ * sgpu-seal inspect: describes a batch, a response, or a file that is sealed to a public key. The
+ * description contains no secrets.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -247,6 +248,25 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	return rc;
 }
 
+/* Describes a file that is sealed to a public key. False: it is none, or a pipe. */
+static bool inspect_file(struct task *task, int in)
+{
+	uint8_t header[SGPU_SEALED_TO];
+	char kid[SGPU_KID_SIZE + 1];
+	size_t got = 0;
+
+	if (sgpu_pread(in, task->in_name, header, sizeof(header), 0, &got, NULL) ||
+	    !sgpu_sealed_to_kid(header, got, kid)) {
+		return false;
+	}
+	if (!cli_json) {
+		printf("sealed file\nrecipient   %s\n", kid);
+	}
+	task->json = json_pack("{s:s, s:[{s:s, s:s}]}", "kind", "file", "recipients", "kind",
+			       SGPU_KIND_HPKE, "kid", kid);
+	return true;
+}
+
 int verb_inspect(int argc, char **argv)
 {
 	static struct task task;
@@ -257,7 +277,9 @@ int verb_inspect(int argc, char **argv)
 	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
 	if (!status) {
 		cli_signals(NULL);
-		status = inspect_archive(&task, in, &error) ? cli_error(&error)
+		const int rc = inspect_file(&task, in) ? 0 : inspect_archive(&task, in, &error);
+
+		status = rc	    ? cli_error(&error)
 			 : cli_json ? cli_print_json(task.json, stdout, JSON_COMPACT)
 				    : task.status;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal seal-file and open-file: seal or open one file with one symmetric key, in the bare
- * format of sgpu-sealed(5).
+ * sgpu-seal seal-file and open-file: seal or open one file, with a symmetric key in the bare format
+ * of sgpu-sealed(5), or to a public key with a header before that.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +23,10 @@ struct task {
 	struct cli_bytes context;
 	bool named; /* --allow-named-temporary */
 	bool opening;
-	struct sgpu_key key;
+	bool to_recipient; /* -r was given */
+	bool to_public;	   /* there is a header for an X25519 key, keys.list[0] */
+	struct seal_keys keys;
+	uint8_t file_key[SGPU_KEY_SIZE];
 	int in;
 	struct sgpu_output out;
 	struct sgpu_seal_job job;
@@ -40,25 +43,33 @@ static int take_key(void *values, const char *path)
 	return 0;
 }
 
-#define SINGLE_FILE_OPTIONS(out_help)                                                            \
-	CLI_COMMON,                                                                              \
-		{ "key", 'k', "KEY", "symmetric key file (- standard input, fd:N a descriptor)", \
-		  CLI_TAKE(take_key) },                                                          \
-		{ "context", 0, "HEX",                                                           \
-		  "the context that the data are bound to, at most 4096 bytes",                  \
-		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },                        \
-		{ "jobs", 'j', "N", "threads to use (default: all processors)",                  \
-		  CLI_NUMBER(struct task, job.jobs, 1, SGPU_POOL_JOBS_MAX) },                    \
-	{                                                                                        \
-		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path)                 \
+static int take_recipient(void *values, const char *path)
+{
+	((struct task *)values)->to_recipient = true;
+	return take_key(values, path);
+}
+
+#define SINGLE_FILE_OPTIONS(key_help, out_help)                                  \
+	CLI_COMMON, { "key", 'k', "KEY", key_help, CLI_TAKE(take_key) },         \
+		{ "context", 0, "HEX",                                           \
+		  "the context that the data are bound to, at most 4096 bytes",  \
+		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },        \
+		{ "jobs", 'j', "N", "threads to use (default: all processors)",  \
+		  CLI_NUMBER(struct task, job.jobs, 1, SGPU_POOL_JOBS_MAX) },    \
+	{                                                                        \
+		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path) \
 	}
 
 const struct cli_option seal_file_options[] = {
-	SINGLE_FILE_OPTIONS("where the sealed data go"),
+	SINGLE_FILE_OPTIONS("symmetric key file (- standard input, fd:N a descriptor)",
+			    "where the sealed data go"),
+	{ "recipient", 'r', "FILE", "seal to this public key, or shared symmetric key",
+	  CLI_TAKE(take_recipient) },
 	CLI_END,
 };
 const struct cli_option open_file_options[] = {
-	SINGLE_FILE_OPTIONS("where the opened data go"),
+	SINGLE_FILE_OPTIONS("the symmetric or the private key (- standard input, fd:N)",
+			    "where the opened data go"),
 	{ "allow-named-temporary", 0, NULL, "write even where a killed run would leave plaintext",
 	  CLI_FLAG(struct task, named) },
 	CLI_END,
@@ -81,7 +92,8 @@ static int read_options(struct task *task, int argc, char **argv)
 		task->out_path = paths[1];
 	}
 	if (!task->key_path) {
-		return cli_usage("no key: -k is missing");
+		return cli_usage(task->opening ? "no key: -k is missing"
+					       : "no key: -k or -r is missing");
 	}
 	if (!strcmp(task->key_path, "-") && cli_is_standard(task->in_path)) {
 		return cli_usage("the key and the data cannot both come from standard input");
@@ -91,22 +103,63 @@ static int read_options(struct task *task, int argc, char **argv)
 
 static int load_key(struct task *task)
 {
-	const char *path = task->key_path;
+	const struct sgpu_key *key = &task->keys.list[0];
 	struct sgpu_error error = { 0 };
+	const int status = seal_keys_take(&task->keys, task->key_path,
+					  task->opening ? SEAL_READER : SEAL_RECIPIENT);
 
-	cli_remember_input(path);
-	if (sgpu_key_load(path, &task->key, &error)) {
+	if (status) {
+		return status;
+	}
+	task->to_public = key->kind != SGPU_KEY_OCT;
+	if (task->to_public && !task->opening && !task->to_recipient) {
+		(void)sgpu_fail(&error, SGPU_EUSAGE, "'%s' is an X25519 key, and not symmetric",
+				task->key_path);
+		(void)sgpu_hint(&error, "-r seals to it");
 		return cli_error(&error);
 	}
-	if (task->key.kind != SGPU_KEY_OCT) {
-		(void)sgpu_fail(&error, SGPU_EUSAGE,
-				"'%s' is an X25519 key; a single file takes a symmetric (oct) one",
-				path);
-		(void)sgpu_hint(&error, "make one with 'sgpu-seal keygen -o FILE'");
-		return cli_error(&error);
-	}
-	task->job.key = task->key.secret;
+	task->job.key = task->to_public ? task->file_key : key->secret;
 	return 0;
+}
+
+/* ---- the header of a file that is sealed to a public key ---- */
+static int write_header(struct task *task, struct sgpu_error *error)
+{
+	struct sgpu_transfer_sink sink = sgpu_sink_to_descriptor(&task->job.out);
+	uint8_t header[SGPU_SEALED_TO];
+	int rc = sgpu_sealed_to_make(&task->keys.list[0], task->file_key, header, error);
+
+	rc = rc ? rc : sink.write(sink.context, 0, header, sizeof(header), error);
+	sgpu_descriptor_close(&task->job.out);
+	task->job.out.offset += task->job.out.positioned ? sizeof(header) : 0;
+	return rc;
+}
+
+/* Opens the header. Of a file, also looks whether a symmetric key was given in vain. */
+static int read_header(struct task *task, struct sgpu_error *error)
+{
+	struct sgpu_descriptor *in = &task->job.in;
+	uint8_t header[SGPU_SEALED_TO];
+	char kid[SGPU_KID_SIZE + 1];
+	size_t got = 0;
+
+	if (!task->to_public && !in->positioned) {
+		return 0;
+	}
+	int rc = sgpu_source_from_descriptor(in).read_some(in, 0, header, sizeof(header), &got,
+							   error);
+	if (!task->to_public) {
+		return !rc && sgpu_sealed_to_kid(header, got, kid)
+			       ? sgpu_fail(error, SGPU_EKEY,
+					   "the data are sealed to the public key '%s'", kid)
+			       : rc;
+	}
+	if (!rc && !got && !in->positioned) {
+		return sgpu_fail_sniffed(error, task->in, in->name, header, got, "sealed data");
+	}
+	in->offset += in->positioned ? got : 0;
+	return rc ? rc
+		  : sgpu_sealed_to_open(&task->keys.list[0], header, got, task->file_key, error);
 }
 
 static int open_output(struct task *task)
@@ -153,7 +206,7 @@ static void move_positions(const struct task *task)
 static int report(const struct task *task, double seconds)
 {
 	const struct sgpu_seal_job *job = &task->job;
-	uint64_t plain = task->opening ? job->bytes_out : job->bytes_in;
+	const uint64_t plain = task->opening ? job->bytes_out : job->bytes_in;
 
 	cli_detail("%s: %llu bytes in, %llu bytes out, %.3f s, %.2f GB/s", sgpu_aead_provider(),
 		   (unsigned long long)job->bytes_in, (unsigned long long)job->bytes_out, seconds,
@@ -161,12 +214,12 @@ static int report(const struct task *task, double seconds)
 	if (!cli_json) {
 		return 0;
 	}
-	json_t *record =
-		json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f}", "verb",
-			  task->opening ? "open-file" : "seal-file", "alg",
-			  "c2sp.org/chunked-encryption", "aead", "AEAD_AES_256_GCM", "provider",
-			  sgpu_aead_provider(), "bytes_in", (json_int_t)job->bytes_in, "bytes_out",
-			  (json_int_t)job->bytes_out, "seconds", seconds);
+	json_t *record = json_pack(
+		"{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s*}", "verb",
+		task->opening ? "open-file" : "seal-file", "alg", "c2sp.org/chunked-encryption",
+		"aead", "AEAD_AES_256_GCM", "provider", sgpu_aead_provider(), "bytes_in",
+		(json_int_t)job->bytes_in, "bytes_out", (json_int_t)job->bytes_out, "seconds",
+		seconds, "recipient", task->to_public ? task->keys.list[0].kid : NULL);
 	return cli_print_json(record, cli_is_standard(task->out_path) ? stderr : stdout,
 			      JSON_COMPACT);
 }
@@ -181,10 +234,21 @@ static int transfer(struct task *task, double *seconds)
 		     (uint64_t)status.st_size > task->job.in.offset;
 	cli_progress_begin(task->opening ? "opening" : "sealing",
 			   sized ? (uint64_t)status.st_size - task->job.in.offset : 0);
-	int rc = task->opening ? sgpu_open_stream(&task->job, &error)
-			       : sgpu_seal_stream(&task->job, &error);
+	int rc = task->opening	   ? read_header(task, &error)
+		 : task->to_public ? write_header(task, &error)
+				   : 0;
+
+	if (!rc) {
+		rc = task->opening ? sgpu_open_stream(&task->job, &error)
+				   : sgpu_seal_stream(&task->job, &error);
+		rc = rc == SGPU_ENOINPUT && task->to_public
+			     ? sgpu_fail(&error, SGPU_EAUTH, "'%s' is cut short", task->job.in.name)
+			     : rc;
+	}
 	cli_progress_end();
 	if (!rc) {
+		*(task->opening ? &task->job.bytes_in : &task->job.bytes_out) +=
+			task->to_public ? SGPU_SEALED_TO : 0;
 		move_positions(task);
 		rc = sgpu_output_commit(&task->out, &error);
 	}
@@ -220,7 +284,8 @@ static int single_file(int argc, char **argv, bool opening)
 	status = status ? status : report(&task, seconds);
 	sgpu_output_close(&task.out);
 	cli_input_close(task.in);
-	sgpu_key_clear(&task.key);
+	sgpu_wipe(&task.keys, sizeof(task.keys));
+	sgpu_wipe(task.file_key, sizeof(task.file_key));
 	return cli_finish(status);
 }
 
