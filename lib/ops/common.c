@@ -8,7 +8,7 @@
 
 #include "ops_private.h"
 
-enum { COPY_GRAIN = 1 << 20 };
+enum { COPY_GRAIN = 1 << 20, ROWS_GRAIN = 1 << 18 };
 
 void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param,
 		      const char *format, ...)
@@ -114,4 +114,40 @@ int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from, uint
 	struct copying copying = { to, from };
 
 	return sgpu_ops_for(pool, bytes, COPY_GRAIN, copy_bytes, &copying, error);
+}
+
+struct moving {
+	struct copying copying;
+	const struct sgpu_move_axis *axis;
+	uint64_t width, parts; /* of a row: bytes, and parts of COPY_GRAIN */
+	size_t size;
+};
+
+static void move_rows(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct moving *job = argument;
+	const struct sgpu_move_axis *a = job->axis;
+
+	for (uint64_t item = begin; item < end; item++) {
+		uint64_t row = item / job->parts, at = item % job->parts * COPY_GRAIN;
+		uint64_t z = row % a[2].extent, y = row / a[2].extent % a[1].extent,
+			 x = row / a[2].extent / a[1].extent;
+
+		memcpy(job->copying.to + (x * a[0].to + y * a[1].to + z * a[2].to) * job->size + at,
+		       job->copying.from +
+			       (x * a[0].from + y * a[1].from + z * a[2].from) * job->size + at,
+		       sgpu_ops_min(job->width - at, COPY_GRAIN));
+	}
+}
+
+int sgpu_ops_move_rows(struct sgpu_pool *pool, void *to, const void *from,
+		       const struct sgpu_move *move, size_t size, struct sgpu_error *error)
+{
+	const struct sgpu_move_axis *a = move->axis;
+	uint64_t width = a[3].extent * size;
+	struct moving job = { { to, from }, a, width, sgpu_ops_ceil(width, COPY_GRAIN), size };
+
+	return sgpu_ops_for(pool, a[0].extent * a[1].extent * a[2].extent * job.parts,
+			    sgpu_ops_grain(sgpu_ops_min(width, COPY_GRAIN), ROWS_GRAIN), move_rows,
+			    &job, error);
 }

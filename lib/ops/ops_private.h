@@ -42,14 +42,17 @@ extern "C" {
  * sgpu_NAME_cuda runs it on a CUDA device. */
 /* clang-format off */
 #define SGPU_OPS(X) \
-	X(activation_gradient) X(argmax) X(black_scholes) X(cast) X(conv2d) X(conv2d_gradient) X(copy) \
-	X(cross_entropy) X(dense) X(gaussian3d) X(gemm) X(histogram) X(max_pool2d) X(max_pool2d_gradient) \
-	X(morphology3d) X(nearest) X(reduce) X(reshape) X(scale) X(sgd) X(slice) X(softmax) \
-	X(squared_error) X(threshold) X(vector_add)
-/* The element types: X(dtype, C type, name) for each. */
+	X(activation_gradient) X(argmax) X(black_scholes) X(cast) X(concatenate) X(conv2d) X(conv2d_gradient) \
+	X(copy) X(cross_entropy) X(dense) X(gaussian3d) X(gemm) X(histogram) X(max_pool2d) \
+	X(max_pool2d_gradient) X(morphology3d) X(nearest) X(reduce) X(reshape) X(scale) X(sgd) \
+	X(slice) X(softmax) X(squared_error) X(threshold) X(transpose) X(vector_add)
+/* The element types that operations compute with, and all: X(dtype, C type, name) for each. */
 #define SGPU_TYPES(X) \
 	X(SGPU_F32, float, f32) X(SGPU_F64, double, f64) X(SGPU_I32, int32_t, i32) \
 	X(SGPU_U8, uint8_t, u8) X(SGPU_I16, int16_t, i16) X(SGPU_F16, uint16_t, f16)
+#define SGPU_ANY_TYPES(X) \
+	SGPU_TYPES(X) X(SGPU_I8, int8_t, i8) X(SGPU_U16, uint16_t, u16) X(SGPU_U32, uint32_t, u32) \
+	X(SGPU_I64, int64_t, i64) X(SGPU_U64, uint64_t, u64)
 /* clang-format on */
 struct sgpu_launch;
 #define SGPU_OP_ROW(name)                           \
@@ -98,8 +101,8 @@ SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 }
 
 /* ---- conversions of `count` elements that start at element `begin` of `data` ----
- * Loading is exact for every type. Storing rounds to nearest, ties to even, once; as an integer a
- * value saturates, and NaN becomes 0. */
+ * Loading is exact, but for integers beyond 2^53, which are rounded to nearest. Storing rounds to
+ * nearest, ties to even, once; as an integer a value saturates, and NaN becomes 0. */
 void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count,
 		       double *to);
 void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count,
@@ -144,6 +147,25 @@ SGPU_MUST_CHECK int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const 
 /* The CPU code of copy, also for other operations that keep the bytes. */
 SGPU_MUST_CHECK int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool,
 				  struct sgpu_error *error);
+
+/* ---- concatenate, transpose: how elements move, the same on every device ---- */
+/* Axes: the extent, and elements from one index to the next in the input and in the output. In the
+ * output, elements along the last one are adjacent. */
+struct sgpu_move_axis {
+	uint64_t extent, from, to;
+};
+struct sgpu_move {
+	struct sgpu_move_axis axis[SGPU_RANK_MAX];
+};
+/* How an argument goes into the output, from where the one before it ends. */
+struct sgpu_move sgpu_concatenate_move(const struct sgpu_op_call *call, int input);
+/* Axes that stay neighbours are one. If the input's last is not the last, it is the last but one.
+ */
+struct sgpu_move sgpu_transpose_move(const struct sgpu_op_call *call);
+/* Moves elements of `size` bytes that are adjacent along the last axis in the input, too. */
+SGPU_MUST_CHECK int sgpu_ops_move_rows(struct sgpu_pool *pool, void *to, const void *from,
+				       const struct sgpu_move *move, size_t size,
+				       struct sgpu_error *error);
 
 /* ---- gaussian3d: the weights, the same on every device ---- */
 enum {

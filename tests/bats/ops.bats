@@ -4,9 +4,9 @@
 
 load helpers
 
-OPERATIONS="activation_gradient argmax black_scholes cast conv2d conv2d_gradient copy cross_entropy dense gaussian3d gemm
-	histogram max_pool2d max_pool2d_gradient morphology3d nearest reduce reshape scale sgd slice softmax squared_error
-	threshold vector_add"
+OPERATIONS="activation_gradient argmax black_scholes cast concatenate conv2d conv2d_gradient copy cross_entropy dense
+	gaussian3d gemm histogram max_pool2d max_pool2d_gradient morphology3d nearest reduce reshape scale sgd slice softmax
+	squared_error threshold transpose vector_add"
 
 # The operations that the program lists, one a line.
 listed() {
@@ -148,7 +148,7 @@ $(segment o5 OUTPUT f32 '[4, 8]'), $(segment o6 OUTPUT)" \
 	assert_contains "$output" "/operations/1/arguments/input: is u8, but 'softmax' takes f32, f64"
 	assert_contains "$output" "/operations/2/arguments/imput: 'imput' is not an argument of 'scale'"
 	assert_contains "$output" "/operations/2/arguments: 'scale' needs the argument 'input'"
-	assert_contains "$output" "/operations/3/params/dtype: 'f23' is not one of f32, f64, i32, u8, i16, f16"
+	assert_contains "$output" "/operations/3/params/dtype: 'f23' is not one of f32, f64, f16, i8, u8, i16, u16, i32, u32, i64, u64"
 	assert_contains "$output" "/segments/7/data_type_info: is f32[4,8], but 'gemm' makes f32[4,4]"
 	assert_contains "$output" "/segments/2: 'untyped' needs data_type_info"
 	run -1 sgpu-manifest pack -o batch.tar job.json

@@ -103,6 +103,7 @@ UNIT_TEST(the_table_is_sorted_and_sound)
 			const struct sgpu_op_param *param = &op->params[i];
 
 			CHECK(sgpu_op_param(op, param->name) == i && param->help);
+			CHECK(sgpu_op_arg(op, param->name) == -1); /* no name twice */
 			CHECK(param->kind != SGPU_PARAM_CHOICE || param->choices);
 			CHECK(param->kind == SGPU_PARAM_CHOICE || param->required ||
 			      (param->standard >= param->min && param->standard <= param->max));
@@ -110,7 +111,7 @@ UNIT_TEST(the_table_is_sorted_and_sound)
 		CHECK(i <= SGPU_PARAMS_MAX);
 		CHECK(sgpu_op_arg(op, "nothing") == -1 && sgpu_op_param(op, "nothing") == -1);
 	}
-	CHECK(count == 25);
+	CHECK(count == 27);
 	CHECK(!sgpu_op_find("") && !sgpu_op_find("zzz") && !sgpu_op_find("copy2") &&
 	      !sgpu_op_find(NULL));
 }
@@ -216,7 +217,9 @@ UNIT_TEST(parameters_are_checked)
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'f23'}")) ==
 	      1);
 	CHECK(diagnostic("/operations/0/params/dtype",
-			 "'f23' is not one of f32, f64, i32, u8, i16, f16", NULL));
+			 "'f23' is not one of f32, f64, f16, i8, u8, i16, u16, i32, "
+			 "u32, i64, u64",
+			 NULL));
 	CHECK(check_parts(segments,
 			  OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'Float16'}")) == 1);
 	CHECK(diagnostic("/operations/0/params/dtype", "'Float16' is not one of", NULL));

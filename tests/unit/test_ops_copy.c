@@ -32,7 +32,7 @@ static void check_copy(enum sgpu_dtype dtype, int rank, const uint64_t *shape)
 
 UNIT_TEST(every_type_is_copied_bit_by_bit)
 {
-	for (int dtype = SGPU_NONE + 1; dtype <= SGPU_F16; dtype++) {
+	for (int dtype = SGPU_NONE + 1; dtype < SGPU_DTYPE_COUNT; dtype++) {
 		check_copy((enum sgpu_dtype)dtype, 0, OPS_SCALAR);
 		check_copy((enum sgpu_dtype)dtype, 1, OPS_SHAPE(1001));
 		check_copy((enum sgpu_dtype)dtype, 4, OPS_SHAPE(3, 1, 7, 5));

@@ -8,8 +8,8 @@
 enum { INPUT, OUTPUT, FIRST = 0, COUNT };
 
 static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is copied" },
-	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the same type and shape" },
+	{ "input", false, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX, "what is copied" },
+	{ "output", false, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX, "the same type and shape" },
 	{ .name = NULL },
 };
 
@@ -31,8 +31,8 @@ const struct sgpu_op sgpu_op_copy = {
 
 /* ---- reshape ---- */
 static const struct sgpu_op_argument reshape_args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the elements" },
-	{ "output", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "the same elements in the new shape" },
+	{ "input", false, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX, "the elements" },
+	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the same elements in the new shape" },
 	{ .name = NULL },
 };
 
@@ -85,8 +85,8 @@ const struct sgpu_op sgpu_op_reshape = {
 
 /* ---- slice ---- */
 static const struct sgpu_op_argument slice_args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "items along the first dimension" },
-	{ "output", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "some of them" },
+	{ "input", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "items along the first dimension" },
+	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "some of them" },
 	{ .name = NULL },
 };
 

@@ -146,6 +146,19 @@ struct sgpu_half { /* binary16: a type of its own, apart from integers */
 		}                                                           \
 	}()
 
+/* The same with T the unsigned integer of a size in bytes. */
+#define SGPU_CUDA_SIZES(size, T, ...)                               \
+	[&] {                                                       \
+		switch (size) {                                     \
+			SGPU_CUDA_CASE(1, uint8_t, T, __VA_ARGS__)  \
+			SGPU_CUDA_CASE(2, uint16_t, T, __VA_ARGS__) \
+			SGPU_CUDA_CASE(4, uint32_t, T, __VA_ARGS__) \
+			SGPU_CUDA_CASE(8, uint64_t, T, __VA_ARGS__) \
+		default:                                            \
+			return 0;                                   \
+		}                                                   \
+	}()
+
 /* The element as f64, which is exact for every type. */
 template <typename T> SGPU_DEVICE double sgpu_cuda_f64(T value)
 {

@@ -83,6 +83,27 @@ template <> __device__ __forceinline__ int16_t sgpu_cuda_narrow<int16_t>(double 
 {
 	return (int16_t)(int32_t)sgpu_cuda_round_within(value, INT16_MIN, INT16_MAX);
 }
+template <> __device__ __forceinline__ int8_t sgpu_cuda_narrow<int8_t>(double value)
+{
+	return (int8_t)(int32_t)sgpu_cuda_round_within(value, INT8_MIN, INT8_MAX);
+}
+template <> __device__ __forceinline__ uint16_t sgpu_cuda_narrow<uint16_t>(double value)
+{
+	return (uint16_t)(int32_t)sgpu_cuda_round_within(value, 0, UINT16_MAX);
+}
+template <> __device__ __forceinline__ uint32_t sgpu_cuda_narrow<uint32_t>(double value)
+{
+	return (uint32_t)(int64_t)sgpu_cuda_round_within(value, 0, UINT32_MAX);
+}
+/* The device's conversions to 64 bits saturate, but NaN would become 2^63. */
+template <> __device__ __forceinline__ int64_t sgpu_cuda_narrow<int64_t>(double value)
+{
+	return value == value ? __double2ll_rn(value) : 0;
+}
+template <> __device__ __forceinline__ uint64_t sgpu_cuda_narrow<uint64_t>(double value)
+{
+	return value == value ? __double2ull_rn(value) : 0;
+}
 
 /* ---- the activations of dense and conv2d ---- */
 SGPU_DEVICE double sgpu_cuda_activation(enum sgpu_activation activation, double x)

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transpose: the axes in another order.
+ *
+ * If the last axis stays, rows are copied. Otherwise tiles of the input's and the output's last
+ * axes pass through a buffer, so that both are accessed in pieces of whole cache lines, whatever
+ * the distance of their rows.
+ */
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT };
+enum { TILE = 64, GRAIN = 1 << 16 };
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "what is transposed" },
+	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the same elements, axes reordered" },
+	{ .name = NULL },
+};
+
+#define AXIS(name, text)                                                               \
+	{                                                                              \
+		name, SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL, text \
+	}
+static const struct sgpu_op_param params[] = {
+	AXIS("axis0", "axis of 'input' that becomes the first; -1: the last"),
+	AXIS("axis1", "axis that becomes the second; -1: the last but one"),
+	AXIS("axis2", "axis that becomes the third; -1: the last but two"),
+	AXIS("axis3", "axis that becomes the fourth; -1: the first"),
+	{ .name = NULL },
+};
+
+/* The axis of the input that becomes axis i of the output. */
+static int axis_of(const struct sgpu_op_call *call, int i)
+{
+	int axis = (int)call->param[i].number;
+
+	return axis < 0 ? call->type[INPUT].rank - 1 - i : axis;
+}
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *input = &call->type[INPUT];
+	struct sgpu_type output = *input;
+	unsigned taken = 0;
+
+	for (int i = 0; i < SGPU_RANK_MAX; i++) {
+		int axis = axis_of(call, i);
+
+		if (axis >= input->rank || (i >= input->rank && axis >= 0)) {
+			sgpu_op_diagnose(report, NULL, params[i].name,
+					 "is %d, but 'input' has rank %d", axis, input->rank);
+			return;
+		}
+		if (i >= input->rank) {
+			continue;
+		}
+		if (taken >> axis & 1) {
+			sgpu_op_diagnose(report, NULL, params[i].name,
+					 "axis %d of 'input' would be in the output twice", axis);
+			return;
+		}
+		taken |= 1u << axis;
+		output.shape[i] = input->shape[axis];
+	}
+	call->type[OUTPUT] = output;
+}
+
+struct sgpu_move sgpu_transpose_move(const struct sgpu_op_call *call)
+{
+	const struct sgpu_type *in = &call->type[INPUT], *out = &call->type[OUTPUT];
+	struct sgpu_move m = { { { 1, 0, 0 }, { 1, 0, 0 }, { 1, 0, 0 }, { 1, 1, 1 } } };
+	struct sgpu_move_axis *at = m.axis + SGPU_RANK_MAX, swap;
+
+	for (int i = out->rank; i-- > 0;) {
+		uint64_t from = sgpu_ops_extent(in, axis_of(call, i) + 1, in->rank);
+
+		if (at < m.axis + SGPU_RANK_MAX && from == at->from * at->extent) {
+			at->extent *= out->shape[i];
+		} else if (out->shape[i] != 1) {
+			*--at = (struct sgpu_move_axis){ out->shape[i], from,
+							 sgpu_ops_extent(out, i + 1, out->rank) };
+		}
+	}
+	for (int i = 0; i < 2 && m.axis[3].from != 1; i++) {
+		if (m.axis[i].from == 1) {
+			swap = m.axis[i];
+			m.axis[i] = m.axis[2];
+			m.axis[2] = swap;
+		}
+	}
+	return m;
+}
+
+struct job {
+	struct sgpu_move move;
+	uint64_t down, across; /* tiles along the last axis but one, and along the last */
+	const char *in;
+	char *out;
+};
+
+/* Finds where an item's tile begins in the input and in the output, and its size. Neighbours in the
+ * output follow each other. */
+static void find_tile(const struct job *job, uint64_t item, uint64_t place[2], uint64_t size[2])
+{
+	const struct sgpu_move_axis *a = job->move.axis;
+	uint64_t outer = item / job->across / job->down, x = item % job->across * TILE,
+		 y = item / job->across % job->down * TILE;
+	uint64_t first = outer / a[1].extent, second = outer % a[1].extent;
+
+	place[0] = first * a[0].from + second * a[1].from + y + x * a[3].from;
+	place[1] = first * a[0].to + second * a[1].to + y * a[2].to + x;
+	size[0] = sgpu_ops_min(a[2].extent - y, TILE);
+	size[1] = sgpu_ops_min(a[3].extent - x, TILE);
+}
+
+/* The rows of a tile are a little longer, so that a column does not fall on few cache lines. There
+ * are no clones: scatters of vector units are slower. */
+#define TILES(name, type)                                                                      \
+	static void name(void *argument, uint64_t begin, uint64_t end)                         \
+	{                                                                                      \
+		const struct job *job = argument;                                              \
+		type tile[TILE][TILE + 16 / sizeof(type)];                                     \
+                                                                                               \
+		for (uint64_t item = begin; item < end; item++) {                              \
+			uint64_t place[2], size[2];                                            \
+                                                                                               \
+			find_tile(job, item, place, size);                                     \
+			for (uint64_t x = 0; x < size[1]; x++) {                               \
+				const type *in = (const type *)job->in + place[0] +            \
+						 x * job->move.axis[3].from;                   \
+                                                                                               \
+				for (uint64_t y = 0; y < size[0]; y++) {                       \
+					tile[y][x] = in[y];                                    \
+				}                                                              \
+			}                                                                      \
+			for (uint64_t y = 0; y < size[0]; y++) {                               \
+				memcpy((type *)job->out + place[1] + y * job->move.axis[2].to, \
+				       tile[y], size[1] * sizeof(type));                       \
+			}                                                                      \
+		}                                                                              \
+		sgpu_wipe(tile, sizeof(tile));                                                 \
+	}
+TILES(tiles_1, uint8_t)
+TILES(tiles_2, uint16_t)
+TILES(tiles_4, uint32_t)
+TILES(tiles_8, uint64_t)
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	size_t size = sgpu_dtype_size(call->type[INPUT].dtype);
+	struct job job = { .in = call->data[INPUT], .out = call->data[OUTPUT] };
+	const struct sgpu_move_axis *a = job.move.axis;
+
+	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
+		return 0;
+	}
+	job.move = sgpu_transpose_move(call);
+	if (a[3].from == 1) {
+		return sgpu_ops_move_rows(pool, job.out, job.in, &job.move, size, error);
+	}
+	job.down = sgpu_ops_ceil(a[2].extent, TILE);
+	job.across = sgpu_ops_ceil(a[3].extent, TILE);
+	return sgpu_ops_for(pool, a[0].extent * a[1].extent * job.down * job.across,
+			    sgpu_ops_grain((uint64_t)TILE * TILE, GRAIN),
+			    size == 1	? tiles_1
+			    : size == 2 ? tiles_2
+			    : size == 4 ? tiles_4
+					: tiles_8,
+			    &job, error);
+}
+
+const struct sgpu_op sgpu_op_transpose = {
+	.name = "transpose",
+	.help = "the axes in another order",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.cpu = cpu,
+};
