@@ -98,8 +98,11 @@ static int with_file(const struct draft_file *file, const struct sgpu_file_reque
 	struct sgpu_file_request whole = *request;
 	struct sgpu_file *opened = NULL;
 	const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	int other = -1,
-	    rc = fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", file->path) : SGPU_OK;
+	int other = -1, rc = fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", file->path) : SGPU_OK;
+
+	if (fd < 0 && strchr(file->path, ':')) { /* the text may have a type that is none */
+		(void)hint_type(error);
+	}
 
 	whole.name = file->path;
 	whole.member = file->member;
@@ -138,7 +141,7 @@ int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file
 	if (!type) {
 		split_member(file->path, &file->member);
 		rc = with_file(file, &request, take_info, &file->info, error);
-		return rc == SGPU_EINVALID && !error->hint[0] ? hint_type(error) : rc;
+		return rc == SGPU_EINVALID && file->member ? hint_type(error) : rc;
 	}
 	rc = parse_shape(type + 1 + strlen(sgpu_dtype_name(request.raw_type.dtype)) + 1, &request,
 			 error);

@@ -162,8 +162,14 @@ static int take_file(struct draft_stage *stage, const char *word)
 				 stage->op->name, SGPU_EXCERPT(word),
 				 cli_op_arguments(stage->op, false, names));
 	}
-	return is_map(stage) ? store(&stage->inputs, "x", 1, word)
-			     : store(&stage->inputs, "input", 5, word);
+	const char *name = is_map(stage) ? "x" : "input";
+
+	for (int i = 0; i < stage->inputs.count; i++) {
+		if (strcmp(stage->inputs.list[i].name, name) == 0) {
+			return cli_usage("'%s' is one file too many", SGPU_EXCERPT(word));
+		}
+	}
+	return store(&stage->inputs, name, strlen(name), word);
 }
 
 int draft_take_word(void *values, const char *word)

@@ -86,10 +86,11 @@ static int send_frame(json_t *json, const struct job *job, struct sgpu_error *er
 
 static int send_error(const struct sgpu_error *failure, struct sgpu_error *error)
 {
-	return send_frame(json_pack("{s:{s:s, s:o, s:o*}}", "error", "code",
+	return send_frame(json_pack("{s:{s:s, s:o, s:o*, s:b}}", "error", "code",
 				    sgpu_error_name(failure->code), "text",
 				    cli_json_text(failure->text), "hint",
-				    *failure->hint ? cli_json_text(failure->hint) : NULL),
+				    *failure->hint ? cli_json_text(failure->hint) : NULL,
+				    "retryable", sgpu_retryable(failure)),
 			  NULL, error);
 }
 
@@ -129,6 +130,12 @@ static int know_manifest(struct pipe *p, char **text, size_t size, struct sgpu_e
 	}
 	sgpu_manifest_free(&p->manifest);
 	rc = sgpu_ops_load_manifest(*text, size, "the manifest", &p->manifest, &diagnostics, error);
+	if (rc && diagnostics.count) { /* nobody sees the places in it */
+		const char *slash = strrchr(diagnostics.list[0].pointer, '/');
+
+		sgpu_fail(error, rc, "%s%s%s", slash ? slash + 1 : "", slash ? ": " : "",
+			  diagnostics.list[0].text);
+	}
 	sgpu_diagnostics_clear(&diagnostics);
 	free(p->text);
 	p->text = rc ? NULL : *text;
