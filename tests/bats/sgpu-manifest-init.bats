@@ -94,10 +94,7 @@ through() {
 	assert_contains "$(tar xOf batch.tar locations.json)" '"offset":352'
 	truncate -s 471 x.nii
 	run --separate-stderr -1 sgpu-manifest init --op scale -o wrong.json x.nii
-	assert_contains "$stderr" "less than its header promises"
-	gzip x.nii
-	run --separate-stderr -1 sgpu-manifest init --op copy -o wrong.json x.nii.gz
-	assert_contains "$stderr" "gunzip"
+	assert_contains "$stderr" "has 471 bytes, less than the 472 that its header promises"
 	assert_no_file wrong.json
 }
 

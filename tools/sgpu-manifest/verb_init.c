@@ -290,9 +290,17 @@ static int add_input(struct draft *draft, const struct file_spec *spec, const ch
 			    "lower it with --low %s",
 			    argument);
 	}
+	const size_t first = json_array_size(draft->segments);
 	snprintf(id, sizeof(id), "%s", argument);
 	status = add_segment(draft, id, "INPUT", low, location, type_json(spec));
 	status = status ? status : convert(draft, spec, low, id);
+	if (spec->format) {
+		json_t *segment = json_array_get(draft->segments, first);
+
+		json_object_set_new(
+			segment, "file",
+			json_pack("{s:s, s:s*}", "format", spec->format, "member", spec->member));
+	}
 	json_object_set_new(draft->arguments, argument, json_string(id));
 	free(location);
 	return status;
@@ -447,6 +455,7 @@ int verb_init(int argc, char **argv)
 	status = status ? status : make_manifest(&draft, files);
 	for (int i = 0; i < draft.spec_count; i++) {
 		free(draft.specs[i].path);
+		free(draft.specs[i].member);
 	}
 	json_decref(draft.low);
 	json_decref(draft.operations);
