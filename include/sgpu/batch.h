@@ -65,7 +65,9 @@ enum sgpu_location_kind {
 
 struct sgpu_location {
 	enum sgpu_location_kind kind;
-	char *file;			      /* FILE: a path */
+	char *file;  /* FILE: a path */
+	char *array; /* FILE, HIGH, in a packed batch: the payload is the elements of an array in
+			any format; the member of an .npz, or ""; NULL: the bytes from `offset` */
 	char region[SGPU_REGION_ID_TEXT + 1]; /* REGION, LEASE: its id */
 	uint64_t offset;		      /* FILE, REGION, LEASE: bytes */
 };
@@ -217,11 +219,13 @@ SGPU_MUST_CHECK int sgpu_batch_write(int fd, const char *name, struct sgpu_batch
 
 /* Finds where each segment of a response goes, below the owner's directory, by the note: a path
  * without "." and "..", from malloc; by default the segment's id. `paths` has NULL for each segment
- * before; free them also after an error. batch_key NULL: nothing is sealed. Errors: SGPU_EAUTH,
+ * before; free them also after an error. files: also by segment, a new reference to what the note
+ * says of a file's format, an object that is not checked; or NULL. batch_key NULL: nothing is
+ * sealed. Errors: SGPU_EAUTH,
  * SGPU_EINVALID, SGPU_EPOLICY (a path leads out of its directory, or two are in each other's
  * way). */
 SGPU_MUST_CHECK int sgpu_batch_paths(const struct sgpu_batch *batch, const uint8_t *batch_key,
-				     char **paths, struct sgpu_error *error);
+				     char **paths, json_t **files, struct sgpu_error *error);
 
 /* ---- keys ---- */
 /* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key.

@@ -122,6 +122,14 @@ struct sgpu_segment {
 	bool at_most;	 /* only the run determines this output's size; `type` is the largest */
 	bool size_of_file; /* a module without data_type_info: as large as its file; type is u8[0]
 			      until that is known */
+	struct {
+		const char *format; /* of an input: "nifti", "npy", "npz", "idx"; of an output:
+				       "nifti", "nifti.gz", "npy", "npz"; NULL: raw */
+		const char *member; /* of an .npz, or NULL */
+		int like;	    /* segment whose file's geometry an output keeps, or -1 */
+		bool reversed;	    /* an output's file has the extents in reverse */
+		bool boolean;	    /* an output's file has u8 as bool */
+	} file;
 	const char *dma_var[SGPU_DMA_VARS]; /* or NULL */
 	int writer;			    /* index of the operation that writes it, or -1 */
 	int *readers;			    /* indexes of the operations that read it */

@@ -16,6 +16,7 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	for (int i = 0; b->segments && i < b->segment_count; i++) {
 		free(b->segments[i].id);
 		free(b->segments[i].location.file);
+		free(b->segments[i].location.array);
 		free(b->segments[i].place);
 		free(b->segments[i].error_text);
 	}

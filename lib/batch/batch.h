@@ -74,6 +74,11 @@ SGPU_MUST_CHECK int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct 
 					 struct sgpu_error *error);
 /* Returns the recipient with this id, or NULL. */
 const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *kid);
+/* Makes the note anew. files: by segment of the manifest, what is to be said of its file's format,
+ * borrowed, or NULL; or NULL for all. */
+SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
+					 const struct sgpu_manifest *manifest, json_t *const *files,
+					 struct sgpu_error *error);
 /* Makes all that precedes the payloads, from malloc. */
 SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 				    struct sgpu_error *error);

@@ -48,11 +48,6 @@ SGPU_MUST_CHECK int sgpu_list_parse(const struct sgpu_list_form *form, const cha
  * *segment: that of the entry before, or -1. */
 SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_batch *batch, const json_t *entry,
 				      const char *place, int *segment, struct sgpu_error *error);
-/* ---- note.c ---- */
-SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
-					 const struct sgpu_manifest *manifest,
-					 struct sgpu_error *error);
-
 /* Returns "OK", "SOME_FAILED" or "ALL_FAILED". */
 const char *sgpu_batch_status(const struct sgpu_batch *batch);
 /* Returns "batch.json" or "response.json". */

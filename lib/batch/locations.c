@@ -90,7 +90,9 @@ static int parse_location(const json_t *entry, const char *place, uint64_t paylo
 			  struct sgpu_location *location, bool packed, struct sgpu_error *error)
 {
 	static const char *const of_file[] = { "segment_id", "file", "offset", NULL };
-	static const char *const of_packed[] = { "segment_id", "file", "offset", "at", NULL };
+	static const char *const of_packed[] = {
+		"segment_id", "file", "offset", "array", "at", NULL
+	};
 	const char *members[] = { "segment_id", NULL, NULL }, *text = NULL;
 	int kind = SGPU_LOCATION_FILE;
 
@@ -116,8 +118,14 @@ static int parse_location(const json_t *entry, const char *place, uint64_t paylo
 				 place, SGPU_FILE_PATH_MAX);
 	}
 	location->file = strdup(text);
-	return location->file ? sgpu_json_u64(entry, place, "offset", &location->offset, error)
-			      : sgpu_fail_nomem(error);
+	rc = location->file ? sgpu_json_u64(entry, place, "offset", &location->offset, error)
+			    : sgpu_fail_nomem(error);
+	if (rc || !json_object_get(entry, "array")) {
+		return rc;
+	}
+	rc = sgpu_json_string(entry, place, "array", &text, error);
+	location->array = rc ? NULL : strdup(text);
+	return rc || location->array ? rc : sgpu_fail_nomem(error);
 }
 
 static int check_location(const struct sgpu_batch *batch, int segment, struct sgpu_error *error)
@@ -129,6 +137,10 @@ static int check_location(const struct sgpu_batch *batch, int segment, struct sg
 		return sgpu_segment_fail(s, SGPU_EPOLICY,
 					 " of the response is in a file: a response carries its "
 					 "payloads, or names regions and leases",
+					 error);
+	}
+	if (s->location.array && s->masking != SGPU_MASKING_AES_GCM) {
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is an array's file, and not HIGH",
 					 error);
 	}
 	if (s->location.offset >= SGPU_JSON_INTEGER_MAX ||
@@ -186,8 +198,8 @@ json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size)
 		return word ? json_pack("{s:b}", word, 1) : json_null();
 	}
 	if (location->kind == SGPU_LOCATION_FILE) {
-		return json_pack("{s:s, s:I}", word, location->file, "offset",
-				 (json_int_t)location->offset);
+		return json_pack("{s:s, s:I, s:s*}", word, location->file, "offset",
+				 (json_int_t)location->offset, "array", location->array);
 	}
 	sgpu_handle_text(location->region, location->offset, size, handle);
 	return json_pack("{s:s}", word, handle);

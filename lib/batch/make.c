@@ -47,7 +47,7 @@ int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **
 		}
 	}
 	int rc = sgpu_random(b->id, sizeof(b->id), error);
-	rc = rc ? rc : sgpu_batch_make_note(b, manifest, error);
+	rc = rc ? rc : sgpu_batch_make_note(b, manifest, NULL, error);
 	if (rc) {
 		sgpu_batch_free(batch);
 	}

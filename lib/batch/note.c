@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The owner's note: where the outputs go on the owner's side, which is no business of the host or
- * the runner. It travels sealed in a sealed batch, comes back with the response as it is, and is
- * JSON: {"version", "outputs": [{"segment_id", "path"}]}, in the order of the manifest.
+ * The owner's note: where the outputs go on the owner's side and in which format, which is no
+ * business of the host or the runner. It travels sealed in a sealed batch, comes back with the
+ * response as it is, and is JSON: {"version", "outputs": [{"segment_id", "path", "file"}]}, in the
+ * order of the manifest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,18 +26,24 @@ static bool has_path(const struct sgpu_segment *s)
 }
 
 int sgpu_batch_make_note(struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
-			 struct sgpu_error *error)
+			 json_t *const *files, struct sgpu_error *error)
 {
 	json_t *outputs = json_array(),
 	       *json = json_pack("{s:i, s:o}", "version", SGPU_BATCH_VERSION, "outputs", outputs);
 	int rc = json ? 0 : sgpu_fail_nomem(error);
 
+	free(batch->note);
+	batch->note = NULL;
+	batch->note_size = 0;
 	for (int i = 0; !rc && i < manifest->segment_count; i++) {
 		const struct sgpu_segment *s = &manifest->segments[i];
+		json_t *file = files ? files[i] : NULL;
 
-		if (has_path(s) &&
-		    json_array_append_new(outputs, json_pack("{s:s, s:s}", "segment_id", s->id,
-							     "path", s->location)) != 0) {
+		if ((has_path(s) || file) &&
+		    json_array_append_new(outputs,
+					  json_pack("{s:s, s:s*, s:O*}", "segment_id", s->id,
+						    "path", has_path(s) ? s->location : NULL,
+						    "file", file)) != 0) {
 			rc = sgpu_fail_nomem(error);
 		}
 	}
@@ -47,7 +54,7 @@ int sgpu_batch_make_note(struct sgpu_batch *batch, const struct sgpu_manifest *m
 	return rc || batch->note_size <= SGPU_NOTE_MAX
 		       ? rc
 		       : sgpu_fail(error, SGPU_EINVALID,
-				   "the outputs' paths are longer together than %d bytes",
+				   "the paths and headers of the outputs have more than %d bytes",
 				   SGPU_NOTE_MAX);
 }
 
@@ -124,6 +131,7 @@ static int open_note(const struct sgpu_batch *batch, const uint8_t *batch_key, c
 struct reading {
 	const struct sgpu_batch *batch;
 	char **paths;
+	json_t **files;
 	int segment; /* of the entry before, or -1 */
 };
 
@@ -140,17 +148,24 @@ static int take_frame(void *argument, const json_t *object, size_t count, struct
 				   SGPU_BATCH_VERSION);
 }
 
-static int take_path(void *argument, const json_t *entry, size_t number, const char *place,
-		     struct sgpu_error *error)
+static int take_output(void *argument, const json_t *entry, size_t number, const char *place,
+		       struct sgpu_error *error)
 {
-	static const char *const members[] = { "segment_id", "path", NULL };
+	static const char *const members[] = { "segment_id", "path", "file", NULL };
 	struct reading *reading = argument;
 	char normal[SGPU_LOCATION_MAX + 1], **path;
+	json_t *file = json_object_get(entry, "file");
 	const char *text = NULL;
 	int rc = sgpu_json_only(entry, place, members, error);
 
 	(void)number;
 	rc = rc ? rc : sgpu_list_segment(reading->batch, entry, place, &reading->segment, error);
+	if (!rc && file) {
+		reading->files[reading->segment] = json_incref(file);
+	}
+	if (!rc && file && !json_object_get(entry, "path")) {
+		return 0;
+	}
 	rc = rc ? rc : sgpu_json_string(entry, place, "path", &text, error);
 	if (rc) {
 		return rc;
@@ -202,18 +217,18 @@ static int check_paths(char *const *paths, int count, struct sgpu_error *error)
 }
 
 int sgpu_batch_paths(const struct sgpu_batch *batch, const uint8_t *batch_key, char **paths,
-		     struct sgpu_error *error)
+		     json_t **files, struct sgpu_error *error)
 {
 	static const char *const members[] = { "version", "outputs", NULL };
 	static const struct sgpu_list_form form = { where, "outputs", members, take_frame,
-						    take_path };
+						    take_output };
 	char *text = NULL;
 	uint64_t size = 0;
 	int rc = batch->note ? open_note(batch, batch_key, &text, &size, error) : 0;
 
 	rc = rc || !text ? rc
-			 : sgpu_list_parse(&form, text, size, &(struct reading){ batch, paths, -1 },
-					   error);
+			 : sgpu_list_parse(&form, text, size,
+					   &(struct reading){ batch, paths, files, -1 }, error);
 	free(text);
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		if (!paths[i]) {

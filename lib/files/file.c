@@ -21,13 +21,13 @@
 const char *const sgpu_file_format_names[SGPU_FILE_FORMATS + 1] = { "raw", "nifti", "npy",
 								    "npz", "idx",   NULL };
 
-int files_damaged(const struct sgpu_file *file, const char *what, struct sgpu_error *error)
+int sgpu_file_damaged(const struct sgpu_file *file, const char *what, struct sgpu_error *error)
 {
 	return sgpu_fail(error, SGPU_EINVALID, "'%s' is damaged: %s", file->name, what);
 }
 
-int files_set_shape(struct sgpu_file *file, const uint64_t *extents, int rank,
-		    struct sgpu_error *error)
+int sgpu_file_set_shape(struct sgpu_file *file, const uint64_t *extents, int rank,
+			struct sgpu_error *error)
 {
 	const int all = rank;
 
@@ -83,7 +83,7 @@ static int read_idx(struct sgpu_file *file, struct sgpu_error *error)
 	file->info.type.dtype = idx_types[file->first[2]];
 	file->swapped = true;
 	file->skip = 4 + 4 * (uint64_t)rank;
-	return files_set_shape(file, extents, rank, error);
+	return sgpu_file_set_shape(file, extents, rank, error);
 }
 
 /* ---- opening ---- */
@@ -105,20 +105,20 @@ static int begin(struct sgpu_file *file, int fd, uint64_t *size, struct sgpu_err
 	*size = (uint64_t)status.st_size;
 	file->info.gzip = false;
 	memset(file->first, 0, sizeof(file->first));
-	rc = files_stream_open(stream, fd, file->name, FILES_PLAIN, 0, *size, error);
+	rc = sgpu_file_stream_open(stream, fd, file->name, FILES_PLAIN, 0, *size, error);
 	rc = rc ? rc
-		: files_stream_read(stream, file->first, sizeof(file->first), &file->first_size,
-				    error);
+		: sgpu_file_stream_read(stream, file->first, sizeof(file->first), &file->first_size,
+					error);
 	if (rc || file->first_size < sizeof(magic) ||
 	    memcmp(file->first, magic, sizeof(magic)) != 0) {
 		return rc;
 	}
 	file->info.gzip = true;
 	memset(file->first, 0, sizeof(file->first));
-	rc = files_stream_open(stream, fd, file->name, FILES_GZIP, 0, *size, error);
+	rc = sgpu_file_stream_open(stream, fd, file->name, FILES_GZIP, 0, *size, error);
 	return rc ? rc
-		  : files_stream_read(stream, file->first, sizeof(file->first), &file->first_size,
-				      error);
+		  : sgpu_file_stream_read(stream, file->first, sizeof(file->first),
+					  &file->first_size, error);
 }
 
 /* Begins with the file of a pair that has the header. *elements: the other one. */
@@ -128,12 +128,12 @@ static int begin_pair(struct sgpu_file *file, int fd, int other, int *elements, 
 	int rc = begin(file, fd, size, error);
 
 	*elements = other;
-	if (rc || other < 0 || files_is_nifti(file)) {
+	if (rc || other < 0 || sgpu_file_is_nifti(file)) {
 		return rc;
 	}
 	*elements = fd;
 	rc = begin(file, other, size, error);
-	return rc || files_is_nifti(file) ? rc : begin(file, fd, size, error);
+	return rc || sgpu_file_is_nifti(file) ? rc : begin(file, fd, size, error);
 }
 
 /* Reads a NIfTI header, and goes to the file with the elements. */
@@ -141,7 +141,7 @@ static int enter_nifti(struct sgpu_file *file, int elements, uint64_t *size,
 		       struct sgpu_error *error)
 {
 	uint8_t first[FILES_FIRST];
-	int rc = files_read_nifti(file, error);
+	int rc = sgpu_file_read_nifti(file, error);
 
 	if (rc || !file->pair) {
 		return rc;
@@ -166,22 +166,25 @@ static int recognise(struct sgpu_file *file, int fd, int other, const char *memb
 	if (rc) {
 		return rc;
 	}
-	if (files_is_nifti(file)) {
+	if (sgpu_file_is_nifti(file)) {
 		return enter_nifti(file, elements, size, error);
 	}
-	if (files_is_zip(file) && !file->info.gzip) {
-		rc = files_enter_zip(file, *size, member, error);
-		rc = rc ? rc : files_read_npy(file, error);
+	if (sgpu_file_is_zip(file) && !file->info.gzip) {
+		rc = sgpu_file_enter_zip(file, *size, member, error);
+		rc = rc ? rc : sgpu_file_read_npy(file, error);
 		file->info.format = SGPU_FILE_NPZ;
 		return rc;
 	}
-	if (files_is_npy(file)) {
-		return files_read_npy(file, error);
+	if (sgpu_file_is_npy(file)) {
+		return sgpu_file_read_npy(file, error);
 	}
-	return is_idx(file) ? read_idx(file, error)
-			    : sgpu_fail_sniffed(error, fd, file->name, file->first,
-						sgpu_min_u64(file->first_size, SGPU_SNIFF_SIZE),
-						"an array (NIfTI, .npy, .npz or IDX)");
+	if (is_idx(file)) {
+		return read_idx(file, error);
+	}
+	(void)sgpu_fail_sniffed(error, fd, file->name, file->first,
+				sgpu_min_u64(file->first_size, SGPU_SNIFF_SIZE),
+				"an array (NIfTI, .npy, .npz or IDX)");
+	return sgpu_hint(error, "raw data need a type and a shape: FILE:f32:181,217,181");
 }
 
 static int take_raw(struct sgpu_file *file, int fd, const struct sgpu_file_request *request,
@@ -194,7 +197,8 @@ static int take_raw(struct sgpu_file *file, int fd, const struct sgpu_file_reque
 	file->skip = request->raw_offset;
 	file->window = request->window;
 	return rc ? rc
-		  : files_stream_open(&file->stream, fd, file->name, FILES_PLAIN, 0, *size, error);
+		  : sgpu_file_stream_open(&file->stream, fd, file->name, FILES_PLAIN, 0, *size,
+					  error);
 }
 
 static uint64_t half_of_memory(void)
@@ -214,10 +218,10 @@ static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most,
 	most = most ? most : half_of_memory();
 	if (!sgpu_type_bytes(&file->info.type, &file->bytes) ||
 	    !sgpu_add_u64(file->skip, file->bytes, &end)) {
-		return files_damaged(file, "its header promises more bytes than there can be",
-				     error);
+		return sgpu_file_damaged(file, "its header promises more bytes than there can be",
+					 error);
 	}
-	if (file->bytes > most) {
+	if (file->stream.coding != FILES_PLAIN && file->bytes > most) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "'%s' holds %" PRIu64 " bytes, and at most %" PRIu64
 				 " are allowed",
@@ -254,7 +258,7 @@ int sgpu_file_open(int fd, int other, const struct sgpu_file_request *request,
 		file->info.plain = file->stream.fd == fd && file->stream.coding == FILES_PLAIN &&
 				   file->info.format != SGPU_FILE_NPZ &&
 				   (!file->swapped || sgpu_dtype_size(file->info.type.dtype) == 1);
-		rc = files_stream_seek(&file->stream, file->skip, error);
+		rc = sgpu_file_stream_seek(&file->stream, file->skip, error);
 	}
 	if (!rc && !file->bytes) { /* then nothing is read, but the end is looked at */
 		rc = sgpu_file_read(file, file->first, 0, error);
@@ -279,7 +283,7 @@ const void *sgpu_file_header(const struct sgpu_file *file, size_t *size)
 void sgpu_file_close(struct sgpu_file **file)
 {
 	if (*file) {
-		files_stream_close(&(*file)->stream);
+		sgpu_file_stream_close(&(*file)->stream);
 		free((*file)->name);
 	}
 	sgpu_free_wiped(file, sizeof(**file));
@@ -346,13 +350,14 @@ static int check_end(struct sgpu_file *file, struct sgpu_error *error)
 {
 	uint8_t byte;
 	size_t got = 0;
-	int rc = file->window ? SGPU_OK : files_stream_read(&file->stream, &byte, 1, &got, error);
+	int rc = file->window ? SGPU_OK
+			      : sgpu_file_stream_read(&file->stream, &byte, 1, &got, error);
 
 	if (!rc && got) {
-		rc = files_damaged(file, "it goes on after the last element", error);
+		rc = sgpu_file_damaged(file, "it goes on after the last element", error);
 	}
 	if (!rc && file->stream.summed && file->stream.sum != file->sum) {
-		rc = files_damaged(file, "its CRC-32 is another", error);
+		rc = sgpu_file_damaged(file, "its CRC-32 is another", error);
 	}
 	return rc;
 }
@@ -367,7 +372,7 @@ int sgpu_file_read(struct sgpu_file *file, void *to, size_t size, struct sgpu_er
 		return sgpu_fail(error, SGPU_EUSAGE, "'%s': these are no %zu bytes of elements",
 				 file->name, size);
 	}
-	rc = files_stream_read(&file->stream, to, size, &got, error);
+	rc = sgpu_file_stream_read(&file->stream, to, size, &got, error);
 	if (!rc && got < size) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "'%s' is cut short: %" PRIu64 " of %" PRIu64
@@ -418,5 +423,5 @@ int sgpu_file_fits_f64(struct sgpu_file *file, bool *fits, struct sgpu_error *er
 	}
 	sgpu_free_wiped(&piece, PIECE);
 	file->done = 0;
-	return rc ? rc : files_stream_seek(&file->stream, file->skip, error);
+	return rc ? rc : sgpu_file_stream_seek(&file->stream, file->skip, error);
 }

@@ -45,7 +45,8 @@ struct sgpu_file_info {
 struct sgpu_file_request {
 	const char *name;   /* of the file, for messages */
 	const char *member; /* of an .npz, with or without ".npy"; NULL: the only one */
-	uint64_t size_max;  /* most bytes of elements; 0: half of the machine's memory */
+	uint64_t size_max;  /* most bytes of elements that are unpacked; 0: half of the machine's
+			       memory */
 	bool raw;	    /* the file is raw: its bytes are not asked */
 	bool window;	    /* raw: other data may follow the elements */
 	struct sgpu_type raw_type;

@@ -26,16 +26,16 @@ struct files_stream {
 };
 
 /* Opens a range. `stream` is zeroed, or was open. */
-SGPU_MUST_CHECK int files_stream_open(struct files_stream *stream, int fd, const char *name,
-				      enum files_coding coding, uint64_t begin, uint64_t end,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_file_stream_open(struct files_stream *stream, int fd, const char *name,
+					  enum files_coding coding, uint64_t begin, uint64_t end,
+					  struct sgpu_error *error);
 /* Goes to `position` of what is read, counted from the beginning. */
-SGPU_MUST_CHECK int files_stream_seek(struct files_stream *stream, uint64_t position,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_file_stream_seek(struct files_stream *stream, uint64_t position,
+					  struct sgpu_error *error);
 /* Reads `size` bytes, or fewer at the end. */
-SGPU_MUST_CHECK int files_stream_read(struct files_stream *stream, void *data, size_t size,
-				      size_t *got, struct sgpu_error *error);
-void files_stream_close(struct files_stream *stream);
+SGPU_MUST_CHECK int sgpu_file_stream_read(struct files_stream *stream, void *data, size_t size,
+					  size_t *got, struct sgpu_error *error);
+void sgpu_file_stream_close(struct files_stream *stream);
 
 /* ---- file.c ---- */
 enum { FILES_FIRST = SGPU_FILE_HEADER_MAX }; /* bytes by which a file is recognised */
@@ -58,32 +58,32 @@ struct sgpu_file {
 };
 
 /* Sets the type's extents, without trailing ones of 1 beyond SGPU_RANK_MAX. */
-SGPU_MUST_CHECK int files_set_shape(struct sgpu_file *file, const uint64_t *extents, int rank,
-				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_file_set_shape(struct sgpu_file *file, const uint64_t *extents, int rank,
+					struct sgpu_error *error);
 /* Fails: the file is damaged in the way that `what` says. */
-int files_damaged(const struct sgpu_file *file, const char *what, struct sgpu_error *error);
+int sgpu_file_damaged(const struct sgpu_file *file, const char *what, struct sgpu_error *error);
 
 /* ---- the formats: whether file->first begins one, and its header ---- */
-bool files_is_nifti(const struct sgpu_file *file);
-SGPU_MUST_CHECK int files_read_nifti(struct sgpu_file *file, struct sgpu_error *error);
-bool files_is_npy(const struct sgpu_file *file);
-SGPU_MUST_CHECK int files_read_npy(struct sgpu_file *file, struct sgpu_error *error);
-bool files_is_zip(const struct sgpu_file *file);
+bool sgpu_file_is_nifti(const struct sgpu_file *file);
+SGPU_MUST_CHECK int sgpu_file_read_nifti(struct sgpu_file *file, struct sgpu_error *error);
+bool sgpu_file_is_npy(const struct sgpu_file *file);
+SGPU_MUST_CHECK int sgpu_file_read_npy(struct sgpu_file *file, struct sgpu_error *error);
+bool sgpu_file_is_zip(const struct sgpu_file *file);
 /* Makes the member the file's stream. */
-SGPU_MUST_CHECK int files_enter_zip(struct sgpu_file *file, uint64_t size, const char *member,
-				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_file_enter_zip(struct sgpu_file *file, uint64_t size, const char *member,
+					struct sgpu_error *error);
 
 /* ---- headers to be written; *size: their bytes ---- */
 enum { FILES_HEAD_MAX = 1024 };
-SGPU_MUST_CHECK int files_nifti_head(const char *name, const struct sgpu_file_style *style,
-				     const struct sgpu_type *type, uint8_t head[FILES_HEAD_MAX],
-				     size_t *size, struct sgpu_error *error);
-size_t files_npy_head(const struct sgpu_file_style *style, const struct sgpu_type *type,
-		      uint8_t head[FILES_HEAD_MAX]);
+SGPU_MUST_CHECK int sgpu_file_nifti_head(const char *name, const struct sgpu_file_style *style,
+					 const struct sgpu_type *type, uint8_t head[FILES_HEAD_MAX],
+					 size_t *size, struct sgpu_error *error);
+size_t sgpu_file_npy_head(const struct sgpu_file_style *style, const struct sgpu_type *type,
+			  uint8_t head[FILES_HEAD_MAX]);
 /* What is before the one member of an .npz, "arr_0.npy", and what follows it. */
 enum { FILES_ZIP_HEAD = 39, FILES_ZIP_TAIL = 93 };
-void files_zip_head(uint8_t head[FILES_ZIP_HEAD]);
-void files_zip_tail(uint32_t sum, uint32_t size, uint8_t tail[FILES_ZIP_TAIL]);
+void sgpu_file_zip_head(uint8_t head[FILES_ZIP_HEAD]);
+void sgpu_file_zip_tail(uint32_t sum, uint32_t size, uint8_t tail[FILES_ZIP_TAIL]);
 
 /* ---- little-endian numbers in headers ---- */
 static inline uint64_t files_get(const uint8_t *at, int width)

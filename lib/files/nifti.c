@@ -2,6 +2,7 @@
  *
  * Headers of NIfTI-1 and NIfTI-2, read and written by one table of their fields.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +186,7 @@ static bool has_magic(const uint8_t *header, int version, const char *magic)
 	       0;
 }
 
-bool files_is_nifti(const struct sgpu_file *file)
+bool sgpu_file_is_nifti(const struct sgpu_file *file)
 {
 	return version_of(file->first, file->first_size) >= 0;
 }
@@ -220,7 +221,7 @@ static int take_type(struct sgpu_file *file, int version, struct sgpu_error *err
 	file->info.type.dtype = type->dtype;
 	return bits == 8 * (int)sgpu_dtype_size(type->dtype)
 		       ? SGPU_OK
-		       : files_damaged(file, "its header states two sizes of a voxel", error);
+		       : sgpu_file_damaged(file, "its header states two sizes of a voxel", error);
 }
 
 static int take_shape(struct sgpu_file *file, int version, struct sgpu_error *error)
@@ -230,17 +231,17 @@ static int take_shape(struct sgpu_file *file, int version, struct sgpu_error *er
 	int rc;
 
 	if (rank < 1 || rank > 7) {
-		return files_damaged(file, "its header does not have 1 to 7 dimensions", error);
+		return sgpu_file_damaged(file, "its header does not have 1 to 7 dimensions", error);
 	}
 	for (int i = 0; i < rank; i++) {
 		const double extent = get(file->first, version, DIM, i + 1);
 
 		if (extent < 0) {
-			return files_damaged(file, "its header has a negative extent", error);
+			return sgpu_file_damaged(file, "its header has a negative extent", error);
 		}
 		extents[i] = (uint64_t)extent;
 	}
-	rc = files_set_shape(file, extents, (int)rank, error);
+	rc = sgpu_file_set_shape(file, extents, (int)rank, error);
 	return rc ? sgpu_hint(error, "a vector or a matrix at each voxel has no place in %d",
 			      (int)SGPU_RANK_MAX)
 		  : SGPU_OK;
@@ -250,6 +251,8 @@ static int take_shape(struct sgpu_file *file, int version, struct sgpu_error *er
 static int take_scaling(struct sgpu_file *file, int version, struct sgpu_error *error)
 {
 	struct sgpu_file_info *info = &file->info;
+	char text[SGPU_TYPE_TEXT_MAX];
+	struct sgpu_type type;
 
 	info->slope = get(file->first, version, SLOPE, 0);
 	info->inter = get(file->first, version, INTER, 0);
@@ -259,11 +262,18 @@ static int take_scaling(struct sgpu_file *file, int version, struct sgpu_error *
 		return SGPU_OK;
 	}
 	info->scaled = true;
-	return isfinite(info->slope) && isfinite(info->inter)
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EINVALID,
-				   "'%s' has the scaling %g * value + %g, which is no number",
-				   file->name, info->slope, info->inter);
+	if (isfinite(info->slope) && isfinite(info->inter)) {
+		return SGPU_OK;
+	}
+	info->first_fastest = true;
+	sgpu_file_payload_type(info, &type);
+	sgpu_type_text(&type, text); /* u8[3,4] is written u8:3,4 here */
+	text[strcspn(text, "]")] = '\0';
+	text[strcspn(text, "[")] = ':';
+	sgpu_fail(error, SGPU_EINVALID, "'%s' has the scaling %g * value + %g, which is no number",
+		  file->name, info->slope, info->inter);
+	return sgpu_hint(error, "'%s:%s:%" PRIu64 "' takes the stored values without it%s",
+			 file->name, text, file->skip, info->gzip ? ", of the unpacked file" : "");
 }
 
 /* Sizes of voxels, in a unit of length that the header names; without one they are taken as
@@ -287,13 +297,14 @@ static int take_start(struct sgpu_file *file, int version, struct sgpu_error *er
 		     most = version ? 0x1p53 : 0x1p24; /* whole numbers are exact below */
 
 	if (!(start >= least && start < most) || start != (double)(uint64_t)start) {
-		return files_damaged(file, "its header does not say where the voxels begin", error);
+		return sgpu_file_damaged(file, "its header does not say where the voxels begin",
+					 error);
 	}
 	file->skip = (uint64_t)start;
 	return SGPU_OK;
 }
 
-int files_read_nifti(struct sgpu_file *file, struct sgpu_error *error)
+int sgpu_file_read_nifti(struct sgpu_file *file, struct sgpu_error *error)
 {
 	const int version = version_of(file->first, file->first_size);
 	int rc;
@@ -301,7 +312,8 @@ int files_read_nifti(struct sgpu_file *file, struct sgpu_error *error)
 	file->pair = has_magic(file->first, version, versions[version].pair);
 	if (!file->pair && !has_magic(file->first, version, versions[version].single)) {
 		if (version) {
-			return files_damaged(file, "its NIfTI-2 header has no magic number", error);
+			return sgpu_file_damaged(file, "its NIfTI-2 header has no magic number",
+						 error);
 		}
 		sgpu_fail(error, SGPU_EINVALID,
 			  "'%s' is in the format ANALYZE 7.5, which does not say which side of the "
@@ -381,9 +393,9 @@ static void set_content(uint8_t *header, int version, int number, const struct s
 	set_shape(header, version, type);
 }
 
-int files_nifti_head(const char *name, const struct sgpu_file_style *style,
-		     const struct sgpu_type *type, uint8_t head[FILES_HEAD_MAX], size_t *size,
-		     struct sgpu_error *error)
+int sgpu_file_nifti_head(const char *name, const struct sgpu_file_style *style,
+			 const struct sgpu_type *type, uint8_t head[FILES_HEAD_MAX], size_t *size,
+			 struct sgpu_error *error)
 {
 	uint8_t plain[348] = { 0 };
 	const uint8_t *like = style->header ? style->header : plain;

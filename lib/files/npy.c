@@ -26,7 +26,7 @@ static const struct kind {
 	{ "u4", SGPU_U32 }, { "i8", SGPU_I64 }, { "u8", SGPU_U64 }, { "b1", SGPU_U8 },
 };
 
-bool files_is_npy(const struct sgpu_file *file)
+bool sgpu_file_is_npy(const struct sgpu_file *file)
 {
 	return file->first_size >= sizeof(magic) && !memcmp(file->first, magic, sizeof(magic));
 }
@@ -110,8 +110,8 @@ static int take_shape(struct sgpu_file *file, const char **text, struct sgpu_err
 		comma = take(text, ",");
 		good = good && (rank > 1 || comma);
 	}
-	return good ? files_set_shape(file, extents, rank, error)
-		    : files_damaged(file, "its header has no shape", error);
+	return good ? sgpu_file_set_shape(file, extents, rank, error)
+		    : sgpu_file_damaged(file, "its header has no shape", error);
 }
 
 /* The entries are sorted by their names. */
@@ -122,26 +122,26 @@ static int take_literal(struct sgpu_file *file, const char *text, struct sgpu_er
 	int rc;
 
 	if (!take(&text, "{") || !take(&text, "'descr':")) {
-		return files_damaged(file, wrong, error);
+		return sgpu_file_damaged(file, wrong, error);
 	}
 	rc = take_descr(file, &text, error);
 	if (rc || !take(&text, ",") || !take(&text, "'fortran_order':")) {
-		return rc ? rc : files_damaged(file, wrong, error);
+		return rc ? rc : sgpu_file_damaged(file, wrong, error);
 	}
 	fortran = take(&text, "True");
 	if ((!fortran && !take(&text, "False")) || !take(&text, ",") || !take(&text, "'shape':")) {
-		return files_damaged(file, wrong, error);
+		return sgpu_file_damaged(file, wrong, error);
 	}
 	rc = take_shape(file, &text, error);
 	(void)take(&text, ",");
 	if (!rc && (!take(&text, "}") || text[strspn(text, " \n")])) {
-		rc = files_damaged(file, wrong, error);
+		rc = sgpu_file_damaged(file, wrong, error);
 	}
 	file->info.first_fastest = fortran && file->info.type.rank > 1;
 	return rc;
 }
 
-int files_read_npy(struct sgpu_file *file, struct sgpu_error *error)
+int sgpu_file_read_npy(struct sgpu_file *file, struct sgpu_error *error)
 {
 	const int major = file->first[sizeof(magic)], width = major == 1 ? 2 : 4;
 	const uint64_t size = files_get(file->first + 8, width);
@@ -149,8 +149,8 @@ int files_read_npy(struct sgpu_file *file, struct sgpu_error *error)
 	size_t got = 0;
 	int rc;
 
-	if (!files_is_npy(file)) {
-		return files_damaged(file, "the member is no array", error);
+	if (!sgpu_file_is_npy(file)) {
+		return sgpu_file_damaged(file, "the member is no array", error);
 	}
 	if (major < 1 || major > 3 || file->first[sizeof(magic) + 1] != 0) {
 		return sgpu_fail(error, SGPU_EINVALID,
@@ -158,14 +158,14 @@ int files_read_npy(struct sgpu_file *file, struct sgpu_error *error)
 				 file->name, major, file->first[sizeof(magic) + 1]);
 	}
 	if (size > TEXT_MAX) {
-		return files_damaged(file, "its header is longer than NumPy reads", error);
+		return sgpu_file_damaged(file, "its header is longer than NumPy reads", error);
 	}
 	text = calloc(1, size + 1);
-	rc = text ? files_stream_seek(&file->stream, 8 + (uint64_t)width, error)
+	rc = text ? sgpu_file_stream_seek(&file->stream, 8 + (uint64_t)width, error)
 		  : sgpu_fail_nomem(error);
-	rc = rc ? rc : files_stream_read(&file->stream, text, size, &got, error);
+	rc = rc ? rc : sgpu_file_stream_read(&file->stream, text, size, &got, error);
 	if (!rc && (got < size || memchr(text, '\0', size))) {
-		rc = files_damaged(file, "its header is cut short", error);
+		rc = sgpu_file_damaged(file, "its header is cut short", error);
 	}
 	file->info.format = SGPU_FILE_NPY;
 	file->skip = 8 + (uint64_t)width + size;
@@ -175,8 +175,8 @@ int files_read_npy(struct sgpu_file *file, struct sgpu_error *error)
 }
 
 /* ---- writing: the bytes of numpy.save ---- */
-size_t files_npy_head(const struct sgpu_file_style *style, const struct sgpu_type *type,
-		      uint8_t head[FILES_HEAD_MAX])
+size_t sgpu_file_npy_head(const struct sgpu_file_style *style, const struct sgpu_type *type,
+			  uint8_t head[FILES_HEAD_MAX])
 {
 	enum { BEFORE = 10, LINE = 64 };
 	char *text = (char *)head + BEFORE, shape[SGPU_RANK_MAX * 24] = "";

@@ -38,7 +38,7 @@ struct member {
 	uint64_t packed, size, local; /* bytes in the archive, bytes, where its header is */
 };
 
-bool files_is_zip(const struct sgpu_file *file)
+bool sgpu_file_is_zip(const struct sgpu_file *file)
 {
 	const uint32_t first = (uint32_t)files_get(file->first, 4);
 
@@ -51,7 +51,7 @@ static int read_at(struct sgpu_file *file, void *data, size_t size, uint64_t at,
 	size_t got = 0;
 	const int rc = sgpu_pread(file->stream.fd, file->name, data, size, at, &got, error);
 
-	return rc || got == size ? rc : files_damaged(file, "its archive is cut short", error);
+	return rc || got == size ? rc : sgpu_file_damaged(file, "its archive is cut short", error);
 }
 
 /* ---- the central directory ---- */
@@ -75,7 +75,7 @@ static int find_end(struct sgpu_file *file, uint64_t size, uint8_t end[END], uin
 		i--;
 	}
 	free(tail);
-	return rc || i >= END ? rc : files_damaged(file, "its archive has no end", error);
+	return rc || i >= END ? rc : sgpu_file_damaged(file, "its archive has no end", error);
 }
 
 static int read_directory(struct sgpu_file *file, uint64_t archive, uint8_t **directory,
@@ -91,7 +91,7 @@ static int read_directory(struct sgpu_file *file, uint64_t archive, uint8_t **di
 	*size = (size_t)files_get(end + 12, 4);
 	at = files_get(end + 16, 4);
 	if (*size > DIRECTORY_MAX || at + *size > end_at) {
-		return files_damaged(file, no_directory, error);
+		return sgpu_file_damaged(file, no_directory, error);
 	}
 	*directory = malloc(*size + 1);
 	return *directory ? read_at(file, *directory, *size, at, error) : sgpu_fail_nomem(error);
@@ -206,22 +206,22 @@ static int enter(struct sgpu_file *file, uint64_t archive, const struct member *
 	begin = member->local + LOCAL + files_get(local + 26, 2) + files_get(local + 28, 2);
 	if (files_get(local, 4) != LOCAL_MAGIC || !sgpu_add_u64(begin, member->packed, &end) ||
 	    end > archive || (member->method == STORED && member->packed != member->size)) {
-		return files_damaged(file, no_directory, error);
+		return sgpu_file_damaged(file, no_directory, error);
 	}
 	file->sum = member->sum;
 	file->promised = member->size;
 	file->stream.summed = true;
-	rc = files_stream_open(&file->stream, file->stream.fd, file->name,
-			       member->method == STORED ? FILES_PLAIN : FILES_DEFLATE, begin, end,
-			       error);
+	rc = sgpu_file_stream_open(&file->stream, file->stream.fd, file->name,
+				   member->method == STORED ? FILES_PLAIN : FILES_DEFLATE, begin,
+				   end, error);
 	memset(file->first, 0, sizeof(file->first));
 	return rc ? rc
-		  : files_stream_read(&file->stream, file->first, sizeof(file->first),
-				      &file->first_size, error);
+		  : sgpu_file_stream_read(&file->stream, file->first, sizeof(file->first),
+					  &file->first_size, error);
 }
 
-int files_enter_zip(struct sgpu_file *file, uint64_t archive, const char *wanted,
-		    struct sgpu_error *error)
+int sgpu_file_enter_zip(struct sgpu_file *file, uint64_t archive, const char *wanted,
+			struct sgpu_error *error)
 {
 	struct member member = { .name = NULL };
 	uint8_t *directory = NULL;
@@ -252,7 +252,7 @@ _Static_assert(FILES_ZIP_HEAD == LOCAL + NAME && FILES_ZIP_TAIL == DESCRIPTOR + 
 	       "sizes");
 
 /* Sizes and CRC-32 are known only at the end, and follow the data. All dates are 1980-01-01. */
-void files_zip_head(uint8_t head[FILES_ZIP_HEAD])
+void sgpu_file_zip_head(uint8_t head[FILES_ZIP_HEAD])
 {
 	memset(head, 0, FILES_ZIP_HEAD);
 	files_put(head, 4, LOCAL_MAGIC);
@@ -263,11 +263,11 @@ void files_zip_head(uint8_t head[FILES_ZIP_HEAD])
 	memcpy(head + LOCAL, written_name, NAME);
 }
 
-void files_zip_tail(uint32_t sum, uint32_t size, uint8_t tail[FILES_ZIP_TAIL])
+void sgpu_file_zip_tail(uint32_t sum, uint32_t size, uint8_t tail[FILES_ZIP_TAIL])
 {
 	uint8_t *entry = tail + DESCRIPTOR, *end = entry + ENTRY + NAME, local[FILES_ZIP_HEAD];
 
-	files_zip_head(local);
+	sgpu_file_zip_head(local);
 	memset(tail, 0, FILES_ZIP_TAIL);
 	files_put(tail, 4, DESCRIPTOR_MAGIC);
 	files_put(tail + 4, 4, sum);

@@ -31,11 +31,11 @@ static int restart(struct files_stream *stream, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int files_stream_open(struct files_stream *stream, int fd, const char *name,
-		      enum files_coding coding, uint64_t begin, uint64_t end,
-		      struct sgpu_error *error)
+int sgpu_file_stream_open(struct files_stream *stream, int fd, const char *name,
+			  enum files_coding coding, uint64_t begin, uint64_t end,
+			  struct sgpu_error *error)
 {
-	files_stream_close(stream);
+	sgpu_file_stream_close(stream);
 	stream->fd = fd;
 	stream->name = name;
 	stream->coding = coding;
@@ -44,7 +44,7 @@ int files_stream_open(struct files_stream *stream, int fd, const char *name,
 	return restart(stream, error);
 }
 
-void files_stream_close(struct files_stream *stream)
+void sgpu_file_stream_close(struct files_stream *stream)
 {
 	if (stream->inflating) {
 		(void)inflateEnd(&stream->inflate);
@@ -121,8 +121,8 @@ static int read_inflated(struct files_stream *stream, void *data, size_t size, s
 	return rc;
 }
 
-int files_stream_read(struct files_stream *stream, void *data, size_t size, size_t *got,
-		      struct sgpu_error *error)
+int sgpu_file_stream_read(struct files_stream *stream, void *data, size_t size, size_t *got,
+			  struct sgpu_error *error)
 {
 	int rc = stream->coding == FILES_PLAIN ? read_plain(stream, data, size, got, error)
 					       : read_inflated(stream, data, size, got, error);
@@ -133,7 +133,7 @@ int files_stream_read(struct files_stream *stream, void *data, size_t size, size
 	return rc;
 }
 
-int files_stream_seek(struct files_stream *stream, uint64_t position, struct sgpu_error *error)
+int sgpu_file_stream_seek(struct files_stream *stream, uint64_t position, struct sgpu_error *error)
 {
 	uint8_t skipped[1 << 12];
 	size_t got = 1;
@@ -146,10 +146,10 @@ int files_stream_seek(struct files_stream *stream, uint64_t position, struct sgp
 		return rc;
 	}
 	for (; !rc && got && position; position -= got) {
-		rc = files_stream_read(stream, skipped,
-				       position < sizeof(skipped) ? (size_t)position
-								  : sizeof(skipped),
-				       &got, error);
+		rc = sgpu_file_stream_read(stream, skipped,
+					   position < sizeof(skipped) ? (size_t)position
+								      : sizeof(skipped),
+					   &got, error);
 	}
 	return rc;
 }

@@ -110,9 +110,9 @@ static int write_head(struct sgpu_file_writer *writer, const struct sgpu_file_st
 	int rc = SGPU_OK;
 
 	if (style->format == SGPU_FILE_NIFTI) {
-		rc = files_nifti_head(writer->name, style, type, head, &size, error);
+		rc = sgpu_file_nifti_head(writer->name, style, type, head, &size, error);
 	} else if (style->format != SGPU_FILE_RAW) {
-		size = files_npy_head(style, type, head);
+		size = sgpu_file_npy_head(style, type, head);
 	}
 	if (!rc && writer->npz && writer->bytes > UINT32_MAX - FILES_HEAD_MAX) {
 		sgpu_fail(error, SGPU_EINVALID, "'%s': an array of 4 GiB or more is no .npz file",
@@ -120,7 +120,7 @@ static int write_head(struct sgpu_file_writer *writer, const struct sgpu_file_st
 		return sgpu_hint(error, "a .npy file can be as large as it likes");
 	}
 	if (!rc && writer->npz) {
-		files_zip_head(zip);
+		sgpu_file_zip_head(zip);
 		rc = put(writer, zip, sizeof(zip), error);
 	}
 	return rc ? rc : put_member(writer, head, size, error);
@@ -175,7 +175,7 @@ int sgpu_file_end(struct sgpu_file_writer *writer, struct sgpu_error *error)
 				 writer->name, writer->done, writer->bytes);
 	}
 	if (writer->npz) {
-		files_zip_tail(writer->sum, (uint32_t)writer->member, tail);
+		sgpu_file_zip_tail(writer->sum, (uint32_t)writer->member, tail);
 		return put(writer, tail, sizeof(tail), error);
 	}
 	return writer->gzip ? compress_piece(writer, NULL, 0, Z_FINISH, error) : SGPU_OK;

@@ -103,8 +103,8 @@ struct taker {
 	int list;
 };
 
-/* A manifest travels without the paths of its author, which are no business of those who carry or
- * run it. */
+/* A manifest travels without the paths and formats of its author's files, which are no business of
+ * those who carry or run it. */
 static json_t *take_item(void *argument, size_t index)
 {
 	struct taker *taker = argument;
@@ -114,6 +114,7 @@ static json_t *take_item(void *argument, size_t index)
 	json_decref(item);
 	if (copy && taker->list == SGPU_LIST_SEGMENTS) {
 		(void)json_object_del(copy, "data_location_client");
+		(void)json_object_del(copy, "file");
 	}
 	return copy;
 }

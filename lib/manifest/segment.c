@@ -15,6 +15,7 @@ enum {
 	LOCATION = REQUIRED,
 	OPERATION,
 	TYPE,
+	ARRAY,
 	DEPENDENCIES,
 	VARIABLES,
 	FIELDS = VARIABLES + SGPU_DMA_VARS
@@ -25,6 +26,7 @@ static const char *const fields[FIELDS + 1] = { "segment_id",
 						"data_location_client",
 						"gpu_operation_id",
 						"data_type_info",
+						"file",
 						"dependencies",
 						"client_dma_input_pinned_host_ptr_var",
 						"client_dma_input_device_ptr_var",
@@ -112,6 +114,75 @@ static void read_type(struct sgpu_reader *reader, json_t *value, struct sgpu_seg
 	}
 	segment->type = type;
 	segment->type_stated = true;
+}
+
+/* ---- "file": the format of the file, which is the owner's business ---- */
+enum { FORMAT, MEMBER, LIKE, AXES, BOOLEAN, FILE_FIELDS };
+static const char *const file_fields[FILE_FIELDS + 1] = { "format", "member",  "like",
+							  "axes",   "boolean", NULL };
+
+/* Refuses what the direction does not have. */
+static void check_file(struct sgpu_reader *reader, json_t *const *values,
+		       const struct sgpu_segment *segment)
+{
+	const bool input = segment->direction == SGPU_INPUT;
+
+	if (!input && segment->direction != SGPU_OUTPUT) {
+		sgpu_reader_report(reader, NULL, NULL,
+				   "a format is for INPUT and OUTPUT, this segment is %s",
+				   sgpu_direction_name(segment->direction));
+	}
+	for (int i = MEMBER; i < FILE_FIELDS; i++) {
+		if (values[i] && input != (i == MEMBER)) {
+			sgpu_reader_report(reader, file_fields[i], NULL,
+					   "this field is for %s, this segment is %s",
+					   i == MEMBER ? "inputs" : "outputs",
+					   sgpu_direction_name(segment->direction));
+		}
+	}
+	if (segment->has_offset) {
+		sgpu_reader_report(reader, "format", NULL,
+				   "a file with a format has no offset: its header says it");
+	}
+}
+
+static void read_file(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment)
+{
+	static const char *const inputs[] = { "nifti", "npy", "npz", "idx", NULL };
+	static const char *const outputs[] = { "nifti", "nifti.gz", "npy", "npz", "raw", NULL };
+	static const char *const axes[] = { "reversed", NULL };
+	const bool input = segment->direction == SGPU_INPUT;
+	const char *const *formats = input ? inputs : outputs;
+	json_t *values[FILE_FIELDS];
+	int choice;
+
+	segment->file.like = -1;
+	if (!value || !sgpu_reader_fields(reader, value, file_fields, 1, values)) {
+		return;
+	}
+	check_file(reader, values, segment);
+	choice = sgpu_reader_choice(reader, "format", values[FORMAT], formats, -1);
+	if (choice >= 0 && strcmp(formats[choice], "raw") != 0) {
+		segment->file.format = formats[choice];
+	}
+	if (values[MEMBER]) {
+		const char *member = sgpu_reader_string(reader, "member", values[MEMBER]);
+
+		segment->file.member = member ? sgpu_reader_keep(reader, member) : NULL;
+	}
+	if (values[LIKE]) {
+		segment->file.like = sgpu_reader_reference(
+			reader, "like", sgpu_reader_string(reader, "like", values[LIKE]),
+			reader->manifest->segment_ids, "a segment");
+	}
+	segment->file.reversed =
+		sgpu_reader_choice(reader, "axes", values[AXES], axes, -1) == 0 ||
+		(segment->file.format && strncmp(segment->file.format, "nifti", 5) == 0);
+	if (values[BOOLEAN] && !json_is_boolean(values[BOOLEAN])) {
+		sgpu_reader_refuse(reader, "boolean", NULL, values[BOOLEAN],
+				   "is neither true nor false");
+	}
+	segment->file.boolean = json_is_true(values[BOOLEAN]);
 }
 
 /* Checks fields whose meaning depends on the direction, unless that was reported as invalid. */
@@ -229,6 +300,9 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	segment->type_given = values[TYPE];
 	end = sgpu_reader_enter(reader, "/data_type_info");
 	read_type(reader, values[TYPE], segment);
+	*end = '\0';
+	end = sgpu_reader_enter(reader, "/file");
+	read_file(reader, values[ARRAY], segment);
 	*end = '\0';
 	sgpu_reader_dependencies(reader, index, values[DEPENDENCIES]);
 	check_direction(reader, index, values);

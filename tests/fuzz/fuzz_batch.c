@@ -135,6 +135,7 @@ static void fuzz_note(const char *text, size_t size)
 {
 	struct sgpu_batch *batch = indexed(true);
 	char *paths[3] = { NULL };
+	json_t *files[3] = { NULL };
 
 	batch->note = malloc(size + 1);
 	if (!batch->note) {
@@ -142,7 +143,7 @@ static void fuzz_note(const char *text, size_t size)
 	}
 	memcpy(batch->note, text, size);
 	batch->note_size = size;
-	if (!sgpu_batch_paths(batch, NULL, paths, NULL)) {
+	if (!sgpu_batch_paths(batch, NULL, paths, files, NULL)) {
 		for (int i = 0; i < 3; i++) {
 			if (paths[i][0] == '/' || strcmp(paths[i], "..") == 0 ||
 			    strncmp(paths[i], "../", 3) == 0 || strstr(paths[i], "/../")) {
@@ -152,6 +153,7 @@ static void fuzz_note(const char *text, size_t size)
 	}
 	for (int i = 0; i < 3; i++) {
 		free(paths[i]);
+		json_decref(files[i]);
 	}
 	sgpu_batch_free(&batch);
 }

@@ -344,6 +344,7 @@ static const char *read_scene(int fd, bool response, int *code)
 	struct sgpu_batch *batch = NULL;
 	uint8_t key[SGPU_KEY_SIZE];
 	char kid[SGPU_KID_SIZE + 1], *paths[3] = { NULL };
+	json_t *files[3] = { NULL };
 	const char *step = "seal";
 	int segment = 0;
 
@@ -368,10 +369,11 @@ static const char *read_scene(int fd, bool response, int *code)
 		STEP("payloads", sgpu_batch_next_payload(reader, batch, &segment, &error));
 	}
 	if (!*code && response) {
-		STEP("note", sgpu_batch_paths(batch, key, paths, &error));
+		STEP("note", sgpu_batch_paths(batch, key, paths, files, &error));
 	}
 	for (int i = 0; i < 3; i++) {
 		free(paths[i]);
+		json_decref(files[i]);
 	}
 	sgpu_batch_free(&batch);
 	sgpu_tar_close(&reader);

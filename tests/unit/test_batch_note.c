@@ -30,11 +30,13 @@ static struct sgpu_batch *noted(const char *one, const char *other)
 static int paths_of(struct sgpu_batch *batch, const uint8_t *key, const char *a, const char *c)
 {
 	char *paths[3] = { NULL };
-	const int code = sgpu_batch_paths(batch, key, paths, &error);
+	json_t *files[3] = { NULL };
+	const int code = sgpu_batch_paths(batch, key, paths, files, &error);
 
 	CHECK(code || (!strcmp(paths[0], a) && !strcmp(paths[1], "b") && !strcmp(paths[2], c)));
 	for (int i = 0; i < 3; i++) {
 		free(paths[i]);
+		json_decref(files[i]);
 	}
 	return code;
 }

@@ -14,6 +14,7 @@
 #include <sgpu/error.h>
 #include <sgpu/manifest.h>
 
+#include "files/files.h"
 #include "ops/ops.h"
 #include "base/pool.h"
 #include "cli.h"
@@ -100,6 +101,12 @@ SGPU_MUST_CHECK int payload_folder_open(const char *manifest_path, struct payloa
 					struct sgpu_error *error);
 void payload_folder_close(struct payload_folder *folder);
 
+/* Opens an input's file without following a link or waiting for a pipe, since either may have
+ * replaced the resolved path. Checks its size if it has no format. *size: of the payload; set only
+ * if the manifest does not state it. */
+SGPU_MUST_CHECK int payload_open(const struct payload_folder *folder,
+				 const struct sgpu_segment *segment, char **path, int *fd,
+				 uint64_t *size, struct sgpu_error *error);
 /* Finds an input's payload, checks its size, and sets size, location and, for LOW data, kt128 of
  * `entry`. Errors: SGPU_ESYSTEM, SGPU_EINVALID (a size that does not fit), SGPU_EPOLICY (outside
  * the folder, HIGH data that would have to travel in the clear). */
@@ -113,6 +120,33 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error);
  * cannot be read. One from standard input gets only a warning. Returns an exit status. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
+
+/* array.c: files that have a format. */
+struct array {
+	char *path;
+	int fd, other;
+	struct sgpu_file *file; /* NULL: the bytes of `fd` */
+};
+/* Opens an input's file; close it also after an error. */
+SGPU_MUST_CHECK int array_open(const struct payload_folder *folder,
+			       const struct sgpu_segment *segment, struct array *array,
+			       struct sgpu_error *error);
+void array_close(struct array *array);
+/* payload.c: computes entry->kt128 of an array's elements, or of the bytes of fd from `offset`. */
+SGPU_MUST_CHECK int payload_hash(struct payload_folder *folder, const struct array *from,
+				 uint64_t offset, struct sgpu_batch_segment *entry,
+				 struct sgpu_error *error);
+/* Does what payload_take does. A LOW payload that does not lie in its file as it is travels in the
+ * batch, and array_copy writes it. */
+SGPU_MUST_CHECK int array_take(struct payload_folder *folder, const struct sgpu_segment *segment,
+			       struct sgpu_batch_segment *entry, struct sgpu_error *error);
+SGPU_MUST_CHECK int array_copy(const struct payload_folder *folder,
+			       const struct sgpu_segment *segment, uint64_t size, int fd,
+			       const char *name, struct sgpu_error *error);
+/* Makes the batch's note, with the formats of outputs. */
+SGPU_MUST_CHECK int array_note(const struct payload_folder *folder,
+			       const struct sgpu_manifest *manifest, struct sgpu_batch *batch,
+			       struct sgpu_error *error);
 
 /* verb_ops.c */
 enum { OP_TEXT_MAX = 160 };

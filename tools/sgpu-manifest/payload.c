@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds payloads, checks their sizes and hashes them. Of HIGH data only the file's properties are
- * read here, not the content; the exception is a module's image, whose digest is compared with the
- * manifest's or added to it.
+ * Finds payloads, checks their sizes and hashes them. Of HIGH data only the file's properties and
+ * headers are read here, not the content; the exception is a module's image, whose digest is
+ * compared with the manifest's or added to it.
  */
 #include "base/io.h"
 #include "crypto/crypto.h"
@@ -117,11 +117,9 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 	return SGPU_OK;
 }
 
-/* Opens an input's file without following a link or waiting for a pipe, since either may have
- * replaced the resolved path. Sets *size, of the payload, only if the manifest does not state it.
- * Remembers the file so that no output replaces it: such a batch could never be sealed. */
-static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment,
-			char **path, int *fd, uint64_t *size, struct sgpu_error *error)
+/* Remembers the file so that no output replaces it: such a batch could never be sealed. */
+int payload_open(const struct payload_folder *folder, const struct sgpu_segment *segment,
+		 char **path, int *fd, uint64_t *size, struct sgpu_error *error)
 {
 	struct stat status;
 	int rc = resolve(folder, segment, path, error);
@@ -147,12 +145,13 @@ static int open_payload(const struct payload_folder *folder, const struct sgpu_s
 	if (segment->size_of_file) {
 		*size = (uint64_t)status.st_size;
 	}
-	return segment->size_of_file ? SGPU_OK
-				     : check_size(segment, *size, (uint64_t)status.st_size, error);
+	return segment->size_of_file || segment->file.format
+		       ? SGPU_OK
+		       : check_size(segment, *size, (uint64_t)status.st_size, error);
 }
 
-static int hash_window(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
-		       struct sgpu_batch_segment *entry, struct sgpu_error *error)
+int payload_hash(struct payload_folder *folder, const struct array *from, uint64_t offset,
+		 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct sgpu_kt128 *state = NULL;
 	uint8_t *window = malloc(entry->size < WINDOW ? entry->size + 1 : WINDOW);
@@ -169,9 +168,13 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	}
 	for (uint64_t left = entry->size, now; !rc && left > 0; left -= now) {
 		now = left < WINDOW ? left : WINDOW;
-		rc = sgpu_pread(fd, name, window, now, offset, &got, error);
+		got = now;
+		rc = from->file
+			     ? sgpu_file_read(from->file, window, now, error)
+			     : sgpu_pread(from->fd, from->path, window, now, offset, &got, error);
 		if (!rc && got < now) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+				       from->path);
 		}
 		rc = rc ? rc : sgpu_kt128_update_shared(state, folder->pool, window, now, error);
 		offset += now;
@@ -190,10 +193,12 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 		     struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	int fd = -1,
-	    code = open_payload(folder, segment, &entry->location.file, &fd, &entry->size, error);
+	    code = payload_open(folder, segment, &entry->location.file, &fd, &entry->size, error);
 
 	if (!code && segment->sensitivity == SGPU_LOW) {
-		code = hash_window(folder, fd, segment->location, segment->offset, entry, error);
+		code = payload_hash(folder,
+				    &(struct array){ .fd = fd, .path = entry->location.file },
+				    segment->offset, entry, error);
 	}
 	entry->location.kind = SGPU_LOCATION_FILE;
 	entry->location.offset = segment->offset;
@@ -253,8 +258,10 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 	}
 	rc = fill_spool(folder, segment, entry->size, error);
 	if (!rc) {
-		rc = hash_window(folder, folder->spool, "temporary file", segment->offset, entry,
-				 error);
+		rc = payload_hash(folder,
+				  &(struct array){ .fd = folder->spool,
+						   .path = (char[]){ "temporary file" } },
+				  segment->offset, entry, error);
 	}
 	if (!rc && lseek(folder->spool, (off_t)segment->offset, SEEK_SET) < 0) {
 		rc = sgpu_fail_errno(error, "cannot read a temporary file");
@@ -275,7 +282,8 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 	if (strcmp(segment->location, "-") == 0) {
 		return take_standard_input(folder, segment, entry, error);
 	}
-	return take_file(folder, segment, entry, error);
+	return segment->file.format ? array_take(folder, segment, entry, error)
+				    : take_file(folder, segment, entry, error);
 }
 
 /* ---- LOW payloads that go to a region ---- */
@@ -335,7 +343,7 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	int fd = -1, rc;
 
 	(void)sgpu_type_bytes(&segment->type, &size);
-	rc = open_payload(folder, segment, &path, &fd, &size, error);
+	rc = payload_open(folder, segment, &path, &fd, &size, error);
 	if (!rc && size > SGPU_MODULE_SIZE_MAX) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "segment '%s': '%s' has %" PRIu64 " bytes, a module has 1 to %d",

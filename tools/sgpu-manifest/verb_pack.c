@@ -159,14 +159,25 @@ static uint64_t open_bytes(const struct sgpu_manifest *manifest)
 	return total;
 }
 
-static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
-			 void *folder, struct sgpu_error *error)
+struct inlined {
+	const struct payload_folder *folder;
+	const struct sgpu_manifest *manifest;
+};
+
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int index,
+			 void *argument, struct sgpu_error *error)
 {
-	return cli_copy(((struct payload_folder *)folder)->spool, "temporary file",
-			batch->segments[segment].size, fd, name, NULL, error);
+	const struct inlined *inlined = argument;
+	const struct sgpu_batch_segment *s = &batch->segments[index];
+	const struct sgpu_segment *segment =
+		&inlined->manifest->segments[sgpu_manifest_segment(inlined->manifest, s->id)];
+
+	return segment->file.format ? array_copy(inlined->folder, segment, s->size, fd, name, error)
+				    : cli_copy(inlined->folder->spool, "temporary file", s->size,
+					       fd, name, NULL, error);
 }
 
-static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, const char *path)
+static int write_batch(struct inlined inlined, struct sgpu_batch *batch, const char *path)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
@@ -174,7 +185,7 @@ static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, 
 	int rc = cli_output_take(&output, path, 0666, &error);
 
 	if (!rc) {
-		rc = sgpu_batch_write(output.fd, name, batch, write_payload, folder, &error);
+		rc = sgpu_batch_write(output.fd, name, batch, write_payload, &inlined, &error);
 	}
 	rc = rc ? rc : sgpu_output_commit(&output, &error);
 	sgpu_output_close(&output);
@@ -215,6 +226,9 @@ static int pack(struct document *document, const struct pack_request *request)
 		status = find_payloads(document->manifest, &folder, &request->at, batch);
 		cli_progress_end();
 	}
+	status = status || !array_note(&folder, document->manifest, batch, &error)
+			 ? status
+			 : cli_error(&error);
 	status = status || !sgpu_places_check(batch, &error) ? status : cli_error(&error);
 	/* The payloads' files, which the output may not replace, are known only now. */
 	status = status ? status : cli_output_apart(output) ? 0 : 2;
@@ -229,7 +243,9 @@ static int pack(struct document *document, const struct pack_request *request)
 			status = cli_error(&error);
 		}
 	}
-	status = status ? status : write_batch(&folder, batch, output ? output : "-");
+	status = status ? status
+			: write_batch((struct inlined){ &folder, document->manifest }, batch,
+				      output ? output : "-");
 	sgpu_batch_free(&batch);
 	payload_folder_close(&folder);
 	return status;

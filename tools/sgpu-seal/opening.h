@@ -19,7 +19,9 @@ struct open_lease {
 struct opening_target {
 	bool wanted;
 	char *path;   /* below `folder`, without "." or ".."; NULL: the output goes to out_path */
-	bool written; /* verified and in `output`, which is not yet committed */
+	json_t *file; /* its format, as the note says; NULL: raw */
+	struct sgpu_file_writer *writer; /* while it is written in that format */
+	bool written;			 /* verified and in `output`, which is not yet committed */
 	struct sgpu_output output;
 };
 

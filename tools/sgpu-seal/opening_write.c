@@ -107,10 +107,33 @@ static int open_target(struct opening *opening, int i, struct sgpu_error *error)
 	return rc;
 }
 
-/* Copies an output from the temporary file in which it was verified. */
-static int copy_verified(const struct opening *opening, uint64_t size,
-			 const struct sgpu_output *output, struct sgpu_error *error)
+/* Begins to write an output in its format. */
+static int begin_format(struct opening *opening, int i, struct sgpu_error *error)
 {
+	const struct sgpu_batch_segment *s = &opening->response->segments[i];
+	struct opening_target *target = &opening->targets[i];
+
+	return seal_array_create(target->file, s->id, s->actual_size, target->output.fd,
+				 target->output.path, &target->writer, error);
+}
+
+static int write_format(void *writer, uint64_t position, const void *data, size_t size,
+			struct sgpu_error *error)
+{
+	(void)position; /* it is written in order */
+	return sgpu_file_write(writer, data, size, error);
+}
+
+/* Copies an output from the temporary file in which it was verified. */
+static int copy_verified(struct opening *opening, int i, uint64_t size, struct sgpu_error *error)
+{
+	struct opening_target *target = &opening->targets[i];
+	const struct sgpu_output *output = &target->output;
+
+	if (target->file) {
+		const int rc = begin_format(opening, i, error);
+		return rc ? rc : seal_array_copy(opening->spool, size, target->writer, error);
+	}
 	return lseek(opening->spool, 0, SEEK_SET) < 0
 		       ? sgpu_fail_errno(error, "cannot read a temporary file")
 		       : cli_copy(opening->spool, "temporary file", size, output->fd, output->path,
@@ -193,7 +216,8 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 			struct sgpu_host_part *part, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
-	const struct sgpu_output *output = &opening->targets[payload->segment].output;
+	struct opening_target *target = &opening->targets[payload->segment];
+	const struct sgpu_output *output = &target->output;
 	uint64_t size = 0;
 
 	if (part->action == SGPU_HOST_COPY && !output->regular) {
@@ -204,6 +228,12 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 			return rc;
 		}
 		sgpu_descriptor_from_fd(opening->spool, "temporary file", &payload->out);
+	} else if (target->file) {
+		const int rc = begin_format(opening, payload->segment, error);
+		part->sink = (struct sgpu_transfer_sink){ .write = write_format,
+							  .ordered = true,
+							  .context = target->writer };
+		return rc;
 	} else {
 		sgpu_descriptor_from_fd(output->fd, output->path, &payload->out);
 		payload->out.positioned = payload->out.positioned && output->regular;
@@ -309,8 +339,10 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 		const int segment = moves->payloads[i].segment;
 		struct opening_target *target = &opening->targets[segment];
 		if (opening->spool >= 0) {
-			rc = copy_verified(opening, moves->parts[i].size, &target->output, error);
+			rc = copy_verified(opening, segment, moves->parts[i].size, error);
 		}
+		rc = rc || !target->writer ? rc : sgpu_file_end(target->writer, error);
+		sgpu_file_writer_free(&target->writer);
 		target->written = !rc;
 		opening->bytes_in += sgpu_batch_payload_size(opening->response, segment);
 		opening->bytes_out += opening->response->segments[segment].actual_size;

@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "batch/batch.h"
 #include "cli.h"
+#include "files/files.h"
 #include "stage/stage.h"
 #include "transfer/transfer.h"
 
@@ -62,11 +63,19 @@ struct seal_secret {
 	size_t context_size;
 };
 
+/* A file with a format that a payload is read from. Zeroed: none. */
+struct seal_array {
+	struct sgpu_source source;
+	int other;
+	struct sgpu_file *file;
+};
+
 /* One payload of many that move together. */
 struct seal_payload {
 	struct sgpu_descriptor in;  /* the first member: the context of the part's source */
 	struct sgpu_descriptor out; /* when opening: the file, or temporary file, of this payload */
 	struct sgpu_source region;  /* where the payload is; fd -1: in the archive */
+	struct seal_array array;    /* or there */
 	struct seal_secret secret;
 	struct seal_moves *moves;
 	int segment;
@@ -107,6 +116,23 @@ void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_pa
 SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 				      const struct sgpu_location *location,
 				      struct sgpu_error *error);
+/* array.c: the same for the elements of an array's file. */
+SGPU_MUST_CHECK int seal_payload_from_array(struct seal_payload *payload,
+					    struct sgpu_host_part *part,
+					    const struct sgpu_location *location,
+					    struct sgpu_error *error);
+/* Opens the file of a location with an array of `size` bytes; close it also after an error. */
+SGPU_MUST_CHECK int seal_array_open(const struct sgpu_location *location, uint64_t size,
+				    struct seal_array *array, struct sgpu_error *error);
+void seal_array_close(struct seal_array *array);
+/* Begins the file of output `id`, of `size` bytes of elements, in the format that the note's
+ * object `file` says. Errors: SGPU_EINVALID if that is none, and those of sgpu_file_create. */
+SGPU_MUST_CHECK int seal_array_create(const json_t *file, const char *id, uint64_t size, int fd,
+				      const char *name, struct sgpu_file_writer **writer,
+				      struct sgpu_error *error);
+/* Writes elements from a temporary file. */
+SGPU_MUST_CHECK int seal_array_copy(int from, uint64_t size, struct sgpu_file_writer *writer,
+				    struct sgpu_error *error);
 /* Derives the key and the context of a segment's payload for its part. */
 SGPU_MUST_CHECK int seal_payload_key(struct seal_payload *payload, struct sgpu_host_part *part,
 				     const struct sgpu_batch *batch,

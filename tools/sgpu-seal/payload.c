@@ -38,6 +38,7 @@ static void end_payload(void *context)
 	struct seal_payload *payload = context;
 
 	sgpu_source_close(&payload->region);
+	seal_array_close(&payload->array);
 	sgpu_descriptor_close(&payload->out);
 	sgpu_wipe(&payload->secret, sizeof(payload->secret));
 }

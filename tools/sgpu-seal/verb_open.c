@@ -247,23 +247,27 @@ static int check_below(const struct opening *opening, const char *path, struct s
 	return rc;
 }
 
-/* Takes the outputs' paths from the note. */
-static int take_paths(struct opening *opening, struct sgpu_error *error)
+/* Takes the outputs' paths and formats from the note. */
+static int take_note(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
 	char **paths = calloc((size_t)response->segment_count + 1, sizeof(*paths));
-	int rc = paths ? sgpu_batch_paths(response, opening->has_key ? opening->batch_key : NULL,
-					  paths, error)
-		       : sgpu_fail_nomem(error);
+	json_t **files = calloc((size_t)response->segment_count + 1, sizeof(json_t *));
+	int rc = paths && files
+			 ? sgpu_batch_paths(response, opening->has_key ? opening->batch_key : NULL,
+					    paths, files, error)
+			 : sgpu_fail_nomem(error);
 
-	for (int i = 0; paths && i < response->segment_count; i++) {
-		if (!rc && opening->targets[i].wanted) {
+	for (int i = 0; paths && files && i < response->segment_count; i++) {
+		opening->targets[i].file = files[i];
+		if (!rc && opening->folder && opening->targets[i].wanted) {
 			opening->targets[i].path = paths[i];
 			rc = check_below(opening, paths[i], error);
 		} else {
 			free(paths[i]);
 		}
 	}
+	free(files);
 	free(paths);
 	return rc;
 }
@@ -294,11 +298,10 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 		opening->targets[i].output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 	}
 	int rc = mark_wanted(opening, error);
-	if (rc || !opening->folder) {
-		return rc;
+	if (!rc && opening->folder) {
+		raise_limits(opening);
 	}
-	raise_limits(opening);
-	return take_paths(opening, error);
+	return rc ? rc : take_note(opening, error);
 }
 
 /* ---- the verb ---- */
@@ -409,6 +412,8 @@ static void clear(struct opening *opening)
 	 * is closed. */
 	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
 		sgpu_output_close(&opening->targets[i].output);
+		sgpu_file_writer_free(&opening->targets[i].writer);
+		json_decref(opening->targets[i].file);
 		free(opening->targets[i].path);
 	}
 	sgpu_close(opening->spool);

@@ -92,6 +92,13 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_source source;
+	if (task->from[i].array) {
+		struct seal_array array;
+		const int rc = seal_array_open(&task->from[i], task->batch->segments[i].size,
+					       &array, error);
+		seal_array_close(&array);
+		return rc;
+	}
 	if (task->from[i].kind != SGPU_LOCATION_FILE &&
 	    task->from[i].kind != SGPU_LOCATION_REGION) {
 		return 0;
@@ -260,7 +267,9 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 	const struct sgpu_location *from = &task->from[payload->segment];
 	int rc = 0;
 
-	if (from->kind != SGPU_LOCATION_INLINE) {
+	if (from->array) {
+		rc = seal_payload_from_array(payload, part, from, error);
+	} else if (from->kind != SGPU_LOCATION_INLINE) {
 		rc = seal_payload_from(payload, part, from, error);
 	} else {
 		rc = find_in_archive(task, payload->segment, error);
@@ -431,6 +440,7 @@ static void clear(struct task *task)
 	lease_client_close(&task->lease.client);
 	for (int i = 0; task->from && i < task->batch->segment_count; i++) {
 		free(task->from[i].file);
+		free(task->from[i].array);
 	}
 	for (int i = 0; task->slices && i < task->batch->segment_count; i++) {
 		sgpu_slice_close(&task->slices[i]);

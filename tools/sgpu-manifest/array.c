@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Payloads in files that have a format, and what the note says of the formats of outputs.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "base/io.h"
+#include "batch/batch.h"
+#include "manifest_tool.h"
+
+enum { PIECE = 1 << 20 };
+
+int array_open(const struct payload_folder *folder, const struct sgpu_segment *segment,
+	       struct array *array, struct sgpu_error *error)
+{
+	const struct sgpu_file_request request = { .name = segment->location,
+						   .member = segment->file.member };
+	uint64_t size = 0;
+	int rc;
+
+	*array = (struct array){ .fd = -1, .other = -1 };
+	(void)sgpu_type_bytes(&segment->type, &size);
+	rc = payload_open(folder, segment, &array->path, &array->fd, &size, error);
+	rc = rc ? rc : sgpu_file_open_other(array->path, &array->other, error);
+	return rc ? rc : sgpu_file_open(array->fd, array->other, &request, &array->file, error);
+}
+
+void array_close(struct array *array)
+{
+	sgpu_file_close(&array->file);
+	sgpu_close(array->fd);
+	sgpu_close(array->other);
+	free(array->path);
+}
+
+/* Drops slowest extents of 1, which change nothing of how the bytes lie. */
+static void drop_ones(struct sgpu_type *type)
+{
+	while (type->rank > 0 && type->shape[0] == 1) {
+		type->rank--;
+		memmove(type->shape, type->shape + 1, sizeof(type->shape) - sizeof(*type->shape));
+	}
+}
+
+static int check_array(const struct sgpu_segment *segment, const struct sgpu_file_info *info,
+		       struct sgpu_error *error)
+{
+	char text[2][SGPU_TYPE_TEXT_MAX];
+	struct sgpu_type stated = segment->type, found;
+
+	if (strcmp(sgpu_file_format_names[info->format], segment->file.format) != 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': '%s' is %s, not %s",
+				 segment->id, segment->location,
+				 sgpu_file_format_names[info->format], segment->file.format);
+	}
+	sgpu_file_payload_type(info, &found);
+	sgpu_type_text(&stated, text[0]);
+	sgpu_type_text(&found, text[1]);
+	drop_ones(&stated);
+	drop_ones(&found);
+	return sgpu_type_equal(&stated, &found)
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "segment '%s': '%s' holds %s, the manifest states %s",
+				   segment->id, segment->location, text[1], text[0]);
+}
+
+int array_take(struct payload_folder *folder, const struct sgpu_segment *segment,
+	       struct sgpu_batch_segment *entry, struct sgpu_error *error)
+{
+	struct sgpu_location *location = &entry->location;
+	struct array array;
+	int rc = array_open(folder, segment, &array, error);
+
+	rc = rc ? rc : check_array(segment, sgpu_file_info(array.file), error);
+	if (rc) {
+		array_close(&array);
+		return rc;
+	}
+	const struct sgpu_file_info *info = sgpu_file_info(array.file);
+	location->kind = SGPU_LOCATION_FILE;
+	if (segment->sensitivity == SGPU_LOW && !info->plain) {
+		/* A runner could not read it where it lies. */
+		location->kind = SGPU_LOCATION_INLINE;
+		if (entry->place) {
+			rc = sgpu_fail(error, SGPU_EUSAGE,
+				       "segment '%s': '%s' has to be unpacked, and has no place",
+				       segment->id, segment->location);
+		}
+		rc = rc ? rc : payload_hash(folder, &array, 0, entry, error);
+	} else if (segment->sensitivity == SGPU_LOW) {
+		struct array plain = { .fd = array.fd, .path = array.path };
+
+		rc = payload_hash(folder, &plain, info->offset, entry, error);
+	} else if (!info->plain) {
+		location->array = strdup(segment->file.member ? segment->file.member : "");
+		rc = location->array ? SGPU_OK : sgpu_fail_nomem(error);
+	}
+	if (location->kind == SGPU_LOCATION_FILE) {
+		location->offset = info->plain ? info->offset : 0;
+		location->file = array.path;
+		array.path = NULL;
+	}
+	array_close(&array);
+	return rc;
+}
+
+int array_copy(const struct payload_folder *folder, const struct sgpu_segment *segment,
+	       uint64_t size, int fd, const char *name, struct sgpu_error *error)
+{
+	struct array array;
+	char *piece = malloc(PIECE);
+	int rc = array_open(folder, segment, &array, error);
+
+	rc = rc || piece ? rc : sgpu_fail_nomem(error);
+	rc = rc ? rc : check_array(segment, sgpu_file_info(array.file), error);
+	for (uint64_t left = size, now; !rc && left; left -= now) {
+		now = left < PIECE ? left : PIECE;
+		rc = sgpu_file_read(array.file, piece, now, error);
+		rc = rc ? rc : sgpu_write(fd, name, piece, now, error);
+	}
+	free(piece);
+	array_close(&array);
+	return rc;
+}
+
+/* ---- outputs ---- */
+/* Adds the header of the file that an output is like. */
+static int add_header(const struct payload_folder *folder, const struct sgpu_segment *like,
+		      json_t *file, struct sgpu_error *error)
+{
+	struct array array = { .fd = -1, .other = -1 };
+	const void *header;
+	size_t size = 0;
+	int rc;
+
+	if (!sgpu_segment_is_input(like) || !like->location || strcmp(like->location, "-") == 0) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s' is no input with a file that an output can be like",
+				 like->id);
+	}
+	rc = array_open(folder, like, &array, error);
+	header = rc ? NULL : sgpu_file_header(array.file, &size);
+	if (!rc && !header) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "segment '%s': '%s' is no NIfTI file, and has no geometry to keep",
+			       like->id, like->location);
+	}
+	if (!rc && json_object_set_new(file, "header", sgpu_json_from_bytes(header, size)) != 0) {
+		rc = sgpu_fail_nomem(error);
+	}
+	array_close(&array);
+	return rc;
+}
+
+static int describe(const struct payload_folder *folder, const struct sgpu_manifest *manifest,
+		    const struct sgpu_segment *segment, json_t **file, struct sgpu_error *error)
+{
+	if (segment->at_most) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': only the run determines how large it is, so its "
+				 "file has no format",
+				 segment->id);
+	}
+	*file = json_pack("{s:s, s:s, s:o, s:s*, s:o*}", "format", segment->file.format, "dtype",
+			  sgpu_dtype_name(segment->type.dtype), "shape", shape_json(&segment->type),
+			  "axes", segment->file.reversed ? "reversed" : NULL, "boolean",
+			  segment->file.boolean ? json_true() : NULL);
+	if (!*file) {
+		return sgpu_fail_nomem(error);
+	}
+	return segment->file.like < 0
+		       ? SGPU_OK
+		       : add_header(folder, &manifest->segments[segment->file.like], *file, error);
+}
+
+int array_note(const struct payload_folder *folder, const struct sgpu_manifest *manifest,
+	       struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	json_t **files = calloc((size_t)manifest->segment_count + 1, sizeof(json_t *));
+	int rc = files ? SGPU_OK : sgpu_fail_nomem(error);
+
+	for (int i = 0; !rc && i < manifest->segment_count; i++) {
+		const struct sgpu_segment *segment = &manifest->segments[i];
+
+		if (segment->direction == SGPU_OUTPUT && segment->file.format) {
+			rc = describe(folder, manifest, segment, &files[i], error);
+		}
+	}
+	rc = rc ? rc : sgpu_batch_make_note(batch, manifest, files, error);
+	for (int i = 0; files && i < manifest->segment_count; i++) {
+		json_decref(files[i]);
+	}
+	free(files);
+	return rc;
+}
