@@ -111,7 +111,10 @@ static bool check_input_type(struct sgpu_ops_checker *checker, const struct sgpu
 		snprintf(range, sizeof(range),
 			 arg->min_rank == arg->max_rank ? "rank %d" : "ranks %d to %d",
 			 arg->min_rank, arg->max_rank);
-		sgpu_ops_report(checker, "arguments", arg->name, NULL,
+		sgpu_ops_report(checker, "arguments", arg->name,
+				type->rank < arg->min_rank
+					? "'reshape' adds dimensions of extent 1"
+					: "'reshape' joins dimensions, 'slice' takes out items",
 				"has rank %d, but '%s' takes %s", type->rank, op->name, range);
 		return false;
 	}

@@ -92,6 +92,12 @@ SGPU_INLINE uint64_t sgpu_ops_ceil(uint64_t items, uint64_t size)
 	return items / size + (items % size != 0);
 }
 
+/* The extents [z, y, x] of a volume, or of each volume of a series [t, z, y, x]. */
+SGPU_INLINE const uint64_t *sgpu_ops_volume(const struct sgpu_type *type)
+{
+	return type->shape + type->rank - 3;
+}
+
 /* Operations along the last axis cut longer rows into parts of so many elements. The results of the
  * parts are kept in the scratch memory and combined in order. */
 enum { SGPU_ROW_PART = 1 << 16 };

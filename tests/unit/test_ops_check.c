@@ -193,13 +193,14 @@ UNIT_TEST(element_types_and_ranks_are_checked)
 			 NULL));
 	CHECK(check_parts(IN_X("f32", "[]") OUT_Y, OPERATION("A", "softmax", X_TO_Y)) == 1);
 	CHECK(diagnostic("/operations/0/arguments/input",
-			 "has rank 0, but 'softmax' takes ranks 1 to 4", NULL));
+			 "has rank 0, but 'softmax' takes ranks 1 to 4",
+			 "'reshape' adds dimensions"));
 	CHECK(check_parts(IN_X("f32", "[2,2,2]")
 				  SEGMENT("w", "INPUT", TYPED("f32", "[2,2]")) "," OUT_Y,
 			  OPERATION("A", "dense",
 				    ",'arguments':{'input':'x','weights':'w','output':'y'}")) == 1);
 	CHECK(diagnostic("/operations/0/arguments/input", "has rank 3, but 'dense' takes rank 2",
-			 NULL));
+			 "'slice' takes out items"));
 	/* no output: the diagnostic of the parser alone */
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
 			  OPERATION("A", "copy", ",'arguments':{'input':'x'}") "," OPERATION(

@@ -116,6 +116,32 @@ UNIT_TEST(the_widest_kernel_sums_to_one)
 	free(in);
 }
 
+UNIT_TEST(volumes_of_a_series_are_smoothed_one_by_one)
+{
+	enum { COUNT = 5 * 7 * 11 };
+	float in[3 * COUNT];
+	struct ops_case series, one;
+
+	for (int i = 0; i < 3 * COUNT; i++) {
+		in[i] = (float)ops_uniform(-1, 1);
+	}
+	ops_begin(&series, "gaussian3d");
+	ops_input(&series, "input", SGPU_F32, 4, OPS_SHAPE(3, 5, 7, 11), in);
+	ops_number(&series, "sigma", 1.5);
+	REQUIRE(ops_run(&series));
+	for (int t = 0; t < 3; t++) {
+		ops_begin(&one, "gaussian3d");
+		ops_input(&one, "input", SGPU_F32, 3, OPS_SHAPE(5, 7, 11), in + t * COUNT);
+		ops_number(&one, "sigma", 1.5);
+		REQUIRE(ops_run(&one));
+		CHECK(memcmp(ops_data(&one, "output"),
+			     (float *)ops_data(&series, "output") + t * COUNT,
+			     COUNT * sizeof(float)) == 0);
+		ops_end(&one);
+	}
+	ops_end(&series);
+}
+
 UNIT_TEST(an_empty_volume)
 {
 	struct ops_case c;
@@ -134,6 +160,7 @@ int main(void)
 	UNIT_RUN(kernels_wider_than_the_volume);
 	UNIT_RUN(a_narrow_kernel_changes_nothing);
 	UNIT_RUN(the_widest_kernel_sums_to_one);
+	UNIT_RUN(volumes_of_a_series_are_smoothed_one_by_one);
 	UNIT_RUN(an_empty_volume);
 	return unit_done();
 }

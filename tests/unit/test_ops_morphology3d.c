@@ -298,6 +298,38 @@ UNIT_TEST(nothing_inside_and_nothing_at_all)
 	free(none.data);
 }
 
+UNIT_TEST(masks_of_a_series_are_treated_one_by_one)
+{
+	enum { COUNT = 19 * 21 * 23 };
+	struct volume v = noise(3 * 19, 21, 23, 0.9);
+	struct ops_case series, one;
+
+	memset(v.data + COUNT, 0, COUNT); /* where the volume before was not empty */
+	for (int steps = 0; steps < 3; steps++) {
+		ops_begin(&series, "morphology3d");
+		ops_input(&series, "input", SGPU_U8, 4, OPS_SHAPE(3, 19, 21, 23), v.data);
+		ops_number(&series, "erode", steps);
+		ops_number(&series, "largest", 1);
+		ops_number(&series, "dilate", steps * 2);
+		REQUIRE(ops_run(&series));
+		for (int t = 0; t < 3; t++) {
+			ops_begin(&one, "morphology3d");
+			ops_input(&one, "input", SGPU_U8, 3, OPS_SHAPE(19, 21, 23),
+				  v.data + t * COUNT);
+			ops_number(&one, "erode", steps);
+			ops_number(&one, "largest", 1);
+			ops_number(&one, "dilate", steps * 2);
+			REQUIRE(ops_run(&one));
+			CHECK(memcmp(ops_data(&one, "output"),
+				     (uint8_t *)ops_data(&series, "output") + t * COUNT,
+				     COUNT) == 0);
+			ops_end(&one);
+		}
+		ops_end(&series);
+	}
+	free(v.data);
+}
+
 int main(void)
 {
 	UNIT_RUN(no_step_makes_zeros_and_ones);
@@ -310,5 +342,6 @@ int main(void)
 	UNIT_RUN(components_cross_the_seams);
 	UNIT_RUN(all_steps_in_their_order);
 	UNIT_RUN(nothing_inside_and_nothing_at_all);
+	UNIT_RUN(masks_of_a_series_are_treated_one_by_one);
 	return unit_done();
 }

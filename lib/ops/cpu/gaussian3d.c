@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaussian3d: smoothing of a volume by a Gaussian, one axis after the other; voxels outside count
- * as the nearest one inside. Sums are made in the element type, from the centre outwards, pairs
+ * gaussian3d: smoothing of volumes by a Gaussian, one axis after the other; voxels outside count as
+ * the nearest one inside. Sums are made in the element type, from the centre outwards, pairs
  * first: c*w0 + (l1+r1)*w1 + ...
  */
 #include "ops/cpu/math64.h"
@@ -16,8 +16,8 @@ enum {
 };
 
 static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 3, 3, "volume" },
-	{ "output", false, SGPU_TYPES_FLOAT, 3, 3, "smoothed volume, same type" },
+	{ "input", false, SGPU_TYPES_FLOAT, 3, 4, "volume, or a series of them" },
+	{ "output", false, SGPU_TYPES_FLOAT, 3, 4, "smoothed, same type" },
 	{ .name = NULL },
 };
 
@@ -29,7 +29,7 @@ static const struct sgpu_op_param params[] = {
 	{ .name = NULL },
 };
 
-/* Scratch memory for one volume: the data between two passes. */
+/* Scratch memory: the data between two passes. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	return sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
@@ -82,9 +82,10 @@ static void make_weights(struct job *job, double sigma, double truncate)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	const uint64_t *shape = call->type[INPUT].shape;
+	const uint64_t *shape = sgpu_ops_volume(&call->type[INPUT]);
 	bool wide = call->type[INPUT].dtype == SGPU_F64;
-	uint64_t rows = shape[0] * shape[1], grain = sgpu_ops_grain(shape[2], GRAIN);
+	uint64_t rows = sgpu_ops_extent(&call->type[INPUT], 0, call->type[INPUT].rank - 1),
+		 grain = sgpu_ops_grain(shape[2], GRAIN);
 	struct job job = { .shape = { shape[0], shape[1], shape[2] },
 			   .in = call->data[INPUT],
 			   .out = call->data[OUTPUT] };
@@ -116,7 +117,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 
 const struct sgpu_op sgpu_op_gaussian3d = {
 	.name = "gaussian3d",
-	.help = "smoothing of a volume by a Gaussian",
+	.help = "smoothing of volumes by a Gaussian",
 	.args = args,
 	.params = params,
 	.infer = sgpu_ops_infer_same,

@@ -21,8 +21,9 @@ enum {
 };
 
 static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 3, "mask; every value but 0 is inside" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 3, "mask of 0 and 1" },
+	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4,
+	  "mask, or a series of them; every value but 0 is inside" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4, "mask of 0 and 1" },
 	{ .name = NULL },
 };
 
@@ -38,26 +39,29 @@ static const struct sgpu_op_param params[] = {
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t count = sgpu_ops_extent(type, type->rank - 3, type->rank);
 
 	if (count >= UINT32_MAX) {
-		sgpu_op_diagnose(report, "input", NULL, "has %llu voxels; the limit is %lu",
+		sgpu_op_diagnose(report, "input", NULL,
+				 "has %llu voxels in a volume; the limit is %lu",
 				 (unsigned long long)count, (unsigned long)UINT32_MAX - 1);
 	}
 	call->type[OUTPUT] = call->type[INPUT];
 }
 
-/* Scratch memory: two volumes of distances, or for components. */
+/* Scratch memory: distances for all voxels twice, or for the components of a volume. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	uint64_t balls = 2 * sizeof(int16_t) * sgpu_ops_count(&call->type[INPUT]);
-	uint64_t components = sgpu_ops_keep_largest_scratch(call->type[INPUT].shape);
+	uint64_t components = sgpu_ops_keep_largest_scratch(sgpu_ops_volume(&call->type[INPUT]));
 
 	return call->param[LARGEST].number != 0 && components > balls ? components : balls;
 }
 
 struct job {
-	const uint64_t *shape;
+	const uint64_t *shape; /* of a volume */
+	uint64_t rows;	       /* of all volumes */
 	const uint8_t *in;
 	uint8_t *mask;
 	int16_t *first, *second; /* squared distances along x; along x and y */
@@ -173,7 +177,8 @@ static void volume_body(void *argument, uint64_t begin, uint64_t end)
 		for (uint64_t x = 0; x < width; x += TILE) {
 			uint64_t count = sgpu_ops_min(width - x, TILE), place = row * width + x;
 
-			across(job, job->second + place, row / job->shape[1], count, least);
+			across(job, job->second + place, row / job->shape[1] % job->along, count,
+			       least);
 			decide(job, least, count, job->mask + place);
 		}
 	}
@@ -183,7 +188,7 @@ static void volume_body(void *argument, uint64_t begin, uint64_t end)
 static int ball(struct job *job, int radius, bool erode, struct sgpu_pool *pool,
 		struct sgpu_error *error)
 {
-	uint64_t rows = job->shape[0] * job->shape[1], grain = GRAIN / (job->shape[2] + 1) + 1;
+	uint64_t rows = job->rows, grain = GRAIN / (job->shape[2] + 1) + 1;
 	int rc;
 
 	job->radius = radius;
@@ -205,9 +210,11 @@ static int ball(struct job *job, int radius, bool erode, struct sgpu_pool *pool,
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t count = sgpu_ops_count(type);
 	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number;
-	struct job job = { .shape = call->type[INPUT].shape,
+	struct job job = { .shape = sgpu_ops_volume(type),
+			   .rows = sgpu_ops_extent(type, 0, type->rank - 1),
 			   .in = call->data[INPUT],
 			   .mask = call->data[OUTPUT],
 			   .first = call->scratch };
@@ -222,8 +229,9 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	} else {
 		rc = sgpu_ops_for(pool, count, GRAIN, normalise_body, &job, error);
 	}
-	if (!rc && call->param[LARGEST].number != 0) {
-		rc = sgpu_ops_keep_largest(job.mask, job.shape, call->scratch, pool, error);
+	for (uint64_t at = 0; !rc && call->param[LARGEST].number != 0 && at < count;
+	     at += sgpu_ops_extent(type, type->rank - 3, type->rank)) {
+		rc = sgpu_ops_keep_largest(job.mask + at, job.shape, call->scratch, pool, error);
 	}
 	if (!rc && dilate) {
 		job.in = job.mask;

@@ -112,6 +112,9 @@ SGPU_KERNEL make_runs(struct volume v)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
+	if (sgpu_cuda_self() == 0) {
+		*v.best = 0; /* not that of the volume before */
+	}
 	for (uint64_t item = first_item(); item < v.planes * v.height * v.words;
 	     item += item_step()) {
 		struct word w = word_at(v, item);

@@ -178,8 +178,10 @@ static int across(struct sgpu_launch *launch, const REAL *in, REAL *out, struct 
 template <typename REAL>
 static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const weights<REAL> &w)
 {
-	const uint64_t *shape = call->type[INPUT].shape;
-	uint64_t rows = shape[0] * shape[1], tiles = sgpu_ops_ceil(shape[2], ROW_TILE);
+	const struct sgpu_type *type = &call->type[INPUT];
+	const uint64_t *shape = sgpu_ops_volume(type);
+	uint64_t planes = sgpu_ops_extent(type, 0, type->rank - 2), rows = planes * shape[1],
+		 tiles = sgpu_ops_ceil(shape[2], ROW_TILE);
 	size_t shared = row_places<REAL>(w.radius) * sizeof(REAL);
 	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
 	REAL *out = (REAL *)call->data[OUTPUT], *between = (REAL *)call->scratch;
@@ -193,11 +195,11 @@ static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const w
 			     warps * shared, (const REAL *)call->data[INPUT], out, rows, shape[2],
 			     w);
 	rc = rc ? rc
-		: across(launch, out, between, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH),
-			 w);
+		: across(launch, out, between, sgpu_cuda_axis(planes, shape[1], shape[2], EACH), w);
 	return rc ? rc
 		  : across(launch, between, out,
-			   sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
+			   sgpu_cuda_axis(planes / shape[0], shape[0], shape[1] * shape[2], EACH),
+			   w);
 }
 
 template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -115,10 +115,12 @@ static int across(struct sgpu_launch *launch, const uint16_t *in, OUT *out,
 			     sgpu_cuda_grid(tiles, 1), in, out, axis, tiles, radius, erode);
 }
 
-static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8_t *in,
+static int ball(struct sgpu_launch *launch, const struct sgpu_type *type, const uint8_t *in,
 		uint8_t *out, void *scratch, int radius, bool erode)
 {
-	uint64_t rows = shape[0] * shape[1], words = (shape[2] + 31) / 32;
+	const uint64_t *shape = sgpu_ops_volume(type);
+	uint64_t planes = sgpu_ops_extent(type, 0, type->rank - 2), rows = planes * shape[1],
+		 words = (shape[2] + 31) / 32;
 	uint16_t *first = (uint16_t *)scratch, *second = first + rows * shape[2];
 	int rc;
 
@@ -126,17 +128,18 @@ static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8
 			   sgpu_cuda_grid(rows * words, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), in,
 			   first, rows, shape[2], radius, erode);
 	rc = rc ? rc
-		: across(launch, first, second, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH),
+		: across(launch, first, second, sgpu_cuda_axis(planes, shape[1], shape[2], EACH),
 			 radius, erode);
 	return rc ? rc
 		  : across(launch, second, out,
-			   sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), radius, erode);
+			   sgpu_cuda_axis(planes / shape[0], shape[0], shape[1] * shape[2], EACH),
+			   radius, erode);
 }
 
 extern "C" int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	const uint64_t *shape = call->type[INPUT].shape;
-	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t count = sgpu_ops_count(type);
 	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number, rc;
 	const uint8_t *in = (const uint8_t *)call->data[INPUT];
 	uint8_t *mask = (uint8_t *)call->data[OUTPUT];
@@ -145,15 +148,17 @@ extern "C" int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_lau
 		return 0;
 	}
 	if (erode) {
-		rc = ball(launch, shape, in, mask, call->scratch, erode, true);
+		rc = ball(launch, type, in, mask, call->scratch, erode, true);
 	} else {
 		rc = sgpu_cuda_map<16>(launch, "morphology3d", count, is_inside(), mask, in);
 	}
-	if (!rc && call->param[LARGEST].number != 0) {
-		rc = sgpu_cuda_keep_largest(mask, shape, call->scratch, launch);
+	for (uint64_t at = 0; !rc && call->param[LARGEST].number != 0 && at < count;
+	     at += sgpu_ops_extent(type, type->rank - 3, type->rank)) {
+		rc = sgpu_cuda_keep_largest(mask + at, sgpu_ops_volume(type), call->scratch,
+					    launch);
 	}
 	if (!rc && dilate) {
-		rc = ball(launch, shape, mask, mask, call->scratch, dilate, false);
+		rc = ball(launch, type, mask, mask, call->scratch, dilate, false);
 	}
 	return rc;
 }
