@@ -39,7 +39,7 @@ static int cast(struct draft *draft, struct value *value, enum sgpu_dtype to)
 	const enum sgpu_dtype from = value->type.dtype;
 	const int status = from == to ? 0
 				      : draft_step(draft, "cast", name,
-						 json_pack("{s:s}", "dtype", name), value);
+						   json_pack("{s:s}", "dtype", name), value);
 
 	value->type.dtype = to;
 	if (!status && from != to) {
@@ -55,9 +55,9 @@ static int scale(struct draft *draft, struct value *value)
 	const struct sgpu_file_info *info = &value->file->info;
 	int status = cast(draft, value, SGPU_F64);
 
-	status =
-		status ? status
-		       : draft_step(draft, "scale", "scaled",
+	status = status ? status
+			: draft_step(
+				  draft, "scale", "scaled",
 				  json_pack("{s:f, s:f}", "gain", info->slope, "bias", info->inter),
 				  value);
 	value->scaled = false;
@@ -121,7 +121,7 @@ static int refuse_type(const struct value *value, const struct sgpu_op *op, cons
 
 /* Makes of a value what the argument takes: scaled, and of one of its types. */
 int draft_convert(struct draft *draft, const struct sgpu_op *op,
-		   const struct sgpu_op_argument *argument, bool wide, struct value *value)
+		  const struct sgpu_op_argument *argument, bool wide, struct value *value)
 {
 	struct sgpu_error error = { 0 };
 	enum sgpu_dtype target;
@@ -162,7 +162,7 @@ static bool ignores_order(const struct draft_stage *stage)
 /* Gives all values of a stage one order: that in which they lie if the operation ignores it, else
  * the order in which people count. */
 int draft_arrange(struct draft *draft, const struct draft_stage *stage, struct value *values,
-		   int count)
+		  int count)
 {
 	const struct value *first = NULL;
 	bool keep = ignores_order(stage), reversed;

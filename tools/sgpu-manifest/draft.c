@@ -109,7 +109,6 @@ static int add_file(struct draft *draft, const char *name, const char *text, str
 	if (!location) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	draft->outside |= strcmp(location, "-") && sgpu_location_outside(location);
 	if (!value->low && strcmp(location, "-") == 0) {
 		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or "
 			    "lower it with --low %s",
@@ -416,9 +415,6 @@ int draft_make(const struct draft_request *request, json_t **manifest)
 		status = add_stage(draft, i);
 	}
 	status = status ? status : finish(draft, manifest);
-	if (!status && draft->outside) {
-		cli_note("a file is outside the current directory: pack with --allow-outside");
-	}
 	json_decref(draft->segments);
 	json_decref(draft->operations);
 	for (int i = 0; i < draft->file_count; i++) {

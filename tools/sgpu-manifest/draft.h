@@ -90,7 +90,6 @@ struct draft {
 		outputs[SGPU_ARGUMENTS_MAX]; /* by argument, of the last stage so far; "": none */
 	bool reversed;			     /* these lie with the first axis fastest */
 	bool later;			     /* not in the first stage */
-	bool outside;			     /* a file is outside the current directory */
 };
 
 /* Adds an operation that reads `value` and sets it to what the operation writes, a segment that is

@@ -98,7 +98,8 @@ static int with_file(const struct draft_file *file, const struct sgpu_file_reque
 	struct sgpu_file_request whole = *request;
 	struct sgpu_file *opened = NULL;
 	const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	int other = -1, rc = fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", file->path) : SGPU_OK;
+	int other = -1,
+	    rc = fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", file->path) : SGPU_OK;
 
 	if (fd < 0 && strchr(file->path, ':')) { /* the text may have a type that is none */
 		(void)hint_type(error);

@@ -113,7 +113,8 @@ int draft_finish_output(struct draft *draft, const char *name, bool alone, struc
 		cli_note("'%s' keeps no affine and no units of '%s': .nii and .nii.gz do", path,
 			 draft->files[like].path);
 	}
-	if (!status && style.format == SGPU_FILE_NIFTI && value->type.rank > 1 && !value->reversed) {
+	if (!status && style.format == SGPU_FILE_NIFTI && value->type.rank > 1 &&
+	    !value->reversed) {
 		status = draft_reverse(draft, value);
 	}
 	json_array_foreach (draft->segments, k, segment) {

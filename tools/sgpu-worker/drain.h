@@ -6,7 +6,7 @@
 #ifndef SGPU_DRAIN_H
 #define SGPU_DRAIN_H
 
-#include "link.h"
+#include "enclave_link.h"
 #include "spool.h"
 #include "wire.h"
 

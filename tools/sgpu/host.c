@@ -149,8 +149,8 @@ static json_t *base_policy(const struct request *r, int *status)
 	if (r->release) {
 		words_add_all(&program.words, "--release", r->release, "-k", r->key, NULL);
 	} else {
-		words_add_all(&program.words, "--build",
-			      r->build ? r->build : own_build(build), NULL);
+		words_add_all(&program.words, "--build", r->build ? r->build : own_build(build),
+			      NULL);
 	}
 	program.out = fd;
 	*status = *status ? *status : programs_run(&program, 1);
@@ -192,8 +192,9 @@ static int accept(json_t *policy, const char *object, const char *list, const ch
 	}
 	sgpu_fail(&error, SGPU_EPOLICY, "the host runs another %s: %s; yours is %s", what, shown,
 		  json_array_size(values) ? json_string_value(json_array_get(values, 0)) : "none");
-	sgpu_hint(&error, "a release that you trust: --release FILE -k KEY; or, after you have made "
-			  "sure: --accept-digest HEX");
+	sgpu_hint(&error,
+		  "a release that you trust: --release FILE -k KEY; or, after you have made "
+		  "sure: --accept-digest HEX");
 	return cli_error(&error);
 }
 
@@ -261,10 +262,11 @@ static int show_missing(const struct host *host, const struct request *r)
 		cli_warning("host '%s' takes batches of anybody: its server has no --owners",
 			    host->name);
 	} else if (!listed) {
-		cli_warning("host '%s' does not take your batches yet: its file of owners needs the "
-			    "line below, and then 'sgpu-serve reload'; afterwards 'sgpu host update "
-			    "%s'",
-			    host->name, host->name);
+		cli_warning(
+			"host '%s' does not take your batches yet: its file of owners needs the "
+			"line below, and then 'sgpu-serve reload'; afterwards 'sgpu host update "
+			"%s'",
+			host->name, host->name);
 		printf("%s\n", keys.signing.kid);
 	}
 	sgpu_key_set_clear(&keys);
@@ -311,9 +313,10 @@ static int print_changes(const char *where, const json_t *old, const json_t *new
 	int count = 0;
 
 	json_object_update(both, (json_t *)(uintptr_t)old);
-	json_object_update(both, (json_t *)(uintptr_t)new);
+	json_object_update(both, (json_t *)(uintptr_t) new);
 	json_object_foreach (both, member, unused) {
-		const json_t *was = json_object_get(old, member), *is = json_object_get(new, member);
+		const json_t *was = json_object_get(old, member),
+			     *is = json_object_get(new, member);
 		char place[128];
 
 		snprintf(place, sizeof(place), "%s%s%s", where, *where ? "." : "", member);
@@ -427,7 +430,8 @@ static int host_add(const char *name, const char *address, struct request *r)
 		return cli_usage("'%s' is no address for ssh: [USER@]HOST", SGPU_EXCERPT(address));
 	}
 	if (!r->roots && isatty(STDIN_FILENO) == 0 && r->yes) {
-		return cli_usage("--yes without a terminal needs --roots FILE: who certifies the host");
+		return cli_usage(
+			"--yes without a terminal needs --roots FILE: who certifies the host");
 	}
 	host.address = address;
 	host.socket = r->socket;
@@ -461,9 +465,10 @@ static int host_show(const char *name)
 	}
 	policy = load(host.directory, "policy.json");
 	least = cli_text_of(json_object_get(policy, "platform"), "at_least");
-	printf("%s\n", strcmp(least, "plain") ? "The operator of this host cannot read your data, as "
-						"far as the platform's report goes."
-					      : "The operator of this host can read your data.");
+	printf("%s\n", strcmp(least, "plain")
+			       ? "The operator of this host cannot read your data, as "
+				 "far as the platform's report goes."
+			       : "The operator of this host can read your data.");
 	printf("address    %s%s%s\n", host.address ? host.address : "this machine",
 	       host.socket ? ", " : "", host.socket ? host.socket : "");
 	printf("platform   at least %s\n", least);
@@ -508,7 +513,8 @@ static int host_list(void)
 
 		if (names[i]->d_name[0] != '.' && strncmp(names[i]->d_name, "new.", 4) != 0 &&
 		    host_load(names[i]->d_name, &host, &error) == SGPU_OK) {
-			printf("%s\t%s%s%s\n", host.name, host.address ? host.address : "this machine",
+			printf("%s\t%s%s%s\n", host.name,
+			       host.address ? host.address : "this machine",
 			       host.socket ? ", " : "", host.socket ? host.socket : "");
 			host_clear(&host);
 		}
@@ -545,8 +551,9 @@ int verb_host(int argc, char **argv)
 	} else if ((count == 2 || count == 3) && strcmp(words[0], "add") == 0) {
 		status = host_add(words[1], words[2], &r);
 	} else {
-		status = cli_usage("one of: add NAME [ADDRESS], list, show NAME, update NAME, remove "
-				   "NAME");
+		status = cli_usage(
+			"one of: add NAME [ADDRESS], list, show NAME, update NAME, remove "
+			"NAME");
 	}
 	facts_clear(&r.facts);
 	return cli_finish(status);

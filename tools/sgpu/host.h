@@ -13,9 +13,9 @@ struct host {
 	char name[HOST_NAME_MAX_SIZE + 1];
 	char directory[PATH_MAX]; /* of its files */
 	char policy[PATH_MAX], roots[PATH_MAX];
-	json_t *json;		     /* host.json */
-	const char *address;	     /* of ssh; NULL: this machine */
-	const char *socket;	     /* of the server there; NULL: the default */
+	json_t *json;		    /* host.json */
+	const char *address;	    /* of ssh; NULL: this machine */
+	const char *socket;	    /* of the server there; NULL: the default */
 	char command[2 * PATH_MAX]; /* what ssh executes */
 };
 
@@ -29,7 +29,8 @@ void host_clear(struct host *host);
  * own words need no quoting. */
 void host_words(struct host *host, const char *program, const char *arguments, struct words *words);
 
-/* Asks for a quote for a new nonce. *quote: a memory file. Returns an exit status after a message. */
+/* Asks for a quote for a new nonce. *quote: a memory file. Returns an exit status after a message.
+ */
 int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote);
 /* Judges a quote by a policy. *recipient: a memory file with the key to seal to. Returns an exit
  * status after a message. */

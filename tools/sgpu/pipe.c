@@ -17,7 +17,7 @@
 #include "crypto/key.h"
 #include "host.h"
 #include "job.h"
-#include "link.h"
+#include "enclave_link.h"
 #include "manifest/manifest.h"
 #include "ops/ops.h"
 #include "sgpu.h"

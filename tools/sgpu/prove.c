@@ -41,8 +41,9 @@ int host_place(const char *name, struct host *host, struct sgpu_error *error)
 	snprintf(host->name, sizeof(host->name), "%s", name);
 	snprintf(part, sizeof(part), "hosts/%s", name);
 	rc = home_path(part, host->directory, error);
-	if (!rc && (snprintf(host->policy, PATH_MAX, "%s/policy.json", host->directory) >= PATH_MAX ||
-		    snprintf(host->roots, PATH_MAX, "%s/roots.crt", host->directory) >= PATH_MAX)) {
+	if (!rc &&
+	    (snprintf(host->policy, PATH_MAX, "%s/policy.json", host->directory) >= PATH_MAX ||
+	     snprintf(host->roots, PATH_MAX, "%s/roots.crt", host->directory) >= PATH_MAX)) {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "the path '%s' is too long", host->directory);
 	}
 	return rc;
@@ -74,7 +75,8 @@ int host_load(const char *name, struct host *host, struct sgpu_error *error)
 
 	if (!rc && access(host->directory, F_OK) != 0) {
 		sgpu_fail(error, SGPU_EUSAGE, "there is no host '%s'", name);
-		return sgpu_hint(error, "'sgpu host list' shows them, 'sgpu host add %s ADDRESS' adds it",
+		return sgpu_hint(error,
+				 "'sgpu host list' shows them, 'sgpu host add %s ADDRESS' adds it",
 				 name);
 	}
 	rc = rc ? rc : home_check(host->directory, error);
@@ -140,8 +142,8 @@ int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 	program.out = *quote;
 	status = programs_run(&program, 1);
 	if (status == SSH_FAILED) {
-		return cli_fail(SGPU_ESYSTEM, "host '%s' cannot be reached by ssh at '%s'", host->name,
-				host->address ? host->address : "");
+		return cli_fail(SGPU_ESYSTEM, "host '%s' cannot be reached by ssh at '%s'",
+				host->name, host->address ? host->address : "");
 	}
 	return status;
 }

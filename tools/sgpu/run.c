@@ -275,7 +275,9 @@ static void set_run(struct run *run, struct words *words)
 static void set_commands(struct run *run, struct program list[STEPS])
 {
 	for (int i = 0; i < STEPS; i++) {
-		list[i] = (struct program){ .in = -1, .out = -1, .speaks = i == SEAL };
+		list[i] = (struct program){ .in = -1,
+					    .out = -1,
+					    .speaks = i == SEAL && isatty(cli_error_fd) };
 	}
 	words_add_all(&list[PACK].words, "sgpu-manifest", "pack", "-q", NULL);
 	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner, "-r",

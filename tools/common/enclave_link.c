@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "link.h"
+#include "enclave_link.h"
 
 #include <poll.h>
 #include <signal.h>

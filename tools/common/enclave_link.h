@@ -3,8 +3,8 @@
  * A sgpu-enclave that a program of the same user starts and gives batches, one after the other on a
  * connection: see wire.h. What the enclave says is a hint: at worst, batches fail or stay.
  */
-#ifndef SGPU_LINK_H
-#define SGPU_LINK_H
+#ifndef SGPU_ENCLAVE_LINK_H
+#define SGPU_ENCLAVE_LINK_H
 
 #include "start.h"
 #include "wire.h"
