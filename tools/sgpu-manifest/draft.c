@@ -169,12 +169,18 @@ static int gather(struct draft *draft, const struct draft_stage *stage, bool fir
 		  struct draft_words *inputs, struct value *values)
 {
 	const char *chained = strcmp(stage->op->name, "map") ? "input" : "x";
+	char names[CLI_OP_TEXT_MAX];
 	bool wide = false, fed = first;
 	int status = 0;
 
 	*inputs = stage->inputs;
 	for (int i = 0; i < inputs->count; i++) {
 		fed |= strcmp(inputs->list[i].value, "@") == 0;
+	}
+	if (!fed && !stage->expression && sgpu_op_arg(stage->op, "input") < 0) {
+		return cli_usage("'%s' has no argument 'input' for what the operation before writes: "
+				 "NAME=@, of %s",
+				 stage->op->name, cli_op_arguments(stage->op, false, names));
 	}
 	if (!fed && inputs->count < SGPU_ARGUMENTS_MAX) {
 		struct draft_word *word = &inputs->list[inputs->count++];

@@ -98,7 +98,7 @@ static int make_owner(const char *path, struct sgpu_error *error)
 	sgpu_free_wiped(&text, size);
 	sgpu_key_set_clear(&keys);
 	if (!rc) {
-		cli_note("made '%s', your key: keep a copy, without it nothing that was sealed to "
+		cli_note("made '%s', your key; keep a copy: without it nothing that was sealed to "
 			 "you "
 			 "opens",
 			 path);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +25,11 @@ enum {
 	NOT_STARTED = 3,
 	BY_PIPE = 128 + SIGPIPE,
 	NO_INPUT = 6,
+	SSH_FAILED = 255,
+	MESSAGES_MAX = 1 << 20,
 };
+
+bool programs_retryable;
 
 void words_add(struct words *words, const char *word)
 {
@@ -176,25 +179,54 @@ static void await(struct program *program)
 		}
 	}
 	program->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (program->status == SSH_FAILED && strcmp(program->words.list[0], "ssh") == 0) {
+		program->status = NOT_STARTED;
+		program->retryable = true;
+	}
+}
+
+/* Shows a record of --json as this program says such things; any other line as it is. */
+static void show_line(struct program *program, const char *line)
+{
+	struct sgpu_error error = { 0 };
+	json_t *record = cli_json ? NULL : json_loads(line, 0, NULL);
+	const json_t *failure = json_object_get(record, "error"),
+		     *warning = json_object_get(record, "warning");
+
+	if (failure) {
+		sgpu_fail(&error, sgpu_error_by_name(cli_text_of(failure, "code")), "%s",
+			  cli_text_of(failure, "text"));
+		if (*cli_text_of(failure, "hint")) {
+			(void)sgpu_hint(&error, "%s", cli_text_of(failure, "hint"));
+		}
+		program->retryable = json_is_true(json_object_get(failure, "retryable"));
+		(void)cli_error(&error);
+	} else if (warning) {
+		cli_warning("%s", cli_text_of(warning, "text"));
+	} else if (!record) {
+		dprintf(cli_error_fd, "%s\n", line);
+	}
+	json_decref(record);
 }
 
 static void show_messages(struct program *program)
 {
-	const off_t size = program->messages >= 0 ? lseek(program->messages, 0, SEEK_END) : 0;
-	off_t at = 0;
+	char *text = NULL;
+	size_t size = 0;
+	struct sgpu_error error = { 0 };
+	char name[32];
 
-	while (at < size &&
-	       sendfile(cli_error_fd, program->messages, &at, (size_t)(size - at)) > 0) {
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", program->messages);
+	if (program->messages < 0 ||
+	    sgpu_read_file(name, MESSAGES_MAX, &text, &size, &error) != SGPU_OK) {
+		return;
 	}
-	if (at < size) { /* standard error is open for appending: sendfile refuses */
-		char buffer[4096];
-		ssize_t got;
-
-		while ((got = pread(program->messages, buffer, sizeof(buffer), at)) > 0 &&
-		       write(cli_error_fd, buffer, (size_t)got) == got) {
-			at += got;
+	for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+		if (*line) {
+			show_line(program, line);
 		}
 	}
+	free(text);
 }
 
 /* Returns the number of the program that failed by itself, `count` if none did. One whose reader
@@ -239,5 +271,6 @@ int programs_run(struct program *list, int count)
 			sgpu_close(list[i].messages);
 		}
 	}
+	programs_retryable = first < started && list[first].retryable;
 	return rc ? cli_error(&error) : first < count ? list[first].status : 0;
 }

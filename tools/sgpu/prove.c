@@ -16,7 +16,7 @@
 #include "crypto/crypto.h"
 #include "host.h"
 
-enum { NONCE_SIZE = 32, HOST_JSON_MAX = 1 << 16, SSH_FAILED = 255 };
+enum { NONCE_SIZE = 32, HOST_JSON_MAX = 1 << 16 };
 
 static bool is_name(const char *name)
 {
@@ -126,7 +126,6 @@ int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 	struct sgpu_error error = { 0 };
 	uint8_t bytes[NONCE_SIZE];
 	char arguments[NONCE_TEXT + 32];
-	int status;
 
 	*quote = -1;
 	program.out = -1;
@@ -140,12 +139,7 @@ int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 	host_words(host, "sgpu-serve", arguments, &program.words);
 	program.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	program.out = *quote;
-	status = programs_run(&program, 1);
-	if (status == SSH_FAILED) {
-		return cli_fail(SGPU_ESYSTEM, "host '%s' cannot be reached by ssh at '%s'",
-				host->name, host->address ? host->address : "");
-	}
-	return status;
+	return programs_run(&program, 1);
 }
 
 int host_appraise(const struct host *host, const char *policy, const char *nonce, int quote,

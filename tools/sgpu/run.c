@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +19,10 @@
 #include "host.h"
 #include "sgpu.h"
 
-enum { SHOWN_MAX = 64 }; /* elements that are printed where no file is named */
+enum {
+	SHOWN_MAX = 64, /* elements that are printed where no file is named */
+	RETRY_MS = 1000,
+};
 
 /* The file of the runner's key in commands that are only printed. */
 static const char run_key[] = "run.jwk";
@@ -33,7 +37,8 @@ struct run {
 	int outputs;
 	const char *on, *device, *timeout, *folder;
 	struct host host;
-	int recipient; /* a memory file: the key that the host has proved; or -1 */
+	int recipient;	  /* a memory file: the key that the host has proved; or -1 */
+	uint64_t wait_ns; /* how long to try again what can be tried again */
 	bool dry, force;
 	/* ---- once the manifest is there ---- */
 	json_t *manifest;
@@ -125,6 +130,8 @@ const struct cli_option run_options[] = {
 	  CLI_TEXT(struct run, device) },
 	{ "timeout", 0, "DURATION", "fail unfinished work after this time: 90, 500ms, 5m",
 	  CLI_TEXT(struct run, timeout) },
+	{ "wait", 0, "DURATION", "how long to try again what can succeed later",
+	  CLI_DURATION(struct run, wait_ns, 0) },
 	{ "dry-run", 0, NULL, "print the commands that do the same, and run nothing",
 	  CLI_FLAG(struct run, dry) },
 	{ "", 0, NULL, NULL, CLI_TAKE(take_word) },
@@ -237,21 +244,12 @@ static int make_key(struct run *run, struct sgpu_error *error)
 }
 
 /* ---- the four programs ---- */
-static void add_common(struct words *words)
-{
-	if (cli_json) {
-		words_add(words, "--json");
-	}
-	if (cli_verbose) {
-		words_add(words, "-v");
-	}
-}
 
 /* Here, sgpu-run becomes a sgpu-enclave with the key of this run; on a host, it hands the batch to
  * the server. */
 static void set_run(struct run *run, struct words *words)
 {
-	char arguments[64] = "-q";
+	char arguments[64] = "-q --json";
 
 	if (run->on) {
 		if (run->timeout) {
@@ -262,7 +260,6 @@ static void set_run(struct run *run, struct words *words)
 	}
 	words_add_all(words, "sgpu-run", "-q", "--local", "-k",
 		      run->dry ? run_key : run->key_names[1], NULL);
-	add_common(words);
 	if (run->device) {
 		words_add_all(words, "--device", run->device, NULL);
 	}
@@ -285,8 +282,10 @@ static void set_commands(struct run *run, struct program list[STEPS])
 	set_run(run, &list[RUN].words);
 	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner, NULL);
 	for (int i = 0; i < STEPS; i++) {
-		if (i != RUN) {
-			add_common(&list[i].words);
+		/* Records, which are shown as this program's own messages. Those of pack name
+		 * places in a manifest. */
+		if (!run->dry && (i != PACK || cli_json) && (!list[i].speaks || cli_json) && (i != RUN || !run->on)) {
+			words_add(&list[i].words, "--json");
 		}
 	}
 	if (run->path) {
@@ -311,9 +310,27 @@ static void set_commands(struct run *run, struct program list[STEPS])
 }
 
 /* ---- what is printed ---- */
-static void print_commands(const struct run *run, const struct program list[STEPS])
+/* How the host proves what it runs, and which key it has. */
+static void print_proof(struct run *run)
 {
-	printf("sgpu-seal keygen --no-sign -o %s\n", run_key);
+	struct words quote = { .count = 0 }, appraise = { .count = 0 };
+
+	printf("nonce=$(od -An -N 32 -tx1 /dev/urandom | tr -d ' \\n')\n");
+	host_words(&run->host, "sgpu-serve", "quote --nonce NONCE", &quote);
+	words_print(&quote, " > quote      # NONCE: that of the line before\n");
+	words_add_all(&appraise, "sgpu-measure", "appraise", "-q", "-p", run->host.policy,
+		      "--roots", run->host.roots, "--nonce", "NONCE", "--recipient", run_key,
+		      "quote", NULL);
+	words_print(&appraise, "\n");
+}
+
+static void print_commands(struct run *run, const struct program list[STEPS])
+{
+	if (run->on) {
+		print_proof(run);
+	} else {
+		printf("sgpu-seal keygen --no-sign -o %s\n", run_key);
+	}
 	if (!run->path) {
 		words_print(&run->init, " |\n    ");
 	}
@@ -323,8 +340,42 @@ static void print_commands(const struct run *run, const struct program list[STEP
 }
 
 /* ---- the verb ---- */
+/* Has all files of memory read from their beginning. */
+static int rewind_all(const struct run *run)
+{
+	const int files[] = { run->manifest_fd, run->result_fd, run->keys[0], run->keys[1] };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
+		if (files[i] >= 0 && lseek(files[i], 0, SEEK_SET) < 0) {
+			return cli_fail(SGPU_ESYSTEM, "cannot read a memory file");
+		}
+	}
+	return 0;
+}
+
+static int attempt(struct run *run)
+{
+	struct program list[STEPS];
+	int status = rewind_all(run);
+
+	if (!status && run->on) {
+		sgpu_close(run->recipient);
+		status = host_prove(&run->host, &run->recipient);
+		snprintf(run->key_names[0], sizeof(run->key_names[0]), "fd:%d", run->recipient);
+	}
+	if (status) {
+		return status;
+	}
+	set_commands(run, list);
+	if (list[PACK].in >= 0) { /* which is closed after the start */
+		list[PACK].in = fcntl(list[PACK].in, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	}
+	return programs_run(list, STEPS);
+}
+
 static int run_programs(struct run *run)
 {
+	const uint64_t begin = sgpu_now_ns();
 	struct program list[STEPS];
 	struct sgpu_error error = { 0 };
 	int rc = home_owner(run->owner, &error), status;
@@ -335,19 +386,17 @@ static int run_programs(struct run *run)
 	if (rc) {
 		return cli_error(&error);
 	}
-	status = run->on && !run->dry ? host_prove(&run->host, &run->recipient) : 0;
-	if (status) {
-		return status;
-	}
-	if (run->on) {
-		snprintf(run->key_names[0], sizeof(run->key_names[0]), "fd:%d", run->recipient);
-	}
-	set_commands(run, list);
 	if (run->dry) {
+		set_commands(run, list);
 		print_commands(run, list);
 		return 0;
 	}
-	status = programs_run(list, STEPS);
+	for (status = attempt(run); status && programs_retryable && !sgpu_io_interrupted() &&
+				    sgpu_now_ns() - begin < run->wait_ns;
+	     status = attempt(run)) {
+		cli_note("trying again");
+		(void)poll(NULL, 0, RETRY_MS);
+	}
 	return status || !run->print ? status : print_elements(&run->shown, run->result_fd);
 }
 
@@ -388,7 +437,9 @@ int verb_run(int argc, char **argv)
 		return cli_usage("-C is for the outputs of a manifest; -o FILE names a file");
 	}
 	if (!run.path) {
-		add_common(&run.init);
+		if (cli_json) {
+			words_add(&run.init, "--json");
+		}
 		if (cli_quiet) {
 			words_add(&run.init, "-q");
 		}

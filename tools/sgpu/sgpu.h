@@ -36,11 +36,14 @@ struct program {
 	bool keeps;   /* they are not shown, and stay in `messages`, which the caller closes */
 	int messages; /* a memory file, unless it speaks */
 	pid_t pid;
-	int status; /* exit status; above 128: by a signal */
+	int status;	/* exit status; above 128: by a signal */
+	bool retryable; /* its error says that the same can succeed later */
 };
-/* Runs them in a pipe and waits for all. Returns the exit status of the cause: the first program
+/* Runs them in a pipe, and waits for all. Returns the exit status of the cause: the first program
  * that failed by itself. Shows the messages of the programs up to that one. */
 int programs_run(struct program *list, int count);
+/* Whether the last of these that failed can succeed later. */
+extern bool programs_retryable;
 /* Replaces this process by the program NAME of its directory; returns if there is none. */
 int program_become(const char *name, char **argv, struct sgpu_error *error);
 /* Makes a memory file that children inherit. */
