@@ -86,6 +86,9 @@ SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, si
  * writes the payload and calls sgpu_tar_padding; at last it calls sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
+/* Writes seal.json alone, as the first member of an archive: what SGPU_READ_SEAL reads. */
+SGPU_MUST_CHECK int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
+					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
 					     const struct sgpu_batch *batch, int segment,
 					     struct sgpu_error *error);

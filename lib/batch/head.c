@@ -452,3 +452,18 @@ int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 	free(head);
 	return rc;
 }
+
+int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
+			  struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_seal_json_freeze(batch, error);
+
+	rc = rc ? rc : sgpu_seal_json_text(batch, &text, &size, error);
+	rc = rc ? rc : sgpu_tar_header(fd, name, "seal.json", size, error);
+	rc = rc ? rc : sgpu_write(fd, name, text, size, error);
+	rc = rc ? rc : sgpu_tar_padding(fd, name, size, error);
+	free(text);
+	return rc;
+}

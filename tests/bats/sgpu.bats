@@ -134,7 +134,7 @@ nothing_left() {
 		1 broken.json
 		2 reduce operation=sum a.npy --timeout never
 		2 reduce operation=sum a.npy --like b -o x.nii
-		1 gaussian3d sigma=4mm a.npy -o x.nii
+		2 gaussian3d sigma=4mm a.npy -o x.nii
 	END
 	nothing_left "./a.npy ./a.u8 ./broken.json ./cut.npy ./exists "
 }

@@ -178,9 +178,10 @@ static int gather(struct draft *draft, const struct draft_stage *stage, bool fir
 		fed |= strcmp(inputs->list[i].value, "@") == 0;
 	}
 	if (!fed && !stage->expression && sgpu_op_arg(stage->op, "input") < 0) {
-		return cli_usage("'%s' has no argument 'input' for what the operation before writes: "
-				 "NAME=@, of %s",
-				 stage->op->name, cli_op_arguments(stage->op, false, names));
+		return cli_usage(
+			"'%s' has no argument 'input' for what the operation before writes: "
+			"NAME=@, of %s",
+			stage->op->name, cli_op_arguments(stage->op, false, names));
 	}
 	if (!fed && inputs->count < SGPU_ARGUMENTS_MAX) {
 		struct draft_word *word = &inputs->list[inputs->count++];

@@ -29,7 +29,7 @@ struct seal_lease {
 struct task {
 	struct seal_keys keys;
 	int own_keys;
-	const char *out_path;
+	const char *out_path, *seal_path;
 	bool by_reference, require_high;
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
@@ -63,6 +63,9 @@ const struct cli_option seal_options[] = {
 	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it",
 	  CLI_TAKE(take_recipient) },
 	{ "output", 'o', "FILE", "write the sealed batch there", CLI_TEXT(struct task, out_path) },
+	{ "seal-out", 0, "FILE",
+	  "write the seal there, too: what 'open --batch' needs of the batch",
+	  CLI_TEXT(struct task, seal_path) },
 	{ "by-reference", 0, NULL, "leave LOW payloads in their files and regions",
 	  CLI_FLAG(struct task, by_reference) },
 	{ "lease", 0, NULL, "put payloads into memory of the server that will run the batch",
@@ -373,6 +376,17 @@ static int check_end(struct task *task, struct sgpu_error *error)
 					 task->in_name, member);
 }
 
+static int write_seal(struct task *task, struct sgpu_error *error)
+{
+	struct sgpu_output out = SGPU_OUTPUT_INIT;
+	int rc = sgpu_output_open(&out, task->seal_path, 0600, false, error);
+
+	rc = rc ? rc : sgpu_batch_write_seal(out.fd, task->seal_path, task->batch, error);
+	rc = rc ? rc : sgpu_output_commit(&out, error);
+	sgpu_output_close(&out);
+	return rc;
+}
+
 /* Fills leases and regions first, and then writes the batch, so that nobody who reads it reads
  * there too early. */
 static int write_batch(struct task *task, struct sgpu_error *error)
@@ -385,6 +399,7 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 
 	rc = rc ? rc : move_payloads(task, true, &moves[0], error);
 	rc = rc || !leased ? rc : lease_client_done(&task->lease.client, error);
+	rc = rc || !task->seal_path ? rc : write_seal(task, error);
 	rc = rc ? rc : sgpu_batch_write_head(fd, path, task->batch, error);
 	rc = rc ? rc : move_payloads(task, false, &moves[1], error);
 	rc = rc ? rc : sgpu_tar_padding(fd, path, moves[1].at, error);
@@ -466,6 +481,10 @@ static int read_options(struct task *task, int argc, char **argv, char ***paths)
 	}
 	if (task->lease.socket && !task->lease.wanted) {
 		return cli_usage("--socket is for --lease");
+	}
+	if (task->seal_path &&
+	    !cli_outputs_apart("the seal", task->seal_path, "the batch", task->out_path)) {
+		return 2;
 	}
 	if (!task->own_keys) {
 		cli_warning("without -k, only the recipients can open the response");

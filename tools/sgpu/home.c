@@ -80,9 +80,9 @@ int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error)
 	return rc;
 }
 
-int home_check(const char *path, struct sgpu_error *error)
+int home_check(const char *path, bool directory, struct sgpu_error *error)
 {
-	return check_own(path, S_IFDIR, error);
+	return check_own(path, directory ? S_IFDIR : S_IFREG, error);
 }
 
 static int make_owner(const char *path, struct sgpu_error *error)

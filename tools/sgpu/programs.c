@@ -73,7 +73,7 @@ void words_print(const struct words *words, const char *after)
 
 int memory_file(const char *name, int *fd, struct sgpu_error *error)
 {
-	*fd = memfd_create(name, 0);
+	*fd = memfd_create(name, MFD_CLOEXEC);
 	return *fd < 0 || fchmod(*fd, 0600) != 0
 		       ? sgpu_fail_errno(error, "cannot make a memory file")
 		       : SGPU_OK;
@@ -117,6 +117,8 @@ static _Noreturn void become(const struct program *program, int in, int out)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
+	(void)fcntl(program->keep > 0 ? program->keep : STDIN_FILENO, F_SETFD, 0);
+	(void)fcntl(program->give > 0 ? program->give : STDIN_FILENO, F_SETFD, 0);
 	if ((in >= 0 && dup2(in, STDIN_FILENO) < 0) || (out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
 	    (program->messages >= 0 && dup2(program->messages, STDERR_FILENO) < 0)) {
 		_exit(NOT_STARTED);
@@ -156,6 +158,7 @@ static int start(struct program *program, int in, bool last, int *next, struct s
 	}
 	sgpu_close(ends[1]);
 	sgpu_close(program->in);
+	sgpu_close(program->give > 0 ? program->give : -1);
 	*next = ends[0];
 	return rc;
 }

@@ -57,8 +57,10 @@ static int read_json(struct host *host, struct sgpu_error *error)
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/host.json", host->directory);
-	rc = sgpu_read_trusted_file(path, "says where a host is", HOST_JSON_MAX, &text, &size,
-				    error);
+	rc = home_check(path, false, error);
+	rc = rc ? rc
+		: sgpu_read_trusted_file(path, "says where a host is", HOST_JSON_MAX, &text, &size,
+					 error);
 	host->json = rc ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	free(text);
 	if (!rc && (!host->json || sgpu_json_only(host->json, path, members, error))) {
@@ -71,6 +73,7 @@ static int read_json(struct host *host, struct sgpu_error *error)
 
 int host_load(const char *name, struct host *host, struct sgpu_error *error)
 {
+	char above[PATH_MAX];
 	int rc = host_place(name, host, error);
 
 	if (!rc && access(host->directory, F_OK) != 0) {
@@ -79,7 +82,11 @@ int host_load(const char *name, struct host *host, struct sgpu_error *error)
 				 "'sgpu host list' shows them, 'sgpu host add %s ADDRESS' adds it",
 				 name);
 	}
-	rc = rc ? rc : home_check(host->directory, error);
+	*strrchr(strcpy(above, host->directory), '/') = '\0';
+	rc = rc ? rc : home_check(above, true, error);
+	rc = rc ? rc : home_check(host->directory, true, error);
+	rc = rc ? rc : home_check(host->policy, false, error);
+	rc = rc ? rc : home_check(host->roots, false, error);
 	return rc ? rc : read_json(host, error);
 }
 

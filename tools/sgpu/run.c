@@ -22,6 +22,7 @@
 enum {
 	SHOWN_MAX = 64, /* elements that are printed where no file is named */
 	RETRY_MS = 1000,
+	SEAL_PIPE = 1 << 19, /* bytes, more than SGPU_SEAL_JSON_MAX */
 };
 
 /* The file of the runner's key in commands that are only printed. */
@@ -46,7 +47,8 @@ struct run {
 	struct sgpu_type shown; /* of the output that is printed */
 	bool print;
 	int manifest_fd, result_fd, keys[2]; /* memory files */
-	char owner[PATH_MAX], key_names[2][24];
+	int seal[2]; /* a pipe, through which open learns which batch was sealed */
+	char owner[PATH_MAX], key_names[2][24], seal_names[2][24];
 };
 
 /* ---- options: those of init are passed on ---- */
@@ -278,13 +280,20 @@ static void set_commands(struct run *run, struct program list[STEPS])
 	}
 	words_add_all(&list[PACK].words, "sgpu-manifest", "pack", "-q", NULL);
 	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner, "-r",
-		      run->dry ? run_key : run->key_names[0], NULL);
+		      run->dry ? run_key : run->key_names[0], "--seal-out",
+		      run->dry ? "job.seal" : run->seal_names[1], NULL);
+	list[SEAL].keep = run->on ? run->recipient : run->keys[0];
+	list[SEAL].give = run->seal[1];
+	list[RUN].keep = run->keys[1];
+	list[OPEN].give = run->seal[0];
 	set_run(run, &list[RUN].words);
-	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner, NULL);
+	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner, "--batch",
+		      run->dry ? "job.seal" : run->seal_names[0], NULL);
 	for (int i = 0; i < STEPS; i++) {
 		/* Records, which are shown as this program's own messages. Those of pack name
 		 * places in a manifest. */
-		if (!run->dry && (i != PACK || cli_json) && (!list[i].speaks || cli_json) && (i != RUN || !run->on)) {
+		if (!run->dry && (i != PACK || cli_json) && (!list[i].speaks || cli_json) &&
+		    (i != RUN || !run->on)) {
 			words_add(&list[i].words, "--json");
 		}
 	}
@@ -353,6 +362,19 @@ static int rewind_all(const struct run *run)
 	return 0;
 }
 
+/* A seal is small beside what a pipe holds, so that seal need not wait for open. */
+static int make_seal_pipe(struct run *run)
+{
+	if (pipe2(run->seal, O_CLOEXEC) != 0 || fcntl(run->seal[1], F_SETPIPE_SZ, SEAL_PIPE) < 0) {
+		return cli_fail(SGPU_ESYSTEM, "cannot make a pipe");
+	}
+	for (int i = 0; i < 2; i++) {
+		snprintf(run->seal_names[i], sizeof(run->seal_names[i]), "/dev/fd/%d",
+			 run->seal[i]);
+	}
+	return 0;
+}
+
 static int attempt(struct run *run)
 {
 	struct program list[STEPS];
@@ -363,6 +385,10 @@ static int attempt(struct run *run)
 		status = host_prove(&run->host, &run->recipient);
 		snprintf(run->key_names[0], sizeof(run->key_names[0]), "fd:%d", run->recipient);
 	}
+	if (status) {
+		return status;
+	}
+	status = make_seal_pipe(run);
 	if (status) {
 		return status;
 	}
@@ -414,9 +440,11 @@ static void clear(struct run *run)
 
 int verb_run(int argc, char **argv)
 {
-	static struct run run = {
-		.manifest_fd = -1, .result_fd = -1, .recipient = -1, .keys = { -1, -1 }
-	};
+	static struct run run = { .manifest_fd = -1,
+				  .result_fd = -1,
+				  .recipient = -1,
+				  .keys = { -1, -1 },
+				  .seal = { -1, -1 } };
 	char **arguments;
 	int status;
 

@@ -30,11 +30,12 @@ void words_print(const struct words *words, const char *after);
 
 struct program {
 	struct words words;
-	int in, out;  /* its standard input and output, closed after the start; -1: a pipe from the
-			 one before and to the one behind, or this program's own */
-	bool speaks;  /* its messages are shown as they come; else in the end, if they matter */
-	bool keeps;   /* they are not shown, and stay in `messages`, which the caller closes */
-	int messages; /* a memory file, unless it speaks */
+	int in, out; /* its standard input and output, closed after the start; -1: a pipe from the
+			one before and to the one behind, or this program's own */
+	int keep, give; /* other descriptors that it inherits, or 0; `give` is then closed here */
+	bool speaks;	/* its messages are shown as they come; else in the end, if they matter */
+	bool keeps;	/* they are not shown, and stay in `messages`, which the caller closes */
+	int messages;	/* a memory file, unless it speaks */
 	pid_t pid;
 	int status;	/* exit status; above 128: by a signal */
 	bool retryable; /* its error says that the same can succeed later */
@@ -46,15 +47,15 @@ int programs_run(struct program *list, int count);
 extern bool programs_retryable;
 /* Replaces this process by the program NAME of its directory; returns if there is none. */
 int program_become(const char *name, char **argv, struct sgpu_error *error);
-/* Makes a memory file that children inherit. */
+/* Makes a memory file. */
 SGPU_MUST_CHECK int memory_file(const char *name, int *fd, struct sgpu_error *error);
 
 /* ---- home.c: what is kept for the user, in $XDG_CONFIG_HOME/sgpu ---- */
 /* The path of a file there; the directory is made if it is missing. Errors: SGPU_EPOLICY: another
  * user can change it. */
 SGPU_MUST_CHECK int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error);
-/* Checks that a directory there is the user's alone. Errors: SGPU_EPOLICY. */
-SGPU_MUST_CHECK int home_check(const char *path, struct sgpu_error *error);
+/* Checks that a file or directory there is the user's alone. Errors: SGPU_EPOLICY. */
+SGPU_MUST_CHECK int home_check(const char *path, bool directory, struct sgpu_error *error);
 /* The path of the owner's key, which is made at the first use. */
 SGPU_MUST_CHECK int home_owner(char path[PATH_MAX], struct sgpu_error *error);
 
