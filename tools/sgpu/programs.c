@@ -267,7 +267,7 @@ int programs_run(struct program *list, int count)
 	}
 	first = rc ? 0 : cause(list, count);
 	for (int i = 0; i < started; i++) {
-		if (i <= first && !list[i].keeps) {
+		if ((i == first || !list[i].status) && !list[i].keeps) {
 			show_messages(&list[i]);
 		}
 		if (!list[i].keeps) {
