@@ -164,3 +164,41 @@ nothing_left() {
 	run --separate-stderr -2 sgpu ../bin/sgpu-seal
 	PATH=$PWD/bin:$PATH run -0 "$SGPU_BUILD/bin/sgpu" run copy a.u8:u8:64
 }
+
+# started: the sgpu-run, by now sgpu-enclave, of the job in the background works.
+started() {
+	pgrep -s "$job" -x sgpu-run >/dev/null
+}
+
+@test "a job that is stopped, from the terminal or by its process alone, ends with all of its programs" {
+	head -c 64000000 /dev/zero >big.f32
+	local how status
+	for how in "" -; do # it alone; all of its group, as a terminal does
+		setsid sgpu run gaussian3d sigma=30 big.f32:f32:400,400,100 -o out.nii.gz 3>&- 2>said &
+		job=$!
+		wait_for started
+		kill -HUP -- "$how$job"
+		status=0
+		wait "$job" || status=$?
+		[ "$status" -ge 128 ]
+		run ! pgrep -s "$job"
+		assert_no_file out.nii.gz
+	done
+	nothing_left "./a.u8 ./big.f32 ./said "
+	run --separate-stderr -0 sgpu run gaussian3d sigma=1 big.f32:f32:400,400,100 -o out.nii.gz
+}
+
+@test "a full disk, and a place that cannot be written to, are named, and leave nothing" {
+	requires root mount
+	mkdir small
+	mount -t tmpfs -o size=64k none small
+	head -c 1000000 /dev/zero >b.u8
+	run --separate-stderr -3 sgpu run copy b.u8:u8:1000000 -o small/out.npy
+	left=$(find small -type f)
+	umount small
+	[ -z "$left" ]
+	assert_contains "$stderr" "small/out.npy"
+	[ "$(grep -c 'error: ' <<<"$stderr")" -eq 1 ]
+	XDG_CONFIG_HOME=/proc/nowhere run --separate-stderr -3 sgpu run copy a.u8:u8:64
+	assert_contains "$stderr" "/proc/nowhere"
+}
