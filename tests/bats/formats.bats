@@ -249,5 +249,5 @@ unpack() {
 	done
 	sgpu-manifest init -q --op copy x.npz:arr_0 | tr -d ' \n' | grep -q '"file":{"format":"npz","member":"arr_0"}'
 	run --separate-stderr -1 sgpu-manifest init --op copy x.npz:b
-	assert_contains "$stderr" "'x.npz' has no array 'b'; it has arr_0"
+	assert_contains "$stderr" "'x.npz' has no array 'b'; it has: arr_0"
 }

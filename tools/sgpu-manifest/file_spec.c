@@ -28,19 +28,10 @@ static int split_member(struct file_spec *spec, struct sgpu_error *error)
 	return spec->member ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* Slowest extents of 1 say nothing. */
-static void drop_ones(struct sgpu_type *type)
-{
-	while (type->rank > 1 && type->shape[0] == 1) {
-		type->rank--;
-		memmove(type->shape, type->shape + 1, sizeof(type->shape) - sizeof(*type->shape));
-	}
-}
-
 static void take_info(const struct sgpu_file_info *info, struct file_spec *spec)
 {
 	sgpu_file_payload_type(info, &spec->type);
-	if (info->format == SGPU_FILE_NIFTI) {
+	if (info->format == SGPU_FILE_NIFTI && spec->type.rank > 1) {
 		drop_ones(&spec->type);
 	}
 	spec->has_offset = info->plain;
