@@ -90,11 +90,10 @@ static int read_idx(struct sgpu_file *file)
 }
 
 /* ---- opening ---- */
-/* Begins with a descriptor. *size: of its file. */
-static int begin(struct sgpu_file *file, int fd, uint64_t *size)
+/* *size: of the descriptor's file, which must be regular. */
+static int look(struct sgpu_file *file, int fd, uint64_t *size)
 {
 	struct stat status;
-	int rc;
 
 	if (fstat(fd, &status)) {
 		return sgpu_fail_errno(file->error, "cannot look at '%s'", file->name);
@@ -105,7 +104,15 @@ static int begin(struct sgpu_file *file, int fd, uint64_t *size)
 								: "a device or pipe");
 	}
 	*size = (uint64_t)status.st_size;
-	rc = sgpu_file_first(file, fd, FILES_PLAIN, 0, *size);
+	return SGPU_OK;
+}
+
+/* Begins with a descriptor. */
+static int begin(struct sgpu_file *file, int fd, uint64_t *size)
+{
+	int rc = look(file, fd, size);
+
+	rc = rc ? rc : sgpu_file_first(file, fd, FILES_PLAIN, 0, *size);
 	file->info.gzip = !rc && file->first_size > 2 && files_get(file->first, 3) == GZIP_MAGIC;
 	return file->info.gzip ? sgpu_file_first(file, fd, FILES_GZIP, 0, *size) : rc;
 }
@@ -174,10 +181,9 @@ static int recognise(struct sgpu_file *file, int fd, int other, const char *memb
 static int take_raw(struct sgpu_file *file, int fd, const struct sgpu_file_request *request,
 		    uint64_t *size)
 {
-	const int rc = begin(file, fd, size);
+	const int rc = look(file, fd, size);
 
 	file->info.type = request->raw_type;
-	file->info.gzip = false;
 	file->skip = request->raw_offset;
 	file->window = request->window;
 	return rc ? rc : sgpu_file_range(file, fd, FILES_PLAIN, 0, *size);
