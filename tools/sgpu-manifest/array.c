@@ -145,10 +145,9 @@ static int add_header(const struct payload_folder *folder, const struct sgpu_seg
 	size_t size = 0;
 	int rc;
 
-	if (!sgpu_segment_is_input(like) || !like->location || strcmp(like->location, "-") == 0) {
+	if (!like->location || strcmp(like->location, "-") == 0) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s' is no input with a file that an output can be like",
-				 like->id);
+				 "segment '%s' has no file that an output can be like", like->id);
 	}
 	rc = array_open(folder, like, &array, error);
 	header = rc ? NULL : sgpu_file_header(array.file, &size);
