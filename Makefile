@@ -199,7 +199,7 @@ $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: $(call objects,$(HOST_
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
 # What reads people's files. The other programs have no zlib.
 $(BUILD)/bin/sgpu-manifest $(BUILD)/bin/sgpu-seal $(BUILD)/unit/test_files $(BUILD)/unit/test_files_write \
-	$(BUILD)/interop/array_file $(BUILD)/fuzz/fuzz_files: LIBS += -lz
+	$(BUILD)/interop/array_file $(patsubst %,$(BUILD)/fuzz/fuzz_%,nifti npy npz idx): LIBS += -lz
 # A tool takes of these what it needs.
 COMMON := $(BUILD)/common.a
 $(COMMON): $(call objects,$(COMMON_SOURCES)) $(BUILD)/members

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +22,18 @@
 const char *const sgpu_file_format_names[SGPU_FILE_FORMATS + 1] = { "raw", "nifti", "npy",
 								    "npz", "idx",   NULL };
 
-int sgpu_file_damaged(const struct sgpu_file *file, const char *what, struct sgpu_error *error)
+int sgpu_file_refuse(const struct sgpu_file *file, const char *format, ...)
 {
-	return sgpu_fail(error, SGPU_EINVALID, "'%s' is damaged: %s", file->name, what);
+	char text[SGPU_ERROR_TEXT_MAX];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return sgpu_fail(file->error, SGPU_EINVALID, "'%s' %s", file->name, text);
 }
 
-int sgpu_file_set_shape(struct sgpu_file *file, const uint64_t *extents, int rank,
-			struct sgpu_error *error)
+int sgpu_file_set_shape(struct sgpu_file *file, const uint64_t *extents, int rank)
 {
 	const int all = rank;
 
@@ -35,9 +41,8 @@ int sgpu_file_set_shape(struct sgpu_file *file, const uint64_t *extents, int ran
 		rank--;
 	}
 	if (rank > SGPU_RANK_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' has %d dimensions, at most %d are possible", file->name, all,
-				 (int)SGPU_RANK_MAX);
+		return sgpu_file_refuse(file, "has %d dimensions, at most %d are possible", all,
+					(int)SGPU_RANK_MAX);
 	}
 	file->info.type.rank = rank;
 	memcpy(file->info.type.shape, extents, (size_t)rank * sizeof(*extents));
@@ -55,7 +60,7 @@ void sgpu_file_payload_type(const struct sgpu_file_info *info, struct sgpu_type 
 }
 
 /* ---- IDX, as MNIST has it: 0, 0, type, rank, then extents, all big-endian ---- */
-enum { IDX_RANK_MAX = 7 };
+enum { IDX_RANK_MAX = 7, GZIP_MAGIC = 0x088b1f };
 static const uint8_t idx_types[] = {
 	[0x08] = SGPU_U8,  [0x09] = SGPU_I8,  [0x0b] = SGPU_I16,
 	[0x0c] = SGPU_I32, [0x0d] = SGPU_F32, [0x0e] = SGPU_F64,
@@ -69,136 +74,119 @@ static bool is_idx(const struct sgpu_file *file)
 	       idx_types[first[2]] != SGPU_NONE && first[3] >= 1 && first[3] <= IDX_RANK_MAX;
 }
 
-static int read_idx(struct sgpu_file *file, struct sgpu_error *error)
+static int read_idx(struct sgpu_file *file)
 {
 	uint64_t extents[IDX_RANK_MAX];
 	const int rank = file->first[3];
 
 	for (int i = 0; i < rank; i++) {
-		const uint8_t *at = file->first + 4 + 4 * i;
-
-		extents[i] = (uint64_t)at[0] << 24 | (uint64_t)at[1] << 16 | at[2] << 8 | at[3];
+		extents[i] = __builtin_bswap32((uint32_t)files_get(file->first + 4 + 4 * i, 4));
 	}
 	file->info.format = SGPU_FILE_IDX;
 	file->info.type.dtype = idx_types[file->first[2]];
 	file->swapped = true;
 	file->skip = 4 + 4 * (uint64_t)rank;
-	return sgpu_file_set_shape(file, extents, rank, error);
+	return sgpu_file_set_shape(file, extents, rank);
 }
 
 /* ---- opening ---- */
-/* Begins to read a descriptor, inflating it if it is compressed. *size: of the file. */
-static int begin(struct sgpu_file *file, int fd, uint64_t *size, struct sgpu_error *error)
+/* *size: of the descriptor's file, which must be regular. */
+static int look(struct sgpu_file *file, int fd, uint64_t *size)
 {
-	static const uint8_t magic[] = { 0x1f, 0x8b, 8 };
-	struct files_stream *stream = &file->stream;
 	struct stat status;
-	int rc;
 
 	if (fstat(fd, &status)) {
-		return sgpu_fail_errno(error, "cannot look at '%s'", file->name);
+		return sgpu_fail_errno(file->error, "cannot look at '%s'", file->name);
 	}
 	if (!S_ISREG(status.st_mode)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is %s, not a regular file", file->name,
-				 S_ISDIR(status.st_mode) ? "a directory" : "a pipe or a device");
+		return sgpu_file_refuse(file, "is %s, not a regular file",
+					S_ISDIR(status.st_mode) ? "a directory"
+								: "a device or pipe");
 	}
 	*size = (uint64_t)status.st_size;
-	file->info.gzip = false;
-	memset(file->first, 0, sizeof(file->first));
-	rc = sgpu_file_stream_open(stream, fd, file->name, FILES_PLAIN, 0, *size, error);
-	rc = rc ? rc
-		: sgpu_file_stream_read(stream, file->first, sizeof(file->first), &file->first_size,
-					error);
-	if (rc || file->first_size < sizeof(magic) ||
-	    memcmp(file->first, magic, sizeof(magic)) != 0) {
-		return rc;
-	}
-	file->info.gzip = true;
-	memset(file->first, 0, sizeof(file->first));
-	rc = sgpu_file_stream_open(stream, fd, file->name, FILES_GZIP, 0, *size, error);
-	return rc ? rc
-		  : sgpu_file_stream_read(stream, file->first, sizeof(file->first),
-					  &file->first_size, error);
+	return SGPU_OK;
+}
+
+/* Begins with a descriptor. */
+static int begin(struct sgpu_file *file, int fd, uint64_t *size)
+{
+	int rc = look(file, fd, size);
+
+	rc = rc ? rc : sgpu_file_first(file, fd, FILES_PLAIN, 0, *size);
+	file->info.gzip = !rc && file->first_size > 2 && files_get(file->first, 3) == GZIP_MAGIC;
+	return file->info.gzip ? sgpu_file_first(file, fd, FILES_GZIP, 0, *size) : rc;
 }
 
 /* Begins with the file of a pair that has the header. *elements: the other one. */
-static int begin_pair(struct sgpu_file *file, int fd, int other, int *elements, uint64_t *size,
-		      struct sgpu_error *error)
+static int begin_pair(struct sgpu_file *file, int fd, int other, int *elements, uint64_t *size)
 {
-	int rc = begin(file, fd, size, error);
+	int rc = begin(file, fd, size);
 
 	*elements = other;
 	if (rc || other < 0 || sgpu_file_is_nifti(file)) {
 		return rc;
 	}
 	*elements = fd;
-	rc = begin(file, other, size, error);
-	return rc || sgpu_file_is_nifti(file) ? rc : begin(file, fd, size, error);
+	rc = begin(file, other, size);
+	return rc || sgpu_file_is_nifti(file) ? rc : begin(file, fd, size);
 }
 
 /* Reads a NIfTI header, and goes to the file with the elements. */
-static int enter_nifti(struct sgpu_file *file, int elements, uint64_t *size,
-		       struct sgpu_error *error)
+static int enter_nifti(struct sgpu_file *file, int elements, uint64_t *size)
 {
-	uint8_t first[FILES_FIRST];
-	int rc = sgpu_file_read_nifti(file, error);
+	uint8_t first[sizeof(file->first)];
+	int rc = sgpu_file_read_nifti(file);
 
 	if (rc || !file->pair) {
 		return rc;
 	}
 	if (elements < 0) {
-		sgpu_fail(error, SGPU_EINVALID,
-			  "'%s' is the header of a pair of files, and the other is missing",
-			  file->name);
-		return sgpu_hint(error, "x.img or x.img.gz lies beside x.hdr");
+		sgpu_file_refuse(file, "is one of a pair of files, and the other is missing");
+		return sgpu_hint(file->error, "x.img or x.img.gz lies beside x.hdr");
 	}
 	memcpy(first, file->first, sizeof(first));
-	rc = begin(file, elements, size, error);
+	rc = begin(file, elements, size);
 	memcpy(file->first, first, sizeof(first));
 	return rc;
 }
 
-static int recognise(struct sgpu_file *file, int fd, int other, const char *member, uint64_t *size,
-		     struct sgpu_error *error)
+static int recognise(struct sgpu_file *file, int fd, int other, const char *member, uint64_t *size)
 {
-	int elements, rc = begin_pair(file, fd, other, &elements, size, error);
+	int elements, rc = begin_pair(file, fd, other, &elements, size);
 
 	if (rc) {
 		return rc;
 	}
 	if (sgpu_file_is_nifti(file)) {
-		return enter_nifti(file, elements, size, error);
+		return enter_nifti(file, elements, size);
 	}
 	if (sgpu_file_is_zip(file) && !file->info.gzip) {
-		rc = sgpu_file_enter_zip(file, *size, member, error);
-		rc = rc ? rc : sgpu_file_read_npy(file, error);
+		rc = sgpu_file_enter_zip(file, *size, member);
+		rc = rc ? rc : sgpu_file_read_npy(file);
 		file->info.format = SGPU_FILE_NPZ;
 		return rc;
 	}
 	if (sgpu_file_is_npy(file)) {
-		return sgpu_file_read_npy(file, error);
+		return sgpu_file_read_npy(file);
 	}
 	if (is_idx(file)) {
-		return read_idx(file, error);
+		return read_idx(file);
 	}
-	(void)sgpu_fail_sniffed(error, fd, file->name, file->first,
+	(void)sgpu_fail_sniffed(file->error, fd, file->name, file->first,
 				sgpu_min_u64(file->first_size, SGPU_SNIFF_SIZE),
 				"an array (NIfTI, .npy, .npz or IDX)");
-	return sgpu_hint(error, "raw data need a type and a shape: FILE:f32:181,217,181");
+	return sgpu_hint(file->error, "raw data need a type and a shape: FILE:f32:181,217,181");
 }
 
 static int take_raw(struct sgpu_file *file, int fd, const struct sgpu_file_request *request,
-		    uint64_t *size, struct sgpu_error *error)
+		    uint64_t *size)
 {
-	const int rc = begin(file, fd, size, error);
+	const int rc = look(file, fd, size);
 
 	file->info.type = request->raw_type;
-	file->info.gzip = false;
 	file->skip = request->raw_offset;
 	file->window = request->window;
-	return rc ? rc
-		  : sgpu_file_stream_open(&file->stream, fd, file->name, FILES_PLAIN, 0, *size,
-					  error);
+	return rc ? rc : sgpu_file_range(file, fd, FILES_PLAIN, 0, *size);
 }
 
 static uint64_t half_of_memory(void)
@@ -210,58 +198,52 @@ static uint64_t half_of_memory(void)
 
 /* Compares what the header promises with limits, and with the file where its length says more than
  * its end. size: of the file with the elements. */
-static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most,
-		      struct sgpu_error *error)
+static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most)
 {
+	const bool raw = file->info.format == SGPU_FILE_RAW;
 	uint64_t end;
 
 	most = most ? most : half_of_memory();
 	if (!sgpu_type_bytes(&file->info.type, &file->bytes) ||
 	    !sgpu_add_u64(file->skip, file->bytes, &end)) {
-		return sgpu_file_damaged(file, "its header promises more bytes than there can be",
-					 error);
+		return sgpu_file_refuse(file, "is damaged: its header promises too many bytes");
 	}
-	if (file->stream.coding != FILES_PLAIN && file->bytes > most) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "'%s' holds %" PRIu64 " bytes, and at most %" PRIu64
+	if (file->coding != FILES_PLAIN && file->bytes > most) {
+		return sgpu_fail(file->error, SGPU_EPOLICY,
+				 "'%s' unpacks to %" PRIu64 " bytes, at most %" PRIu64
 				 " are allowed",
 				 file->name, file->bytes, most);
 	}
-	size = file->info.format == SGPU_FILE_NPZ ? file->promised : size;
+	size = file->info.format == SGPU_FILE_NPZ ? file->member_size : size;
 	if (file->info.gzip || size == end || (file->window && size > end)) {
 		return SGPU_OK;
 	}
-	return sgpu_fail(error, SGPU_EINVALID,
-			 "'%s' has %" PRIu64 " bytes, %s than the %" PRIu64 " that its %s",
-			 file->name, size, size < end ? "less" : "more", end,
-			 file->info.format == SGPU_FILE_RAW ? "type needs" : "header promises");
+	return sgpu_file_refuse(file, "has %" PRIu64 " bytes, %s than the %" PRIu64 " that its %s",
+				size, size < end ? "less" : "more", end,
+				raw ? "type needs" : "header promises");
 }
 
 int sgpu_file_open(int fd, int other, const struct sgpu_file_request *request,
 		   struct sgpu_file **result, struct sgpu_error *error)
 {
-	struct sgpu_file *file = calloc(1, sizeof(*file));
+	struct sgpu_file *file = *result = calloc(1, sizeof(*file));
 	uint64_t size = 0;
-	int rc = SGPU_OK;
+	int rc;
 
-	*result = file;
 	if (!file || !(file->name = strdup(request->name))) {
-		rc = sgpu_fail_nomem(error);
+		sgpu_file_close(result);
+		return sgpu_fail_nomem(error);
 	}
-	if (!rc) {
-		rc = request->raw ? take_raw(file, fd, request, &size, error)
-				  : recognise(file, fd, other, request->member, &size, error);
-	}
-	rc = rc ? rc : check_size(file, size, request->size_max, error);
-	if (!rc) {
-		file->info.offset = file->skip;
-		file->info.plain = file->stream.fd == fd && file->stream.coding == FILES_PLAIN &&
-				   file->info.format != SGPU_FILE_NPZ &&
-				   (!file->swapped || sgpu_dtype_size(file->info.type.dtype) == 1);
-		rc = sgpu_file_stream_seek(&file->stream, file->skip, error);
-	}
+	file->error = error;
+	rc = request->raw ? take_raw(file, fd, request, &size)
+			  : recognise(file, fd, other, request->member, &size);
+	rc = rc ? rc : check_size(file, size, request->size_max);
+	file->info.offset = file->skip;
+	file->info.plain = file->fd == fd && file->coding == FILES_PLAIN && !file->summed &&
+			   (!file->swapped || sgpu_dtype_size(file->info.type.dtype) == 1);
+	rc = rc ? rc : sgpu_file_seek(file, file->skip);
 	if (!rc && !file->bytes) { /* then nothing is read, but the end is looked at */
-		rc = sgpu_file_read(file, file->first, 0, error);
+		rc = sgpu_file_read(file, file->input, 0, error);
 	}
 	if (rc) {
 		sgpu_file_close(result);
@@ -283,7 +265,7 @@ const void *sgpu_file_header(const struct sgpu_file *file, size_t *size)
 void sgpu_file_close(struct sgpu_file **file)
 {
 	if (*file) {
-		sgpu_file_stream_close(&(*file)->stream);
+		(void)inflateEnd(&(*file)->inflate);
 		free((*file)->name);
 	}
 	sgpu_free_wiped(file, sizeof(**file));
@@ -291,33 +273,29 @@ void sgpu_file_close(struct sgpu_file **file)
 
 int sgpu_file_open_other(const char *path, int *fd, struct sgpu_error *error)
 {
-	static const char *const endings[][3] = {
-		{ ".hdr", ".img", ".img.gz" },
-		{ ".img", ".hdr", ".hdr.gz" },
-		{ ".hdr.gz", ".img.gz", ".img" },
-		{ ".img.gz", ".hdr.gz", ".hdr" },
-	};
-	const size_t length = strlen(path);
+	const char *dot = strrchr(path, '.');
+	const bool packed = dot && dot - path > 4 && strcmp(dot, ".gz") == 0;
 	char *other = NULL;
-	int rc = SGPU_OK;
 
 	*fd = -1;
-	for (size_t i = 0; i < 2 * SGPU_ARRAY_LENGTH(endings) && !rc && *fd < 0; i++) {
-		const char *const *ending = endings[i / 2];
-		const size_t stem = length - strlen(ending[0]);
-
-		if (length <= strlen(ending[0]) || strcmp(path + stem, ending[0]) != 0) {
-			continue;
-		}
-		if (asprintf(&other, "%.*s%s", (int)stem, path, ending[1 + i % 2]) < 0) {
-			return sgpu_fail_nomem(error);
-		}
-		*fd = open(other, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-		if (*fd < 0 && errno != ENOENT) {
-			rc = sgpu_fail_errno(error, "cannot open '%s'", other);
-		}
-		free(other);
+	dot -= packed ? 4 : 0;
+	if (!dot || (strncmp(dot, ".hdr", 4) && strncmp(dot, ".img", 4)) ||
+	    dot[4] != (packed ? '.' : '\0')) {
+		return SGPU_OK;
 	}
+	if (asprintf(&other, "%.*s%s.gz", (int)(dot - path), path,
+		     dot[1] == 'h' ? ".img" : ".hdr") < 0) {
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; *fd < 0 && i < 2; i++) {
+		/* Compressed as this one is, or else not. */
+		other[dot - path + 4] = packed == !i ? '.' : '\0';
+		*fd = open(other, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	}
+	const int rc = *fd >= 0 || errno == ENOENT
+			       ? SGPU_OK
+			       : sgpu_fail_errno(error, "cannot open '%s'", other);
+	free(other);
 	return rc;
 }
 
@@ -346,20 +324,18 @@ static void swap(uint8_t *data, size_t size, size_t width)
 }
 
 /* Looks at what follows the last element. */
-static int check_end(struct sgpu_file *file, struct sgpu_error *error)
+static int check_end(struct sgpu_file *file)
 {
 	uint8_t byte;
 	size_t got = 0;
-	int rc = file->window ? SGPU_OK
-			      : sgpu_file_stream_read(&file->stream, &byte, 1, &got, error);
+	int rc = file->window ? SGPU_OK : sgpu_file_get(file, &byte, 1, &got);
 
 	if (!rc && got) {
-		rc = sgpu_file_damaged(file, "it goes on after the last element", error);
+		rc = sgpu_file_refuse(file, "is damaged: it goes on after the last element");
 	}
-	if (!rc && file->stream.summed && file->stream.sum != file->sum) {
-		rc = sgpu_file_damaged(file, "its CRC-32 is another", error);
-	}
-	return rc;
+	return rc || !file->summed || file->sum == file->member_sum
+		       ? rc
+		       : sgpu_file_refuse(file, "is damaged: its CRC-32 is another");
 }
 
 int sgpu_file_read(struct sgpu_file *file, void *to, size_t size, struct sgpu_error *error)
@@ -368,25 +344,21 @@ int sgpu_file_read(struct sgpu_file *file, void *to, size_t size, struct sgpu_er
 	size_t got = 0;
 	int rc;
 
+	file->error = error;
 	if (size > file->bytes - file->done || size % width) {
 		return sgpu_fail(error, SGPU_EUSAGE, "'%s': these are no %zu bytes of elements",
 				 file->name, size);
 	}
-	rc = sgpu_file_stream_read(&file->stream, to, size, &got, error);
+	rc = sgpu_file_get(file, to, size, &got);
+	file->done += got;
 	if (!rc && got < size) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "'%s' is cut short: %" PRIu64 " of %" PRIu64
-			       " bytes of elements are there",
-			       file->name, file->done + got, file->bytes);
+		rc = sgpu_file_refuse(file, "is cut short: it has %" PRIu64 " of %" PRIu64 " bytes",
+				      file->done, file->bytes);
 	}
-	if (rc) {
-		return rc;
-	}
-	file->done += size;
-	if (file->swapped) {
+	if (!rc && file->swapped) {
 		swap(to, size, width);
 	}
-	return file->done == file->bytes ? check_end(file, error) : SGPU_OK;
+	return rc || file->done < file->bytes ? rc : check_end(file);
 }
 
 static bool is_exact(const uint8_t *at, bool is_signed)
@@ -402,26 +374,22 @@ static bool is_exact(const uint8_t *at, bool is_signed)
 int sgpu_file_fits_f64(struct sgpu_file *file, bool *fits, struct sgpu_error *error)
 {
 	const enum sgpu_dtype dtype = file->info.type.dtype;
-	enum { PIECE = 1 << 16 };
-	uint8_t *piece;
+	uint8_t piece[1 << 13];
 	int rc = SGPU_OK;
 
 	*fits = true;
 	if (dtype != SGPU_I64 && dtype != SGPU_U64) {
 		return SGPU_OK;
 	}
-	piece = malloc(PIECE);
-	rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
 	while (!rc && file->done < file->bytes) {
-		const uint64_t left = file->bytes - file->done;
-		const size_t size = left < PIECE ? (size_t)left : PIECE;
+		const size_t size = sgpu_min_u64(file->bytes - file->done, sizeof(piece));
 
 		rc = sgpu_file_read(file, piece, size, error);
 		for (size_t i = 0; !rc && i < size; i += 8) {
 			*fits &= is_exact(piece + i, dtype == SGPU_I64);
 		}
 	}
-	sgpu_free_wiped(&piece, PIECE);
+	sgpu_wipe(piece, sizeof(piece));
 	file->done = 0;
-	return rc ? rc : sgpu_file_stream_seek(&file->stream, file->skip, error);
+	return rc ? rc : sgpu_file_seek(file, file->skip);
 }

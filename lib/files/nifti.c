@@ -17,30 +17,24 @@ enum field {
 	DIM,
 	INTENT_P,
 	INTENT,
-	DATATYPE,
-	BITPIX,
+	DATATYPE, /* and bitpix */
 	SLICE_START,
 	PIXDIM,
 	VOX_OFFSET,
-	SLOPE,
-	INTER,
+	SCALING, /* slope and intercept */
 	SLICE_END,
-	SLICE_CODE,
-	UNITS,
-	CAL,
-	SLICE_DURATION,
-	TOFFSET,
-	DESCRIP,
-	QFORM,
-	SFORM,
-	QUATERN,
-	SROW,
+	CODES,	 /* slice_code and xyzt_units */
+	CAL,	 /* cal_max, cal_min, slice_duration, toffset */
+	DESCRIP, /* and aux_file */
+	FORMS,	 /* qform_code, sform_code */
+	AFFINE,	 /* quaternion, offset, srow */
 	INTENT_NAME,
 	DIM_INFO,
 	FIELDS
 };
-/* Where a field is in version 1 and 2, and the width of one of its `count` numbers. Fields of
- * NIfTI-1 that nobody reads are left out, so that they stay as they are. */
+/* Where a field is in version 1 and 2, and the width of one of its `count` numbers. Neighbours in
+ * both versions are one field; those of NIfTI-1 that nobody reads are left out and stay as they
+ * are. */
 static const struct {
 	uint16_t at[2];
 	uint8_t width[2], count;
@@ -50,24 +44,17 @@ static const struct {
 	[DIM] = { { 40, 16 }, { 2, 8 }, 8, false },
 	[INTENT_P] = { { 56, 80 }, { 4, 8 }, 3, true },
 	[INTENT] = { { 68, 504 }, { 2, 4 }, 1, false },
-	[DATATYPE] = { { 70, 12 }, { 2, 2 }, 1, false },
-	[BITPIX] = { { 72, 14 }, { 2, 2 }, 1, false },
+	[DATATYPE] = { { 70, 12 }, { 2, 2 }, 2, false },
 	[SLICE_START] = { { 74, 224 }, { 2, 8 }, 1, false },
 	[PIXDIM] = { { 76, 104 }, { 4, 8 }, 8, true },
 	[VOX_OFFSET] = { { 108, 168 }, { 4, 8 }, 1, true }, /* an integer in version 2 */
-	[SLOPE] = { { 112, 176 }, { 4, 8 }, 1, true },
-	[INTER] = { { 116, 184 }, { 4, 8 }, 1, true },
+	[SCALING] = { { 112, 176 }, { 4, 8 }, 2, true },
 	[SLICE_END] = { { 120, 232 }, { 2, 8 }, 1, false },
-	[SLICE_CODE] = { { 122, 496 }, { 1, 4 }, 1, false },
-	[UNITS] = { { 123, 500 }, { 1, 4 }, 1, false },
-	[CAL] = { { 124, 192 }, { 4, 8 }, 2, true },
-	[SLICE_DURATION] = { { 132, 208 }, { 4, 8 }, 1, true },
-	[TOFFSET] = { { 136, 216 }, { 4, 8 }, 1, true },
-	[DESCRIP] = { { 148, 240 }, { 1, 1 }, 104, false }, /* and aux_file, which follows */
-	[QFORM] = { { 252, 344 }, { 2, 4 }, 1, false },
-	[SFORM] = { { 254, 348 }, { 2, 4 }, 1, false },
-	[QUATERN] = { { 256, 352 }, { 4, 8 }, 6, true },
-	[SROW] = { { 280, 400 }, { 4, 8 }, 12, true },
+	[CODES] = { { 122, 496 }, { 1, 4 }, 2, false },
+	[CAL] = { { 124, 192 }, { 4, 8 }, 4, true },
+	[DESCRIP] = { { 148, 240 }, { 1, 1 }, 104, false },
+	[FORMS] = { { 252, 344 }, { 2, 4 }, 2, false },
+	[AFFINE] = { { 256, 352 }, { 4, 8 }, 18, true },
 	[INTENT_NAME] = { { 328, 508 }, { 1, 1 }, 16, false },
 	[DIM_INFO] = { { 39, 524 }, { 1, 1 }, 1, false },
 };
@@ -101,6 +88,7 @@ static const struct type {
 	{ 1792, SGPU_NONE, "complex numbers" },
 	{ 2048, SGPU_NONE, "complex numbers" },
 	{ 2304, SGPU_NONE, "colours (RGBA)" },
+	{ 0, SGPU_NONE, "of no type of NIfTI" },
 };
 
 /* ---- fields ---- */
@@ -191,88 +179,76 @@ bool sgpu_file_is_nifti(const struct sgpu_file *file)
 	return version_of(file->first, file->first_size) >= 0;
 }
 
-static int take_type(struct sgpu_file *file, int version, struct sgpu_error *error)
+static int take_type(struct sgpu_file *file, int version)
 {
-	const int number = (int)get(file->first, version, DATATYPE, 0),
-		  bits = (int)get(file->first, version, BITPIX, 0);
+	const int number = (int)get(file->first, version, DATATYPE, 0);
 	const double intent = get(file->first, version, INTENT, 0);
 	const struct type *type = types;
 
-	while (type < types + SGPU_ARRAY_LENGTH(types) && type->number != number) {
+	while (type->number && type->number != number) {
 		type++;
 	}
-	if (type == types + SGPU_ARRAY_LENGTH(types)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' has voxels of the NIfTI type %d, which is none", file->name,
-				 number);
-	}
 	if (type->why) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' has voxels that are %s; only plain numbers can be computed "
-				 "with",
-				 file->name, type->why);
+		return sgpu_file_refuse(file,
+					"has voxels that are %s (type %d); only plain numbers "
+					"can be used",
+					type->why, number);
 	}
 	if (intent >= 3000 && intent < 3100) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' is CIFTI: rows of a surface or of connections, not a volume "
-				 "of voxels",
-				 file->name);
+		return sgpu_file_refuse(file,
+					"is CIFTI, rows of a surface or of connections, and no "
+					"volume of voxels");
 	}
 	file->info.type.dtype = type->dtype;
-	return bits == 8 * (int)sgpu_dtype_size(type->dtype)
+	return get(file->first, version, DATATYPE, 1) == 8 * (double)sgpu_dtype_size(type->dtype)
 		       ? SGPU_OK
-		       : sgpu_file_damaged(file, "its header states two sizes of a voxel", error);
+		       : sgpu_file_refuse(file, "is damaged: its header has two sizes of a voxel");
 }
 
-static int take_shape(struct sgpu_file *file, int version, struct sgpu_error *error)
+static int take_shape(struct sgpu_file *file, int version)
 {
 	const double rank = get(file->first, version, DIM, 0);
 	uint64_t extents[7];
-	int rc;
+	bool good = rank >= 1 && rank <= 7;
 
-	if (rank < 1 || rank > 7) {
-		return sgpu_file_damaged(file, "its header does not have 1 to 7 dimensions", error);
-	}
-	for (int i = 0; i < rank; i++) {
+	for (int i = 0; good && i < rank; i++) {
 		const double extent = get(file->first, version, DIM, i + 1);
 
-		if (extent < 0) {
-			return sgpu_file_damaged(file, "its header has a negative extent", error);
-		}
-		extents[i] = (uint64_t)extent;
+		good = extent >= 0;
+		extents[i] = good ? (uint64_t)extent : 0;
 	}
-	rc = sgpu_file_set_shape(file, extents, (int)rank, error);
-	return rc ? sgpu_hint(error, "a vector or a matrix at each voxel has no place in %d",
-			      (int)SGPU_RANK_MAX)
-		  : SGPU_OK;
+	if (!good) {
+		return sgpu_file_refuse(file, "is damaged: its header has no extents");
+	}
+	if (sgpu_file_set_shape(file, extents, (int)rank)) {
+		return sgpu_hint(file->error,
+				 "there is no place for vectors or matrices of voxels");
+	}
+	file->info.first_fastest = file->info.type.rank > 1;
+	return SGPU_OK;
 }
 
 /* A slope of 0 means that there is no scaling, whatever the intercept. */
-static int take_scaling(struct sgpu_file *file, int version, struct sgpu_error *error)
+static int take_scaling(struct sgpu_file *file, int version)
 {
 	struct sgpu_file_info *info = &file->info;
+	const double slope = get(file->first, version, SCALING, 0),
+		     inter = get(file->first, version, SCALING, 1);
 	char text[SGPU_TYPE_TEXT_MAX];
 	struct sgpu_type type;
 
-	info->slope = get(file->first, version, SLOPE, 0);
-	info->inter = get(file->first, version, INTER, 0);
-	if (info->slope == 0.0 || (info->slope == 1.0 && info->inter == 0.0)) {
-		info->slope = 1.0;
-		info->inter = 0.0;
-		return SGPU_OK;
-	}
-	info->scaled = true;
+	info->scaled = slope != 0.0 && (slope != 1.0 || inter != 0.0);
+	info->slope = info->scaled ? slope : 1;
+	info->inter = info->scaled ? inter : 0;
 	if (isfinite(info->slope) && isfinite(info->inter)) {
 		return SGPU_OK;
 	}
-	info->first_fastest = true;
 	sgpu_file_payload_type(info, &type);
 	sgpu_type_text(&type, text); /* u8[3,4] is written u8:3,4 here */
 	text[strcspn(text, "]")] = '\0';
 	text[strcspn(text, "[")] = ':';
-	sgpu_fail(error, SGPU_EINVALID, "'%s' has the scaling %g * value + %g, which is no number",
-		  file->name, info->slope, info->inter);
-	return sgpu_hint(error, "'%s:%s:%" PRIu64 "' takes the stored values without it%s",
+	sgpu_file_refuse(file, "has the scaling %g * value + %g, which is no number", slope, inter);
+	return sgpu_hint(file->error, "'%s:%s:%" PRIu64 "' takes the stored values without it%s",
 			 file->name, text, file->skip, info->gzip ? ", of the unpacked file" : "");
 }
 
@@ -281,7 +257,7 @@ static int take_scaling(struct sgpu_file *file, int version, struct sgpu_error *
 static void take_voxel(struct sgpu_file *file, int version)
 {
 	static const double millimetres[8] = { 1, 1000, 1, 0.001, 0, 0, 0, 0 };
-	const double unit = millimetres[(int)get(file->first, version, UNITS, 0) & 7];
+	const double unit = millimetres[(int)get(file->first, version, CODES, 1) & 7];
 
 	for (int i = 0; i < 3; i++) {
 		const double size = fabs(get(file->first, version, PIXDIM, i + 1)) * unit;
@@ -290,21 +266,20 @@ static void take_voxel(struct sgpu_file *file, int version)
 	}
 }
 
-static int take_start(struct sgpu_file *file, int version, struct sgpu_error *error)
+static int take_start(struct sgpu_file *file, int version)
 {
 	const double start = get(file->first, version, VOX_OFFSET, 0),
 		     least = file->pair ? 0 : versions[version].size,
 		     most = version ? 0x1p53 : 0x1p24; /* whole numbers are exact below */
 
 	if (!(start >= least && start < most) || start != (double)(uint64_t)start) {
-		return sgpu_file_damaged(file, "its header does not say where the voxels begin",
-					 error);
+		return sgpu_file_refuse(file, "is damaged: its voxels begin nowhere");
 	}
 	file->skip = (uint64_t)start;
 	return SGPU_OK;
 }
 
-int sgpu_file_read_nifti(struct sgpu_file *file, struct sgpu_error *error)
+int sgpu_file_read_nifti(struct sgpu_file *file)
 {
 	const int version = version_of(file->first, file->first_size);
 	int rc;
@@ -312,14 +287,13 @@ int sgpu_file_read_nifti(struct sgpu_file *file, struct sgpu_error *error)
 	file->pair = has_magic(file->first, version, versions[version].pair);
 	if (!file->pair && !has_magic(file->first, version, versions[version].single)) {
 		if (version) {
-			return sgpu_file_damaged(file, "its NIfTI-2 header has no magic number",
-						 error);
+			return sgpu_file_refuse(file,
+						"is damaged: NIfTI-2 without its magic number");
 		}
-		sgpu_fail(error, SGPU_EINVALID,
-			  "'%s' is in the format ANALYZE 7.5, which does not say which side of the "
-			  "body is left",
-			  file->name);
-		return sgpu_hint(error, "convert it to NIfTI with a program that knows its origin");
+		sgpu_file_refuse(file,
+				 "is in the format ANALYZE 7.5, which does not say which side "
+				 "of the body is left");
+		return sgpu_hint(file->error, "convert it to NIfTI where its origin is known");
 	}
 	file->swapped = files_get(file->first, 4) != versions[version].size;
 	if (file->swapped) {
@@ -327,13 +301,11 @@ int sgpu_file_read_nifti(struct sgpu_file *file, struct sgpu_error *error)
 	}
 	file->info.format = SGPU_FILE_NIFTI;
 	file->header_size = versions[version].size;
-	rc = take_type(file, version, error);
-	rc = rc ? rc : take_shape(file, version, error);
-	rc = rc ? rc : take_start(file, version, error);
-	rc = rc ? rc : take_scaling(file, version, error);
 	take_voxel(file, version);
-	file->info.first_fastest = file->info.type.rank > 1;
-	return rc;
+	rc = take_type(file, version);
+	rc = rc ? rc : take_shape(file, version);
+	rc = rc ? rc : take_start(file, version);
+	return rc ? rc : take_scaling(file, version);
 }
 
 /* ---- writing ---- */
@@ -345,30 +317,28 @@ static void make_plain(uint8_t *header)
 	for (int i = 0; i < 8; i++) {
 		put(header, 0, PIXDIM, i, 1);
 	}
-	put(header, 0, SFORM, 0, 2);
+	put(header, 0, FORMS, 1, 2);
 	for (int i = 0; i < 3; i++) {
-		put(header, 0, SROW, 5 * i, 1);
+		put(header, 0, AFFINE, 6 + 5 * i, 1); /* srow */
 	}
 }
 
 /* Sets the extents, unless those that are there differ only by trailing ones of 1. */
 static void set_shape(uint8_t *header, int version, const struct sgpu_type *type)
 {
-	bool same = get(header, version, DIM, 0) >= 1 && get(header, version, DIM, 0) <= 7;
+	const double before = get(header, version, DIM, 0);
+	bool same = before >= 1 && before <= 7;
 
-	for (int i = 0; i < 7; i++) {
-		const double wanted = i < type->rank ? (double)type->shape[i] : 1;
+	for (int i = 0; same && i < 7; i++) {
+		const double extent = i < before ? get(header, version, DIM, i + 1) : 1;
 
-		same = same && wanted == (i < get(header, version, DIM, 0)
-						  ? get(header, version, DIM, i + 1)
-						  : 1);
+		same = extent == (i < type->rank ? (double)type->shape[i] : 1);
 	}
-	if (same) {
-		return;
-	}
-	put(header, version, DIM, 0, type->rank ? type->rank : 1);
-	for (int i = 0; i < 7; i++) {
-		put(header, version, DIM, i + 1, i < type->rank ? (double)type->shape[i] : 1);
+	for (int i = 0; !same && i < 8; i++) {
+		put(header, version, DIM, i,
+		    i == 0	      ? (type->rank ? type->rank : 1)
+		    : i <= type->rank ? (double)type->shape[i - 1]
+				      : 1);
 	}
 }
 
@@ -381,10 +351,10 @@ static void set_content(uint8_t *header, int version, int number, const struct s
 	memcpy(header + versions[version].magic_at, versions[version].single,
 	       versions[version].magic_size);
 	put(header, version, DATATYPE, 0, number);
-	put(header, version, BITPIX, 0, 8 * (double)sgpu_dtype_size(type->dtype));
+	put(header, version, DATATYPE, 1, 8 * (double)sgpu_dtype_size(type->dtype));
 	put(header, version, VOX_OFFSET, 0, size + 4);
-	put(header, version, SLOPE, 0, 1);
-	put(header, version, INTER, 0, 0);
+	put(header, version, SCALING, 0, 1);
+	put(header, version, SCALING, 1, 0);
 	put(header, version, INTENT, 0, 0);
 	for (int i = 0; i < 3; i++) {
 		put(header, version, INTENT_P, i, 0);

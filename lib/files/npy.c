@@ -10,11 +10,10 @@
 
 #include <sgpu/base.h>
 
-#include "base/io.h"
 #include "files/internal.h"
 #include "manifest/manifest.h"
 
-enum { TEXT_MAX = 65535, NPY_RANK_MAX = 32 };
+enum { TEXT_MAX = 10000, NPY_RANK_MAX = 64 }; /* as NumPy has them */
 static const char magic[6] = "\x93NUMPY";
 
 static const struct kind {
@@ -43,45 +42,37 @@ static bool take(const char **text, const char *token)
 	return true;
 }
 
-static int fail_descr(const struct sgpu_file *file, char kind, struct sgpu_error *error)
+static int fail_descr(const struct sgpu_file *file, char kind)
 {
-	const char *what = kind == 'c'			? "complex numbers"
-			   : kind == 'O'		? "objects of Python"
-			   : strchr("SUa", kind)	? "strings"
-			   : strchr("mM", kind)		? "dates or times"
-			   : kind == 'V' || kind == '[' ? "records of several fields"
-							: "of a type that has no name here";
-
-	return sgpu_fail(error, SGPU_EINVALID,
-			 "'%s' has elements that are %s; only plain numbers can be computed with",
-			 file->name, what);
+	return sgpu_file_refuse(file, "has elements that are %s; only plain numbers can be used",
+				kind == 'c'		      ? "complex numbers"
+				: kind == 'O'		      ? "objects of Python"
+				: kind && strchr("SUa", kind) ? "strings"
+				: kind && strchr("mM", kind)  ? "dates or times"
+				: kind == 'V' || kind == '['  ? "records of several fields"
+							      : "of a type that has no name here");
 }
 
 /* '<f4'. The byte order of one byte is '|'. */
-static int take_descr(struct sgpu_file *file, const char **text, struct sgpu_error *error)
+static int take_descr(struct sgpu_file *file, const char **text)
 {
-	char order, code[3] = "";
+	const char *descr;
 
 	if (!take(text, "'")) {
-		return fail_descr(file, **text, error);
+		return fail_descr(file, **text);
 	}
-	order = **text;
-	for (int i = 0; order && i < 2 && (*text)[1 + i]; i++) {
-		code[i] = (*text)[1 + i];
-	}
-	for (size_t i = 0; strchr("<>|", order) && i < SGPU_ARRAY_LENGTH(kinds); i++) {
-		const char *after = *text + 3;
-
-		if (strcmp(kinds[i].code, code) == 0 && *after == '\'' &&
-		    (order != '|' || code[1] == '1')) {
+	descr = *text;
+	for (size_t i = 0; *descr && strchr("<>|", *descr) && i < SGPU_ARRAY_LENGTH(kinds); i++) {
+		if (strncmp(kinds[i].code, descr + 1, 2) == 0 && descr[3] == '\'' &&
+		    (*descr != '|' || descr[2] == '1')) {
 			file->info.type.dtype = kinds[i].dtype;
-			file->info.boolean = code[0] == 'b';
-			file->swapped = order == '>';
-			*text = after + 1;
+			file->info.boolean = descr[1] == 'b';
+			file->swapped = *descr == '>';
+			*text += 4;
 			return SGPU_OK;
 		}
 	}
-	return fail_descr(file, code[0], error);
+	return fail_descr(file, *descr ? descr[1] : '\0');
 }
 
 static bool take_number(const char **text, uint64_t *value)
@@ -98,80 +89,67 @@ static bool take_number(const char **text, uint64_t *value)
 }
 
 /* (), (3,), (3, 4) */
-static int take_shape(struct sgpu_file *file, const char **text, struct sgpu_error *error)
+static bool take_extents(const char **text, uint64_t extents[NPY_RANK_MAX], int *rank)
 {
-	uint64_t extents[NPY_RANK_MAX];
-	int rank = 0;
-	bool comma = true, good = take(text, "(");
+	bool comma = true;
 
-	while (good && !take(text, ")")) {
-		good = comma && rank < NPY_RANK_MAX && take_number(text, &extents[rank]);
-		rank++;
-		comma = take(text, ",");
-		good = good && (rank > 1 || comma);
+	for (*rank = 0; !take(text, ")"); comma = take(text, ",")) {
+		if (!comma || *rank == NPY_RANK_MAX || !take_number(text, &extents[(*rank)++])) {
+			return false;
+		}
 	}
-	return good ? sgpu_file_set_shape(file, extents, rank, error)
-		    : sgpu_file_damaged(file, "its header has no shape", error);
+	return *rank != 1 || comma;
 }
 
 /* The entries are sorted by their names. */
-static int take_literal(struct sgpu_file *file, const char *text, struct sgpu_error *error)
+static int take_literal(struct sgpu_file *file, const char *text)
 {
-	static const char wrong[] = "its header is not one that NumPy writes";
-	bool fortran;
-	int rc;
+	uint64_t extents[NPY_RANK_MAX];
+	bool good = take(&text, "{") && take(&text, "'descr':"), fortran = false;
+	int rank = 0, rc = good ? take_descr(file, &text) : SGPU_OK;
 
-	if (!take(&text, "{") || !take(&text, "'descr':")) {
-		return sgpu_file_damaged(file, wrong, error);
+	if (rc) {
+		return rc;
 	}
-	rc = take_descr(file, &text, error);
-	if (rc || !take(&text, ",") || !take(&text, "'fortran_order':")) {
-		return rc ? rc : sgpu_file_damaged(file, wrong, error);
-	}
-	fortran = take(&text, "True");
-	if ((!fortran && !take(&text, "False")) || !take(&text, ",") || !take(&text, "'shape':")) {
-		return sgpu_file_damaged(file, wrong, error);
-	}
-	rc = take_shape(file, &text, error);
+	good = good && take(&text, ",") && take(&text, "'fortran_order':");
+	fortran = good && take(&text, "True");
+	good = good && (fortran || take(&text, "False")) && take(&text, ",") &&
+	       take(&text, "'shape':") && take(&text, "(") && take_extents(&text, extents, &rank);
 	(void)take(&text, ",");
-	if (!rc && (!take(&text, "}") || text[strspn(text, " \n")])) {
-		rc = sgpu_file_damaged(file, wrong, error);
+	if (!good || !take(&text, "}") || text[strspn(text, " \n")]) {
+		return sgpu_file_refuse(file, "is damaged: its header is none that NumPy writes");
 	}
+	rc = sgpu_file_set_shape(file, extents, rank);
 	file->info.first_fastest = fortran && file->info.type.rank > 1;
 	return rc;
 }
 
-int sgpu_file_read_npy(struct sgpu_file *file, struct sgpu_error *error)
+int sgpu_file_read_npy(struct sgpu_file *file)
 {
-	const int major = file->first[sizeof(magic)], width = major == 1 ? 2 : 4;
-	const uint64_t size = files_get(file->first + 8, width);
-	char *text;
+	const uint8_t *version = file->first + sizeof(magic);
+	const int width = version[0] == 1 ? 2 : 4;
+	const uint64_t size = files_get(version + 2, width);
+	char text[TEXT_MAX + 1] = "";
 	size_t got = 0;
 	int rc;
 
 	if (!sgpu_file_is_npy(file)) {
-		return sgpu_file_damaged(file, "the member is no array", error);
+		return sgpu_file_refuse(file, "is damaged: the member is no array");
 	}
-	if (major < 1 || major > 3 || file->first[sizeof(magic) + 1] != 0) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' is a .npy file of version %d.%d; 1.0, 2.0 and 3.0 are known",
-				 file->name, major, file->first[sizeof(magic) + 1]);
-	}
-	if (size > TEXT_MAX) {
-		return sgpu_file_damaged(file, "its header is longer than NumPy reads", error);
-	}
-	text = calloc(1, size + 1);
-	rc = text ? sgpu_file_stream_seek(&file->stream, 8 + (uint64_t)width, error)
-		  : sgpu_fail_nomem(error);
-	rc = rc ? rc : sgpu_file_stream_read(&file->stream, text, size, &got, error);
-	if (!rc && (got < size || memchr(text, '\0', size))) {
-		rc = sgpu_file_damaged(file, "its header is cut short", error);
+	if (version[0] < 1 || version[0] > 3 || version[1] != 0) {
+		return sgpu_file_refuse(file, "is .npy of version %d.%d; 1.0 to 3.0 are known",
+					version[0], version[1]);
 	}
 	file->info.format = SGPU_FILE_NPY;
-	file->skip = 8 + (uint64_t)width + size;
-	rc = rc ? rc : take_literal(file, text, error);
-	free(text);
-	return rc;
+	file->skip = sizeof(magic) + 2 + (uint64_t)width + size;
+	if (size > TEXT_MAX) {
+		return sgpu_file_refuse(file, "is damaged: NumPy reads no header so long");
+	}
+	rc = sgpu_file_seek(file, file->skip - size);
+	rc = rc ? rc : sgpu_file_get(file, text, size, &got);
+	return rc || (got == size && strlen(text) == size)
+		       ? (rc ? rc : take_literal(file, text))
+		       : sgpu_file_refuse(file, "is damaged: its header is cut short");
 }
 
 /* ---- writing: the bytes of numpy.save ---- */

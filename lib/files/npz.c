@@ -28,8 +28,6 @@ enum {
 #define END_MAGIC 0x06054b50u
 #define DESCRIPTOR_MAGIC 0x08074b50u
 
-static const char no_directory[] = "the directory of its archive is none";
-
 struct member {
 	const char *name; /* in the directory, without NUL */
 	size_t name_size;
@@ -45,45 +43,43 @@ bool sgpu_file_is_zip(const struct sgpu_file *file)
 	return first == LOCAL_MAGIC || first == END_MAGIC;
 }
 
-static int read_at(struct sgpu_file *file, void *data, size_t size, uint64_t at,
-		   struct sgpu_error *error)
+static int read_at(struct sgpu_file *file, void *data, size_t size, uint64_t at)
 {
 	size_t got = 0;
-	const int rc = sgpu_pread(file->stream.fd, file->name, data, size, at, &got, error);
+	const int rc = sgpu_pread(file->fd, file->name, data, size, at, &got, file->error);
 
-	return rc || got == size ? rc : sgpu_file_damaged(file, "its archive is cut short", error);
+	return rc || got == size ? rc : sgpu_file_refuse(file, "is damaged: it is cut short");
 }
 
 /* ---- the central directory ---- */
 /* Finds the end record, behind which there may be a comment. *at: where it is. */
-static int find_end(struct sgpu_file *file, uint64_t size, uint8_t end[END], uint64_t *at,
-		    struct sgpu_error *error)
+static int find_end(struct sgpu_file *file, uint64_t size, uint8_t end[END], uint64_t *at)
 {
-	const size_t length = size < END + COMMENT_MAX ? (size_t)size : END + COMMENT_MAX;
+	const size_t length = sgpu_min_u64(size, END + COMMENT_MAX);
 	uint8_t *tail = malloc(length + 1);
-	int rc = tail ? read_at(file, tail, length, size - length, error) : sgpu_fail_nomem(error);
-	size_t i = length;
+	size_t i = length + 1;
+	int rc = tail ? read_at(file, tail, length, size - length) : sgpu_fail_nomem(file->error);
 
-	while (!rc && i >= END) {
-		const uint8_t *record = tail + i - END;
+	while (!rc && i > END) {
+		const uint8_t *record = tail + --i - END;
 
 		if (files_get(record, 4) == END_MAGIC && files_get(record + 20, 2) == length - i) {
 			memcpy(end, record, END);
 			*at = size - length + i - END;
-			break;
+			free(tail);
+			return SGPU_OK;
 		}
-		i--;
 	}
 	free(tail);
-	return rc || i >= END ? rc : sgpu_file_damaged(file, "its archive has no end", error);
+	return rc ? rc : sgpu_file_refuse(file, "is damaged: its archive has no end");
 }
 
 static int read_directory(struct sgpu_file *file, uint64_t archive, uint8_t **directory,
-			  size_t *size, struct sgpu_error *error)
+			  size_t *size)
 {
 	uint8_t end[END];
 	uint64_t end_at = 0, at;
-	int rc = find_end(file, archive, end, &end_at, error);
+	int rc = find_end(file, archive, end, &end_at);
 
 	if (rc) {
 		return rc;
@@ -91,10 +87,10 @@ static int read_directory(struct sgpu_file *file, uint64_t archive, uint8_t **di
 	*size = (size_t)files_get(end + 12, 4);
 	at = files_get(end + 16, 4);
 	if (*size > DIRECTORY_MAX || at + *size > end_at) {
-		return sgpu_file_damaged(file, no_directory, error);
+		return sgpu_file_refuse(file, "is damaged: the directory of its archive is none");
 	}
 	*directory = malloc(*size + 1);
-	return *directory ? read_at(file, *directory, *size, at, error) : sgpu_fail_nomem(error);
+	return *directory ? read_at(file, *directory, *size, at) : sgpu_fail_nomem(file->error);
 }
 
 /* Reads the entry at *at of the directory; false at its end, or where it is damaged. */
@@ -141,108 +137,93 @@ static bool is_named(const struct member *member, const char *name)
 	       memcmp(member->name, name, length) == 0;
 }
 
-/* Fails for want of a member, and lists those that there are. */
-static int fail_member(struct sgpu_file *file, const uint8_t *directory, size_t size,
-		       const char *wanted, struct sgpu_error *error)
+/* Finds the wanted member, or the only array. An error lists the arrays. */
+static int choose(struct sgpu_file *file, const uint8_t *directory, size_t size, const char *wanted,
+		  struct member *chosen)
 {
 	char names[NAMES_SHOWN] = "";
 	struct member member;
 	size_t used = 0;
-	int count = 0;
+	int arrays = 0, found = 0;
 
 	for (size_t at = 0; next_entry(directory, size, &at, &member);) {
 		const size_t shown = stem(&member);
 
-		if (!shown) {
-			continue;
-		}
-		count++;
-		if (used + 4 * shown + 8 < sizeof(names)) {
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s",
-						 used ? ", " : "");
-			used += sgpu_escape(member.name, shown, names + used, sizeof(names) - used,
-					    true);
-		}
-	}
-	if (!count) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a zip archive without arrays",
-				 file->name);
-	}
-	if (wanted) {
-		sgpu_fail(error, SGPU_EINVALID, "'%s' has no array '%s'; it has %s", file->name,
-			  wanted, names);
-	} else {
-		sgpu_fail(error, SGPU_EUSAGE, "'%s' has %d arrays: %s", file->name, count, names);
-	}
-	return sgpu_hint(error, "'%s:NAME' takes one", file->name);
-}
-
-static int choose(struct sgpu_file *file, const uint8_t *directory, size_t size, const char *wanted,
-		  struct member *chosen, struct sgpu_error *error)
-{
-	struct member member;
-	int found = 0;
-
-	for (size_t at = 0; next_entry(directory, size, &at, &member);) {
-		if (wanted ? is_named(&member, wanted) : stem(&member) > 0) {
+		if (wanted ? is_named(&member, wanted) : shown > 0) {
 			*chosen = member;
 			found++;
 		}
+		if (shown && used + 4 * shown + 3 < sizeof(names)) {
+			used += (size_t)sprintf(names + used, "%s", arrays ? ", " : "");
+			used += sgpu_escape(member.name, shown, names + used, sizeof(names) - used,
+					    true);
+		}
+		arrays += shown > 0;
 	}
-	return found == 1 ? SGPU_OK : fail_member(file, directory, size, wanted, error);
+	if (found == 1) {
+		return SGPU_OK;
+	}
+	if (!arrays) {
+		return sgpu_file_refuse(file, "is a zip archive without arrays");
+	}
+	if (wanted) {
+		sgpu_file_refuse(file, "has no array '%s'; it has: %s", wanted, names);
+	} else {
+		sgpu_fail(file->error, SGPU_EUSAGE, "'%s' has %d arrays: %s", file->name, arrays,
+			  names);
+	}
+	return sgpu_hint(file->error, "'%s:NAME' takes one", file->name);
 }
 
 /* Goes to the member's bytes, behind its local header, of which nothing else is believed. */
-static int enter(struct sgpu_file *file, uint64_t archive, const struct member *member,
-		 struct sgpu_error *error)
+static int enter(struct sgpu_file *file, uint64_t archive, const struct member *member)
 {
 	uint8_t local[LOCAL];
-	uint64_t begin, end;
-	int rc = read_at(file, local, sizeof(local), member->local, error);
+	uint64_t begin;
+	int rc = read_at(file, local, sizeof(local), member->local);
 
 	if (rc) {
 		return rc;
 	}
 	begin = member->local + LOCAL + files_get(local + 26, 2) + files_get(local + 28, 2);
-	if (files_get(local, 4) != LOCAL_MAGIC || !sgpu_add_u64(begin, member->packed, &end) ||
-	    end > archive || (member->method == STORED && member->packed != member->size)) {
-		return sgpu_file_damaged(file, no_directory, error);
+	if (files_get(local, 4) != LOCAL_MAGIC || begin + member->packed > archive ||
+	    (member->method == STORED && member->packed != member->size)) {
+		return sgpu_file_refuse(file, "is damaged: the directory of its archive is none");
 	}
-	file->sum = member->sum;
-	file->promised = member->size;
-	file->stream.summed = true;
-	rc = sgpu_file_stream_open(&file->stream, file->stream.fd, file->name,
-				   member->method == STORED ? FILES_PLAIN : FILES_DEFLATE, begin,
-				   end, error);
-	memset(file->first, 0, sizeof(file->first));
-	return rc ? rc
-		  : sgpu_file_stream_read(&file->stream, file->first, sizeof(file->first),
-					  &file->first_size, error);
+	file->member_sum = member->sum;
+	file->member_size = member->size;
+	file->summed = true;
+	return sgpu_file_first(file, file->fd,
+			       member->method == STORED ? FILES_PLAIN : FILES_DEFLATE, begin,
+			       begin + member->packed);
 }
 
-int sgpu_file_enter_zip(struct sgpu_file *file, uint64_t archive, const char *wanted,
-			struct sgpu_error *error)
+int sgpu_file_enter_zip(struct sgpu_file *file, uint64_t archive, const char *wanted)
 {
 	struct member member = { .name = NULL };
 	uint8_t *directory = NULL;
 	size_t size = 0;
-	int rc = read_directory(file, archive, &directory, &size, error);
+	int rc = read_directory(file, archive, &directory, &size);
 
-	rc = rc ? rc : choose(file, directory, size, wanted, &member, error);
-	if (!rc && (member.flags & ENCRYPTED)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is encrypted", file->name);
-	} else if (!rc && member.method != STORED && member.method != DEFLATED) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "'%s' is compressed by method %u of zip; NumPy writes 0 and 8",
-			       file->name, member.method);
-	} else if (!rc && (member.size == UINT32_MAX || member.packed == UINT32_MAX ||
-			   member.local == UINT32_MAX)) {
-		sgpu_fail(error, SGPU_EINVALID, "'%s' has an array of 4 GiB or more", file->name);
-		rc = sgpu_hint(error, "numpy.save writes such an array to a .npy file");
-	}
-	rc = rc ? rc : enter(file, archive, &member, error);
+	rc = rc ? rc : choose(file, directory, size, wanted, &member);
 	free(directory);
-	return rc;
+	if (rc) {
+		return rc;
+	}
+	if (member.flags & ENCRYPTED) {
+		return sgpu_file_refuse(file, "is encrypted");
+	}
+	if (member.method != STORED && member.method != DEFLATED) {
+		return sgpu_file_refuse(file,
+					"is compressed by method %u of zip; 0 and 8 are known",
+					member.method);
+	}
+	if (member.size == UINT32_MAX || member.packed == UINT32_MAX ||
+	    member.local == UINT32_MAX) {
+		sgpu_file_refuse(file, "has an array of 4 GiB or more");
+		return sgpu_hint(file->error, "numpy.save writes such an array to a .npy file");
+	}
+	return enter(file, archive, &member);
 }
 
 /* ---- writing ---- */

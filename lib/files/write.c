@@ -136,8 +136,8 @@ int sgpu_file_create(int fd, const char *name, const struct sgpu_file_style *sty
 	*result = writer;
 	if (!writer || !(writer->name = strdup(name))) {
 		rc = sgpu_fail_nomem(error);
-	} else if (!sgpu_type_bytes(type, &writer->bytes) || style->format == SGPU_FILE_IDX ||
-		   (style->boolean && type->dtype != SGPU_U8)) {
+	} else if (!sgpu_type_bytes(type, &writer->bytes) || !sgpu_dtype_size(type->dtype) ||
+		   style->format == SGPU_FILE_IDX || (style->boolean && type->dtype != SGPU_U8)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': no such file can be written", name);
 	}
 	if (!rc) {

@@ -169,6 +169,20 @@ static void check_directories(struct sgpu_reader *reader, int index)
 	}
 }
 
+/* Only an input has a file whose geometry can be kept. */
+static void check_like(struct sgpu_reader *reader, int index)
+{
+	const struct sgpu_segment *segments = reader->manifest->segments;
+	const int like = segments[index].file.like;
+
+	if (like >= 0 && !(reader->unsure[like] & SGPU_UNSURE_DIRECTION) &&
+	    segments[like].direction != SGPU_INPUT) {
+		sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
+		(void)sgpu_reader_enter(reader, "/file");
+		sgpu_reader_report(reader, "like", NULL, "'%s' is not an INPUT", segments[like].id);
+	}
+}
+
 static bool takes_part(const struct sgpu_reader *reader, int index)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
@@ -189,6 +203,7 @@ void sgpu_reader_outputs(struct sgpu_reader *reader)
 	for (int i = 0; i < count && !reader->no_memory; i++) {
 		if (takes_part(reader, i)) {
 			check_directories(reader, i);
+			check_like(reader, i);
 		}
 	}
 }

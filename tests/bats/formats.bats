@@ -157,8 +157,6 @@ unpack() {
 	refused "'short.nii.gz' is damaged: its compressed data: cut short"
 	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "in"}')" >job.json
 	refused "'raw' is data of no known kind"
-	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "out"}')" >job.json
-	refused "segment 'out' is no input with a file that an output can be like"
 	ln -s ../../etc out.nii
 	ln -s /etc/passwd passwd.nii
 	job "$(file passwd.nii '{"format": "nifti"}')" "$out" >job.json
@@ -181,6 +179,8 @@ unpack() {
 	check "/segments/1/file/boolean: 1 is neither true nor false"
 	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "on"}')" >job.json
 	check "/segments/1/file/like: 'on' is not a segment of this manifest"
+	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "out"}')" >job.json
+	check "/segments/1/file/like: 'out' is not an INPUT"
 	job "$(file scan.nii '{"format": "nifti"}')" '"data_location_client": "o"' | sed 's/4\]}/4], "offset": 352}/' >job.json
 	check "/segments/0/file/format: a file with a format has no offset"
 	job "$(file scan.nii '{}')" '"data_location_client": "o"' >job.json
@@ -249,5 +249,32 @@ unpack() {
 	done
 	sgpu-manifest init -q --op copy x.npz:arr_0 | tr -d ' \n' | grep -q '"file":{"format":"npz","member":"arr_0"}'
 	run --separate-stderr -1 sgpu-manifest init --op copy x.npz:b
-	assert_contains "$stderr" "'x.npz' has no array 'b'; it has arr_0"
+	assert_contains "$stderr" "'x.npz' has no array 'b'; it has: arr_0"
+}
+
+@test "HIGH data in files go into a region, and shards keep what their outputs are like" {
+	local at
+	at=$(sgpu-stage pin 4096 2>/dev/null) || skip "no region can be made here"
+	job "$(file scan.nii.gz '{"format": "nifti"}')" "$(file x.nii '{"format": "nifti", "like": "in"}')" >job.json
+	sgpu-manifest pack --at in="$at" job.json | sgpu-seal seal -q -k owner.jwk -o batch
+	sgpu-run -k owner.jwk <"batch" | sgpu-seal open -k owner.jwk -C out
+	assert_same copy.want out/x.nii
+	sgpu-stage release "$(cut -d: -f2 <<<"$at")"
+	python3 - <<-'PY'
+	import json
+	job = json.load(open("job.json"))
+	for name in ("two", "three"):
+	    for segment in job["segments"][:2]:
+	        other = dict(segment, segment_id=name + segment["segment_id"])
+	        if "out" in other["segment_id"]:
+	            other["data_location_client"] = name + ".nii"
+	            other["file"] = {"format": "nifti", "like": "in" if name == "two" else "threein"}
+	        job["segments"].append(other)
+	    job["operations"].append({"gpu_operation_id": name, "kernel": "copy", "arguments": {"input": name + "in", "output": name + "out"}})
+	json.dump(job, open("jobs.json", "w"))
+	PY
+	sgpu-manifest split -q jobs.json
+	ls shard-*.json >shards
+	[ "$(wc -l <shards)" -eq 2 ]
+	xargs sgpu-manifest check <shards
 }

@@ -141,7 +141,7 @@ def refused_voxels():
     refused("colours (RGB)", "a.nii")
     image_of(np.zeros((2, 3, 4), "c8")).to_filename("a.nii")
     refused("complex", "a.nii")
-    for code, reason in ((1, "single bits"), (1536, "128 bits"), (1792, "complex"), (2048, "complex"), (2304, "RGBA"), (3, "none")):
+    for code, reason in ((1, "single bits"), (1536, "128 bits"), (1792, "complex"), (2048, "complex"), (2304, "RGBA"), (3, "of no type of NIfTI")):
         image_of(np.zeros((2, 3, 4), "u1")).to_filename("a.nii")
         with open("a.nii", "r+b") as file:
             file.seek(70)
@@ -248,7 +248,7 @@ def npz():
                 same(got, array)
                 assert info["format"] == "npz" and not info["plain"]
         assert all(name in refused("3 arrays", "a.npz", status=2) for name in arrays)
-        refused("has no array 'y'; it has x", "a.npz", "y")
+        refused("has no array 'y'; it has: x", "a.npz", "y")
         save("b.npz", made("u2", (4, 4)))
         same(load("b.npz")[1], made("u2", (4, 4)))
 

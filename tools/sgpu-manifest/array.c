@@ -2,7 +2,6 @@
  *
  * Payloads in files that have a format, and what the note says of the formats of outputs.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +13,15 @@
 
 enum { PIECE = 1 << 20 };
 
-int array_open(const struct payload_folder *folder, const struct sgpu_segment *segment,
-	       struct array *array, struct sgpu_error *error)
+struct array {
+	char *path;
+	int fd, other;
+	struct sgpu_file *file;
+};
+
+/* Close it also after an error. */
+static int array_open(const struct payload_folder *folder, const struct sgpu_segment *segment,
+		      struct array *array, struct sgpu_error *error)
 {
 	const struct sgpu_file_request request = { .name = segment->location,
 						   .member = segment->file.member };
@@ -29,7 +35,7 @@ int array_open(const struct payload_folder *folder, const struct sgpu_segment *s
 	return rc ? rc : sgpu_file_open(array->fd, array->other, &request, &array->file, error);
 }
 
-void array_close(struct array *array)
+static void array_close(struct array *array)
 {
 	sgpu_file_close(&array->file);
 	sgpu_close(array->fd);
@@ -37,7 +43,6 @@ void array_close(struct array *array)
 	free(array->path);
 }
 
-/* Drops slowest extents of 1, which change nothing of how the bytes lie. */
 static void drop_ones(struct sgpu_type *type)
 {
 	while (type->rank > 0 && type->shape[0] == 1) {
@@ -69,61 +74,63 @@ static int check_array(const struct sgpu_segment *segment, const struct sgpu_fil
 				   segment->id, segment->location, text[1], text[0]);
 }
 
-int array_take(struct payload_folder *folder, const struct sgpu_segment *segment,
-	       struct sgpu_batch_segment *entry, struct sgpu_error *error)
+/* Appends an array's elements to the spool. *at: where they begin. */
+static int unpack(struct payload_folder *folder, struct sgpu_file *file, uint64_t size,
+		  uint64_t *at, struct sgpu_error *error)
 {
-	struct sgpu_location *location = &entry->location;
-	struct array array;
-	int rc = array_open(folder, segment, &array, error);
+	char *piece = malloc(PIECE);
+	int rc = piece ? payload_spool(folder, at, error) : sgpu_fail_nomem(error);
 
-	rc = rc ? rc : check_array(segment, sgpu_file_info(array.file), error);
-	if (rc) {
-		array_close(&array);
-		return rc;
+	for (uint64_t left = size, now; !rc && left; left -= now) {
+		now = sgpu_min_u64(left, PIECE);
+		rc = sgpu_file_read(file, piece, now, error);
+		rc = rc ? rc : sgpu_write(folder->spool, "temporary file", piece, now, error);
 	}
-	const struct sgpu_file_info *info = sgpu_file_info(array.file);
-	location->kind = SGPU_LOCATION_FILE;
-	if (segment->sensitivity == SGPU_LOW && !info->plain) {
-		/* A runner could not read it where it lies. */
-		location->kind = SGPU_LOCATION_INLINE;
-		if (entry->place) {
-			rc = sgpu_fail(error, SGPU_EUSAGE,
-				       "segment '%s': '%s' has to be unpacked, and has no place",
-				       segment->id, segment->location);
-		}
-		rc = rc ? rc : payload_hash(folder, &array, 0, entry, error);
-	} else if (segment->sensitivity == SGPU_LOW) {
-		struct array plain = { .fd = array.fd, .path = array.path };
-
-		rc = payload_hash(folder, &plain, info->offset, entry, error);
-	} else if (!info->plain) {
-		location->array = strdup(segment->file.member ? segment->file.member : "");
-		rc = location->array ? SGPU_OK : sgpu_fail_nomem(error);
-	}
-	if (location->kind == SGPU_LOCATION_FILE) {
-		location->offset = info->plain ? info->offset : 0;
-		location->file = array.path;
-		array.path = NULL;
-	}
-	array_close(&array);
+	free(piece);
 	return rc;
 }
 
-int array_copy(const struct payload_folder *folder, const struct sgpu_segment *segment,
-	       uint64_t size, int fd, const char *name, struct sgpu_error *error)
+/* A LOW payload that does not lie in its file as it is travels in the batch: a runner could not
+ * unpack it. */
+static int take(struct payload_folder *folder, const struct sgpu_segment *segment,
+		struct array *array, struct sgpu_batch_segment *entry, struct sgpu_error *error)
+{
+	const struct sgpu_file_info *info = sgpu_file_info(array->file);
+	const bool low = segment->sensitivity == SGPU_LOW;
+	struct sgpu_location *location = &entry->location;
+	int rc = check_array(segment, info, error);
+
+	if (!rc && low && !info->plain) {
+		location->kind = SGPU_LOCATION_INLINE;
+		rc = entry->place
+			     ? sgpu_fail(error, SGPU_EUSAGE,
+					 "segment '%s': '%s' is unpacked, and has no place",
+					 segment->id, segment->location)
+			     : unpack(folder, array->file, entry->size, &location->offset, error);
+		return rc ? rc
+			  : payload_hash(folder, folder->spool, "temporary file", location->offset,
+					 entry, error);
+	}
+	location->kind = SGPU_LOCATION_FILE;
+	location->file = array->path;
+	array->path = NULL;
+	location->offset = info->plain ? info->offset : 0;
+	if (!rc && low) {
+		rc = payload_hash(folder, array->fd, segment->location, info->offset, entry, error);
+	} else if (!rc && !info->plain) {
+		location->array = strdup(segment->file.member ? segment->file.member : "");
+		rc = location->array ? SGPU_OK : sgpu_fail_nomem(error);
+	}
+	return rc;
+}
+
+int array_take(struct payload_folder *folder, const struct sgpu_segment *segment,
+	       struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct array array;
-	char *piece = malloc(PIECE);
 	int rc = array_open(folder, segment, &array, error);
 
-	rc = rc || piece ? rc : sgpu_fail_nomem(error);
-	rc = rc ? rc : check_array(segment, sgpu_file_info(array.file), error);
-	for (uint64_t left = size, now; !rc && left; left -= now) {
-		now = left < PIECE ? left : PIECE;
-		rc = sgpu_file_read(array.file, piece, now, error);
-		rc = rc ? rc : sgpu_write(fd, name, piece, now, error);
-	}
-	free(piece);
+	rc = rc ? rc : take(folder, segment, &array, entry, error);
 	array_close(&array);
 	return rc;
 }
@@ -138,10 +145,9 @@ static int add_header(const struct payload_folder *folder, const struct sgpu_seg
 	size_t size = 0;
 	int rc;
 
-	if (!sgpu_segment_is_input(like) || !like->location || strcmp(like->location, "-") == 0) {
+	if (!like->location || strcmp(like->location, "-") == 0) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s' is no input with a file that an output can be like",
-				 like->id);
+				 "segment '%s' has no file that an output can be like", like->id);
 	}
 	rc = array_open(folder, like, &array, error);
 	header = rc ? NULL : sgpu_file_header(array.file, &size);

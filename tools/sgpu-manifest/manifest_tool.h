@@ -93,7 +93,7 @@ struct payload_folder {
 	bool standard_input;	/* the manifest is read from it */
 	struct sgpu_pool *pool; /* threads that hash; made on first use, or NULL */
 	uint64_t hashed;	/* bytes hashed so far, for the progress display */
-	int spool;		/* descriptor of a copy of standard input, or -1 */
+	int spool; /* descriptor of what was read from standard input or unpacked, or -1 */
 };
 
 /* Sets folder->path from the manifest's path ("-": the current folder). */
@@ -121,28 +121,17 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error);
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
 
-/* array.c: files that have a format. */
-struct array {
-	char *path;
-	int fd, other;
-	struct sgpu_file *file; /* NULL: the bytes of `fd` */
-};
-/* Opens an input's file; close it also after an error. */
-SGPU_MUST_CHECK int array_open(const struct payload_folder *folder,
-			       const struct sgpu_segment *segment, struct array *array,
-			       struct sgpu_error *error);
-void array_close(struct array *array);
-/* payload.c: computes entry->kt128 of an array's elements, or of the bytes of fd from `offset`. */
-SGPU_MUST_CHECK int payload_hash(struct payload_folder *folder, const struct array *from,
+/* Appends to folder->spool from now on; *at: where. */
+SGPU_MUST_CHECK int payload_spool(struct payload_folder *folder, uint64_t *at,
+				  struct sgpu_error *error);
+/* Computes entry->kt128 of the bytes of a file. */
+SGPU_MUST_CHECK int payload_hash(struct payload_folder *folder, int fd, const char *name,
 				 uint64_t offset, struct sgpu_batch_segment *entry,
 				 struct sgpu_error *error);
-/* Does what payload_take does. A LOW payload that does not lie in its file as it is travels in the
- * batch, and array_copy writes it. */
+
+/* array.c: does what payload_take does for a file that has a format. */
 SGPU_MUST_CHECK int array_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 			       struct sgpu_batch_segment *entry, struct sgpu_error *error);
-SGPU_MUST_CHECK int array_copy(const struct payload_folder *folder,
-			       const struct sgpu_segment *segment, uint64_t size, int fd,
-			       const char *name, struct sgpu_error *error);
 /* Makes the batch's note, with the formats of outputs. */
 SGPU_MUST_CHECK int array_note(const struct payload_folder *folder,
 			       const struct sgpu_manifest *manifest, struct sgpu_batch *batch,

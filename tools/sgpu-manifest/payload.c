@@ -150,7 +150,7 @@ int payload_open(const struct payload_folder *folder, const struct sgpu_segment 
 		       : check_size(segment, *size, (uint64_t)status.st_size, error);
 }
 
-int payload_hash(struct payload_folder *folder, const struct array *from, uint64_t offset,
+int payload_hash(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct sgpu_kt128 *state = NULL;
@@ -168,13 +168,9 @@ int payload_hash(struct payload_folder *folder, const struct array *from, uint64
 	}
 	for (uint64_t left = entry->size, now; !rc && left > 0; left -= now) {
 		now = left < WINDOW ? left : WINDOW;
-		got = now;
-		rc = from->file
-			     ? sgpu_file_read(from->file, window, now, error)
-			     : sgpu_pread(from->fd, from->path, window, now, offset, &got, error);
+		rc = sgpu_pread(fd, name, window, now, offset, &got, error);
 		if (!rc && got < now) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-				       from->path);
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
 		}
 		rc = rc ? rc : sgpu_kt128_update_shared(state, folder->pool, window, now, error);
 		offset += now;
@@ -196,9 +192,7 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	    code = payload_open(folder, segment, &entry->location.file, &fd, &entry->size, error);
 
 	if (!code && segment->sensitivity == SGPU_LOW) {
-		code = payload_hash(folder,
-				    &(struct array){ .fd = fd, .path = entry->location.file },
-				    segment->offset, entry, error);
+		code = payload_hash(folder, fd, segment->location, segment->offset, entry, error);
 	}
 	entry->location.kind = SGPU_LOCATION_FILE;
 	entry->location.offset = segment->offset;
@@ -206,14 +200,23 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	return code;
 }
 
-/* Copies standard input to the spool. Without an offset, up to one byte more than the payload, to
- * detect a longer input. */
+int payload_spool(struct payload_folder *folder, uint64_t *at, struct sgpu_error *error)
+{
+	int rc = folder->spool < 0 ? cli_temporary_file(&folder->spool, error) : SGPU_OK;
+	const off_t end = rc ? 0 : lseek(folder->spool, 0, SEEK_END);
+
+	*at = (uint64_t)end;
+	return rc || end >= 0 ? rc : sgpu_fail_errno(error, "cannot use a temporary file");
+}
+
+/* Copies standard input to the spool, from *at on. Without an offset, up to one byte more than the
+ * payload, to detect a longer input. */
 static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
-		      uint64_t wanted, struct sgpu_error *error)
+		      uint64_t wanted, uint64_t *at, struct sgpu_error *error)
 {
 	const uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1;
 	uint64_t total = 0;
-	int rc = cli_temporary_file(&folder->spool, error);
+	int rc = payload_spool(folder, at, error);
 
 	rc = rc ? rc
 		: cli_copy(STDIN_FILENO, "standard input", limit, folder->spool, "temporary file",
@@ -256,15 +259,11 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 				 "segment '%s' and the manifest both come from standard input",
 				 segment->id);
 	}
-	rc = fill_spool(folder, segment, entry->size, error);
+	rc = fill_spool(folder, segment, entry->size, &entry->location.offset, error);
 	if (!rc) {
-		rc = payload_hash(folder,
-				  &(struct array){ .fd = folder->spool,
-						   .path = (char[]){ "temporary file" } },
-				  segment->offset, entry, error);
-	}
-	if (!rc && lseek(folder->spool, (off_t)segment->offset, SEEK_SET) < 0) {
-		rc = sgpu_fail_errno(error, "cannot read a temporary file");
+		entry->location.offset += segment->offset;
+		rc = payload_hash(folder, folder->spool, "temporary file", entry->location.offset,
+				  entry, error);
 	}
 	entry->location.kind = SGPU_LOCATION_INLINE;
 	return rc;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -159,25 +160,18 @@ static uint64_t open_bytes(const struct sgpu_manifest *manifest)
 	return total;
 }
 
-struct inlined {
-	const struct payload_folder *folder;
-	const struct sgpu_manifest *manifest;
-};
-
-static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int index,
-			 void *argument, struct sgpu_error *error)
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+			 void *folder, struct sgpu_error *error)
 {
-	const struct inlined *inlined = argument;
-	const struct sgpu_batch_segment *s = &batch->segments[index];
-	const struct sgpu_segment *segment =
-		&inlined->manifest->segments[sgpu_manifest_segment(inlined->manifest, s->id)];
+	const struct sgpu_batch_segment *s = &batch->segments[segment];
+	const int spool = ((struct payload_folder *)folder)->spool;
 
-	return segment->file.format ? array_copy(inlined->folder, segment, s->size, fd, name, error)
-				    : cli_copy(inlined->folder->spool, "temporary file", s->size,
-					       fd, name, NULL, error);
+	return lseek(spool, (off_t)s->location.offset, SEEK_SET) < 0
+		       ? sgpu_fail_errno(error, "cannot read a temporary file")
+		       : cli_copy(spool, "temporary file", s->size, fd, name, NULL, error);
 }
 
-static int write_batch(struct inlined inlined, struct sgpu_batch *batch, const char *path)
+static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, const char *path)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
@@ -185,7 +179,7 @@ static int write_batch(struct inlined inlined, struct sgpu_batch *batch, const c
 	int rc = cli_output_take(&output, path, 0666, &error);
 
 	if (!rc) {
-		rc = sgpu_batch_write(output.fd, name, batch, write_payload, &inlined, &error);
+		rc = sgpu_batch_write(output.fd, name, batch, write_payload, folder, &error);
 	}
 	rc = rc ? rc : sgpu_output_commit(&output, &error);
 	sgpu_output_close(&output);
@@ -243,9 +237,7 @@ static int pack(struct document *document, const struct pack_request *request)
 			status = cli_error(&error);
 		}
 	}
-	status = status ? status
-			: write_batch((struct inlined){ &folder, document->manifest }, batch,
-				      output ? output : "-");
+	status = status ? status : write_batch(&folder, batch, output ? output : "-");
 	sgpu_batch_free(&batch);
 	payload_folder_close(&folder);
 	return status;

@@ -88,13 +88,17 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
 		for (int k = 0; k < segment->reader_count && is_single(segment); k++) {
 			join(parent, first, segment->readers[k]);
 		}
+		if (segment->file.like >= 0 && segment->file.format) {
+			join(parent, first, manifest->segments[segment->file.like].readers[0]);
+		}
 	}
 }
 
 /* Finds the independent parts and distributes them to shards, in their order. Operations belong to
  * one part if an edge joins them, or if they use a segment that cannot be in two shards: an
- * INPUT_OUTPUT, standard input, or one that names client variables. Makes `wanted` shards (0: any
- * number), but at most one for each part. Returns false when out of memory. */
+ * INPUT_OUTPUT, standard input, one whose file's geometry is kept, or one that names client
+ * variables. Makes `wanted` shards (0: any number), but at most one for each part. Returns false
+ * when out of memory. */
 static bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
 			    struct components *components)
 {

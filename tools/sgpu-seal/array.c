@@ -67,61 +67,43 @@ int seal_payload_from_array(struct seal_payload *payload, struct sgpu_host_part 
 }
 
 /* ---- outputs ---- */
-static int read_shape(const json_t *file, const char *where, bool reversed, struct sgpu_type *type,
-		      struct sgpu_error *error)
+/* Reads what the note says; false: it says nothing that is known. *header: in base64url, or
+ * NULL. */
+static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_type *type,
+		      const char **header)
 {
-	const json_t *shape = json_object_get(file, "shape"), *extent;
-	const size_t rank = json_array_size(shape);
-	size_t i;
+	const char *format = NULL, *dtype = NULL, *axes = NULL;
+	json_t *shape = NULL, *extent;
+	int boolean = 0;
+	char name[32];
+	size_t i, rank;
 
-	if (!json_is_array(shape) || rank > SGPU_RANK_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: /shape is no shape", where);
+	if (json_unpack(file, "{s:s, s:s, s:o, s?s, s?b, s?s !}", "format", &format, "dtype",
+			&dtype, "shape", &shape, "axes", &axes, "boolean", &boolean, "header",
+			header)) {
+		return false;
 	}
-	type->rank = (int)rank;
-	json_array_foreach (shape, i, extent) {
-		if (!json_is_integer(extent) || json_integer_value(extent) < 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "%s: /shape is no shape", where);
-		}
-		type->shape[reversed ? rank - 1 - i : i] = (uint64_t)json_integer_value(extent);
-	}
-	return SGPU_OK;
-}
-
-static int read_format(const json_t *file, const char *where, struct sgpu_file_style *style,
-		       struct sgpu_type *type, struct sgpu_error *error)
-{
-	static const char *const members[] = { "format",  "dtype",  "shape", "axes",
-					       "boolean", "header", NULL };
-	const json_t *axes = json_object_get(file, "axes"),
-		     *boolean = json_object_get(file, "boolean");
-	const char *format = NULL, *dtype = NULL;
-	char ending[16];
-	int rc = sgpu_json_only(file, where, members, error);
-
-	rc = rc ? rc : sgpu_json_string(file, where, "format", &format, error);
-	rc = rc ? rc : sgpu_json_string(file, where, "dtype", &dtype, error);
-	if (rc) {
-		return rc;
-	}
-	/* The names of formats are endings, but for one. */
-	snprintf(ending, sizeof(ending), "x.%s",
-		 strcmp(format, "nifti") == 0	   ? "nii"
-		 : strcmp(format, "nifti.gz") == 0 ? "nii.gz"
-						   : format);
-	sgpu_file_style_of(ending, style);
-	type->dtype = sgpu_dtype_parse(dtype);
-	style->boolean = json_is_true(boolean);
+	snprintf(name, sizeof(name), "x.%s%s", strncmp(format, "nifti", 5) ? "" : "nii",
+		 format + (strncmp(format, "nifti", 5) ? 0 : 5));
+	sgpu_file_style_of(name, style); /* the formats are called by their endings */
+	style->boolean = boolean;
 	style->first_fastest = style->first_fastest || axes;
-	if (style->format == SGPU_FILE_RAW || type->dtype == SGPU_NONE ||
-	    (axes && (!json_is_string(axes) || strcmp(json_string_value(axes), "reversed"))) ||
-	    (boolean && !json_is_boolean(boolean))) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: no format or type that is known",
-				 where);
+	type->dtype = sgpu_dtype_parse(dtype);
+	rank = json_array_size(shape);
+	type->rank = (int)rank;
+	if (style->format == SGPU_FILE_RAW || type->dtype == SGPU_NONE || !json_is_array(shape) ||
+	    rank > SGPU_RANK_MAX || (axes && strcmp(axes, "reversed") != 0)) {
+		return false;
 	}
-	return read_shape(file, where, style->first_fastest, type, error);
+	json_array_foreach (shape, i, extent) {
+		const json_int_t value = json_is_integer(extent) ? json_integer_value(extent) : -1;
+
+		type->shape[style->first_fastest ? rank - 1 - i : i] = (uint64_t)value;
+	}
+	return true;
 }
 
-int seal_array_create(const json_t *file, const char *id, uint64_t size, int fd, const char *name,
+int seal_array_create(json_t *file, const char *id, uint64_t size, int fd, const char *name,
 		      struct sgpu_file_writer **writer, struct sgpu_error *error)
 {
 	struct sgpu_file_style style;
@@ -129,22 +111,19 @@ int seal_array_create(const json_t *file, const char *id, uint64_t size, int fd,
 	const char *text = NULL;
 	uint8_t *header = NULL;
 	uint64_t bytes = 0;
-	char where[SGPU_ID_MAX + 32];
-	int rc;
+	int rc = 0;
 
-	snprintf(where, sizeof(where), "note: file of '%s'", id);
-	rc = read_format(file, where, &style, &type, error);
-	if (!rc && (!sgpu_type_bytes(&type, &bytes) || bytes != size)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: it does not have the size of the output",
-			       where);
+	if (!read_note(file, &style, &type, &text) || !sgpu_type_bytes(&type, &bytes) ||
+	    bytes != size) {
+		return sgpu_fail(
+			error, SGPU_EINVALID,
+			"note: the file of '%s' has no format that is known, or another size", id);
 	}
-	if (!rc && json_object_get(file, "header")) {
-		rc = sgpu_json_string(file, where, "header", &text, error);
-		rc = rc ? rc
-			: sgpu_base64url_read(text, strlen(text), where, &header,
-					      &style.header_size, error);
-		style.header = header;
+	if (text) {
+		rc = sgpu_base64url_read(text, strlen(text), "note: a header", &header,
+					 &style.header_size, error);
 	}
+	style.header = header;
 	rc = rc ? rc : sgpu_file_create(fd, name, &style, &type, writer, error);
 	free(header);
 	return rc;

@@ -127,7 +127,7 @@ SGPU_MUST_CHECK int seal_array_open(const struct sgpu_location *location, uint64
 void seal_array_close(struct seal_array *array);
 /* Begins the file of output `id`, of `size` bytes of elements, in the format that the note's
  * object `file` says. Errors: SGPU_EINVALID if that is none, and those of sgpu_file_create. */
-SGPU_MUST_CHECK int seal_array_create(const json_t *file, const char *id, uint64_t size, int fd,
+SGPU_MUST_CHECK int seal_array_create(json_t *file, const char *id, uint64_t size, int fd,
 				      const char *name, struct sgpu_file_writer **writer,
 				      struct sgpu_error *error);
 /* Writes elements from a temporary file. */
