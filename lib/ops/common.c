@@ -96,28 +96,9 @@ int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 	return rc ? sgpu_fail(error, rc, "stopped on request") : 0;
 }
 
-struct copying {
+struct moving {
 	char *to;
 	const char *from;
-};
-
-static void copy_bytes(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct copying *copying = argument;
-
-	memcpy(copying->to + begin, copying->from + begin, end - begin);
-}
-
-int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from, uint64_t bytes,
-			struct sgpu_error *error)
-{
-	struct copying copying = { to, from };
-
-	return sgpu_ops_for(pool, bytes, COPY_GRAIN, copy_bytes, &copying, error);
-}
-
-struct moving {
-	struct copying copying;
 	const struct sgpu_move_axis *axis;
 	uint64_t width, parts; /* of a row: bytes, and parts of COPY_GRAIN */
 	size_t size;
@@ -133,9 +114,8 @@ static void move_rows(void *argument, uint64_t begin, uint64_t end)
 		uint64_t z = row % a[2].extent, y = row / a[2].extent % a[1].extent,
 			 x = row / a[2].extent / a[1].extent;
 
-		memcpy(job->copying.to + (x * a[0].to + y * a[1].to + z * a[2].to) * job->size + at,
-		       job->copying.from +
-			       (x * a[0].from + y * a[1].from + z * a[2].from) * job->size + at,
+		memcpy(job->to + (x * a[0].to + y * a[1].to + z * a[2].to) * job->size + at,
+		       job->from + (x * a[0].from + y * a[1].from + z * a[2].from) * job->size + at,
 		       sgpu_ops_min(job->width - at, COPY_GRAIN));
 	}
 }
@@ -145,9 +125,17 @@ int sgpu_ops_move_rows(struct sgpu_pool *pool, void *to, const void *from,
 {
 	const struct sgpu_move_axis *a = move->axis;
 	uint64_t width = a[3].extent * size;
-	struct moving job = { { to, from }, a, width, sgpu_ops_ceil(width, COPY_GRAIN), size };
+	struct moving job = { to, from, a, width, sgpu_ops_ceil(width, COPY_GRAIN), size };
 
 	return sgpu_ops_for(pool, a[0].extent * a[1].extent * a[2].extent * job.parts,
 			    sgpu_ops_grain(sgpu_ops_min(width, COPY_GRAIN), ROWS_GRAIN), move_rows,
 			    &job, error);
+}
+
+int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from, uint64_t bytes,
+			struct sgpu_error *error)
+{
+	const struct sgpu_move row = { { { 1, 0, 0 }, { 1, 0, 0 }, { 1, 0, 0 }, { bytes, 1, 1 } } };
+
+	return sgpu_ops_move_rows(pool, to, from, &row, 1, error);
 }

@@ -11,6 +11,7 @@
 #ifndef SGPU_OPS_OPS_PRIVATE_H
 #define SGPU_OPS_OPS_PRIVATE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -201,7 +202,9 @@ enum {
 	SGPU_REDUCE_SUM,
 	SGPU_REDUCE_MIN,
 	SGPU_REDUCE_MAX,
-	SGPU_REDUCE_MEAN
+	SGPU_REDUCE_MEAN,
+	SGPU_REDUCE_STD,
+	SGPU_REDUCE_PERCENTILE
 }; /* the parameter `operation` */
 enum {
 	SGPU_REDUCE_PIECE = 65536,	  /* elements in a piece when they are adjacent */
@@ -229,6 +232,73 @@ static inline struct sgpu_reduce_view sgpu_reduce_view(const struct sgpu_type *t
 	}
 	v.pieces = sgpu_ops_ceil(v.length, v.piece);
 	return v;
+}
+
+/* What the sum or the extreme of n elements, or the sum of their squared distances from the mean,
+ * becomes. NaN for none. */
+SGPU_INLINE double sgpu_reduce_settle(int operation, double value, double n)
+{
+	if (operation == SGPU_REDUCE_MEAN || operation == SGPU_REDUCE_STD) {
+		value /= n;
+	}
+	return operation == SGPU_REDUCE_STD	       ? sqrt(value)
+	       : operation == SGPU_REDUCE_SUM || n > 0 ? value
+						       : (double)NAN;
+}
+
+/* A percentile is selected by digits. Elements become unsigned keys of the same order. Each pass
+ * counts the next 8 bits of those keys that begin as the wanted ones do, and so finds 8 bits of the
+ * two order statistics between which the percentile lies. */
+struct sgpu_percentile {
+	uint64_t prefix[2]; /* the digits that are known */
+	uint64_t rank[2];   /* among the elements that have them */
+	uint64_t nans, digits[2][256];
+	double weight; /* of the second one */
+};
+
+/* Before the first pass over n elements. */
+SGPU_INLINE void sgpu_percentile_rank(struct sgpu_percentile *p, double q, double n)
+{
+	double place = n > 0 ? q / 100 * (n - 1) : 0;
+
+	p->rank[0] = (uint64_t)place;
+	p->rank[1] = p->rank[0] + ((double)p->rank[0] + 1 < n);
+	p->weight = place - (double)p->rank[0];
+}
+
+/* Takes the next digits from the counts, and clears them. */
+SGPU_INLINE void sgpu_percentile_step(struct sgpu_percentile *p)
+{
+	for (int i = 0; i < 2; i++) {
+		int d = 0;
+
+		while (d < 255 && p->rank[i] >= p->digits[i][d]) {
+			p->rank[i] -= p->digits[i][d++];
+		}
+		p->prefix[i] = p->prefix[i] << 8 | (unsigned)d;
+		for (d = 0; d < 256; d++) {
+			p->digits[i][d] = 0;
+		}
+	}
+}
+
+/* The percentile between the two. */
+SGPU_INLINE double sgpu_percentile_between(const struct sgpu_percentile *p, double a, double b)
+{
+	double t = p->weight;
+
+	if (p->nans) {
+		return (double)NAN;
+	}
+	return t == 0 || a == b ? a : t < 0.5 ? a + (b - a) * t : b - (b - a) * (1 - t);
+}
+
+/* Scratch memory, in doubles: the results of pieces; then, if there are several passes, three
+ * values for each output, the result, the number of elements and the mean; last the percentile's.
+ */
+static inline uint64_t sgpu_reduce_partial(const struct sgpu_reduce_view *v)
+{
+	return v->pieces > 1 ? v->outer * v->pieces * v->inner : 0;
 }
 
 /* ---- components3d.c, for morphology3d ---- */

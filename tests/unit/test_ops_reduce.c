@@ -8,7 +8,7 @@
 static const enum sgpu_dtype dtypes[] = {
 	SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16
 };
-static const char *const operations[] = { "sum", "min", "max", "mean" };
+static const char *const operations[] = { "sum", "min", "max", "mean", "std" };
 
 /* A random element, and its value. */
 static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
@@ -49,38 +49,73 @@ static double element(const struct ops_case *c, uint64_t i)
 	}
 }
 
-static double naive(const double *values, uint64_t first, uint64_t step, uint64_t count,
-		    const char *operation)
+static int by_value(const void *a, const void *b)
 {
-	long double sum = 0, least = INFINITY, greatest = -INFINITY;
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Linear between the two nearest, as numpy.percentile; sorts the values. */
+static double naive_percentile(double *values, uint64_t count, double q)
+{
+	double place = q / 100 * (double)(count - 1), below = floor(place), t = place - below;
+	double a, b;
+
+	qsort(values, count, sizeof(*values), by_value);
+	a = values[(uint64_t)below];
+	b = values[below + 1 < (double)count ? (uint64_t)below + 1 : count - 1];
+	return t < 0.5 ? a + (b - a) * t : b - (b - a) * (1 - t);
+}
+
+/* Of the elements that `mask` takes, or of all. */
+static double naive(const double *values, const uint8_t *mask, uint64_t first, uint64_t step,
+		    uint64_t count, const char *operation)
+{
+	long double sum = 0, squares = 0, n = 0;
+	double least = INFINITY, greatest = -INFINITY, *taken = malloc(count * sizeof(double));
 
 	for (uint64_t i = 0; i < count; i++) {
 		double value = values[first + i * step];
 
-		sum += (long double)value;
-		least = (long double)value < least ? (long double)value : least;
-		greatest = (long double)value > greatest ? (long double)value : greatest;
+		if (!mask || mask[first + i * step]) {
+			sum += (long double)value;
+			least = fmin(value, least);
+			greatest = fmax(value, greatest);
+			taken[(uint64_t)n++] = value;
+		}
 	}
-	return strcmp(operation, "sum") == 0   ? (double)sum
-	       : strcmp(operation, "min") == 0 ? (double)least
-	       : strcmp(operation, "max") == 0 ? (double)greatest
-					       : (double)(sum / (long double)count);
+	for (uint64_t i = 0; (long double)i < n; i++) {
+		long double distance = (long double)taken[i] - sum / n;
+
+		squares += distance * distance;
+	}
+	least = strcmp(operation, "sum") == 0	 ? (double)sum
+		: n == 0			 ? (double)NAN
+		: strcmp(operation, "min") == 0	 ? least
+		: strcmp(operation, "max") == 0	 ? greatest
+		: strcmp(operation, "std") == 0	 ? (double)sqrtl(squares / n)
+		: strcmp(operation, "mean") == 0 ? (double)(sum / n)
+						 : naive_percentile(taken, (uint64_t)n, 50);
+	free(taken);
+	return least;
 }
 
-static enum sgpu_dtype expected_dtype(enum sgpu_dtype dtype, bool additive)
+static enum sgpu_dtype expected_dtype(enum sgpu_dtype dtype, bool widened)
 {
 	bool floating = dtype == SGPU_F32 || dtype == SGPU_F64;
 
-	return dtype == SGPU_F16 ? SGPU_F32 : additive && !floating ? SGPU_F64 : dtype;
+	return dtype == SGPU_F16 ? SGPU_F32 : widened && !floating ? SGPU_F64 : dtype;
 }
 
 /* axis -1: all. */
-static void compare(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int axis,
-		    const char *operation)
+static void compare_masked(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int axis,
+			   const char *operation, const uint8_t *mask)
 {
 	uint64_t count = 1, inner = 1, length, wrong = 0;
-	bool additive = strcmp(operation, "sum") == 0 || strcmp(operation, "mean") == 0;
-	double tolerance = expected_dtype(dtype, additive) == SGPU_F32 ? 1e-7 : 1e-14;
+	bool exact = strcmp(operation, "min") == 0 || strcmp(operation, "max") == 0;
+	bool widened = !exact || mask;
+	double tolerance = expected_dtype(dtype, widened) == SGPU_F32 ? 1e-7 : 1e-14;
 	struct ops_case c;
 	double *values;
 	void *data;
@@ -97,22 +132,31 @@ static void compare(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int 
 	}
 	ops_begin(&c, "reduce");
 	ops_input(&c, "input", dtype, rank, shape, data);
+	if (mask) {
+		ops_input(&c, "mask", SGPU_U8, rank, shape, mask);
+	}
 	ops_choice(&c, "operation", operation);
 	ops_number(&c, "axis", axis);
 	CHECK(ops_run(&c));
-	CHECK(ops_type(&c, "output")->dtype == expected_dtype(dtype, additive));
+	CHECK(ops_type(&c, "output")->dtype == expected_dtype(dtype, widened));
 	CHECK(ops_type(&c, "output")->rank == (axis >= 0 && rank > 1 ? rank - 1 : 1));
 	for (uint64_t i = 0; i < count / length; i++) {
-		double expected = naive(values, i / inner * inner * length + i % inner, inner,
+		double expected = naive(values, mask, i / inner * inner * length + i % inner, inner,
 					length, operation);
 
 		wrong += !ops_close(element(&c, i), expected,
-				    additive ? tolerance * (double)length : 0, tolerance);
+				    exact ? 0 : tolerance * (double)length, tolerance);
 	}
 	CHECK(wrong == 0);
 	ops_end(&c);
 	free(data);
 	free(values);
+}
+
+static void compare(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int axis,
+		    const char *operation)
+{
+	compare_masked(dtype, rank, shape, axis, operation, NULL);
 }
 
 UNIT_TEST(all_elements_of_every_type)
@@ -250,6 +294,141 @@ UNIT_TEST(empty_inputs_and_diagnostics)
 	ops_end(&c);
 }
 
+static uint8_t *random_mask(uint64_t count)
+{
+	uint8_t *mask = ops_alloc(64, count);
+
+	for (uint64_t i = 0; i < count; i++) {
+		mask[i] = (uint8_t)(ops_random() & 1 ? ops_random() : 0);
+	}
+	return mask;
+}
+
+/* Pieces, lanes, tiles and columns; some columns have no element that counts. */
+UNIT_TEST(a_mask_takes_elements)
+{
+	uint8_t *mask = random_mask(4097 * 1030);
+
+	for (uint64_t row = 0; row < 4097; row++) {
+		mask[row * 3] = 0; /* of [rows, 3] the first column, below */
+	}
+	for (size_t o = 0; o < SGPU_ARRAY_LENGTH(operations); o++) {
+		for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
+			compare_masked(dtypes[t], 2, OPS_SHAPE(3, 70001), -1, operations[o], mask);
+			compare_masked(dtypes[t], 2, OPS_SHAPE(4097, 3), 0, operations[o], mask);
+		}
+		compare_masked(SGPU_F32, 2, OPS_SHAPE(4097, 1030), 0, operations[o], mask);
+		compare_masked(SGPU_I16, 2, OPS_SHAPE(33, 4097), 1, operations[o], mask);
+		compare_masked(SGPU_F64, 4, OPS_SHAPE(3, 5, 7, 11), 1, operations[o], mask);
+	}
+	free(mask);
+}
+
+UNIT_TEST(what_a_mask_leaves_out_may_be_anything)
+{
+	static const float in[] = { NAN, 3, INFINITY, 5, -INFINITY };
+	static const uint8_t mask[] = { 0, 1, 0, 2, 0 };
+	static const float out[] = { 8, 3, 5, 4, 1, 4 };
+
+	for (int operation = 0; operation < 6; operation++) {
+		struct ops_case c;
+
+		ops_begin(&c, "reduce");
+		ops_number(&c, "operation", operation);
+		ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(5), in);
+		ops_input(&c, "mask", SGPU_U8, 1, OPS_SHAPE(5), mask);
+		REQUIRE(ops_run(&c));
+		CHECK(*(float *)ops_data(&c, "output") == out[operation]);
+		ops_input(&c, "mask", SGPU_U8, 1, OPS_SHAPE(5), (uint8_t[5]){ 0 });
+		REQUIRE(ops_run(&c));
+		CHECK(operation ? isnan(*(float *)ops_data(&c, "output"))
+				: *(float *)ops_data(&c, "output") == 0);
+		ops_end(&c);
+	}
+}
+
+UNIT_TEST(percentiles_are_those_of_the_sorted_elements)
+{
+	static const double qs[] = { 0, 0.1, 25, 37.5, 50, 99, 99.99, 100 };
+	static const uint64_t counts[] = { 1, 2, 10, 70001 };
+	uint8_t *mask = random_mask(70001);
+	double *values = ops_alloc(64, 70001 * sizeof(double)), want;
+	uint64_t data[70001], count, taken;
+
+	mask[0] = 1;
+	for (int i = 0; i < (int)SGPU_ARRAY_LENGTH(dtypes) * 4 * 8 * 2; i++) {
+		enum sgpu_dtype dtype = dtypes[i / 64];
+		struct ops_case c;
+
+		count = counts[i / 16 % 4];
+		taken = 0;
+		for (uint64_t k = 0; k < count; k++) {
+			double value = fill(dtype, data, k);
+
+			if (i % 2 == 0 || mask[k]) {
+				values[taken++] = value;
+			}
+		}
+		ops_begin(&c, "reduce");
+		ops_choice(&c, "operation", "percentile");
+		ops_number(&c, "q", qs[i / 2 % 8]);
+		ops_input(&c, "input", dtype, 1, &count, data);
+		if (i % 2) {
+			ops_input(&c, "mask", SGPU_U8, 1, &count, mask);
+		}
+		REQUIRE(ops_run(&c));
+		CHECK(ops_type(&c, "output")->dtype == expected_dtype(dtype, true));
+		want = naive_percentile(values, taken, qs[i / 2 % 8]);
+		CHECK(element(&c, 0) ==
+		      (expected_dtype(dtype, true) == SGPU_F32 ? (double)(float)want : want));
+		ops_end(&c);
+	}
+	free(values);
+	free(mask);
+}
+
+UNIT_TEST(a_percentile_of_nan_is_nan_and_of_zeros_and_infinities_is_theirs)
+{
+	static const double in[][3] = {
+		{ NAN, 1, 2 }, { -NAN, 1, 2 }, { 0, 0, -0.0 }, { INFINITY, INFINITY, -INFINITY }
+	};
+	static const double out[] = { NAN, NAN, 0, INFINITY };
+	struct ops_case c;
+
+	for (int i = 0; i < 4; i++) {
+		ops_begin(&c, "reduce");
+		ops_choice(&c, "operation", "percentile");
+		ops_number(&c, "q", 80);
+		ops_input(&c, "input", SGPU_F64, 1, OPS_SHAPE(3), in[i]);
+		REQUIRE(ops_run(&c));
+		CHECK(ops_close(element(&c, 0), out[i], 0, 0));
+		ops_end(&c);
+	}
+}
+
+UNIT_TEST(masks_and_percentiles_are_checked)
+{
+	struct ops_case c;
+
+	for (int i = 0; i < 4; i++) {
+		ops_begin(&c, "reduce");
+		ops_choice(&c, "operation", i == 1 ? "percentile" : "mean");
+		ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
+		c.call.present[1] = i != 2; /* its type is left out, and filled in */
+		if (i == 0) {
+			ops_input(&c, "mask", SGPU_U8, 2, OPS_SHAPE(3, 2), NULL);
+		} else {
+			ops_number(&c, i == 1 ? "axis" : "q", 1);
+		}
+		c.call.param[2].given = i == 2;
+		CHECK(ops_infer(&c) == (i == 3));
+		CHECK(strcmp(c.diagnostic_argument, i == 0 ? "mask" : "") == 0);
+		CHECK(strcmp(c.diagnostic_param, i == 1 ? "axis" : i == 2 ? "q" : "") == 0);
+		CHECK(i != 3 || ops_type_is(&c, "mask", SGPU_U8, 2, OPS_SHAPE(2, 3)));
+		ops_end(&c);
+	}
+}
+
 int main(void)
 {
 	UNIT_RUN(all_elements_of_every_type);
@@ -260,5 +439,10 @@ int main(void)
 	UNIT_RUN(nan_and_signed_zeros);
 	UNIT_RUN(large_sums_are_exact);
 	UNIT_RUN(empty_inputs_and_diagnostics);
+	UNIT_RUN(a_mask_takes_elements);
+	UNIT_RUN(what_a_mask_leaves_out_may_be_anything);
+	UNIT_RUN(percentiles_are_those_of_the_sorted_elements);
+	UNIT_RUN(a_percentile_of_nan_is_nan_and_of_zeros_and_infinities_is_theirs);
+	UNIT_RUN(masks_and_percentiles_are_checked);
 	return unit_done();
 }

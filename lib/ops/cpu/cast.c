@@ -30,52 +30,39 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT].dtype = sgpu_dtype_parse(choices[(int)call->param[DTYPE].number]);
 }
 
-#define DIRECT(name, from_type, to_type, expression)                                          \
-	SGPU_CLONES_ATTR static void name(const from_type *from, to_type *to, uint64_t count) \
-	{                                                                                     \
-		for (uint64_t i = 0; i < count; i++) {                                        \
-			to[i] = expression;                                                   \
-		}                                                                             \
-	}
-DIRECT(i64_to_f32, int64_t, float, (float)from[i])
-DIRECT(u64_to_f32, uint64_t, float, (float)from[i])
-DIRECT(i64_to_u64, int64_t, uint64_t, from[i] < 0 ? 0 : (uint64_t)from[i])
-DIRECT(u64_to_i64, uint64_t, int64_t, (int64_t)(from[i] < INT64_MAX ? from[i] : INT64_MAX))
-
-/* Converts what f64 would round twice or not saturate exactly; returns false for other pairs. */
-static bool direct(const struct sgpu_op_call *call, uint64_t begin, uint64_t count)
+/* From integers of 64 bits to f32, or to the other ones, of which half the values are out of range.
+ */
+SGPU_CLONES_ATTR static void direct(const uint64_t *from, bool is_signed, enum sgpu_dtype dtype,
+				    void *to, uint64_t count)
 {
-	enum sgpu_dtype from = call->type[INPUT].dtype, to = call->type[OUTPUT].dtype;
-	const void *in = call->data[INPUT];
-	void *out = call->data[OUTPUT];
-
-	if (from == SGPU_I64 && to == SGPU_F32) {
-		i64_to_f32((const int64_t *)in + begin, (float *)out + begin, count);
-	} else if (from == SGPU_U64 && to == SGPU_F32) {
-		u64_to_f32((const uint64_t *)in + begin, (float *)out + begin, count);
-	} else if (from == SGPU_I64 && to == SGPU_U64) {
-		i64_to_u64((const int64_t *)in + begin, (uint64_t *)out + begin, count);
-	} else if (from == SGPU_U64 && to == SGPU_I64) {
-		u64_to_i64((const uint64_t *)in + begin, (int64_t *)out + begin, count);
-	} else {
-		return false;
+	for (uint64_t i = 0; i < count; i++) {
+		if (dtype == SGPU_F32) {
+			((float *)to)[i] = is_signed ? (float)(int64_t)from[i] : (float)from[i];
+		} else {
+			((uint64_t *)to)[i] = from[i] <= INT64_MAX ? from[i]
+					      : is_signed	   ? 0
+								   : INT64_MAX;
+		}
 	}
-	return true;
 }
 
 static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	struct sgpu_op_call *call = argument;
+	enum sgpu_dtype from = call->type[INPUT].dtype, dtype = call->type[OUTPUT].dtype;
 	double block[BLOCK];
 
-	if (direct(call, begin, end - begin)) {
+	if ((from == SGPU_I64 || from == SGPU_U64) &&
+	    (dtype == SGPU_F32 || dtype == SGPU_I64 || dtype == SGPU_U64)) {
+		direct((const uint64_t *)call->data[INPUT] + begin, from == SGPU_I64, dtype,
+		       (char *)call->data[OUTPUT] + begin * sgpu_dtype_size(dtype), end - begin);
 		return;
 	}
 	for (uint64_t at = begin; at < end; at += BLOCK) {
 		uint64_t count = sgpu_ops_min(end - at, BLOCK);
 
-		sgpu_ops_load_f64(call->type[INPUT].dtype, call->data[INPUT], at, count, block);
-		sgpu_ops_store_f64(call->type[OUTPUT].dtype, call->data[OUTPUT], at, count, block);
+		sgpu_ops_load_f64(from, call->data[INPUT], at, count, block);
+		sgpu_ops_store_f64(dtype, call->data[OUTPUT], at, count, block);
 	}
 	sgpu_wipe(block, sizeof(block));
 }

@@ -13,6 +13,20 @@
 template <typename A, typename B>
 constexpr int sgpu_cuda_together = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));
 
+/* Element i of data of one of the types that operations compute with. */
+SGPU_DEVICE double sgpu_cuda_element(const void *data, enum sgpu_dtype dtype, uint64_t i)
+{
+	switch (dtype) {
+		SGPU_CUDA_CASE(SGPU_F32, float, T, sgpu_cuda_f64(((const T *)data)[i]))
+		SGPU_CUDA_CASE(SGPU_I32, int32_t, T, sgpu_cuda_f64(((const T *)data)[i]))
+		SGPU_CUDA_CASE(SGPU_U8, uint8_t, T, sgpu_cuda_f64(((const T *)data)[i]))
+		SGPU_CUDA_CASE(SGPU_I16, int16_t, T, sgpu_cuda_f64(((const T *)data)[i]))
+		SGPU_CUDA_CASE(SGPU_F16, sgpu_half, T, sgpu_cuda_f64(((const T *)data)[i]))
+	default:
+		return ((const double *)data)[i];
+	}
+}
+
 /* Makes a NaN quiet as a CPU does, with the same sign and payload. */
 SGPU_DEVICE double sgpu_cuda_quiet(double nan)
 {
@@ -71,30 +85,17 @@ template <> __device__ __forceinline__ sgpu_half sgpu_cuda_narrow<sgpu_half>(dou
 
 	return { value == value ? sgpu_half_from_double(value) : (uint16_t)(sign | 0x7e00u) };
 }
-template <> __device__ __forceinline__ int32_t sgpu_cuda_narrow<int32_t>(double value)
-{
-	return (int32_t)sgpu_cuda_round_within(value, INT32_MIN, INT32_MAX);
-}
-template <> __device__ __forceinline__ uint8_t sgpu_cuda_narrow<uint8_t>(double value)
-{
-	return (uint8_t)(int32_t)sgpu_cuda_round_within(value, 0, UINT8_MAX);
-}
-template <> __device__ __forceinline__ int16_t sgpu_cuda_narrow<int16_t>(double value)
-{
-	return (int16_t)(int32_t)sgpu_cuda_round_within(value, INT16_MIN, INT16_MAX);
-}
-template <> __device__ __forceinline__ int8_t sgpu_cuda_narrow<int8_t>(double value)
-{
-	return (int8_t)(int32_t)sgpu_cuda_round_within(value, INT8_MIN, INT8_MAX);
-}
-template <> __device__ __forceinline__ uint16_t sgpu_cuda_narrow<uint16_t>(double value)
-{
-	return (uint16_t)(int32_t)sgpu_cuda_round_within(value, 0, UINT16_MAX);
-}
-template <> __device__ __forceinline__ uint32_t sgpu_cuda_narrow<uint32_t>(double value)
-{
-	return (uint32_t)(int64_t)sgpu_cuda_round_within(value, 0, UINT32_MAX);
-}
+#define SGPU_CUDA_NARROW(T, wide, low, high)                                       \
+	template <> __device__ __forceinline__ T sgpu_cuda_narrow<T>(double value) \
+	{                                                                          \
+		return (T)(wide)sgpu_cuda_round_within(value, low, high);          \
+	}
+SGPU_CUDA_NARROW(int8_t, int32_t, INT8_MIN, INT8_MAX)
+SGPU_CUDA_NARROW(uint8_t, int32_t, 0, UINT8_MAX)
+SGPU_CUDA_NARROW(int16_t, int32_t, INT16_MIN, INT16_MAX)
+SGPU_CUDA_NARROW(uint16_t, int32_t, 0, UINT16_MAX)
+SGPU_CUDA_NARROW(int32_t, int32_t, INT32_MIN, INT32_MAX)
+SGPU_CUDA_NARROW(uint32_t, int64_t, 0, UINT32_MAX)
 /* The device's conversions to 64 bits saturate, but NaN would become 2^63. */
 template <> __device__ __forceinline__ int64_t sgpu_cuda_narrow<int64_t>(double value)
 {

@@ -5,28 +5,68 @@
  * add a piece, each with many loads in flight. Reductions that are exact in any order (integers
  * within a piece, extremes) use many more threads.
  */
+#include <utility>
+
 #include "ops/cuda/kernels/reduce.cuh"
 
-enum { INPUT, OUTPUT };
-enum { OPERATION, AXIS };
-enum {
-	LANES = SGPU_REDUCE_LANES,
-	UNROLL = 32, /* loads that a thread has in flight */
-	UNROLL_ROWS = 32,
+enum { INPUT, MASK, OUTPUT };
+enum { OPERATION, AXIS, Q };
+enum { LANES = SGPU_REDUCE_LANES };
+
+/* Elements as a pass sees them that a mask or a deviation needs: those left out as `nothing`, all
+ * others as 1, or as their squared distance from the mean of their output. */
+struct seen {
+	const void *data;
+	enum sgpu_dtype dtype;
+	const uint8_t *mask;
+	double nothing;
+	bool counting;
+	const double *means;
+	uint64_t length, inner;
+	double mean;
+	uint64_t first;
+
+	__device__ seen operator+(uint64_t skip) const
+	{
+		seen from = *this;
+
+		from.first += skip;
+		if (means) {
+			from.mean =
+				means[from.first / (length * inner) * inner + from.first % inner];
+		}
+		return from;
+	}
+	__device__ double operator[](uint64_t i) const
+	{
+		double value;
+
+		if (mask && !mask[first + i]) {
+			return nothing;
+		}
+		if (counting) {
+			return 1.0;
+		}
+		value = sgpu_cuda_element(data, dtype, first + i);
+		return means ? (value - mean) * (value - mean) : value;
+	}
 };
 
-/* The input and output of a kernel. */
-template <typename T, typename O> struct job {
-	const T *in;
+/* Loads that a thread has in flight; the code of `seen` is long. */
+template <typename In> constexpr int loads = 32;
+template <> constexpr int loads<seen> = 8;
+
+/* The input and output of a kernel; In is a pointer, or `seen`. */
+template <typename In, typename O> struct job {
+	In in;
 	O *out;
 	struct sgpu_reduce_view v;
 	double *partial; /* [outer][pieces][inner]; NULL: one piece per output */
 	double divisor;
-	bool greatest;
 };
 
-template <typename T, typename O>
-SGPU_DEVICE void put(const struct job<T, O> &job, uint64_t item, double value)
+template <typename In, typename O>
+SGPU_DEVICE void put(const struct job<In, O> &job, uint64_t item, double value)
 {
 	if (job.partial) {
 		job.partial[item] = value;
@@ -35,25 +75,30 @@ SGPU_DEVICE void put(const struct job<T, O> &job, uint64_t item, double value)
 	}
 }
 
+/* What In gives. */
+template <typename In>
+using element = std::remove_cv_t<std::remove_reference_t<decltype(std::declval<In>()[0])>>;
+
 /* The elements of one piece. */
-template <typename T> struct piece {
-	const T *in;
+template <typename In> struct piece {
+	In in;
 	unsigned count;
 };
 
-template <typename T, typename O>
-SGPU_DEVICE struct piece<T> piece_at(const struct job<T, O> &job, uint64_t item) {
+template <typename In, typename O>
+SGPU_DEVICE struct piece<In> piece_at(const struct job<In, O> &job, uint64_t item) {
 	uint64_t piece, outer = sgpu_cuda_split(item, job.v.pieces, &piece),
 			from = piece * job.v.piece;
 	uint64_t left = job.v.length - from;
 
-	return { job.in + outer * job.v.length + from, (unsigned)sgpu_ops_min(left, job.v.piece) };
+	return { job.in + (outer * job.v.length + from),
+		 (unsigned)sgpu_ops_min(left, job.v.piece) };
 }
 
 /* ---- adjacent elements, in the CPU's order: a thread adds one lane of a piece ----
  * A block is one warp, so that each thread has enough registers for its loads. */
-template <typename T, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T, O> job)
+template <typename In, typename O>
+static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<In, O> job)
 {
 	uint64_t items = job.v.outer * job.v.pieces, self = sgpu_cuda_self();
 	uint64_t step = sgpu_cuda_step() / LANES;
@@ -63,7 +108,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 	for (uint64_t first = self / SGPU_CUDA_WARP * (SGPU_CUDA_WARP / LANES); first < items;
 	     first += step) {
 		uint64_t item = first + threadIdx.x % SGPU_CUDA_WARP / LANES;
-		struct piece<T> piece = {
+		struct piece<In> piece = {
 			job.in, 0
 		};
 		double sum = 0.0;
@@ -72,17 +117,17 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 		if (item < items) {
 			piece = piece_at(job, item);
 		}
-		for (; i + (UNROLL - 1) * LANES < piece.count; i += UNROLL * LANES) {
-			const T *in = piece.in + i;
-			T values[UNROLL];
+		for (; i + (loads<In> - 1) * LANES < piece.count; i += loads<In> * LANES) {
+			In in = piece.in + i;
+			element<In> values[loads<In>];
 
 #pragma unroll
-			for (int j = 0; j < UNROLL; j++) {
+			for (int j = 0; j < loads<In>; j++) {
 				values[j] = in[j * LANES];
 			}
 			asm volatile("" ::: "memory"); /* keeps all loads before the additions */
 #pragma unroll
-			for (int j = 0; j < UNROLL; j++) {
+			for (int j = 0; j < loads<In>; j++) {
 				sum += sgpu_cuda_f64(values[j]);
 			}
 		}
@@ -99,13 +144,13 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 }
 
 /* ---- adjacent elements, in any order: a warp takes a piece ---- */
-template <typename F, typename T, typename O> SGPU_KERNEL fold_warps(struct job<T, O> job, F f)
+template <typename F, typename In, typename O> SGPU_KERNEL fold_warps(struct job<In, O> job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces, self = sgpu_cuda_self();
 	uint64_t step = sgpu_cuda_step() / SGPU_CUDA_WARP;
 
 	for (uint64_t item = self / SGPU_CUDA_WARP; item < items; item += step) {
-		struct piece<T> piece = piece_at(job, item);
+		struct piece<In> piece = piece_at(job, item);
 		auto folded = f.nothing();
 
 #pragma unroll 4
@@ -121,8 +166,8 @@ template <typename F, typename T, typename O> SGPU_KERNEL fold_warps(struct job<
 }
 
 /* ---- elements that are not adjacent: a thread adds up a column of a piece ---- */
-template <typename F, typename T, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T, O> job, F f)
+template <typename F, typename In, typename O>
+static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<In, O> job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces * job.v.inner, step = sgpu_cuda_step();
 
@@ -131,21 +176,21 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 		uint64_t outer = sgpu_cuda_split(sgpu_cuda_split(item, inner, &column),
 						 job.v.pieces, &piece);
 		uint64_t from = piece * job.v.piece, left = job.v.length - from;
-		const T *in = job.in + (outer * job.v.length + from) * inner + column;
+		In in = job.in + ((outer * job.v.length + from) * inner + column);
 		unsigned rows = (unsigned)sgpu_ops_min(left, job.v.piece), row = 1;
 		auto folded = f.key(in[0]);
 
-		for (; row + UNROLL_ROWS <= rows; row += UNROLL_ROWS) {
-			const T *from_row = in + row * inner;
-			T values[UNROLL_ROWS];
+		for (; row + loads<In> <= rows; row += loads<In>) {
+			In from_row = in + row * inner;
+			element<In> values[loads<In>];
 
 #pragma unroll
-			for (int j = 0; j < UNROLL_ROWS; j++) {
+			for (int j = 0; j < loads<In>; j++) {
 				values[j] = from_row[j * inner];
 			}
 			asm volatile("" ::: "memory"); /* keeps all loads before the additions */
 #pragma unroll
-			for (int j = 0; j < UNROLL_ROWS; j++) {
+			for (int j = 0; j < loads<In>; j++) {
 				folded = f(folded, f.key(values[j]));
 			}
 		}
@@ -189,8 +234,8 @@ SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, dou
 /* ---- host side ---- */
 /* Reduces each piece. Sums of floats must keep the CPU's order, so they have a kernel of their
  * own. */
-template <typename T, typename O, typename F>
-static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, F f)
+template <typename In, typename O, typename F>
+static int fold_pieces(struct sgpu_launch *launch, const struct job<In, O> &job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces;
 
@@ -198,35 +243,35 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 		return 0;
 	}
 	if (job.v.inner > 1) {
-		return sgpu_cuda_start(launch, "reduce", fold_rows<F, T, O>,
+		return sgpu_cuda_start(launch, "reduce", fold_rows<F, In, O>,
 				       sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP),
 				       SGPU_CUDA_WARP, 0, job, f);
 	}
 	if constexpr (F::in_order) {
-		return sgpu_cuda_start(launch, "reduce", add_lanes<T, O>,
+		return sgpu_cuda_start(launch, "reduce", add_lanes<In, O>,
 				       sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES),
 				       SGPU_CUDA_WARP, 0, job);
 	} else {
-		return sgpu_cuda_run(launch, "reduce", fold_warps<F, T, O>,
+		return sgpu_cuda_run(launch, "reduce", fold_warps<F, In, O>,
 				     sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), job,
 				     f);
 	}
 }
 
 /* f combines elements, `last` the results of the pieces. */
-template <typename T, typename O, typename F, typename L>
-static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, F f, L last)
+template <typename In, typename O, typename F, typename L>
+static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, O *out, double divisor,
+	       F f, L last)
 {
-	struct job<T, O> job = {
+	struct job<In, O> job = {
 	};
 	int rc;
 
-	job.in = (const T *)call->data[INPUT];
-	job.out = (O *)call->data[OUTPUT];
+	job.in = in;
+	job.out = out;
 	job.v = sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
 	job.partial = job.v.pieces > 1 ? (double *)call->scratch : NULL;
-	job.divisor =
-		call->param[OPERATION].number == SGPU_REDUCE_MEAN ? (double)job.v.length : 1.0;
+	job.divisor = divisor;
 	rc = fold_pieces(launch, job, f);
 	if (rc || job.v.pieces == 1 || job.v.outer * job.v.inner == 0) {
 		return rc;
@@ -243,15 +288,167 @@ template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_la
 	typedef typename sgpu_reduce_types<T>::extreme extreme;
 	int operation = (int)call->param[OPERATION].number;
 	bool greatest = operation == SGPU_REDUCE_MAX;
+	const T *in = (const T *)call->data[INPUT];
+	void *out = call->data[OUTPUT];
 
 	if (operation == SGPU_REDUCE_SUM || operation == SGPU_REDUCE_MEAN) {
-		return run<T, sum>(call, launch, sgpu_reduce_sum<T>(), sgpu_reduce_sum<double>());
+		struct sgpu_reduce_view v =
+			sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
+
+		return run(call, launch, in, (sum *)out,
+			   operation == SGPU_REDUCE_MEAN ? (double)v.length : 1.0,
+			   sgpu_reduce_sum<T>(), sgpu_reduce_sum<double>());
 	}
-	return run<T, extreme>(call, launch, sgpu_reduce_extreme<T>{ greatest },
-			       sgpu_reduce_extreme<double>{ greatest });
+	return run(call, launch, in, (extreme *)out, 1.0, sgpu_reduce_extreme<T>{ greatest },
+		   sgpu_reduce_extreme<double>{ greatest });
+}
+
+/* ---- with a mask, and deviations: passes with results in f64, as on the CPU ---- */
+SGPU_KERNEL settle(const double *values, const double *counts, double length, int operation,
+		   bool narrow, void *out, uint64_t outputs)
+{
+	for (uint64_t i = sgpu_cuda_self(); i < outputs; i += sgpu_cuda_step()) {
+		double value =
+			sgpu_reduce_settle(operation, values[i], counts ? counts[i] : length);
+
+		if (narrow) {
+			((float *)out)[i] = sgpu_reduce_result<float>(value, 1.0);
+		} else {
+			((double *)out)[i] = sgpu_reduce_result<double>(value, 1.0);
+		}
+	}
+}
+
+static int run_pass(struct sgpu_op_call *call, struct sgpu_launch *launch, seen in, double *out,
+		    int operation)
+{
+	bool greatest = operation == SGPU_REDUCE_MAX;
+
+	if (operation == SGPU_REDUCE_MIN || greatest) {
+		in.nothing = greatest ? -(double)INFINITY : (double)INFINITY;
+		return run(call, launch, in, out, 1.0, sgpu_reduce_extreme<double>{ greatest },
+			   sgpu_reduce_extreme<double>{ greatest });
+	}
+	return run(call, launch, in, out, 1.0, sgpu_reduce_sum<double>(),
+		   sgpu_reduce_sum<double>());
+}
+
+/* Blocks count the digits of a percentile in shared memory. */
+SGPU_KERNEL count_digits(seen in, uint64_t count, unsigned shift, struct sgpu_percentile *all)
+{
+	__shared__ unsigned digits[2][256];
+	const sgpu_reduce_extreme<double> order = {};
+
+	digits[0][threadIdx.x] = digits[1][threadIdx.x] = 0;
+	__syncthreads();
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
+		uint64_t digit = (uint64_t)order.key(in[i]) ^ (uint64_t)1 << 63;
+
+		if (digit == 0) {
+			all->nans = 1;
+		}
+		digit >>= shift;
+		for (int j = 0; j < 2; j++) {
+			if (digit >> 8 == all->prefix[j]) {
+				atomicAdd(&digits[j][digit & 255], 1u);
+			}
+		}
+	}
+	__syncthreads();
+	for (int j = 0; j < 2; j++) {
+		atomicAdd((unsigned long long *)&all->digits[j][threadIdx.x],
+			  digits[j][threadIdx.x]);
+	}
+}
+
+/* One thread takes the digit before the one that is counted next, and in the end the result. */
+SGPU_KERNEL take_digits(struct sgpu_percentile *p, unsigned shift, double q, const double *counts,
+			double length, double *result)
+{
+	const sgpu_reduce_extreme<double> order = {};
+	const uint64_t sign = (uint64_t)1 << 63;
+
+	if (sgpu_cuda_self() > 0) {
+		return;
+	}
+	if (shift == 64) {
+		sgpu_percentile_rank(p, q, counts ? *counts : length);
+		return;
+	}
+	sgpu_percentile_step(p);
+	if (shift == 0) {
+		*result = sgpu_percentile_between(p, order.value((long long)(p->prefix[0] ^ sign)),
+						  order.value((long long)(p->prefix[1] ^ sign)));
+	}
+}
+
+static int run_percentile(struct sgpu_launch *launch, seen in, struct sgpu_percentile *p, double q,
+			  const double *counts, double length, double *result)
+{
+	int rc;
+
+	in.nothing = (double)INFINITY;
+	rc = sgpu_cuda_runtime_check(launch, "reduce",
+				     cudaMemsetAsync(p, 0, sizeof(*p), sgpu_cuda_stream(launch)));
+	for (unsigned shift = 64; !rc; shift -= 8) {
+		rc = sgpu_cuda_run(launch, "reduce", take_digits, 1, p, shift, q, counts, length,
+				   result);
+		if (rc || shift == 0) {
+			break;
+		}
+		rc = sgpu_cuda_run(launch, "reduce", count_digits,
+				   sgpu_cuda_grid((uint64_t)length, SGPU_CUDA_BLOCK * 8), in,
+				   (uint64_t)length, shift - 8, p);
+	}
+	return rc;
+}
+
+static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	struct sgpu_reduce_view v =
+		sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
+	uint64_t outputs = v.outer * v.inner;
+	double *values = (double *)call->scratch + sgpu_reduce_partial(&v),
+	       *counts = values + outputs, *means = counts + outputs, length = (double)v.length;
+	int operation = (int)call->param[OPERATION].number, rc = 0;
+	unsigned grid = sgpu_cuda_grid(outputs, SGPU_CUDA_BLOCK);
+	seen in = {};
+
+	in.data = call->data[INPUT];
+	in.dtype = call->type[INPUT].dtype;
+	in.mask = (const uint8_t *)call->data[MASK];
+	in.length = v.length;
+	in.inner = v.inner;
+	in.counting = true;
+	if (in.mask) {
+		rc = run_pass(call, launch, in, counts, SGPU_REDUCE_SUM);
+	} else {
+		counts = NULL;
+	}
+	in.counting = false;
+	if (!rc && operation == SGPU_REDUCE_STD) {
+		rc = run_pass(call, launch, in, values, SGPU_REDUCE_SUM);
+		rc = rc ? rc
+			: sgpu_cuda_run(launch, "reduce", settle, grid, values, counts, length,
+					SGPU_REDUCE_MEAN, false, means, outputs);
+		in.means = means;
+	}
+	if (!rc && operation == SGPU_REDUCE_PERCENTILE) {
+		rc = run_percentile(launch, in, (struct sgpu_percentile *)(means + outputs),
+				    call->param[Q].number, counts, length, values);
+	} else if (!rc) {
+		rc = run_pass(call, launch, in, values, operation);
+	}
+	return rc ? rc
+		  : sgpu_cuda_run(launch, "reduce", settle, grid, values, counts, length, operation,
+				  call->type[OUTPUT].dtype == SGPU_F32, call->data[OUTPUT],
+				  outputs);
 }
 
 extern "C" int sgpu_reduce_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
+	if (call->data[MASK] || call->param[OPERATION].number >= SGPU_REDUCE_STD) {
+		return run_passes(call, launch);
+	}
 	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, start<T>(call, launch));
 }
