@@ -42,21 +42,22 @@ enum sgpu_param_kind {
 	SGPU_PARAM_NUMBER,
 	SGPU_PARAM_INTEGER,
 	SGPU_PARAM_BOOLEAN,
-	SGPU_PARAM_CHOICE
+	SGPU_PARAM_CHOICE,
+	SGPU_PARAM_TEXT
 };
 
 struct sgpu_op_param {
 	const char *name;
 	enum sgpu_param_kind kind;
 	bool required;
-	double min, max;	    /* NUMBER, INTEGER: inclusive */
+	double min, max;	    /* NUMBER, INTEGER: inclusive; TEXT: of its length */
 	double standard;	    /* default; BOOLEAN: 0 or 1; CHOICE: index into choices */
 	const char *const *choices; /* CHOICE: NULL-terminated */
 	const char *help;
 };
 
 /* A parameter's value. NUMBER: as given. INTEGER: exact below 2^53. BOOLEAN: 0 or 1. CHOICE: an
- * index. */
+ * index. TEXT: only whether it is given. */
 struct sgpu_op_value {
 	bool given;
 	double number;
@@ -72,8 +73,9 @@ struct sgpu_op_call {
 	void *data[SGPU_ARGUMENTS_MAX]; /* device addresses, aligned to 64 bytes; NULL if absent. No
 				   output overlaps an input or the scratch memory. */
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
-	void *scratch;	 /* device memory of op->scratch() bytes, aligned to 4096 */
-	uint64_t actual; /* elements of the output, set by an at_most operation */
+	const char *text; /* of the parameter of kind TEXT; lives as long as the manifest */
+	void *scratch;	  /* device memory of op->scratch() bytes, aligned to 4096 */
+	uint64_t actual;  /* elements of the output, set by an at_most operation */
 };
 
 /* Receives the diagnostics of infer: about the argument or the parameter that is named, or about
@@ -135,6 +137,17 @@ extern const struct sgpu_op sgpu_op_module;
  * For a module, call->op is sgpu_op_module, and the arguments have the order of the manifest. */
 SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation,
 				     struct sgpu_op_call *call, struct sgpu_error *error);
+
+enum {
+	SGPU_MAP_EXPRESSION_MAX = 4096, /* bytes */
+	SGPU_MAP_TEXT_MAX = 3072,	/* of `code`: base64url of 256 instructions */
+};
+
+/* map, as people write it: compiles the parameter `expression` of an operation of a manifest to
+ * `code`, and gives its arguments the names of the table, in the order in which the expression
+ * names them. Leaves other operations as they are. SGPU_EINVALID: the text says where in the
+ * expression. */
+SGPU_MUST_CHECK int sgpu_map_compile(json_t *operation, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

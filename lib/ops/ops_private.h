@@ -44,7 +44,7 @@ extern "C" {
 /* clang-format off */
 #define SGPU_OPS(X) \
 	X(activation_gradient) X(argmax) X(black_scholes) X(cast) X(concatenate) X(conv2d) X(conv2d_gradient) \
-	X(copy) X(cross_entropy) X(dense) X(gaussian3d) X(gemm) X(histogram) X(max_pool2d) \
+	X(copy) X(cross_entropy) X(dense) X(gaussian3d) X(gemm) X(histogram) X(map) X(max_pool2d) \
 	X(max_pool2d_gradient) X(morphology3d) X(nearest) X(reduce) X(reshape) X(scale) X(sgd) \
 	X(slice) X(softmax) X(squared_error) X(threshold) X(transpose) X(vector_add)
 /* The element types that operations compute with, and all: X(dtype, C type, name) for each. */

@@ -104,9 +104,30 @@ static bool check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_
 	return check_range(checker, param, *number);
 }
 
-static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
-			const json_t *json, double *number)
+static bool check_text(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+		       const json_t *json, const char **text)
 {
+	if (!json_is_string(json)) {
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be a string",
+				json_kind(json));
+		return false;
+	}
+	if ((double)json_string_length(json) > param->max) {
+		sgpu_ops_report(checker, "params", param->name, NULL,
+				"has %zu characters, at most %.0f are possible",
+				json_string_length(json), param->max);
+		return false;
+	}
+	*text = json_string_value(json);
+	return true;
+}
+
+static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+			const json_t *json, struct sgpu_op_call *call, double *number)
+{
+	if (param->kind == SGPU_PARAM_TEXT) {
+		return check_text(checker, param, json, &call->text);
+	}
 	if (param->kind == SGPU_PARAM_CHOICE) {
 		return check_choice(checker, param, json, number);
 	}
@@ -145,8 +166,8 @@ void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call
 		call->param[i].number = params[i].standard;
 		json = json_object_get(given, params[i].name);
 		if (json) {
-			call->param[i].given =
-				check_value(checker, &params[i], json, &call->param[i].number);
+			call->param[i].given = check_value(checker, &params[i], json, call,
+							   &call->param[i].number);
 		} else if (params[i].required) {
 			sgpu_ops_report(checker, given ? "params" : NULL, NULL, NULL,
 					"'%s' needs the parameter '%s'", call->op->name,

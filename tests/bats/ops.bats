@@ -5,7 +5,7 @@
 load helpers
 
 OPERATIONS="activation_gradient argmax black_scholes cast concatenate conv2d conv2d_gradient copy cross_entropy dense
-	gaussian3d gemm histogram max_pool2d max_pool2d_gradient morphology3d nearest reduce reshape scale sgd slice softmax
+	gaussian3d gemm histogram map max_pool2d max_pool2d_gradient morphology3d nearest reduce reshape scale sgd slice softmax
 	squared_error threshold transpose vector_add"
 
 # The operations that the program lists, one a line.

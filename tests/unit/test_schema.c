@@ -8,6 +8,7 @@
 #include <sgpu/manifest.h>
 
 #include "base/json.h"
+#include "ops/ops.h"
 #include "unit.h"
 
 /* Bytes of the file; make compiles in the folder of the sources. */
@@ -58,6 +59,12 @@ UNIT_TEST(the_limits_of_the_schema_are_those_of_the_library)
 		{ OPERATION "shared_bytes/maximum", SGPU_MODULE_SHARED_MAX },
 		{ "properties/operations/items/allOf/0/then/properties/params/maxItems",
 		  SGPU_MODULE_PARAMS_MAX },
+		{ "properties/operations/items/allOf/1/then/properties/params/properties/"
+		  "expression/maxLength",
+		  SGPU_MAP_EXPRESSION_MAX },
+		{ "properties/operations/items/allOf/1/then/properties/params/properties/code/"
+		  "maxLength",
+		  SGPU_MAP_TEXT_MAX },
 		{ NUMBERS "i32/minimum", INT32_MIN },
 		{ NUMBERS "i32/maximum", INT32_MAX },
 		{ NUMBERS "u32/maximum", UINT32_MAX },
