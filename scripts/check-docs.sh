@@ -21,7 +21,8 @@ faults_after() {
 
 tools() {
 	local main
-	for main in tools/sgpu-*/main.c; do
+	for main in tools/sgpu{,-*}/main.c; do
+		[ -e "$main" ] || continue
 		basename "$(dirname "$main")"
 	done
 }
@@ -109,7 +110,8 @@ check_lint() {
 	cat "$work/lint" "$work/errors" | grep -vE 'referenced manual not found|lacks .* entry' | faults_after ""
 }
 
-# Every page has its sections in the one order, and every page that it refers to is there or is another project's.
+# Every page has its sections in the one order, and every page that it refers to is there or is another project's. Pages
+# of section 1 begin with an example.
 check_pages() {
 	local page
 	for page in man/*.[157]; do
@@ -123,6 +125,10 @@ check_pages() {
 		!($0 in place) { next }
 		place[$0] < last { print page ": section " $0 " is out of order" }
 		{ last = place[$0] }' | faults_after ""
+		case $page in
+		*.1) awk -v page="$page" '/^\.Sh / { at = /DESCRIPTION/ ? NR : 0 } at && NR < at + 9 && /^\.(Dl|Bd)/ { found = 1 }
+			END { if (!found) print page ": does not begin with an example" }' "$page" | faults_after "" ;;
+		esac
 		grep -oE '^\.Xr sgpu[a-z_-]* [0-9]' "$page" | while read -r _ name section; do
 			[ -e "man/$name.$section" ] || [ -e "$SGPU_BUILD/man/$name.$section" ] || echo "$page: refers to $name($section), which is missing"
 		done | faults_after ""

@@ -17,17 +17,20 @@ generate() {
 }
 
 # kind(): what completes an argument: words (a|b|c, and those of a device), a folder, a file, what the tool itself lists
-# (operation, case, region), or nothing that can be known. positional(): the same of what is no option.
+# (operation, case, region, host), or nothing that can be known. positional(): the same of what is no option; "job" is an
+# operation and then what it takes.
 # lister(): the command behind PROGRAM that prints such a list, one name a line, of such characters alone that mean
 # nothing to a shell.
 # shellcheck disable=SC2016 # these are awk's
 common='
 function kind(argument) {
+	sub(/^\[NAME=\]/, "", argument)
 	if (argument == "") return "none"
 	if (index(argument, "|") || argument == "DEVICE") return "words"
 	if (argument ~ /^DIR/) return "dir"
 	if (argument ~ /^(FILE|KEY|PATH|MANIFEST|BATCH|RESPONSE|POLICY|PROGRAM)/) return "file"
 	if (argument == "OPERATION") return "operation"
+	if (argument == "HOST") return "host"
 	return "other"
 }
 function words(argument) {
@@ -37,17 +40,23 @@ function words(argument) {
 }
 function positional(arguments) {
 	if (arguments == "") return "none"
+	if (arguments ~ /OPERATION.*FILE/) return "job"
 	if (arguments ~ /OPERATION/) return "operation"
+	if (arguments ~ /^[a-z]+\|/) return "words"
 	if (arguments ~ /CASE/) return "case"
 	if (arguments ~ /REGION/) return "region"
 	return "file"
 }
+function first_words(arguments) { sub(/ .*/, "", arguments); return words(arguments) }
 function lister(what) {
-	if (what == "operation") return "ops 2>/dev/null | sed \"1d; s/[^a-z0-9_].*//\""
+	if (what == "operation") return (tool == "sgpu" ? "manifest " : "") "ops 2>/dev/null | sed \"1d; s/[^a-z0-9_].*//\""
 	if (what == "case") return "list 2>/dev/null | sed -n \"1d; s/^| \\([a-z][a-z0-9-]*\\) .*/\\1/p\""
+	if (what == "names")
+		return (tool == "sgpu" ? "manifest " : "") "ops \"$operation\" 2>/dev/null | sed -n \"/^[a-z0-9_]*  *output /d; s/^\\([a-z0-9_]*\\) .*/\\1=/p\""
+	if (what == "host") return "host list 2>/dev/null | cut -f 1"
 	return "list 2>/dev/null | sed \"1d; s/[^0-9a-f].*//\""
 }
-function is_listed(what) { return what == "operation" || what == "case" || what == "region" }
+function is_listed(what) { return what == "operation" || what == "case" || what == "region" || what == "host" }
 function identifier(name) { gsub(/-/, "_", name); return "_" name }
 function quoted(text) { gsub(/\047/, "\047\\\047\047", text); return "\047" text "\047" }
 $2 == "" { verb[++verbs] = $1; verb_help[$1] = $5; verb_arguments[$1] = $4; next }
@@ -56,13 +65,28 @@ $2 == "" { verb[++verbs] = $1; verb_help[$1] = $5; verb_arguments[$1] = $4; next
 
 # Lists come from the program that is installed: a TAB runs no file because its path was typed.
 # A word behind "--option=" is completed like one behind "--option", whether bash has cut it there or not. What is no file
-# is offered as it is.
+# is offered as it is. Of a job: operations; then the names that the last one has, and files.
 # shellcheck disable=SC2016 # these are awk's
 bash='
 function offer(what, argument) {
 	if (what == "file") return "compopt -o filenames 2>/dev/null || :; mapfile -t COMPREPLY < <(compgen -f -- \"$word\")"
 	if (what == "dir") return "compopt -o filenames 2>/dev/null || :; mapfile -t COMPREPLY < <(compgen -d -- \"$word\")"
 	if (what == "words") return "mapfile -t COMPREPLY < <(compgen -W \"" argument "\" -- \"$word\")"
+	if (what == "job")
+		return "local operation= other operations\n" \
+			"\t\toperations=\" $(" tool " " lister("operation") " | tr \"\\n\" \" \")\"\n" \
+			"\t\tfor other in \"${COMP_WORDS[@]:2:COMP_CWORD-2}\"; do\n" \
+			"\t\t\t[[ $operations != *\" $other \"* ]] || operation=$other\n" \
+			"\t\tdone\n" \
+			"\t\tif [[ -z $operation ]]; then\n" \
+			"\t\t\tmapfile -t COMPREPLY < <(compgen -W \"$operations\" -- \"$word\")\n" \
+			"\t\telif [[ \" ${COMP_WORDS[COMP_CWORD]} $before \" != *\" = \"* && ${COMP_WORDS[COMP_CWORD-1]} != \"=\" ]]; then\n" \
+			"\t\t\tmapfile -t COMPREPLY < <(compgen -W \"$(" tool " " lister("names") ")\" -- \"$word\")\n" \
+			"\t\tfi\n" \
+			"\t\tif [ ${#COMPREPLY[@]} -gt 0 ]; then\n" \
+			"\t\t\t[[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null || :\n" \
+			"\t\t\treturn 0\n" \
+			"\t\tfi\n\t\t" offer("file")
 	if (is_listed(what))
 		return "mapfile -t COMPREPLY < <(compgen -W \"$(" tool " " lister(what) ")\" -- \"$word\")"
 	return "COMPREPLY=()"
@@ -111,7 +135,7 @@ END {
 	print "\tcase $verb:$word in"
 	print "\t*:-*) mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\") ;;"
 	for (v = 1; v <= verbs; v++) {
-		print "\t" verb[v] ":*) " offer(positional(verb_arguments[verb[v]])) " ;;"
+		print "\t" verb[v] ":*) " offer(positional(verb_arguments[verb[v]]), first_words(verb_arguments[verb[v]])) " ;;"
 	}
 	print "\tesac"
 	print "}"
@@ -139,7 +163,10 @@ function spec(f,   what, act, text) {
 END {
 	print "#compdef " tool
 	print "# zsh completion for " tool ": made from its option tables."
-	for (v = 1; v <= verbs; v++) wanted[positional(verb_arguments[verb[v]])] = 1
+	for (v = 1; v <= verbs; v++) {
+		what = positional(verb_arguments[verb[v]])
+		wanted[what == "job" ? "operation" : what] = 1
+	}
 	for (r = 1; r <= rows; r++) { split(row[r], f, "\t"); wanted[kind(f[4])] = 1 }
 	for (what in wanted) if (is_listed(what)) {
 		print identifier(tool) "_" what "() {"
@@ -179,7 +206,11 @@ END {
 			if (f[1] == verb[v]) print "\t\t\t" spec(f) " \\"
 		}
 		what = positional(verb_arguments[verb[v]])
-		if (what != "none")
+		if (what == "job")
+			print "\t\t\t" quoted("1:operation:" action("operation")) " " quoted("*:file:_files") " \\"
+		else if (what == "words")
+			print "\t\t\t" quoted("1:word:(" first_words(verb_arguments[verb[v]]) ")") " \\"
+		else if (what != "none")
 			print "\t\t\t" quoted("*:" (is_listed(what) ? what : "file") ":" action(what)) " \\"
 		print "\t\t\t&& ret=0"
 		print "\t\t;;"
@@ -212,7 +243,9 @@ END {
 		what = positional(verb_arguments[verb[v]])
 		when = "__fish_seen_subcommand_from " verb[v]
 		if (what == "none") printf "complete -c %s -n \"%s\" -f\n", tool, when
-		else if (is_listed(what)) printf "complete -c %s -n \"%s\"%s\n", tool, when, offer(what)
+		else if (what == "job") printf "complete -c %s -n \"%s\" -a %s\n", tool, when, quoted("(" tool " " lister("operation") ")")
+		else if (what == "words" || is_listed(what))
+			printf "complete -c %s -n \"%s\"%s\n", tool, when, offer(what, first_words(verb_arguments[verb[v]]))
 	}
 	for (r = 1; r <= rows; r++) {
 		split(row[r], f, "\t")

@@ -16,7 +16,7 @@ doc=share/doc/sgpu
 # Lines "mode, file to copy, where to below the prefix". Every name comes from the sources, so that uninstall knows
 # them without a build.
 list() {
-	for main in tools/sgpu-*/main.c; do
+	for main in tools/sgpu/main.c tools/sgpu-*/main.c; do
 		[ -e "$main" ] || continue
 		tool=$(basename "$(dirname "$main")")
 		echo "755 $build/bin/$tool bin/$tool"

@@ -12,6 +12,8 @@
 
 enum { IN_JSON = -1, IN_TEXT = -2 };
 
+static const char to_run[] = "'sgpu run OPERATION FILE' takes such files, see sgpu(1)";
+
 /* The first row that fits decides. A batch is recognised by the name of its first member, even if
  * the tar header is damaged or short. */
 static const struct row {
@@ -33,12 +35,14 @@ static const struct row {
 	ROW(257, "ustar", TAR, "a tar archive", NULL),
 	ROW(0, "sgpu-sealed-to/", OTHER, "a file that is sealed to a public key",
 	    "'sgpu-seal open-file' opens it"),
-	ROW(0, "\x1f\x8b\x08", OTHER, "gzip data", "unpack it first"),
+	ROW(0, "\x1f\x8b\x08", OTHER, "gzip data",
+	    "'sgpu run' takes scans and arrays so; unpack anything else first"),
 	ROW(0, "-----BEGIN", PEM, "a key or another thing in PEM", NULL),
 	ROW(0, "age-encryption.org/", OTHER, "a file of age", NULL),
 	ROW(0, "\177ELF", OTHER, "an ELF program or module", NULL),
-	ROW(0, "\x93NUMPY", OTHER, "a NumPy array", NULL),
-	ROW(344, "n+1\0", OTHER, "a NIfTI scan", NULL),
+	ROW(0, "\x93NUMPY", OTHER, "a NumPy array", to_run),
+	ROW(344, "n+1\0", OTHER, "a NIfTI scan", to_run),
+	ROW(4, "n+2\0", OTHER, "a NIfTI scan", to_run),
 	ROW(128, "DICM", OTHER, "a DICOM file", NULL),
 	ROW(0, "\x89PNG", OTHER, "a PNG picture", NULL),
 	ROW(0, "\xff\xd8\xff", OTHER, "a JPEG picture", NULL),

@@ -56,7 +56,7 @@ shell_offers() {
 	offers "$1" "sgpu-run --device c" "cpu cuda"
 	# Operations.
 	offers "$1" "sgpu-manifest ops ge" "gemm"
-	offers "$1" "sgpu-manifest init --op sof" "softmax"
+	offers "$1" "sgpu-manifest init sof" "softmax"
 	# Cases, regions.
 	offers "$1" "sgpu-bench run ap" "app"
 	small_job
@@ -79,6 +79,14 @@ shell_offers() {
 	offers bash "sgpu-run --device=c" "cpu cuda"
 	offers bash "sgpu-bench run --device=" "auto cpu cuda"
 	offers bash "sgpu-manifest init --output=ap" "app.json"
+	# A job: operations, then what the last one has, and files.
+	offers bash "sgpu run gauss" "gaussian3d"
+	offers bash "sgpu run gaussian3d s" "sigma="
+	offers bash "sgpu run threshold low=7 app.json --then gaussian3d s" "sigma="
+	offers bash "sgpu run threshold input=ap" "app.json"
+	offers bash "sgpu run threshold ap" "app.json"
+	offers bash "sgpu run ap" "app.json"
+	offers bash "sgpu host up" "update"
 	offers bash "sgpu-manifest ops " "$(sgpu-manifest ops | awk 'NR > 1 { print $1 }' | paste -sd ' ')"
 	# Where a user took "=" out of what bash cuts at.
 	# shellcheck source=/dev/null

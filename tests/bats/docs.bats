@@ -141,6 +141,13 @@ check() {
 	check attested
 }
 
+@test "the program in sgpu-pipe(5) runs as it stands there" {
+	requires python3
+	sed -n '/^from json/,/^\.Ed/{/^\.Ed/!p}' "$SGPU_TOP/man/sgpu-pipe.5" >job.py
+	run -0 --separate-stderr python3 job.py
+	[ "$output" = "(10.0,)" ]
+}
+
 @test "what the threat model, SECURITY.md and not-executed.md promise, tests hold" {
 	check promises
 }

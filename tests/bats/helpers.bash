@@ -29,8 +29,9 @@ if [ -n "${BATS_TEST_TMPDIR:-}" ] && [ -z "${SGPU_TEST_OF:-}" ]; then
 	TEST_SHM=$(mktemp -d "${SGPU_TEST_SHM:-/dev/shm}/sgpu-test.XXXXXX")
 	XDG_RUNTIME_DIR=$TEST_SHM/run
 	mkdir -m 0700 "$XDG_RUNTIME_DIR"
+	XDG_CONFIG_HOME=$TEST_SHM/config # keys and hosts of `sgpu`
 	SGPU_TEST_OF=$BATS_TEST_TMPDIR
-	export TEST_SHM XDG_RUNTIME_DIR SGPU_TEST_OF
+	export TEST_SHM XDG_RUNTIME_DIR XDG_CONFIG_HOME SGPU_TEST_OF
 fi
 
 # Starts in the test's own empty folder.

@@ -33,7 +33,7 @@ installed() {
 
 @test "install puts programs, library, headers, pages and completions below DESTDIR and PREFIX" {
 	installed
-	for tool in "$SGPU_TOP"/tools/sgpu-*/main.c; do
+	for tool in "$SGPU_TOP"/tools/sgpu{,-*}/main.c; do
 		tool=$(basename "$(dirname "$tool")")
 		[ -x "$root/bin/$tool" ]
 		[ -s "$root/share/man/man1/$tool.1" ]

@@ -10,7 +10,7 @@ load helpers
 # every_verb COMMAND: calls COMMAND TOOL VERB for each verb of each tool; what has no name is "-v", which changes nothing.
 every_verb() {
 	local tool verb
-	for tool in sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-enclave sgpu-serve sgpu-worker sgpu-measure sgpu-bench; do
+	for tool in sgpu sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-enclave sgpu-serve sgpu-worker sgpu-measure sgpu-bench; do
 		for verb in $("$tool" --list-options | awk -F '\t' '$2 == "" { print $1 == "" ? "-v" : $1 }'); do
 			"$@" "$tool" "$verb" || return 1
 		done

@@ -94,6 +94,21 @@ waits_in_poll() {
 	assert_no_file again
 }
 
+@test "a scan or an array is no batch, and the hint is sgpu run" {
+	local file
+	truncate -s 600 scan.nii scan2.nii
+	printf 'n+1' | dd of=scan.nii bs=1 seek=344 conv=notrunc status=none
+	printf 'n+2\0\r\n\032\n' | dd of=scan2.nii bs=1 seek=4 conv=notrunc status=none
+	printf '\x93NUMPY\1\0' >array.npy
+	gzip -k scan.nii
+	for file in scan.nii scan2.nii array.npy scan.nii.gz; do
+		run --separate-stderr -1 sgpu-run -k runner.jwk -o response "$file"
+		assert_contains "$stderr" "'$file' is "
+		assert_contains "$stderr" "hint: 'sgpu run"
+		assert_no_file response
+	done
+}
+
 @test "the output may not be the input" {
 	cp batch.tar same
 	run --separate-stderr -2 sgpu-run -k runner.jwk -o same same

@@ -8,7 +8,7 @@ load helpers
 
 tools() {
 	local main
-	for main in "$SGPU_TOP"/tools/sgpu-*/main.c; do
+	for main in "$SGPU_TOP"/tools/sgpu{,-*}/main.c; do
 		basename "$(dirname "$main")"
 	done
 }
@@ -54,7 +54,7 @@ balanced() {
 
 @test "help VERB prints the verb's help" {
 	local tool verb
-	for tool in sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-enclave sgpu-serve sgpu-worker sgpu-measure sgpu-bench; do
+	for tool in sgpu sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-enclave sgpu-serve sgpu-worker sgpu-measure sgpu-bench; do
 		verb=$("$tool" --list-options | awk -F '\t' '$2 == "" && $1 != "" { print $1; exit }')
 		[ -z "$verb" ] || [ "$("$tool" help "$verb")" = "$("$tool" "$verb" --help)" ]
 		[ "$("$tool" help)" = "$("$tool" --help)" ]
@@ -69,6 +69,9 @@ balanced() {
 	assert_contains "$stderr" "did you mean 'open'?"
 	run --separate-stderr -2 sgpu-manifest zzzzz
 	assert_contains "$stderr" "try 'sgpu-manifest --help'"
+	run --separate-stderr -2 sgpu hots
+	assert_contains "$stderr" "unknown verb 'hots'"
+	assert_contains "$stderr" "did you mean 'host'?"
 	# A tool with verbs and a mode without one takes other words for arguments, but not one like a verb.
 	run --separate-stderr -2 sgpu-serve stauts
 	assert_contains "$stderr" "did you mean 'status'?"
@@ -76,12 +79,22 @@ balanced() {
 	assert_contains "$stderr" "cannot open './inof'"
 }
 
+@test "sgpu VERB is the program of that name beside it, and none of the path" {
+	[ "$(sgpu seal --version)" = "$(sgpu-seal --version)" ]
+	mkdir bin
+	printf '#!/bin/sh\ntouch %s/mark\n' "$PWD" >bin/sgpu-other
+	chmod +x bin/sgpu-other
+	PATH=$PWD/bin:$PATH run --separate-stderr -2 sgpu other
+	assert_contains "$stderr" "unknown verb 'other'"
+	assert_no_file mark
+}
+
 @test "a wrong option says which one was meant" {
 	run --separate-stderr -2 sgpu-seal open --ouptut x
 	assert_contains "$stderr" "unknown option '--ouptut'"
 	assert_contains "$stderr" "did you mean '--output'?"
-	run --separate-stderr -2 sgpu-manifest init --parma=sigma=1
-	assert_contains "$stderr" "did you mean '--param'?"
+	run --separate-stderr -2 sgpu-manifest init --tehn copy
+	assert_contains "$stderr" "did you mean '--then'?"
 	run --separate-stderr -2 sgpu-seal open --quiet=3
 	assert_contains "$stderr" "option '--quiet' takes no argument"
 	run --separate-stderr -2 sgpu-seal open --xyzxyz

@@ -12,7 +12,7 @@ static const struct cli_verb verbs[] = {
 	{ "hash", "[MANIFEST...]", "print the SHA-256 of the canonical form", hash_options,
 	  verb_hash },
 	{ "schema", "", "write the JSON Schema of manifests", schema_options, verb_schema },
-	{ "init", "OPERATION [NAME=VALUE | [NAME=]FILE[:DTYPE:SHAPE[:OFFSET]]]...",
+	{ "init", "OPERATION [NAME=VALUE | [NAME=]FILE]...",
 	  "write a manifest for operations and files", init_options, verb_init },
 	{ "pack", "[MANIFEST]", "write the batch of a manifest", pack_options, verb_pack },
 	{ "split", "[MANIFEST]", "write manifests of the independent parts", split_options,

@@ -39,14 +39,18 @@ static double half_value(uint16_t half)
 	return half >> 15 ? -size : size;
 }
 
-/* Writes a float with the fewest digits that give it back. */
+/* Writes a float with the fewest digits that give it back, without an exponent where people write
+ * none. */
 static void float_text(double value, bool single, char text[TEXT_MAX])
 {
+	const bool plain = fabs(value) >= 1e-4 && fabs(value) < 1e16;
+
 	for (int digits = 1; digits <= 17; digits++) {
 		snprintf(text, TEXT_MAX, "%.*g", digits, value);
 		const double again = strtod(text, NULL);
 
-		if (isnan(value) || (single ? (float)again == (float)value : again == value)) {
+		if (isnan(value) || ((single ? (float)again == (float)value : again == value) &&
+				     !(plain && strchr(text, 'e')))) {
 			break;
 		}
 	}

@@ -103,8 +103,11 @@ int program_become(const char *name, char **argv, struct sgpu_error *error)
 	    !beside(word, path)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "there is no program of that name");
 	}
+	char *const own = argv[0];
+
 	argv[0] = word;
 	execv(path, argv);
+	argv[0] = own;
 	return sgpu_fail_errno(error, "cannot execute '%s'", path);
 }
 
