@@ -4,54 +4,72 @@
     import sgpu
     mask = sgpu.run("threshold", x, low=70, high=140, on="lab")
 
-Arrays are sealed by the program `sgpu`, which this package starts and keeps; here is no cryptography. See sgpu(1).
+run() runs one operation, Job a graph of them; SgpuError is what they raise. Arrays are sealed by the program `sgpu`, which
+this package starts and keeps until Python ends; there is no cryptography here. `sgpu manifest ops` lists the operations.
 """
 
+import numpy as np
+
 from ._job import Job, Value
-from ._pipe import SgpuError, close_all
+from ._pipe import SgpuError, close_all, pipe_for
 
 __all__ = ["Job", "SgpuError", "Value", "close_all", "run"]
 
 
-def _image(values):
-    """The first NIfTI image among the values, or None."""
-    for value in values:
-        if hasattr(value, "dataobj") and hasattr(value, "affine"):
-            return value
-    return None
-
-
-def _array(value):
-    """The data of a NIfTI image, scaled as nibabel scales them; anything else as it is."""
-    if not (hasattr(value, "dataobj") and hasattr(value, "affine")):
-        return value
-    import numpy as np  # nibabel is there, so numpy is
-
-    return np.asanyarray(value.dataobj)
-
-
-def run(operation, /, *values, public=(), outputs=None, declassify=False, on=None, device=None, **named):
+def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None, device=None, **named):
     """Runs one operation on arrays, sealed all the way, and returns its array.
 
-    The array without a name is the argument `input` (in a map, `x`); other arrays, and parameters, are given by name, as
-    sgpu-ops(7) has them. public: names of arguments that are LOW, no secret. outputs: the optional outputs that are wanted; of an
-    operation with several outputs, a dict is returned. on: a host of `sgpu host`; without it, the job runs here. A result
-    of the shape of a nibabel image that is among the values is such an image.
+    >>> smooth = sgpu.run("gaussian3d", scan, sigma=1.5)
+    >>> masked = sgpu.run("map", "where(m > 0, a * 0.5, 0)", a=scan, m=mask, on="lab")
+
+    values: the array without a name is the argument `input` (of `map`, `x`; before it stands the expression).
+    named: the other arrays, and the parameters, as sgpu-ops(7) has them.
+    public: names of arguments that are no secret (LOW). These travel in the clear, all others sealed.
+    outputs: names of the optional outputs that are wanted. Of several outputs, a dict is returned.
+    declassify: True makes outputs that `public` names LOW although secret data went in.
+    on: a host of `sgpu host`; without it, the job runs here.
+    device: here: "cpu", "cuda", "cuda:1" or "auto" (the default).
+
+    Images of nibabel are taken as well; a result of the shape of the first one is such an image. Results are new arrays.
+    Raises SgpuError if the job fails, and TypeError for arrays that no exact cast makes what the operation takes.
     """
-    image = _image([*values, *named.values()])
-    job = Job(operation)
-    made = job.add(
-        operation,
-        *[_array(value) for value in values],
-        public=public,
-        outputs=outputs,
-        declassify=declassify,
-        **{name: _array(value) for name, value in named.items()},
-    )
-    if not isinstance(made, dict):
-        return _like(image, job.run(made, on=on, device=device))
-    results = job.run(*made.values(), on=on, device=device)
-    return {name: _like(image, array) for name, array in zip(made, results)}
+    key, arrays = _key(operation, public, outputs, declassify, values, named)
+    batch = _batches.get(key)
+    if batch is None:
+        job = Job(operation)
+        made = job.add(operation, *values, public=public, outputs=outputs, declassify=declassify, **named)
+        names = list(made) if isinstance(made, dict) else None
+        text, taken, wanted = job.batch(made.values() if names else [made])
+        batch = (text, names, wanted)
+        if key is not None and len(_batches) < BATCHES_MAX and list(map(id, taken)) == list(map(id, arrays)):
+            _batches[key] = batch
+        arrays = taken
+    text, names, wanted = batch
+    made = pipe_for(on, device).call(text, arrays)
+    image = next((value for value in (*values, *named.values()) if hasattr(value, "dataobj")), None)
+    results = [_like(image, made[segment]) for segment in wanted]
+    return dict(zip(names, results)) if names else results[0]
+
+
+BATCHES_MAX = 256
+_batches = {}  # manifests of calls, since making one takes longer than the rest of Python's part
+
+
+def _key(operation, public, outputs, declassify, values, named):
+    """What the manifest of a call follows from, or None if that is more than these; and the arrays of the call."""
+    if not isinstance(public, (str, tuple, list)) or not isinstance(outputs, (str, tuple, list)):
+        return None, ()
+    key = [operation, repr(public), repr(outputs), bool(declassify)]
+    arrays = []
+    for name, value in (*enumerate(values), *named.items()):
+        if type(value) is np.ndarray:
+            arrays.append(value)
+            key.append((name, value.dtype, value.shape))
+        elif type(value) in (bool, float, int, str):
+            key.append((name, repr(value)))  # since 1 == 1.0 == True
+        else:
+            return None, ()
+    return tuple(key), arrays
 
 
 def _like(image, array):
@@ -59,5 +77,4 @@ def _like(image, array):
         return array
     header = image.header.copy()
     header.set_data_dtype(array.dtype)
-    header.set_slope_inter(1, 0)
     return type(image)(array, image.affine, header)

@@ -3,14 +3,12 @@
 
 import json
 
-import numpy as np
-
 from ._pipe import pipe_for
-from ._table import DTYPES, NAMES, fit, operation, plain
+from ._table import NAMES, fit, operation, plain
 
 
 class Value:
-    """What an operation of a job gives; goes into other operations, or comes back from Job.run()."""
+    """What an operation of a job gives: an argument of other operations of the job, or a result of Job.run()."""
 
     def __init__(self, job, segment):
         self.job = job
@@ -18,141 +16,127 @@ class Value:
 
 
 class Job:
-    """A graph of operations that runs as one batch.
+    """A graph of operations that runs as one batch: what is between them is never seen outside.
 
     >>> job = sgpu.Job()
     >>> hidden = job.add("dense", x, weights=w0, bias=b0, activation="relu")
     >>> scores = job.add("dense", hidden, weights=w1, bias=b1)
     >>> scores = job.run(scores)
-
-    Arrays travel sealed (HIGH), unless their argument is in `public`.
     """
 
     def __init__(self, name="job"):
         self._name = name
-        self._segments = []
+        self._segments = {}
         self._operations = []
-        self._arrays = []
-        self._known = {}
+        self._arrays = {}
+        self._given = {}
+        self._inputs = {}
 
     def _segment(self, direction, low, dtype=None, shape=None):
-        segment = {
-            "segment_id": f"s{len(self._segments)}",
+        segment = f"s{len(self._segments)}"
+        self._segments[segment] = described = {
+            "segment_id": segment,
             "sensitivity_level": "LOW" if low else "HIGH",
             "direction": direction,
         }
         if dtype is not None:
-            segment["data_type_info"] = {"dtype": dtype, "shape": list(shape)}
-        self._segments.append(segment)
+            described["data_type_info"] = {"dtype": dtype, "shape": shape}
         return segment
 
-    def _input(self, argument, given, low):
-        if isinstance(given, Value):
-            if given.job is not self:
+    def _plain(self, value):
+        """A value, or an array as sgpu takes it."""
+        if isinstance(value, Value):
+            if value.job is not self:
                 raise ValueError("the value belongs to another job")
-            return given.segment
-        known = self._known.get((id(given), low))
-        if known is not None and argument["dtypes"] and known[1] in argument["dtypes"]:
-            return known[0]
-        array = fit(plain(given), argument["dtypes"], f"'{argument['name']}'")
-        segment = self._segment("INPUT", low, NAMES[array.dtype], array.shape)
-        self._arrays.append(array)
-        # `given` is kept, so that its id stays its own.
-        self._known[(id(given), low)] = (segment, NAMES[array.dtype], given)
-        return segment
+            return value
+        if id(value) not in self._given:
+            self._given[id(value)] = (value, plain(value))  # the value is kept, so that no other object gets its id
+        return self._given[id(value)][1]
 
-    def add(self, name, /, *values, public=(), outputs=None, declassify=False, **named):
-        """Adds an operation. The value without a name is its argument `input`; others, and its parameters, have names.
+    def _input(self, array, low):
+        """The segment of an array. One that goes into several operations travels once."""
+        key = (id(array), low)
+        if key not in self._inputs:
+            self._inputs[key] = segment = self._segment("INPUT", low, NAMES[array.dtype], array.shape)
+            self._arrays[segment] = array
+        return self._inputs[key]
 
-        public: names of arguments that are LOW. outputs: the optional outputs that are wanted, as names. Returns a Value, or a dict of them by name if the
-        operation has several outputs.
+    def add(self, name, /, *values, public=(), outputs=(), declassify=False, **named):
+        """Adds an operation of sgpu-ops(7); returns a Value, or a dict of them if it has several outputs.
+
+        values: the array without a name is the argument `input` (of `map`, `x`; before it stands the expression).
+        named: the other arrays, which may be what add() returned before, and the parameters.
+        public: names of arguments that are no secret (LOW). These travel in the clear, all others sealed.
+        outputs: names of the optional outputs that are wanted.
+        declassify: True makes outputs that `public` names LOW although secret data went in.
+
+        Arrays have to be of a type that the operation takes, or of one that f32 or f64 holds without changing a value,
+        to which they are cast; others raise a TypeError. They are read when the job runs.
         """
         table = operation(name)
-        low = {public} if isinstance(public, str) else set(public)
-        if name == "map":
-            return self._add_map(table, values, named, low, declassify)
-        arguments = {argument["name"]: argument for argument in table["arguments"]}
-        if len(values) > 1 or (values and "input" not in arguments):
-            raise TypeError(f"'{name}' takes its arguments by name: {', '.join(arguments)}")
+        inputs = {entry["name"]: entry for entry in table["arguments"] if not entry["output"]}
+        results = {entry["name"]: entry for entry in table["arguments"] if entry["output"]}
+        params = {entry["name"] for entry in table["params"]}
+        first = "input"
+        if name == "map":  # whose inputs have the names that the expression gives them
+            if values and isinstance(values[0], str):
+                named["expression"], values = values[0], values[1:]
+            first, params = "x", {"expression"}
+            inputs = dict.fromkeys({*named, first} - params - set(results), next(iter(inputs.values())))
+        if len(values) > 1 or (values and (first not in inputs or first in named)):
+            raise TypeError(f"'{name}' takes these arguments, by name: {', '.join(inputs)}")
         if values:
-            named["input"] = values[0]
-        params = {param["name"] for param in table["params"]}
-        entry = {"gpu_operation_id": f"o{len(self._operations)}", "kernel": name, "params": {}, "arguments": {}}
-        for key, value in named.items():
-            if key in arguments and not arguments[key]["output"]:
-                entry["arguments"][key] = self._input(arguments[key], value, key in low)["segment_id"]
-            elif key in params:
-                entry["params"][key] = value.item() if isinstance(value, np.generic) else value
-            else:
-                raise TypeError(f"'{key}' is no argument or parameter of '{name}'")
-        return self._finish(entry, table, outputs, low, declassify)
-
-    def _add_map(self, table, values, named, low, declassify):
-        expression = named.pop("expression", None)
-        if isinstance(values[0], str) if values else False:
-            expression, values = values[0], values[1:]
-        if not isinstance(expression, str) or len(values) > 1:
-            raise TypeError("map takes an expression, and arrays by name; one without a name is 'x'")
-        if values:
-            named["x"] = values[0]
-        argument = next(entry for entry in table["arguments"] if not entry["output"])
+            named = {first: values[0], **named}
+        public, wanted = ({names} if isinstance(names, str) else set(names) for names in (public, outputs or ()))
+        unknown = (named.keys() - inputs - params) | (public - inputs.keys() - results.keys()) | (wanted - results.keys())
+        if unknown:
+            raise TypeError(f"'{name}' has no argument, parameter or output '{unknown.pop()}'")
+        given = {key: self._plain(value) for key, value in named.items() if key not in params}
+        wide = any(NAMES.get(getattr(array, "dtype", None)) == "f64" for array in given.values())
+        arguments = {
+            key: array.segment
+            if isinstance(array, Value)
+            else self._input(fit(array, inputs[key]["dtypes"], wide, f"'{key}' of '{name}'"), key in public)
+            for key, array in given.items()
+        }
+        made = {
+            key: Value(self, self._segment("INTERMEDIATE", key in public))
+            for key, entry in results.items()
+            if not entry["optional"] or key in wanted
+        }
+        if not made:
+            raise TypeError(f"'{name}' needs outputs=, of: {', '.join(results)}")
         entry = {
             "gpu_operation_id": f"o{len(self._operations)}",
-            "kernel": "map",
-            "params": {"expression": expression},
-            "arguments": {
-                key: self._input(dict(argument, name=key), value, key in low)["segment_id"]
-                for key, value in named.items()
-            },
+            "kernel": name,
+            "params": {key: named[key] for key in named if key in params},
+            "arguments": {**arguments, **{key: value.segment for key, value in made.items()}},
+            "declassify": bool(declassify),
         }
-        return self._finish(entry, table, None, low, declassify)
-
-    def _finish(self, entry, table, outputs, low, declassify):
-        wanted = {outputs} if isinstance(outputs, str) else set(outputs or ())
-        results = [argument for argument in table["arguments"] if argument["output"]]
-        unknown = wanted - {argument["name"] for argument in results}
-        if unknown:
-            raise TypeError(f"'{unknown.pop()}' is no output of '{table['name']}'")
-        taken = [argument for argument in results if not argument["optional"] or argument["name"] in wanted]
-        made = {}
-        for argument in taken or results:
-            segment = self._segment("INTERMEDIATE", argument["name"] in low)
-            entry["arguments"][argument["name"]] = segment["segment_id"]
-            made[argument["name"]] = Value(self, segment)
-        if declassify:
-            entry["declassify"] = True
-        if not entry["params"]:
-            del entry["params"]
-        self._operations.append(entry)
+        self._operations.append({key: value for key, value in entry.items() if value})
         return made if len(made) > 1 else next(iter(made.values()))
 
-    def run(self, *values, on=None, device=None):
-        """Runs the job; returns the arrays of these values, in a tuple if there are several.
+    def batch(self, values):
+        """The manifest of a job that gives these values, the arrays that it takes, and the segments of the values."""
+        wanted = [self._plain(value).segment for value in values]
+        used = {segment for entry in self._operations for segment in entry["arguments"].values()}
+        segments = [
+            dict(described, direction="OUTPUT") if segment in wanted else described
+            for segment, described in self._segments.items()
+            if segment in used
+        ]
+        manifest = {"version": 1, "manifest_id": self._name, "segments": segments, "operations": self._operations}
+        text = json.dumps(manifest, allow_nan=False, default=lambda value: value.tolist()).encode()
+        return text, [array for segment, array in self._arrays.items() if segment in used], wanted
 
-        on: a host of `sgpu host`; without it, the job runs here. device: "cpu", "cuda" and the like, here.
+    def run(self, *values, on=None, device=None):
+        """Runs the job; returns the array of a value, or a tuple of the arrays of several.
+
+        on: a host of `sgpu host`; without it, the job runs here. device: "cpu", "cuda", "cuda:1" or "auto", here.
         """
         if not values:
             raise TypeError("run() needs the values that are wanted")
-        chosen = {id(value.segment) for value in values}
-        read = {segment for entry in self._operations for segment in entry["arguments"].values()}
-        segments = [
-            dict(segment, direction="OUTPUT") if id(segment) in chosen else segment
-            for segment in self._segments
-            if id(segment) in chosen or segment["segment_id"] in read
-        ]
-        manifest = {
-            "version": 1,
-            "manifest_id": self._name,
-            "segments": segments,
-            "operations": self._operations,
-        }
-        described, data = pipe_for(on, device).call(json.dumps(manifest).encode(), self._arrays)
-        found, at = {}, 0
-        for output in described:
-            dtype = np.dtype(DTYPES[output["dtype"]])
-            size = output["size"]
-            array = np.frombuffer(data, dtype, size // dtype.itemsize, at) if size else np.empty(0, dtype)
-            found[output["segment_id"]] = array.reshape(output["shape"])
-            at += size
-        results = tuple(found[value.segment["segment_id"]] for value in values)
+        text, arrays, wanted = self.batch(values)
+        made = pipe_for(on, device).call(text, arrays)
+        results = tuple(made[segment] for segment in wanted)
         return results if len(results) > 1 else results[0]

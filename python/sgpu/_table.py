@@ -7,55 +7,57 @@ import subprocess
 
 import numpy as np
 
-from ._pipe import SgpuError, find
+from ._pipe import DTYPES, SgpuError, find, last_error
 
-DTYPES = {
-    "f16": np.float16, "f32": np.float32, "f64": np.float64,
-    "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
-    "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
-}  # fmt: skip
-NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-EXACT = {
-    "u8": "f32", "i8": "f32", "u16": "f32", "i16": "f32", "f16": "f32", "f32": "f64",
-    "u32": "f64", "i32": "f64", "i64": "f64", "u64": "f64",
-}  # fmt: skip
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+HOLDS = {
+    "f32": {"i8", "u8", "i16", "u16", "f16"},
+    "f64": {"i8", "u8", "i16", "u16", "f16", "i32", "u32", "f32", "i64", "u64"},
+}
 
 
 @functools.lru_cache(maxsize=None)
 def operation(name):
-    """The description of one operation."""
-    done = subprocess.run(
-        [find("sgpu-manifest"), "ops", "--json", name], capture_output=True, check=False, text=True
-    )
+    """The description of an operation."""
+    command = [find(), "manifest", "ops", "--json", "--", name]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
-        raise SgpuError("EUSAGE", f"'{name}' is no operation of sgpu")
+        raise last_error(done.stderr) or SgpuError("EDEVICE", "'sgpu manifest ops' has failed")
     return json.loads(done.stdout)
 
 
 def plain(array):
-    """The array as sgpu takes it: little-endian and in C order; bool as u8."""
+    """The array as sgpu takes it: little-endian and in C order; bool as u8; of an image of nibabel its scaled data."""
+    array = getattr(array, "dataobj", array)
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("sgpu knows no masked arrays: give what filled() returns, or the mask as an array of its own")
     array = np.asarray(array)
     if array.dtype == np.bool_:
-        array = array.view(np.uint8) if array.flags.c_contiguous else array.astype(np.uint8)
-    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
-    if array.dtype not in NAMES:
+        array = np.asarray(array, order="C").view(np.uint8)
+    dtype = array.dtype.newbyteorder("<")
+    if dtype not in NAMES:
         raise TypeError(f"sgpu has no element type for {array.dtype}")
     if array.ndim > 4:
         raise TypeError(f"sgpu takes at most 4 dimensions, not {array.ndim}")
-    return array
+    return array if array.dtype == dtype and array.flags.c_contiguous else np.asarray(array, dtype, order="C")
 
 
-def fit(array, allowed, what):
-    """The array in a type of `allowed`, if a cast keeps every value; else a TypeError."""
+def fit(array, allowed, wide, what):
+    """The array in a type of `allowed`, if a cast keeps every value; else a TypeError. wide: f64 rather than f32."""
     name = NAMES[array.dtype]
     if name in allowed:
         return array
-    target = EXACT.get(name)
-    if target == "f32" and target not in allowed:
-        target = "f64"
-    if target not in allowed:
-        raise TypeError(f"{what} takes {', '.join(allowed)}, and no cast of {array.dtype} to these keeps every value")
-    made = array.astype(DTYPES[target])
-    if name in ("i64", "u64") and not np.array_equal(made.astype(array.dtype), array):
-        raise TypeError(f"{what} takes {', '.join(allowed)}, and some values of {array.dtype} are none of f64")
-    return made
+    for target in ("f64", "f32") if wide else ("f32", "f64"):
+        if target in allowed and name in HOLDS[target]:
+            made = array.astype(DTYPES[target])
+            if name not in ("i64", "u64") or _same(array, made):
+                return made
+    raise TypeError(
+        f"{what} takes {', '.join(allowed)}, and no cast of these values of {array.dtype} to that keeps every one: "
+        "astype() casts all the same"
+    )
+
+
+def _same(whole, made):
+    limit = 2.0**64 if whole.dtype.kind == "u" else 2.0**63
+    return bool((made < limit).all()) and np.array_equal(made.astype(whole.dtype), whole)

@@ -58,6 +58,36 @@ struct frame {
 };
 static const char magic[4] = { 's', 'g', 'p', 'u' };
 
+/* What is small goes out with what follows: each write wakes the reader. */
+static struct {
+	uint8_t data[1 << 16];
+	size_t used;
+} waiting;
+
+static int flush(struct sgpu_error *error)
+{
+	const int rc =
+		sgpu_write(STDOUT_FILENO, "standard output", waiting.data, waiting.used, error);
+
+	sgpu_wipe(waiting.data, waiting.used);
+	waiting.used = 0;
+	return rc;
+}
+
+static int put(const void *data, size_t size, struct sgpu_error *error)
+{
+	const int rc = size > sizeof(waiting.data) - waiting.used ? flush(error) : SGPU_OK;
+
+	if (rc || size > sizeof(waiting.data)) {
+		return rc ? rc : sgpu_write(STDOUT_FILENO, "standard output", data, size, error);
+	}
+	if (size) { /* an empty array may be at NULL */
+		memcpy(waiting.data + waiting.used, data, size);
+	}
+	waiting.used += size;
+	return SGPU_OK;
+}
+
 /* Writes a frame: its JSON, then the arrays that `job` has as outputs. Takes the reference over. */
 static int send_frame(json_t *json, const struct job *job, struct sgpu_error *error)
 {
@@ -71,14 +101,14 @@ static int send_frame(json_t *json, const struct job *job, struct sgpu_error *er
 			frame.data_size += job->arrays[i].size;
 		}
 	}
-	rc = rc ? rc : sgpu_write(STDOUT_FILENO, "standard output", &frame, sizeof(frame), error);
-	rc = rc ? rc : sgpu_write(STDOUT_FILENO, "standard output", text, frame.json_size, error);
+	rc = rc ? rc : put(&frame, sizeof(frame), error);
+	rc = rc ? rc : put(text, frame.json_size, error);
 	for (int i = 0; job && !rc && i < job->manifest->segment_count; i++) {
 		if (sgpu_segment_is_output(&job->manifest->segments[i])) {
-			rc = sgpu_write(STDOUT_FILENO, "standard output", job->arrays[i].data,
-					job->arrays[i].size, error);
+			rc = put(job->arrays[i].data, job->arrays[i].size, error);
 		}
 	}
+	rc = rc ? rc : flush(error);
 	free(text);
 	json_decref(json);
 	return rc;
