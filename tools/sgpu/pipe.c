@@ -149,17 +149,41 @@ static int skip(uint64_t size, struct sgpu_error *error)
 }
 
 /* ---- a job ---- */
+/* Compiles the expressions of a manifest: *compiled is from malloc, or NULL if there are none. */
+static int compile(const char *text, size_t size, char **compiled, struct sgpu_error *error)
+{
+	json_t *root = memmem(text, size, "\"expression\"", 12)
+			       ? json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL)
+			       : NULL;
+	json_t *operation;
+	size_t i;
+	int rc = SGPU_OK;
+
+	json_array_foreach (json_object_get(root, "operations"), i, operation) {
+		rc = rc ? rc : sgpu_map_compile(operation, error);
+	}
+	*compiled = root && !rc ? json_dumps(root, JSON_COMPACT) : NULL;
+	json_decref(root);
+	return rc;
+}
+
 /* Parses the manifest unless it is that of the job before. */
 static int know_manifest(struct pipe *p, char **text, size_t size, struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
+	char *compiled = NULL;
 	int rc;
 
 	if (p->manifest && size == p->text_size && memcmp(*text, p->text, size) == 0) {
 		return SGPU_OK;
 	}
 	sgpu_manifest_free(&p->manifest);
-	rc = sgpu_ops_load_manifest(*text, size, "the manifest", &p->manifest, &diagnostics, error);
+	rc = compile(*text, size, &compiled, error);
+	rc = rc ? rc
+		: sgpu_ops_load_manifest(compiled ? compiled : *text,
+					 compiled ? strlen(compiled) : size, "the manifest",
+					 &p->manifest, &diagnostics, error);
+	free(compiled);
 	if (rc && diagnostics.count) { /* nobody sees the places in it */
 		const char *slash = strrchr(diagnostics.list[0].pointer, '/');
 

@@ -82,8 +82,8 @@ static loop_fn *const loops[SGPU_MAP_OP_COUNT][SGPU_MAP_KIND_COUNT] = {
 	X(I64, int64_t, int64_t, a, a) X(U64, uint64_t, uint64_t, a, a) X(F64, double, double, a, a) \
 	X(F32, float, float, a, a) X(F16, uint16_t, float, sgpu_half_to_float(a), sgpu_map_half(a))
 /* clang-format on */
-#define MOVES(name, type, wide, load, store)             \
-	LOOP(LOAD, name, type, type, type, wide, load)   \
+#define MOVES(name, type, wide, load, store)           \
+	LOOP(LOAD, name, type, type, type, wide, load) \
 	LOOP(STORE, name, wide, wide, wide, type, store)
 MEMORY(MOVES)
 
