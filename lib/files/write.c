@@ -15,7 +15,7 @@
 #include "manifest/manifest.h"
 
 /* What nibabel uses, too: higher levels take several times as long for a few per cent. */
-enum { LEVEL = 1, PIECE = 1 << 30 };
+enum { LEVEL = 1 };
 
 struct sgpu_file_writer {
 	int fd;
@@ -55,39 +55,29 @@ void sgpu_file_style_of(const char *name, struct sgpu_file_style *style)
 }
 
 /* ---- bytes ---- */
-static int compress_piece(struct sgpu_file_writer *writer, const uint8_t *data, size_t size,
-			  int flush, struct sgpu_error *error)
-{
-	z_stream *z = &writer->deflate;
-	int rc = SGPU_OK;
-
-	z->next_in = (uint8_t *)(uintptr_t)data;
-	z->avail_in = (uInt)size;
-	do {
-		z->next_out = writer->output;
-		z->avail_out = sizeof(writer->output);
-		if (deflate(z, flush) == Z_STREAM_ERROR) {
-			return sgpu_fail(error, SGPU_EINVALID, "'%s' cannot be compressed",
-					 writer->name);
-		}
-		rc = sgpu_write(writer->fd, writer->name, writer->output,
-				sizeof(writer->output) - z->avail_out, error);
-	} while (!rc && z->avail_out == 0);
-	return rc;
-}
-
-static int put(struct sgpu_file_writer *writer, const uint8_t *data, size_t size,
+static int put(struct sgpu_file_writer *writer, const uint8_t *data, size_t size, int flush,
 	       struct sgpu_error *error)
 {
+	z_stream *z = &writer->deflate;
 	int rc = SGPU_OK;
 
 	if (!writer->gzip) {
 		return sgpu_write(writer->fd, writer->name, data, size, error);
 	}
-	for (size_t at = 0, piece; !rc && at < size; at += piece) {
-		piece = size - at < PIECE ? size - at : PIECE;
-		rc = compress_piece(writer, data + at, piece, Z_NO_FLUSH, error);
-	}
+	z->next_in = (uint8_t *)(uintptr_t)data;
+	do {
+		const uInt piece = (uInt)sgpu_min_u64(size, UINT32_MAX);
+
+		z->avail_in = piece;
+		size -= piece;
+		do {
+			z->next_out = writer->output;
+			z->avail_out = sizeof(writer->output);
+			(void)deflate(z, size ? Z_NO_FLUSH : flush);
+			rc = sgpu_write(writer->fd, writer->name, writer->output,
+					sizeof(writer->output) - z->avail_out, error);
+		} while (!rc && z->avail_out == 0);
+	} while (!rc && size);
 	return rc;
 }
 
@@ -98,7 +88,7 @@ static int put_member(struct sgpu_file_writer *writer, const void *data, size_t 
 		writer->sum = (uint32_t)crc32_z(writer->sum, data, size);
 		writer->member += size;
 	}
-	return put(writer, data, size, error);
+	return put(writer, data, size, Z_NO_FLUSH, error);
 }
 
 /* ---- files ---- */
@@ -121,7 +111,7 @@ static int write_head(struct sgpu_file_writer *writer, const struct sgpu_file_st
 	}
 	if (!rc && writer->npz) {
 		sgpu_file_zip_head(zip);
-		rc = put(writer, zip, sizeof(zip), error);
+		rc = put(writer, zip, sizeof(zip), Z_NO_FLUSH, error);
 	}
 	return rc ? rc : put_member(writer, head, size, error);
 }
@@ -174,11 +164,8 @@ int sgpu_file_end(struct sgpu_file_writer *writer, struct sgpu_error *error)
 				 " bytes of elements came, its header has %" PRIu64,
 				 writer->name, writer->done, writer->bytes);
 	}
-	if (writer->npz) {
-		sgpu_file_zip_tail(writer->sum, (uint32_t)writer->member, tail);
-		return put(writer, tail, sizeof(tail), error);
-	}
-	return writer->gzip ? compress_piece(writer, NULL, 0, Z_FINISH, error) : SGPU_OK;
+	sgpu_file_zip_tail(writer->sum, (uint32_t)writer->member, tail);
+	return put(writer, tail, writer->npz ? sizeof(tail) : 0, Z_FINISH, error);
 }
 
 void sgpu_file_writer_free(struct sgpu_file_writer **writer)

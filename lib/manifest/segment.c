@@ -118,69 +118,48 @@ static void read_type(struct sgpu_reader *reader, json_t *value, struct sgpu_seg
 
 /* ---- "file": the format of the file, which is the owner's business ---- */
 enum { FORMAT, MEMBER, LIKE, AXES, BOOLEAN, FILE_FIELDS };
-static const char *const file_fields[FILE_FIELDS + 1] = { "format", "member",  "like",
-							  "axes",   "boolean", NULL };
-
-/* Refuses what the direction does not have. */
-static void check_file(struct sgpu_reader *reader, json_t *const *values,
-		       const struct sgpu_segment *segment)
-{
-	const bool input = segment->direction == SGPU_INPUT;
-
-	if (!input && segment->direction != SGPU_OUTPUT) {
-		sgpu_reader_report(reader, NULL, NULL,
-				   "a format is for INPUT and OUTPUT, this segment is %s",
-				   sgpu_direction_name(segment->direction));
-	}
-	for (int i = MEMBER; i < FILE_FIELDS; i++) {
-		if (values[i] && input != (i == MEMBER)) {
-			sgpu_reader_report(reader, file_fields[i], NULL,
-					   "this field is for %s, this segment is %s",
-					   i == MEMBER ? "inputs" : "outputs",
-					   sgpu_direction_name(segment->direction));
-		}
-	}
-	if (segment->has_offset) {
-		sgpu_reader_report(reader, "format", NULL,
-				   "a file with a format has no offset: its header says it");
-	}
-}
 
 static void read_file(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment)
 {
-	static const char *const inputs[] = { "nifti", "npy", "npz", "idx", NULL };
-	static const char *const outputs[] = { "nifti", "nifti.gz", "npy", "npz", "raw", NULL };
+	static const char *const names[] = { "format", "member", "like", "axes", "boolean", NULL };
+	static const char *const formats[2][6] = { { "nifti", "nifti.gz", "npy", "npz", "raw" },
+						   { "nifti", "npy", "npz", "idx" } };
 	static const char *const axes[] = { "reversed", NULL };
 	const bool input = segment->direction == SGPU_INPUT;
-	const char *const *formats = input ? inputs : outputs;
 	json_t *values[FILE_FIELDS];
 	int choice;
 
 	segment->file.like = -1;
-	if (!value || !sgpu_reader_fields(reader, value, file_fields, 1, values)) {
+	if (!value || !sgpu_reader_fields(reader, value, names, 1, values)) {
 		return;
 	}
-	check_file(reader, values, segment);
-	choice = sgpu_reader_choice(reader, "format", values[FORMAT], formats, -1);
-	if (choice >= 0 && strcmp(formats[choice], "raw") != 0) {
-		segment->file.format = formats[choice];
+	if (!input && segment->direction != SGPU_OUTPUT) {
+		sgpu_reader_report(reader, NULL, NULL, "a format is for INPUT and OUTPUT");
 	}
-	if (values[MEMBER]) {
-		const char *member = sgpu_reader_string(reader, "member", values[MEMBER]);
-
-		segment->file.member = member ? sgpu_reader_keep(reader, member) : NULL;
+	for (int i = MEMBER; i < FILE_FIELDS; i++) {
+		if (values[i] && input != (i == MEMBER)) {
+			sgpu_reader_report(reader, names[i], NULL, "this field is for %s",
+					   i == MEMBER ? "inputs" : "outputs");
+		}
 	}
-	if (values[LIKE]) {
-		segment->file.like = sgpu_reader_reference(
-			reader, "like", sgpu_reader_string(reader, "like", values[LIKE]),
-			reader->manifest->segment_ids, "a segment");
+	if (segment->has_offset) {
+		sgpu_reader_report(reader, "format", NULL, "a file with a format has no offset");
 	}
+	choice = sgpu_reader_choice(reader, "format", values[FORMAT], formats[input], -1);
+	if (choice >= 0 && strcmp(formats[input][choice], "raw") != 0) {
+		segment->file.format = formats[input][choice];
+	}
+	segment->file.member =
+		sgpu_reader_keep(reader, sgpu_reader_string(reader, "member", values[MEMBER]));
+	segment->file.like = sgpu_reader_reference(reader, "like",
+						   sgpu_reader_string(reader, "like", values[LIKE]),
+						   reader->manifest->segment_ids, "a segment");
 	segment->file.reversed =
 		sgpu_reader_choice(reader, "axes", values[AXES], axes, -1) == 0 ||
 		(segment->file.format && strncmp(segment->file.format, "nifti", 5) == 0);
 	if (values[BOOLEAN] && !json_is_boolean(values[BOOLEAN])) {
 		sgpu_reader_refuse(reader, "boolean", NULL, values[BOOLEAN],
-				   "is neither true nor false");
+				   "is not a truth value");
 	}
 	segment->file.boolean = json_is_true(values[BOOLEAN]);
 }

@@ -169,14 +169,14 @@ unpack() {
 		assert_contains "$stderr" "$1"
 	}
 	job "$(file scan.nii '{"format": "nifti", "like": "in"}')" '"data_location_client": "o"' >job.json
-	check "/segments/0/file/like: this field is for outputs, this segment is INPUT"
+	check "/segments/0/file/like: this field is for outputs"
 	job "$(file scan.nii '{"format": "nifti.gz"}')" '"data_location_client": "o"' >job.json
 	check "/segments/0/file/format: 'nifti.gz' is not one of nifti, npy, npz, idx"
 	job '"data_location_client": "raw"' "$(file o '{"format": "npz", "member": "a"}')" >job.json
-	check "/segments/1/file/member: this field is for inputs, this segment is OUTPUT"
+	check "/segments/1/file/member: this field is for inputs"
 	job '"data_location_client": "raw"' "$(file o '{"format": "npz", "axes": "F", "boolean": 1}')" >job.json
 	check "/segments/1/file/axes: 'F' is not one of reversed"
-	check "/segments/1/file/boolean: 1 is neither true nor false"
+	check "/segments/1/file/boolean: 1 is not a truth value"
 	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "on"}')" >job.json
 	check "/segments/1/file/like: 'on' is not a segment of this manifest"
 	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "out"}')" >job.json
@@ -277,4 +277,43 @@ unpack() {
 	ls shard-*.json >shards
 	[ "$(wc -l <shards)" -eq 2 ]
 	xargs sgpu-manifest check <shards
+}
+
+@test "a note of somebody else makes no other file than the output's" {
+	local row
+	job '"data_location_client": "raw"' "$(file x.nii '{"format": "nifti", "axes": "reversed"}')" LOW >job.json
+	sgpu-manifest pack job.json >packed
+	# A packed batch has its note in the clear, and seal takes it as it is.
+	while read -r row; do
+		rewrite packed changed "
+note = json.loads(members['note'])
+file = note['outputs'][0]['file']
+$row
+members['note'] = dump(note)
+index['note_sha256'] = text(hashlib.sha256(members['note']).digest())"
+		sgpu-seal seal -q -k owner.jwk changed 2>/dev/null | sgpu-run -k owner.jwk >response
+		run --separate-stderr -1 sgpu-seal open -k owner.jwk -C out response
+		assert_contains "$stderr" "note: "
+		[ ! -e out ]
+		run --separate-stderr -1 sgpu-seal open -k owner.jwk -o x response
+		assert_no_file x
+	done <<-'ROWS'
+	file['shape'] = [2, 3, 5]
+	file['shape'] = [2, 3, 2, 2, 1]
+	file['shape'] = [2, 3, -4]
+	file['shape'] = [2, 3, '4']
+	file['shape'] = 24
+	file['shape'] = [1 << 62, 3, 4]
+	file['dtype'] = 'f32'
+	file['dtype'] = 'none'
+	file['format'] = 'raw'
+	file['format'] = '../../x.nii'
+	file['format'] = 7
+	file['axes'] = 'forward'
+	file['boolean'] = 'yes'
+	file['header'] = 'no base64url!'
+	file['more'] = 1
+	del file['dtype']
+	note['outputs'][0]['file'] = []
+	ROWS
 }

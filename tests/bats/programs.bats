@@ -15,6 +15,8 @@ linked() {
 	[ "$(linked sgpu-run)" = libjansson.so.4 ]
 	[ "$(linked sgpu-serve)" = libjansson.so.4 ]
 	assert_contains "$(linked sgpu-enclave)" libcrypto # so that the names above could be there
+	[[ "$(linked sgpu-enclave) $(linked sgpu-worker)" != *libz* ]]
+	assert_contains "$(linked sgpu-seal)" libz
 }
 
 # becomes PID: the program that a process has become.

@@ -275,6 +275,22 @@ UNIT_TEST(no_file_that_is_cut_or_goes_on_is_read)
 	}
 }
 
+UNIT_TEST(no_compressed_file_whose_contents_are_cut_or_go_on_is_read)
+{
+	for (int kind = 0; kind < KINDS; kind++) {
+		for (int more = -1; more <= 1; more += 2) {
+			make(kind);
+			if (kind == 6 || kind == 7) {
+				continue;
+			}
+			bytes[size] = 0;
+			size += (size_t)more;
+			pack();
+			CHECK(read_bytes(bytes, size) == SGPU_EINVALID);
+		}
+	}
+}
+
 /* ---- fields ---- */
 static bool refused(const char *reason)
 {
@@ -553,6 +569,7 @@ int main(void)
 {
 	UNIT_RUN(files_of_all_formats_read_as_they_are_defined);
 	UNIT_RUN(no_file_that_is_cut_or_goes_on_is_read);
+	UNIT_RUN(no_compressed_file_whose_contents_are_cut_or_go_on_is_read);
 	UNIT_RUN(fields_of_nifti_that_disagree_are_refused);
 	UNIT_RUN(ranks_above_four_are_read_if_what_is_more_is_one);
 	UNIT_RUN(headers_that_numpy_does_not_write_are_refused);

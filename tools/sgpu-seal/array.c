@@ -72,10 +72,13 @@ int seal_payload_from_array(struct seal_payload *payload, struct sgpu_host_part 
 static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_type *type,
 		      const char **header)
 {
+	static const char *const formats[][2] = { { "nifti", "x.nii" },
+						  { "nifti.gz", "x.nii.gz" },
+						  { "npy", "x.npy" },
+						  { "npz", "x.npz" } };
 	const char *format = NULL, *dtype = NULL, *axes = NULL;
 	json_t *shape = NULL, *extent;
 	int boolean = 0;
-	char name[32];
 	size_t i, rank;
 
 	if (json_unpack(file, "{s:s, s:s, s:o, s?s, s?b, s?s !}", "format", &format, "dtype",
@@ -83,9 +86,12 @@ static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_t
 			header)) {
 		return false;
 	}
-	snprintf(name, sizeof(name), "x.%s%s", strncmp(format, "nifti", 5) ? "" : "nii",
-		 format + (strncmp(format, "nifti", 5) ? 0 : 5));
-	sgpu_file_style_of(name, style); /* the formats are called by their endings */
+	*style = (struct sgpu_file_style){ .format = SGPU_FILE_RAW };
+	for (i = 0; i < SGPU_ARRAY_LENGTH(formats); i++) {
+		if (strcmp(format, formats[i][0]) == 0) {
+			sgpu_file_style_of(formats[i][1], style);
+		}
+	}
 	style->boolean = boolean;
 	style->first_fastest = style->first_fastest || axes;
 	type->dtype = sgpu_dtype_parse(dtype);
