@@ -111,7 +111,8 @@ static int narrow_of(int type)
 {
 	int bits = types[type].bits;
 
-	return type == SGPU_F16 || (bits > -64 && bits < 64 && bits && bits != 1) ? type : SGPU_NONE;
+	return type == SGPU_F16 || (bits > -64 && bits < 64 && bits && bits != 1) ? type
+										  : SGPU_NONE;
 }
 
 /* ---- instructions ---- */

@@ -7,7 +7,7 @@
 
 #include "ops/map_element.h"
 
-enum { OUTPUT = SGPU_MAP_INPUTS, CODE = 0, GRAIN = 1 << 14, BLOCK = 256 };
+enum { OUTPUT = SGPU_MAP_INPUTS, GRAIN = 1 << 14, BLOCK = 256 };
 
 #define INPUT(name, optional, help)                                    \
 	{                                                              \
@@ -43,7 +43,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		}
 	}
 	if (call->text && sgpu_map_prepare(call, &job, &call->type[OUTPUT], &error)) {
-		sgpu_op_diagnose(report, NULL, params[CODE].name, "%s", error.text);
+		/* where people see it: a manifest with code has it at the parameters */
+		sgpu_op_diagnose(report, NULL, "expression", "%s", error.text);
 	}
 }
 
@@ -82,8 +83,8 @@ static loop_fn *const loops[SGPU_MAP_OP_COUNT][SGPU_MAP_KIND_COUNT] = {
 	X(I64, int64_t, int64_t, a, a) X(U64, uint64_t, uint64_t, a, a) X(F64, double, double, a, a) \
 	X(F32, float, float, a, a) X(F16, uint16_t, float, sgpu_half_to_float(a), sgpu_map_half(a))
 /* clang-format on */
-#define MOVES(name, type, wide, load, store)             \
-	LOOP(LOAD, name, type, type, type, wide, load)   \
+#define MOVES(name, type, wide, load, store)           \
+	LOOP(LOAD, name, type, type, type, wide, load) \
 	LOOP(STORE, name, wide, wide, wide, type, store)
 MEMORY(MOVES)
 

@@ -218,12 +218,12 @@ SGPU_DEVICE void compute(unsigned operation, const W *x, const W *y, const W *z,
 template <typename W> SGPU_DEVICE void narrow(unsigned type, W *bits)
 {
 	switch (type) {
-#define NARROW(dtype, type)                                           \
-	case dtype:                                                   \
-		_Pragma("unroll") for (int i = 0; i < values<W>; i++) \
-		{                                                     \
+#define NARROW(dtype, type)                                            \
+	case dtype:                                                    \
+		_Pragma("unroll") for (int i = 0; i < values<W>; i++)  \
+		{                                                      \
 			bits[i] = bits_of<W>(value_of<type>(bits[i])); \
-		}                                                     \
+		}                                                      \
 		break;
 		TYPES(NARROW)
 	default:
