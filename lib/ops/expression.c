@@ -330,7 +330,10 @@ static void comparison(struct compiler *c)
 	emit(c, SGPU_MAP_OPERATION + op);
 	if (bits && !c->rc) {
 		refuse_bits(c, begin, at);
-	} else if (take_operator(c, comparisons) >= 0) {
+	}
+	skip(c);
+	at = c->at;
+	if (take_operator(c, comparisons) >= 0) {
 		refuse(c, at, "two comparisons are joined as (a < b) & (b < c)",
 		       "a comparison of a comparison needs parentheses");
 	}

@@ -7,7 +7,7 @@
 
 #include "ops/map_element.h"
 
-enum { OUTPUT = SGPU_MAP_INPUTS, CODE = 0, GRAIN = 1 << 14, BLOCK = 256 };
+enum { OUTPUT = SGPU_MAP_INPUTS, GRAIN = 1 << 14, BLOCK = 256 };
 
 #define INPUT(name, optional, help)                                    \
 	{                                                              \
@@ -43,7 +43,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		}
 	}
 	if (call->text && sgpu_map_prepare(call, &job, &call->type[OUTPUT], &error)) {
-		sgpu_op_diagnose(report, NULL, params[CODE].name, "%s", error.text);
+		/* where people see it: a manifest with code has it at the parameters */
+		sgpu_op_diagnose(report, NULL, "expression", "%s", error.text);
 	}
 }
 
