@@ -29,7 +29,7 @@ through() {
 	requires python3
 	for op in $(sgpu-manifest ops --json | python3 -c 'import json,sys; print(*[o["name"] for o in json.load(sys.stdin)])'); do
 		case $op in
-		vector_add) set -- a.x:f32:8 b.x:f32:8 ;;
+		vector_add | concatenate) set -- a.x:f32:8 b.x:f32:8 ;;
 		squared_error) set -- a.x:f32:4,5 b.x:f32:4,5 ;;
 		cross_entropy) set -- a.x:f32:4,5 b.x:u8:4 ;;
 		activation_gradient) set -- --param activation=relu a.x:f32:8 b.x:f32:8 ;;
