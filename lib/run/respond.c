@@ -466,8 +466,7 @@ static bool is_foreseeable(const struct sgpu_job *job)
 	for (int i = 0; i < job->manifest->operation_count; i++) {
 		struct sgpu_op_call call;
 
-		if (job->manifest->operations[i].module ||
-		    sgpu_ops_prepare(job->manifest, i, &call, NULL) != SGPU_OK ||
+		if (sgpu_ops_prepare(job->manifest, i, &call, NULL) != SGPU_OK ||
 		    (call.op->at_most && call.op->at_most(&call))) {
 			return false;
 		}

@@ -50,7 +50,6 @@ through() {
 		nearest) set -- a=a.x:f32:10,4 b=b.x:f32:3,4 ;;
 		morphology3d) set -- a.x:u8:4,4,4 ;;
 		concatenate) set -- axis=0 a=a.x:f32:8 b=b.x:f32:8 ;;
-		percentile) set -- q=50 a.x:f32:8 ;;
 		map) set -- 'x + 1' a.x:f32:8 ;;
 		*) set -- a.x:f32:8,8,8 ;;
 		esac

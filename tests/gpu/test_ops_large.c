@@ -307,6 +307,58 @@ UNIT_TEST(rows_and_their_largest)
 	end(&run);
 }
 
+UNIT_TEST(rows_that_become_columns)
+{
+	struct run run;
+
+	begin(&run, "transpose");
+	REQUIRE_MEMORY(input(&run, "input", type(SGPU_U8, 2, SIDE, SIDE)) && ready(&run), &run);
+	for (int i = 0; i < SPOTS; i++) {
+		uint8_t value = (uint8_t)(i + 1);
+
+		poke(&run, "input", spots[i], 1, &value);
+	}
+	CHECK(go(&run));
+	for (int i = 0; i < SPOTS; i++) {
+		uint8_t value = 0;
+
+		peek(&run, spots[i] % SIDE * SIDE + spots[i] / SIDE, 1, &value);
+		CHECK(value == i + 1);
+	}
+	end(&run);
+}
+
+/* The elements that are looked at are the only ones that count. */
+UNIT_TEST(means_and_medians_of_some)
+{
+	static const char *const operations[] = { "mean", "std", "percentile" };
+	static const double wants[] = { 5, 2.581988897471611, 5 };
+
+	for (int o = 0; o < 3; o++) {
+		struct run run;
+		double value = 0;
+
+		begin(&run, "reduce");
+		for (int k = 0; strcmp(run.call.op->params[0].choices[k], operations[o]) != 0;) {
+			number(&run, "operation", ++k);
+		}
+		REQUIRE_MEMORY(input(&run, "input", type(SGPU_U8, 2, SIDE, SIDE)) &&
+				       input(&run, "mask", type(SGPU_U8, 2, SIDE, SIDE)) &&
+				       ready(&run),
+			       &run);
+		for (int i = 0; i < SPOTS; i++) {
+			uint8_t element = (uint8_t)(i + 1);
+
+			poke(&run, "input", spots[i], 1, &element);
+			poke(&run, "mask", spots[i], 1, &element);
+		}
+		CHECK(go(&run));
+		peek(&run, 0, sizeof(value), &value);
+		CHECK(value == wants[o]);
+		end(&run);
+	}
+}
+
 /* Under a checker this would take hours; the operations' other tests have small sizes. */
 UNIT_TEST(large_sizes)
 {
@@ -335,6 +387,8 @@ int main(void)
 		UNIT_RUN(images);
 		UNIT_RUN(rows_of_exponentials);
 		UNIT_RUN(rows_and_their_largest);
+		UNIT_RUN(rows_that_become_columns);
+		UNIT_RUN(means_and_medians_of_some);
 	}
 	sgpu_stream_free(&stream);
 	sgpu_device_close(&device);

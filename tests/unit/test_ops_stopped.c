@@ -63,6 +63,13 @@ UNIT_TEST(operations_on_one_input)
 	ops_choice(&c, "operation", "sum");
 	REQUIRE(ops_infer(&c));
 	CHECK(run_stopped(&c) == SGPU_ECANCELED);
+	begin(&c, "reduce", SGPU_F32);
+	ops_choice(&c, "operation", "percentile");
+	REQUIRE(ops_infer(&c));
+	CHECK(run_stopped(&c) == SGPU_ECANCELED);
+	begin(&c, "transpose", SGPU_F32);
+	REQUIRE(ops_infer(&c));
+	CHECK(run_stopped(&c) == SGPU_ECANCELED);
 	begin(&c, "histogram", SGPU_F32);
 	ops_number(&c, "min", 0);
 	ops_number(&c, "max", 1);

@@ -148,7 +148,7 @@ static bool ignores_order(const struct draft_stage *stage)
 {
 	static const char among[] = " activation_gradient black_scholes cast copy gaussian3d "
 				    "histogram map morphology3d "
-				    "percentile scale sgd threshold vector_add ";
+				    "scale sgd threshold vector_add ";
 	char name[DRAFT_NAME_MAX + 3];
 
 	snprintf(name, sizeof(name), " %s ", stage->op->name);

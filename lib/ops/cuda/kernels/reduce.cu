@@ -232,6 +232,11 @@ SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, dou
 }
 
 /* ---- host side ---- */
+static struct sgpu_reduce_view view(const struct sgpu_op_call *call)
+{
+	return sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
+}
+
 /* Reduces each piece. Sums of floats must keep the CPU's order, so they have a kernel of their
  * own. */
 template <typename In, typename O, typename F>
@@ -269,7 +274,7 @@ static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, O *
 
 	job.in = in;
 	job.out = out;
-	job.v = sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
+	job.v = view(call);
 	job.partial = job.v.pieces > 1 ? (double *)call->scratch : NULL;
 	job.divisor = divisor;
 	rc = fold_pieces(launch, job, f);
@@ -292,11 +297,8 @@ template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_la
 	void *out = call->data[OUTPUT];
 
 	if (operation == SGPU_REDUCE_SUM || operation == SGPU_REDUCE_MEAN) {
-		struct sgpu_reduce_view v =
-			sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
-
 		return run(call, launch, in, (sum *)out,
-			   operation == SGPU_REDUCE_MEAN ? (double)v.length : 1.0,
+			   operation == SGPU_REDUCE_MEAN ? (double)view(call).length : 1.0,
 			   sgpu_reduce_sum<T>(), sgpu_reduce_sum<double>());
 	}
 	return run(call, launch, in, (extreme *)out, 1.0, sgpu_reduce_extreme<T>{ greatest },
@@ -405,8 +407,7 @@ static int run_percentile(struct sgpu_launch *launch, seen in, struct sgpu_perce
 
 static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	struct sgpu_reduce_view v =
-		sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
+	struct sgpu_reduce_view v = view(call);
 	uint64_t outputs = v.outer * v.inner;
 	double *values = (double *)call->scratch + sgpu_reduce_partial(&v),
 	       *counts = values + outputs, *means = counts + outputs, length = (double)v.length;
