@@ -40,6 +40,8 @@ static const struct row {
 	ROW(0, "\x93NUMPY", OTHER, "a NumPy array", NULL),
 	ROW(344, "n+1\0", OTHER, "a NIfTI scan", NULL),
 	ROW(128, "DICM", OTHER, "a DICOM file", NULL),
+	ROW(IN_JSON, "\"encrypted_key\"", KEY, "a key that is protected by a passphrase",
+	    "keys are given with -k"),
 	ROW(IN_JSON, "\"keys\"", KEY, "a set of JSON Web Keys", "keys are given with -k"),
 	ROW(IN_JSON, "\"kty\"", KEY, "a JSON Web Key", "keys are given with -k"),
 	ROW(IN_JSON, "\"manifest_id\"", JSON, "a manifest",
