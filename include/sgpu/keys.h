@@ -78,6 +78,7 @@ struct sgpu_key_set {
 	struct sgpu_key key;
 	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: none */
 	bool others_write; /* others can write to the file; never true of a set with a secret */
+	bool locked;	   /* the file was protected by a passphrase */
 };
 SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name,
 				       struct sgpu_key_set *set, struct sgpu_error *error);
@@ -94,6 +95,18 @@ SGPU_MUST_CHECK int sgpu_key_set_load(const char *path, struct sgpu_key_set *set
 				      struct sgpu_error *error);
 /* Wipes the set. */
 void sgpu_key_set_clear(struct sgpu_key_set *set);
+
+/* ---- key files that are protected by a passphrase, sgpu-keys(5) ---- */
+enum { SGPU_PASSPHRASE_MAX = 1024 }; /* bytes */
+/* Gets the passphrase of the file `name`. Returns 0 or a code, which loading the key returns. */
+typedef int sgpu_passphrase(const char *name, char text[SGPU_PASSPHRASE_MAX], size_t *size,
+			    struct sgpu_error *error);
+/* Has such files opened with what `ask` gets. Called once, before threads. Without it, they are
+ * refused with SGPU_EPOLICY. Errors of loading: SGPU_EAUTH for a wrong passphrase. */
+void sgpu_key_ask(sgpu_passphrase *ask);
+/* Replaces the text of sgpu_key_set_text by its encryption. */
+SGPU_MUST_CHECK int sgpu_key_protect(const char *passphrase, size_t length, char **text,
+				     size_t *size, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

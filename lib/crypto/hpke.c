@@ -18,11 +18,6 @@ static const uint8_t suite_id[SUITE_ID_SIZE] = { 'H',  'P',  'K',  'E',	 0x00,
 						 0x20, 0x00, 0x01, 0x00, 0x02 };
 static const char version_label[] = "HPKE-v1";
 
-struct message_keys {
-	uint8_t key[SGPU_KEY_SIZE];
-	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce, since a context has one message */
-};
-
 /* LabeledExtract of RFC 9180. salt NULL: an empty salt, which for HMAC equals zeros. */
 static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt[32],
 			   const char *label, const void *ikm, size_t ikm_size, uint8_t prk[32],
@@ -83,7 +78,7 @@ static int kem_secret(const uint8_t dh[32], const uint8_t enc[32], const uint8_t
 
 /* KeySchedule in mode 0, without a pre-shared key. */
 static int key_schedule(const uint8_t shared[32], const void *info, size_t info_size,
-			struct message_keys *keys, struct sgpu_error *error)
+			struct sgpu_message_keys *keys, struct sgpu_error *error)
 {
 	uint8_t context[1 + 32 + 32] = { 0 }, secret[32] = { 0 };
 	int rc = labeled_extract(suite_id, sizeof(suite_id), NULL, "psk_id_hash", NULL, 0,
@@ -105,10 +100,9 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 	return rc;
 }
 
-/* Encrypts or decrypts. The tag follows the text; `size` does not count it. Messages are keys, so
- * their sizes fit libcrypto's int. */
-static int crypt(const struct message_keys *keys, bool seal, const void *aad, size_t aad_size,
-		 const uint8_t *in, size_t size, uint8_t *out, struct sgpu_error *error)
+int sgpu_message_crypt(const struct sgpu_message_keys *keys, bool seal, const void *aad,
+		       size_t aad_size, const uint8_t *in, size_t size, uint8_t *out,
+		       struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
 	int part = 0, rc = 0;
@@ -144,7 +138,7 @@ static int crypt(const struct message_keys *keys, bool seal, const void *aad, si
  * on. */
 static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
 		 const uint8_t peer[32], const uint8_t enc[32], const uint8_t receiver[32],
-		 const void *info, size_t info_size, struct message_keys *keys,
+		 const void *info, size_t info_size, struct sgpu_message_keys *keys,
 		 struct sgpu_error *error)
 {
 	uint8_t dh[32] = { 0 }, shared[32] = { 0 };
@@ -162,7 +156,7 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 		   uint8_t enc[32], uint8_t *ciphertext, struct sgpu_error *error)
 {
 	uint8_t ephemeral[32] = { 0 };
-	struct message_keys keys = { { 0 }, { 0 } };
+	struct sgpu_message_keys keys = { { 0 }, { 0 } };
 	int rc = sgpu_raw_generate("X25519", ephemeral, enc, error);
 	rc = rc ? rc
 		: agree(ephemeral, enc, public_key, enc, public_key, info, info_size, &keys, error);
@@ -170,7 +164,9 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the recipient's X25519 public key has low order");
 	}
-	rc = rc ? rc : crypt(&keys, true, aad, aad_size, plaintext, size, ciphertext, error);
+	rc = rc ? rc
+		: sgpu_message_crypt(&keys, true, aad, aad_size, plaintext, size, ciphertext,
+				     error);
 	sgpu_wipe(&keys, sizeof(keys));
 	sgpu_wipe(ephemeral, sizeof(ephemeral));
 	return rc;
@@ -180,7 +176,7 @@ int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void
 		   size_t info_size, const void *aad, size_t aad_size, const uint8_t *ciphertext,
 		   size_t size, uint8_t *plaintext, struct sgpu_error *error)
 {
-	struct message_keys keys = { { 0 }, { 0 } };
+	struct sgpu_message_keys keys = { { 0 }, { 0 } };
 	int rc = SGPU_OK;
 
 	if (key->kind != SGPU_KEY_X25519) {
@@ -195,8 +191,8 @@ int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void
 		: agree(key->secret, key->public_half, enc, enc, key->public_half, info, info_size,
 			&keys, error);
 	rc = rc ? rc
-		: crypt(&keys, false, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE, plaintext,
-			error);
+		: sgpu_message_crypt(&keys, false, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE,
+				     plaintext, error);
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;
 }

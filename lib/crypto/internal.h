@@ -28,6 +28,17 @@ SGPU_MUST_CHECK int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t
 				     const struct sgpu_piece *pieces, size_t count, uint8_t *mac,
 				     struct sgpu_error *error);
 
+/* ---- hpke.c: AES-256-GCM of one message ---- */
+struct sgpu_message_keys {
+	uint8_t key[SGPU_KEY_SIZE];
+	uint8_t nonce[SGPU_NONCE_SIZE]; /* used once */
+};
+/* Encrypts or decrypts. The tag follows the text; `size` does not count it. Messages are keys, so
+ * their sizes fit libcrypto's int. Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_message_crypt(const struct sgpu_message_keys *keys, bool seal,
+				       const void *aad, size_t aad_size, const uint8_t *in,
+				       size_t size, uint8_t *out, struct sgpu_error *error);
+
 /* ---- x25519.c (RFC 7748) ---- */
 /* Makes a pair of keys of the type "X25519" or "ED25519". */
 SGPU_MUST_CHECK int sgpu_raw_generate(const char *type, uint8_t private_key[32],

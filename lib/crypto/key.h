@@ -61,6 +61,11 @@ SGPU_MUST_CHECK int sgpu_signing_from_object(const char *name, const json_t *obj
 SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text,
 				     size_t *size, struct sgpu_error *error);
 
+/* Decrypts the text of a key file that is protected by a passphrase. NULL unless the program takes
+ * such files: sgpu_key_ask sets it. */
+extern int (*sgpu_key_unlock)(const char *name, char **text, size_t *size,
+			      struct sgpu_error *error);
+
 /* Clears the group's bits in status->st_mode when they are the mask of an access control list that
  * admits only the file's owner, this process's user, and root. */
 void sgpu_key_narrow_mode(int fd, struct stat *status);

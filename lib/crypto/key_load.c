@@ -108,6 +108,8 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 	return rc;
 }
 
+int (*sgpu_key_unlock)(const char *name, char **text, size_t *size, struct sgpu_error *error);
+
 int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_error *error)
 {
 	struct stat status = { 0 };
@@ -117,10 +119,22 @@ int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_er
 
 	memset(set, 0, sizeof(*set));
 	int rc = read_key(path, SGPU_KEY_TEXT_MAX, &name, &status, &text, &size, error);
+	/* No key has this member of a JWE. */
+	const bool locked = !rc && memmem(text, size, "\"encrypted_key\"", 15);
+	if (locked) {
+		rc = check_secret(name, &status, error);
+		rc = rc		       ? rc
+		     : sgpu_key_unlock ? sgpu_key_unlock(name, &text, &size, error)
+				       : sgpu_fail(error, SGPU_EPOLICY,
+						   "'%s' is protected by a passphrase, and this "
+						   "program asks for none",
+						   name);
+	}
 	rc = rc ? rc : sgpu_key_set_parse(text, size, name, set, error);
 	if (!rc && sgpu_key_set_secret(set)) {
 		rc = check_secret(name, &status, error);
 	}
+	set->locked = locked;
 	set->others_write =
 		S_ISREG(status.st_mode) && ((status.st_uid != geteuid() && status.st_uid != 0) ||
 					    (status.st_mode & (S_IWGRP | S_IWOTH)));

@@ -45,19 +45,14 @@ static int hear_server(int connection, struct sgpu_error *error)
 	} while ((ready == 0 || (ready < 0 && errno == EINTR)) && !sgpu_io_interrupted() &&
 		 sgpu_now_ns() < end);
 	if (ready <= 0) {
-		if (sgpu_io_interrupted()) {
-			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
-		}
-		sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
-		(void)sgpu_set_retryable(error);
-		return SGPU_ESYSTEM;
+		return sgpu_io_interrupted()
+			       ? sgpu_fail(error, SGPU_ECANCELED, "interrupted")
+			       : sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
 	}
 	if (sgpu_wire_receive(connection, &packet, 0, &got) != SGPU_OK ||
 	    got < (ssize_t)sizeof(answer.greeting) ||
 	    answer.greeting.magic != SGPU_GREETING_MAGIC) {
-		sgpu_fail(error, SGPU_ESYSTEM, "the server has ended, or is none");
-		(void)sgpu_set_retryable(error);
-		return SGPU_ESYSTEM;
+		return sgpu_fail(error, SGPU_ESYSTEM, "the server has ended, or is none");
 	}
 	if (answer.greeting.kind == SGPU_GREETING_TAKEN) {
 		return SGPU_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the key file, and the signature of a JWS. What parses must come back the same from its own
- * text.
+ * Fuzzes the key file, also one that is protected, and the signature of a JWS. What parses must
+ * come back the same from its own text.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include <sgpu/base.h>
 
 #include "crypto/crypto.h"
+#include "crypto/key.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -43,6 +44,27 @@ static void fuzz_set(const char *data, size_t size)
 	sgpu_free_wiped(&text, text_size);
 }
 
+static int refuse(const char *name, char *text, size_t *size, struct sgpu_error *error)
+{
+	(void)name;
+	(void)text;
+	*size = 0;
+	return sgpu_fail(error, SGPU_ECANCELED, "no passphrase");
+}
+
+/* A protected file, up to the question for its passphrase. */
+static void fuzz_protected(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1);
+
+	sgpu_key_ask(refuse);
+	memcpy(text, data, size);
+	if (!sgpu_key_unlock("fuzz", &text, &size, NULL)) {
+		abort();
+	}
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sgpu_error error = { 0 };
@@ -51,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t text_size = 0;
 	char *text = NULL;
 	fuzz_set((const char *)data, size);
+	fuzz_protected(data, size);
 	int code = sgpu_key_parse((const char *)data, size, "fuzz", &key, &error);
 
 	if (code) {

@@ -3,7 +3,7 @@
 import json
 import os
 
-from jwcrypto import jwk
+from jwcrypto import jwa, jwe, jwk
 
 from tap import main, read, sh, test, write
 
@@ -58,6 +58,35 @@ def ours_reads_jwcrypto():
     write("pair.jwk", pair.export().encode())
     half = json.loads(sh("sgpu-seal", "pubkey", "pair.jwk"))
     assert half["x"] == pair.export_public(as_dict=True)["x"] and half["kid"] == pair.thumbprint()
+
+
+@test
+def passphrases_work_both_ways():
+    "jwcrypto opens what keygen --passphrase makes, and we open what jwcrypto protects"
+    password = "Gr\u00fc\u00dfe aus \u6771\u4eac"
+    sh("sgpu-seal", "keygen", "--passphrase-fd", "0", "-o", "owner.jwk", data=password.encode())
+    jwa.default_max_pbkdf2_iterations = 10000000
+    token = jwe.JWE()
+    token.deserialize(read("owner.jwk").decode(), jwk.JWK.from_password(password))
+    known = {key.thumbprint() for key in jwk.JWKSet.from_json(token.payload)}
+    info = json.loads(sh("sgpu-seal", "keyinfo", "--json", "--passphrase-fd", "0", "owner.jwk", data=password.encode()))
+    assert info["passphrase"] and {key["kid"] for key in info["keys"]} == known
+    pair = jwk.JWK.generate(kty="OKP", crv="X25519")
+    for header in ({}, {"cty": "jwk+json", "kid": "mine"}, {"p2c": 1000}, {"p2c": 20000, "p2s": "AAECAwQFBgc"}):
+        token = jwe.JWE(pair.export(), json.dumps({"alg": "PBES2-HS512+A256KW", "enc": "A256GCM", **header}))
+        token.add_recipient(jwk.JWK.from_password(password))
+        write("pair.jwk", token.serialize().encode())
+        write("public.jwk", sh("sgpu-seal", "pubkey", "--passphrase-fd", "0", "pair.jwk", data=password.encode()))
+        write("in", os.urandom(1000))
+        sh("sgpu-seal", "seal-file", "-r", "public.jwk", "in", "sealed")
+        sh("sgpu-seal", "open-file", "-k", "pair.jwk", "--passphrase-fd", "0", "sealed", "out", data=password.encode())
+        assert read("out") == read("in")
+        sh("sgpu-seal", "keyinfo", "--passphrase-fd", "0", "pair.jwk", data=b"other", status=4)
+    for alg, enc in (("PBES2-HS256+A128KW", "A256GCM"), ("PBES2-HS512+A256KW", "A256CBC-HS512")):
+        token = jwe.JWE(pair.export(), json.dumps({"alg": alg, "enc": enc}))
+        token.add_recipient(jwk.JWK.from_password(password))
+        write("pair.jwk", token.serialize().encode())
+        sh("sgpu-seal", "keyinfo", "--passphrase-fd", "0", "pair.jwk", data=password.encode(), status=1)
 
 
 @test

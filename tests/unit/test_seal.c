@@ -287,6 +287,7 @@ UNIT_TEST(a_header_opens_with_its_key_alone_and_no_bit_of_it_may_change)
 	for (size_t bit = 0; bit < 8 * sizeof(header); bit++) {
 		header[bit / 8] ^= (uint8_t)(1u << (bit % 8));
 		memcpy(opened, drawn, sizeof(opened));
+		CHECK(sgpu_sealed_to_kid(header, sizeof(header), kid) == (bit >= 128));
 		CHECK(sgpu_exit_status(sgpu_sealed_to_open(&mine, header, sizeof(header), opened,
 							   NULL)) == 4 &&
 		      !memcmp(opened, none, sizeof(none)));

@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 #include <sgpu/error.h>
+#include <sgpu/keys.h>
 
 #include "base/io.h"
 
@@ -79,8 +80,8 @@ struct cli_bytes {
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
-/* Anything else: a function that stores the value; returns 0, or the exit status after a
- * message. */
+/* Anything else: a function that stores the value, after all options of other kinds; returns 0, or
+ * the exit status after a message. */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
 #define CLI_MEMBER(type, member, wanted, its_kind)   \
@@ -97,6 +98,14 @@ struct cli_bytes {
 	{                                                                               \
 		"json", 0, NULL, "results and errors as JSON", .kind = CLI_IS_COMMON    \
 	}
+/* The option of verbs that load a person's keys. It is stored in cli_passphrase_fd, which is more
+ * than INT_MAX if it was not given. */
+#define CLI_PASSPHRASE                                                                 \
+	{                                                                              \
+		"passphrase-fd", 0, "N", "read passphrases of keys there, one a line", \
+			.kind = CLI_IS_COMMON, .size = sizeof(unsigned), .max = 65535  \
+	}
+extern unsigned cli_passphrase_fd;
 #define CLI_END              \
 	{                    \
 		.name = NULL \
@@ -187,6 +196,13 @@ bool cli_secret_output(const char *path);
 /* Writes a secret to standard output, or to a new file of mode 0600. */
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
+
+/* For sgpu_key_ask: reads a passphrase from the descriptor, or asks on the terminal. */
+int cli_ask_passphrase(const char *name, char text[SGPU_PASSPHRASE_MAX], size_t *size,
+		       struct sgpu_error *error);
+/* Encrypts the text of keys by a new passphrase, for which it asks twice. */
+SGPU_MUST_CHECK int cli_protect(const char *name, char **text, size_t *size,
+				struct sgpu_error *error);
 
 /* Opens a file in $TMPDIR or /tmp that has no name, so that it ends with the process. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);

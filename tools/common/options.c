@@ -4,12 +4,15 @@
  */
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
 
 #include "cli.h"
+
+unsigned cli_passphrase_fd = UINT_MAX;
 
 enum { OPTIONS_MAX = 48 };
 
@@ -192,7 +195,9 @@ static int store_value(const struct cli_option *option, void *values, const char
 	case CLI_IS_TAKEN:
 		return option->take(values, value);
 	case CLI_IS_COMMON:
-		break;
+		if (option->max) {
+			return store_number(option, &cli_passphrase_fd, value, name);
+		}
 	}
 	switch (option->letter) {
 	case 'h':
@@ -243,17 +248,27 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 		return cli_fail(SGPU_ENOMEM, "more than %d options", OPTIONS_MAX);
 	}
 	opterr = 0;
-	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-		const bool known = key != '?' && key != ':';
-		const struct cli_option *option = known ? find_row(verb->options, key) : NULL;
+	/* Options with a function, which may ask for a passphrase, come in a second round. */
+	for (int late = 0; late < 2; late++) {
+		optind = 0;
+		while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+			const bool known = key != '?' && key != ':';
+			const struct cli_option *option =
+				known ? find_row(verb->options, key) : NULL;
 
-		/* After the first error, only paths are still stored: appraise removes the outputs
-		 * of an earlier run in any case. */
-		if (status == 0) {
-			status = known ? store_value(option, values, optarg, argc)
-				       : refuse_option(verb->options, argv[optind - 1], key);
-		} else if (known && (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
-			store_value(option, values, optarg, argc);
+			/* After the first error, only paths are still stored: appraise removes the
+			 * outputs of an earlier run in any case. */
+			if (known && (option->kind == CLI_IS_TAKEN) != late) {
+				continue;
+			}
+			if (status == 0) {
+				status =
+					known ? store_value(option, values, optarg, argc)
+					      : refuse_option(verb->options, argv[optind - 1], key);
+			} else if (known &&
+				   (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
+				store_value(option, values, optarg, argc);
+			}
 		}
 	}
 	*arguments = argv + optind;

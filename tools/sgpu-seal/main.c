@@ -31,5 +31,6 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
+	sgpu_key_ask(cli_ask_passphrase);
 	return cli_main(&tool, argc, argv);
 }

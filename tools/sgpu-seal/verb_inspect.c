@@ -27,6 +27,7 @@ static int take_key(void *values, const char *path)
 
 const struct cli_option inspect_options[] = {
 	CLI_COMMON,
+	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "also check the mac with this key", CLI_TAKE(take_key) },
 	CLI_END,
 };

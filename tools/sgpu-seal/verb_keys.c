@@ -3,6 +3,7 @@
  * sgpu-seal keygen, pubkey and keyinfo: make a secret key; write the public halves of a key file;
  * and say which keys a file holds, but nothing secret.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "parts.h"
 
 struct generation {
-	bool x25519, sign, no_sign;
+	bool x25519, sign, no_sign, passphrase;
 	const char *path;
 };
 
@@ -26,6 +27,9 @@ const struct cli_option keygen_options[] = {
 	  CLI_FLAG(struct generation, sign) },
 	{ "no-sign", 0, NULL, "no signing key: for a key that is shared",
 	  CLI_FLAG(struct generation, no_sign) },
+	{ "passphrase", 0, NULL, "encrypt the file, by a passphrase that is asked for twice",
+	  CLI_FLAG(struct generation, passphrase) },
+	CLI_PASSPHRASE,
 	{ "output", 'o', "FILE", "new file for the key (default: standard output)",
 	  CLI_TEXT(struct generation, path) },
 	CLI_END,
@@ -76,6 +80,9 @@ int verb_keygen(int argc, char **argv)
 		rc = sgpu_signing_generate(&keys.signing, &error);
 	}
 	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, &error);
+	if (!rc && (request.passphrase || cli_passphrase_fd <= INT_MAX)) {
+		rc = cli_protect(path ? path : "the new key", &text, &size, &error);
+	}
 	rc = rc ? rc : cli_write_secret(path, text, size, &error);
 	status = rc ? cli_error(&error) : report(&keys, path);
 	sgpu_free_wiped(&text, size);
@@ -106,6 +113,7 @@ struct publication {
 
 const struct cli_option pubkey_options[] = {
 	CLI_COMMON,
+	CLI_PASSPHRASE,
 	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
 	  CLI_TEXT(struct publication, path) },
 	CLI_END,
@@ -145,6 +153,7 @@ struct inquiry {
 
 const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
+	CLI_PASSPHRASE,
 	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
 	  CLI_FLAG(struct inquiry, owner) },
 	{ "output", 'o', "FILE", "write there, not to standard output",
@@ -192,7 +201,8 @@ static int write_info(const struct sgpu_key_set *keys, const char *path,
 	} else if (cli_json) {
 		char *dumped = json_dumps(list, JSON_COMPACT);
 
-		cli_append(text, sizeof(text), "{\"keys\":%s}\n", dumped ? dumped : "null");
+		cli_append(text, sizeof(text), "{\"keys\":%s,\"passphrase\":%s}\n",
+			   dumped ? dumped : "null", keys->locked ? "true" : "false");
 		free(dumped);
 	} else {
 		json_array_foreach (list, i, key) {
@@ -203,6 +213,9 @@ static int write_info(const struct sgpu_key_set *keys, const char *path,
 				   cli_text_of(key, "kind"), signs ? "signature" : "encryption",
 				   secret ? "secret" : "public", cli_text_of(key, "kid"));
 		}
+	}
+	if (keys->locked && !cli_json && !request->owner) {
+		cli_append(text, sizeof(text), "protected by a passphrase\n");
 	}
 	json_decref(list);
 	return cli_write_text(request->output, 0644, text, strlen(text), &error) ? cli_error(&error)

@@ -23,6 +23,7 @@ static int take_key(void *values, const char *path)
 
 const struct cli_option open_options[] = {
 	CLI_COMMON,
+	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "your own key, to which the batch was sealed", CLI_TAKE(take_key) },
 	{ "directory", 'C', "DIR",
 	  "write every output below this directory, where the manifest says",

@@ -35,6 +35,7 @@ static int take_recipient(void *values, const char *path)
 
 const struct cli_option rewrap_options[] = {
 	CLI_COMMON,
+	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_TAKE(take_key) },
 	{ "recipient", 'r', "FILE", "add this recipient", CLI_TAKE(take_recipient) },
 	{ "add", 0, "FILE", "the same", CLI_TAKE(take_recipient) },

@@ -59,6 +59,7 @@ static int take_recipient(void *values, const char *path)
 
 const struct cli_option seal_options[] = {
 	CLI_COMMON,
+	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "your own key, to open the response later", CLI_TAKE(take_own_key) },
 	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it",
 	  CLI_TAKE(take_recipient) },
