@@ -351,6 +351,11 @@ interop:
 	$(again) programs test-programs '$(BUILD)/interop/kt128_digest' '$(BUILD)/interop/array_file' '$(BUILD)/examples/fashion-train'
 	@SGPU_BUILD='$(BUILD)' scripts/interop.sh
 
+# The Python package, which needs the programs in the PATH.
+.PHONY: wheel
+wheel:
+	@mkdir -p '$(BUILD)' && python3 scripts/wheel.py '$(BUILD)'
+
 fuzz:
 	$(call install_deps,build fuzz)
 	$(again) fuzz-now BUILD='$(BUILD)-fuzz' CC=clang SANITIZE=fuzzer
@@ -428,6 +433,7 @@ targets
   fuzz       every fuzz target for FUZZ_SECONDS, with clang
   mutate     plant mistakes one at a time: do the tests notice? (most of an hour)
   interop    against other implementations of the same formats
+  wheel      the Python package, as a file for pip
   reach      which functions of the library does no program reach?
   tcb        the trusted code: files and lines that are linked into sgpu-enclave
   check-gpu  all tests on a GPU, under compute-sanitizer too, and a short bench;

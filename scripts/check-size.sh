@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check-size.sh: is any folder larger than its line in scripts/size.budget? Prints what is too large, then the sums.
 # Exit 1 when something is. The files that git knows are counted: code in include, lib and tools, with "other" for what
-# lies beside it; in tests also scripts and texts; in scripts, examples and man all of them.
+# lies beside it; in tests also scripts and texts; in python, scripts, examples and man all of them.
 #   --report  a table of all folders besides
 #   --update  lowers the budgets to what there is, and drops those of folders that are gone
 #   --write   makes all budgets what there is; what goes up by that needs a commit of its own that says why
@@ -19,7 +19,7 @@ case $mode in
 esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-folders=(include lib tools scripts examples man tests)
+folders=(include lib tools python scripts examples man tests)
 if [ -e .git ]; then
 	git ls-files -- "${folders[@]}"
 else

@@ -15,7 +15,7 @@ case $SGPU_BUILD in
 esac
 export SGPU_BUILD PATH=$SGPU_BUILD/bin:$SGPU_BUILD/examples:$PATH PYTHONDONTWRITEBYTECODE=1
 unset SGPU_AEAD
-packages=(cryptography pyhpke jwcrypto jsonschema numpy nibabel pycryptodome)
+packages=(cryptography pyhpke jwcrypto jsonschema numpy nibabel pycryptodome scikit-learn)
 modules='import cryptography, pyhpke, jwcrypto, jsonschema, numpy, nibabel, Crypto.Hash.KangarooTwelve'
 venv=${SGPU_INTEROP_VENV:-$SGPU_BUILD/interop-venv}
 

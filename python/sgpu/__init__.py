@@ -4,8 +4,9 @@
     import sgpu
     mask = sgpu.run("threshold", x, low=70, high=140, on="lab")
 
-run() runs one operation, Job a graph of them; SgpuError is what they raise. Arrays are sealed by the program `sgpu`, which
-this package starts and keeps until Python ends; there is no cryptography here. `sgpu manifest ops` lists the operations.
+run() runs one operation, Job a graph of them; SgpuError is what they raise. Arrays are sealed by the program `sgpu`,
+which this package starts and keeps until Python ends; there is no cryptography here. `sgpu manifest ops` lists the
+operations.
 """
 
 import numpy as np
@@ -30,8 +31,9 @@ def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None,
     on: a host of `sgpu host`; without it, the job runs here.
     device: here: "cpu", "cuda", "cuda:1" or "auto" (the default).
 
-    Images of nibabel are taken as well; a result of the shape of the first one is such an image. Results are new arrays.
-    Raises SgpuError if the job fails, and TypeError for arrays that no exact cast makes what the operation takes.
+    Arrays have to be of a type that the operation takes, or of one that f32 or f64 holds without changing a value, to
+    which they are cast; others raise a TypeError. Images of nibabel are taken as well; a result of the shape of the
+    first one is such an image. Raises SgpuError if the job fails.
     """
     key, arrays = _key(operation, public, outputs, declassify, values, named)
     batch = _batches.get(key)

@@ -15,6 +15,23 @@ class Value:
         self.segment = segment
 
 
+def _call(name, values, named):
+    """The inputs and results of an operation, the names of its parameters, and all that a call gives, by name."""
+    table = operation(name)
+    inputs = {entry["name"]: entry for entry in table["arguments"] if not entry["output"]}
+    results = {entry["name"]: entry for entry in table["arguments"] if entry["output"]}
+    params = {entry["name"] for entry in table["params"]}
+    first = "input"
+    if name == "map":  # whose inputs have the names that the expression gives them
+        if values and isinstance(values[0], str):
+            named, values = {"expression": values[0], **named}, values[1:]
+        first, params = "x", {"expression"}
+        inputs = dict.fromkeys({*named, first} - params - {*results}, next(iter(inputs.values())))
+    if len(values) > 1 or (values and (first not in inputs or first in named)):
+        raise TypeError(f"'{name}' takes these arguments, by name: {', '.join(inputs)}")
+    return inputs, results, params, {first: values[0], **named} if values else named
+
+
 class Job:
     """A graph of operations that runs as one batch: what is between them is never seen outside.
 
@@ -73,22 +90,9 @@ class Job:
         Arrays have to be of a type that the operation takes, or of one that f32 or f64 holds without changing a value,
         to which they are cast; others raise a TypeError. They are read when the job runs.
         """
-        table = operation(name)
-        inputs = {entry["name"]: entry for entry in table["arguments"] if not entry["output"]}
-        results = {entry["name"]: entry for entry in table["arguments"] if entry["output"]}
-        params = {entry["name"] for entry in table["params"]}
-        first = "input"
-        if name == "map":  # whose inputs have the names that the expression gives them
-            if values and isinstance(values[0], str):
-                named["expression"], values = values[0], values[1:]
-            first, params = "x", {"expression"}
-            inputs = dict.fromkeys({*named, first} - params - set(results), next(iter(inputs.values())))
-        if len(values) > 1 or (values and (first not in inputs or first in named)):
-            raise TypeError(f"'{name}' takes these arguments, by name: {', '.join(inputs)}")
-        if values:
-            named = {first: values[0], **named}
+        inputs, results, params, named = _call(name, values, named)
         public, wanted = ({names} if isinstance(names, str) else set(names) for names in (public, outputs or ()))
-        unknown = (named.keys() - inputs - params) | (public - inputs.keys() - results.keys()) | (wanted - results.keys())
+        unknown = (named.keys() - inputs - params) | (public - {*inputs, *results}) | (wanted - {*results})
         if unknown:
             raise TypeError(f"'{name}' has no argument, parameter or output '{unknown.pop()}'")
         given = {key: self._plain(value) for key, value in named.items() if key not in params}
@@ -110,22 +114,29 @@ class Job:
             "gpu_operation_id": f"o{len(self._operations)}",
             "kernel": name,
             "params": {key: named[key] for key in named if key in params},
-            "arguments": {**arguments, **{key: value.segment for key, value in made.items()}},
             "declassify": bool(declassify),
         }
-        self._operations.append({key: value for key, value in entry.items() if value})
+        outputs = {key: (value.segment, results[key]["optional"]) for key, value in made.items()}
+        self._operations.append(({key: value for key, value in entry.items() if value}, arguments, outputs))
         return made if len(made) > 1 else next(iter(made.values()))
 
     def batch(self, values):
         """The manifest of a job that gives these values, the arrays that it takes, and the segments of the values."""
         wanted = [self._plain(value).segment for value in values]
-        used = {segment for entry in self._operations for segment in entry["arguments"].values()}
+        operations, needed, used = [], set(wanted), set()
+        for entry, inputs, outputs in reversed(self._operations):
+            if any(segment in needed for segment, _ in outputs.values()):
+                made = {key: segment for key, (segment, extra) in outputs.items() if segment in needed or not extra}
+                operations.insert(0, {**entry, "arguments": {**inputs, **made}})
+                needed.update(inputs.values())
+                used.update(inputs.values(), made.values())
+        # An output that its operation cannot do without comes back unasked, if nothing reads it.
         segments = [
-            dict(described, direction="OUTPUT") if segment in wanted else described
+            dict(described, direction="OUTPUT") if segment in wanted or segment not in needed else described
             for segment, described in self._segments.items()
             if segment in used
         ]
-        manifest = {"version": 1, "manifest_id": self._name, "segments": segments, "operations": self._operations}
+        manifest = {"version": 1, "manifest_id": self._name, "segments": segments, "operations": operations}
         text = json.dumps(manifest, allow_nan=False, default=lambda value: value.tolist()).encode()
         return text, [array for segment, array in self._arrays.items() if segment in used], wanted
 

@@ -158,16 +158,17 @@ class Pipe:
                     sent -= len(parts.pop(0))
                 if sent:
                     parts[0] = parts[0][sent:]
-        except (BrokenPipeError, ValueError):
+        except BrokenPipeError:
             raise self._ended() from None
 
     def call(self, text, arrays):
-        """Runs the job of a manifest (bytes) on arrays in C order; returns the arrays of its outputs by segment."""
-        parts = [array.reshape(-1).view(np.uint8) for array in arrays]
+        """Runs the job of a manifest (bytes) on arrays; returns the arrays of its outputs by segment."""
+        parts = [np.asarray(array, order="C").reshape(-1).view(np.uint8) for array in arrays]
         head = HEAD.pack(MAGIC, len(text), sum(map(len, parts)))
         with self._lock:
             try:
-                if self._process is None or self._process.poll() is not None:
+                warm = self._process is not None and self._process.poll() is None
+                if not warm:
                     self._drop()
                     self._start()
                 self._send([head, text, *parts])
@@ -180,6 +181,8 @@ class Pipe:
             error = error_of(answer)
             if error.code not in OF_THE_JOB:
                 self._drop()
+        if warm and error.code == "EKEY":  # the worker that proved itself has ended, so nobody has opened anything
+            return self.call(text, arrays)
         raise error
 
     def close(self):

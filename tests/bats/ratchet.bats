@@ -7,7 +7,7 @@ load helpers
 # tree: a small project within its budget.
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
-	mkdir -p tree/{include/sgpu,lib/x,tools/sgpu-x,scripts,examples,man,tests/mutate,build/obj/lib/x}
+	mkdir -p tree/{include/sgpu,lib/x,tools/sgpu-x,python,scripts,examples,man,tests/mutate,build/obj/lib/x}
 	cp "$SGPU_TOP"/scripts/{check-size.sh,reach.sh,mutate.py} tree/scripts/
 	echo 'int sgpu_one(int a, int b);' >tree/include/sgpu/x.h
 	printf 'int sgpu_one(int a, int b)\n{\n\treturn a + b;\n}\n' >tree/lib/x/x.c
