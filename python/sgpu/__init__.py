@@ -33,7 +33,7 @@ def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None,
 
     Arrays have to be of a type that the operation takes, or of one that f32 or f64 holds without changing a value, to
     which they are cast; others raise a TypeError. Images of nibabel are taken as well; a result of the shape of the
-    first one is such an image. Raises SgpuError if the job fails.
+    first one is such an image if its format has the type. Raises SgpuError if the job fails.
     """
     key, arrays = _key(operation, public, outputs, declassify, values, named)
     batch = _batches.get(key)
@@ -77,6 +77,11 @@ def _key(operation, public, outputs, declassify, values, named):
 def _like(image, array):
     if image is None or array.shape != image.shape:
         return array
+    from nibabel.spatialimages import HeaderDataError  # is there, since the image is
+
     header = image.header.copy()
-    header.set_data_dtype(array.dtype)
+    try:
+        header.set_data_dtype(array.dtype)
+    except HeaderDataError:  # NIfTI has no float16
+        return array
     return type(image)(array, image.affine, header)

@@ -79,6 +79,8 @@ class Pipe:
     """An `sgpu pipe`, started by the first call and anew after it has ended. Calls of several threads take turns."""
 
     def __init__(self, on, device):
+        if on is not None and device is not None:
+            raise ValueError("device is for jobs that run here; a host chooses its own")
         self._arguments = ["pipe", "--json"]
         self._arguments += ["--on", on] if on is not None else []
         self._arguments += ["--device", device] if device is not None else []
