@@ -90,7 +90,8 @@ class Pipe:
         self._buffer = memoryview(bytearray(BUFFER_SIZE))
 
     def _start(self):
-        command = [find(), *self._arguments]
+        # Ctrl-C reaches all processes of a terminal, but whether it ends a call is for Python to say.
+        command = ["/bin/sh", "-c", 'trap "" INT; exec "$0" "$@"', find(), *self._arguments]
         # A file in memory never fills up, so nobody has to read along.
         self._messages = open(os.memfd_create("sgpu-messages"), "rb", buffering=0)
         self._process = subprocess.Popen(
@@ -98,7 +99,7 @@ class Pipe:
         )
         ready, _ = self._receive()
         if ready.get("version") != VERSION:
-            raise SgpuError("EINVALID", f"'{command[0]}' is of another version than this package")
+            raise SgpuError("EINVALID", f"'{command[3]}' is of another version than this package")
 
     def _drop(self):
         process, self._process = self._process, None

@@ -20,6 +20,7 @@ import sgpu  # noqa: E402
 from sgpu._pipe import pipe_for  # noqa: E402
 
 warnings.simplefilter("error")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
 BIN = os.path.join(os.environ["SGPU_BUILD"], "bin")
 # How a program in place of `sgpu` begins, which has the tables of the real one.
 TABLES = f"""import os, sys
@@ -68,8 +69,9 @@ def later(seconds, call, *arguments):
 def python(code):
     """Runs a script with the package, which warns of nothing; returns what it printed."""
     environment = dict(os.environ, PYTHONPATH=os.path.join(TOP, "python"))
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, check=True, env=environment)
-    assert done.stderr == b"", done.stderr
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, check=False,
+                          env=environment, start_new_session=True)
+    assert done.returncode == 0 and done.stderr == b"", done.stderr.decode()
     return done.stdout.decode()
 
 
@@ -106,6 +108,8 @@ def arrays_of_any_layout():
         assert result.shape == values.shape and result.dtype == np.uint8, (values.dtype, result.shape)
         assert np.array_equal(result, right(values)), values.dtype
         assert result.flags.owndata and result.flags.writeable and result.flags.c_contiguous
+    for size in range(65400, 65540, 13):  # about what goes through the pipe in one piece
+        assert np.array_equal(mask(np.resize(X, size)), right(np.resize(X, size))), size
     assert mask(100) == 1 and np.array_equal(mask([1, 100, 141]), [0, 1, 0])
 
 
@@ -347,6 +351,19 @@ def an_interrupted_call():
     timer.join()
     assert running.returncode is not None and process() is None
     assert np.array_equal(mask(), right()) and process().pid != running.pid
+    python("""
+import os, signal, numpy as np, sgpu
+def call():
+    sgpu.run("threshold", np.arange(10, dtype=np.uint8), low=4, device="cpu")
+    return sgpu._pipe.pipe_for(None, "cpu")._process.pid
+signal.signal(signal.SIGINT, signal.default_int_handler)
+pid = call()
+try:
+    os.killpg(0, signal.SIGINT)  # Ctrl-C between calls
+except KeyboardInterrupt:
+    pass
+assert call() == pid
+""")
 
 
 @test
