@@ -15,6 +15,8 @@ from ._job import Job, Value
 from ._pipe import SgpuError, close_all, pipe_for
 
 __all__ = ["Job", "SgpuError", "Value", "close_all", "run"]
+for _public in (Job, SgpuError, Value, close_all):
+    _public.__module__ = "sgpu"  # as people import them
 
 
 def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None, device=None, **named):
@@ -41,7 +43,7 @@ def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None,
         job = Job(operation)
         made = job.add(operation, *values, public=public, outputs=outputs, declassify=declassify, **named)
         names = list(made) if isinstance(made, dict) else None
-        text, taken, wanted = job.batch(made.values() if names else [made])
+        text, taken, wanted = job._batch(made.values() if names else [made])
         batch = (text, names, wanted)
         if key is not None and len(_batches) < BATCHES_MAX and list(map(id, taken)) == list(map(id, arrays)):
             _batches[key] = batch

@@ -28,7 +28,7 @@ OF_THE_JOB = {"EINVALID", "EUSAGE", "ENOMEM", "ENOSPACE", "ETIMEOUT", "ERETRY", 
 class SgpuError(Exception):
     """A job that failed, or programs that are missing.
 
-    code: a short name for programs, such as "EINVALID" or "EAUTH"; sgpu(7) lists them.
+    code: a short name for programs, such as "EINVALID" or "EAUTH"; sgpu_error(3) lists them.
     text: what went wrong, in a sentence.
     hint: what to do next, or None.
     retryable: whether the same call can succeed later.

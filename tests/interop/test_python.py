@@ -246,7 +246,7 @@ def graphs():
     raised(ValueError, sgpu.Job().add, "threshold", double)
     raised(ValueError, sgpu.Job().run, double)
     raised(TypeError, job.run)
-    assert len(job.batch([triple])[1]) == 1, "an array that several operations take travels once"
+    assert len(job._batch([triple])[1]) == 1, "an array that several operations take travels once"
 
 
 @test
