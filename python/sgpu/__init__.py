@@ -15,6 +15,8 @@ from ._job import Job, Value
 from ._pipe import SgpuError, close_all, pipe_for
 
 __all__ = ["Job", "SgpuError", "Value", "close_all", "run"]
+for _public in (Job, SgpuError, Value, close_all):
+    _public.__module__ = "sgpu"  # as people import them
 
 
 def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None, device=None, **named):
@@ -33,7 +35,7 @@ def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None,
 
     Arrays have to be of a type that the operation takes, or of one that f32 or f64 holds without changing a value, to
     which they are cast; others raise a TypeError. Images of nibabel are taken as well; a result of the shape of the
-    first one is such an image. Raises SgpuError if the job fails.
+    first one is such an image if its format has the type. Raises SgpuError if the job fails.
     """
     key, arrays = _key(operation, public, outputs, declassify, values, named)
     batch = _batches.get(key)
@@ -41,7 +43,7 @@ def run(operation, /, *values, public=(), outputs=(), declassify=False, on=None,
         job = Job(operation)
         made = job.add(operation, *values, public=public, outputs=outputs, declassify=declassify, **named)
         names = list(made) if isinstance(made, dict) else None
-        text, taken, wanted = job.batch(made.values() if names else [made])
+        text, taken, wanted = job._batch(made.values() if names else [made])
         batch = (text, names, wanted)
         if key is not None and len(_batches) < BATCHES_MAX and list(map(id, taken)) == list(map(id, arrays)):
             _batches[key] = batch
@@ -77,6 +79,11 @@ def _key(operation, public, outputs, declassify, values, named):
 def _like(image, array):
     if image is None or array.shape != image.shape:
         return array
+    from nibabel.spatialimages import HeaderDataError  # is there, since the image is
+
     header = image.header.copy()
-    header.set_data_dtype(array.dtype)
+    try:
+        header.set_data_dtype(array.dtype)
+    except HeaderDataError:  # NIfTI has no float16
+        return array
     return type(image)(array, image.affine, header)

@@ -120,7 +120,7 @@ class Job:
         self._operations.append(({key: value for key, value in entry.items() if value}, arguments, outputs))
         return made if len(made) > 1 else next(iter(made.values()))
 
-    def batch(self, values):
+    def _batch(self, values):
         """The manifest of a job that gives these values, the arrays that it takes, and the segments of the values."""
         wanted = [self._plain(value).segment for value in values]
         operations, needed, used = [], set(wanted), set()
@@ -147,7 +147,7 @@ class Job:
         """
         if not values:
             raise TypeError("run() needs the values that are wanted")
-        text, arrays, wanted = self.batch(values)
+        text, arrays, wanted = self._batch(values)
         made = pipe_for(on, device).call(text, arrays)
         results = tuple(made[segment] for segment in wanted)
         return results if len(results) > 1 else results[0]

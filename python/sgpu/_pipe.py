@@ -28,7 +28,7 @@ OF_THE_JOB = {"EINVALID", "EUSAGE", "ENOMEM", "ENOSPACE", "ETIMEOUT", "ERETRY", 
 class SgpuError(Exception):
     """A job that failed, or programs that are missing.
 
-    code: a short name for programs, such as "EINVALID" or "EAUTH"; sgpu(7) lists them.
+    code: a short name for programs, such as "EINVALID" or "EAUTH"; sgpu_error(3) lists them.
     text: what went wrong, in a sentence.
     hint: what to do next, or None.
     retryable: whether the same call can succeed later.
@@ -79,6 +79,8 @@ class Pipe:
     """An `sgpu pipe`, started by the first call and anew after it has ended. Calls of several threads take turns."""
 
     def __init__(self, on, device):
+        if on is not None and device is not None:
+            raise ValueError("device is for jobs that run here; a host chooses its own")
         self._arguments = ["pipe", "--json"]
         self._arguments += ["--on", on] if on is not None else []
         self._arguments += ["--device", device] if device is not None else []
@@ -88,7 +90,8 @@ class Pipe:
         self._buffer = memoryview(bytearray(BUFFER_SIZE))
 
     def _start(self):
-        command = [find(), *self._arguments]
+        # Ctrl-C reaches all processes of a terminal, but whether it ends a call is for Python to say.
+        command = ["/bin/sh", "-c", 'trap "" INT; exec "$0" "$@"', find(), *self._arguments]
         # A file in memory never fills up, so nobody has to read along.
         self._messages = open(os.memfd_create("sgpu-messages"), "rb", buffering=0)
         self._process = subprocess.Popen(
@@ -96,7 +99,7 @@ class Pipe:
         )
         ready, _ = self._receive()
         if ready.get("version") != VERSION:
-            raise SgpuError("EINVALID", f"'{command[0]}' is of another version than this package")
+            raise SgpuError("EINVALID", f"'{command[3]}' is of another version than this package")
 
     def _drop(self):
         process, self._process = self._process, None

@@ -20,6 +20,7 @@ import sgpu  # noqa: E402
 from sgpu._pipe import pipe_for  # noqa: E402
 
 warnings.simplefilter("error")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
 BIN = os.path.join(os.environ["SGPU_BUILD"], "bin")
 # How a program in place of `sgpu` begins, which has the tables of the real one.
 TABLES = f"""import os, sys
@@ -27,7 +28,7 @@ if sys.argv[1] == "manifest":
     os.execv({os.path.join(BIN, "sgpu")!r}, ["sgpu", *sys.argv[1:]])
 """
 X = np.arange(4096, dtype=np.uint8)
-SLOW = np.zeros((256, 256, 64), np.float32)  # smoothing it takes long enough to be interrupted
+SLOW = np.zeros((256, 256, 128), np.float32)
 
 
 def mask(values=X, **more):
@@ -38,8 +39,13 @@ def right(values=X):
     return ((values >= 70) & (values <= 140)).astype(np.uint8)
 
 
-def smooth():
-    return sgpu.run("gaussian3d", SLOW, sigma=4.0, device="cpu")
+def smooth(**more):
+    return sgpu.run("gaussian3d", SLOW, device="cpu", **{"sigma": 2.0, **more})
+
+
+def endless():
+    """A call that takes so long that it can be interrupted on any machine."""
+    smooth(sigma=64.0, truncate=8.0)
 
 
 def raised(kind, call, *arguments, **named):
@@ -60,10 +66,13 @@ def later(seconds, call, *arguments):
     return thread
 
 
-def python(code, **environment):
-    """Runs a script with the package; returns what it printed."""
-    return sh("env", f"PYTHONPATH={TOP}/python", *(f"{name}={value}" for name, value in environment.items()),
-              sys.executable, "-W", "error", "-c", code).decode()
+def python(code):
+    """Runs a script with the package, which warns of nothing; returns what it printed."""
+    environment = dict(os.environ, PYTHONPATH=os.path.join(TOP, "python"))
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, check=False,
+                          env=environment, start_new_session=True)
+    assert done.returncode == 0 and done.stderr == b"", done.stderr.decode()
+    return done.stdout.decode()
 
 
 def fake(text):
@@ -99,6 +108,8 @@ def arrays_of_any_layout():
         assert result.shape == values.shape and result.dtype == np.uint8, (values.dtype, result.shape)
         assert np.array_equal(result, right(values)), values.dtype
         assert result.flags.owndata and result.flags.writeable and result.flags.c_contiguous
+    for size in range(65400, 65540, 13):  # about what goes through the pipe in one piece
+        assert np.array_equal(mask(np.resize(X, size)), right(np.resize(X, size))), size
     assert mask(100) == 1 and np.array_equal(mask([1, 100, 141]), [0, 1, 0])
 
 
@@ -181,6 +192,7 @@ def images_of_nibabel():
         assert np.array_equal(again.get_fdata(), wanted) and np.array_equal(again.affine, image.affine), name
         assert again.header.get_zooms() == image.header.get_zooms(), name
         assert isinstance(sgpu.run("threshold", image, low=low, mode="indices", device="cpu"), np.ndarray)
+        assert isinstance(sgpu.run("cast", image, dtype="f16", device="cpu"), np.ndarray), "NIfTI has no f16"
         values = np.asanyarray(image.dataobj)
         double = sgpu.run("vector_add", a=image, b=values, device="cpu")
         assert np.array_equal(double.get_fdata(), values + values), name
@@ -234,7 +246,7 @@ def graphs():
     raised(ValueError, sgpu.Job().add, "threshold", double)
     raised(ValueError, sgpu.Job().run, double)
     raised(TypeError, job.run)
-    assert len(job.batch([triple])[1]) == 1, "an array that several operations take travels once"
+    assert len(job._batch([triple])[1]) == 1, "an array that several operations take travels once"
 
 
 @test
@@ -276,6 +288,7 @@ def errors():
     assert error.code == "EINVALID" and "HIGH" in error.text
     assert np.array_equal(mask(public="output", declassify=True), right())
     assert process() is running, "an error of a job ended the pipe"
+    raised(ValueError, sgpu.run, "threshold", X, device="cpu", on="lab")
     assert raised(sgpu.SgpuError, sgpu.run, "threshold", X, device="banana").code == "EUSAGE"
     error = raised(sgpu.SgpuError, sgpu.run, "threshold", X, on="nobody")
     assert error.code == "EUSAGE" and "sgpu host add" in error.hint
@@ -333,20 +346,32 @@ def an_interrupted_call():
     """an interrupted call leaves no answer behind for the next one, nor a process"""
     mask()
     running = process()
-    smooth()
-    timer = later(0.05, os.kill, os.getpid(), signal.SIGINT)
-    raised(KeyboardInterrupt, smooth)
+    timer = later(0.3, os.kill, os.getpid(), signal.SIGINT)
+    raised(KeyboardInterrupt, endless)
     timer.join()
     assert running.returncode is not None and process() is None
     assert np.array_equal(mask(), right()) and process().pid != running.pid
+    python("""
+import os, signal, numpy as np, sgpu
+def call():
+    sgpu.run("threshold", np.arange(10, dtype=np.uint8), low=4, device="cpu")
+    return sgpu._pipe.pipe_for(None, "cpu")._process.pid
+signal.signal(signal.SIGINT, signal.default_int_handler)
+pid = call()
+try:
+    os.killpg(0, signal.SIGINT)  # Ctrl-C between calls
+except KeyboardInterrupt:
+    pass
+assert call() == pid
+""")
 
 
 @test
 def processes_that_end():
     """a pipe that was killed in a call is an error that can be retried; one that was killed before is started anew"""
     mask()
-    timer = later(0.05, process().kill)
-    error = raised(sgpu.SgpuError, smooth)
+    timer = later(0.3, process().kill)
+    error = raised(sgpu.SgpuError, endless)
     timer.join()
     assert error.code == "EDEVICE" and error.retryable and "-9" in error.text
     assert np.array_equal(mask(), right())
