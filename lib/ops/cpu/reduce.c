@@ -216,6 +216,14 @@ static bool is_sum(const struct job *job)
 	return job->operation == SUM || job->operation == MEAN;
 }
 
+SGPU_CLONES_ATTR static void leave_out(double *restrict values, const uint8_t *restrict mask,
+				       uint64_t count, double nothing, bool counting)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		values[i] = !mask[i] ? nothing : counting ? 1 : values[i];
+	}
+}
+
 /* Loads `count` elements; the first belongs to output `output`, and the next to the same one (step
  * 0) or to the next (1). */
 static void load(const struct job *job, uint64_t at, uint64_t count, double *to, uint64_t output,
@@ -233,8 +241,8 @@ static void load(const struct job *job, uint64_t at, uint64_t count, double *to,
 	if (job->operation == MAX) {
 		negate(to, count);
 	}
-	for (uint64_t i = 0; mask && i < count; i++) {
-		to[i] = !mask[at + i] ? nothing : job->counting ? 1 : to[i];
+	if (mask) {
+		leave_out(to, mask + at, count, nothing, job->counting);
 	}
 }
 
@@ -408,6 +416,7 @@ static void digits_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
 	struct sgpu_percentile *all = job->percentile, some = { .nans = 0 };
+	const uint64_t first = all->prefix[0], second = all->prefix[1];
 	double block[BLOCK];
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
@@ -419,8 +428,12 @@ static void digits_body(void *argument, uint64_t begin, uint64_t end)
 
 			some.nans += digits == 0;
 			digits >>= job->shift;
-			some.digits[0][digits & 255] += digits >> 8 == all->prefix[0];
-			some.digits[1][digits & 255] += digits >> 8 == all->prefix[1];
+			if (digits >> 8 == first) {
+				some.digits[0][digits & 255]++;
+			}
+			if (digits >> 8 == second) {
+				some.digits[1][digits & 255]++;
+			}
 		}
 	}
 	for (int i = 0; i < 2; i++) {

@@ -8,70 +8,65 @@
 enum { INPUT, OUTPUT };
 
 /* The value of an element, whose bits are an unsigned integer of its size. */
-template <typename I> SGPU_DEVICE double load(I bits, enum sgpu_dtype dtype)
+template <typename I> SGPU_DEVICE double load(I bits, enum sgpu_dtype dtype, bool is_signed)
 {
-	if constexpr (sizeof(I) == 1) {
-		return dtype == SGPU_I8 ? (double)(int8_t)bits : (double)bits;
-	} else if constexpr (sizeof(I) == 2) {
-		return dtype == SGPU_F16   ? sgpu_cuda_widen(sgpu_half{ bits })
-		       : dtype == SGPU_I16 ? (double)(int16_t)bits
-					   : (double)bits;
-	} else if constexpr (sizeof(I) == 4) {
-		return dtype == SGPU_F32   ? sgpu_cuda_widen(__uint_as_float(bits))
-		       : dtype == SGPU_I32 ? (double)(int32_t)bits
-					   : (double)bits;
-	} else {
-		return dtype == SGPU_F64   ? __longlong_as_double((long long)bits)
-		       : dtype == SGPU_I64 ? __ll2double_rn((long long)bits)
-					   : __ull2double_rn(bits);
+	if (sizeof(I) == 2 && dtype == SGPU_F16) {
+		return sgpu_cuda_widen(sgpu_half{ (uint16_t)bits });
 	}
+	if (sizeof(I) == 4 && dtype == SGPU_F32) {
+		return sgpu_cuda_widen(__uint_as_float((uint32_t)bits));
+	}
+	if (sizeof(I) == 8 && dtype == SGPU_F64) {
+		return __longlong_as_double((long long)bits);
+	}
+	return is_signed ? (double)(std::make_signed_t<I>)bits : (double)bits;
 }
 
-template <typename O> SGPU_DEVICE O store(double value, enum sgpu_dtype dtype)
+template <typename O> SGPU_DEVICE O store(double value, enum sgpu_dtype dtype, bool is_signed)
 {
-	if constexpr (sizeof(O) == 1) {
-		return dtype == SGPU_I8 ? (O)sgpu_cuda_narrow<int8_t>(value)
-					: sgpu_cuda_narrow<uint8_t>(value);
-	} else if constexpr (sizeof(O) == 2) {
-		return dtype == SGPU_F16   ? sgpu_cuda_narrow<sgpu_half>(value).bits
-		       : dtype == SGPU_I16 ? (O)sgpu_cuda_narrow<int16_t>(value)
-					   : sgpu_cuda_narrow<uint16_t>(value);
-	} else if constexpr (sizeof(O) == 4) {
-		return dtype == SGPU_F32   ? __float_as_uint(sgpu_cuda_narrow<float>(value))
-		       : dtype == SGPU_I32 ? (O)sgpu_cuda_narrow<int32_t>(value)
-					   : sgpu_cuda_narrow<uint32_t>(value);
-	} else {
-		return dtype == SGPU_F64   ? (O)__double_as_longlong(value)
-		       : dtype == SGPU_I64 ? (O)sgpu_cuda_narrow<int64_t>(value)
-					   : sgpu_cuda_narrow<uint64_t>(value);
+	if (sizeof(O) == 2 && dtype == SGPU_F16) {
+		return (O)sgpu_cuda_narrow<sgpu_half>(value).bits;
 	}
+	if (sizeof(O) == 4 && dtype == SGPU_F32) {
+		return (O)__float_as_uint(sgpu_cuda_narrow<float>(value));
+	}
+	if (sizeof(O) == 8 && dtype == SGPU_F64) {
+		return (O)__double_as_longlong(value);
+	}
+	return is_signed ? (O)sgpu_cuda_narrow<std::make_signed_t<O>>(value)
+			 : sgpu_cuda_narrow<O>(value);
+}
+
+static bool is_signed(enum sgpu_dtype dtype)
+{
+	return dtype == SGPU_I8 || dtype == SGPU_I16 || dtype == SGPU_I32 || dtype == SGPU_I64;
 }
 
 template <typename I, typename O> struct conversion {
 	enum sgpu_dtype from, to;
+	bool from_signed, to_signed;
 
 	__device__ O operator()(I bits) const
 	{
-		if constexpr (sizeof(I) == 8 && sizeof(O) == 4) {
-			if (to == SGPU_F32 && from != SGPU_F64) {
-				return __float_as_uint(from == SGPU_I64
-							       ? __ll2float_rn((long long)bits)
-							       : __ull2float_rn(bits));
+		if (sizeof(I) == 8 && from != SGPU_F64) {
+			if (to == SGPU_F32) {
+				return (O)__float_as_uint(from_signed
+								  ? __ll2float_rn((long long)bits)
+								  : __ull2float_rn(bits));
+			}
+			if (sizeof(O) == 8 && to != SGPU_F64) { /* the upper half differs */
+				return (O)(bits <= INT64_MAX ? bits : to_signed ? INT64_MAX : 0);
 			}
 		}
-		if constexpr (sizeof(I) == 8 && sizeof(O) == 8) {
-			if (from != SGPU_F64 && to != SGPU_F64) { /* only the upper half differs */
-				return bits >> 63 == 0 ? bits : to == SGPU_I64 ? INT64_MAX : 0;
-			}
-		}
-		return store<O>(load(bits, from), to);
+		return store<O>(load(bits, from, from_signed), to, to_signed);
 	}
 };
 
 template <typename I, typename O>
 static int run(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	conversion<I, O> convert = { call->type[INPUT].dtype, call->type[OUTPUT].dtype };
+	enum sgpu_dtype input = call->type[INPUT].dtype, output = call->type[OUTPUT].dtype;
+	conversion<I, O> convert = { input, output, is_signed(input), is_signed(output) };
 
 	return sgpu_cuda_map<sgpu_cuda_together<I, O>>(
 		launch, "cast", sgpu_ops_count(&call->type[INPUT]), convert,
