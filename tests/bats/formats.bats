@@ -229,11 +229,11 @@ unpack() {
 	run --separate-stderr -1 sgpu-manifest pack -o packed job.json
 	assert_contains "$stderr" "only the run determines how large it is"
 	cp scan.nii.gz 扫描.nii.gz
-	sgpu-manifest init -q --op threshold --param low=0 --param high=99 -o 扫描.json 扫描.nii.gz
+	sgpu-manifest init -q threshold low=0 high=99 扫描.nii.gz >扫描.json
 	mv -f 扫描.json job.json
 	through -C out
 	head -c 376 mask.want | tail -c 24 | assert_same out/扫描.threshold.u8 /dev/stdin
-	LC_ALL=C.UTF-8 run --separate-stderr -3 sgpu-manifest init --op copy -o x.json 图像.nii
+	LC_ALL=C.UTF-8 run --separate-stderr -3 sgpu-manifest init copy 图像.nii
 	assert_contains "$stderr" "cannot open '图像.nii'"
 }
 
@@ -243,12 +243,12 @@ unpack() {
 	local from
 	for from in scan.nii.gz pair.hdr pair.img.gz x.npz x.npz:arr_0; do
 		rm -f job.json
-		sgpu-manifest init -q --op copy -o job.json $from
+		sgpu-manifest init -q copy $from >job.json
 		through -o got --force
 		assert_same raw got
 	done
-	sgpu-manifest init -q --op copy x.npz:arr_0 | tr -d ' \n' | grep -q '"file":{"format":"npz","member":"arr_0"}'
-	run --separate-stderr -1 sgpu-manifest init --op copy x.npz:b
+	sgpu-manifest init -q copy x.npz:arr_0 | tr -d ' \n' | grep -q '"file":{"format":"npz","member":"arr_0"}'
+	run --separate-stderr -1 sgpu-manifest init copy x.npz:b
 	assert_contains "$stderr" "'x.npz' has no array 'b'; it has: arr_0"
 }
 

@@ -108,7 +108,7 @@ END
 
 @test "init takes an expression of the arguments of the table" {
 	printf '\1\2\3' >a.u8
-	sgpu-manifest init --op map --param 'expression=x0 * 2' -o made.json a.u8:u8:3
+	sgpu-manifest init map 'x * 2' a.u8:u8:3 >made.json
 	assert_contains "$(cat made.json)" '"expression": "x0 * 2"'
 	run -0 sgpu-manifest check made.json
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck disable=SC2154 # bats sets stderr
+# shellcheck disable=SC2154,SC2034,SC2153,SC2016 # bats sets stderr, serve.bash SERVER; a fake ssh expands its own
 #
 # sgpu host, and jobs on hosts: what is demanded of one, who is asked, and what is refused.
 

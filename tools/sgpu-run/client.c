@@ -248,8 +248,9 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
 	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;
 	const uint64_t begin = sgpu_now_ns();
-	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN },
-				 { .fd = m->signal_fd, .events = POLLIN } };
+	struct pollfd fds[3] = { { .fd = m->connection, .events = POLLIN },
+				 { .fd = m->signal_fd, .events = POLLIN },
+				 { .fd = m->response.fd } };
 	bool asked = false, wanted = false;
 	int rc = SGPU_OK;
 
@@ -274,11 +275,15 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 		if (m->taken && m->deadline_ns != 0) {
 			rc = check_late(m, error);
 		}
-		fds[0].revents = fds[1].revents = 0;
+		fds[0].revents = fds[1].revents = fds[2].revents = 0;
 		if (rc < 0 ||
-		    poll(fds, 2, m->taken && !on_terminal && m->deadline_ns == 0 ? -1 : SHOW_MS) <
+		    poll(fds, 3, m->taken && !on_terminal && m->deadline_ns == 0 ? -1 : SHOW_MS) <
 			    0) {
 			continue; /* interrupted by a signal */
+		}
+		if (fds[2].revents & POLLERR) { /* as behind an ssh that has ended */
+			return sgpu_fail(error, SGPU_ECANCELED,
+					 "nobody reads the response any more");
 		}
 		if (fds[1].revents && cli_take_signal(m->signal_fd)) {
 			asked = wanted = true;
