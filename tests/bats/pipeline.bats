@@ -141,7 +141,7 @@ statuses() {
 	for options in "${!codes[@]}"; do
 		# shellcheck disable=SC2086
 		run --separate-stderr -4 bash -c "sgpu-run --local $options | sgpu-seal open -k owner.jwk -C out --json"
-		assert_contains "$stderr" '{"error":{"code":"EREFUSED","text":"not authenticated: the runner'
+		assert_contains "$stderr" '{"error":{"code":"EREFUSED","retryable":false,"text":"not authenticated: the runner'
 		[ "$(grep '^{"refusal"' <<<"$stderr" | sed 's/.*"code":"\([A-Z]*\)".*/\1/')" = "${codes[$options]}" ] ||
 			{ echo "$options: $stderr"; return 1; }
 	done
