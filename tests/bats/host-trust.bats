@@ -119,7 +119,7 @@ sum_there() {
 	printf '#!/bin/sh\nprintf "%%s\\n" "$@" >asked\nexec sh -c "$4"\n' >bin/ssh
 	chmod +x bin/ssh
 	PATH=$PWD/bin:$PATH
-	run --separate-stderr -2 sgpu host add lab -- -oProxyCommand=touch_mark
+	run --separate-stderr -2 sgpu host add lab -- -v
 	run --separate-stderr -2 sgpu host add lab "lab;touch mark"
 	assert_no_file asked
 	run --separate-stderr -3 sgpu host add lab lab --socket "/none'; touch mark; '\$(touch mark)"
