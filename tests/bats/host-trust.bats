@@ -116,6 +116,7 @@ sum_there() {
 
 @test "no address is an option of ssh, and no path a command of its shell" {
 	mkdir bin
+	# shellcheck disable=SC2016 # the script's
 	printf '#!/bin/sh\nprintf "%%s\\n" "$@" >asked\nexec sh -c "$4"\n' >bin/ssh
 	chmod +x bin/ssh
 	PATH=$PWD/bin:$PATH
