@@ -232,16 +232,17 @@ check_headers() {
 	done
 }
 
-# readme_session NAME: the lines after <!-- NAME --> in README.md, as they stand there.
-readme_session() {
-	awk -v mark="<!-- $1 -->" '$0 == mark { armed = 1; next } armed && /^```/ { if (inside) exit; inside = 1; next } inside' README.md
+# box FILE NAME: the lines after <!-- NAME --> in a document, as they stand there.
+box() {
+	awk -v mark="<!-- $2 -->" '$0 == mark { armed = 1; next } armed && /^```/ { if (inside) exit; inside = 1; next } inside' "$1"
 }
 
-# run_sessions NAME...: one after another, in one empty folder, with the laxest umask that systems give their users.
+# run_sessions NAME...: boxes of the README one after another, in one empty folder, with the laxest umask that systems give
+# their users.
 run_sessions() {
 	local lines name
 	for name in "$@"; do
-		readme_session "$name" >"$work/one"
+		box README.md "$name" >"$work/one"
 		lines=$(wc -l <"$work/one")
 		if [ "$lines" -lt 10 ] || [ "$lines" -gt 30 ]; then
 			fault "README.md: the session '$name' has $lines lines, not 10 to 30"
@@ -250,11 +251,93 @@ run_sessions() {
 	done
 	mkdir -p "$work/folder" "$work/run"
 	(
-		PATH=$(cd "$SGPU_BUILD/bin" && pwd):$PATH
-		export PATH XDG_RUNTIME_DIR=$work/run
-		cd "$work/folder" && umask 002 && bash -eu "$work/session"
+		path=$(cd "$SGPU_BUILD/bin" && pwd):$PATH
+		cd "$work/folder" && umask 002 && env PATH="$path" XDG_RUNTIME_DIR="$work/run" bash -eu "$work/session"
 	) </dev/null >"$work/lines" 2>&1 || fault "README.md: the session fails: $(cat "$work/lines")"
 	rm -rf "$work/session" "$work/folder" "$work/run"
+}
+
+# host_by_ssh: what the boxes below call ssh: a host whose server starts when it is first asked, for this owner.
+host_by_ssh() {
+	cat <<-'END'
+		#!/bin/bash
+		# Called as ssh -T -- ADDRESS COMMAND.
+		set -eu
+		mkdir -p -m 700 "$FOLDER/host"
+		cd "$FOLDER/host"
+		export XDG_RUNTIME_DIR=$PWD
+		if [ ! -e pid ]; then
+			sgpu-seal keyinfo -q --owner -o owners "$HOME/.config/sgpu/owner.jwk"
+			sgpu-measure keygen -q -o ca.pem --authority ca.crt
+			sgpu-measure keygen -q -o ek.pem | sgpu-measure certify -q -k ca.pem --certificate ca.crt -o ek.crt
+			sgpu-measure keygen -q -o ak.pem | sgpu-measure certify -q -k ek.pem --certificate ek.crt -o ak.crt
+			setsid sgpu-serve -q --owners owners --state state --attestation-key ak.pem --certificate ak.crt </dev/null >log 2>&1 &
+			echo $! >pid
+			until sgpu-serve status >/dev/null 2>&1; do
+				kill -0 "$(cat pid)" || exit 3
+				sleep 0.05
+			done
+		fi
+		exec bash -c "$4"
+	END
+}
+
+# run_console FILE NAME...: boxes in which "$ " is before what is typed and "> " before its further lines; the others are
+# what is printed, where "..." stands for what differs from time to time. What ends in "[y/N] y" is asked on the terminal.
+# They run one after another in one folder with the scan scan.nii.gz.
+run_console() {
+	local file=$1 name line want scan=/usr/share/mricron/templates/ch2.nii.gz
+	[ -e "$scan" ] || { echo "# the boxes of $file are not run: there is no '$scan'" && return; }
+	for name in "${@:2}"; do
+		box "$file" "$name" >"$work/one"
+		[ -s "$work/one" ] || fault "$file: there is no box '$name'"
+		cat "$work/one" >>"$work/session"
+	done
+	sed -n 's/^[$>] //p' "$work/session" >"$work/typed"
+	grep -v '^[$>] ' "$work/session" | grep -v '\[y/N\] y$' >"$work/want"
+	mkdir "$work/folder" "$work/run" "$work/home" "$work/fake"
+	chmod 700 "$work/run"
+	cp "$scan" "$work/folder/scan.nii.gz"
+	host_by_ssh >"$work/fake/ssh"
+	chmod +x "$work/fake/ssh"
+	grep -o 'y/N\] y$' "$work/session" | sed 's/.* //' | (
+		path=$work/fake:$(cd "$SGPU_BUILD/bin" && pwd):$PATH
+		cd "$work/folder" && env -u XDG_CONFIG_HOME -u SGPU_SOCKET PATH="$path" FOLDER="$work" HOME="$work/home" \
+			XDG_RUNTIME_DIR="$work/run" script -qec "bash -eu '$work/typed' >'$work/lines' 2>&1" "$work/terminal" >/dev/null
+	) || fault "$file: a box of $* fails: $(tail -n 3 "$work/lines")"
+	while IFS= read -r want <&3; do
+		IFS= read -r line <&4 || line="nothing"
+		want=$(sed 's/[][*?\\]/\\&/g; s/\.\.\./*/g' <<<"$want")
+		# shellcheck disable=SC2053 # it is a pattern
+		[[ $line == $want ]] || fault "$file: '$line' is printed, and not '$want'"
+	done 3<"$work/want" 4<"$work/lines"
+	[ "$(wc -l <"$work/want")" -ge "$(wc -l <"$work/lines")" ] || fault "$file: more is printed: $(tail -n 1 "$work/lines")"
+	grep '\[y/N\] y$' "$work/session" | sed 's/ y$//' | while IFS= read -r line; do
+		grep -qF -- "$line" "$work/terminal" || fault "$file: not asked: $line"
+	done
+	[ ! -e "$work/host/pid" ] || kill "$(cat "$work/host/pid")"
+	(cd "$work" && rm -rf session folder run fake home host)
+}
+
+has_map() {
+	"$SGPU_BUILD/bin/sgpu-manifest" ops map >/dev/null 2>&1
+}
+
+check_door() {
+	# shellcheck disable=SC2046 # one name or none
+	run_console README.md door $(! has_map || echo door-map)
+}
+
+check_tutorial() {
+	# shellcheck disable=SC2046 # one name or none
+	run_console docs/tutorial.md scan steps $(! has_map || echo map) inside sealed raw machine serve add show
+}
+
+# The lines in Python, where numpy is.
+check_python() {
+	box docs/tutorial.md python >"$work/python.txt"
+	env PATH="$SGPU_BUILD/bin:$PATH" PYTHONPATH=python python3 -m doctest "$work/python.txt" >"$work/lines" 2>&1 ||
+		fault "docs/tutorial.md: $(cat "$work/lines")"
 }
 
 check_session() {
@@ -474,7 +557,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(version options verbs exits lint pages width symbols functions headers session attested promises executed links foreign shell words style)
+all=(version options verbs exits lint pages width symbols functions headers session attested door tutorial promises executed links foreign shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do

@@ -28,7 +28,7 @@ gunzip -c "$data/train-labels-idx1-ubyte.gz" >labels
 if [ -n "${SGPU_SOCKET:-}" ]; then
 	train <data >losses
 else
-	[ -n "${RUNNER:-}" ] || sgpu-seal keygen --x25519 | tee key | sgpu-seal pubkey >runner.jwk
+	[ -n "${RUNNER:-}" ] || sgpu-seal keygen -q --x25519 | tee key | sgpu-seal pubkey >runner.jwk
 	# shellcheck disable=SC2086 # a command and its arguments
 	RUNNER=${RUNNER:-runner.jwk} train ${WORKER:-sgpu-enclave -k key} --session --device "${DEVICE:-cpu}" <data >losses
 fi

@@ -141,6 +141,17 @@ check() {
 	check attested
 }
 
+@test "the first lines of the README and those of the tutorial print what stands there" {
+	requires brain-mri script no-sanitizer
+	check door
+	check tutorial
+}
+
+@test "the lines of the tutorial in Python do, too" {
+	requires numpy
+	check python
+}
+
 @test "the program in sgpu-pipe(5) runs as it stands there" {
 	requires python3
 	sed -n '/^from json/,/^\.Ed/{/^\.Ed/!p}' "$SGPU_TOP/man/sgpu-pipe.5" >job.py

@@ -317,3 +317,33 @@ index['note_sha256'] = text(hashlib.sha256(members['note']).digest())"
 	note['outputs'][0]['file'] = []
 	ROWS
 }
+
+@test "few elements are printed as people write them, and give back their values" {
+	requires python3
+	python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<8f", 100, 1 / 3, 1e-5, 1e16, -0.0, 123456792, float("nan"), 2**-149))' >f32
+	[ "$(sgpu run -q copy f32:f32:8)" = "100 0.33333334 1e-05 1e+16 -0 123456792 nan 1e-45" ]
+	python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<3d", 1 / 3, 1e15, -1e300))' >f64
+	[ "$(sgpu run -q copy f64:f64:3)" = "0.3333333333333333 1000000000000000 -1e+300" ]
+	[ "$(sgpu run -q --json copy f64:f64:3 2>/dev/null)" = '{"dtype":"f64","values":[0.3333333333333333,1000000000000000,-1e+300]}' ]
+	[ "$(sgpu run -q --json copy f32:f32:8 2>/dev/null)" = '{"dtype":"f32","values":[100,0.33333334,1e-05,1e+16,-0,123456792,"nan",1e-45]}' ]
+	head -c 64 /dev/zero >some
+	[ "$(sgpu run -q copy some:u8:64 | wc -w)" -eq 64 ]
+	head -c 65 /dev/zero >many
+	run --separate-stderr -2 sgpu run -q copy many:u8:65
+	assert_contains "$stderr" "-o FILE names its file"
+}
+
+@test "files of several outputs are in this directory or below, or refused" {
+	mkdir -p here/below
+	head -c 12 /dev/zero >here/zeros
+	cd here
+	local words="black_scholes price=zeros:f32:3 strike=zeros:f32:3 years=zeros:f32:3 rate=0 volatility=1"
+	# shellcheck disable=SC2086 # words
+	run --separate-stderr -2 sgpu run -q $words -o output_call=../call.npy -o output_put=put.npy
+	assert_contains "$stderr" "'../call.npy'"
+	assert_no_file put.npy ../call.npy call.npy
+	# shellcheck disable=SC2086
+	sgpu run -q $words -o output_call=below/call.npy -o output_put=put.npy
+	[ -s below/call.npy ]
+	[ -s put.npy ]
+}

@@ -80,6 +80,7 @@ requires() {
 		tpm2-openssl) find /usr/lib /usr/local/lib -name tpm2.so -path '*ossl-modules*' 2>/dev/null | grep -q . ||
 			skip "needs OpenSSL's provider tpm2 (package tpm2-openssl)" ;;
 		python-cryptography) python3 -c 'import cryptography' 2>/dev/null || skip "needs Python's cryptography" ;;
+		numpy) python3 -c 'import numpy' 2>/dev/null || skip "needs Python's numpy" ;;
 		gnu-time) [ -x /usr/bin/time ] || skip "needs GNU time" ;;
 		c++) command -v "${CXX:-c++}" >/dev/null || skip "needs a C++ compiler" ;;
 		pty) script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "needs a pseudo-terminal (and script)" ;;

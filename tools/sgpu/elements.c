@@ -89,7 +89,6 @@ int print_elements(const struct sgpu_type *type, int fd)
 	const size_t size = sgpu_dtype_size(type->dtype);
 	uint8_t data[BYTES_MAX];
 	struct sgpu_error error = { 0 };
-	json_t *values = json_array();
 	uint64_t count = 0;
 	size_t got = 0;
 
@@ -99,32 +98,24 @@ int print_elements(const struct sgpu_type *type, int fd)
 		return error.code ? cli_error(&error)
 				  : cli_fail(SGPU_EINVALID, "too many elements");
 	}
-	for (uint64_t i = 0; i < count && got == count * size; i++) {
+	if (got != count * size) {
+		sgpu_wipe(data, sizeof(data));
+		return cli_fail(SGPU_EINVALID, "the result has %zu bytes, not %" PRIu64, got,
+				count * size);
+	}
+	if (cli_json) {
+		printf("{\"dtype\":\"%s\",\"values\":[", sgpu_dtype_name(type->dtype));
+	}
+	for (uint64_t i = 0; i < count; i++) {
 		union element e = { .bytes = { 0 } };
 		char text[TEXT_MAX];
 
 		memcpy(e.bytes, data + i * size, size);
 		element_text(type->dtype, &e, text);
-		if (cli_json) {
-			json_t *number = json_loads(text, JSON_DECODE_ANY, NULL);
-
-			json_array_append_new(values, number ? number : json_string(text));
-		} else {
-			printf("%s%s", i ? " " : "", text);
-		}
+		const char *quote = cli_json && strchr(text, 'n') ? "\"" : ""; /* inf, nan */
+		printf("%s%s%s%s", !i ? "" : cli_json ? "," : " ", quote, text, quote);
 	}
+	printf(cli_json ? "]}\n" : "\n");
 	sgpu_wipe(data, sizeof(data));
-	if (got != count * size) {
-		json_decref(values);
-		return cli_fail(SGPU_EINVALID, "the result has %zu bytes, not %" PRIu64, got,
-				count * size);
-	}
-	if (cli_json) {
-		return cli_print_json(json_pack("{s:s, s:o}", "dtype", sgpu_dtype_name(type->dtype),
-						"values", values),
-				      stdout, JSON_COMPACT);
-	}
-	json_decref(values);
-	printf("\n");
 	return 0;
 }

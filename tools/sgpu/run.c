@@ -34,7 +34,8 @@ struct run {
 	struct words init; /* the words of `sgpu-manifest init` */
 	const char *first; /* the first word that is no option */
 	int words;
-	const char *output; /* the first file of -o */
+	const char *output;  /* the first file of -o */
+	const char *outside; /* one that is not below the current directory */
 	int outputs;
 	const char *on, *device, *timeout, *folder;
 	struct host host;
@@ -92,8 +93,10 @@ static int take_output(void *values, const char *value)
 {
 	struct run *run = values;
 	const size_t name = strcspn(value, "=/");
+	const char *file = value[name] == '=' ? value + name + 1 : value;
 
-	run->output = run->output ? run->output : value[name] == '=' ? value + name + 1 : value;
+	run->output = run->output ? run->output : file;
+	run->outside = sgpu_location_outside(file) ? file : run->outside;
 	run->outputs++;
 	return pass(values, "-o", value);
 }
@@ -460,6 +463,10 @@ int verb_run(int argc, char **argv)
 	run.path = is_manifest(&run) ? run.first : NULL;
 	if (run.on && run.device) {
 		return cli_usage("the device of a host is its own: --device goes without --on");
+	}
+	if (run.outputs > 1 && run.outside) {
+		return cli_usage("'%s': files of several outputs are in this directory or below",
+				 SGPU_EXCERPT(run.outside));
 	}
 	if (run.folder && !run.path) {
 		return cli_usage("-C is for the outputs of a manifest; -o FILE names a file");
