@@ -231,7 +231,7 @@ unpack() {
 @test "an output whose size only the run knows has no format, and names are in any language" {
 	job "$(file scan.nii.gz '{"format": "nifti"}')" "$(file 'o' '{"format": "npy"}')" HIGH threshold | sed 's/"high": 99/"high": 99, "mode": "indices"/' >job.json
 	run --separate-stderr -1 sgpu-manifest pack -o packed job.json
-	assert_contains "$stderr" "only the run determines how large it is"
+	assert_contains "$stderr" "has a size that only the run knows"
 	cp scan.nii.gz 扫描.nii.gz
 	sgpu-manifest init -q --op threshold --param low=0 --param high=99 -o 扫描.json 扫描.nii.gz
 	mv -f 扫描.json job.json

@@ -168,18 +168,15 @@ static int describe(const struct payload_folder *folder, const struct sgpu_manif
 {
 	if (segment->at_most) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': only the run determines how large it is, so its "
-				 "file has no format",
+				 "segment '%s' has a size that only the run knows, and no format",
 				 segment->id);
 	}
-	*file = json_pack("{s:s, s:s, s:o, s:s*, s:o*}", "format", segment->file.format, "dtype",
+	*file = json_pack("{s:s, s:s, s:o, s:s*, s:b}", "format", segment->file.format, "dtype",
 			  sgpu_dtype_name(segment->type.dtype), "shape", shape_json(&segment->type),
 			  "axes", segment->file.reversed ? "reversed" : NULL, "boolean",
-			  segment->file.boolean ? json_true() : NULL);
-	if (!*file) {
-		return sgpu_fail_nomem(error);
-	}
-	return segment->file.like < 0
+			  segment->file.boolean);
+	return !*file ? sgpu_fail_nomem(error)
+	       : segment->file.like < 0
 		       ? SGPU_OK
 		       : add_header(folder, &manifest->segments[segment->file.like], *file, error);
 }

@@ -10,8 +10,6 @@
 
 #include "parts.h"
 
-enum { PIECE = 1 << 20 };
-
 /* ---- inputs ---- */
 int seal_array_open(const struct sgpu_location *location, uint64_t size, struct seal_array *array,
 		    struct sgpu_error *error)
@@ -132,21 +130,5 @@ int seal_array_create(json_t *file, const char *id, uint64_t size, int fd, const
 	style.header = header;
 	rc = rc ? rc : sgpu_file_create(fd, name, &style, &type, writer, error);
 	free(header);
-	return rc;
-}
-
-int seal_array_copy(int from, uint64_t size, struct sgpu_file_writer *writer,
-		    struct sgpu_error *error)
-{
-	char *piece = malloc(PIECE);
-	int rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
-	size_t got = 0;
-
-	for (uint64_t at = 0; !rc && at < size; at += got) {
-		rc = sgpu_pread(from, "temporary file", piece, PIECE, at, &got, error);
-		rc = rc || got ? rc : sgpu_fail(error, SGPU_ESYSTEM, "a temporary file has shrunk");
-		rc = rc ? rc : sgpu_file_write(writer, piece, got, error);
-	}
-	free(piece);
 	return rc;
 }
