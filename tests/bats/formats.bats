@@ -158,6 +158,10 @@ unpack() {
 	refused "'short.nii.gz' is damaged: its compressed data: cut short"
 	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "in"}')" >job.json
 	refused "'raw' is data of no known kind"
+	job '"data_location_client": "raw"' "$(file o '{"format": "npy", "boolean": true}')" >job.json
+	refused "'out': the format does not have this type"
+	job '"data_location_client": "raw"' "$(file o '{"format": "nifti"}')" | sed 's/i16/f16/' >job.json
+	refused "'out': NIfTI has no type f16"
 	job "$(file - '{"format": "nifti"}')" "$out" LOW >job.json
 	refused "segment 'in' comes from standard input, and has no format" 2
 	job "$(file scan.nii.gz '{"format": "nifti"}')" "$out" LOW >job.json

@@ -70,10 +70,6 @@ int seal_payload_from_array(struct seal_payload *payload, struct sgpu_host_part 
 static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_type *type,
 		      const char **header)
 {
-	static const char *const formats[][2] = { { "nifti", "x.nii" },
-						  { "nifti.gz", "x.nii.gz" },
-						  { "npy", "x.npy" },
-						  { "npz", "x.npz" } };
 	const char *format = NULL, *dtype = NULL, *axes = NULL;
 	json_t *shape = NULL, *extent;
 	int boolean = 0;
@@ -84,12 +80,7 @@ static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_t
 			header)) {
 		return false;
 	}
-	*style = (struct sgpu_file_style){ .format = SGPU_FILE_RAW };
-	for (i = 0; i < SGPU_ARRAY_LENGTH(formats); i++) {
-		if (strcmp(format, formats[i][0]) == 0) {
-			sgpu_file_style_of(formats[i][1], style);
-		}
-	}
+	sgpu_file_style_named(format, style);
 	style->boolean = boolean;
 	style->first_fastest = style->first_fastest || axes;
 	type->dtype = sgpu_dtype_parse(dtype);
