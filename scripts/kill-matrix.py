@@ -25,7 +25,7 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The middle is rebuilt and is not drawn from.
-PARTS = "attest base batch crypto dsa manifest ops ring stage".split()
+PARTS = "attest base batch crypto dsa files manifest ops ring stage".split()
 PICK = "sgpu_mistake(%d)"
 HEADER = "#ifndef __CUDACC__\n_Bool sgpu_mistake(int number);\n#endif\n"
 SOURCE = """

@@ -189,13 +189,6 @@ static int take_raw(struct sgpu_file *file, int fd, const struct sgpu_file_reque
 	return rc ? rc : sgpu_file_range(file, fd, FILES_PLAIN, 0, *size);
 }
 
-static uint64_t half_of_memory(void)
-{
-	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-	return pages > 0 && page > 0 ? (uint64_t)pages / 2 * (uint64_t)page : UINT64_MAX;
-}
-
 /* Compares what the header promises with limits, and with the file where its length says more than
  * its end. size: of the file with the elements. */
 static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most)
@@ -203,7 +196,8 @@ static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most)
 	const bool raw = file->info.format == SGPU_FILE_RAW;
 	uint64_t end;
 
-	most = most ? most : half_of_memory();
+	most = most ? most
+		    : (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
 	if (!sgpu_type_bytes(&file->info.type, &file->bytes) ||
 	    !sgpu_add_u64(file->skip, file->bytes, &end)) {
 		return sgpu_file_refuse(file, "is damaged: its header promises too many bytes");
@@ -278,7 +272,7 @@ int sgpu_file_open_other(const char *path, int *fd, struct sgpu_error *error)
 	char *other = NULL;
 
 	*fd = -1;
-	dot -= packed ? 4 : 0;
+	dot = packed ? dot - 4 : dot;
 	if (!dot || (strncmp(dot, ".hdr", 4) && strncmp(dot, ".img", 4)) ||
 	    dot[4] != (packed ? '.' : '\0')) {
 		return SGPU_OK;

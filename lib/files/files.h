@@ -99,6 +99,8 @@ struct sgpu_file_style {
 /* Sets format, gzip and first_fastest as the ending of a name asks: .nii .nii.gz .npy .npz, in
  * either case; else raw. */
 void sgpu_file_style_of(const char *name, struct sgpu_file_style *style);
+/* The same for the name of an output's format in a manifest: "nifti.gz". */
+void sgpu_file_style_named(const char *format, struct sgpu_file_style *style);
 
 struct sgpu_file_writer;
 

@@ -38,25 +38,25 @@ enum field {
 static const struct {
 	uint16_t at[2];
 	uint8_t width[2], count;
-	bool real;
+	bool real[2];
 } fields[FIELDS] = {
-	[SIZE] = { { 0, 0 }, { 4, 4 }, 1, false },
-	[DIM] = { { 40, 16 }, { 2, 8 }, 8, false },
-	[INTENT_P] = { { 56, 80 }, { 4, 8 }, 3, true },
-	[INTENT] = { { 68, 504 }, { 2, 4 }, 1, false },
-	[DATATYPE] = { { 70, 12 }, { 2, 2 }, 2, false },
-	[SLICE_START] = { { 74, 224 }, { 2, 8 }, 1, false },
-	[PIXDIM] = { { 76, 104 }, { 4, 8 }, 8, true },
-	[VOX_OFFSET] = { { 108, 168 }, { 4, 8 }, 1, true }, /* an integer in version 2 */
-	[SCALING] = { { 112, 176 }, { 4, 8 }, 2, true },
-	[SLICE_END] = { { 120, 232 }, { 2, 8 }, 1, false },
-	[CODES] = { { 122, 496 }, { 1, 4 }, 2, false },
-	[CAL] = { { 124, 192 }, { 4, 8 }, 4, true },
-	[DESCRIP] = { { 148, 240 }, { 1, 1 }, 104, false },
-	[FORMS] = { { 252, 344 }, { 2, 4 }, 2, false },
-	[AFFINE] = { { 256, 352 }, { 4, 8 }, 18, true },
-	[INTENT_NAME] = { { 328, 508 }, { 1, 1 }, 16, false },
-	[DIM_INFO] = { { 39, 524 }, { 1, 1 }, 1, false },
+	[SIZE] = { { 0, 0 }, { 4, 4 }, 1, { false } },
+	[DIM] = { { 40, 16 }, { 2, 8 }, 8, { false } },
+	[INTENT_P] = { { 56, 80 }, { 4, 8 }, 3, { true, true } },
+	[INTENT] = { { 68, 504 }, { 2, 4 }, 1, { false } },
+	[DATATYPE] = { { 70, 12 }, { 2, 2 }, 2, { false } },
+	[SLICE_START] = { { 74, 224 }, { 2, 8 }, 1, { false } },
+	[PIXDIM] = { { 76, 104 }, { 4, 8 }, 8, { true, true } },
+	[VOX_OFFSET] = { { 108, 168 }, { 4, 8 }, 1, { true, false } },
+	[SCALING] = { { 112, 176 }, { 4, 8 }, 2, { true, true } },
+	[SLICE_END] = { { 120, 232 }, { 2, 8 }, 1, { false } },
+	[CODES] = { { 122, 496 }, { 1, 4 }, 2, { false } },
+	[CAL] = { { 124, 192 }, { 4, 8 }, 4, { true, true } },
+	[DESCRIP] = { { 148, 240 }, { 1, 1 }, 104, { false } },
+	[FORMS] = { { 252, 344 }, { 2, 4 }, 2, { false } },
+	[AFFINE] = { { 256, 352 }, { 4, 8 }, 18, { true, true } },
+	[INTENT_NAME] = { { 328, 508 }, { 1, 1 }, 16, { false } },
+	[DIM_INFO] = { { 39, 524 }, { 1, 1 }, 1, { false } },
 };
 static const struct {
 	uint16_t size, magic_at, magic_size;
@@ -98,11 +98,6 @@ static uint8_t *at(const uint8_t *header, int version, enum field field, int i)
 	       i * fields[field].width[version];
 }
 
-static bool is_real(int version, enum field field)
-{
-	return fields[field].real && !(field == VOX_OFFSET && version == 1);
-}
-
 static double get(const uint8_t *header, int version, enum field field, int i)
 {
 	const int width = fields[field].width[version], shift = 64 - 8 * width;
@@ -110,7 +105,7 @@ static double get(const uint8_t *header, int version, enum field field, int i)
 	double real;
 	float narrow;
 
-	if (!is_real(version, field)) {
+	if (!fields[field].real[version]) {
 		return (double)((int64_t)(value << shift) >> shift);
 	}
 	memcpy(&real, &value, sizeof(real));
@@ -124,7 +119,7 @@ static void put(uint8_t *header, int version, enum field field, int i, double va
 	const float narrow = (float)value;
 	uint64_t bits = 0;
 
-	if (!is_real(version, field)) {
+	if (!fields[field].real[version]) {
 		bits = fabs(value) < 0x1p62 ? (uint64_t)(int64_t)value : 0;
 	} else if (width == 8) {
 		memcpy(&bits, &value, sizeof(value));
@@ -143,12 +138,8 @@ static void swap_fields(uint8_t *header, int version)
 		for (int i = 0; i < fields[field].count; i++) {
 			uint8_t *number = at(header, version, field, i);
 
-			for (int k = 0; k < width / 2; k++) {
-				const uint8_t byte = number[k];
-
-				number[k] = number[width - 1 - k];
-				number[width - 1 - k] = byte;
-			}
+			files_put(number, width,
+				  __builtin_bswap64(files_get(number, width)) >> (64 - 8 * width));
 		}
 	}
 }
@@ -356,9 +347,7 @@ static void set_content(uint8_t *header, int version, int number, const struct s
 	put(header, version, SCALING, 0, 1);
 	put(header, version, SCALING, 1, 0);
 	put(header, version, INTENT, 0, 0);
-	for (int i = 0; i < 3; i++) {
-		put(header, version, INTENT_P, i, 0);
-	}
+	memset(at(header, version, INTENT_P, 0), 0, 3u * fields[INTENT_P].width[version]);
 	memset(at(header, version, INTENT_NAME, 0), 0, fields[INTENT_NAME].count);
 	set_shape(header, version, type);
 }

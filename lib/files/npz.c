@@ -176,7 +176,7 @@ static int choose(struct sgpu_file *file, const uint8_t *directory, size_t size,
 }
 
 /* Goes to the member's bytes, behind its local header, of which nothing else is believed. */
-static int enter(struct sgpu_file *file, uint64_t archive, const struct member *member)
+static int enter(struct sgpu_file *file, const struct member *member)
 {
 	uint8_t local[LOCAL];
 	uint64_t begin;
@@ -186,7 +186,7 @@ static int enter(struct sgpu_file *file, uint64_t archive, const struct member *
 		return rc;
 	}
 	begin = member->local + LOCAL + files_get(local + 26, 2) + files_get(local + 28, 2);
-	if (files_get(local, 4) != LOCAL_MAGIC || begin + member->packed > archive ||
+	if (files_get(local, 4) != LOCAL_MAGIC ||
 	    (member->method == STORED && member->packed != member->size)) {
 		return sgpu_file_refuse(file, "is damaged: the directory of its archive is none");
 	}
@@ -223,7 +223,7 @@ int sgpu_file_enter_zip(struct sgpu_file *file, uint64_t archive, const char *wa
 		sgpu_file_refuse(file, "has an array of 4 GiB or more");
 		return sgpu_hint(file->error, "numpy.save writes such an array to a .npy file");
 	}
-	return enter(file, archive, &member);
+	return enter(file, &member);
 }
 
 /* ---- writing ---- */

@@ -28,18 +28,26 @@ struct sgpu_file_writer {
 	uint8_t output[1 << 16];
 };
 
+static const struct row {
+	const char *ending, *name;
+	enum sgpu_file_format format;
+	bool gzip;
+} rows[] = {
+	{ ".nii", "nifti", SGPU_FILE_NIFTI, false },
+	{ ".nii.gz", "nifti.gz", SGPU_FILE_NIFTI, true },
+	{ ".npy", "npy", SGPU_FILE_NPY, false },
+	{ ".npz", "npz", SGPU_FILE_NPZ, false },
+};
+
+static void set_style(const struct row *row, struct sgpu_file_style *style)
+{
+	style->format = row->format;
+	style->gzip = row->gzip;
+	style->first_fastest = row->format == SGPU_FILE_NIFTI;
+}
+
 void sgpu_file_style_of(const char *name, struct sgpu_file_style *style)
 {
-	static const struct {
-		const char *ending;
-		enum sgpu_file_format format;
-		bool gzip;
-	} rows[] = {
-		{ ".nii", SGPU_FILE_NIFTI, false },
-		{ ".nii.gz", SGPU_FILE_NIFTI, true },
-		{ ".npy", SGPU_FILE_NPY, false },
-		{ ".npz", SGPU_FILE_NPZ, false },
-	};
 	const size_t length = strlen(name);
 
 	*style = (struct sgpu_file_style){ .format = SGPU_FILE_RAW };
@@ -47,9 +55,17 @@ void sgpu_file_style_of(const char *name, struct sgpu_file_style *style)
 		const size_t ending = strlen(rows[i].ending);
 
 		if (length > ending && strcasecmp(name + length - ending, rows[i].ending) == 0) {
-			style->format = rows[i].format;
-			style->gzip = rows[i].gzip;
-			style->first_fastest = style->format == SGPU_FILE_NIFTI;
+			set_style(&rows[i], style);
+		}
+	}
+}
+
+void sgpu_file_style_named(const char *format, struct sgpu_file_style *style)
+{
+	*style = (struct sgpu_file_style){ .format = SGPU_FILE_RAW };
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
+		if (strcmp(format, rows[i].name) == 0) {
+			set_style(&rows[i], style);
 		}
 	}
 }
@@ -128,7 +144,8 @@ int sgpu_file_create(int fd, const char *name, const struct sgpu_file_style *sty
 		rc = sgpu_fail_nomem(error);
 	} else if (!sgpu_type_bytes(type, &writer->bytes) || !sgpu_dtype_size(type->dtype) ||
 		   style->format == SGPU_FILE_IDX || (style->boolean && type->dtype != SGPU_U8)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': no such file can be written", name);
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': the format does not have this type",
+			       name);
 	}
 	if (!rc) {
 		writer->fd = fd;

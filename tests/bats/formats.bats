@@ -31,6 +31,7 @@ setup() {
 	little = header("<", 4, 16) + bytes(4) + struct.pack("<24h", *voxels)
 	open("scan.nii.gz", "wb").write(gzip.compress(big))
 	open("scan.nii", "wb").write(little)
+	open("big.nii", "wb").write(big)
 	open("pair.hdr", "wb").write(header("<", 4, 16, b"ni1\0", 0))
 	open("pair.img.gz", "wb").write(gzip.compress(struct.pack("<24h", *voxels)))
 	open("raw", "wb").write(struct.pack("<24h", *voxels))
@@ -79,7 +80,7 @@ unpack() {
 @test "plain scans, pairs, and LOW data take the same way" {
 	local level from
 	for level in HIGH LOW; do
-		for from in scan.nii scan.nii.gz pair.hdr pair.img.gz; do
+		for from in scan.nii big.nii scan.nii.gz pair.hdr pair.img.gz; do
 			job "$(file $from '{"format": "nifti"}')" "$(file copy.nii '{"format": "nifti", "like": "in"}')" $level >job.json
 			through -C out
 			assert_same copy.want out/copy.nii
@@ -139,7 +140,7 @@ unpack() {
 
 @test "a manifest that disagrees with a file is refused when it is packed" {
 	refused() {
-		run --separate-stderr "-${3:-1}" sgpu-manifest pack -o packed job.json
+		run --separate-stderr "-${2:-1}" sgpu-manifest pack -o packed "${@:3}" job.json
 		assert_contains "$stderr" "$1"
 		assert_no_file packed
 	}
@@ -157,10 +158,17 @@ unpack() {
 	refused "'short.nii.gz' is damaged: its compressed data: cut short"
 	job '"data_location_client": "raw"' "$(file o '{"format": "nifti", "like": "in"}')" >job.json
 	refused "'raw' is data of no known kind"
-	ln -s ../../etc out.nii
+	job '"data_location_client": "raw"' "$(file o '{"format": "npy", "boolean": true}')" >job.json
+	refused "'out': the format does not have this type"
+	job '"data_location_client": "raw"' "$(file o '{"format": "nifti"}')" | sed 's/i16/f16/' >job.json
+	refused "'out': NIfTI has no type f16"
+	job "$(file - '{"format": "nifti"}')" "$out" LOW >job.json
+	refused "segment 'in' comes from standard input, and has no format" 2
+	job "$(file scan.nii.gz '{"format": "nifti"}')" "$out" LOW >job.json
+	refused "'scan.nii.gz' is unpacked, and has no place" 2 --at in=sgpu:0123456789abcdef0123456789abcdef:0:4096
 	ln -s /etc/passwd passwd.nii
 	job "$(file passwd.nii '{"format": "nifti"}')" "$out" >job.json
-	refused "leads outside the manifest's directory" "" 4
+	refused "leads outside the manifest's directory" 4
 }
 
 @test "fields that a direction does not have are reported with their places" {
@@ -227,7 +235,7 @@ unpack() {
 @test "an output whose size only the run knows has no format, and names are in any language" {
 	job "$(file scan.nii.gz '{"format": "nifti"}')" "$(file 'o' '{"format": "npy"}')" HIGH threshold | sed 's/"high": 99/"high": 99, "mode": "indices"/' >job.json
 	run --separate-stderr -1 sgpu-manifest pack -o packed job.json
-	assert_contains "$stderr" "only the run determines how large it is"
+	assert_contains "$stderr" "has a size that only the run knows"
 	cp scan.nii.gz 扫描.nii.gz
 	sgpu-manifest init -q threshold low=0 high=99 扫描.nii.gz >扫描.json
 	mv -f 扫描.json job.json

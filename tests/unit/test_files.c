@@ -452,6 +452,9 @@ UNIT_TEST(archives_that_disagree_with_themselves_are_refused)
 	make(6);
 	memset(bytes + at + 24, 0xff, 4);
 	CHECK(refused("4 GiB or more") || refused("directory"));
+	make(6);
+	memcpy(bytes + at - 51 + 46, "b.npy", 5);
+	CHECK(read_bytes(bytes, size) == SGPU_EUSAGE && strstr(error.text, "has 2 arrays: b, a"));
 	make(7);
 	bytes[40] ^= 0x10;
 	CHECK(read_bytes(bytes, size) == SGPU_EINVALID);
@@ -475,8 +478,17 @@ UNIT_TEST(pairs_are_read_from_either_file)
 	CHECK(read_fd(image, -1, &request) == SGPU_EINVALID);
 	CHECK(read_fd(image, wrong, &request) == SGPU_EINVALID);
 	close(header);
-	close(image);
 	close(wrong);
+	make_nifti1(false);
+	memcpy(bytes + 344, "ni1", 4);
+	put_real(108, 4, 0, false);
+	header = descriptor(bytes, 348);
+	close(image);
+	image = descriptor(bytes + 352, 2 * ELEMENTS);
+	CHECK(read_fd(header, image, &request) == 0 && !info.plain);
+	CHECK(read_fd(image, header, &request) == 0 && info.plain && info.offset == 0);
+	close(header);
+	close(image);
 }
 
 UNIT_TEST(raw_data_are_a_window_or_all_of_the_file)
@@ -552,6 +564,7 @@ UNIT_TEST(elements_are_read_whole_and_no_more_than_there_are)
 	int fd;
 
 	make_npy("{'descr': '>i8', 'fortran_order': False, 'shape': (3, 2), }");
+	memset(bytes + size - 48, 0, 48);
 	put(size - 8, 8, (uint64_t)1 << 53 | 1, true);
 	fd = descriptor(bytes, size);
 	REQUIRE(sgpu_file_open(fd, -1, &request, &file, &error) == 0);

@@ -198,6 +198,11 @@ UNIT_TEST(endings_say_which_format_is_asked_for)
 		memset(&style, 0xff, sizeof(style));
 		sgpu_file_style_of(rows[i].name, &style);
 		CHECK(style.format == rows[i].format && style.gzip == rows[i].gzip);
+		sgpu_file_style_named(rows[i].name, &style);
+		CHECK(style.format == SGPU_FILE_RAW);
+		sgpu_file_style_named("nifti.gz", &style);
+		CHECK(style.format == SGPU_FILE_NIFTI && style.gzip);
+		sgpu_file_style_of(rows[i].name, &style);
 		CHECK(style.first_fastest == (style.format == SGPU_FILE_NIFTI) && !style.header);
 	}
 }

@@ -2,6 +2,7 @@
  *
  * Payloads in files that have a format, and what the note says of the formats of outputs.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,23 +164,41 @@ static int add_header(const struct payload_folder *folder, const struct sgpu_seg
 	return rc;
 }
 
+/* Begins such a file and throws it away, so that what its format does not have is known before the
+ * run. */
+static int try_format(const struct sgpu_segment *segment, struct sgpu_error *error)
+{
+	const int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	struct sgpu_file_writer *writer = NULL;
+	struct sgpu_file_style style;
+	int rc;
+
+	sgpu_file_style_named(segment->file.format, &style);
+	style.boolean = segment->file.boolean;
+	rc = sgpu_file_create(fd, segment->id, &style, &segment->type, &writer, error);
+	sgpu_file_writer_free(&writer);
+	sgpu_close(fd);
+	return rc;
+}
+
 static int describe(const struct payload_folder *folder, const struct sgpu_manifest *manifest,
 		    const struct sgpu_segment *segment, json_t **file, struct sgpu_error *error)
 {
 	if (segment->at_most) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': only the run determines how large it is, so its "
-				 "file has no format",
+				 "segment '%s' has a size that only the run knows, and no format",
 				 segment->id);
 	}
-	*file = json_pack("{s:s, s:s, s:o, s:s*, s:o*}", "format", segment->file.format, "dtype",
+	const int rc = try_format(segment, error);
+	if (rc) {
+		return rc;
+	}
+	*file = json_pack("{s:s, s:s, s:o, s:s*, s:b}", "format", segment->file.format, "dtype",
 			  sgpu_dtype_name(segment->type.dtype), "shape", shape_json(&segment->type),
 			  "axes", segment->file.reversed ? "reversed" : NULL, "boolean",
-			  segment->file.boolean ? json_true() : NULL);
-	if (!*file) {
-		return sgpu_fail_nomem(error);
-	}
-	return segment->file.like < 0
+			  segment->file.boolean);
+	return !*file ? sgpu_fail_nomem(error)
+	       : segment->file.like < 0
 		       ? SGPU_OK
 		       : add_header(folder, &manifest->segments[segment->file.like], *file, error);
 }

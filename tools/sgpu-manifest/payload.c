@@ -249,10 +249,10 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 		sgpu_hint(error, "put it into a file, which sgpu-seal reads when it seals");
 		return SGPU_EPOLICY;
 	}
-	if (entry->place) {
+	if (entry->place || segment->file.format) {
 		return sgpu_fail(error, SGPU_EUSAGE,
-				 "segment '%s' comes from standard input, and has no place",
-				 segment->id);
+				 "segment '%s' comes from standard input, and has no %s",
+				 segment->id, entry->place ? "place" : "format");
 	}
 	if (folder->standard_input) {
 		return sgpu_fail(error, SGPU_EUSAGE,

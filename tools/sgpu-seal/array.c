@@ -10,8 +10,6 @@
 
 #include "parts.h"
 
-enum { PIECE = 1 << 20 };
-
 /* ---- inputs ---- */
 int seal_array_open(const struct sgpu_location *location, uint64_t size, struct seal_array *array,
 		    struct sgpu_error *error)
@@ -72,10 +70,6 @@ int seal_payload_from_array(struct seal_payload *payload, struct sgpu_host_part 
 static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_type *type,
 		      const char **header)
 {
-	static const char *const formats[][2] = { { "nifti", "x.nii" },
-						  { "nifti.gz", "x.nii.gz" },
-						  { "npy", "x.npy" },
-						  { "npz", "x.npz" } };
 	const char *format = NULL, *dtype = NULL, *axes = NULL;
 	json_t *shape = NULL, *extent;
 	int boolean = 0;
@@ -86,12 +80,7 @@ static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_t
 			header)) {
 		return false;
 	}
-	*style = (struct sgpu_file_style){ .format = SGPU_FILE_RAW };
-	for (i = 0; i < SGPU_ARRAY_LENGTH(formats); i++) {
-		if (strcmp(format, formats[i][0]) == 0) {
-			sgpu_file_style_of(formats[i][1], style);
-		}
-	}
+	sgpu_file_style_named(format, style);
 	style->boolean = boolean;
 	style->first_fastest = style->first_fastest || axes;
 	type->dtype = sgpu_dtype_parse(dtype);
@@ -132,21 +121,5 @@ int seal_array_create(json_t *file, const char *id, uint64_t size, int fd, const
 	style.header = header;
 	rc = rc ? rc : sgpu_file_create(fd, name, &style, &type, writer, error);
 	free(header);
-	return rc;
-}
-
-int seal_array_copy(int from, uint64_t size, struct sgpu_file_writer *writer,
-		    struct sgpu_error *error)
-{
-	char *piece = malloc(PIECE);
-	int rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
-	size_t got = 0;
-
-	for (uint64_t at = 0; !rc && at < size; at += got) {
-		rc = sgpu_pread(from, "temporary file", piece, PIECE, at, &got, error);
-		rc = rc || got ? rc : sgpu_fail(error, SGPU_ESYSTEM, "a temporary file has shrunk");
-		rc = rc ? rc : sgpu_file_write(writer, piece, got, error);
-	}
-	free(piece);
 	return rc;
 }

@@ -107,16 +107,6 @@ static int open_target(struct opening *opening, int i, struct sgpu_error *error)
 	return rc;
 }
 
-/* Begins to write an output in its format. */
-static int begin_format(struct opening *opening, int i, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &opening->response->segments[i];
-	struct opening_target *target = &opening->targets[i];
-
-	return seal_array_create(target->file, s->id, s->actual_size, target->output.fd,
-				 target->output.path, &target->writer, error);
-}
-
 static int write_format(void *writer, uint64_t position, const void *data, size_t size,
 			struct sgpu_error *error)
 {
@@ -124,20 +114,16 @@ static int write_format(void *writer, uint64_t position, const void *data, size_
 	return sgpu_file_write(writer, data, size, error);
 }
 
-/* Copies an output from the temporary file in which it was verified. */
-static int copy_verified(struct opening *opening, int i, uint64_t size, struct sgpu_error *error)
+/* Copies an output, or its whole file, from the temporary file in which it was verified. */
+static int copy_verified(const struct opening *opening, const struct sgpu_output *output,
+			 struct sgpu_error *error)
 {
-	struct opening_target *target = &opening->targets[i];
-	const struct sgpu_output *output = &target->output;
+	const off_t size = lseek(opening->spool, 0, SEEK_END);
 
-	if (target->file) {
-		const int rc = begin_format(opening, i, error);
-		return rc ? rc : seal_array_copy(opening->spool, size, target->writer, error);
-	}
-	return lseek(opening->spool, 0, SEEK_SET) < 0
+	return size < 0 || lseek(opening->spool, 0, SEEK_SET) < 0
 		       ? sgpu_fail_errno(error, "cannot read a temporary file")
-		       : cli_copy(opening->spool, "temporary file", size, output->fd, output->path,
-				  NULL, error);
+		       : cli_copy(opening->spool, "temporary file", (uint64_t)size, output->fd,
+				  output->path, NULL, error);
 }
 
 /* Returns the size of a redirected file if the output is appended to it; else -1. */
@@ -228,15 +214,18 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 			return rc;
 		}
 		sgpu_descriptor_from_fd(opening->spool, "temporary file", &payload->out);
-	} else if (target->file) {
-		const int rc = begin_format(opening, payload->segment, error);
+	} else {
+		sgpu_descriptor_from_fd(output->fd, output->path, &payload->out);
+		payload->out.positioned = payload->out.positioned && output->regular;
+	}
+	if (target->file) {
+		const int rc =
+			seal_array_create(target->file, s->id, s->actual_size, payload->out.fd,
+					  payload->out.name, &target->writer, error);
 		part->sink = (struct sgpu_transfer_sink){ .write = write_format,
 							  .ordered = true,
 							  .context = target->writer };
 		return rc;
-	} else {
-		sgpu_descriptor_from_fd(output->fd, output->path, &payload->out);
-		payload->out.positioned = payload->out.positioned && output->regular;
 	}
 	part->sink = sgpu_sink_to_descriptor(&payload->out);
 	if (part->action == SGPU_HOST_OPEN && payload->out.positioned) {
@@ -338,11 +327,11 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	for (int i = 0; !rc && i < moves->payload_count; i++) {
 		const int segment = moves->payloads[i].segment;
 		struct opening_target *target = &opening->targets[segment];
-		if (opening->spool >= 0) {
-			rc = copy_verified(opening, segment, moves->parts[i].size, error);
-		}
-		rc = rc || !target->writer ? rc : sgpu_file_end(target->writer, error);
+		rc = target->writer ? sgpu_file_end(target->writer, error) : 0;
 		sgpu_file_writer_free(&target->writer);
+		if (!rc && opening->spool >= 0) {
+			rc = copy_verified(opening, &target->output, error);
+		}
 		target->written = !rc;
 		opening->bytes_in += sgpu_batch_payload_size(opening->response, segment);
 		opening->bytes_out += opening->response->segments[segment].actual_size;

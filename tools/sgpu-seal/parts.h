@@ -130,9 +130,6 @@ void seal_array_close(struct seal_array *array);
 SGPU_MUST_CHECK int seal_array_create(json_t *file, const char *id, uint64_t size, int fd,
 				      const char *name, struct sgpu_file_writer **writer,
 				      struct sgpu_error *error);
-/* Writes elements from a temporary file. */
-SGPU_MUST_CHECK int seal_array_copy(int from, uint64_t size, struct sgpu_file_writer *writer,
-				    struct sgpu_error *error);
 /* Derives the key and the context of a segment's payload for its part. */
 SGPU_MUST_CHECK int seal_payload_key(struct seal_payload *payload, struct sgpu_host_part *part,
 				     const struct sgpu_batch *batch,
