@@ -36,6 +36,7 @@ through() {
 		black_scholes) set -- --param rate=0 --param volatility=1 a.x:f32:10 b.x:f32:10 c.x:f32:10 ;;
 		cast) set -- --param dtype=f64 a.x:f32:8 ;;
 		gaussian3d) set -- --param sigma=1 a.x:f32:8,8,8 ;;
+		map) set -- --param 'expression=x0 / 2' a.x:f32:8 ;;
 		histogram) set -- --param min=0 --param max=1 a.x:f32:8 ;;
 		reduce) set -- --param operation=sum a.x:f32:8 ;;
 		sgd) set -- --param rate=1 a.x:f32:8 b.x:f32:8 ;;

@@ -110,7 +110,7 @@ UNIT_TEST(the_table_is_sorted_and_sound)
 		CHECK(i <= SGPU_PARAMS_MAX);
 		CHECK(sgpu_op_arg(op, "nothing") == -1 && sgpu_op_param(op, "nothing") == -1);
 	}
-	CHECK(count == 25);
+	CHECK(count == 26);
 	CHECK(!sgpu_op_find("") && !sgpu_op_find("zzz") && !sgpu_op_find("copy2") &&
 	      !sgpu_op_find(NULL));
 }
