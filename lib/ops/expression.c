@@ -384,13 +384,14 @@ int sgpu_map_compile(json_t *operation, struct sgpu_error *error)
 	json_t *arguments = json_object_get(operation, "arguments");
 	struct compiler c = { .text = json_string_value(expression), .error = error };
 
-	if (!kernel || strcmp(kernel, "map") != 0 || !expression || !json_is_object(arguments)) {
+	if (!kernel || strcmp(kernel, "map") != 0 || !json_is_object(arguments) ||
+	    (!expression && json_object_get(params, "code"))) {
 		return 0;
 	}
 	if (!c.text || strlen(c.text) > SGPU_MAP_EXPRESSION_MAX ||
 	    json_object_get(params, "code")) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "must be a string of at most %d bytes, without 'code' beside it",
+				 "a map needs a string of at most %d bytes here, and no 'code'",
 				 (int)SGPU_MAP_EXPRESSION_MAX);
 	}
 	comparison(&c);

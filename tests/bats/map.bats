@@ -50,6 +50,7 @@ END
 @test "a mistake in an expression is shown at its column, with what to write" {
 	job 'a > 70 & m > 0'
 	run --separate-stderr -1 sgpu-manifest check job.json
+	# shellcheck disable=SC2154 # bats sets it
 	assert_contains "$stderr" "job.json:9:19: /operations/0/params/expression: column 3: a comparison beside"
 	assert_contains "$stderr" "hint: write (a > 70) & (m > 0)"
 	job 'a + n + m'
@@ -81,9 +82,13 @@ END
 
 @test "what is neither a string nor alone is refused" {
 	job x
+	sed -i 's/"expression": "x"//' job.json
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "/operations/0/params/expression: a map needs a string of at most 4096 bytes here"
+	job x
 	sed -i 's/"expression": "x"/"expression": 7/' job.json
 	run --separate-stderr -1 sgpu-manifest check job.json
-	assert_contains "$stderr" "must be a string of at most 4096 bytes"
+	assert_contains "$stderr" "a map needs a string of at most 4096 bytes here, and no 'code'"
 	sed -i 's/"expression": 7/"code": 7/; s/"a": /"x0": /; s/"m": /"x1": /' job.json
 	run --separate-stderr -1 sgpu-manifest check job.json
 	assert_contains "$stderr" "/operations/0/params/code: is a number, must be a string"

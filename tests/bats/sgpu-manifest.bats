@@ -352,7 +352,7 @@ END
 	sgpu-manifest ops --json | python3 -c '
 import json, sys
 ops = {op["name"]: op for op in json.load(sys.stdin)}
-assert len(ops) == 27, sorted(ops)
+assert len(ops) == 28, sorted(ops)
 assert [a["name"] for a in ops["gaussian3d"]["arguments"]] == ["input", "output"]
 assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian3d"]["params"])
 '

@@ -66,7 +66,7 @@ static void report_diagnostics(const struct document *document, FILE *records)
 static char *compile_expressions(struct document *document)
 {
 	json_t *root =
-		memmem(document->text, document->size, "\"expression\"", 12)
+		memmem(document->text, document->size, "\"map\"", 5)
 			? json_loadb(document->text, document->size, JSON_REJECT_DUPLICATES, NULL)
 			: NULL;
 	struct sgpu_error error = { 0 };

@@ -114,6 +114,10 @@ static const void *gather(const struct sgpu_map_job *job, const struct sgpu_map_
 		uint64_t step = view->stride[SGPU_RANK_MAX - 1] * size;
 
 		row = sgpu_ops_min(count - done, width - (at + done) % width);
+		if (step == size) {
+			memcpy((uint8_t *)to + done * size, data + place * size, row * size);
+			continue;
+		}
 		for (uint64_t i = 0; i < row; i++) {
 			memcpy((uint8_t *)to + (done + i) * size, data + place * size + i * step,
 			       size);
@@ -122,10 +126,13 @@ static const void *gather(const struct sgpu_map_job *job, const struct sgpu_map_
 	return to;
 }
 
-static const void *fill(uint64_t bits, size_t size, void *to)
+static const void *fill(uint64_t bits, bool real, uint64_t *to)
 {
-	for (size_t i = 0; i < BLOCK; i++) {
-		memcpy((uint8_t *)to + i * size, &bits, size); /* the low bytes come first */
+	/* two floats at a time */
+	uint64_t pattern = real ? bits << 32 | bits : bits;
+
+	for (int i = 0; i < BLOCK; i++) {
+		to[i] = pattern;
 	}
 	return to;
 }
@@ -153,7 +160,7 @@ static const void *operand(const struct sgpu_map_job *job,
 	}
 	if (from >= SGPU_MAP_FROM_CONSTANT) {
 		return fill(job->program.constants[from - SGPU_MAP_FROM_CONSTANT],
-			    sgpu_map_reads_float(instruction, i) ? 4 : 8, block->operands[i]);
+			    sgpu_map_reads_float(instruction, i), block->operands[i]);
 	}
 	view = &job->view[from - SGPU_MAP_FROM_INPUT];
 	data = view->whole ? (const uint8_t *)view->data + at * sgpu_dtype_size(view->dtype)
