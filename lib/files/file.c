@@ -202,11 +202,11 @@ static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most)
 	    !sgpu_add_u64(file->skip, file->bytes, &end)) {
 		return sgpu_file_refuse(file, "is damaged: its header promises too many bytes");
 	}
-	if (file->coding != FILES_PLAIN && file->bytes > most) {
+	if (file->coding != FILES_PLAIN && end > most) {
 		return sgpu_fail(file->error, SGPU_EPOLICY,
 				 "'%s' unpacks to %" PRIu64 " bytes, at most %" PRIu64
 				 " are allowed",
-				 file->name, file->bytes, most);
+				 file->name, end, most);
 	}
 	size = file->info.format == SGPU_FILE_NPZ ? file->member_size : size;
 	if (file->info.gzip || size == end || (file->window && size > end)) {

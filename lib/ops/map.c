@@ -378,6 +378,9 @@ static struct value negated(struct resolver *r, int op, const struct value *v)
 	if (invert ? !types[v->type].bits && v->type != WEAK_INTEGER : v->type == BOOL) {
 		REFUSE(r, "'%s' does not take %s", invert ? "~" : "-", types[v->type].name);
 	}
+	if (is_weak(v->type) && v->type == WEAK_INTEGER && !invert && v->integer == INT64_MIN) {
+		REFUSE(r, "a number is beyond 64 bits");
+	}
 	if (is_weak(v->type)) {
 		return weak(r, v->type, invert ? ~v->integer : -v->integer, -v->real);
 	}

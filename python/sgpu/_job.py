@@ -2,6 +2,7 @@
 """Jobs: graphs of operations on arrays."""
 
 import json
+import re
 
 from ._pipe import pipe_for
 from ._table import NAMES, fit, operation, plain
@@ -29,7 +30,11 @@ def _call(name, values, named):
         inputs = dict.fromkeys({*named, first} - params - {*results}, next(iter(inputs.values())))
     if len(values) > 1 or (values and (first not in inputs or first in named)):
         raise TypeError(f"'{name}' takes these arguments, by name: {', '.join(inputs)}")
-    return inputs, results, params, {first: values[0], **named} if values else named
+    named = {first: values[0], **named} if values else named
+    if name == "map" and isinstance(named.get("expression"), str):  # bool travels as u8
+        for key in [key for key, value in named.items() if getattr(value, "dtype", None) == bool]:
+            named = {**named, "expression": re.sub(rf"\b{key}\b", f"bool({key})", named["expression"])}
+    return inputs, results, params, named
 
 
 class Job:

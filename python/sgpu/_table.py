@@ -11,6 +11,7 @@ from ._pipe import DTYPES, SgpuError, find, last_error
 
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 HOLDS = {
+    "i32": {"i8", "u16"},
     "f32": {"i8", "u8", "i16", "u16", "f16"},
     "f64": {"i8", "u8", "i16", "u16", "f16", "i32", "u32", "f32", "i64", "u64"},
 }
@@ -47,7 +48,7 @@ def fit(array, allowed, wide, what):
     name = NAMES[array.dtype]
     if name in allowed:
         return array
-    for target in ("f64", "f32") if wide else ("f32", "f64"):
+    for target in ("f64", "f32") if wide else ("i32", "f32", "f64"):
         if target in allowed and name in HOLDS[target]:
             made = array.astype(DTYPES[target])
             if name not in ("i64", "u64") or _same(array, made):

@@ -114,6 +114,6 @@ END
 @test "init takes an expression of the arguments of the table" {
 	printf '\1\2\3' >a.u8
 	sgpu-manifest init map 'x * 2' a.u8:u8:3 >made.json
-	assert_contains "$(cat made.json)" '"expression": "x0 * 2"'
+	assert_contains "$(cat made.json)" '"expression": "x * 2"'
 	run -0 sgpu-manifest check made.json
 }

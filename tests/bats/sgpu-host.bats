@@ -119,12 +119,41 @@ run_there() {
 	[ "$output" = any ]
 }
 
+@test "an update keeps what was demanded, and of two calls that add one name, one wins" {
+	serve_quotes
+	run --separate-stderr -0 add --sessions any
+	sed -i 's/"at_least": "plain"/"at_least": "snp"/' config/sgpu/hosts/lab/policy.json
+	run_there -4
+	run --separate-stderr -4 sgpu host update lab --yes
+	run_there -4
+	run --separate-stderr -0 sgpu host update lab --yes --at-least plain
+	assert_contains "$output" 'changes    platform.at_least: "snp" -> "plain"'
+	run -0 jq -r .runner.sessions config/sgpu/hosts/lab/policy.json
+	[ "$output" = any ]
+	touch config/sgpu/hosts/lab/policy.json~
+	run --separate-stderr -0 sgpu host update lab --yes
+	run_there -0
+	rm -r config/sgpu/hosts/lab config/sgpu/hosts/.new.* # with what is not of sgpu
+	requires pty
+	mkfifo one
+	script -qec "sgpu host add lab --socket $SOCKET" /dev/null <one >said 2>&1 3>&- &
+	exec 9>one
+	wait_for grep -q 'y/N' said
+	run --separate-stderr -0 add --sessions any
+	echo y >&9
+	exec 9>&-
+	wait $! && false
+	run -0 jq -r .runner.sessions config/sgpu/hosts/lab/policy.json
+	[ "$output" = any ]
+	[ "$(ls -A config/sgpu/hosts)" = lab ]
+}
+
 @test "over ssh, the host's programs are asked, and nothing that they say is believed" {
 	over_ssh
 	serve_quotes
 	run --separate-stderr -0 sgpu host add lab user@gpu7.example --socket "$SOCKET" --yes --roots ca.crt
 	run_there -0
-	run -0 grep -c "^-T -- user@gpu7.example sgpu-serve quote --nonce [0-9a-f]\{64\} --socket '$SOCKET'\$" asked
+	run -0 grep -c "^-T -- user@gpu7.example sgpu-serve quote --json --nonce [0-9a-f]\{64\} --socket '$SOCKET'\$" asked
 	[ "$output" -eq 2 ]
 	run -0 grep -c "^-T -- user@gpu7.example sgpu-run -q --json --socket '$SOCKET'\$" asked
 	# No nonce twice.
@@ -146,6 +175,28 @@ run_there() {
 	echo 'case $4 in sgpu-run*) sgpu-run <sent 2>/dev/null; exit ;; esac' >hostile
 	run_there -4
 	[ -z "$output" ]
+	# What it says is shown as its words, and cannot move the cursor; what it ends with is not believed either.
+	printf 'case $4 in *quote*) printf "\\033[8mauthority  of the host\\n" >&2 ;; esac\n' >hostile
+	run_there -0
+	[ "$stderr" = 'sgpu: warning: the host says: \x1b[8mauthority  of the host' ]
+	for status in 1 5 141 200; do
+		echo "case \$4 in sgpu-run*) sh -c \"\$4\"; exit $status ;; esac" >hostile
+		run_there -0
+		echo "case \$4 in sgpu-run*) cat >/dev/null; exit $status ;; esac" >hostile
+		run --separate-stderr sgpu run --on lab threshold low=1 a.u8:u8:64
+		[ "$status" -ge 1 ]
+		[ "$status" -le 6 ]
+		[ -n "$stderr" ]
+		[ -z "$output" ]
+	done
+	# One that never answers ends with the limit, and one that talks too much fills no memory.
+	echo 'case $4 in sgpu-run*) cat >/dev/null; sleep 60 ;; esac' >hostile
+	before=$(date +%s)
+	run --separate-stderr sgpu run --on lab --timeout 1 threshold low=1 a.u8:u8:64
+	[ "$status" -eq 3 ]
+	[ $(($(date +%s) - before)) -lt 30 ]
+	echo 'case $4 in *quote*) head -c 100000000 /dev/zero; exit 0 ;; esac' >hostile
+	run_there -1
 	rm hostile
 	: >down
 	run_there -3

@@ -165,6 +165,24 @@ nothing_left() {
 	PATH=$PWD/bin:$PATH run -0 "$SGPU_BUILD/bin/sgpu" run copy a.u8:u8:64
 }
 
+@test "a map takes bool as bool, and a type that holds every value is chosen" {
+	requires python3
+	python3 - <<-'END'
+		text = str({"descr": "|b1", "fortran_order": False, "shape": (3,)})
+		text += " " * (-(len(text) + 11) % 64) + "\n"
+		open("m.npy", "wb").write(b"\x93NUMPY\1\0" + bytes([len(text), 0]) + text.encode() + b"\1\0\1")
+	END
+	echo 1 2 3 | npy a.npy '<f4' '(3,)'
+	run --separate-stderr -0 sgpu run --map 'where(~m, a, 0) + 0 * mm' m=m.npy a=a.npy mm=a.npy
+	[ "$output" = "0 2 0" ]
+	head -c 8 /dev/zero | tr '\0' '\377' >b.u16
+	run --separate-stderr -0 sgpu run reduce operation=sum b.u16:u16:4
+	[ "$output" = 262140 ]
+	run --separate-stderr -0 sgpu run threshold low=3 mode=indices a.npy
+	[ "$output" = 2 ]
+	run --separate-stderr -1 sgpu run --map '-(-9223372036854775807 - 1) + i' i=a.u8:i64:8
+}
+
 # started: the sgpu-run, by now sgpu-enclave, of the job in the background works.
 started() {
 	pgrep -s "$job" -x sgpu-run >/dev/null

@@ -81,14 +81,19 @@ static bool is_exact(enum sgpu_dtype from, enum sgpu_dtype to)
 	return is_float && bits[from] <= bits[to];
 }
 
-/* Returns the type to which a value is cast for an argument: the smaller float that holds all its
- * values, f64 if another file has f64; SGPU_NONE if there is none. */
+/* Returns the type to which a value is cast for an argument: i32 of small integers, with which
+ * nothing is rounded; else the smaller float that holds all its values, f64 if another file has
+ * f64; SGPU_NONE if there is none. */
 static enum sgpu_dtype exact_type(const struct value *value, unsigned allowed, bool wide,
 				  struct sgpu_error *error)
 {
 	static const enum sgpu_dtype floats[] = { SGPU_F32, SGPU_F64 };
 	const enum sgpu_dtype from = value->type.dtype;
 	bool fits = false;
+
+	if ((from == SGPU_I8 || from == SGPU_U16) && !wide && (allowed & SGPU_TYPE_BIT(SGPU_I32))) {
+		return SGPU_I32;
+	}
 
 	for (size_t i = wide && (allowed & SGPU_TYPE_BIT(SGPU_F64)); i < SGPU_ARRAY_LENGTH(floats);
 	     i++) {

@@ -342,6 +342,36 @@ static int infer(struct draft *draft, json_t **manifest)
 	return status;
 }
 
+/* Returns the expression with bool(NAME) for each name whose file holds bool, which a manifest has
+ * as u8. From malloc; NULL: out of memory. */
+static char *with_bools(const char *expression, const struct draft_words *inputs,
+			const struct value *values)
+{
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	for (size_t length; out && *expression; expression += length) {
+		bool is_bool = false;
+
+		length = strspn(expression, letters);
+		for (int i = 0; i < inputs->count; i++) {
+			is_bool |= values[i].file && values[i].file->info.boolean &&
+				   strlen(inputs->list[i].name) == length &&
+				   strncmp(inputs->list[i].name, expression, length) == 0;
+		}
+		length = length ? length : 1;
+		fprintf(out, is_bool ? "bool(%.*s)" : "%.*s", (int)length, expression);
+	}
+	if (out && fclose(out) != 0) {
+		free(text);
+		text = NULL;
+	}
+	return text;
+}
+
 static int add_stage(struct draft *draft, int number)
 {
 	const struct draft_request *request = draft->request;
@@ -362,7 +392,12 @@ static int add_stage(struct draft *draft, int number)
 		status = in_voxels(values, inputs.count, stage->op->params[i].name, stage->params);
 	}
 	if (!status && stage->expression) {
-		json_object_set_new(stage->params, "expression", json_string(stage->expression));
+		char *expression = with_bools(stage->expression, &inputs, values);
+
+		status = json_object_set_new(stage->params, "expression", json_string(expression))
+				 ? cli_fail(SGPU_EINVALID, "the expression is not UTF-8")
+				 : 0;
+		free(expression);
 	}
 	direct(draft, "INTERMEDIATE");
 	id_of_op(stage->op->name, operation);

@@ -13,10 +13,11 @@
 enum { STEM_MAX = 160 }; /* bytes; a file's name may have 255 together with its suffixes */
 
 /* ---- what becomes of the outputs ---- */
+/* Whether the output has the shape of a file, or that of one volume of a series. */
 static bool same_shape(const struct value *value, const struct sgpu_file_info *info)
 {
 	const int rank = value->type.rank;
-	bool same = rank == info->type.rank;
+	bool same = rank == info->type.rank || (rank == 3 && info->type.rank == 4);
 
 	for (int i = 0; i < rank && same; i++) {
 		same = value->type.shape[value->reversed ? rank - 1 - i : i] == info->type.shape[i];
@@ -109,6 +110,12 @@ int draft_finish_output(struct draft *draft, const char *name, bool alone, struc
 		sgpu_file_style_of(path, &style);
 	}
 	status = find_like(draft, value, &like);
+	if (!status && like < 0 && style.format == SGPU_FILE_NIFTI) {
+		cli_note("'%s' has no place in space: no input is a scan of its shape, --like NAME "
+			 "names "
+			 "one",
+			 path);
+	}
 	if (!status && like >= 0 && style.format != SGPU_FILE_NIFTI && path) {
 		cli_note("'%s' keeps no affine and no units of '%s': .nii and .nii.gz do", path,
 			 draft->files[like].path);

@@ -75,47 +75,40 @@ static void remove_directory(const char *path)
 	(void)rmdir(path);
 }
 
-/* Makes a new directory beside the host's, which takes its place in the end. */
+/* Makes a new directory beside the host's, of no host's name, which takes its place in the end. */
 static int begin_directory(struct host *host, struct request *r)
 {
-	char name[HOST_NAME_MAX_SIZE + 16];
 	struct sgpu_error error = { 0 };
-	struct host made;
+	char *slash;
 
 	snprintf(r->place, sizeof(r->place), "%s", host->directory);
-	snprintf(name, sizeof(name), "new.%.*s", HOST_NAME_MAX_SIZE - 4, host->name);
-	*strrchr(host->directory, '/') = '\0';
-	if (mkdir(host->directory, 0700) != 0 && errno != EEXIST) {
-		sgpu_fail_errno(&error, "cannot make the directory '%s'", host->directory);
+	slash = strrchr(host->directory, '/');
+	*slash = '\0';
+	if ((mkdir(host->directory, 0700) != 0 && errno != EEXIST) ||
+	    (strcpy(slash, "/.new.XXXXXX"), !mkdtemp(host->directory))) {
+		sgpu_fail_errno(&error, "cannot make a directory beside '%s'", r->place);
+		*r->place = '\0';
 		return cli_error(&error);
 	}
-	if (host_place(name, &made, &error)) {
-		return cli_error(&error);
+	if (snprintf(host->policy, PATH_MAX, "%s/policy.json", host->directory) >= PATH_MAX ||
+	    snprintf(host->roots, PATH_MAX, "%s/roots.crt", host->directory) >= PATH_MAX) {
+		return cli_fail(SGPU_EUSAGE, "the path '%s' is too long", r->place);
 	}
-	remove_directory(made.directory); /* of a call that was killed */
-	if (mkdir(made.directory, 0700) != 0) {
-		sgpu_fail_errno(&error, "cannot make the directory '%s'", made.directory);
-		return cli_error(&error);
-	}
-	memcpy(host->directory, made.directory, sizeof(made.directory));
-	memcpy(host->policy, made.policy, sizeof(made.policy));
-	memcpy(host->roots, made.roots, sizeof(made.roots));
 	return 0;
 }
 
-static int end_directory(struct host *host, const struct request *r, int status)
+/* Puts the new directory in its place, in one step; of another call for this name, one wins. */
+static int end_directory(struct host *host, const struct request *r, bool is_new, int status)
 {
 	struct sgpu_error error = { 0 };
 
-	if (!status) {
-		remove_directory(r->place);
-		if (rename(host->directory, r->place) != 0) {
-			sgpu_fail_errno(&error, "cannot name '%s'", r->place);
-			status = cli_error(&error);
-		}
+	if (!status && renameat2(AT_FDCWD, host->directory, AT_FDCWD, r->place,
+				 is_new ? RENAME_NOREPLACE : RENAME_EXCHANGE) != 0) {
+		sgpu_fail_errno(&error, "cannot name '%s'", r->place);
+		status = cli_error(&error);
 	}
-	if (status) {
-		remove_directory(host->directory);
+	if (status || !is_new) {
+		remove_directory(host->directory); /* the new one, or by now the old one */
 	}
 	return status;
 }
@@ -398,7 +391,7 @@ static int keep(struct host *host, struct request *r, bool is_new)
 		}
 		status = confirm(r, "Keep this as what is demanded of the host?");
 	}
-	status = *r->place ? end_directory(host, r, status) : status;
+	status = *r->place ? end_directory(host, r, is_new, status) : status;
 	status = status ? status : show_missing(host, r);
 	sgpu_close(recipient);
 	sgpu_close(quote);
@@ -443,11 +436,20 @@ static int host_update(const char *name, struct request *r)
 	struct host host;
 	struct sgpu_error error = { 0 };
 	int status = host_load(name, &host, &error) ? cli_error(&error) : 0;
+	json_t *old = status ? NULL : load(host.directory, "policy.json");
 
+	/* What was demanded stays demanded, unless the user says otherwise. */
+	r->at_least = r->at_least ? r->at_least
+				  : json_string_value(json_object_get(
+					    json_object_get(old, "platform"), "at_least"));
+	r->sessions = r->sessions ? r->sessions
+				  : json_string_value(json_object_get(
+					    json_object_get(old, "runner"), "sessions"));
 	if (!status && r->socket) {
 		host.socket = r->socket;
 	}
 	status = status ? status : keep(&host, r, false);
+	json_decref(old);
 	host_clear(&host);
 	return status;
 }
@@ -511,7 +513,7 @@ static int host_list(void)
 	for (int i = 0; i < count; i++) {
 		struct host host;
 
-		if (names[i]->d_name[0] != '.' && strncmp(names[i]->d_name, "new.", 4) != 0 &&
+		if (names[i]->d_name[0] != '.' &&
 		    host_load(names[i]->d_name, &host, &error) == SGPU_OK) {
 			printf("%s\t%s%s%s\n", host.name,
 			       host.address ? host.address : "this machine",

@@ -22,6 +22,9 @@
 #include "ops/ops.h"
 #include "sgpu.h"
 
+/* Bytes of a host's response, which is kept in memory. */
+#define RESPONSE_MAX ((uint64_t)64 << 30)
+
 enum { JSON_MAX = SGPU_MANIFEST_SIZE_MAX, MEMORY_KEPT = 64 << 20 };
 
 struct pipe {
@@ -258,14 +261,15 @@ static int prove(struct pipe *p)
 }
 
 /* Reads the error that a program has printed with --json. */
-static int read_error(int fd, struct sgpu_error *error)
+static int read_error(const struct program *program, struct sgpu_error *error)
 {
 	char text[4096];
 	size_t got = 0;
 	json_t *line = NULL;
 	const json_t *shown;
 
-	if (sgpu_pread(fd, "messages", text, sizeof(text) - 1, 0, &got, NULL) == SGPU_OK) {
+	if (sgpu_pread(program->messages, "messages", text, sizeof(text) - 1, 0, &got, NULL) ==
+	    SGPU_OK) {
 		text[got] = '\0';
 		for (char *rest = text, *next; (next = strsep(&rest, "\n")) != NULL;) {
 			json_t *parsed = json_loads(next, 0, NULL);
@@ -283,6 +287,8 @@ static int read_error(int fd, struct sgpu_error *error)
 	if (*cli_text_of(shown, "hint")) {
 		(void)sgpu_hint(error, "%s", cli_text_of(shown, "hint"));
 	}
+	error->retryable =
+		line ? json_is_true(json_object_get(shown, "retryable")) : program->retryable;
 	json_decref(line);
 	return error->code;
 }
@@ -290,7 +296,7 @@ static int read_error(int fd, struct sgpu_error *error)
 /* Has the host's server run the batch. */
 static int run_there(struct pipe *p, struct sgpu_error *error)
 {
-	struct program program = { .keeps = true };
+	struct program program = { .keeps = true, .most = RESPONSE_MAX };
 	char arguments[64] = "-q --json";
 	int status, rc = SGPU_OK;
 
@@ -303,7 +309,7 @@ static int run_there(struct pipe *p, struct sgpu_error *error)
 	program.out = p->response;
 	status = programs_run(&program, 1);
 	if (status) {
-		rc = read_error(program.messages, error);
+		rc = read_error(&program, error);
 	}
 	sgpu_close(program.messages);
 	return rc;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ enum {
 };
 
 bool programs_retryable;
+uint64_t programs_deadline_ns;
 
 void words_add(struct words *words, const char *word)
 {
@@ -63,6 +65,11 @@ void words_print(const struct words *words, const char *after)
 		fputs(i ? " " : "", stdout);
 		fputs(plain ? "" : "'", stdout);
 		for (; *word; word++) {
+			if (strncmp(word, NONCE_WORD, strlen(NONCE_WORD)) == 0) {
+				fputs(plain ? "\"$nonce\"" : "'\"$nonce\"'", stdout);
+				word += strlen(NONCE_WORD) - 1;
+				continue;
+			}
 			fputs(!plain && *word == '\'' ? "'\\''" : (const char[]){ *word, '\0' },
 			      stdout);
 		}
@@ -111,6 +118,11 @@ int program_become(const char *name, char **argv, struct sgpu_error *error)
 	return sgpu_fail_errno(error, "cannot execute '%s'", path);
 }
 
+static bool is_ssh(const struct program *program)
+{
+	return strcmp(program->words.list[0], "ssh") == 0;
+}
+
 /* In the child: becomes the program, or ends. */
 static _Noreturn void become(const struct program *program, int in, int out)
 {
@@ -126,7 +138,12 @@ static _Noreturn void become(const struct program *program, int in, int out)
 	    (program->messages >= 0 && dup2(program->messages, STDERR_FILENO) < 0)) {
 		_exit(NOT_STARTED);
 	}
-	if (strcmp(program->words.list[0], "ssh") == 0) {
+	if (is_ssh(program)) {
+		/* What the host sends to memory and not to a pipe: a quote, messages, a response.
+		 */
+		const rlim_t most = program->most ? program->most : MESSAGES_MAX;
+
+		(void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){ most, most });
 		execvp("ssh", (char *const *)(uintptr_t)program->words.list);
 	} else if (beside(program->words.list[0], path)) {
 		execv(path, (char *const *)(uintptr_t)program->words.list);
@@ -171,45 +188,55 @@ static int start(struct program *program, int in, bool last, int *next, struct s
 static void await(struct program *program)
 {
 	int status = 0, waited = 0;
+	bool late = false;
 
-	while (waitpid(program->pid, &status, sgpu_io_interrupted() ? WNOHANG : 0) <= 0) {
+	while (waitpid(program->pid, &status,
+		       sgpu_io_interrupted() || programs_deadline_ns ? WNOHANG : 0) <= 0) {
 		if (errno == ECHILD) {
 			break;
 		}
-		if (sgpu_io_interrupted()) {
+		late = programs_deadline_ns && sgpu_now_ns() > programs_deadline_ns;
+		if (sgpu_io_interrupted() || late || programs_deadline_ns) {
 			(void)poll(NULL, 0, LOOK_MS);
-			waited += LOOK_MS;
+			waited += sgpu_io_interrupted() || late ? LOOK_MS : 0;
 			if (waited == PATIENCE_MS) {
 				(void)kill(program->pid, SIGTERM);
 			}
 		}
 	}
 	program->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	if (program->status == SSH_FAILED && strcmp(program->words.list[0], "ssh") == 0) {
+	/* A host may choose any status; those of ssh itself, and signals, are none of the table. */
+	if (is_ssh(program) && program->status > NO_INPUT && program->status != BY_PIPE) {
+		program->retryable = program->status == SSH_FAILED || late;
 		program->status = NOT_STARTED;
-		program->retryable = true;
 	}
 }
 
 /* Shows a record of --json as this program says such things; any other line as it is. */
 static void show_line(struct program *program, const char *line)
 {
+	const char *said = is_ssh(program) ? "the host says: " : "";
 	struct sgpu_error error = { 0 };
-	json_t *record = cli_json ? NULL : json_loads(line, 0, NULL);
+	json_t *record = cli_json && !*said ? NULL : json_loads(line, 0, NULL);
 	const json_t *failure = json_object_get(record, "error"),
 		     *warning = json_object_get(record, "warning");
 
 	if (failure) {
-		sgpu_fail(&error, sgpu_error_by_name(cli_text_of(failure, "code")), "%s",
+		sgpu_fail(&error, sgpu_error_by_name(cli_text_of(failure, "code")), "%s%s", said,
 			  cli_text_of(failure, "text"));
 		if (*cli_text_of(failure, "hint")) {
 			(void)sgpu_hint(&error, "%s", cli_text_of(failure, "hint"));
 		}
 		program->retryable = json_is_true(json_object_get(failure, "retryable"));
+		error.retryable = program->retryable;
+		program->told = true;
 		(void)cli_error(&error);
 	} else if (warning) {
-		cli_warning("%s", cli_text_of(warning, "text"));
+		cli_warning("%s%s", said, cli_text_of(warning, "text"));
+	} else if (!record && *said) {
+		cli_warning("%s%s", said, line);
 	} else if (!record) {
+		program->told = true;
 		dprintf(cli_error_fd, "%s\n", line);
 	}
 	json_decref(record);
@@ -240,6 +267,12 @@ static void show_messages(struct program *program)
 static int cause(const struct program *list, int count)
 {
 	int by_other = count;
+
+	/* The last one opens what came, if that is authentic; nobody else can say that it failed.
+	 */
+	if (list[count - 1].status == 0) {
+		return count;
+	}
 
 	for (int i = 0; i < count; i++) {
 		if (list[i].status && list[i].status != BY_PIPE && list[i].status != NO_INPUT) {
@@ -278,5 +311,10 @@ int programs_run(struct program *list, int count)
 		}
 	}
 	programs_retryable = first < started && list[first].retryable;
+	if (!rc && first < count && !list[first].told && !list[first].speaks &&
+	    !list[first].keeps && !sgpu_io_interrupted()) {
+		cli_fail(SGPU_ESYSTEM, "'%s' has ended with status %d", list[first].words.list[0],
+			 list[first].status);
+	}
 	return rc ? cli_error(&error) : first < count ? list[first].status : 0;
 }

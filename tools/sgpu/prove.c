@@ -129,10 +129,11 @@ void host_words(struct host *host, const char *program, const char *arguments, s
 
 int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 {
-	struct program program = { .in = -1, .speaks = true };
+	struct program program = { .in = -1 };
 	struct sgpu_error error = { 0 };
 	uint8_t bytes[NONCE_SIZE];
 	char arguments[NONCE_TEXT + 32];
+	int status;
 
 	*quote = -1;
 	program.out = -1;
@@ -142,11 +143,13 @@ int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 	for (size_t i = 0; i < sizeof(bytes); i++) {
 		snprintf(nonce + 2 * i, 3, "%02x", bytes[i]);
 	}
-	snprintf(arguments, sizeof(arguments), "quote --nonce %s", nonce);
+	snprintf(arguments, sizeof(arguments), "quote --json --nonce %s", nonce);
 	host_words(host, "sgpu-serve", arguments, &program.words);
 	program.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	program.out = *quote;
-	return programs_run(&program, 1);
+	status = programs_run(&program, 1);
+	programs_retryable = status == sgpu_exit_status(SGPU_ESYSTEM);
+	return status;
 }
 
 int host_appraise(const struct host *host, const char *policy, const char *nonce, int quote,
@@ -162,6 +165,9 @@ int host_appraise(const struct host *host, const char *policy, const char *nonce
 	}
 	words_add_all(&program.words, "sgpu-measure", "appraise", "-q", "-p", policy, "--roots",
 		      host->roots, "--nonce", nonce, "--recipient", "-", NULL);
+	if (cli_json) {
+		words_add(&program.words, "--json");
+	}
 	program.in = fcntl(quote, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	program.out = *recipient;
 	if (lseek(quote, 0, SEEK_SET) < 0) {
@@ -180,7 +186,13 @@ int host_prove(struct host *host, int *recipient)
 	int quote, status = host_quote(host, nonce, &quote);
 
 	*recipient = -1;
-	status = status ? status : host_appraise(host, host->policy, nonce, quote, recipient);
+	if (!status) {
+		status = host_appraise(host, host->policy, nonce, quote, recipient);
+		if (status) {
+			cli_note("'sgpu host update %s' shows what has changed, and asks",
+				 host->name);
+		}
+	}
 	sgpu_close(quote);
 	return status;
 }

@@ -25,6 +25,9 @@ enum {
 	SEAL_PIPE = 1 << 19, /* bytes, more than SGPU_SEAL_JSON_MAX */
 };
 
+/* How long a host may take beyond --timeout: it answers with what had failed by then. */
+#define SLACK_NS UINT64_C(5000000000)
+
 /* The file of the runner's key in commands that are only printed. */
 static const char run_key[] = "run.jwk";
 
@@ -147,9 +150,10 @@ const struct cli_option run_options[] = {
 /* Whether the only word is the path of a JSON document. */
 static bool is_manifest(const struct run *run)
 {
-	const int fd = run->words == 1 && run->init.count == 3
-			       ? open(run->first, O_RDONLY | O_CLOEXEC)
-			       : -1;
+	struct stat status;
+	const bool alone = run->words == 1 && run->init.count == 3 &&
+			   stat(run->first, &status) == 0 && S_ISREG(status.st_mode);
+	const int fd = alone ? open(run->first, O_RDONLY | O_CLOEXEC) : -1;
 	char start[64];
 	const ssize_t got = fd < 0 ? -1 : read(fd, start, sizeof(start) - 1);
 
@@ -326,12 +330,13 @@ static void set_commands(struct run *run, struct program list[STEPS])
 static void print_proof(struct run *run)
 {
 	struct words quote = { .count = 0 }, appraise = { .count = 0 };
+	struct host host = run->host; /* whose command is another one */
 
 	printf("nonce=$(od -An -N 32 -tx1 /dev/urandom | tr -d ' \\n')\n");
-	host_words(&run->host, "sgpu-serve", "quote --nonce NONCE", &quote);
-	words_print(&quote, " > quote      # NONCE: that of the line before\n");
+	host_words(&host, "sgpu-serve", "quote --nonce " NONCE_WORD, &quote);
+	words_print(&quote, " > quote\n");
 	words_add_all(&appraise, "sgpu-measure", "appraise", "-q", "-p", run->host.policy,
-		      "--roots", run->host.roots, "--nonce", "NONCE", "--recipient", run_key,
+		      "--roots", run->host.roots, "--nonce", NONCE_WORD, "--recipient", run_key,
 		      "quote", NULL);
 	words_print(&appraise, "\n");
 }
@@ -381,7 +386,16 @@ static int make_seal_pipe(struct run *run)
 static int attempt(struct run *run)
 {
 	struct program list[STEPS];
+	struct sgpu_error error = { 0 };
+	uint64_t limit_ns = 0;
 	int status = rewind_all(run);
+
+	/* The host is told the limit, and is not relied upon to keep to it. */
+	if (!status && run->timeout &&
+	    sgpu_parse_duration(run->timeout, "--timeout", &limit_ns, &error)) {
+		return cli_error(&error);
+	}
+	programs_deadline_ns = run->on && limit_ns ? sgpu_now_ns() + limit_ns + SLACK_NS : 0;
 
 	if (!status && run->on) {
 		sgpu_close(run->recipient);

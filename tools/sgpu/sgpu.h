@@ -25,7 +25,8 @@ struct words {
 void words_add(struct words *words, const char *word);
 /* Adds words up to a NULL. */
 void words_add_all(struct words *words, ...) __attribute__((sentinel));
-/* Prints it as a shell reads it. */
+/* Prints it as a shell reads it; NONCE_WORD stands for the variable `nonce`. */
+#define NONCE_WORD "NONCE"
 void words_print(const struct words *words, const char *after);
 
 struct program {
@@ -35,9 +36,11 @@ struct program {
 	int keep, give; /* other descriptors that it inherits, or 0; `give` is then closed here */
 	bool speaks;	/* its messages are shown as they come; else in the end, if they matter */
 	bool keeps;	/* they are not shown, and stay in `messages`, which the caller closes */
+	uint64_t most;	/* of ssh: bytes that it may write to a file of memory; 0: little */
 	int messages;	/* a memory file, unless it speaks */
 	pid_t pid;
 	int status;	/* exit status; above 128: by a signal */
+	bool told;	/* it has said something */
 	bool retryable; /* its error says that the same can succeed later */
 };
 /* Runs them in a pipe, and waits for all. Returns the exit status of the cause: the first program
@@ -45,6 +48,8 @@ struct program {
 int programs_run(struct program *list, int count);
 /* Whether the last of these that failed can succeed later. */
 extern bool programs_retryable;
+/* When programs that still run are ended; 0: never. */
+extern uint64_t programs_deadline_ns;
 /* Replaces this process by the program NAME of its directory; returns if there is none. */
 int program_become(const char *name, char **argv, struct sgpu_error *error);
 /* Makes a memory file. */

@@ -9,11 +9,11 @@
 #include "ops/cuda/kernels/common.cuh"
 #include "ops/map_element.h"
 
-enum { GROUPS = 2 };
-
-/* W holds a value: uint32_t for small programs, else uint64_t. */
+/* W holds a value: uint32_t for small programs, else uint64_t. A thread has several groups of
+ * values, each of one access: as many as registers allow. */
 template <typename W> constexpr int together = 16 / sizeof(W);
-template <typename W> constexpr int values = GROUPS *together<W>;
+template <typename W> constexpr int groups = sizeof(W) == 4 ? 4 : 2;
+template <typename W> constexpr int values = groups<W> *together<W>;
 template <typename W> using group = sgpu_pack<W, together<W>>;
 
 static_assert(sizeof(struct sgpu_map_job) <= 4096, "the parameters of a kernel");
@@ -106,7 +106,7 @@ SGPU_DEVICE void store_group(const struct sgpu_map_job &job, uint64_t at, const 
 /* Where a thread's values of a slot are: one access for each group. */
 template <typename W> SGPU_DEVICE group<W> *slot(uint4 *shared, unsigned slot, int i)
 {
-	return reinterpret_cast<group<W> *>(shared) + (slot * GROUPS + i) * SGPU_CUDA_BLOCK +
+	return reinterpret_cast<group<W> *>(shared) + (slot * groups<W> + i) * SGPU_CUDA_BLOCK +
 	       threadIdx.x;
 }
 
@@ -117,14 +117,14 @@ template <typename W> SGPU_DEVICE uint64_t group_at(uint64_t base, int i)
 }
 
 /* A small program has no elements of 8 bytes. */
-#define EACH_GROUP(dtype, type, ...)                                       \
-	case dtype:                                                        \
-		if constexpr (sizeof(type) <= sizeof(W)) {                 \
-			_Pragma("unroll") for (int i = 0; i < GROUPS; i++) \
-			{                                                  \
-				__VA_ARGS__;                               \
-			}                                                  \
-		}                                                          \
+#define EACH_GROUP(dtype, type, ...)                                          \
+	case dtype:                                                           \
+		if constexpr (sizeof(type) <= sizeof(W)) {                    \
+			_Pragma("unroll") for (int i = 0; i < groups<W>; i++) \
+			{                                                     \
+				__VA_ARGS__;                                  \
+			}                                                     \
+		}                                                             \
 		break;
 template <typename W>
 SGPU_DEVICE void load(const struct sgpu_map_job &job, const struct sgpu_map_view &view,
@@ -164,7 +164,7 @@ SGPU_DEVICE void fetch(const struct sgpu_map_job &job, unsigned from, uint64_t b
 			to[i] = result[i];
 		}
 #pragma unroll
-		for (int i = 0; i < GROUPS && from != last; i++) {
+		for (int i = 0; i < groups<W> && from != last; i++) {
 			const group<W> pack = *slot<W>(shared, from, i);
 
 #pragma unroll
@@ -217,6 +217,9 @@ SGPU_DEVICE void compute(unsigned operation, const W *x, const W *y, const W *z,
 /* Brings results to a narrower type. */
 template <typename W> SGPU_DEVICE void narrow(unsigned type, W *bits)
 {
+	if (type == SGPU_NONE) {
+		return;
+	}
 	switch (type) {
 #define NARROW(dtype, type)                                            \
 	case dtype:                                                    \
@@ -233,7 +236,7 @@ template <typename W> SGPU_DEVICE void narrow(unsigned type, W *bits)
 
 /* Several blocks at a time, so that enough loads are under way. */
 template <typename W>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, sizeof(W) == 4 ? 4 : 2)
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, 2)
 	interpret(const __grid_constant__ struct sgpu_map_job job)
 {
 	extern __shared__ uint4 shared[];
@@ -252,7 +255,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, sizeof(W) == 4 ? 4 : 2
 			compute<W>(in.op * SGPU_MAP_KIND_COUNT + in.kind, x, y, z, result);
 			narrow<W>(in.narrow, result);
 #pragma unroll
-			for (int i = 0; i < GROUPS && in.kept; i++) {
+			for (int i = 0; i < groups<W> && in.kept; i++) {
 				*slot<W>(shared, in.to, i) =
 					*reinterpret_cast<group<W> *>(result + i * together<W>);
 			}
@@ -268,7 +271,7 @@ template <typename W> static int start(const struct sgpu_map_job &job, struct sg
 
 	return sgpu_cuda_start(
 		launch, "map", interpret<W>, sgpu_cuda_grid(job.count, block), SGPU_CUDA_BLOCK,
-		(size_t)job.program.slots * GROUPS * SGPU_CUDA_BLOCK * sizeof(uint4), job);
+		(size_t)job.program.slots * groups<W> * SGPU_CUDA_BLOCK * sizeof(uint4), job);
 }
 
 extern "C" int sgpu_map_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
