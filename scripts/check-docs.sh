@@ -261,8 +261,9 @@ run_sessions() {
 host_by_ssh() {
 	cat <<-'END'
 		#!/bin/bash
-		# Called as ssh -T -- ADDRESS COMMAND.
+		# Called as ssh -T -- ADDRESS COMMAND; what sgpu lets ssh write to files is no limit of a host.
 		set -eu
+		ulimit -S -f unlimited
 		mkdir -p -m 700 "$FOLDER/host"
 		cd "$FOLDER/host"
 		export XDG_RUNTIME_DIR=$PWD

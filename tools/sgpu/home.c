@@ -106,12 +106,11 @@ static int make_owner(const char *path, struct sgpu_error *error)
 	return rc;
 }
 
-int key_file(const struct sgpu_key *key, int *fd, struct sgpu_error *error)
+int key_file(const struct sgpu_key_set *keys, int *fd, struct sgpu_error *error)
 {
-	const struct sgpu_key_set keys = { .has_key = true, .key = *key };
 	char *text = NULL;
 	size_t size = 0;
-	int rc = sgpu_key_set_text(&keys, &text, &size, error);
+	int rc = sgpu_key_set_text(keys, &text, &size, error);
 
 	rc = rc ? rc : memory_file("key", fd, error);
 	rc = rc ? rc : sgpu_write(*fd, "memory", text, size, error);

@@ -4,6 +4,8 @@
  */
 #include <string.h>
 
+#include <sgpu/keys.h>
+
 #include "sgpu.h"
 
 static const struct cli_verb verbs[] = {
@@ -41,5 +43,6 @@ int main(int argc, char **argv)
 	if (argc > 1 && !is_own(argv[1])) {
 		(void)program_become(argv[1], argv + 1, &error);
 	}
+	sgpu_key_ask(cli_ask_passphrase);
 	return cli_main(&tool, argc, argv);
 }

@@ -132,7 +132,8 @@ static _Noreturn void become(const struct program *program, int in, int out)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	(void)fcntl(program->keep > 0 ? program->keep : STDIN_FILENO, F_SETFD, 0);
+	(void)fcntl(program->keep[0] > 0 ? program->keep[0] : STDIN_FILENO, F_SETFD, 0);
+	(void)fcntl(program->keep[1] > 0 ? program->keep[1] : STDIN_FILENO, F_SETFD, 0);
 	(void)fcntl(program->give > 0 ? program->give : STDIN_FILENO, F_SETFD, 0);
 	if ((in >= 0 && dup2(in, STDIN_FILENO) < 0) || (out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
 	    (program->messages >= 0 && dup2(program->messages, STDERR_FILENO) < 0)) {
@@ -141,9 +142,11 @@ static _Noreturn void become(const struct program *program, int in, int out)
 	if (is_ssh(program)) {
 		/* What the host sends to memory and not to a pipe: a quote, messages, a response.
 		 */
-		const rlim_t most = program->most ? program->most : MESSAGES_MAX;
+		struct rlimit limit = { 0, RLIM_INFINITY };
 
-		(void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){ most, most });
+		(void)getrlimit(RLIMIT_FSIZE, &limit);
+		limit.rlim_cur = program->most ? program->most : MESSAGES_MAX;
+		(void)setrlimit(RLIMIT_FSIZE, &limit);
 		execvp("ssh", (char *const *)(uintptr_t)program->words.list);
 	} else if (beside(program->words.list[0], path)) {
 		execv(path, (char *const *)(uintptr_t)program->words.list);

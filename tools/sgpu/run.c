@@ -51,8 +51,9 @@ struct run {
 	struct sgpu_type shown; /* of the output that is printed */
 	bool print;
 	int manifest_fd, result_fd, keys[2]; /* memory files */
-	int seal[2]; /* a pipe, through which open learns which batch was sealed */
-	char owner[PATH_MAX], key_names[2][24], seal_names[2][24];
+	int owners[2]; /* the owner's key, if a passphrase protects its file */
+	int seal[2];   /* a pipe, through which open learns which batch was sealed */
+	char owner[PATH_MAX], owner_names[2][PATH_MAX], key_names[2][24], seal_names[2][24];
 };
 
 /* ---- options: those of init are passed on ---- */
@@ -116,6 +117,7 @@ static int take_word(void *values, const char *value)
 
 const struct cli_option run_options[] = {
 	CLI_COMMON,
+	CLI_PASSPHRASE,
 	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct run, on) },
 	{ "map", 0, "EXPRESSION", "compute this for each element of the files that it names",
 	  CLI_TAKE(take_map) },
@@ -241,14 +243,33 @@ static int check_shown(struct run *run)
 /* Makes the runner's key of this run, which no file on a disk holds. */
 static int make_key(struct run *run, struct sgpu_error *error)
 {
-	struct sgpu_key key;
-	int rc = sgpu_key_generate(SGPU_KEY_OCT, &key, error);
+	struct sgpu_key_set keys = { .has_key = true };
+	int rc = sgpu_key_generate(SGPU_KEY_OCT, &keys.key, error);
 
 	for (int i = 0; i < 2 && !rc; i++) { /* each program reads its own to the end */
-		rc = key_file(&key, &run->keys[i], error);
+		rc = key_file(&keys, &run->keys[i], error);
 		snprintf(run->key_names[i], sizeof(run->key_names[i]), "fd:%d", run->keys[i]);
 	}
-	sgpu_key_clear(&key);
+	sgpu_key_set_clear(&keys);
+	return rc;
+}
+
+/* Asks for the passphrase of the owner's key once, in the place of two programs that need the key.
+ */
+static int take_owner(struct run *run, struct sgpu_error *error)
+{
+	struct sgpu_key_set keys = { .has_key = false };
+	int rc = home_owner(run->owner, error);
+
+	for (int i = 0; i < 2; i++) {
+		memcpy(run->owner_names[i], run->owner, sizeof(run->owner));
+	}
+	rc = rc || run->dry ? rc : sgpu_key_set_load(run->owner, &keys, error);
+	for (int i = 0; i < 2 && !rc && keys.locked; i++) {
+		rc = key_file(&keys, &run->owners[i], error);
+		snprintf(run->owner_names[i], PATH_MAX, "fd:%d", run->owners[i]);
+	}
+	sgpu_key_set_clear(&keys);
 	return rc;
 }
 
@@ -286,16 +307,18 @@ static void set_commands(struct run *run, struct program list[STEPS])
 					    .speaks = i == SEAL && isatty(cli_error_fd) };
 	}
 	words_add_all(&list[PACK].words, "sgpu-manifest", "pack", "-q", NULL);
-	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner, "-r",
+	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner_names[0], "-r",
 		      run->dry ? run_key : run->key_names[0], "--seal-out",
 		      run->dry ? "job.seal" : run->seal_names[1], NULL);
-	list[SEAL].keep = run->on ? run->recipient : run->keys[0];
+	list[SEAL].keep[0] = run->on ? run->recipient : run->keys[0];
+	list[SEAL].keep[1] = run->owners[0];
+	list[OPEN].keep[0] = run->owners[1];
 	list[SEAL].give = run->seal[1];
-	list[RUN].keep = run->keys[1];
+	list[RUN].keep[0] = run->keys[1];
 	list[OPEN].give = run->seal[0];
 	set_run(run, &list[RUN].words);
-	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner, "--batch",
-		      run->dry ? "job.seal" : run->seal_names[0], NULL);
+	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner_names[1],
+		      "--batch", run->dry ? "job.seal" : run->seal_names[0], NULL);
 	for (int i = 0; i < STEPS; i++) {
 		/* Records, which are shown as this program's own messages. Those of pack name
 		 * places in a manifest. */
@@ -360,7 +383,8 @@ static void print_commands(struct run *run, const struct program list[STEPS])
 /* Has all files of memory read from their beginning. */
 static int rewind_all(const struct run *run)
 {
-	const int files[] = { run->manifest_fd, run->result_fd, run->keys[0], run->keys[1] };
+	const int files[] = { run->manifest_fd, run->result_fd, run->keys[0],
+			      run->keys[1],	run->owners[0], run->owners[1] };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
 		if (files[i] >= 0 && lseek(files[i], 0, SEEK_SET) < 0) {
@@ -421,7 +445,7 @@ static int run_programs(struct run *run)
 	const uint64_t begin = sgpu_now_ns();
 	struct program list[STEPS];
 	struct sgpu_error error = { 0 };
-	int rc = home_owner(run->owner, &error), status;
+	int rc = take_owner(run, &error), status;
 
 	rc = rc || run->dry || run->on ? rc : make_key(run, &error);
 	rc = rc || !run->on ? rc : host_load(run->on, &run->host, &error);
@@ -452,6 +476,7 @@ static void clear(struct run *run)
 	host_clear(&run->host);
 	for (int i = 0; i < 2; i++) {
 		sgpu_close(run->keys[i]);
+		sgpu_close(run->owners[i]);
 	}
 }
 
@@ -461,6 +486,7 @@ int verb_run(int argc, char **argv)
 				  .result_fd = -1,
 				  .recipient = -1,
 				  .keys = { -1, -1 },
+				  .owners = { -1, -1 },
 				  .seal = { -1, -1 } };
 	char **arguments;
 	int status;

@@ -33,11 +33,12 @@ struct program {
 	struct words words;
 	int in, out; /* its standard input and output, closed after the start; -1: a pipe from the
 			one before and to the one behind, or this program's own */
-	int keep, give; /* other descriptors that it inherits, or 0; `give` is then closed here */
-	bool speaks;	/* its messages are shown as they come; else in the end, if they matter */
-	bool keeps;	/* they are not shown, and stay in `messages`, which the caller closes */
-	uint64_t most;	/* of ssh: bytes that it may write to a file of memory; 0: little */
-	int messages;	/* a memory file, unless it speaks */
+	/* Other descriptors that it inherits, or 0; `give` is then closed here. */
+	int keep[2], give;
+	bool speaks;   /* its messages are shown as they come; else in the end, if they matter */
+	bool keeps;    /* they are not shown, and stay in `messages`, which the caller closes */
+	uint64_t most; /* of ssh: bytes that it may write to a file of memory; 0: little */
+	int messages;  /* a memory file, unless it speaks */
 	pid_t pid;
 	int status;	/* exit status; above 128: by a signal */
 	bool told;	/* it has said something */
@@ -64,9 +65,9 @@ SGPU_MUST_CHECK int home_check(const char *path, bool directory, struct sgpu_err
 /* The path of the owner's key, which is made at the first use. */
 SGPU_MUST_CHECK int home_owner(char path[PATH_MAX], struct sgpu_error *error);
 
-/* Writes a key to a memory file, from which a program loads it as "fd:N". */
-struct sgpu_key;
-SGPU_MUST_CHECK int key_file(const struct sgpu_key *key, int *fd, struct sgpu_error *error);
+/* Writes keys to a memory file, from which a program loads them as "fd:N". */
+struct sgpu_key_set;
+SGPU_MUST_CHECK int key_file(const struct sgpu_key_set *keys, int *fd, struct sgpu_error *error);
 
 /* ---- elements.c ---- */
 /* Prints the elements in a file. Returns an exit status. */
