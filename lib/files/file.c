@@ -189,6 +189,8 @@ static int take_raw(struct sgpu_file *file, int fd, const struct sgpu_file_reque
 	return rc ? rc : sgpu_file_range(file, fd, FILES_PLAIN, 0, *size);
 }
 
+enum { BEFORE_MAX = 1 << 20 }; /* bytes before the elements that are never too many */
+
 /* Compares what the header promises with limits, and with the file where its length says more than
  * its end. size: of the file with the elements. */
 static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most)
@@ -202,7 +204,9 @@ static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most)
 	    !sgpu_add_u64(file->skip, file->bytes, &end)) {
 		return sgpu_file_refuse(file, "is damaged: its header promises too many bytes");
 	}
-	if (file->coding != FILES_PLAIN && end > most) {
+	/* What lies before the elements, headers and their extensions, is unpacked, too. */
+	if (file->coding != FILES_PLAIN &&
+	    (file->bytes > most || (file->skip > BEFORE_MAX && file->skip > most))) {
 		return sgpu_fail(file->error, SGPU_EPOLICY,
 				 "'%s' unpacks to %" PRIu64 " bytes, at most %" PRIu64
 				 " are allowed",

@@ -531,6 +531,12 @@ UNIT_TEST(what_unpacks_to_more_than_is_allowed_is_refused_before_it_is_read)
 	request.size_max = 48;
 	CHECK(read_fd(fd, -1, &request) == 0);
 	close(fd);
+	make_nifti1(false); /* what lies before the elements has to be unpacked, too */
+	put_real(108, 4, 4 << 20, false);
+	pack();
+	fd = descriptor(bytes, size);
+	CHECK(read_fd(fd, -1, &request) == SGPU_EPOLICY);
+	close(fd);
 	make(0); /* what lies there as it is takes no memory */
 	fd = descriptor(bytes, size);
 	request.size_max = 1;
