@@ -132,7 +132,8 @@ USES_IPSEC_MB := $(call objects,lib/crypto/aead.c lib/crypto/aead_ipsec_mb.c)
 USES_BLAS := $(call objects,lib/ops/gemm.c)
 USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c)
 USES_CLONES := $(call objects,lib/transfer/store.c lib/crypto/measure.c \
-	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c))
+	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c \
+	tests/fuzz/fuzz_expression.c tests/fuzz/fuzz_map.c))
 USES_CUDA := $(call objects,lib/device/cuda.c)
 define feature
 $(USES_$(1)): SWITCHES += -DSGPU_$(1)=$(or $(call is_built,$(1)),0)
