@@ -407,3 +407,26 @@ int sgpu_map_compile(json_t *operation, struct sgpu_error *error)
 	}
 	return c.rc;
 }
+
+char *sgpu_map_compile_text(const char *text, size_t size, struct sgpu_diagnostics *diagnostics)
+{
+	json_t *root = memmem(text, size, "\"map\"", 5)
+			       ? json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL)
+			       : NULL;
+	struct sgpu_error error = { 0 };
+	json_t *operation;
+	char *compiled, pointer[64];
+	size_t i;
+
+	json_array_foreach (json_object_get(root, "operations"), i, operation) {
+		if (sgpu_map_compile(operation, &error)) {
+			snprintf(pointer, sizeof(pointer), "/operations/%zu/params/expression", i);
+			sgpu_diagnostic_add(diagnostics, pointer, *error.hint ? error.hint : NULL,
+					    "%s", error.text);
+			error = (struct sgpu_error){ 0 };
+		}
+	}
+	compiled = root && !diagnostics->count ? json_dumps(root, JSON_COMPACT) : NULL;
+	json_decref(root);
+	return compiled;
+}

@@ -148,6 +148,9 @@ enum {
  * names them. Leaves other operations as they are. SGPU_EINVALID: the text says where in the
  * expression. */
 SGPU_MUST_CHECK int sgpu_map_compile(json_t *operation, struct sgpu_error *error);
+/* The same for all operations of a manifest's text. Returns the text that results, from malloc;
+ * NULL if there is nothing to compile, or a fault, which is then among the diagnostics. */
+char *sgpu_map_compile_text(const char *text, size_t size, struct sgpu_diagnostics *diagnostics);
 
 #ifdef __cplusplus
 }

@@ -61,37 +61,10 @@ static void report_diagnostics(const struct document *document, FILE *records)
 }
 
 /* ---- documents ---- */
-/* Returns the text with the expressions of its maps compiled, from malloc; NULL if there are none,
- * or not valid ones: of these there are diagnostics then. */
-static char *compile_expressions(struct document *document)
-{
-	json_t *root =
-		memmem(document->text, document->size, "\"map\"", 5)
-			? json_loadb(document->text, document->size, JSON_REJECT_DUPLICATES, NULL)
-			: NULL;
-	struct sgpu_error error = { 0 };
-	json_t *operation;
-	char *text;
-	size_t i;
-
-	json_array_foreach (json_object_get(root, "operations"), i, operation) {
-		char pointer[64];
-
-		if (sgpu_map_compile(operation, &error)) {
-			snprintf(pointer, sizeof(pointer), "/operations/%zu/params/expression", i);
-			sgpu_diagnostic_add(&document->diagnostics, pointer,
-					    *error.hint ? error.hint : NULL, "%s", error.text);
-			error = (struct sgpu_error){ 0 };
-		}
-	}
-	text = root && !document->diagnostics.count ? cli_json_shortest(root, JSON_COMPACT) : NULL;
-	json_decref(root);
-	return text;
-}
-
 static int parse(struct document *document, unsigned options, struct sgpu_error *error)
 {
-	char *compiled = compile_expressions(document);
+	char *compiled =
+		sgpu_map_compile_text(document->text, document->size, &document->diagnostics);
 	const char *text = compiled ? compiled : document->text;
 	int rc = 0;
 

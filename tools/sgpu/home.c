@@ -19,7 +19,7 @@
 
 static const char owner_name[] = "owner.jwk";
 
-static int check_own(const char *path, mode_t kind, struct sgpu_error *error)
+int home_check(const char *path, mode_t kind, struct sgpu_error *error)
 {
 	struct stat status;
 
@@ -69,20 +69,15 @@ int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "neither HOME nor XDG_CONFIG_HOME says where your keys are");
 	}
-	length = snprintf(path, PATH_MAX, config ? "%s%s/sgpu" : "%s%s/.config/sgpu",
-			  config ? config : home, "");
+	length = snprintf(path, PATH_MAX, "%s%s/sgpu", config ? config : home,
+			  config ? "" : "/.config");
 	if (length >= PATH_MAX - (int)strlen(name) - 1) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the path of your keys is too long");
 	}
 	rc = make_directory(path, error);
-	rc = rc ? rc : check_own(path, S_IFDIR, error);
+	rc = rc ? rc : home_check(path, S_IFDIR, error);
 	snprintf(path + length, (size_t)(PATH_MAX - length), "/%s", name);
 	return rc;
-}
-
-int home_check(const char *path, bool directory, struct sgpu_error *error)
-{
-	return check_own(path, directory ? S_IFDIR : S_IFREG, error);
 }
 
 static int make_owner(const char *path, struct sgpu_error *error)
@@ -99,8 +94,7 @@ static int make_owner(const char *path, struct sgpu_error *error)
 	sgpu_key_set_clear(&keys);
 	if (!rc) {
 		cli_note("made '%s', your key; keep a copy: without it nothing that was sealed to "
-			 "you "
-			 "opens",
+			 "you opens",
 			 path);
 	}
 	return rc;
@@ -130,5 +124,5 @@ int home_owner(char path[PATH_MAX], struct sgpu_error *error)
 		/* Another call may have made it meanwhile. */
 		rc = rc && access(path, F_OK) == 0 ? SGPU_OK : rc;
 	}
-	return rc ? rc : check_own(path, S_IFREG, error);
+	return rc ? rc : home_check(path, S_IFREG, error);
 }

@@ -217,6 +217,12 @@ static int make_policy(const struct host *host, const struct request *r)
 }
 
 /* ---- what is shown ---- */
+static void print_place(const char *before, const struct host *host)
+{
+	printf("%s%s%s%s\n", before, host->address ? host->address : "this machine",
+	       host->socket ? ", " : "", host->socket ? host->socket : "");
+}
+
 static void show_facts(const struct host *host, const struct request *r)
 {
 	const struct facts *f = &r->facts;
@@ -226,8 +232,7 @@ static void show_facts(const struct host *host, const struct request *r)
 	} else {
 		printf("platform   %s\n", f->row);
 	}
-	printf("address    %s%s%s\n", host->address ? host->address : "this machine",
-	       host->socket ? ", " : "", host->socket ? host->socket : "");
+	print_place("address    ", host);
 	printf("device     ");
 	cli_print_line(stdout, "%s", f->device);
 	printf("runs       sgpu-enclave %.16s..., as the policy demands\n", f->digest);
@@ -472,8 +477,7 @@ static int host_show(const char *name)
 			       ? "The operator of this host cannot read your data, as "
 				 "far as the platform's report goes."
 			       : "The operator of this host can read your data.");
-	printf("address    %s%s%s\n", host.address ? host.address : "this machine",
-	       host.socket ? ", " : "", host.socket ? host.socket : "");
+	print_place("address    ", &host);
 	printf("platform   at least %s\n", least);
 	digests = json_dumps(json_object_get(json_object_get(policy, "runner"), "digests"),
 			     JSON_COMPACT);
@@ -516,9 +520,8 @@ static int host_list(void)
 
 		if (names[i]->d_name[0] != '.' &&
 		    host_load(names[i]->d_name, &host, &error) == SGPU_OK) {
-			printf("%s\t%s%s%s\n", host.name,
-			       host.address ? host.address : "this machine",
-			       host.socket ? ", " : "", host.socket ? host.socket : "");
+			printf("%s\t", host.name);
+			print_place("", &host);
 			host_clear(&host);
 		}
 		free(names[i]);

@@ -25,7 +25,7 @@
 /* Bytes of a host's response, which is kept in memory. */
 #define RESPONSE_MAX ((uint64_t)64 << 30)
 
-enum { JSON_MAX = SGPU_MANIFEST_SIZE_MAX, MEMORY_KEPT = 64 << 20 };
+enum { JSON_MAX = SGPU_MANIFEST_SIZE_MAX };
 
 struct pipe {
 	struct runner_options runner;
@@ -153,46 +153,33 @@ static int skip(uint64_t size, struct sgpu_error *error)
 }
 
 /* ---- a job ---- */
-/* Compiles the expressions of a manifest: *compiled is from malloc, or NULL if there are none. */
-static int compile(const char *text, size_t size, char **compiled, struct sgpu_error *error)
-{
-	json_t *root = memmem(text, size, "\"expression\"", 12)
-			       ? json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL)
-			       : NULL;
-	json_t *operation;
-	size_t i;
-	int rc = SGPU_OK;
-
-	json_array_foreach (json_object_get(root, "operations"), i, operation) {
-		rc = rc ? rc : sgpu_map_compile(operation, error);
-	}
-	*compiled = root && !rc ? json_dumps(root, JSON_COMPACT) : NULL;
-	json_decref(root);
-	return rc;
-}
-
 /* Parses the manifest unless it is that of the job before. */
 static int know_manifest(struct pipe *p, char **text, size_t size, struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
-	char *compiled = NULL;
-	int rc;
+	char *compiled;
+	int rc = SGPU_EINVALID;
 
 	if (p->manifest && size == p->text_size && memcmp(*text, p->text, size) == 0) {
 		return SGPU_OK;
 	}
 	sgpu_manifest_free(&p->manifest);
-	rc = compile(*text, size, &compiled, error);
-	rc = rc ? rc
-		: sgpu_ops_load_manifest(compiled ? compiled : *text,
-					 compiled ? strlen(compiled) : size, "the manifest",
-					 &p->manifest, &diagnostics, error);
+	compiled = sgpu_map_compile_text(*text, size, &diagnostics);
+	if (!diagnostics.count) {
+		rc = sgpu_ops_load_manifest(compiled ? compiled : *text,
+					    compiled ? strlen(compiled) : size, "the manifest",
+					    &p->manifest, &diagnostics, error);
+	}
 	free(compiled);
 	if (rc && diagnostics.count) { /* nobody sees the places in it */
-		const char *slash = strrchr(diagnostics.list[0].pointer, '/');
+		const struct sgpu_diagnostic *first = &diagnostics.list[0];
+		const char *slash = strrchr(first->pointer, '/');
 
 		sgpu_fail(error, rc, "%s%s%s", slash ? slash + 1 : "", slash ? ": " : "",
-			  diagnostics.list[0].text);
+			  first->text);
+		if (first->hint) {
+			(void)sgpu_hint(error, "%s", first->hint);
+		}
 	}
 	sgpu_diagnostics_clear(&diagnostics);
 	free(p->text);
@@ -267,7 +254,6 @@ static int read_error(const struct program *program, struct sgpu_error *error)
 	char text[4096];
 	size_t got = 0;
 	json_t *line = NULL;
-	const json_t *shown;
 
 	if (sgpu_pread(program->messages, "messages", text, sizeof(text) - 1, 0, &got, NULL) ==
 	    SGPU_OK) {
@@ -282,14 +268,12 @@ static int read_error(const struct program *program, struct sgpu_error *error)
 			json_decref(parsed);
 		}
 	}
-	shown = json_object_get(line, "error");
-	sgpu_fail(error, line ? sgpu_error_by_name(cli_text_of(shown, "code")) : SGPU_ESYSTEM, "%s",
-		  line ? cli_text_of(shown, "text") : "the host cannot be reached");
-	if (*cli_text_of(shown, "hint")) {
-		(void)sgpu_hint(error, "%s", cli_text_of(shown, "hint"));
+	if (line) {
+		read_failure(json_object_get(line, "error"), "", error);
+	} else {
+		sgpu_fail(error, SGPU_ESYSTEM, "the host cannot be reached");
+		error->retryable = program->retryable;
 	}
-	error->retryable =
-		line ? json_is_true(json_object_get(shown, "retryable")) : program->retryable;
 	json_decref(line);
 	return error->code;
 }

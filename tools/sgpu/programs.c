@@ -140,9 +140,8 @@ static _Noreturn void become(const struct program *program, int in, int out)
 		_exit(NOT_STARTED);
 	}
 	if (is_ssh(program)) {
-		/* What the host sends to memory and not to a pipe: a quote, messages, a response.
-		 */
-		struct rlimit limit = { 0, RLIM_INFINITY };
+		/* What the host sends to memory: a quote, messages, a response. */
+		struct rlimit limit = { .rlim_max = RLIM_INFINITY };
 
 		(void)getrlimit(RLIMIT_FSIZE, &limit);
 		limit.rlim_cur = program->most ? program->most : MESSAGES_MAX;
@@ -215,6 +214,16 @@ static void await(struct program *program)
 	}
 }
 
+void read_failure(const json_t *record, const char *said, struct sgpu_error *error)
+{
+	sgpu_fail(error, sgpu_error_by_name(cli_text_of(record, "code")), "%s%s", said,
+		  cli_text_of(record, "text"));
+	if (*cli_text_of(record, "hint")) {
+		(void)sgpu_hint(error, "%s", cli_text_of(record, "hint"));
+	}
+	error->retryable = json_is_true(json_object_get(record, "retryable"));
+}
+
 /* Shows a record of --json as this program says such things; any other line as it is. */
 static void show_line(struct program *program, const char *line)
 {
@@ -225,13 +234,8 @@ static void show_line(struct program *program, const char *line)
 		     *warning = json_object_get(record, "warning");
 
 	if (failure) {
-		sgpu_fail(&error, sgpu_error_by_name(cli_text_of(failure, "code")), "%s%s", said,
-			  cli_text_of(failure, "text"));
-		if (*cli_text_of(failure, "hint")) {
-			(void)sgpu_hint(&error, "%s", cli_text_of(failure, "hint"));
-		}
-		program->retryable = json_is_true(json_object_get(failure, "retryable"));
-		error.retryable = program->retryable;
+		read_failure(failure, said, &error);
+		program->retryable = error.retryable;
 		program->told = true;
 		(void)cli_error(&error);
 	} else if (warning) {
@@ -271,12 +275,10 @@ static int cause(const struct program *list, int count)
 {
 	int by_other = count;
 
-	/* The last one opens what came, if that is authentic; nobody else can say that it failed.
-	 */
+	/* The last one opens what came, if that is authentic, and alone says whether it is. */
 	if (list[count - 1].status == 0) {
 		return count;
 	}
-
 	for (int i = 0; i < count; i++) {
 		if (list[i].status && list[i].status != BY_PIPE && list[i].status != NO_INPUT) {
 			return i;

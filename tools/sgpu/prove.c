@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -57,7 +58,7 @@ static int read_json(struct host *host, struct sgpu_error *error)
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/host.json", host->directory);
-	rc = home_check(path, false, error);
+	rc = home_check(path, S_IFREG, error);
 	rc = rc ? rc
 		: sgpu_read_trusted_file(path, "says where a host is", HOST_JSON_MAX, &text, &size,
 					 error);
@@ -83,10 +84,10 @@ int host_load(const char *name, struct host *host, struct sgpu_error *error)
 				 name);
 	}
 	*strrchr(strcpy(above, host->directory), '/') = '\0';
-	rc = rc ? rc : home_check(above, true, error);
-	rc = rc ? rc : home_check(host->directory, true, error);
-	rc = rc ? rc : home_check(host->policy, false, error);
-	rc = rc ? rc : home_check(host->roots, false, error);
+	rc = rc ? rc : home_check(above, S_IFDIR, error);
+	rc = rc ? rc : home_check(host->directory, S_IFDIR, error);
+	rc = rc ? rc : home_check(host->policy, S_IFREG, error);
+	rc = rc ? rc : home_check(host->roots, S_IFREG, error);
 	return rc ? rc : read_json(host, error);
 }
 
@@ -136,13 +137,10 @@ int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 	int status;
 
 	*quote = -1;
-	program.out = -1;
 	if (sgpu_random(bytes, sizeof(bytes), &error) || memory_file("quote", quote, &error)) {
 		return cli_error(&error);
 	}
-	for (size_t i = 0; i < sizeof(bytes); i++) {
-		snprintf(nonce + 2 * i, 3, "%02x", bytes[i]);
-	}
+	sgpu_hex_encode(bytes, sizeof(bytes), nonce);
 	snprintf(arguments, sizeof(arguments), "quote --json --nonce %s", nonce);
 	host_words(host, "sgpu-serve", arguments, &program.words);
 	program.in = open("/dev/null", O_RDONLY | O_CLOEXEC);

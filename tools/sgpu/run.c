@@ -274,7 +274,6 @@ static int take_owner(struct run *run, struct sgpu_error *error)
 }
 
 /* ---- the four programs ---- */
-
 /* Here, sgpu-run becomes a sgpu-enclave with the key of this run; on a host, it hands the batch to
  * the server. */
 static void set_run(struct run *run, struct words *words)

@@ -47,6 +47,8 @@ struct program {
 /* Runs them in a pipe, and waits for all. Returns the exit status of the cause: the first program
  * that failed by itself. Shows the messages of the programs up to that one. */
 int programs_run(struct program *list, int count);
+/* Sets *error as the member "error" of a record of --json says; `said` goes before its text. */
+void read_failure(const json_t *record, const char *said, struct sgpu_error *error);
 /* Whether the last of these that failed can succeed later. */
 extern bool programs_retryable;
 /* When programs that still run are ended; 0: never. */
@@ -60,8 +62,8 @@ SGPU_MUST_CHECK int memory_file(const char *name, int *fd, struct sgpu_error *er
 /* The path of a file there; the directory is made if it is missing. Errors: SGPU_EPOLICY: another
  * user can change it. */
 SGPU_MUST_CHECK int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error);
-/* Checks that a file or directory there is the user's alone. Errors: SGPU_EPOLICY. */
-SGPU_MUST_CHECK int home_check(const char *path, bool directory, struct sgpu_error *error);
+/* Checks that a file (S_IFREG) or directory (S_IFDIR) is the user's alone. Errors: SGPU_EPOLICY. */
+SGPU_MUST_CHECK int home_check(const char *path, mode_t kind, struct sgpu_error *error);
 /* The path of the owner's key, which is made at the first use. */
 SGPU_MUST_CHECK int home_owner(char path[PATH_MAX], struct sgpu_error *error);
 
