@@ -216,6 +216,11 @@ SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quo
 SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
 				     struct sgpu_record *records, uint8_t *ak,
 				     struct sgpu_error *error);
+/* Gives the certificate at the end of a quote's chain, without verifying anything: *pem from
+ * malloc, and the SHA-256 of its DER. */
+SGPU_MUST_CHECK int sgpu_quote_authority(const char *quote, size_t size, char **pem,
+					 uint8_t digest[SGPU_SHA256_SIZE],
+					 struct sgpu_error *error);
 
 struct sgpu_quote_checks {
 	const struct sgpu_chain *roots; /* trusted, for the AK's chain */

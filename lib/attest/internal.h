@@ -40,6 +40,9 @@ static inline bool sgpu_is_p384(const EVP_PKEY *key)
 {
 	return sgpu_is_on_curve(key, "secp384r1", "P-384");
 }
+/* Writes a certificate, and those of a chain unless it is NULL. *pem is from malloc. */
+SGPU_MUST_CHECK int sgpu_certificate_pem(X509 *certificate, const struct sgpu_chain *more,
+					 char **pem, size_t *size, struct sgpu_error *error);
 /* Borrows the key of the certificate `what`, which must be on P-384. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
 					 struct sgpu_error *error);

@@ -389,6 +389,8 @@ fake_gramine() {
 		(."tag:sgpu.dev,2026:measure#2" | .measured == "file" and .modules and .key == "stored")' <<<"$output"
 	run -0 sgpu-measure inspect --json quote.json
 	assert_contains "$output" '"verified":false'
+	jq -j .authority.pem <<<"$output" | cmp - <(openssl x509 -in CA.crt)
+	[ "$(jq -r .authority.sha256 <<<"$output")" = "$(openssl x509 -in CA.crt -outform DER | sha256sum | cut -d ' ' -f 1)" ]
 }
 
 @test "inspect shows a quote that would not verify" {

@@ -36,7 +36,23 @@ static json_t *record_json(const struct sgpu_record *record)
 			 sgpu_json_from_bytes(record->value, record->size));
 }
 
-static int print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *record)
+static json_t *authority_json(const char *text, size_t size)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	char *pem;
+	json_t *json = NULL;
+
+	if (!sgpu_quote_authority(text, size, &pem, digest, NULL)) {
+		json = json_pack("{s:o, s:s}", "sha256", measure_hex(digest, sizeof(digest)), "pem",
+				 pem);
+	}
+	free(pem);
+	return json;
+}
+
+/* Takes the authority over. */
+static int print(const json_t *claims, const uint8_t *ak, json_t *authority,
+		 const struct sgpu_record *record)
 {
 	json_t *list = json_array();
 
@@ -46,10 +62,10 @@ static int print(const json_t *claims, const uint8_t *ak, const struct sgpu_reco
 			list = NULL;
 		}
 	}
-	return cli_print_json(json_pack("{s:b, s:o, s:o, s:O, s:o}", "verified", 0, "machine",
+	return cli_print_json(json_pack("{s:b, s:o, s:o, s:o, s:O, s:o}", "verified", 0, "machine",
 					machine_json(claims), "attestation_key",
-					measure_hex(ak, SGPU_SHA256_SIZE), "claims", claims,
-					"records", list),
+					measure_hex(ak, SGPU_SHA256_SIZE), "authority", authority,
+					"claims", claims, "records", list),
 			      stdout, cli_json ? JSON_COMPACT : JSON_INDENT(2));
 }
 
@@ -71,7 +87,7 @@ int verb_inspect(int argc, char **argv)
 	if (sgpu_quote_parse(text, size, &claims, records, ak, &error)) {
 		status = measure_quote_error(paths[0], text, size, &error);
 	} else {
-		status = print(claims, ak, records);
+		status = print(claims, ak, authority_json(text, size), records);
 	}
 	sgpu_records_clear(records);
 	json_decref(claims);

@@ -15,8 +15,8 @@ struct facts {
 	int code_count;
 	json_t *owners; /* whose batches it takes; NULL: anybody's */
 	char kind[FACTS_TEXT], row[FACTS_TEXT], device[FACTS_TEXT];
-	char authority[FACTS_HEX]; /* SHA-256 of the certificate at the chain's end */
-	char *certificate;	   /* that, in PEM */
+	char authority[FACTS_TEXT]; /* SHA-256 of the certificate at the chain's end */
+	char *certificate;	    /* that, in PEM */
 };
 
 /* Reads the quote in a file. Returns an exit status after a message. */

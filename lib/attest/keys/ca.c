@@ -46,8 +46,8 @@ static bool add_name(X509 *certificate, int nid, int type, const char *text)
 					  (const unsigned char *)text, -1, -1, 0) == 1;
 }
 
-static int to_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, size_t *size,
-		  struct sgpu_error *error)
+int sgpu_certificate_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, size_t *size,
+			 struct sgpu_error *error)
 {
 	BIO *bio = BIO_new(BIO_s_mem());
 	int done = bio && PEM_write_bio_X509(bio, certificate) == 1;
@@ -125,7 +125,7 @@ int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, 
 	rc = rc ? rc
 		: issue(ca, NULL, ca->key, &authority, name, now,
 			now + (int64_t)days * SECONDS_A_DAY, &certificate, error);
-	rc = rc ? rc : to_pem(certificate, NULL, pem, size, error);
+	rc = rc ? rc : sgpu_certificate_pem(certificate, NULL, pem, size, error);
 	X509_free(certificate);
 	return rc;
 }
@@ -269,7 +269,7 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 	rc = rc ? rc : choose_end(issuer, profile == &attestation, now, days, &end, error);
 	rc = rc ? rc
 		: issue(ca, issuer, key, profile, profile->name, now, end, &certificate, error);
-	rc = rc ? rc : to_pem(certificate, ca_chain, pem, size, error);
+	rc = rc ? rc : sgpu_certificate_pem(certificate, ca_chain, pem, size, error);
 	EVP_PKEY_free(key);
 	X509_free(certificate);
 	return rc;

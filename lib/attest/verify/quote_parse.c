@@ -162,3 +162,22 @@ int sgpu_quote_parse(const char *quote, size_t size, json_t **claims, struct sgp
 	sgpu_quote_parts_clear(&parts);
 	return rc;
 }
+
+int sgpu_quote_authority(const char *quote, size_t size, char **pem,
+			 uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
+{
+	struct sgpu_quote_parts parts;
+	X509 *last;
+	int rc = sgpu_quote_split(quote, size, &parts, error);
+
+	*pem = NULL;
+	if (rc) {
+		return rc;
+	}
+	last = parts.chain.list[parts.chain.count - 1];
+	rc = X509_digest(last, EVP_sha256(), digest, NULL) == 1
+		     ? sgpu_certificate_pem(last, NULL, pem, &size, error)
+		     : sgpu_crypto_fail(error, "hashing a certificate");
+	sgpu_quote_parts_clear(&parts);
+	return rc;
+}
