@@ -245,6 +245,8 @@ $(SERVER_UNITS): LIBS += -lseccomp
 $(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(COMMON) $(HARNESS) $(LIB)
 	$(call link)
 
+$(BUILD)/unit/test_sgpu_job: $(call objects,tools/sgpu/job.c)
+
 # They start it.
 $(BUILD)/unit/test_device_modules: | $(HOST)
 

@@ -231,7 +231,7 @@ run_there() {
 	run_there -4
 	sgpu-seal keyinfo --owner owner.jwk >>owners
 	sgpu-serve reload
-	knows_me() { sgpu-serve quote --nonce "$NONCE" | sgpu-measure inspect --json | grep -q "$(tail -n 1 owners)"; }
+	knows_me() { sgpu-serve quote --nonce "$NONCE" | sgpu-measure inspect --json | grep -qFe "$(tail -n 1 owners)"; }
 	wait_for knows_me
 	run --separate-stderr -0 sgpu host update lab --yes
 	run_there -0

@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "batch/batch.h"
 #include "crypto/crypto.h"
+#include "manifest/manifest.h"
 #include "transfer/transfer.h"
 
 enum { SMALL = 1 << 16 };
@@ -150,6 +151,43 @@ static int authenticate(const struct job *job, struct sgpu_error *error)
 	return rc;
 }
 
+/* Whether the payload of an output came with the response, in the size of its type. */
+static bool is_whole(const struct sgpu_segment *own, const struct sgpu_batch_segment *output)
+{
+	const uint64_t element = sgpu_dtype_size(own->type.dtype), size = output->actual_size;
+	uint64_t bytes = 0;
+
+	(void)sgpu_type_bytes(&own->type, &bytes);
+	return output->location.kind == SGPU_LOCATION_INLINE &&
+	       (own->at_most ? size <= bytes && size % element == 0 : size == bytes);
+}
+
+/* A response has no manifest. Whoever runs the batch could name other segments in it, leave outputs
+ * out or give them other sizes; who carries it, name a place elsewhere. */
+static int check_list(const struct job *job, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = job->response;
+	int outputs = 0;
+	bool same = true;
+
+	for (int i = 0; i < job->manifest->segment_count; i++) {
+		const struct sgpu_segment *own = &job->manifest->segments[i];
+
+		if (sgpu_segment_is_output(own)) {
+			const int at = sgpu_batch_segment(response, own->id);
+
+			same = same && at >= 0 &&
+			       (response->segments[at].status != SGPU_OK ||
+				is_whole(own, &response->segments[at]));
+			outputs++;
+		}
+	}
+	return same && outputs == response->segment_count
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EAUTH,
+				   "the response has other outputs than the batch");
+}
+
 static int write_array(void *context, uint64_t position, const void *data, size_t size,
 		       struct sgpu_error *error)
 {
@@ -246,6 +284,7 @@ int job_open(struct job *job, int fd, struct sgpu_error *error)
 	rc = rc ? rc : authenticate(job, error);
 	rc = rc ? rc : sgpu_batch_read_index(reader, job->response, error);
 	rc = rc ? rc : sgpu_batch_read_rest(reader, job->response, NULL, error);
+	rc = rc ? rc : check_list(job, error);
 	rc = rc ? rc : open_payloads(job, reader, error);
 	sgpu_tar_close(&reader);
 	return rc ? rc : check_outputs(job, error);
