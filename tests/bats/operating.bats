@@ -39,6 +39,7 @@ setup() {
 }
 
 teardown() {
+	[ -n "${BATS_TEST_COMPLETED:-}" ] || cat manager.log journal
 	if [ -n "${MANAGER:-}" ]; then
 		kill "$MANAGER" 2>/dev/null || true
 		wait "$MANAGER" || true

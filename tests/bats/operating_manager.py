@@ -63,8 +63,9 @@ os.makedirs(root + "/var/lib/sgpu", mode=0o700, exist_ok=True)
 if "SERVICE_UID" in os.environ:
     os.chown(root + "/var/lib/sgpu", int(os.environ["SERVICE_UID"]), -1)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-listener.bind(path)
+listener.bind(path + ".new")
 listener.listen(int(settings("sgpu-serve.socket", "Backlog")[-1]))
+os.rename(path + ".new", path)  # whoever finds it can connect
 commands = os.open(root + "/commands", os.O_RDWR)
 while True:
     ready, _, _ = select.select([commands] + ([] if service else [listener]), [], [])
