@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map: as cpu/map.c. A thread carries out each instruction on several elements, so that decoding it
- * counts little. The last result is in registers; those that are read later are in shared memory,
- * where every thread has its own column. All threads go the same way through the program.
+ * map: as cpu/map.c. All values are in shared memory, where every thread has columns of its own:
+ * inputs are brought there once, an instruction reads its operands there and leaves its result. A
+ * thread carries out each instruction on several groups of elements, so that decoding it counts
+ * little. All threads go the same way through the program.
  */
+#include <cuda_pipeline.h>
 #include <type_traits>
 
 #include "ops/cuda/kernels/common.cuh"
 #include "ops/map_element.h"
 
-/* W holds a value: uint32_t for small programs, else uint64_t. A thread has several groups of
- * values, each of one access: as many as registers allow. */
+/* W holds a value: uint32_t for small programs, else uint64_t. A group is one access. */
 template <typename W> constexpr int together = 16 / sizeof(W);
-template <typename W> constexpr int groups = sizeof(W) == 4 ? 4 : 2;
-template <typename W> constexpr int values = groups<W> *together<W>;
 template <typename W> using group = sgpu_pack<W, together<W>>;
 
-static_assert(sizeof(struct sgpu_map_job) <= 4096, "the parameters of a kernel");
+/* Shared memory has a column for each slot, then for each input that is read, of as many groups as
+ * a thread has; then the constants, a group each. With this much of it, four blocks run at once on
+ * a multiprocessor. */
+enum { GROUPS_MAX = 4, SHARED_BYTES = 48 << 10, COLUMN_BYTES = SGPU_CUDA_BLOCK * 16 };
+
+static_assert(sizeof(struct sgpu_map_job) <= 4080, "the parameters of a kernel");
 
 /* ---- values as bits; elements of narrower types are widened, and f16 to f32 ---- */
 template <typename W, typename T> SGPU_DEVICE W bits_of(T value)
@@ -55,40 +59,43 @@ template <typename T, typename W> SGPU_DEVICE T value_of(W bits)
 	X(SGPU_I64, int64_t) X(SGPU_U64, uint64_t)
 /* clang-format on */
 
-/* One group of elements of an input, from index `at` of the output. */
+/* ---- inputs and the output; `at` is the index in the output of a group's first element ---- */
 template <typename T, typename W>
 SGPU_DEVICE void load_group(const struct sgpu_map_job &job, const struct sgpu_map_view &view,
-			    uint64_t at, W *to)
+			    uint64_t at, group<W> *to)
 {
 	const T *data = (const T *)view.data;
 
 	if (view.whole && at + together<W> <= job.count) {
-		const sgpu_pack<T, together<W>> pack =
-			*reinterpret_cast<const sgpu_pack<T, together<W>> *>(data + at);
+		if constexpr (sizeof(T) == sizeof(W)) {
+			__pipeline_memcpy_async(to, data + at, sizeof(*to));
+		} else {
+			const sgpu_pack<T, together<W>> pack =
+				*reinterpret_cast<const sgpu_pack<T, together<W>> *>(data + at);
 #pragma unroll
-		for (int i = 0; i < together<W>; i++) {
-			to[i] = bits_of<W>(pack.at[i]);
+			for (int i = 0; i < together<W>; i++) {
+				to->at[i] = bits_of<W>(pack.at[i]);
+			}
 		}
 		return;
 	}
-#pragma unroll
 	for (int i = 0; i < together<W>; i++) {
 		uint64_t place = sgpu_ops_min(at + i, job.count - 1);
 
 		place = view.whole ? place : sgpu_map_place(&job, &view, place);
-		to[i] = bits_of<W>(data[place]);
+		to->at[i] = bits_of<W>(data[place]);
 	}
 }
 
 template <typename T, typename W>
-SGPU_DEVICE void store_group(const struct sgpu_map_job &job, uint64_t at, const W *from)
+SGPU_DEVICE void store_group(const struct sgpu_map_job &job, uint64_t at, const group<W> &from)
 {
 	T *data = (T *)job.output;
 	sgpu_pack<T, together<W>> pack;
 
 #pragma unroll
 	for (int i = 0; i < together<W>; i++) {
-		pack.at[i] = value_of<T>(from[i]);
+		pack.at[i] = value_of<T>(from.at[i]);
 	}
 	if (at + together<W> <= job.count) {
 		*reinterpret_cast<sgpu_pack<T, together<W>> *>(data + at) = pack;
@@ -102,38 +109,31 @@ SGPU_DEVICE void store_group(const struct sgpu_map_job &job, uint64_t at, const 
 	}
 }
 
-/* ---- instructions ---- */
-/* Where a thread's values of a slot are: one access for each group. */
-template <typename W> SGPU_DEVICE group<W> *slot(uint4 *shared, unsigned slot, int i)
-{
-	return reinterpret_cast<group<W> *>(shared) + (slot * groups<W> + i) * SGPU_CUDA_BLOCK +
-	       threadIdx.x;
-}
-
 /* The element at which a group of this thread starts. */
 template <typename W> SGPU_DEVICE uint64_t group_at(uint64_t base, int i)
 {
 	return base + ((uint64_t)i * SGPU_CUDA_BLOCK + threadIdx.x) * together<W>;
 }
 
-/* A small program has no elements of 8 bytes. */
-#define EACH_GROUP(dtype, type, ...)                                          \
-	case dtype:                                                           \
-		if constexpr (sizeof(type) <= sizeof(W)) {                    \
-			_Pragma("unroll") for (int i = 0; i < groups<W>; i++) \
-			{                                                     \
-				__VA_ARGS__;                                  \
-			}                                                     \
-		}                                                             \
+/* For each group of the thread, with the element type. A small program has no elements of 8
+ * bytes. */
+#define EACH_GROUP(dtype, type, unrolled, ...)                             \
+	case dtype:                                                        \
+		if constexpr (sizeof(type) <= sizeof(W)) {                 \
+			_Pragma(unrolled) for (int i = 0; i < groups; i++) \
+			{                                                  \
+				__VA_ARGS__;                               \
+			}                                                  \
+		}                                                          \
 		break;
 template <typename W>
 SGPU_DEVICE void load(const struct sgpu_map_job &job, const struct sgpu_map_view &view,
-		      uint64_t base, W *to)
+		      uint64_t base, int groups, group<W> *to)
 {
 	switch (view.dtype) {
-#define LOAD(dtype, type)       \
-	EACH_GROUP(dtype, type, \
-		   load_group<type>(job, view, group_at<W>(base, i), to + i * together<W>))
+#define LOAD(dtype, type)                   \
+	EACH_GROUP(dtype, type, "unroll 4", \
+		   load_group<type, W>(job, view, group_at<W>(base, i), to + i * SGPU_CUDA_BLOCK))
 		TYPES(LOAD)
 	default:
 		break;
@@ -141,64 +141,50 @@ SGPU_DEVICE void load(const struct sgpu_map_job &job, const struct sgpu_map_view
 }
 
 template <typename W>
-SGPU_DEVICE void store(const struct sgpu_map_job &job, uint64_t base, const W *from)
+SGPU_DEVICE void store(const struct sgpu_map_job &job, uint64_t base, int groups,
+		       const group<W> *from)
 {
 	switch (job.program.result) {
-#define STORE(dtype, type)      \
-	EACH_GROUP(dtype, type, \
-		   store_group<type>(job, group_at<W>(base, i), from + i * together<W>))
+#define STORE(dtype, type)                  \
+	EACH_GROUP(dtype, type, "unroll 1", \
+		   store_group<type, W>(job, group_at<W>(base, i), from[i * SGPU_CUDA_BLOCK]))
 		TYPES(STORE)
 	default:
 		break;
 	}
 }
 
-/* Reads an operand. `last` is the slot of the previous result, which is in `result`. */
-template <typename W>
-SGPU_DEVICE void fetch(const struct sgpu_map_job &job, unsigned from, uint64_t base, uint4 *shared,
-		       unsigned last, const W *result, W *to)
-{
-	if (from < SGPU_MAP_SLOTS) {
-#pragma unroll
-		for (int i = 0; i < values<W> && from == last; i++) {
-			to[i] = result[i];
-		}
-#pragma unroll
-		for (int i = 0; i < groups<W> && from != last; i++) {
-			const group<W> pack = *slot<W>(shared, from, i);
+/* ---- instructions ---- */
+/* A thread's values of an operand: those of a constant are all one group. */
+template <typename W> struct operand {
+	const group<W> *first;
+	int step; /* between groups */
+};
 
-#pragma unroll
-			for (int j = 0; j < together<W>; j++) {
-				to[i * together<W> + j] = pack.at[j];
-			}
-		}
-	} else if (from >= SGPU_MAP_FROM_CONSTANT) {
-		const W bits = (W)job.program.constants[from - SGPU_MAP_FROM_CONSTANT];
-
-#pragma unroll
-		for (int i = 0; i < values<W>; i++) {
-			to[i] = bits;
-		}
-	} else if (from != SGPU_MAP_UNUSED) {
-		load<W>(job, job.view[from - SGPU_MAP_FROM_INPUT], base, to);
-	}
-}
-
-#define ELEMENT(op, kind, A, B, C, R, expression)                     \
-	case SGPU_MAP_##op *SGPU_MAP_KIND_COUNT + SGPU_MAP_##kind:    \
-		_Pragma("unroll") for (int i = 0; i < values<W>; i++) \
-		{                                                     \
-			const A a = value_of<A>(x[i]);                \
-			const B b = value_of<B>(y[i]);                \
-			const C c = value_of<C>(z[i]);                \
-                                                                      \
-			(void)b;                                      \
-			(void)c;                                      \
-			result[i] = bits_of<W>((R)(expression));      \
-		}                                                     \
+#define ELEMENT(op, kind, A, B, C, R, expression)                                        \
+	case SGPU_MAP_##op *SGPU_MAP_KIND_COUNT + SGPU_MAP_##kind:                       \
+		_Pragma("unroll 1") for (int i = 0; i < groups; i++)                     \
+		{                                                                        \
+			const group<W> p = x.first[i * x.step], q = y.first[i * y.step], \
+				       r = z.first[i * z.step];                          \
+			group<W> result;                                                 \
+                                                                                         \
+			_Pragma("unroll") for (int j = 0; j < together<W>; j++)          \
+			{                                                                \
+				const A a = value_of<A>(p.at[j]);                        \
+				const B b = value_of<B>(q.at[j]);                        \
+				const C c = value_of<C>(r.at[j]);                        \
+                                                                                         \
+				(void)b;                                                 \
+				(void)c;                                                 \
+				result.at[j] = bits_of<W>((R)(expression));              \
+			}                                                                \
+			to[i * SGPU_CUDA_BLOCK] = result;                                \
+		}                                                                        \
 		return;
 template <typename W>
-SGPU_DEVICE void compute(unsigned operation, const W *x, const W *y, const W *z, W *result)
+SGPU_DEVICE void compute(unsigned operation, int groups, operand<W> x, operand<W> y, operand<W> z,
+			 group<W> *to)
 {
 	switch (operation) {
 		SGPU_MAP_SMALL_ELEMENTS(ELEMENT)
@@ -215,63 +201,83 @@ SGPU_DEVICE void compute(unsigned operation, const W *x, const W *y, const W *z,
 }
 
 /* Brings results to a narrower type. */
-template <typename W> SGPU_DEVICE void narrow(unsigned type, W *bits)
+template <typename W> SGPU_DEVICE void narrow(unsigned type, int groups, group<W> *column)
 {
-	if (type == SGPU_NONE) {
-		return;
-	}
 	switch (type) {
-#define NARROW(dtype, type)                                            \
-	case dtype:                                                    \
-		_Pragma("unroll") for (int i = 0; i < values<W>; i++)  \
-		{                                                      \
-			bits[i] = bits_of<W>(value_of<type>(bits[i])); \
-		}                                                      \
-		break;
+#define NARROW(dtype, type)                                                           \
+	EACH_GROUP(                                                                   \
+		dtype, type, "unroll 1", group<W> &one = column[i * SGPU_CUDA_BLOCK]; \
+		_Pragma("unroll") for (int j = 0; j < together<W>; j++) {             \
+			one.at[j] = bits_of<W>(value_of<type>(one.at[j]));            \
+		})
 		TYPES(NARROW)
 	default:
 		break;
 	}
 }
 
-/* Several blocks at a time, so that enough loads are under way. */
 template <typename W>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, 2)
-	interpret(const __grid_constant__ struct sgpu_map_job job)
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, sizeof(W) == 4 ? 4 : 2)
+	interpret(const __grid_constant__ struct sgpu_map_job job, int groups)
 {
 	extern __shared__ uint4 shared[];
-	const uint64_t block = (uint64_t)SGPU_CUDA_BLOCK * values<W>;
+	const struct sgpu_map_program &program = job.program;
+	const int size = groups * SGPU_CUDA_BLOCK; /* of a column */
+	const int inputs = program.slots * size;   /* where theirs start */
+	group<W> *const all = reinterpret_cast<group<W> *>(shared);
+	group<W> *const constants = all + inputs + __popc(program.inputs) * size;
+	group<W> *const own = all + threadIdx.x;
+	const uint64_t block = (uint64_t)size * together<W>;
+	auto column = [&](unsigned input) {
+		return own + inputs + __popc(program.inputs & ((1u << input) - 1)) * size;
+	};
+	auto find = [&](unsigned from) -> operand<W> {
+		return from >= SGPU_MAP_FROM_CONSTANT
+			       ? operand<W>{ constants + from - SGPU_MAP_FROM_CONSTANT, 0 }
+		       : from < SGPU_MAP_SLOTS
+			       ? operand<W>{ own + from * size, SGPU_CUDA_BLOCK }
+			       : operand<W>{ column(from - SGPU_MAP_FROM_INPUT), SGPU_CUDA_BLOCK };
+	};
 
-	for (uint64_t base = blockIdx.x * block; base < job.count; base += gridDim.x * block) {
-		unsigned last = SGPU_MAP_UNUSED;
-		W x[values<W>], y[values<W>], z[values<W>], result[values<W>];
-
-		for (unsigned at = 0; at < job.program.count; at++) {
-			const struct sgpu_map_instruction in = job.program.list[at];
-
-			fetch<W>(job, in.from[0], base, shared, last, result, x);
-			fetch<W>(job, in.from[1], base, shared, last, result, y);
-			fetch<W>(job, in.from[2], base, shared, last, result, z);
-			compute<W>(in.op * SGPU_MAP_KIND_COUNT + in.kind, x, y, z, result);
-			narrow<W>(in.narrow, result);
-#pragma unroll
-			for (int i = 0; i < groups<W> && in.kept; i++) {
-				*slot<W>(shared, in.to, i) =
-					*reinterpret_cast<group<W> *>(result + i * together<W>);
-			}
-			last = in.to;
+	for (unsigned i = threadIdx.x; i < program.constant_count; i += SGPU_CUDA_BLOCK) {
+		for (int j = 0; j < together<W>; j++) {
+			constants[i].at[j] = (W)program.constants[i];
 		}
-		store<W>(job, base, result);
+	}
+	__syncthreads();
+	for (uint64_t base = blockIdx.x * block; base < job.count; base += gridDim.x * block) {
+		group<W> *to = own;
+
+		for (unsigned i = 0; i < SGPU_MAP_INPUTS; i++) {
+			if (program.inputs >> i & 1) {
+				load<W>(job, job.view[i], base, groups, column(i));
+			}
+		}
+		__pipeline_commit();
+		__pipeline_wait_prior(0);
+		for (unsigned at = 0; at < program.count; at++) {
+			const struct sgpu_map_instruction in = program.list[at];
+
+			to = own + in.to * size;
+			compute<W>(in.op * SGPU_MAP_KIND_COUNT + in.kind, groups, find(in.from[0]),
+				   find(in.from[1]), find(in.from[2]), to);
+			narrow<W>(in.narrow, groups, to);
+		}
+		store<W>(job, base, groups, to);
 	}
 }
 
 template <typename W> static int start(const struct sgpu_map_job &job, struct sgpu_launch *launch)
 {
-	const uint64_t block = (uint64_t)SGPU_CUDA_BLOCK * values<W>;
+	const unsigned columns = job.program.slots + __builtin_popcount(job.program.inputs);
+	const unsigned constants = job.program.constant_count * 16;
+	const unsigned room = (SHARED_BYTES - constants) / (columns * COLUMN_BYTES);
+	const unsigned groups = room < 1 ? 1 : room > GROUPS_MAX ? GROUPS_MAX : room;
+	const uint64_t block = (uint64_t)groups * SGPU_CUDA_BLOCK * together<W>;
 
-	return sgpu_cuda_start(
-		launch, "map", interpret<W>, sgpu_cuda_grid(job.count, block), SGPU_CUDA_BLOCK,
-		(size_t)job.program.slots * groups<W> * SGPU_CUDA_BLOCK * sizeof(uint4), job);
+	return sgpu_cuda_start(launch, "map", interpret<W>, sgpu_cuda_grid(job.count, block),
+			       SGPU_CUDA_BLOCK, groups * columns * COLUMN_BYTES + constants, job,
+			       (int)groups);
 }
 
 extern "C" int sgpu_map_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
