@@ -109,6 +109,7 @@ run_there() {
 	serve_quotes
 	run_there -4
 	run --separate-stderr -4 sgpu host update lab --yes
+	assert_contains "$stderr" "$(openssl x509 -in ca2.crt -outform DER | sha256sum | cut -d ' ' -f 1); if"
 	run_there -4
 	run --separate-stderr -0 sgpu host update lab --yes --roots ca2.crt
 	assert_contains "$output" "changes    none in the policy"
@@ -177,7 +178,7 @@ run_there() {
 	run_there -4
 	[ -z "$output" ]
 	# What it says is shown as its words, and cannot move the cursor; what it ends with is not believed either.
-	printf 'case $4 in *quote*) printf "\\033[8mauthority  of the host\\n" >&2 ;; esac\n' >hostile
+	printf 'case $4 in *quote*) printf "\\033[8mauthority  of the host\\r\\n" >&2 ;; esac\n' >hostile
 	run_there -0
 	[ "$stderr" = 'sgpu: warning: the host says: \x1b[8mauthority  of the host' ]
 	for status in 1 5 141 200; do

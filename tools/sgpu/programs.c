@@ -261,7 +261,7 @@ static void show_messages(struct program *program)
 	    sgpu_read_file(name, MESSAGES_MAX, &text, &size, &error) != SGPU_OK) {
 		return;
 	}
-	for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+	for (char *rest = text, *line; (line = strsep(&rest, "\r\n")) != NULL;) {
 		if (*line) {
 			show_line(program, line);
 		}
