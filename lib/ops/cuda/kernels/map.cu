@@ -59,98 +59,107 @@ template <typename T, typename W> SGPU_DEVICE T value_of(W bits)
 	X(SGPU_I64, int64_t) X(SGPU_U64, uint64_t)
 /* clang-format on */
 
-/* ---- inputs and the output; `at` is the index in the output of a group's first element ---- */
-template <typename T, typename W>
-SGPU_DEVICE void load_group(const struct sgpu_map_job &job, const struct sgpu_map_view &view,
-			    uint64_t at, group<W> *to)
+/* ---- inputs and the output ---- */
+/* For each type in memory; a small program has no elements of 8 bytes. */
+#define EACH_TYPE(dtype, type, ...)                        \
+	case dtype:                                        \
+		if constexpr (sizeof(type) <= sizeof(W)) { \
+			__VA_ARGS__;                       \
+		}                                          \
+		break;
+
+/* The index in the output of the first element of a thread's group. */
+template <typename W> SGPU_DEVICE uint64_t group_at(uint64_t base, int i)
 {
-	const T *data = (const T *)view.data;
+	return base + ((uint64_t)i * SGPU_CUDA_BLOCK + threadIdx.x) * together<W>;
+}
 
-	if (view.whole && at + together<W> <= job.count) {
-		if constexpr (sizeof(T) == sizeof(W)) {
-			__pipeline_memcpy_async(to, data + at, sizeof(*to));
-		} else {
-			const sgpu_pack<T, together<W>> pack =
-				*reinterpret_cast<const sgpu_pack<T, together<W>> *>(data + at);
+template <typename W, typename T> SGPU_DEVICE void load_group(const T *data, group<W> *to)
+{
+	if constexpr (sizeof(T) == sizeof(W)) {
+		__pipeline_memcpy_async(to, data, sizeof(*to));
+	} else {
+		const sgpu_pack<T, together<W>> pack =
+			*reinterpret_cast<const sgpu_pack<T, together<W>> *>(data);
 #pragma unroll
-			for (int i = 0; i < together<W>; i++) {
-				to->at[i] = bits_of<W>(pack.at[i]);
-			}
+		for (int i = 0; i < together<W>; i++) {
+			to->at[i] = bits_of<W>(pack.at[i]);
 		}
-		return;
-	}
-	for (int i = 0; i < together<W>; i++) {
-		uint64_t place = sgpu_ops_min(at + i, job.count - 1);
-
-		place = view.whole ? place : sgpu_map_place(&job, &view, place);
-		to->at[i] = bits_of<W>(data[place]);
 	}
 }
 
-template <typename T, typename W>
-SGPU_DEVICE void store_group(const struct sgpu_map_job &job, uint64_t at, const group<W> &from)
+template <typename W> SGPU_DEVICE W load_one(const struct sgpu_map_view &view, uint64_t place)
 {
-	T *data = (T *)job.output;
+	switch (view.dtype) {
+#define LOAD_ONE(dtype, type) \
+	EACH_TYPE(dtype, type, return bits_of<W>(((const type *)view.data)[place]))
+		TYPES(LOAD_ONE)
+	default:
+		return 0;
+	}
+	return 0;
+}
+
+/* `whole`: all groups of the block are within the output. */
+template <typename W>
+SGPU_DEVICE void load(const struct sgpu_map_job &job, const struct sgpu_map_view &view,
+		      uint64_t base, int groups, bool whole, group<W> *to)
+{
+	if (whole && view.whole) {
+		switch (view.dtype) {
+#define LOAD(dtype, type)                                                               \
+	EACH_TYPE(dtype, type,                                                          \
+		  _Pragma("unroll 4") for (int i = 0; i < groups; i++)                  \
+			  load_group<W>((const type *)view.data + group_at<W>(base, i), \
+					to + i * SGPU_CUDA_BLOCK))
+			TYPES(LOAD)
+		default:
+			break;
+		}
+		return;
+	}
+#pragma unroll 1
+	for (int i = 0; i < groups * together<W>; i++) {
+		const int j = i % together<W>, k = i / together<W>;
+		const uint64_t at = sgpu_ops_min(group_at<W>(base, k) + j, job.count - 1);
+
+		to[k * SGPU_CUDA_BLOCK].at[j] =
+			load_one<W>(view, view.whole ? at : sgpu_map_place(&job, &view, at));
+	}
+}
+
+template <typename W, typename T> SGPU_DEVICE void store_group(T *data, const group<W> &from)
+{
 	sgpu_pack<T, together<W>> pack;
 
 #pragma unroll
 	for (int i = 0; i < together<W>; i++) {
 		pack.at[i] = value_of<T>(from.at[i]);
 	}
-	if (at + together<W> <= job.count) {
-		*reinterpret_cast<sgpu_pack<T, together<W>> *>(data + at) = pack;
-		return;
-	}
-#pragma unroll
-	for (int i = 0; i < together<W>; i++) {
-		if (at + i < job.count) {
-			data[at + i] = pack.at[i];
-		}
-	}
-}
-
-/* The element at which a group of this thread starts. */
-template <typename W> SGPU_DEVICE uint64_t group_at(uint64_t base, int i)
-{
-	return base + ((uint64_t)i * SGPU_CUDA_BLOCK + threadIdx.x) * together<W>;
-}
-
-/* For each group of the thread, with the element type. A small program has no elements of 8
- * bytes. */
-#define EACH_GROUP(dtype, type, unrolled, ...)                             \
-	case dtype:                                                        \
-		if constexpr (sizeof(type) <= sizeof(W)) {                 \
-			_Pragma(unrolled) for (int i = 0; i < groups; i++) \
-			{                                                  \
-				__VA_ARGS__;                               \
-			}                                                  \
-		}                                                          \
-		break;
-template <typename W>
-SGPU_DEVICE void load(const struct sgpu_map_job &job, const struct sgpu_map_view &view,
-		      uint64_t base, int groups, group<W> *to)
-{
-	switch (view.dtype) {
-#define LOAD(dtype, type)                   \
-	EACH_GROUP(dtype, type, "unroll 4", \
-		   load_group<type, W>(job, view, group_at<W>(base, i), to + i * SGPU_CUDA_BLOCK))
-		TYPES(LOAD)
-	default:
-		break;
-	}
+	*reinterpret_cast<sgpu_pack<T, together<W>> *>(data) = pack;
 }
 
 template <typename W>
-SGPU_DEVICE void store(const struct sgpu_map_job &job, uint64_t base, int groups,
+SGPU_DEVICE void store(const struct sgpu_map_job &job, uint64_t base, int groups, bool whole,
 		       const group<W> *from)
 {
-	switch (job.program.result) {
-#define STORE(dtype, type)                  \
-	EACH_GROUP(dtype, type, "unroll 1", \
-		   store_group<type, W>(job, group_at<W>(base, i), from[i * SGPU_CUDA_BLOCK]))
-		TYPES(STORE)
-	default:
-		break;
+#pragma unroll 1
+	for (int i = 0; i < groups; i++, from += SGPU_CUDA_BLOCK) {
+		const uint64_t at = group_at<W>(base, i);
+
+		switch (job.program.result) {
+#define STORE(dtype, type)                                                            \
+	EACH_TYPE(                                                                    \
+		dtype, type, type *data = (type *)job.output + at;                    \
+		if (whole) { store_group<W>(data, *from); } else {                    \
+			for (int j = 0; j < together<W> && at + j < job.count; j++) { \
+				data[j] = value_of<type>(from->at[j]);                \
+			}                                                             \
+		})
+			TYPES(STORE)
+		default:
+			break;
+		}
 	}
 }
 
@@ -204,11 +213,14 @@ SGPU_DEVICE void compute(unsigned operation, int groups, operand<W> x, operand<W
 template <typename W> SGPU_DEVICE void narrow(unsigned type, int groups, group<W> *column)
 {
 	switch (type) {
-#define NARROW(dtype, type)                                                           \
-	EACH_GROUP(                                                                   \
-		dtype, type, "unroll 1", group<W> &one = column[i * SGPU_CUDA_BLOCK]; \
-		_Pragma("unroll") for (int j = 0; j < together<W>; j++) {             \
-			one.at[j] = bits_of<W>(value_of<type>(one.at[j]));            \
+#define NARROW(dtype, type)                                                         \
+	EACH_TYPE(                                                                  \
+		dtype, type, _Pragma("unroll 1") for (int i = 0; i < groups; i++) { \
+			group<W> &one = column[i * SGPU_CUDA_BLOCK];                \
+			_Pragma("unroll") for (int j = 0; j < together<W>; j++)     \
+			{                                                           \
+				one.at[j] = bits_of<W>(value_of<type>(one.at[j]));  \
+			}                                                           \
 		})
 		TYPES(NARROW)
 	default:
@@ -217,7 +229,7 @@ template <typename W> SGPU_DEVICE void narrow(unsigned type, int groups, group<W
 }
 
 template <typename W>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, sizeof(W) == 4 ? 4 : 2)
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, sizeof(W) == 4 ? 4 : 3)
 	interpret(const __grid_constant__ struct sgpu_map_job job, int groups)
 {
 	extern __shared__ uint4 shared[];
@@ -246,11 +258,12 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, sizeof(W) == 4 ? 4 : 2
 	}
 	__syncthreads();
 	for (uint64_t base = blockIdx.x * block; base < job.count; base += gridDim.x * block) {
+		const bool whole = base + block <= job.count;
 		group<W> *to = own;
 
 		for (unsigned i = 0; i < SGPU_MAP_INPUTS; i++) {
 			if (program.inputs >> i & 1) {
-				load<W>(job, job.view[i], base, groups, column(i));
+				load<W>(job, job.view[i], base, groups, whole, column(i));
 			}
 		}
 		__pipeline_commit();
@@ -263,7 +276,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK, sizeof(W) == 4 ? 4 : 2
 				   find(in.from[1]), find(in.from[2]), to);
 			narrow<W>(in.narrow, groups, to);
 		}
-		store<W>(job, base, groups, to);
+		store<W>(job, base, groups, whole, to);
 	}
 }
 
