@@ -126,6 +126,8 @@ run_there() {
 	run --separate-stderr -0 add --sessions any
 	sed -i 's/"at_least": "plain"/"at_least": "snp"/' config/sgpu/hosts/lab/policy.json
 	run_there -4
+	run --separate-stderr -4 sgpu run --json --on lab threshold low=1 a.u8:u8:64
+	assert_contains "$(grep '"error"' <<<"$stderr" | jq -r .error.text)" "is 'plain', and 'at least snp' is wanted"
 	run --separate-stderr -4 sgpu host update lab --yes
 	run_there -4
 	run --separate-stderr -0 sgpu host update lab --yes --at-least plain

@@ -85,17 +85,13 @@ static bool data_on_stdout(const struct task *task)
 	       (task->recipient_path && cli_is_standard(task->recipient_path));
 }
 
-/* Prints every reason, or with --json their number; returns the exit status. */
+/* Prints every reason; returns the exit status. */
 static int refuse(const struct task *task)
 {
 	const json_t *reason = NULL;
 	int status = 0;
 	size_t i = 0;
 
-	if (cli_json) {
-		return cli_fail(SGPU_EPOLICY, "the policy does not accept the quote: %zu reasons",
-				json_array_size(task->appraisal.reasons));
-	}
 	json_array_foreach (task->appraisal.reasons, i, reason) {
 		status = cli_fail(SGPU_EPOLICY, "%s: '%s' is '%s', and '%s' is wanted",
 				  cli_text_of(reason, "text"), cli_text_of(reason, "claim"),
