@@ -226,6 +226,7 @@ struct sgpu_bench_options {
 /* The environment of a case. */
 struct sgpu_bench {
 	struct sgpu_device *device;	   /* NULL if the case needs none */
+	struct sgpu_stream *stream;	   /* of the device */
 	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
 	int variant;			   /* index of the variant being sampled */

@@ -133,11 +133,12 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		rc = sgpu_device_get_info(device, &bench.info, &local);
 	}
 	rc = rc ? rc : sgpu_bench_can_run(row, bench.device ? &bench.info : NULL, &local);
-	if (rc == SGPU_OK) {
-		rc = row->run(&bench, &local);
-		sgpu_bench_release(&bench, 0);
-		free(state.kept);
+	if (rc == SGPU_OK && bench.device) {
+		rc = sgpu_bench_new_stream(&bench, device, &bench.stream, &local);
 	}
+	rc = rc ? rc : row->run(&bench, &local);
+	sgpu_bench_release(&bench, 0);
+	free(state.kept);
 	local.code = rc;
 	/* A variant's error was recorded already. */
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state.told) {

@@ -81,7 +81,6 @@ struct conversion {
 	bool has_exits;	    /* this is a virtual machine, so exits can be timed */
 	int heaps[2];	    /* shared; ordinary, or -1 */
 	void *huge, *small; /* a huge page, and as much memory in small pages */
-	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
 	void *pool, *private; /* pinned where the device can; ordinary */
 	uint64_t room;	      /* bytes of the three above */
@@ -185,7 +184,7 @@ static int run_way(void *argument, struct sgpu_error *error)
 		if (way->by == POOL_FILLED) {
 			memcpy(c->pool, c->private, c->copied);
 		}
-		rc = bench_to_device(c->stream, c->device_memory, c->pool, c->copied, error);
+		rc = bench_to_device(c->bench->stream, c->device_memory, c->pool, c->copied, error);
 		total = (double)(sgpu_now_ns() - begin);
 	}
 	for (int i = c->copied ? 0 : 1; rc == SGPU_OK && way->by > POOL_FILLED && i < 2; i++) {
@@ -205,13 +204,13 @@ static int spoil_copy(void *argument, struct sgpu_error *error)
 {
 	const struct conversion *c = argument;
 
-	return bench_clear(c->stream, c->device_memory, c->copied, error);
+	return bench_clear(c->bench->stream, c->device_memory, c->copied, error);
 }
 
 static int verify_copy(void *argument, struct sgpu_error *error)
 {
 	const struct conversion *c = argument;
-	int rc = bench_from_device(c->stream, c->pool, c->device_memory, c->copied, error);
+	int rc = bench_from_device(c->bench->stream, c->pool, c->device_memory, c->copied, error);
 
 	return rc ? rc : bench_verify(c->pool, c->copied, SEED, error);
 }
@@ -228,9 +227,9 @@ static int measure(struct conversion *c, struct sgpu_bench_point point, struct c
 	c->call = call;
 	c->copied = point.bytes;
 	for (int i = 0; i < count; i++) {
-		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			ways[i].name, copies ? spoil_copy : NULL, run_way,
-			copies ? verify_copy : NULL, c);
+		variants[i] =
+			(struct sgpu_bench_variant){ ways[i].name, copies ? spoil_copy : NULL,
+						     run_way, copies ? verify_copy : NULL, c };
 	}
 	return sgpu_bench_measure(c->bench, &point, variants, count, error);
 }
@@ -346,7 +345,6 @@ static int make(struct conversion *c, struct sgpu_error *error)
 	rc = rc ? rc : bench_new_pages(bench, c->room, &c->private, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, c->room, &c->pool, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, c->room, &c->device_memory, error);
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &c->stream, error);
 	if (rc == SGPU_OK) {
 		(void)madvise(c->small, HUGE, MADV_NOHUGEPAGE);
 		(void)madvise(c->small, HUGE, MADV_DONTNEED);

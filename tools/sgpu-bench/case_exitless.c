@@ -137,9 +137,10 @@ static int measure(struct way ways[WAYS], unsigned items, struct sgpu_error *err
 		}
 		way->items = items;
 		way->requests = requests;
-		variants[count++] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			way->name, items ? prepare_requests : NULL, items ? run_server : run_empty,
-			items ? verify_answers : NULL, way);
+		variants[count++] =
+			(struct sgpu_bench_variant){ way->name, items ? prepare_requests : NULL,
+						     items ? run_server : run_empty,
+						     items ? verify_answers : NULL, way };
 	}
 	return sgpu_bench_measure(ways[0].bench, &point, variants, count, error);
 }

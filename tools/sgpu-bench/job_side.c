@@ -188,8 +188,7 @@ int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		for (int k = 0; rc == SGPU_OK && k < s->at_once; k++) {
 			rc = make(s, k, error);
 		}
-		variants[i] =
-			(struct sgpu_bench_variant)BENCH_VARIANT(s->name, prepare, work, verify, s);
+		variants[i] = (struct sgpu_bench_variant){ s->name, prepare, work, verify, s };
 	}
 	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, count, error);
 	sgpu_bench_release(bench, mark);

@@ -76,8 +76,8 @@ int bench_new_module(struct sgpu_bench *bench, const char *text, struct sgpu_dev
 	return rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)*module, 0, error);
 }
 
-int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint64_t size,
-		     uint64_t seed, struct bench_sealed *sealed, struct sgpu_error *error)
+int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
+		     struct bench_sealed *sealed, struct sgpu_error *error)
 {
 	const uint8_t secret[SGPU_KEY_SIZE] = { 9 };
 	int rc = sgpu_sealed_keys_new(secret, "", 0, &sealed->keys, error);
@@ -85,7 +85,7 @@ int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint6
 	sealed->size = size;
 	sealed->sealed_size = sgpu_run_sealed_size(size, true);
 	rc = rc ? rc : bench_new_aead(bench, NULL, sealed->keys.key, &sealed->aead, error);
-	rc = rc ? rc : sgpu_device_key_load(stream, &sealed->keys, &sealed->key, error);
+	rc = rc ? rc : sgpu_device_key_load(bench->stream, &sealed->keys, &sealed->key, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)sealed->key, 0, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &sealed->plain, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, sealed->sealed_size, &sealed->sealed, error);

@@ -9,12 +9,6 @@
 #include <sgpu/keys.h>
 #include <sgpu/seal.h>
 
-#define BENCH_VARIANT(called, first, does, last, with)                                  \
-	{                                                                               \
-		.name = (called), .prepare = (first), .work = (does), .verify = (last), \
-		.argument = (with)                                                      \
-	}
-
 /* Sizes are powers of two, so a set of them is a bit mask. quick: those for --quick. host, device:
  * the memory that a size needs, in multiples of the size, plus `more` bytes each. */
 struct bench_sizes {
@@ -53,9 +47,8 @@ struct bench_sealed {
 	void *plain, *sealed, *result; /* of the device's pool; result: for either of the two */
 	uint64_t size, sealed_size;
 };
-SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream,
-				     uint64_t size, uint64_t seed, struct bench_sealed *sealed,
-				     struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
+				     struct bench_sealed *sealed, struct sgpu_error *error);
 
 /* ---- memory for copies, and timed parts of work ---- */
 /* Makes memory, aligned to 2 MiB, with every page present, on huge pages where the kernel has
