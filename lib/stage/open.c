@@ -247,8 +247,6 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 	struct stat status;
 	int fd = -1, rc;
 
-	memset(region, 0, sizeof(*region));
-	region->fd = -1;
 	*found = look >= 0 || errno != ENOENT;
 	if (look < 0) {
 		return sgpu_fail_errno(error, "cannot open region '%s'", id);
@@ -266,7 +264,6 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 	close(look);
 	if (rc < 0) {
 		sgpu_close(fd);
-		region->fd = -1;
 		return rc;
 	}
 	region->fd = fd;
