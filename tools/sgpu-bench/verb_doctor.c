@@ -7,16 +7,15 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/capability.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <attest/collect/evidence.h>
 #include <base/base.h>
+#include <stage/stage.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 #include <sgpu/device.h>
@@ -216,20 +215,12 @@ static void ask_gpu(const struct doctor_check *check, struct doctor_finding *fin
 	}
 }
 
-/* CAP_IPC_LOCK lifts the limit. */
 static void ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
-	struct rlimit limit;
+	const uint64_t limit = sgpu_lock_limit();
 
-	if ((syscall(SYS_capget, &header, all) == 0 && (all[0].effective >> CAP_IPC_LOCK & 1)) ||
-	    getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-		say(finding, DOCTOR_OK, "no limit");
-	} else {
-		say(finding, limit.rlim_cur >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
-		    "%" PRIu64 " KiB", (uint64_t)limit.rlim_cur >> 10);
-	}
+	say(finding, limit >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
+	    limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);
 }
 
 /* landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) and memfd_secret(0), which

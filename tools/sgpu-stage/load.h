@@ -15,9 +15,8 @@
 
 /* How one segment of the batch is staged. */
 struct load_slice {
-	bool staged;		   /* it has a place in the region */
-	uint64_t offset, size;	   /* of that place */
-	struct sgpu_location from; /* where the payload was; kind NONE: an output */
+	bool staged;	       /* it has a place in the region */
+	uint64_t offset, size; /* of that place */
 };
 
 struct load {

@@ -134,7 +134,8 @@ static int fill_file(struct load *load, int segment, struct sgpu_error *error)
 {
 	const struct load_slice *slice = &load->slices[segment];
 	struct sgpu_source source;
-	int rc = sgpu_leases_source(load->leases, &slice->from, slice->size, false, &source, error);
+	int rc = sgpu_leases_source(load->leases, &load->batch->segments[segment].location,
+				    slice->size, false, &source, error);
 
 	if (rc < 0) {
 		return rc;
@@ -201,15 +202,16 @@ int load_fill(struct load *load, struct sgpu_error *error)
 	}
 	rc = rc ? rc : fill_inlines(load, error);
 	for (i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
-		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
+		const struct load_slice *slice = &load->slices[i];
+		const struct sgpu_batch_segment *s = &load->batch->segments[i];
+
+		if (slice->staged && s->location.kind == SGPU_LOCATION_FILE) {
 			rc = fill_file(load, i, error);
 			rc = rc ? rc : check_digest(load, i, error);
-		} else if (load->slices[i].staged &&
-			   load->slices[i].from.kind == SGPU_LOCATION_NONE) {
+		} else if (slice->staged && !s->input) {
 			/* An output's memory is allocated now, so that a runner cannot run out of
 			 * it. */
-			rc = sgpu_region_back(&load->region, load->slices[i].offset,
-					      load->slices[i].size, error);
+			rc = sgpu_region_back(&load->region, slice->offset, slice->size, error);
 		}
 	}
 	if (load->dsa) {

@@ -6,12 +6,9 @@
  */
 #include <dirent.h>
 #include <inttypes.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <device/device.h>
@@ -220,24 +217,16 @@ int stage_gpu_node(void)
 	return number;
 }
 
-uint64_t stage_lockable(char why[STAGE_LOCK_TEXT])
+uint64_t stage_lockable(const char **why)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
-	struct rlimit limit = { .rlim_cur = 0 };
+	const uint64_t limit = sgpu_lock_limit();
 	uint64_t memory;
 
 	sgpu_host_memory(NULL, &memory);
-	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
-	if ((syscall(SYS_capget, &header, data) == 0 && (data[0].effective & 1U << CAP_IPC_LOCK)) ||
-	    limit.rlim_cur >= memory) {
-		snprintf(why, STAGE_LOCK_TEXT, "this is the memory that is available");
-		return memory;
-	}
-	snprintf(why, STAGE_LOCK_TEXT,
-		 "RLIMIT_MEMLOCK of this process; 'ulimit -l', or LimitMEMLOCK= of a unit, raises "
-		 "it");
-	return (uint64_t)limit.rlim_cur;
+	*why = limit >= memory ? "this is the memory that is available"
+			       : "RLIMIT_MEMLOCK of this process; 'ulimit -l', or LimitMEMLOCK= of "
+				 "a unit, raises it";
+	return sgpu_min_u64(limit, memory);
 }
 
 /* Collects the findings. NULL: an error, or out of memory. */
@@ -246,8 +235,9 @@ static json_t *look(struct sgpu_error *error)
 	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(error);
 	json_t *mounts = NULL, *found = NULL;
 	const char *file_system = "unknown";
-	char *folder = NULL, setting[32] = "", processor[96], why[STAGE_LOCK_TEXT];
-	const uint64_t lockable = stage_lockable(why);
+	char *folder = NULL, setting[32] = "", processor[96];
+	const char *why;
+	const uint64_t lockable = stage_lockable(&why);
 	uint64_t total, available, room = 0;
 	bool in_memory = false;
 

@@ -3,6 +3,7 @@
  * sgpu-stage load: puts the payloads of a batch into one region, and writes the batch with their
  * new locations.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 struct task {
 	struct load load;
 	const char *out_path;
+	unsigned node; /* UINT_MAX: none */
 	bool export;
 	bool published;
 	struct sgpu_output out;
@@ -31,11 +33,6 @@ static int take_files(void *values, const char *folder)
 	return rc ? cli_error(&error) : 0;
 }
 
-static int take_node(void *values, const char *text)
-{
-	return stage_take_node(&((struct task *)values)->load.options, text);
-}
-
 const struct cli_option load_options[] = {
 	CLI_COMMON,
 	{ "output", 'o', "FILE", "write the staged batch there", CLI_TEXT(struct task, out_path) },
@@ -47,7 +44,8 @@ const struct cli_option load_options[] = {
 	{ "lifetime", 0, "DURATION",
 	  "time until the region expires: 90s, 30m, 2h, 1d (default: 1h)",
 	  CLI_DURATION(struct task, load.options.lifetime_ns, 0) },
-	{ "node", 0, "N", "bind the region to this NUMA node", CLI_TAKE(take_node) },
+	{ "node", 0, "N", "bind the region to this NUMA node",
+	  CLI_NUMBER(struct task, node, 0, 65535) },
 	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct task, load.options.no_huge) },
 	{ "export", 0, NULL, "print shell assignments of handles; needs -o, implies --keep",
 	  CLI_FLAG(struct task, export) },
@@ -122,7 +120,6 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "segment '%s' has no kt128 to compare its payload with", s->id);
 	}
-	load->slices[segment].from = s->location;
 	load->staged++;
 	load->payload += sgpu_batch_payload_size(load->batch, segment);
 	return place(load, segment, sgpu_batch_payload_size(load->batch, segment), error);
@@ -169,18 +166,16 @@ static int relocate(struct load *load, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &load->batch->segments[i];
 		struct sgpu_location at = { .kind = SGPU_LOCATION_REGION,
 					    .offset = load->slices[i].offset };
 
-		if (!load->slices[i].staged) {
-			continue;
-		}
 		memcpy(at.region, load->region.id, sizeof(at.region));
-		if (load->batch->segments[i].input) {
-			/* The slice keeps the path of a FILE, which clear() frees. */
-			load->batch->segments[i].location = at;
-		} else {
-			rc = sgpu_segment_place(&load->batch->segments[i], &at, error);
+		if (load->slices[i].staged && s->input) {
+			free(s->location.file);
+			s->location = at;
+		} else if (load->slices[i].staged) {
+			rc = sgpu_segment_place(s, &at, error);
 		}
 	}
 	return rc;
@@ -254,7 +249,7 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 		if (!name) {
 			continue;
 		}
-		if (!slice->staged || of_output == (slice->from.kind != SGPU_LOCATION_NONE)) {
+		if (!slice->staged || of_output == load->batch->segments[i].input) {
 			cli_note("segment '%s' has no place in the region: '%s' is not set",
 				 segment->id, name);
 		} else if (!sgpu_variable_is_free(name)) {
@@ -329,15 +324,8 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 static void clear(struct task *task)
 {
 	struct load *load = &task->load;
-	int i;
 
 	sgpu_output_close(&task->out);
-	for (i = 0; load->slices && load->batch && i < load->batch->segment_count; i++) {
-		/* Before relocation the batch holds the same path, and frees it. */
-		if (load->batch->segments[i].location.file != load->slices[i].from.file) {
-			free(load->slices[i].from.file);
-		}
-	}
 	free(load->slices);
 	sgpu_leases_free(&load->leases);
 	sgpu_files_free(&load->files);
@@ -348,14 +336,16 @@ static void clear(struct task *task)
 
 int verb_load(int argc, char **argv)
 {
-	struct task task = { .load = { .options = { .use = SGPU_REGION_INPUTS, .numa_node = -1 },
+	struct task task = { .load = { .options = { .use = SGPU_REGION_INPUTS },
 				       .region = { .fd = -1 } },
 			     .out_path = "-",
+			     .node = UINT_MAX,
 			     .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
 	char **arguments;
 	int in = -1, status = cli_read(argc, argv, &task, &arguments);
 
+	task.load.options.numa_node = task.node == UINT_MAX ? -1 : (int)task.node;
 	task.load.options.keep = task.load.options.keep || task.export;
 	if (status == 0 && task.export && strcmp(task.out_path, "-") == 0) {
 		status = cli_usage(
