@@ -10,8 +10,6 @@
 
 enum { CALLS_MAX = 32, SEED = 4 };
 static const struct bench_sizes sizes = { BENCH_SWEEP(SGPU_CHUNK, 1 << 30), 4, 4, 0 };
-/* The approximate bytes of a sample of large calls. */
-#define SAMPLE ((uint64_t)256 << 20)
 
 struct aead {
 	struct bench_target out;
@@ -65,9 +63,7 @@ static int verify_seal(void *argument, struct sgpu_error *error)
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct aead *a = argument, opening;
-	const uint64_t calls = SAMPLE / size < 1	   ? 1
-			       : SAMPLE / size > CALLS_MAX ? CALLS_MAX
-							   : SAMPLE / size;
+	const uint64_t calls = bench_repeats(size, CALLS_MAX);
 	const struct sgpu_bench_variant variants[] = {
 		{ "open", bench_clear_target, run_calls, bench_verify_target, &opening },
 		{ "seal", bench_clear_target, run_calls, verify_seal, a },

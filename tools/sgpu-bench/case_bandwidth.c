@@ -11,8 +11,6 @@
 
 enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* buffers of the host */ };
 static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 1 << 30), MEMORIES, 2, 0 };
-/* The approximate bytes of a sample of large copies. */
-#define SAMPLE ((uint64_t)256 << 20)
 
 /* A direction copies in one way or in both; each way has a stream of its own. */
 enum way { H2D, D2H, WAYS };
@@ -154,9 +152,7 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;
-	const uint64_t copies = SAMPLE / size < 1	     ? 1
-				: SAMPLE / size > COPIES_MAX ? COPIES_MAX
-							     : SAMPLE / size;
+	const uint64_t copies = bench_repeats(size, COPIES_MAX);
 	int rc;
 
 	b->size = size;

@@ -13,7 +13,6 @@
 
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "stage/stage.h"
 #include "job.h"
 
 static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
@@ -21,9 +20,8 @@ static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	struct job *job = (struct job *)what;
 
 	(void)bench, (void)size;
-	if (job->staged && job->batch) {
-		(void)!sgpu_region_release(job->batch->segments[0].location.region, NULL);
-	}
+	sgpu_region_close(&job->region);
+	(void)!sgpu_region_release(job->region.id, NULL);
 	close(job->batch_fd);
 	close(job->response_fd);
 	json_decref(job->segments);
@@ -45,6 +43,7 @@ int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu
 	*new = (struct job){ .sealed = sealed,
 			     .batch_fd = -1,
 			     .response_fd = -1,
+			     .region = { .fd = -1 },
 			     .segments = json_array(),
 			     .operations = json_array(),
 			     .inputs = json_object() };
@@ -207,30 +206,25 @@ static int stage(struct job *job, uint64_t size, struct sgpu_error *error)
 	const struct sgpu_region_options options = {
 		.use = SGPU_REGION_INPUTS | SGPU_REGION_RESULTS, .numa_node = -1, .keep = true
 	};
-	struct sgpu_region region;
-	int rc = sgpu_region_create(size, &options, &region, error);
+	struct sgpu_region *region = &job->region;
+	int rc = sgpu_region_create(size, &options, region, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = sgpu_region_back(&region, 0, region.size, error);
+	rc = rc ? rc : sgpu_region_back(region, 0, size, error);
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &job->batch->segments[i];
 		void *data = data_of(job, i);
 		struct sgpu_location at = { .kind = SGPU_LOCATION_REGION,
 					    .offset = s->location.offset };
 
-		snprintf(at.region, sizeof(at.region), "%s", region.id);
+		memcpy(at.region, region->id, sizeof(at.region));
 		if (data) {
-			rc = convert(job, job->batch, i, region.data + at.offset, data, error);
+			rc = convert(job, job->batch, i, region->data + at.offset, data, error);
 			s->location = at;
 		} else {
 			rc = sgpu_segment_place(s, &at, error);
 		}
 	}
-	rc = rc ? rc : sgpu_region_publish(&region, error);
-	sgpu_region_close(&region);
-	return rc;
+	return rc ? rc : sgpu_region_publish(region, error);
 }
 
 int job_finish(struct job *job, struct sgpu_error *error)
@@ -270,11 +264,11 @@ int job_finish(struct job *job, struct sgpu_error *error)
 /* ---- the response ---- */
 /* Inline payloads are in the archive in the order of the index, so the next one is the one
  * wanted. */
-static int read_payload(struct sgpu_tar_reader *tar, const struct sgpu_batch *response, int index,
-			uint8_t *payload, uint64_t size, struct sgpu_error *error)
+static int read_payload(const struct job *job, struct sgpu_tar_reader *tar,
+			const struct sgpu_batch *response, int index, uint8_t *payload,
+			uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &response->segments[index];
-	struct sgpu_source source;
 	size_t got = 0;
 	int next, rc;
 
@@ -282,12 +276,8 @@ static int read_payload(struct sgpu_tar_reader *tar, const struct sgpu_batch *re
 		rc = sgpu_batch_next_payload(tar, response, &next, error);
 		return rc ? rc : sgpu_tar_read(tar, payload, size, error);
 	}
-	rc = sgpu_source_open(&s->location, size, &source, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);
-	sgpu_source_close(&source);
+	rc = sgpu_pread(job->region.fd, job->region.id, payload, size,
+			SGPU_REGION_HEADER + s->location.offset, &got, error);
 	return rc || got == size
 		       ? rc
 		       : sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id);
@@ -309,7 +299,7 @@ static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar,
 			return sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is too long", s->id);
 		}
 		payload = malloc(size + 1);
-		rc = payload ? read_payload(tar, response, i, payload, size, error)
+		rc = payload ? read_payload(job, tar, response, i, payload, size, error)
 			     : sgpu_fail_nomem(error);
 		rc = rc ? rc : convert(job, response, i, payload, results, error);
 		free(payload);

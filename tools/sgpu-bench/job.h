@@ -9,6 +9,7 @@
 #include <bench/bench.h>
 #include "ops/ops.h"
 #include "run/run.h"
+#include "stage/stage.h"
 
 struct job {
 	bool sealed; /* segments are HIGH; else LOW */
@@ -19,6 +20,7 @@ struct job {
 	uint8_t key[SGPU_KEY_SIZE];
 	struct sgpu_batch *batch;
 	uint64_t result_size;	   /* bytes of all outputs together */
+	struct sgpu_region region; /* with `staged` */
 	int batch_fd, response_fd; /* memory files */
 };
 

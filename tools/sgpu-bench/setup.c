@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/base.h"
 #include "crypto/crypto.h"
 #include "setup.h"
 
@@ -140,6 +141,13 @@ int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_e
 	return at == size ? SGPU_OK
 			  : sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of %llu did not arrive",
 				      (unsigned long long)at, (unsigned long long)size);
+}
+
+uint64_t bench_repeats(uint64_t size, uint64_t most)
+{
+	const uint64_t repeats = ((uint64_t)256 << 20) / size;
+
+	return repeats < 1 ? 1 : sgpu_min_u64(repeats, most);
 }
 
 void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second)

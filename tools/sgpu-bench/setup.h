@@ -61,6 +61,9 @@ void bench_spoil(void *memory, uint64_t size);
 SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
 				 struct sgpu_error *error);
 
+/* Returns how often a sample repeats work on `size` bytes, at most `most` times: a sample of large
+ * sizes has about 256 MiB. */
+uint64_t bench_repeats(uint64_t size, uint64_t most);
 /* Gives the sample the time of one of two parts of work: from `begin` to `between`, or from there
  * until now. */
 void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);
