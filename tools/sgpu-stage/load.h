@@ -21,6 +21,10 @@ struct load_slice {
 
 struct load {
 	struct sgpu_region_options options;
+	const char *out_path;
+	unsigned node; /* UINT_MAX: none */
+	bool export, published;
+	struct sgpu_output out;
 	unsigned jobs;
 	struct sgpu_files *files;   /* folders whose files batches may name; NULL: none */
 	struct sgpu_leases *leases; /* opens payloads in `files` */
