@@ -11,7 +11,7 @@ enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LONGEST = 64 };
 enum { A, B, OUTPUT }; /* arguments of vector_add */
 
 /* ---- a chain of operations with its input and its output ---- */
-static void add_chain(struct job *job, const struct job_side *side)
+static void add_chain(struct bench_job *job, const struct job_side *side)
 {
 	const struct bare *b = side->state;
 

@@ -66,7 +66,7 @@ static int check_training(const struct job_side *s, const void *results, uint64_
 				   d->t.network->name);
 }
 
-static void add(struct job *job, const struct job_side *side)
+static void add(struct bench_job *job, const struct job_side *side)
 {
 	struct trained *d = side->state;
 	const uint64_t trained = d->t.steps * d->t.batch;
