@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "bench/private.h"
 
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
@@ -143,8 +144,7 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	/* A variant's error was recorded already. */
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state.told) {
 		sgpu_bench_give_error(&bench, NULL, NULL, &local);
-	} else if (rc == SGPU_OK && !state.counts[SGPU_BENCH_PASSED] &&
-		   !state.counts[SGPU_BENCH_WAIVED] && !state.counts[SGPU_BENCH_FAILED]) {
+	} else if (rc == SGPU_OK && sgpu_all_zero(state.counts, sizeof(state.counts))) {
 		sgpu_bench_waive(&bench, NULL, NULL, "nothing of the sizes that were asked for");
 	}
 	*status = state.counts[SGPU_BENCH_FAILED]   ? SGPU_BENCH_FAILED

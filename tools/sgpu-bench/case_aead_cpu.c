@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * aead-cpu: AES-256-GCM on one core of the CPU, in chunks of the sealed format, in cache.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "crypto/crypto.h"

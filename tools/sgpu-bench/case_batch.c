@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * batch: what is saved by putting small segments into one batch, and by running independent chains
- * of operations on several streams.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
 #include "cases.h"

@@ -171,12 +171,15 @@ static int measure_channel_size(void *argument, uint64_t size, struct sgpu_error
 }
 
 /* ---- the cases ---- */
+SGPU_BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
+
 static int run_sizes(struct sgpu_bench *bench, bool pages, const struct bench_sizes *sizes,
 		     bench_size_fn measure, struct sgpu_error *error)
 {
 	struct digest d = { .bench = bench, .pages = pages };
-	const int rc = bench_new_pool(bench, &d.pool, error);
+	int rc = sgpu_pool_create(bench->options.jobs, &d.pool, error);
 
+	rc = rc ? rc : sgpu_bench_keep(bench, end_pool, (uintptr_t)d.pool, 0, error);
 	return rc ? rc : bench_each_size(bench, sizes, measure, &d, error);
 }
 

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * launch: what it takes to start operations: by bare calls, through the runner, and on sealed data.
- */
-
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cases.h"
 #include "job.h"
 #include "setup.h"

@@ -155,6 +155,8 @@ static int ask(void *argument, struct sgpu_error *error)
 	return see_word(g, 1, error);
 }
 
+SGPU_BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
+
 static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "gpu", 0 } } };
@@ -174,7 +176,8 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 		return rc;
 	}
 	g.words = memset(words, 0, (size_t)3 * LINE);
-	rc = bench_new_module(bench, kernel, &g.module, error);
+	rc = sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &g.module, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)g.module, 0, error);
 	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
 	g.words[0] = g.turn; /* ends a kernel that still waits */
 	return rc;

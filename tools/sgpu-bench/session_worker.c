@@ -43,6 +43,16 @@ static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	}
 }
 
+static struct worker *new_worker(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
+
+	if (worker) {
+		*worker = (struct worker){ .held = { -1, -1, -1 } };
+	}
+	return worker;
+}
+
 /* given[i] becomes the child's i, by way of higher numbers, so that none overwrites another. */
 static int spawn(const char *const *words, const int *given, int count, pid_t *child,
 		 struct sgpu_error *error)
@@ -81,13 +91,12 @@ int bench_start_open(struct sgpu_bench *bench, bool secure, int *from, struct sg
 		"sgpu-bench", "open", "--device", bench->info.selector, secure ? "--secure" : NULL,
 		NULL
 	};
-	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
+	struct worker *worker = new_worker(bench, error);
 	int ends[2] = { -1, -1 }, rc = SGPU_OK;
 
 	if (!worker) {
 		return SGPU_ENOMEM;
 	}
-	*worker = (struct worker){ .held = { -1, -1, -1 } };
 	if (pipe2(ends, O_CLOEXEC) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pipe");
 	}
@@ -102,13 +111,12 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 {
 	const char *const words[] = { "sgpu-bench",	    "open",    "--device",
 				      bench->info.selector, "--serve", NULL };
-	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
+	struct worker *worker = new_worker(bench, error);
 	int bells[2] = { -1, -1 }, rc;
 
 	if (!worker) {
 		return SGPU_ENOMEM;
 	}
-	*worker = (struct worker){ .held = { -1, -1, -1 } };
 	rc = sgpu_link_create(&worker->held[0], &worker->held[1], error);
 	if (rc == SGPU_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pair of sockets");

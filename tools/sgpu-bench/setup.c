@@ -38,10 +38,8 @@ int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 
 /* ---- objects ---- */
 SGPU_BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
-SGPU_BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
 SGPU_BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
 SGPU_BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
-SGPU_BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 
 int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 		     struct sgpu_error *error)
@@ -53,28 +51,12 @@ int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu
 	return rc ? rc : sgpu_bench_keep(bench, end_device, (uintptr_t)*device, 0, error);
 }
 
-int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool, struct sgpu_error *error)
-{
-	const int rc = sgpu_pool_create(bench->options.jobs, pool, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_pool, (uintptr_t)*pool, 0, error);
-}
-
 int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t key[SGPU_KEY_SIZE],
 		   struct sgpu_aead **aead, struct sgpu_error *error)
 {
 	const int rc = sgpu_aead_create(provider, key, aead, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_aead, (uintptr_t)*aead, 0, error);
-}
-
-int bench_new_module(struct sgpu_bench *bench, const char *text, struct sgpu_device_module **module,
-		     struct sgpu_error *error)
-{
-	const int rc =
-		sgpu_device_module_load(bench->device, text, strlen(text) + 1, module, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)*module, 0, error);
 }
 
 int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,

@@ -29,15 +29,9 @@ SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench
 /* Opens another device besides bench->device. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
 				     struct sgpu_device **device, struct sgpu_error *error);
-/* Makes a pool with options.jobs threads. */
-SGPU_MUST_CHECK int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool,
-				   struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
 				   const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
 				   struct sgpu_error *error);
-/* text: PTX, that ends with a null byte. */
-SGPU_MUST_CHECK int bench_new_module(struct sgpu_bench *bench, const char *text,
-				     struct sgpu_device_module **module, struct sgpu_error *error);
 
 /* A pattern and its sealed form, a chunk run from chunk 0 on, with new keys. */
 struct bench_sealed {
