@@ -129,16 +129,13 @@ static int train(struct sgpu_bench *bench, const char *name, struct sgpu_error *
 				{ "pictures", NULL, d.t.batch } },
 		.operations = d.t.steps,
 	};
-	const size_t mark = sgpu_bench_mark(bench);
 	int rc;
 
 	sides[1].name = "sealed";
 	sides[1].sealed = true;
 	network_plan(&d.t);
 	rc = make_data(bench, &d, error);
-	rc = rc ? rc : job_measure(bench, &point, sides, 2, error);
-	sgpu_bench_release(bench, mark);
-	return rc;
+	return rc ? rc : job_measure(bench, &point, sides, 2, error);
 }
 
 int bench_training(struct sgpu_bench *bench, struct sgpu_error *error)

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "remote/carrier.h"
 #include "secure/group.h"
 
 #include "cases.h"

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "remote/carrier.h"
 #include "secure/group.h"
 
 #include "cases.h"

@@ -76,34 +76,28 @@ static json_t *huge_pages_json(void)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
 	char line[128];
-	uint64_t value, total = 0, available = 0, size = 0;
+	uint64_t total = 0, available = 0, size = 0;
 
 	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "HugePages_Total: %" SCNu64, &value) == 1) {
-			total = value;
-		} else if (sscanf(line, "HugePages_Free: %" SCNu64, &value) == 1) {
-			available = value;
-		} else if (sscanf(line, "Hugepagesize: %" SCNu64, &value) == 1) {
-			size = value * 1024;
-		}
+		(void)(sscanf(line, "HugePages_Total: %" SCNu64, &total) ||
+		       sscanf(line, "HugePages_Free: %" SCNu64, &available) ||
+		       sscanf(line, "Hugepagesize: %" SCNu64, &size));
 	}
 	if (file) {
 		fclose(file);
 	}
-	return json_pack("{s:I, s:I, s:I}", "page_bytes", (json_int_t)size, "pages",
+	return json_pack("{s:I, s:I, s:I}", "page_bytes", (json_int_t)size * 1024, "pages",
 			 (json_int_t)total, "free_pages", (json_int_t)available);
 }
 
-static json_t *nodes_json(struct sgpu_error *error)
+static json_t *nodes_json(void)
 {
 	struct sgpu_numa_node *nodes = NULL;
-	json_t *array = NULL;
+	json_t *array = json_array();
 	int count = 0;
 
-	if (sgpu_numa_nodes(&nodes, &count, error) == SGPU_OK) {
-		array = json_array();
-	}
-	for (int i = 0; array && i < count; i++) {
+	(void)!sgpu_numa_nodes(&nodes, &count, NULL); /* without memory there are none */
+	for (int i = 0; i < count; i++) {
 		json_array_append_new(array, json_pack("{s:i, s:I, s:I}", "node", nodes[i].node,
 						       "total_bytes", (json_int_t)nodes[i].total,
 						       "free_bytes", (json_int_t)nodes[i].free));
@@ -192,8 +186,7 @@ static json_t *bytes_json(uint64_t bytes)
 
 int stage_gpu_node(void)
 {
-	struct sgpu_error error;
-	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(&error);
+	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json();
 	const json_t *node;
 	int number;
 
@@ -221,7 +214,7 @@ uint64_t stage_lockable(const char **why)
 /* Collects the findings. NULL: an error, or out of memory. */
 static json_t *look(struct sgpu_error *error)
 {
-	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(error);
+	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json();
 	json_t *mounts = NULL, *found = NULL;
 	const char *file_system = "unknown";
 	char *folder = NULL, setting[32] = "", processor[96];
@@ -232,7 +225,7 @@ static json_t *look(struct sgpu_error *error)
 
 	sgpu_host_memory(&total, &available);
 	sgpu_host_processor(processor, sizeof(processor));
-	if (nodes && sgpu_stage_directory(&folder, error) == SGPU_OK &&
+	if (sgpu_stage_directory(&folder, error) == SGPU_OK &&
 	    sgpu_stage_file_system(folder, &file_system, &in_memory, &room, error) == SGPU_OK) {
 		mounts = mounts_json(in_memory, sgpu_shmem_huge(folder, setting), choice, error);
 	}
