@@ -94,7 +94,6 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	return rc;
 }
 
-/* Returns the index of a word, or -1. */
 static int find_word(const char *word, const char *const *words, int count)
 {
 	while (count-- > 0) {

@@ -76,7 +76,6 @@ static int check_file(int rc, const struct sgpu_location *location, uint64_t siz
 	return SGPU_OK;
 }
 
-/* Makes a source of a part of a region; `fd` is the region's. */
 static int take_slice(const struct sgpu_region *region, int fd,
 		      const struct sgpu_location *location, uint64_t size,
 		      struct sgpu_source *source, struct sgpu_error *error)

@@ -18,7 +18,6 @@
 enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4, WAYS_MAX = 5 };
 static const uint64_t batches[BATCHES] = { 1, 8, 64, 512 }; /* pages of a call */
 
-/* One call that converts pages. */
 struct call {
 	bool to_private;
 	uint64_t pages, page_bytes;
@@ -121,7 +120,6 @@ static double time_flip(struct conversion *c, uint64_t pages)
 	return (double)ns * (double)pages / (double)entries;
 }
 
-/* Times touching new pages, then clearing them. */
 static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *costs)
 {
 	const uint64_t count = page_bytes == SMALL ? FAULTS : 1, size = count * page_bytes;

@@ -87,7 +87,6 @@ static int verify(void *argument, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
 }
 
-/* Makes the memory to digest, on host and device. */
 static int make(struct digest *d, uint64_t size, struct sgpu_error *error)
 {
 	int rc = sgpu_bench_new_pinned(d->bench, size, &d->pattern, error);

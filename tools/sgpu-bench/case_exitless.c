@@ -94,7 +94,6 @@ static int run_server(void *argument, struct sgpu_error *error)
 	return parameters_serve(&service, &served, error);
 }
 
-/* Checks that all answers have come, and that the model has every change. */
 static int verify_answers(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;

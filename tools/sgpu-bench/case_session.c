@@ -422,7 +422,6 @@ static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct pro
 /* ---- the session ---- */
 SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 
-/* Opens a session, loads the job, and allocates the buffer. */
 static int open_session(struct sgpu_bench *bench, const struct sgpu_key *runner, struct program *p,
 			struct sgpu_error *error)
 {

@@ -31,7 +31,6 @@ struct trained {
 	void *first; /* the results of the first sample, which all others must equal */
 };
 
-/* Reports the network's loss, which must have decreased. */
 static int judge(const struct trained *d, struct sgpu_error *error)
 {
 	/* The classes of the pictures come first, if the network classifies. */

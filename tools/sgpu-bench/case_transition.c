@@ -36,7 +36,6 @@ static __attribute__((noinline)) void callee(void)
 	__asm__ volatile("" ::: "memory"); /* keeps the call from being optimised away */
 }
 
-/* A function that does the work `count` times. */
 #define LOOP(name, work)                               \
 	static void name(uint64_t count)               \
 	{                                              \

@@ -89,7 +89,6 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Runs a job on a newly opened device. */
 static int run_opened(const struct job_side *side, struct sgpu_error *error)
 {
 	const bool with_context = side->sealed && standing->sealed;

@@ -147,7 +147,6 @@ int verb_compare(int argc, char **argv)
 /* ---- papers ---- */
 BENCH_EMBED(published, "tools/sgpu-bench/published.json");
 
-/* Whether a record has these parameters. */
 static bool is_at(const struct sgpu_bench_record *record, json_t *point)
 {
 	json_t *object = sgpu_bench_record_json(record), *value;

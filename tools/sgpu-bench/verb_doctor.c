@@ -75,7 +75,6 @@ static bool has_word(const char *words, const char *word)
 	return words[0] == '*' ? strstr(word, words + 1) != NULL : strstr(all, one) != NULL;
 }
 
-/* Whether a file passes a check. Writes the finding about it to `line`. */
 static bool serves(const struct doctor_check *check, const char *path, char line[LINE])
 {
 	const char *name = path + strlen(root());

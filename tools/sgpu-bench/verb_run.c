@@ -132,7 +132,6 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-/* Checks that all records could be written so far. */
 static int check_output(const struct run *r, struct sgpu_error *error)
 {
 	errno = r->fault;
