@@ -350,9 +350,7 @@ int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 	made->config = *config;
 	made->config.life_ns = config->life_ns ? config->life_ns : SGPU_LEASE_LIFE_NS;
 	rc = create_memory(config->size, &made->memory, error);
-	if (rc == SGPU_OK) {
-		rc = start_thread(made, error);
-	}
+	rc = rc ? rc : start_thread(made, error);
 	if (rc < 0) {
 		free_memory(&made->memory);
 		free(made);

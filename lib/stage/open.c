@@ -32,7 +32,7 @@ const char *sgpu_page_kind_name(enum sgpu_page_kind kind)
 {
 	static const char *const names[] = { "4 KiB", "transparent huge", "2 MiB huge" };
 
-	return (unsigned)kind < SGPU_ARRAY_LENGTH(names) ? names[kind] : "unknown";
+	return names[kind];
 }
 
 const char *sgpu_region_use_name(unsigned use)

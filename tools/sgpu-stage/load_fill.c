@@ -42,11 +42,10 @@ static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sg
 	int rc = canceled(error);
 
 	rc = rc ? rc : sgpu_region_back(&copy->load->region, at, end - begin, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_dsa_pread(copy->load->dsa, from->fd, from->name,
-				    copy->load->region.data + at, end - begin, from->offset + begin,
-				    &got, error);
-	}
+	rc = rc ? rc
+		: sgpu_dsa_pread(copy->load->dsa, from->fd, from->name,
+				 copy->load->region.data + at, end - begin, from->offset + begin,
+				 &got, error);
 	if (rc == SGPU_OK && got != end - begin) {
 		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", from->name);
 	}
@@ -101,10 +100,9 @@ static int fill_stream(struct load *load, const struct load_slice *slice, struct
 	for (done = 0; rc == SGPU_OK && done < slice->size; done += piece) {
 		piece = slice->size - done < PIECE ? slice->size - done : PIECE;
 		rc = sgpu_region_back(&load->region, slice->offset + done, piece, error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
-					   piece, error);
-		}
+		rc = rc ? rc
+			: sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
+					piece, error);
 		load->done += piece;
 		cli_progress(NULL, load->done);
 	}
