@@ -59,14 +59,6 @@ static int copy_sealed(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-static int open_peer(struct state *s, int i, struct sgpu_error *error)
-{
-	const struct sgpu_peer_config config = { .path = paths[i] };
-	const int rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peers[i], error);
-
-	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
-}
-
 static int measure(struct state *s, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
@@ -81,14 +73,6 @@ static int measure(struct state *s, struct sgpu_error *error)
 }
 
 /* ---- the case ---- */
-static int new_shared(struct state *s, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
-{
-	const int rc = sgpu_shared_alloc(s->second, s->bench->device, size, memory, error);
-
-	return rc ? rc
-		  : sgpu_bench_keep(s->bench, end_shared, *memory, (uintptr_t)s->second, error);
-}
-
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct state *s = argument;
@@ -97,7 +81,9 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 
 	s->size = size;
 	s->to = (struct bench_target){ .stream = s->in, .size = size, .seed = SEED };
-	rc = rc ? rc : new_shared(s, size, &s->to.memory, error);
+	rc = rc ? rc : sgpu_shared_alloc(s->second, bench->device, size, &s->to.memory, error);
+	rc = rc ? rc
+		: sgpu_bench_keep(bench, end_shared, s->to.memory, (uintptr_t)s->second, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->to.scratch, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(s->to.scratch, size, SEED);
@@ -122,7 +108,11 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	}
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->second, &s->in, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
-		rc = open_peer(s, i, error);
+		const struct sgpu_peer_config config = { .path = paths[i] };
+
+		rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peers[i], error);
+		rc = rc ? rc
+			: sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
 	}
 	return rc;
 }
