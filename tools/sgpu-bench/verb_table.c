@@ -30,13 +30,6 @@ static int read_results(const char *path, struct sgpu_bench_results *results)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
-static bool differs(const struct sgpu_bench_results *a, const struct sgpu_bench_results *b,
-		    const char *what)
-{
-	return !json_equal(json_object_get(a->environment, what),
-			   json_object_get(b->environment, what));
-}
-
 int read_runs(char *const *paths, bool one_machine, struct sgpu_bench_results **runs, size_t *count)
 {
 	struct sgpu_bench_results *all;
@@ -51,7 +44,8 @@ int read_runs(char *const *paths, bool one_machine, struct sgpu_bench_results **
 		for (int k = 0; status == 0 && one_machine && k < 2; k++) {
 			const char *const what = k ? "processor" : "device";
 
-			if (differs(&all[0], &all[i], what)) {
+			if (!json_equal(json_object_get(all[0].environment, what),
+					json_object_get(all[i].environment, what))) {
 				status = cli_fail(SGPU_EINVALID, "'%s' has results of another %s",
 						  paths[i], what);
 			}

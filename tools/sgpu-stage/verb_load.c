@@ -213,15 +213,6 @@ static int stage(struct load *load, struct sgpu_error *error)
 	return rc;
 }
 
-static int write_batch(struct load *load, struct sgpu_error *error)
-{
-	int rc = relocate(load, error);
-
-	rc = rc ? rc : sgpu_batch_write_head(load->out.fd, load->out.path, load->batch, error);
-	rc = rc ? rc : sgpu_tar_end(load->out.fd, load->out.path, error);
-	return rc == SGPU_OK ? sgpu_output_commit(&load->out, error) : rc;
-}
-
 /* ---- shell assignments for the variables that a manifest names. A shell evaluates them, and a
  * manifest comes from outside, so only names that are validated again here are printed. Values are
  * handles, which a runner validates, never pointers ---- */
@@ -300,7 +291,10 @@ static int run(struct load *load, int in, struct sgpu_error *error)
 	rc = rc ? rc : check_payloads(load, error);
 	rc = rc ? rc : sgpu_leases_create(load->files, &load->leases, error);
 	rc = rc ? rc : stage(load, error);
-	rc = rc ? rc : write_batch(load, error);
+	rc = rc ? rc : relocate(load, error);
+	rc = rc ? rc : sgpu_batch_write_head(load->out.fd, load->out.path, load->batch, error);
+	rc = rc ? rc : sgpu_tar_end(load->out.fd, load->out.path, error);
+	rc = rc ? rc : sgpu_output_commit(&load->out, error);
 	if (rc == SGPU_OK && load->export) {
 		rc = export(load, error);
 	}
