@@ -199,16 +199,13 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 
 static int check_use(const struct sgpu_region *region, bool writable, struct sgpu_error *error)
 {
-	if (!writable) {
-		return region->use & SGPU_REGION_INPUTS
-			       ? SGPU_OK
-			       : sgpu_fail(
-					 error, SGPU_EPOLICY,
-					 "region '%s' is for results, and an input cannot be there",
-					 region->id);
-	}
-	if (region->use & SGPU_REGION_RESULTS) {
+	if (region->use & (writable ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS)) {
 		return SGPU_OK;
+	}
+	if (!writable) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "region '%s' is for results, and an input cannot be there",
+				 region->id);
 	}
 	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is for inputs, and a result cannot be there",
 		  region->id);
