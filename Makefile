@@ -92,7 +92,7 @@ FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(BUILD)/examples/brain-report) $(BUILD)/examples/train \
 	$(BUILD)/examples/fashion-train $(BUILD)/examples/parameter-server $(BUILD)/examples/parameter-client $(BUILD)/examples/channel
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%) $(if $(filter-out 0,$(CUDA)),$(BUILD)/bench/bandwidth_bare)
-# What sgpu-bench measures is what the example shows.
+# What sgpu-bench measures is what the example shows, and what sgpu does.
 PARAMETER_SOURCES := $(patsubst %,examples/parameter-server/%.c,model serve sockets load)
 NETWORK_SOURCES := examples/fashion-train/network.c
 # Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
@@ -197,7 +197,7 @@ $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: LIBS += -lseccomp
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: $(call objects,$(HOST_SOURCES))
-$(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
+$(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES) tools/sgpu/job.c)
 # What reads people's files. The other programs have no zlib.
 $(BUILD)/bin/sgpu-manifest $(BUILD)/bin/sgpu-seal $(BUILD)/unit/test_files $(BUILD)/unit/test_files_write \
 	$(BUILD)/interop/array_file $(patsubst %,$(BUILD)/fuzz/fuzz_%,nifti npy npz idx): LIBS += -lz

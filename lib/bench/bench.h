@@ -226,6 +226,7 @@ struct sgpu_bench_options {
 /* The environment of a case. */
 struct sgpu_bench {
 	struct sgpu_device *device;	   /* NULL if the case needs none */
+	struct sgpu_stream *stream;	   /* of the device */
 	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
 	int variant;			   /* index of the variant being sampled */
@@ -271,9 +272,7 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
-/* SAME: the change is within the noise, as the samples show it. FASTER, SLOWER: the change exceeds
- * the noise, and there is a gap between the samples. AMBIGUOUS: the change exceeds the noise
- * without such a gap. For these four, the measurement passed in both runs. */
+/* As sgpu-bench(1) has them. For the first four, the measurement passed in both runs. */
 enum sgpu_bench_verdict {
 	SGPU_BENCH_SAME,
 	SGPU_BENCH_FASTER,

@@ -25,7 +25,6 @@
 
 enum { LINE = 256 };
 
-/* Members and the files that hold their values. */
 static const struct {
 	const char *key, *path;
 } files[] = {

@@ -6,12 +6,16 @@
 
 #include "bench/private.h"
 
+static int add(struct sgpu_bench *bench, struct sgpu_bench_kept kept, struct sgpu_error *error)
+{
+	return sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count, &kept,
+				 sizeof(kept), error);
+}
+
 int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end, uintptr_t what, uint64_t size,
 		    struct sgpu_error *error)
 {
-	const struct sgpu_bench_kept kept = { end, what, size, false };
-	const int rc = sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count,
-					 &kept, sizeof(kept), error);
+	const int rc = add(bench, (struct sgpu_bench_kept){ end, what, size, false }, error);
 
 	if (rc != SGPU_OK) {
 		end(bench, what, size);
@@ -64,12 +68,11 @@ void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *e
 		     struct sgpu_error *error)
 {
 	void *memory = calloc(1, size);
-	const struct sgpu_bench_kept kept = { end, (uintptr_t)memory, size, true };
 
 	if (!memory) {
 		(void)sgpu_fail_nomem(error);
-	} else if (sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count, &kept,
-				     sizeof(kept), error) != SGPU_OK) {
+	} else if (add(bench, (struct sgpu_bench_kept){ end, (uintptr_t)memory, size, true },
+		       error) != SGPU_OK) {
 		free(memory);
 		memory = NULL;
 	}

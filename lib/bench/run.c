@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "bench/private.h"
 
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
@@ -133,17 +134,17 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		rc = sgpu_device_get_info(device, &bench.info, &local);
 	}
 	rc = rc ? rc : sgpu_bench_can_run(row, bench.device ? &bench.info : NULL, &local);
-	if (rc == SGPU_OK) {
-		rc = row->run(&bench, &local);
-		sgpu_bench_release(&bench, 0);
-		free(state.kept);
+	if (rc == SGPU_OK && bench.device) {
+		rc = sgpu_bench_new_stream(&bench, device, &bench.stream, &local);
 	}
+	rc = rc ? rc : row->run(&bench, &local);
+	sgpu_bench_release(&bench, 0);
+	free(state.kept);
 	local.code = rc;
 	/* A variant's error was recorded already. */
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state.told) {
 		sgpu_bench_give_error(&bench, NULL, NULL, &local);
-	} else if (rc == SGPU_OK && !state.counts[SGPU_BENCH_PASSED] &&
-		   !state.counts[SGPU_BENCH_WAIVED] && !state.counts[SGPU_BENCH_FAILED]) {
+	} else if (rc == SGPU_OK && sgpu_all_zero(state.counts, sizeof(state.counts))) {
 		sgpu_bench_waive(&bench, NULL, NULL, "nothing of the sizes that were asked for");
 	}
 	*status = state.counts[SGPU_BENCH_FAILED]   ? SGPU_BENCH_FAILED

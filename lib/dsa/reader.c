@@ -13,11 +13,6 @@
 #include "base/io.h"
 #include "dsa/queue.h"
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
-
 enum { PART = 128 << 10, DEPTH = 8, PARTS_MAX = 64 };
 
 /* Whether the file still has `end` bytes. If cut, the mapping reads as zeros up to the page's

@@ -107,9 +107,7 @@ static int create_in(const char *path, uint64_t file_size, struct sgpu_region *r
 		rc = open_unnamed(directory, region, error);
 		close(directory);
 	}
-	if (rc == SGPU_OK) {
-		rc = map(region, file_size, error);
-	}
+	rc = rc ? rc : map(region, file_size, error);
 	if (rc < 0) {
 		sgpu_region_close(region);
 	}
@@ -154,12 +152,8 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 		rc = sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
 			       (unsigned long long)region->size);
 	}
-	if (rc == SGPU_OK) {
-		rc = check_room(path, file_size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = create_in(path, file_size, region, error);
-	}
+	rc = rc ? rc : check_room(path, file_size, error);
+	rc = rc ? rc : create_in(path, file_size, region, error);
 	if (rc == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
 	    sgpu_shmem_huge(path, setting) &&
 	    madvise(map_base(region), region->file_size, MADV_HUGEPAGE) == 0) {

@@ -64,10 +64,10 @@ static char *look_in_memory(void)
 
 bool sgpu_stage_directory_is_fallback(const char *path)
 {
-	char usual[64];
+	char fallback[64];
 
-	snprintf(usual, sizeof(usual), SHARED_MEMORY "/sgpu-%lu", (unsigned long)geteuid());
-	return strncmp(path, usual, strlen(usual)) == 0 && path[strlen(usual)] == '-';
+	snprintf(fallback, sizeof(fallback), SHARED_MEMORY "/sgpu-%lu-", (unsigned long)geteuid());
+	return strncmp(path, fallback, strlen(fallback)) == 0;
 }
 
 /* Returns /dev/shm/sgpu-UID, or, if another user has that name, a directory with a random name. The

@@ -29,8 +29,6 @@ struct directory {
 	char *path;  /* without links */
 	char *given; /* as the caller named it */
 	int fd;
-	dev_t device;
-	ino_t inode;
 };
 
 struct sgpu_files {
@@ -94,7 +92,7 @@ void sgpu_files_free(struct sgpu_files **files)
 }
 
 /* Names a file system whose files are no data: reads show kernel state or have side effects. */
-static const char *unfit(int fd)
+static const char *unfit(const struct directory *directory)
 {
 	static const struct {
 		unsigned long magic;
@@ -127,7 +125,7 @@ static const char *unfit(int fd)
 	struct stat status, devices, root;
 	struct statfs about;
 
-	if (fstatfs(fd, &about) != 0 || fstat(fd, &status) != 0) {
+	if (fstatfs(directory->fd, &about) != 0 || fstat(directory->fd, &status) != 0) {
 		return "unknown";
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
@@ -136,16 +134,15 @@ static const char *unfit(int fd)
 		}
 	}
 	/* devtmpfs reports the type of tmpfs, so recognise it as the file system of /dev. */
-	if (stat("/dev", &devices) == 0 && stat("/", &root) == 0 && devices.st_dev != root.st_dev &&
-	    devices.st_dev == status.st_dev) {
-		return "devtmpfs";
-	}
-	return NULL;
+	return strcmp(directory->path, "/dev") == 0 ||
+			       (stat("/dev", &devices) == 0 && stat("/", &root) == 0 &&
+				devices.st_dev != root.st_dev && devices.st_dev == status.st_dev)
+		       ? "devtmpfs"
+		       : NULL;
 }
 
 static int open_directory(const char *path, struct directory *directory, struct sgpu_error *error)
 {
-	struct stat status;
 	const char *kind;
 
 	directory->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -157,15 +154,7 @@ static int open_directory(const char *path, struct directory *directory, struct 
 	if (!directory->given) {
 		return sgpu_fail_nomem(error);
 	}
-	if (fstat(directory->fd, &status) != 0) {
-		return sgpu_fail_errno(error, "cannot inspect directory '%s'", path);
-	}
-	directory->device = status.st_dev;
-	directory->inode = status.st_ino;
-	kind = unfit(directory->fd);
-	if (!kind && (strcmp(directory->path, "/dev") == 0)) {
-		kind = "devtmpfs";
-	}
+	kind = unfit(directory);
 	return kind ? sgpu_fail(error, SGPU_EPOLICY,
 				"directory '%s' holds no data: its file system is %s", path, kind)
 		    : 0;

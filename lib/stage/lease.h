@@ -81,7 +81,7 @@ SGPU_MUST_CHECK int sgpu_lease_check(int fd, uint64_t pool_size, const struct sg
 /* Maps the range of a checked lease. Errors: SGPU_ESYSTEM. */
 struct sgpu_lease_mapping {
 	uint8_t *memory;
-	uint64_t size; /* of the mapping: whole pages */
+	uint64_t size; /* of the mapping: whole huge pages */
 };
 SGPU_MUST_CHECK int sgpu_lease_map(int fd, const struct sgpu_lease *lease,
 				   struct sgpu_lease_mapping *mapping, struct sgpu_error *error);

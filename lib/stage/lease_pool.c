@@ -5,14 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -166,15 +164,11 @@ int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease,
 int sgpu_lease_map(int fd, const struct sgpu_lease *lease, struct sgpu_lease_mapping *mapping,
 		   struct sgpu_error *error)
 {
-	struct statfs system;
-	uint64_t page = SMALL_PAGE;
 	void *base;
 
 	*mapping = (struct sgpu_lease_mapping){ .memory = NULL };
-	if (fstatfs(fd, &system) == 0 && system.f_type == HUGETLBFS_MAGIC) {
-		page = HUGE_PAGE;
-	}
-	mapping->size = (lease->size + page - 1) / page * page;
+	/* Huge pages are mapped whole; of small ones, some beyond the lease, too. */
+	mapping->size = (lease->size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 	base = mmap(NULL, mapping->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 		    (off_t)lease->offset);
 	if (base == MAP_FAILED) {
@@ -356,9 +350,7 @@ int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 	made->config = *config;
 	made->config.life_ns = config->life_ns ? config->life_ns : SGPU_LEASE_LIFE_NS;
 	rc = create_memory(config->size, &made->memory, error);
-	if (rc == SGPU_OK) {
-		rc = start_thread(made, error);
-	}
+	rc = rc ? rc : start_thread(made, error);
 	if (rc < 0) {
 		free_memory(&made->memory);
 		free(made);

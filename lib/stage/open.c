@@ -32,7 +32,7 @@ const char *sgpu_page_kind_name(enum sgpu_page_kind kind)
 {
 	static const char *const names[] = { "4 KiB", "transparent huge", "2 MiB huge" };
 
-	return (unsigned)kind < SGPU_ARRAY_LENGTH(names) ? names[kind] : "unknown";
+	return names[kind];
 }
 
 const char *sgpu_region_use_name(unsigned use)
@@ -94,7 +94,6 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	return rc;
 }
 
-/* Returns the index of a word, or -1. */
 static int find_word(const char *word, const char *const *words, int count)
 {
 	while (count-- > 0) {
@@ -247,8 +246,6 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 	struct stat status;
 	int fd = -1, rc;
 
-	memset(region, 0, sizeof(*region));
-	region->fd = -1;
 	*found = look >= 0 || errno != ENOENT;
 	if (look < 0) {
 		return sgpu_fail_errno(error, "cannot open region '%s'", id);
@@ -266,7 +263,6 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 	close(look);
 	if (rc < 0) {
 		sgpu_close(fd);
-		region->fd = -1;
 		return rc;
 	}
 	region->fd = fd;

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What huge pages the kernel says there are.
+ * What huge pages the kernel says there are, and how much may be locked.
  */
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -113,6 +116,20 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
 	}
 	free(*mounts);
 	*mounts = NULL;
+}
+
+/* CAP_IPC_LOCK lifts the limit. */
+uint64_t sgpu_lock_limit(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+	struct rlimit limit = { .rlim_cur = 0 };
+
+	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
+	return limit.rlim_cur == RLIM_INFINITY || (syscall(SYS_capget, &header, all) == 0 &&
+						   (all[0].effective >> CAP_IPC_LOCK & 1))
+		       ? UINT64_MAX
+		       : limit.rlim_cur;
 }
 
 /* Reads the kernel's setting, and returns whether it overrules mount options, as "deny" and "force"

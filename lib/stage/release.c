@@ -119,7 +119,8 @@ struct listing {
 	int count;
 };
 
-static int list_one(int directory, const char *path, const char *name, struct listing *listing)
+static int list_one(int directory, const char *path, const char *name, struct listing *listing,
+		    struct sgpu_error *error)
 {
 	struct sgpu_region *larger, *region;
 	struct sgpu_error reason = { 0 };
@@ -127,12 +128,9 @@ static int list_one(int directory, const char *path, const char *name, struct li
 	bool found;
 	int rc;
 
-	if (!sgpu_region_id_valid(name)) {
-		return SGPU_OK;
-	}
 	larger = realloc(listing->list, ((size_t)listing->count + 1) * sizeof(*larger));
 	if (!larger) {
-		return SGPU_ENOMEM;
+		return sgpu_fail_nomem(error);
 	}
 	listing->list = larger;
 	region = &larger[listing->count];
@@ -159,30 +157,29 @@ static int list_one(int directory, const char *path, const char *name, struct li
 	}
 	region->fd = -1;
 	if (asprintf(&region->path, "%s/%s", path, name) < 0) {
-		region->path = NULL;
-		return SGPU_ENOMEM;
+		return sgpu_fail_nomem(error);
 	}
 	listing->count++;
 	return SGPU_OK;
 }
 
+static int is_region(const struct dirent *entry)
+{
+	return sgpu_region_id_valid(entry->d_name);
+}
+
 static int list_directory(int directory, const char *path, void *argument, struct sgpu_error *error)
 {
-	const int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = own < 0 ? NULL : fdopendir(own);
-	struct dirent *entry;
-	int rc = SGPU_OK;
+	struct dirent **entries = NULL;
+	const int count = scandirat(directory, ".", &entries, is_region, NULL);
+	int rc = count < 0 ? sgpu_fail_errno(error, "cannot read directory '%s'", path) : SGPU_OK;
 
-	if (!stream) {
-		rc = sgpu_fail_errno(error, "cannot read directory '%s'", path);
-		sgpu_close(own);
-		return rc;
+	for (int i = 0; i < count; i++) {
+		rc = rc ? rc : list_one(directory, path, entries[i]->d_name, argument, error);
+		free(entries[i]);
 	}
-	while (rc == SGPU_OK && (entry = readdir(stream))) {
-		rc = list_one(directory, path, entry->d_name, argument);
-	}
-	closedir(stream);
-	return rc < 0 ? sgpu_fail_nomem(error) : SGPU_OK;
+	free(entries);
+	return rc;
 }
 
 static int by_creation(const void *a, const void *b)

@@ -76,7 +76,6 @@ static int check_file(int rc, const struct sgpu_location *location, uint64_t siz
 	return SGPU_OK;
 }
 
-/* Makes a source of a part of a region; `fd` is the region's. */
 static int take_slice(const struct sgpu_region *region, int fd,
 		      const struct sgpu_location *location, uint64_t size,
 		      struct sgpu_source *source, struct sgpu_error *error)
@@ -200,16 +199,13 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 
 static int check_use(const struct sgpu_region *region, bool writable, struct sgpu_error *error)
 {
-	if (!writable) {
-		return region->use & SGPU_REGION_INPUTS
-			       ? SGPU_OK
-			       : sgpu_fail(
-					 error, SGPU_EPOLICY,
-					 "region '%s' is for results, and an input cannot be there",
-					 region->id);
-	}
-	if (region->use & SGPU_REGION_RESULTS) {
+	if (region->use & (writable ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS)) {
 		return SGPU_OK;
+	}
+	if (!writable) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "region '%s' is for results, and an input cannot be there",
+				 region->id);
 	}
 	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is for inputs, and a result cannot be there",
 		  region->id);

@@ -194,6 +194,8 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
 /* Whether files in a directory get transparent huge pages on request. setting: the mount option of
  * its tmpfs, such as "huge=advise", or the kernel's setting if that overrules it. */
 bool sgpu_shmem_huge(const char *directory, char setting[32]);
+/* Returns the bytes that this process may lock; UINT64_MAX: any. */
+uint64_t sgpu_lock_limit(void);
 /* Lists the NUMA nodes with memory, in bytes; no node if this build or machine cannot tell. */
 struct sgpu_numa_node {
 	int node;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * aead-cpu: AES-256-GCM on one core of the CPU, in chunks of the sealed format, in cache.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "crypto/crypto.h"
@@ -82,8 +79,8 @@ int bench_aead_cpu(struct sgpu_bench *bench, struct sgpu_error *error)
 			&variants[strcmp(names[count], "openssl") == 0 ? 0 : count];
 
 		variants[count] = variants[0];
-		*at = (struct sgpu_bench_variant)BENCH_VARIANT(
-			names[count], prepare_core, work_core, verify_core, &cores[count]);
+		*at = (struct sgpu_bench_variant){ names[count], prepare_core, work_core,
+						   verify_core, &cores[count] };
 		rc = bench_new_aead(bench, names[count], key, &cores[count].aead, error);
 	}
 	for (enum work work = SEAL; rc == SGPU_OK && work <= OPEN; work++) {

@@ -126,7 +126,7 @@ static void fill_options(float *price, uint64_t count)
 	}
 }
 
-static void add_options(struct job *job, const struct job_side *side)
+static void add_options(struct bench_job *job, const struct job_side *side)
 {
 	const uint64_t count = side->size / sizeof(float);
 	const struct job_type type = { "f32", { count } };

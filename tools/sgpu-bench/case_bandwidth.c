@@ -11,8 +11,6 @@
 
 enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* buffers of the host */ };
 static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 1 << 30), MEMORIES, 2, 0 };
-/* The approximate bytes of a sample of large copies. */
-#define SAMPLE ((uint64_t)256 << 20)
 
 /* A direction copies in one way or in both; each way has a stream of its own. */
 enum way { H2D, D2H, WAYS };
@@ -138,9 +136,9 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 	const bool pins = b->bench->info.pins_host_memory;
 	struct bandwidth pageable;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("pinned", prepare, copy_enqueued, verify, b),
-		BENCH_VARIANT("pinned, one by one", prepare, copy_one_by_one, verify, b),
-		BENCH_VARIANT("pageable", prepare, copy_one_by_one, verify, &pageable),
+		{ "pinned", prepare, copy_enqueued, verify, b },
+		{ "pinned, one by one", prepare, copy_one_by_one, verify, b },
+		{ "pageable", prepare, copy_one_by_one, verify, &pageable },
 	};
 
 	b->direction = direction;
@@ -154,9 +152,7 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;
-	const uint64_t copies = SAMPLE / size < 1	     ? 1
-				: SAMPLE / size > COPIES_MAX ? COPIES_MAX
-							     : SAMPLE / size;
+	const uint64_t copies = bench_repeats(size, COPIES_MAX);
 	int rc;
 
 	b->size = size;
@@ -186,10 +182,9 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 
 int bench_bandwidth(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct bandwidth b = { .bench = bench };
-	int rc = sgpu_bench_new_stream(bench, bench->device, &b.streams[H2D], error);
+	struct bandwidth b = { .bench = bench, .streams = { bench->stream } };
+	int rc = sgpu_bench_new_stream(bench, bench->device, &b.streams[D2H], error);
 
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b.streams[D2H], error);
 	if (rc == SGPU_OK && !bench->info.pins_host_memory) {
 		sgpu_bench_waive(bench, NULL, "pinned", "device '%s' pins no memory",
 				 bench->info.selector);

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * batch: what is saved by putting small segments into one batch, and by running independent chains
- * of operations on several streams.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
 #include "cases.h"
@@ -17,7 +13,7 @@ enum {
 	CHAIN_BYTES = COUNT * 4
 };
 
-static void add_copies(struct job *job, const struct job_side *side)
+static void add_copies(struct bench_job *job, const struct job_side *side)
 {
 	const struct job_type type = { "u8", { SMALL } };
 	char in[24], out[24], id[24];
@@ -62,7 +58,7 @@ static int measure_segments(struct sgpu_bench *bench, int n, bool opens, struct 
 }
 
 /* Adds the chains. side->data holds three vectors: the expected sum, the start, and the addend. */
-static void add_chains(struct job *job, const struct job_side *side)
+static void add_chains(struct bench_job *job, const struct job_side *side)
 {
 	const struct job_type type = { "f32", { EDGE, EDGE } };
 	const float *sum = side->data;

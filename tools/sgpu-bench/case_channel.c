@@ -89,7 +89,6 @@ struct scene {
 				* they share no tables */
 	struct sgpu_space *space; /* owned by no channel: for pages that are mapped without one */
 	sgpu_devptr base;
-	struct sgpu_stream *stream;
 	const struct row *row;
 	uint64_t sizes[2];	     /* bytes in big and in small pages */
 	struct sgpu_summary summary; /* of the last CH_PTE of `channel` */
@@ -192,8 +191,8 @@ static int run_mapping(void *argument, struct sgpu_error *error)
 	between = sgpu_now_ns();
 	rc = sgpu_device_synchronize(s->bench->device, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_clear(s->stream, s->base, PAGES * page, &task);
-		rc = bench_finish(s->stream, rc, &task, 1, "clear", error);
+		rc = sgpu_device_clear(s->bench->stream, s->base, PAGES * page, &task);
+		rc = bench_finish(s->bench->stream, rc, &task, 1, "clear", error);
 	}
 	ended = sgpu_page_unmap(s->space, 0, PAGES * page, rc == SGPU_OK ? error : NULL);
 	bench_give_part(s->bench, begin, between, s->row->ends);
@@ -213,9 +212,9 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 {
 	const struct sgpu_pages_info *info = &s->channel->pages;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", NULL, run_plain, NULL, s),
-		BENCH_VARIANT("channel", NULL, row->pages ? run_pages : run_life, NULL, s),
-		BENCH_VARIANT("mapping alone", NULL, run_mapping, NULL, s),
+		{ "plain", NULL, run_plain, NULL, s },
+		{ "channel", NULL, row->pages ? run_pages : run_life, NULL, s },
+		{ "mapping alone", NULL, run_mapping, NULL, s },
 	};
 	/* Without a channel, nothing corresponds to the other commands. */
 	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY;
@@ -240,7 +239,6 @@ int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &s.owner, error);
 
 	rc = rc ? rc : bench_new_channel(bench, BIG_PAGES, &s.channel, error);
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &s.stream, error);
 	rc = rc ? rc
 		: sgpu_space_create(bench->device, PAGES * s.channel->pages.big, &s.space, &s.base,
 				    error);

@@ -18,61 +18,51 @@
 enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4, WAYS_MAX = 5 };
 static const uint64_t batches[BATCHES] = { 1, 8, 64, 512 }; /* pages of a call */
 
-/* One call that converts pages. */
 struct call {
 	bool to_private;
 	uint64_t pages, page_bytes;
 };
 
-/* ---- the flows ---- */
+/* ---- the ways ---- */
+/* Entries of a page-state change in Linux (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2 MiB. A TDX
+ * guest's call to its hypervisor goes through the TDX module both ways. */
+enum { SNP_ENTRIES = 64, TDX_EXITS = 2 };
+
 /* The terms, in nanoseconds: an exit with the entry after it; the change of the call's page-table
  * entries, with the TLB shootdown; the fault for one page; clearing one page. */
 struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-/* Entries of a page-state change in Linux (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2 MiB. A TDX
- * guest's call to its hypervisor goes through the TDX module both ways. */
-enum { SNP_ENTRIES = 64, TDX_EXITS = 2 };
+/* A variant. The pool stays shared; if it is to be filled, data are first copied there. The heaps
+ * and models convert.
+ *
+ * A model's time is the sum of its terms, without what only the hardware can time: PVALIDATE and
+ * RMPUPDATE of SNP, and all of TDG.MEM.PAGE.ACCEPT but the clearing. In SNP and TDX the host maps
+ * each page anew; the TDX module also clears each page that is accepted. */
+struct way {
+	const char *name;
+	enum { POOL, POOL_FILLED, SHARED_HEAP, PRIVATE_HEAP, MODEL } by;
+	bool flips;
+	bool faults, clears;	 /* for each page; clears: only to private */
+	unsigned exits, entries; /* exits of a call; pages for which it has another one, or 0 */
+};
 
-/* The time of a call as a sum of terms, without what only the hardware can time: PVALIDATE and
- * RMPUPDATE of SNP, and all of TDG.MEM.PAGE.ACCEPT but the clearing. */
-typedef double model_fn(const struct call *call, const struct costs *costs);
+static const struct way flows[] = {
+	{ "snp, exit-free", MODEL, true, false, false, 0, 0 },
+	{ "snp", MODEL, true, true, false, 0, SNP_ENTRIES },
+	{ "tdx", MODEL, true, true, true, TDX_EXITS, 0 },
+};
 
-static double flip(const struct call *call, const struct costs *costs)
+static double sum_of(const struct way *way, const struct call *call, const struct costs *costs)
 {
-	(void)call;
-	return costs->flip_ns;
-}
+	const uint64_t exits =
+		way->exits + (way->entries ? (call->pages + way->entries - 1) / way->entries : 0);
+	const double page_ns = (way->faults ? costs->fault_ns : 0) +
+			       (way->clears && call->to_private ? costs->clear_ns : 0);
 
-static double fault(const struct call *call, const struct costs *costs)
-{
-	return (double)call->pages * costs->fault_ns;
-}
-
-static double clear(const struct call *call, const struct costs *costs)
-{
-	return (double)call->pages * costs->clear_ns;
-}
-
-static double exits(const struct call *call, const struct costs *costs)
-{
-	return (double)call->pages * costs->exit_ns;
-}
-
-/* In SNP and TDX the host maps each page anew; the TDX module also clears each page that is
- * accepted. */
-static double snp(const struct call *call, const struct costs *costs)
-{
-	const uint64_t changes = (call->pages + SNP_ENTRIES - 1) / SNP_ENTRIES;
-
-	return costs->flip_ns + (double)changes * costs->exit_ns + fault(call, costs);
-}
-
-static double tdx(const struct call *call, const struct costs *costs)
-{
-	return costs->flip_ns + TDX_EXITS * costs->exit_ns + fault(call, costs) +
-	       (call->to_private ? clear(call, costs) : 0);
+	return (way->flips ? costs->flip_ns : 0) + (double)exits * costs->exit_ns +
+	       (double)call->pages * page_ns;
 }
 
 /* ---- what is timed ---- */
@@ -81,7 +71,6 @@ struct conversion {
 	bool has_exits;	    /* this is a virtual machine, so exits can be timed */
 	int heaps[2];	    /* shared; ordinary, or -1 */
 	void *huge, *small; /* a huge page, and as much memory in small pages */
-	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
 	void *pool, *private; /* pinned where the device can; ordinary */
 	uint64_t room;	      /* bytes of the three above */
@@ -89,14 +78,6 @@ struct conversion {
 	const struct way *ways;
 	struct call call;
 	uint64_t copied; /* bytes that a sample also copies to the device; 0: none */
-};
-
-/* A variant. The pool stays shared; if it is to be filled, data are first copied there. The heaps
- * and models convert. */
-struct way {
-	const char *name;
-	enum { POOL, POOL_FILLED, SHARED_HEAP, PRIVATE_HEAP, MODEL } by;
-	model_fn *model;
 };
 
 /* Converts as a TDX or SNP guest does: the heap of shared dma-bufs converts a buffer's pages
@@ -139,7 +120,6 @@ static double time_flip(struct conversion *c, uint64_t pages)
 	return (double)ns * (double)pages / (double)entries;
 }
 
-/* Times touching new pages, then clearing them. */
 static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *costs)
 {
 	const uint64_t count = page_bytes == SMALL ? FAULTS : 1, size = count * page_bytes;
@@ -157,7 +137,7 @@ static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *
 	costs->clear_ns = (double)(sgpu_now_ns() - touched) / (double)count;
 }
 
-static double by_model(struct conversion *c, model_fn *model, const struct call *call)
+static double by_model(struct conversion *c, const struct way *way, const struct call *call)
 {
 	struct costs costs = { .flip_ns = time_flip(c, call->pages) };
 	const uint64_t begin = sgpu_now_ns();
@@ -167,7 +147,7 @@ static double by_model(struct conversion *c, model_fn *model, const struct call 
 	}
 	costs.exit_ns = c->has_exits ? (double)(sgpu_now_ns() - begin) / EXITS : 0;
 	time_pages(c, call->page_bytes, &costs);
-	return model(call, &costs);
+	return sum_of(way, call, &costs);
 }
 
 /* Makes a call; or, if there are bytes to copy, a copy, a call that makes the buffer shared, and
@@ -185,12 +165,12 @@ static int run_way(void *argument, struct sgpu_error *error)
 		if (way->by == POOL_FILLED) {
 			memcpy(c->pool, c->private, c->copied);
 		}
-		rc = bench_to_device(c->stream, c->device_memory, c->pool, c->copied, error);
+		rc = bench_to_device(c->bench->stream, c->device_memory, c->pool, c->copied, error);
 		total = (double)(sgpu_now_ns() - begin);
 	}
 	for (int i = c->copied ? 0 : 1; rc == SGPU_OK && way->by > POOL_FILLED && i < 2; i++) {
 		if (way->by == MODEL) {
-			part = by_model(c, way->model, &call);
+			part = by_model(c, way, &call);
 		} else {
 			rc = by_heap(c->heaps[way->by == PRIVATE_HEAP], &call, &part, error);
 		}
@@ -205,13 +185,13 @@ static int spoil_copy(void *argument, struct sgpu_error *error)
 {
 	const struct conversion *c = argument;
 
-	return bench_clear(c->stream, c->device_memory, c->copied, error);
+	return bench_clear(c->bench->stream, c->device_memory, c->copied, error);
 }
 
 static int verify_copy(void *argument, struct sgpu_error *error)
 {
 	const struct conversion *c = argument;
-	int rc = bench_from_device(c->stream, c->pool, c->device_memory, c->copied, error);
+	int rc = bench_from_device(c->bench->stream, c->pool, c->device_memory, c->copied, error);
 
 	return rc ? rc : bench_verify(c->pool, c->copied, SEED, error);
 }
@@ -228,9 +208,9 @@ static int measure(struct conversion *c, struct sgpu_bench_point point, struct c
 	c->call = call;
 	c->copied = point.bytes;
 	for (int i = 0; i < count; i++) {
-		variants[i] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			ways[i].name, copies ? spoil_copy : NULL, run_way,
-			copies ? verify_copy : NULL, c);
+		variants[i] =
+			(struct sgpu_bench_variant){ ways[i].name, copies ? spoil_copy : NULL,
+						     run_way, copies ? verify_copy : NULL, c };
 	}
 	return sgpu_bench_measure(c->bench, &point, variants, count, error);
 }
@@ -281,10 +261,10 @@ static int measure_stream(struct conversion *c, const char *source, uint64_t pag
 static int measure_heap(struct conversion *c, struct sgpu_error *error)
 {
 	static const char heap[] = "/dev/dma_heap/system_cc_shared";
-	static const struct way ways[] = { { "pool", POOL, NULL },
-					   { "pool, filled", POOL_FILLED, NULL },
-					   { "shared heap", SHARED_HEAP, NULL },
-					   { "private heap", PRIVATE_HEAP, NULL } };
+	static const struct way ways[] = { { .name = "pool", .by = POOL },
+					   { .name = "pool, filled", .by = POOL_FILLED },
+					   { .name = "shared heap", .by = SHARED_HEAP },
+					   { .name = "private heap", .by = PRIVATE_HEAP } };
 	const struct sgpu_bench_point point = { .parameters = { { "source", "hardware", 0 } } };
 	int rc = SGPU_OK;
 
@@ -311,20 +291,19 @@ static int measure_heap(struct conversion *c, struct sgpu_error *error)
  * need exits come last. */
 static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_error *error)
 {
-	static const struct way terms[] = { { "flip", MODEL, flip },
-					    { "fault", MODEL, fault },
-					    { "clear", MODEL, clear },
-					    { "exit", MODEL, exits } };
-	static const struct way flows[] = { { "snp, exit-free", MODEL, flip },
-					    { "snp", MODEL, snp },
-					    { "tdx", MODEL, tdx } };
-	static const struct way streams[] = { { "pool", POOL, NULL },
-					      { "pool, filled", POOL_FILLED, NULL },
-					      { "converted, snp, exit-free", MODEL, flip },
-					      { "converted, snp", MODEL, snp },
-					      { "converted, tdx", MODEL, tdx } };
+	static const struct way terms[] = { { "flip", MODEL, true, false, false, 0, 0 },
+					    { "fault", MODEL, false, true, false, 0, 0 },
+					    { "clear", MODEL, false, false, true, 0, 0 },
+					    { "exit", MODEL, false, false, false, 0, 1 } };
+	static const struct way streams[] = {
+		{ .name = "pool", .by = POOL },
+		{ .name = "pool, filled", .by = POOL_FILLED },
+		{ "converted, snp, exit-free", MODEL, true, false, false, 0, 0 },
+		{ "converted, snp", MODEL, true, true, false, 0, SNP_ENTRIES },
+		{ "converted, tdx", MODEL, true, true, true, TDX_EXITS, 0 },
+	};
 	const int most = c->bench->options.quick ? 1 : BATCHES;
-	int rc = measure_call(c, "terms", "primitives", (struct call){ false, FAULTS, page_bytes },
+	int rc = measure_call(c, "terms", "primitives", (struct call){ true, FAULTS, page_bytes },
 			      terms, c->has_exits ? 4 : 3, error);
 
 	for (int i = 0; rc == SGPU_OK && i < 2 * most; i++) {
@@ -346,7 +325,6 @@ static int make(struct conversion *c, struct sgpu_error *error)
 	rc = rc ? rc : bench_new_pages(bench, c->room, &c->private, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, c->room, &c->pool, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, c->room, &c->device_memory, error);
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &c->stream, error);
 	if (rc == SGPU_OK) {
 		(void)madvise(c->small, HUGE, MADV_NOHUGEPAGE);
 		(void)madvise(c->small, HUGE, MADV_DONTNEED);

@@ -18,7 +18,6 @@ static const char custom[] = "sgpu bench";
 
 struct digest {
 	struct sgpu_bench *bench;
-	struct sgpu_stream *stream;
 	struct sgpu_pool *pool; /* of the CPU */
 	void *pattern;		/* contents of `memory`, on the host */
 	sgpu_devptr memory;
@@ -42,7 +41,7 @@ static int enqueue(void *argument, struct sgpu_error *error)
 	int rc;
 
 	memset(d->digest, 0, sizeof(d->digest));
-	rc = sgpu_device_enqueue(d->stream, &work, &d->task);
+	rc = sgpu_device_enqueue(d->bench->stream, &work, &d->task);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
 }
 
@@ -50,7 +49,7 @@ static int digest_on_device(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
 
-	return sgpu_bench_enqueue(d->bench, &d->stream, 1, enqueue, d, &d->task, 1, error);
+	return sgpu_bench_enqueue(d->bench, &d->bench->stream, 1, enqueue, d, &d->task, 1, error);
 }
 
 /* Times a measure by the host's clock, since the CPU finishes it after the device's task. */
@@ -61,7 +60,7 @@ static int measure_on_device(void *argument, struct sgpu_error *error)
 
 	d->task = (struct sgpu_task){ 0 };
 	rc = enqueue(d, error);
-	rc = rc ? rc : sgpu_stream_sync(d->stream, error);
+	rc = rc ? rc : sgpu_stream_sync(d->bench->stream, error);
 	return rc ? rc : sgpu_bench_tasks(&d->task, 1, error);
 }
 
@@ -88,7 +87,6 @@ static int verify(void *argument, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
 }
 
-/* Makes the memory to digest, on host and device. */
 static int make(struct digest *d, uint64_t size, struct sgpu_error *error)
 {
 	int rc = sgpu_bench_new_pinned(d->bench, size, &d->pattern, error);
@@ -97,7 +95,7 @@ static int make(struct digest *d, uint64_t size, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->memory, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(d->pattern, size, SEED);
-		rc = bench_to_device(d->stream, d->memory, d->pattern, size, error);
+		rc = bench_to_device(d->bench->stream, d->memory, d->pattern, size, error);
 	}
 	rc = rc ? rc : digest_on_cpu(d, error);
 	memcpy(d->expected, d->digest, sizeof(d->expected));
@@ -108,9 +106,8 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct digest *d = argument;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("device", NULL, d->pages ? measure_on_device : digest_on_device,
-			      verify, d),
-		BENCH_VARIANT("CPU", NULL, digest_on_cpu, verify, d),
+		{ "device", NULL, d->pages ? measure_on_device : digest_on_device, verify, d },
+		{ "CPU", NULL, digest_on_cpu, verify, d },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.bytes = size };
@@ -142,8 +139,8 @@ static int measure_channel_size(void *argument, uint64_t size, struct sgpu_error
 {
 	struct digest *d = argument;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", NULL, measure_on_device, verify, d),
-		BENCH_VARIANT("channel", NULL, measure_in_channel, verify, d),
+		{ "plain", NULL, measure_on_device, verify, d },
+		{ "channel", NULL, measure_in_channel, verify, d },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_MEASURE", 0 },
 								{ "size_bytes", NULL, size } },
@@ -167,19 +164,21 @@ static int measure_channel_size(void *argument, uint64_t size, struct sgpu_error
 	rc = rc ? rc : sgpu_processor_enter(c->processor, c->number, NULL, 0, error);
 	if (rc == SGPU_OK) {
 		sgpu_processor_leave(c->processor);
-		rc = bench_to_device(d->stream, base + d->va, d->pattern, size, error);
+		rc = bench_to_device(d->bench->stream, base + d->va, d->pattern, size, error);
 	}
 	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, 2, error);
 }
 
 /* ---- the cases ---- */
+SGPU_BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
+
 static int run_sizes(struct sgpu_bench *bench, bool pages, const struct bench_sizes *sizes,
 		     bench_size_fn measure, struct sgpu_error *error)
 {
 	struct digest d = { .bench = bench, .pages = pages };
-	int rc = sgpu_bench_new_stream(bench, bench->device, &d.stream, error);
+	int rc = sgpu_pool_create(bench->options.jobs, &d.pool, error);
 
-	rc = rc ? rc : bench_new_pool(bench, &d.pool, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_pool, (uintptr_t)d.pool, 0, error);
 	return rc ? rc : bench_each_size(bench, sizes, measure, &d, error);
 }
 

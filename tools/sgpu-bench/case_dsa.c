@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * dsa: copies by Intel's Data Streaming Accelerator against those of a core, by size and number
- * under way.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +66,8 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	const uint64_t most = SGPU_DSA_DEPTH_MAX * size > WORK ? SGPU_DSA_DEPTH_MAX * size : WORK;
 	struct work *w = argument;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("core", prepare, run_core, verify, w),
-		BENCH_VARIANT("poll", prepare, run_device, verify, w),
+		{ "core", prepare, run_core, verify, w },
+		{ "poll", prepare, run_device, verify, w },
 	};
 	int rc = bench_new_pages(w->bench, most, &w->from, error);
 

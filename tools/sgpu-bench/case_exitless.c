@@ -94,7 +94,6 @@ static int run_server(void *argument, struct sgpu_error *error)
 	return parameters_serve(&service, &served, error);
 }
 
-/* Checks that all answers have come, and that the model has every change. */
 static int verify_answers(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
@@ -137,9 +136,10 @@ static int measure(struct way ways[WAYS], unsigned items, struct sgpu_error *err
 		}
 		way->items = items;
 		way->requests = requests;
-		variants[count++] = (struct sgpu_bench_variant)BENCH_VARIANT(
-			way->name, items ? prepare_requests : NULL, items ? run_server : run_empty,
-			items ? verify_answers : NULL, way);
+		variants[count++] =
+			(struct sgpu_bench_variant){ way->name, items ? prepare_requests : NULL,
+						     items ? run_server : run_empty,
+						     items ? verify_answers : NULL, way };
 	}
 	return sgpu_bench_measure(ways[0].bench, &point, variants, count, error);
 }

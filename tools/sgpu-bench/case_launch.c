@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * launch: what it takes to start operations: by bare calls, through the runner, and on sealed data.
- */
-
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cases.h"
 #include "job.h"
 #include "setup.h"
@@ -11,7 +7,7 @@ enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LONGEST = 64 };
 enum { A, B, OUTPUT }; /* arguments of vector_add */
 
 /* ---- a chain of operations with its input and its output ---- */
-static void add_chain(struct job *job, const struct job_side *side)
+static void add_chain(struct bench_job *job, const struct job_side *side)
 {
 	const struct bare *b = side->state;
 

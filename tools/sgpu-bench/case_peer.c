@@ -19,7 +19,7 @@ struct state {
 	struct bench_target to;
 	struct sgpu_bench *bench;
 	struct sgpu_device *second;
-	struct sgpu_stream *out, *in; /* of the first device, of the second */
+	struct sgpu_stream *in; /* of the second device */
 	sgpu_devptr from;
 	uint64_t size;
 	struct sgpu_peer *peers[PATHS]; /* by path: of the second variant, of the third */
@@ -43,9 +43,11 @@ static int copy_plain(void *argument, struct sgpu_error *error)
 		.data = { (void *)(uintptr_t)s->from, (void *)(uintptr_t)s->to.memory },
 	};
 	struct sgpu_task task = { 0 };
-	const int rc = sgpu_bench_launch(s->bench, s->out, &call, &task, error);
+	const int rc = sgpu_bench_launch(s->bench, s->bench->stream, &call, &task, error);
 
-	return rc ? rc : bench_finish(s->out, rc, &task, 1, "copy to the second device", error);
+	return rc ? rc
+		  : bench_finish(s->bench->stream, rc, &task, 1, "copy to the second device",
+				 error);
 }
 
 static int copy_sealed(void *argument, struct sgpu_error *error)
@@ -57,36 +59,20 @@ static int copy_sealed(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-static int open_peer(struct state *s, int i, struct sgpu_error *error)
-{
-	const struct sgpu_peer_config config = { .path = paths[i] };
-	const int rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peers[i], error);
-
-	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
-}
-
 static int measure(struct state *s, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
 						.bytes = s->size };
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", bench_clear_target, copy_plain, bench_verify_target, s),
-		BENCH_VARIANT("stored", bench_clear_target, copy_sealed, bench_verify_target, s),
-		BENCH_VARIANT("host", bench_clear_target, copy_sealed, bench_verify_target, s),
+		{ "plain", bench_clear_target, copy_plain, bench_verify_target, s },
+		{ "stored", bench_clear_target, copy_sealed, bench_verify_target, s },
+		{ "host", bench_clear_target, copy_sealed, bench_verify_target, s },
 	};
 
 	return sgpu_bench_measure(s->bench, &point, variants, 3, error);
 }
 
 /* ---- the case ---- */
-static int new_shared(struct state *s, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
-{
-	const int rc = sgpu_shared_alloc(s->second, s->bench->device, size, memory, error);
-
-	return rc ? rc
-		  : sgpu_bench_keep(s->bench, end_shared, *memory, (uintptr_t)s->second, error);
-}
-
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct state *s = argument;
@@ -95,11 +81,13 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 
 	s->size = size;
 	s->to = (struct bench_target){ .stream = s->in, .size = size, .seed = SEED };
-	rc = rc ? rc : new_shared(s, size, &s->to.memory, error);
+	rc = rc ? rc : sgpu_shared_alloc(s->second, bench->device, size, &s->to.memory, error);
+	rc = rc ? rc
+		: sgpu_bench_keep(bench, end_shared, s->to.memory, (uintptr_t)s->second, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->to.scratch, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(s->to.scratch, size, SEED);
-		rc = bench_to_device(s->out, s->from, s->to.scratch, size, error);
+		rc = bench_to_device(bench->stream, s->from, s->to.scratch, size, error);
 	}
 	return rc ? rc : measure(s, error);
 }
@@ -118,10 +106,13 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	if (rc == SGPU_EUNAVAILABLE && is_gpu) {
 		return sgpu_fail(error, rc, "the machine has no second GPU");
 	}
-	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->bench->device, &s->out, error);
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->second, &s->in, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
-		rc = open_peer(s, i, error);
+		const struct sgpu_peer_config config = { .path = paths[i] };
+
+		rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peers[i], error);
+		rc = rc ? rc
+			: sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
 	}
 	return rc;
 }

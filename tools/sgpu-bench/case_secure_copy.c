@@ -23,7 +23,6 @@ static const struct bench_sizes sizes = { 4 << 10 | 64 << 10 | 256 << 10 | 4 * M
 struct copy {
 	struct bench_target device;
 	struct sgpu_bench *bench;
-	struct sgpu_stream *stream;
 	struct sgpu_engine *engine;
 	struct sgpu_live_key *live;
 	sem_t ended; /* of transfers at rest */
@@ -72,7 +71,7 @@ static int up_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 
-	return bench_to_device(c->stream, c->device.memory, c->host.plain, c->size, error);
+	return bench_to_device(c->bench->stream, c->device.memory, c->host.plain, c->size, error);
 }
 
 static int up_at_rest(void *argument, struct sgpu_error *error)
@@ -117,7 +116,8 @@ static int down_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 
-	return bench_from_device(c->stream, c->host.result, c->device.memory, c->size, error);
+	return bench_from_device(c->bench->stream, c->host.result, c->device.memory, c->size,
+				 error);
 }
 
 static int down_at_rest(void *argument, struct sgpu_error *error)
@@ -174,13 +174,13 @@ static int measure_direction(struct copy *c, const char *direction,
 static int measure_both(struct copy *c, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant up[] = {
-		BENCH_VARIANT("plain", bench_clear_target, up_plain, bench_verify_target, c),
-		BENCH_VARIANT("at rest", bench_clear_target, up_at_rest, bench_verify_target, c),
-		BENCH_VARIANT("live", bench_clear_target, up_live, bench_verify_target, c),
+		{ "plain", bench_clear_target, up_plain, bench_verify_target, c },
+		{ "at rest", bench_clear_target, up_at_rest, bench_verify_target, c },
+		{ "live", bench_clear_target, up_live, bench_verify_target, c },
 	};
 	const struct sgpu_bench_variant down[] = {
-		BENCH_VARIANT("plain", prepare_down, down_plain, verify_down, c),
-		BENCH_VARIANT("at rest", prepare_down, down_at_rest, verify_down, c),
+		{ "plain", prepare_down, down_plain, verify_down, c },
+		{ "at rest", prepare_down, down_at_rest, verify_down, c },
 	};
 	int rc;
 
@@ -193,9 +193,8 @@ static int measure_both(struct copy *c, struct sgpu_error *error)
 static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("base", bench_clear_target, up_plain, bench_verify_target, c),
-		BENCH_VARIANT("+ opening on GPU", bench_clear_target, up_live, bench_verify_target,
-			      c),
+		{ "base", bench_clear_target, up_plain, bench_verify_target, c },
+		{ "+ opening on GPU", bench_clear_target, up_live, bench_verify_target, c },
 	};
 
 	return measure_direction(c, "breakdown", variants, SGPU_ARRAY_LENGTH(variants), error);
@@ -205,15 +204,15 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	int rc = bench_new_sealed(c->bench, c->stream, size, SEED, &c->host, error);
+	int rc = bench_new_sealed(c->bench, size, SEED, &c->host, error);
 
 	c->size = size;
 	c->next = size / SGPU_CHUNK + 1;
 	rc = rc ? rc : sgpu_bench_new_device_memory(c->bench, size, &c->device.memory, error);
 	rc = rc ? rc : bench_new_pages(c->bench, size, &c->memory, error);
 	rc = rc ? rc : bench_new_pages(c->bench, size, &c->memory_result, error);
-	c->device =
-		(struct bench_target){ c->stream, c->device.memory, size, SEED, c->host.result };
+	c->device = (struct bench_target){ c->bench->stream, c->device.memory, size, SEED,
+					   c->host.result };
 	if (rc == SGPU_OK) {
 		memcpy(c->memory, c->host.plain, size);
 	}
@@ -229,10 +228,9 @@ int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 	const uint8_t secret[SGPU_KEY_SIZE] = { 8 };
 	struct sgpu_sealed_keys keys;
 	struct copy c = { .bench = bench };
-	int rc = sgpu_bench_new_stream(bench, bench->device, &c.stream, error);
+	int rc = sgpu_engine_create(bench->device, &config, &c.engine, error);
 
 	sem_init(&c.ended, 0, 0);
-	rc = rc ? rc : sgpu_engine_create(bench->device, &config, &c.engine, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_engine, (uintptr_t)c.engine, 0, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
 	rc = rc ? rc : sgpu_live_key_load(c.engine, &keys, &c.live, error);

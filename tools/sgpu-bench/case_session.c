@@ -96,8 +96,8 @@ static int measure_openings(struct sgpu_bench *bench, struct sgpu_error *error)
 	for (size_t p = 0; rc == SGPU_OK && p < SGPU_ARRAY_LENGTH(points); p++) {
 		struct opening opening = { bench, points[p].ends };
 		const struct sgpu_bench_variant variants[] = {
-			BENCH_VARIANT("plain", NULL, points[p].work, NULL, &opening),
-			BENCH_VARIANT("secure", NULL, points[p].work, NULL, &opening),
+			{ "plain", NULL, points[p].work, NULL, &opening },
+			{ "secure", NULL, points[p].work, NULL, &opening },
 		};
 		const struct sgpu_bench_point point = { .parameters = {
 								{ "what", points[p].what, 0 } } };
@@ -154,8 +154,7 @@ static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE };
 	const size_t mark = sgpu_bench_mark(bench);
 	struct sender s = { .size = 0 };
-	const struct sgpu_bench_variant variant =
-		BENCH_VARIANT("sealed group", NULL, send_groups, NULL, &s);
+	const struct sgpu_bench_variant variant = { "sealed group", NULL, send_groups, NULL, &s };
 	int rc = bench_new_channel(bench, BIG_PAGES, &s.channel, error);
 
 	memset(s.items, FILLER, sizeof(s.items));
@@ -200,8 +199,8 @@ static int measure_memory(void *argument, uint64_t size, struct sgpu_error *erro
 {
 	struct pair *p = argument;
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", settle, get_memory, NULL, p),
-		BENCH_VARIANT("secure pool", settle, get_memory, NULL, p),
+		{ "plain", settle, get_memory, NULL, p },
+		{ "secure pool", settle, get_memory, NULL, p },
 	};
 	int rc = SGPU_OK;
 
@@ -246,8 +245,8 @@ static int measure_module(struct pair *p, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
 	const struct sgpu_bench_variant variants[] = {
-		BENCH_VARIANT("plain", NULL, load_module, NULL, p),
-		BENCH_VARIANT("secure", NULL, load_module, NULL, p),
+		{ "plain", NULL, load_module, NULL, p },
+		{ "secure", NULL, load_module, NULL, p },
 	};
 
 	if (strcmp(p->bench->info.selector, "cpu") == 0) {
@@ -407,12 +406,12 @@ static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct pro
 								 { "launches", NULL, LAUNCHES } },
 						 .operations = LAUNCHES };
 	const struct sgpu_bench_variant operations[] = {
-		BENCH_VARIANT("bare calls", bare_prepare, run_bare, verify_bare, bare),
-		BENCH_VARIANT("ring", spoil, run_operations, verify, ring),
+		{ "bare calls", bare_prepare, run_bare, verify_bare, bare },
+		{ "ring", spoil, run_operations, verify, ring },
 	};
 	const struct sgpu_bench_variant launches[] = {
-		BENCH_VARIANT("bare launch", bare_prepare, bare_launch_each, bare_verify, bare),
-		BENCH_VARIANT("sealed, ring", bring_numbers, run_launches, fetch_doubled, ring),
+		{ "bare launch", bare_prepare, bare_launch_each, bare_verify, bare },
+		{ "sealed, ring", bring_numbers, run_launches, fetch_doubled, ring },
 	};
 	const int rc = sgpu_bench_measure(bench, &operation, operations, 2, error);
 
@@ -423,7 +422,6 @@ static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct pro
 /* ---- the session ---- */
 SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 
-/* Opens a session, loads the job, and allocates the buffer. */
 static int open_session(struct sgpu_bench *bench, const struct sgpu_key *runner, struct program *p,
 			struct sgpu_error *error)
 {

@@ -31,7 +31,6 @@ struct trained {
 	void *first; /* the results of the first sample, which all others must equal */
 };
 
-/* Reports the network's loss, which must have decreased. */
 static int judge(const struct trained *d, struct sgpu_error *error)
 {
 	/* The classes of the pictures come first, if the network classifies. */
@@ -66,7 +65,7 @@ static int check_training(const struct job_side *s, const void *results, uint64_
 				   d->t.network->name);
 }
 
-static void add(struct job *job, const struct job_side *side)
+static void add(struct bench_job *job, const struct job_side *side)
 {
 	struct trained *d = side->state;
 	const uint64_t trained = d->t.steps * d->t.batch;
@@ -129,16 +128,13 @@ static int train(struct sgpu_bench *bench, const char *name, struct sgpu_error *
 				{ "pictures", NULL, d.t.batch } },
 		.operations = d.t.steps,
 	};
-	const size_t mark = sgpu_bench_mark(bench);
 	int rc;
 
 	sides[1].name = "sealed";
 	sides[1].sealed = true;
 	network_plan(&d.t);
 	rc = make_data(bench, &d, error);
-	rc = rc ? rc : job_measure(bench, &point, sides, 2, error);
-	sgpu_bench_release(bench, mark);
-	return rc;
+	return rc ? rc : job_measure(bench, &point, sides, 2, error);
 }
 
 int bench_training(struct sgpu_bench *bench, struct sgpu_error *error)

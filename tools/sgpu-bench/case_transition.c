@@ -36,7 +36,6 @@ static __attribute__((noinline)) void callee(void)
 	__asm__ volatile("" ::: "memory"); /* keeps the call from being optimised away */
 }
 
-/* A function that does the work `count` times. */
 #define LOOP(name, work)                               \
 	static void name(uint64_t count)               \
 	{                                              \
@@ -73,8 +72,8 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 			.parameters = { { "what", rows[i].what, 0 } },
 			.operations = block.count,
 		};
-		const struct sgpu_bench_variant variant =
-			BENCH_VARIANT(rows[i].name, NULL, run_block, NULL, &block);
+		const struct sgpu_bench_variant variant = { rows[i].name, NULL, run_block, NULL,
+							    &block };
 
 		if (block.cross == leave_guest && !platform.virtual_machine) {
 			sgpu_bench_waive(bench, &point, rows[i].name,
@@ -155,13 +154,14 @@ static int ask(void *argument, struct sgpu_error *error)
 	return see_word(g, 1, error);
 }
 
+SGPU_BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
+
 static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "gpu", 0 } } };
-	const size_t mark = sgpu_bench_mark(bench);
-	struct gpu g = { .turn = 0 };
-	const struct sgpu_bench_variant variant =
-		BENCH_VARIANT("word to a kernel and back", start_answer, ask, NULL, &g);
+	struct gpu g = { .stream = bench->stream };
+	const struct sgpu_bench_variant variant = { "word to a kernel and back", start_answer, ask,
+						    NULL, &g };
 	void *words;
 	int rc;
 
@@ -175,11 +175,10 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 		return rc;
 	}
 	g.words = memset(words, 0, (size_t)3 * LINE);
-	rc = sgpu_bench_new_stream(bench, bench->device, &g.stream, error);
-	rc = rc ? rc : bench_new_module(bench, kernel, &g.module, error);
+	rc = sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &g.module, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)g.module, 0, error);
 	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
 	g.words[0] = g.turn; /* ends a kernel that still waits */
-	sgpu_bench_release(bench, mark);
 	return rc;
 }
 

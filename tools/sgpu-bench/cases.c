@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The cases, in the order in which they run.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 
 #include "cases.h"

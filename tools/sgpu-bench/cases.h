@@ -9,6 +9,7 @@
 
 #include <bench/bench.h>
 #include "channel/channel.h"
+#include "remote/carrier.h"
 #include "secure/secure.h"
 
 /* The cases in the order in which they run; a row without a name ends the table. */
@@ -43,9 +44,7 @@ SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure,
 /* Start this program again with the verb `open` for bench->device: to time that, which `from` then
  * tells; or as the worker of a ring. The descriptors are kept; closing them waits for the process's
  * end. */
-struct sgpu_remote_ring;
 /* The worker's private key, which is no secret, in both processes. */
-struct sgpu_key;
 SGPU_MUST_CHECK int bench_session_key(struct sgpu_key *key, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_start_open(struct sgpu_bench *bench, bool secure, int *from,
 				     struct sgpu_error *error);

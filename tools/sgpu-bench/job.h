@@ -9,17 +9,21 @@
 #include <bench/bench.h>
 #include "ops/ops.h"
 #include "run/run.h"
+#include "stage/stage.h"
 
-struct job {
+#include "../sgpu/job.h"
+
+struct bench_job {
 	bool sealed; /* segments are HIGH; else LOW */
 	bool staged; /* set before job_finish: payloads and results in a region, not inline */
 	json_t *segments, *operations; /* of the manifest, until job_finish */
 	json_t *inputs;		       /* the addresses of their data, by id */
 	struct sgpu_key owner;
-	uint8_t key[SGPU_KEY_SIZE];
-	struct sgpu_batch *batch;
+	struct sgpu_manifest *manifest;
+	struct job batch;
 	uint64_t result_size;	   /* bytes of all outputs together */
 	int batch_fd, response_fd; /* memory files */
+	struct sgpu_region region; /* with `staged` */
 };
 
 /* shape: two extents, the second 0 for rank 1. */
@@ -30,26 +34,27 @@ struct job_type {
 enum job_kind { JOB_INPUT, JOB_BETWEEN, JOB_OUTPUT };
 
 /* Makes a job, kept until the case, or its part, ends. */
-SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct job **job,
+SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct bench_job **job,
 			    struct sgpu_error *error);
 /* Adds a segment. JOB_BETWEEN has no type; only JOB_INPUT has data, which must stay valid. */
-void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type,
+void job_segment(struct bench_job *job, enum job_kind kind, const char *id, struct job_type type,
 		 const void *data);
 /* Sets the data of an input that is already in job->segments. */
-void job_data(struct job *job, const char *id, const void *data);
+void job_data(struct bench_job *job, const char *id, const void *data);
 /* Takes over arguments and params (or NULL). after: the operation to wait for, or NULL. */
-void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments,
+void job_operation(struct bench_job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
 /* Adds chains, each of which adds b to a `length` times; in_a_row: each after the one before. */
-void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a,
+void job_chains(struct bench_job *job, int chains, int length, struct job_type type, const float *a,
 		const float *b, bool in_a_row);
 /* Makes the batch: sealed or with digests, signed. */
-SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
+SGPU_MUST_CHECK int job_finish(struct bench_job *job, struct sgpu_error *error);
 
+/* Rewinds a job's file. cuts: it ends where it was read or written last. */
+SGPU_MUST_CHECK int job_rewind(int fd, bool cuts, struct sgpu_error *error);
 /* Reads a response, once after each run. results: the authentic plaintext of all outputs, in the
- * manifest's order, result_size bytes. Errors: SGPU_EDIFFERS for another size; those of reading and
- * opening. */
-SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
+ * manifest's order, result_size bytes. */
+SGPU_MUST_CHECK int job_read(struct bench_job *job, void *results, struct sgpu_error *error);
 
 /* ---- an operation by the device calls that a job makes in the end, with memory that stays ---- */
 enum { BARE_VECTORS_MAX = 5, BARE_LAUNCHES_MAX = 64 };
@@ -86,11 +91,11 @@ enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
 	const char *name;     /* of the variant */
 	bool opens;	      /* opens the device for each batch, which counts */
-	bool sealed, staged;  /* as in struct job */
+	bool sealed, staged;  /* as in struct bench_job */
 	int batches, at_once; /* of a sample; at a time. 0 counts as 1 */
 	/* Runs jobs, to which `add` adds segments and operations; or bare calls, which `new_bare`
 	 * makes or `bare` has. */
-	void (*add)(struct job *job, const struct job_side *side);
+	void (*add)(struct bench_job *job, const struct job_side *side);
 	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
 			struct sgpu_error *error);
 	struct bare *bare[JOB_AT_ONCE_MAX];
@@ -105,7 +110,7 @@ struct job_side {
 	void *state;
 	/* Made by job_measure. */
 	struct sgpu_bench *bench;
-	struct job *jobs[JOB_AT_ONCE_MAX];
+	struct bench_job *jobs[JOB_AT_ONCE_MAX];
 };
 /* A check: every output equals side->data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,

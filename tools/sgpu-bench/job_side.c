@@ -52,7 +52,7 @@ static int new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool 
 
 /* ---- runs ---- */
 /* The response's file keeps its size, since new pages would cost more than some jobs. */
-static int submit(struct job *job, const struct place *place, struct sgpu_run **run,
+static int submit(struct bench_job *job, const struct place *place, struct sgpu_run **run,
 		  struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
@@ -63,11 +63,10 @@ static int submit(struct job *job, const struct place *place, struct sgpu_run **
 		.options = { .keys = &job->owner, .key_count = 1 },
 	};
 	struct sgpu_runner *runner = job->sealed && place->sealed ? place->sealed : place->plain;
+	int rc = job_rewind(job->batch_fd, false, error);
 
-	if (lseek(job->batch_fd, 0, SEEK_SET) != 0 || lseek(job->response_fd, 0, SEEK_SET) != 0) {
-		return sgpu_fail_errno(error, "cannot rewind a memory file");
-	}
-	return sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
+	rc = rc ? rc : job_rewind(job->response_fd, false, error);
+	return rc ? rc : sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
 }
 
 static int wait_for(struct sgpu_run **run, struct sgpu_error *error)
@@ -90,7 +89,6 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Runs a job on a newly opened device. */
 static int run_opened(const struct job_side *side, struct sgpu_error *error)
 {
 	const bool with_context = side->sealed && standing->sealed;
@@ -156,7 +154,7 @@ static int verify(void *argument, struct sgpu_error *error)
 /* Makes the job or bare calls of batch k of those that run at the same time. */
 static int make(struct job_side *side, int k, struct sgpu_error *error)
 {
-	struct job **job = &side->jobs[k];
+	struct bench_job **job = &side->jobs[k];
 	int rc;
 
 	if (!side->add) {
@@ -188,8 +186,7 @@ int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		for (int k = 0; rc == SGPU_OK && k < s->at_once; k++) {
 			rc = make(s, k, error);
 		}
-		variants[i] =
-			(struct sgpu_bench_variant)BENCH_VARIANT(s->name, prepare, work, verify, s);
+		variants[i] = (struct sgpu_bench_variant){ s->name, prepare, work, verify, s };
 	}
 	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, count, error);
 	sgpu_bench_release(bench, mark);

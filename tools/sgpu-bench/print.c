@@ -19,7 +19,6 @@ static double rounded(double value, int digits)
 /* Three significant digits, in the largest unit that leaves one before the point. */
 static const char *scaled(double value, enum sgpu_bench_unit unit, char text[TEXT_MAX])
 {
-	/* Each unit is 1000 times the previous one. */
 	static const char *const scales[][5] = {
 		[SGPU_BENCH_BYTES_PER_SECOND] = { "B/s", "kB/s", "MB/s", "GB/s" },
 		[SGPU_BENCH_OPERATIONS_PER_SECOND] = { "op/s", "kop/s", "Mop/s" },

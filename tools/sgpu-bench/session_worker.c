@@ -11,17 +11,16 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "remote/carrier.h"
 #include "secure/group.h"
 
 #include "cases.h"
 
-enum { GIVEN_MAX = 5 };
+enum { GIVEN_MAX = 5, HELD = 3 };
 
 /* The child process, and this process's descriptors to talk to it; -1: none. */
 struct worker {
 	pid_t pid;
-	int held[3];
+	int held[HELD];
 };
 
 static void close_all(const int *descriptors, int count)
@@ -37,28 +36,38 @@ static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	const struct worker *worker = (const struct worker *)what;
 
 	(void)bench, (void)size;
-	close_all(worker->held, SGPU_ARRAY_LENGTH(worker->held));
+	close_all(worker->held, HELD);
 	if (worker->pid > 0) {
 		(void)waitpid(worker->pid, NULL, 0);
 	}
 }
 
-/* given[i] becomes the child's i, by way of higher numbers, so that none overwrites another. */
-static int spawn(const char *const *words, const int *given, int count, pid_t *child,
-		 struct sgpu_error *error)
+/* Starts `sgpu-bench open` with an option or NULL. given[i] becomes the child's i, by way of higher
+ * numbers, so that none overwrites another. Takes over `held`. */
+static int start(struct sgpu_bench *bench, const char *option, const int *given, int count,
+		 const int held[HELD], struct sgpu_error *error)
 {
+	const char *const words[] = { "sgpu-bench",	    "open", "--device",
+				      bench->info.selector, option, NULL };
+	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
 	posix_spawn_file_actions_t actions;
-	int high[GIVEN_MAX], failed = posix_spawn_file_actions_init(&actions);
+	int high[GIVEN_MAX], failed;
 
+	if (!worker) {
+		close_all(held, HELD);
+		return SGPU_ENOMEM;
+	}
+	memcpy(worker->held, held, sizeof(worker->held));
+	failed = posix_spawn_file_actions_init(&actions);
 	for (int i = 0; i < count; i++) {
 		high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, count);
 		failed = high[i] < 0 ? errno : failed;
 		failed = failed ? failed : posix_spawn_file_actions_adddup2(&actions, high[i], i);
 	}
 	failed = failed ? failed
-			: posix_spawn(child, "/proc/self/exe", &actions, NULL, (char *const *)words,
-				      environ);
-	*child = failed ? 0 : *child;
+			: posix_spawn(&worker->pid, "/proc/self/exe", &actions, NULL,
+				      (char *const *)words, environ);
+	worker->pid = failed ? 0 : worker->pid;
 	close_all(high, count);
 	posix_spawn_file_actions_destroy(&actions);
 	return failed == 0 ? SGPU_OK
@@ -77,22 +86,14 @@ int bench_session_key(struct sgpu_key *key, struct sgpu_error *error)
 
 int bench_start_open(struct sgpu_bench *bench, bool secure, int *from, struct sgpu_error *error)
 {
-	const char *const words[] = {
-		"sgpu-bench", "open", "--device", bench->info.selector, secure ? "--secure" : NULL,
-		NULL
-	};
-	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
-	int ends[2] = { -1, -1 }, rc = SGPU_OK;
+	int ends[2], rc;
 
-	if (!worker) {
-		return SGPU_ENOMEM;
-	}
-	*worker = (struct worker){ .held = { -1, -1, -1 } };
 	if (pipe2(ends, O_CLOEXEC) != 0) {
-		rc = sgpu_fail_errno(error, "cannot make a pipe");
+		return sgpu_fail_errno(error, "cannot make a pipe");
 	}
-	worker->held[0] = *from = ends[0];
-	rc = rc ? rc : spawn(words, (const int[]){ STDIN_FILENO, ends[1] }, 2, &worker->pid, error);
+	*from = ends[0];
+	rc = start(bench, secure ? "--secure" : NULL, (const int[]){ STDIN_FILENO, ends[1] }, 2,
+		   (const int[HELD]){ ends[0], -1, -1 }, error);
 	sgpu_close(ends[1]);
 	return rc;
 }
@@ -100,28 +101,21 @@ int bench_start_open(struct sgpu_bench *bench, bool secure, int *from, struct sg
 int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 		     struct sgpu_error *error)
 {
-	const char *const words[] = { "sgpu-bench",	    "open",    "--device",
-				      bench->info.selector, "--serve", NULL };
-	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
-	int bells[2] = { -1, -1 }, rc;
+	int held[HELD] = { -1, -1, -1 }, bells[2], rc;
 
-	if (!worker) {
-		return SGPU_ENOMEM;
-	}
-	*worker = (struct worker){ .held = { -1, -1, -1 } };
-	rc = sgpu_link_create(&worker->held[0], &worker->held[1], error);
+	rc = sgpu_link_create(&held[0], &held[1], error);
 	if (rc == SGPU_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pair of sockets");
 	}
-	worker->held[2] = bells[0];
-	*ring = (struct sgpu_remote_ring){ .memory = worker->held[0],
-					   .area = worker->held[1],
-					   .bell = bells[0] };
-	rc = rc ? rc
-		: spawn(words,
-			(const int[]){ bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory,
-				       ring->area },
-			GIVEN_MAX, &worker->pid, error);
+	if (rc != SGPU_OK) {
+		close_all(held, HELD);
+		return rc;
+	}
+	held[2] = bells[0];
+	*ring = (struct sgpu_remote_ring){ .memory = held[0], .area = held[1], .bell = held[2] };
+	rc = start(bench, "--serve",
+		   (const int[]){ bells[1], STDOUT_FILENO, STDERR_FILENO, held[0], held[1] },
+		   GIVEN_MAX, held, error);
 	sgpu_close(bells[1]);
 	return rc;
 }

@@ -1,11 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Set-up that several cases share.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/base.h"
 #include "crypto/crypto.h"
 #include "setup.h"
 
@@ -37,10 +35,8 @@ int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 
 /* ---- objects ---- */
 SGPU_BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
-SGPU_BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
 SGPU_BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
 SGPU_BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
-SGPU_BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 
 int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 		     struct sgpu_error *error)
@@ -52,13 +48,6 @@ int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu
 	return rc ? rc : sgpu_bench_keep(bench, end_device, (uintptr_t)*device, 0, error);
 }
 
-int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool, struct sgpu_error *error)
-{
-	const int rc = sgpu_pool_create(bench->options.jobs, pool, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_pool, (uintptr_t)*pool, 0, error);
-}
-
 int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t key[SGPU_KEY_SIZE],
 		   struct sgpu_aead **aead, struct sgpu_error *error)
 {
@@ -67,17 +56,8 @@ int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t
 	return rc ? rc : sgpu_bench_keep(bench, end_aead, (uintptr_t)*aead, 0, error);
 }
 
-int bench_new_module(struct sgpu_bench *bench, const char *text, struct sgpu_device_module **module,
-		     struct sgpu_error *error)
-{
-	const int rc =
-		sgpu_device_module_load(bench->device, text, strlen(text) + 1, module, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)*module, 0, error);
-}
-
-int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint64_t size,
-		     uint64_t seed, struct bench_sealed *sealed, struct sgpu_error *error)
+int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
+		     struct bench_sealed *sealed, struct sgpu_error *error)
 {
 	const uint8_t secret[SGPU_KEY_SIZE] = { 9 };
 	int rc = sgpu_sealed_keys_new(secret, "", 0, &sealed->keys, error);
@@ -85,7 +65,7 @@ int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint6
 	sealed->size = size;
 	sealed->sealed_size = sgpu_run_sealed_size(size, true);
 	rc = rc ? rc : bench_new_aead(bench, NULL, sealed->keys.key, &sealed->aead, error);
-	rc = rc ? rc : sgpu_device_key_load(stream, &sealed->keys, &sealed->key, error);
+	rc = rc ? rc : sgpu_device_key_load(bench->stream, &sealed->keys, &sealed->key, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)sealed->key, 0, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &sealed->plain, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, sealed->sealed_size, &sealed->sealed, error);
@@ -140,6 +120,13 @@ int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_e
 	return at == size ? SGPU_OK
 			  : sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of %llu did not arrive",
 				      (unsigned long long)at, (unsigned long long)size);
+}
+
+uint64_t bench_repeats(uint64_t size, uint64_t most)
+{
+	const uint64_t repeats = ((uint64_t)256 << 20) / size;
+
+	return repeats < 1 ? 1 : sgpu_min_u64(repeats, most);
 }
 
 void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second)

@@ -9,12 +9,6 @@
 #include <sgpu/keys.h>
 #include <sgpu/seal.h>
 
-#define BENCH_VARIANT(called, first, does, last, with)                                  \
-	{                                                                               \
-		.name = (called), .prepare = (first), .work = (does), .verify = (last), \
-		.argument = (with)                                                      \
-	}
-
 /* Sizes are powers of two, so a set of them is a bit mask. quick: those for --quick. host, device:
  * the memory that a size needs, in multiples of the size, plus `more` bytes each. */
 struct bench_sizes {
@@ -35,15 +29,9 @@ SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench
 /* Opens another device besides bench->device. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
 				     struct sgpu_device **device, struct sgpu_error *error);
-/* Makes a pool with options.jobs threads. */
-SGPU_MUST_CHECK int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool,
-				   struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
 				   const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
 				   struct sgpu_error *error);
-/* text: PTX, that ends with a null byte. */
-SGPU_MUST_CHECK int bench_new_module(struct sgpu_bench *bench, const char *text,
-				     struct sgpu_device_module **module, struct sgpu_error *error);
 
 /* A pattern and its sealed form, a chunk run from chunk 0 on, with new keys. */
 struct bench_sealed {
@@ -53,9 +41,8 @@ struct bench_sealed {
 	void *plain, *sealed, *result; /* of the device's pool; result: for either of the two */
 	uint64_t size, sealed_size;
 };
-SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream,
-				     uint64_t size, uint64_t seed, struct bench_sealed *sealed,
-				     struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
+				     struct bench_sealed *sealed, struct sgpu_error *error);
 
 /* ---- memory for copies, and timed parts of work ---- */
 /* Makes memory, aligned to 2 MiB, with every page present, on huge pages where the kernel has
@@ -68,6 +55,9 @@ void bench_spoil(void *memory, uint64_t size);
 SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
 				 struct sgpu_error *error);
 
+/* Returns how often a sample repeats work on `size` bytes, at most `most` times: a sample of large
+ * sizes has about 256 MiB. */
+uint64_t bench_repeats(uint64_t size, uint64_t most);
 /* Gives the sample the time of one of two parts of work: from `begin` to `between`, or from there
  * until now. */
 void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);

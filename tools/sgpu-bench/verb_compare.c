@@ -132,7 +132,7 @@ int verb_compare(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
-	status = status ? status : read_runs(paths, NULL, &runs, &count);
+	status = status ? status : read_runs(paths, false, &runs, &count);
 	if (status == 0 && sgpu_bench_compare(&runs[0], &runs[1], request.ratios, &differences,
 					      &difference_count, &error) != SGPU_OK) {
 		status = cli_error(&error);
@@ -147,15 +147,6 @@ int verb_compare(int argc, char **argv)
 /* ---- papers ---- */
 BENCH_EMBED(published, "tools/sgpu-bench/published.json");
 
-static const char *devices_differ(const json_t *a, const json_t *b)
-{
-	return !json_equal(json_object_get(a, "device"), json_object_get(b, "device")) ? "device"
-	       : !json_equal(json_object_get(a, "processor"), json_object_get(b, "processor"))
-		       ? "processor"
-		       : NULL;
-}
-
-/* Whether a record has these parameters. */
 static bool is_at(const struct sgpu_bench_record *record, json_t *point)
 {
 	json_t *object = sgpu_bench_record_json(record), *value;
@@ -261,7 +252,7 @@ int verb_published(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, NULL, &paths);
 
-	status = status ? status : read_runs(paths, devices_differ, &runs, &count);
+	status = status ? status : read_runs(paths, true, &runs, &count);
 	if (status == 0) {
 		print_head(stdout, published_columns);
 		json_array_foreach (json_object_get(papers, argv[0]), i, row) {

@@ -7,16 +7,15 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/capability.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <attest/collect/evidence.h>
 #include <base/base.h>
+#include <stage/stage.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 #include <sgpu/device.h>
@@ -36,8 +35,9 @@ struct doctor_finding {
 
 struct doctor_check {
 	const char *name, *serves; /* serves: its purpose */
+	const char *fix;	   /* a sentence without its full stop */
+	/* NULL: looks at files */
 	void (*look)(const struct doctor_check *check, struct doctor_finding *finding);
-	const char *fix; /* a sentence without its full stop */
 	/* a glob(7) pattern of files, at least one of which must pass */
 	const char *path;
 	bool every;  /* all files must pass */
@@ -75,7 +75,6 @@ static bool has_word(const char *words, const char *word)
 	return words[0] == '*' ? strstr(word, words + 1) != NULL : strstr(all, one) != NULL;
 }
 
-/* Whether a file passes a check. Writes the finding about it to `line`. */
 static bool serves(const struct doctor_check *check, const char *path, char line[LINE])
 {
 	const char *name = path + strlen(root());
@@ -216,20 +215,12 @@ static void ask_gpu(const struct doctor_check *check, struct doctor_finding *fin
 	}
 }
 
-/* CAP_IPC_LOCK lifts the limit. */
 static void ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
-	struct rlimit limit;
+	const uint64_t limit = sgpu_lock_limit();
 
-	if ((syscall(SYS_capget, &header, all) == 0 && (all[0].effective >> CAP_IPC_LOCK & 1)) ||
-	    getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-		say(finding, DOCTOR_OK, "no limit");
-	} else {
-		say(finding, limit.rlim_cur >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
-		    "%" PRIu64 " KiB", (uint64_t)limit.rlim_cur >> 10);
-	}
+	say(finding, limit >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
+	    limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);
 }
 
 /* landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) and memfd_secret(0), which
@@ -256,112 +247,113 @@ enum { LANDLOCK_CREATE_RULESET = 444, MEMFD_SECRET = 447 }; /* the same on all a
 #define CPUS "/sys/devices/system/cpu/cpu[0-9]*/"
 
 static const struct doctor_check checks[] = {
-	{ "tee", "memory that the host cannot read", ask_platform,
-	  "run in a TDX or SEV-SNP guest, or in an SGX enclave by Gramine",
-	  .wanted = "tdx snp sgx" },
-	{ "tdx", "a guest whose memory the host cannot read", ask_platform,
+	{ "tee", "memory that the host cannot read",
+	  "run in a TDX or SEV-SNP guest, or in an SGX enclave by Gramine", .wanted = "tdx snp sgx",
+	  .look = ask_platform },
+	{ "tdx", "a guest whose memory the host cannot read",
 	  "on a host with TDX, start QEMU with -object tdx-guest,id=t -machine "
 	  "confidential-guest-support=t",
-	  .wanted = "tdx" },
-	{ "snp", "a guest whose memory the host cannot read", ask_platform,
+	  .wanted = "tdx", .look = ask_platform },
+	{ "snp", "a guest whose memory the host cannot read",
 	  "on a host with SEV-SNP, start QEMU with -object sev-snp-guest,id=s -machine "
 	  "confidential-guest-support=s",
-	  .wanted = "snp" },
-	{ "sgx", "an enclave whose memory the host cannot read", ask_platform,
-	  "on a machine with SGX, start the program with gramine-sgx", .wanted = "sgx" },
-	{ "tdx-host", "starting TDX guests here", look_at_files,
+	  .wanted = "snp", .look = ask_platform },
+	{ "sgx", "an enclave whose memory the host cannot read",
+	  "on a machine with SGX, start the program with gramine-sgx", .wanted = "sgx",
+	  .look = ask_platform },
+	{ "tdx-host", "starting TDX guests here",
 	  "enable TDX in the firmware, and load kvm_intel with tdx=1 (Linux 6.16 or newer)",
 	  .path = "/sys/module/kvm_intel/parameters/tdx", .wanted = "Y" },
-	{ "snp-host", "starting SEV-SNP guests here", look_at_files,
+	{ "snp-host", "starting SEV-SNP guests here",
 	  "enable SEV-SNP and the RMP table in the firmware, and load kvm_amd with sev_snp=1 "
 	  "(Linux 6.11 or newer)",
 	  .path = "/sys/module/kvm_amd/parameters/sev_snp", .wanted = "Y" },
-	{ "sgx-host", "starting SGX enclaves here", look_at_files,
+	{ "sgx-host", "starting SGX enclaves here",
 	  "enable SGX in the firmware, and let this user read and write the device",
 	  .path = "/dev/sgx_enclave", .access = true },
-	{ "reports", "attestation reports of the platform", look_at_files,
+	{ "reports", "attestation reports of the platform",
 	  "in a guest with CONFIG_TSM_REPORTS, modprobe tdx_guest or sev-guest, and mount configfs",
 	  .path = "/sys/kernel/config/tsm/report" },
-	{ "tpm", "an attestation key that no copy of the disk has", look_at_files,
+	{ "tpm", "an attestation key that no copy of the disk has",
 	  "give this user the group tss, and install OpenSSL's provider tpm2",
 	  .path = "/dev/tpmrm0", .access = true },
-	{ "gpu", "work on a GPU", ask_gpu,
-	  .fix = "install the NVIDIA driver, and see 'sgpu-run --info'" },
-	{ "gpu-driver", "work on a GPU", look_at_files,
-	  "install the NVIDIA driver, and run modprobe nvidia",
+	{ "gpu", "work on a GPU", .fix = "install the NVIDIA driver, and see 'sgpu-run --info'",
+	  .look = ask_gpu },
+	{ "gpu-driver", "work on a GPU", "install the NVIDIA driver, and run modprobe nvidia",
 	  .path = "/proc/driver/nvidia/version", .wanted = "*NVRM version: " },
-	{ "gpu-cc", "GPU memory and a bus that the host cannot read", ask_gpu, .wanted = "on",
+	{ "gpu-cc", "GPU memory and a bus that the host cannot read", .wanted = "on",
 	  .fix = "on the host, set the GPU's CC mode to on, not devtools, by NVIDIA's "
-		 "gpu-admin-tools" },
-	{ "iommu", "passing a device to a guest, and DSA from user space", look_at_files,
+		 "gpu-admin-tools",
+	  .look = ask_gpu },
+	{ "iommu", "passing a device to a guest, and DSA from user space",
 	  "enable VT-d or AMD-Vi in the firmware; on Intel add intel_iommu=on to the kernel "
 	  "command line",
 	  .path = "/sys/class/iommu/*" },
-	{ "iommu-groups", "passing a device to a guest", look_at_files,
+	{ "iommu-groups", "passing a device to a guest",
 	  "remove iommu=off, intel_iommu=off and amd_iommu=off from the kernel command line",
 	  .path = "/sys/kernel/iommu_groups/*" },
-	{ "dsa", "copies by an accelerator", look_at_files,
+	{ "dsa", "copies by an accelerator",
 	  "modprobe idxd, and accel-config enable-device dsa0; a guest needs the device passed to "
 	  "it",
 	  .path = DSA "dsa*/state", .wanted = "enabled" },
-	{ "dsa-pasid", "DSA on a program's own addresses (SVA)", look_at_files,
+	{ "dsa-pasid", "DSA on a program's own addresses (SVA)",
 	  "add intel_iommu=on,sm_on to the kernel command line, and enable VT-d and PASID in the "
 	  "firmware",
 	  .path = DSA "dsa*/pasid_enabled", .wanted = "1" },
-	{ "dsa-queue", "copies by an accelerator", look_at_files,
+	{ "dsa-queue", "copies by an accelerator",
 	  "accel-config config-wq with type user, then accel-config enable-wq dsa0/wq0.0",
 	  .path = DSA "wq*/state", .wanted = "enabled" },
-	{ "dsa-type", "DSA from user space", look_at_files,
+	{ "dsa-type", "DSA from user space",
 	  "accel-config disable-wq dsa0/wq0.0, then config-wq with type and driver-name user",
 	  .path = DSA "wq*/type", .wanted = "user" },
-	{ "dsa-shared", "a DSA queue for several programs", look_at_files,
+	{ "dsa-shared", "a DSA queue for several programs",
 	  "accel-config config-wq with mode shared and a threshold, which needs dsa-pasid",
 	  .path = DSA "wq*/mode", .wanted = "shared" },
-	{ "dsa-access", "DSA from user space", look_at_files,
+	{ "dsa-access", "DSA from user space",
 	  "enable a queue of type user, and let this user read and write /dev/dsa/wq*",
 	  .path = "/dev/dsa/wq*", .access = true },
-	{ "huge-pages", "large regions with few TLB misses", look_at_files,
-	  "sysctl vm.nr_hugepages=1024",
+	{ "huge-pages", "large regions with few TLB misses", "sysctl vm.nr_hugepages=1024",
 	  .path = "/sys/kernel/mm/hugepages/hugepages-*/nr_hugepages", .least = 1 },
-	{ "thp", "large memory with few TLB misses", look_at_files,
+	{ "thp", "large memory with few TLB misses",
 	  "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled",
 	  .path = "/sys/kernel/mm/transparent_hugepage/enabled", .wanted = "always madvise" },
-	{ "memlock", "keys that are never swapped", ask_lock_limit,
+	{ "memlock", "keys that are never swapped",
 	  "raise RLIMIT_MEMLOCK to 8 MiB or more: ulimit -l, LimitMEMLOCK= or "
 	  "/etc/security/limits.conf",
-	  .least = 8 << 20 },
-	{ "numa", "staging memory near the GPU", look_at_files, "use a kernel with CONFIG_NUMA",
+	  .least = 8 << 20, .look = ask_lock_limit },
+	{ "numa", "staging memory near the GPU", "use a kernel with CONFIG_NUMA",
 	  .path = "/sys/devices/system/node/node[0-9]*" },
-	{ "swap", "plaintext that never reaches a disk", look_swap,
-	  "swapoff -a, or swap to a device that dm-crypt encrypts", .path = "/proc/swaps" },
-	{ "core-pattern", "crashes that leave no plaintext on a disk", look_at_files,
+	{ "swap", "plaintext that never reaches a disk",
+	  "swapoff -a, or swap to a device that dm-crypt encrypts", .path = "/proc/swaps",
+	  .look = look_swap },
+	{ "core-pattern", "crashes that leave no plaintext on a disk",
 	  "sysctl kernel.core_pattern='|/bin/false'; sgpu's own programs leave no core files",
 	  .path = "/proc/sys/kernel/core_pattern", .wanted = "|/bin/false |/usr/bin/false" },
-	{ "kvm", "guests on this machine", look_at_files,
+	{ "kvm", "guests on this machine",
 	  "modprobe kvm_intel or kvm_amd, and give this user the group kvm", .path = "/dev/kvm",
 	  .access = true },
-	{ "cc-heap", "memory that a guest shares with devices", look_at_files,
+	{ "cc-heap", "memory that a guest shares with devices",
 	  "in a TDX or SEV-SNP guest, use a kernel with the dma-buf heap system_cc_shared",
 	  .path = "/dev/dma_heap/system_cc_shared", .access = true },
-	{ "memfd-secret", "keys that the kernel does not map", ask_call,
+	{ "memfd-secret", "keys that the kernel does not map",
 	  "use a kernel with CONFIG_SECRETMEM; before Linux 6.5, also add secretmem.enable=1 to "
 	  "its command line",
-	  .least = MEMFD_SECRET },
-	{ "landlock", "programs that open no other files", ask_call,
+	  .least = MEMFD_SECRET, .look = ask_call },
+	{ "landlock", "programs that open no other files",
 	  "use a kernel with CONFIG_SECURITY_LANDLOCK, and put landlock into lsm= of its command "
 	  "line",
-	  .wanted = "version", .least = LANDLOCK_CREATE_RULESET },
-	{ "seccomp", "programs that make no other system calls", look_at_files,
+	  .wanted = "version", .least = LANDLOCK_CREATE_RULESET, .look = ask_call },
+	{ "seccomp", "programs that make no other system calls",
 	  "use a kernel with CONFIG_SECCOMP_FILTER",
 	  .path = "/proc/sys/kernel/seccomp/actions_avail", .wanted = "*errno" },
-	{ "clock", "times that cost no system call", look_at_files,
+	{ "clock", "times that cost no system call",
 	  "echo tsc >/sys/devices/system/clocksource/clocksource0/current_clocksource",
 	  .path = "/sys/devices/system/clocksource/clocksource0/current_clocksource",
 	  .wanted = "tsc kvm-clock hyperv_clocksource_tsc_page arch_sys_counter" },
-	{ "governor", "measurements that repeat", look_at_files,
+	{ "governor", "measurements that repeat",
 	  "cpupower frequency-set -g performance; in a virtual machine this is the host's",
 	  .path = CPUS "cpufreq/scaling_governor", .wanted = "performance", .every = true },
-	{ "idle-states", "measurements that repeat, and fast wake-ups", look_at_files,
+	{ "idle-states", "measurements that repeat, and fast wake-ups",
 	  "cpupower idle-set -D 50; in a virtual machine this is the host's",
 	  .path = CPUS "cpuidle/state*/latency", .most = 50 /* us */, .every = true },
 	{ .name = NULL },
@@ -429,7 +421,7 @@ int verb_doctor(int argc, char **argv)
 	for (size_t i = 0; status == 0 && checks[i].name; i++) {
 		struct doctor_finding finding;
 
-		checks[i].look(&checks[i], &finding);
+		(checks[i].look ? checks[i].look : look_at_files)(&checks[i], &finding);
 		status = print_finding(&checks[i], &finding);
 		if (finding.status != DOCTOR_OK && request.needed[i]) {
 			snprintf(lacking + strlen(lacking), sizeof(lacking) - strlen(lacking),

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "remote/carrier.h"
 #include "secure/group.h"
 
 #include "cases.h"
@@ -31,22 +30,12 @@ const struct cli_option open_options[] = {
 /* ---- the worker ---- */
 enum { MEMORY_FD = 3, AREA_FD = 4 };
 
-static int serve_ring(struct sgpu_secure *context, const struct sgpu_session_authority *authority,
-		      struct sgpu_error *error)
+static int serve(const char *selector, struct sgpu_error *error)
 {
 	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD,
 					       .area = AREA_FD,
 					       .bell = STDIN_FILENO };
 	struct sgpu_remote_service *service = NULL;
-	int rc = sgpu_remote_service_create(context, 0, authority, &ring, &service, error);
-
-	rc = rc ? rc : sgpu_remote_service_run(service, error);
-	sgpu_remote_service_free(&service);
-	return rc;
-}
-
-static int serve(const char *selector, struct sgpu_error *error)
-{
 	struct sgpu_secure *context = NULL;
 	struct sgpu_device *device = NULL;
 	struct sgpu_key key;
@@ -55,7 +44,9 @@ static int serve(const char *selector, struct sgpu_error *error)
 
 	rc = rc ? rc : sgpu_device_open(selector, NULL, &device, error);
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
-	rc = rc ? rc : serve_ring(context, &authority, error);
+	rc = rc ? rc : sgpu_remote_service_create(context, 0, &authority, &ring, &service, error);
+	rc = rc ? rc : sgpu_remote_service_run(service, error);
+	sgpu_remote_service_free(&service);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
 	return rc;

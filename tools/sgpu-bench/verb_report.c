@@ -88,7 +88,7 @@ int verb_report(int argc, char **argv)
 			"built without Chart.js (Debian: libjs-chart.js), so there is no page");
 	}
 	status = status ? status : cli_output_prepare(request.output, 0666, false);
-	status = status ? status : read_runs(paths, NULL, &runs, &count);
+	status = status ? status : read_runs(paths, false, &runs, &count);
 	if (status == 0 && !cli_binary_apart(request.output)) {
 		status = 2;
 	}

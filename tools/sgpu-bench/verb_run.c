@@ -15,8 +15,7 @@ enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
 struct run {
 	const char *device, *path;
 	struct sgpu_bench_options options;
-	const struct sgpu_bench_case *cases[CASES_MAX];
-	int case_count;
+	bool chosen[CASES_MAX]; /* by row of bench_cases */
 	struct sgpu_output output;
 	FILE *out;     /* to `output` */
 	int fault;     /* errno of the first record that could not be written */
@@ -83,28 +82,22 @@ static int choose_cases(struct run *r, char *const *names)
 {
 	const bool all = !*names || (strcmp(*names, "all") == 0 && !names[1]);
 	const char *known[CASES_MAX + 1] = { NULL };
+	int i;
 
-	for (int i = 0; bench_cases[i].name; i++) {
+	for (i = 0; bench_cases[i].name; i++) {
 		known[i] = bench_cases[i].name;
-		if (all) {
-			r->cases[r->case_count++] = &bench_cases[i];
-		}
+		r->chosen[i] = all;
 	}
 	for (; !all && *names; names++) {
-		const struct sgpu_bench_case *row = bench_cases;
-
-		while (row->name && strcmp(row->name, *names) != 0) {
-			row++;
+		for (i = 0; known[i] && strcmp(known[i], *names) != 0; i++) {
 		}
-		if (!row->name) {
+		if (!known[i]) {
 			return cli_unknown("unknown case", *names, "", known);
 		}
-		for (int i = 0; i < r->case_count; i++) {
-			if (r->cases[i] == row) {
-				return cli_usage("case '%s' is named twice", *names);
-			}
+		if (r->chosen[i]) {
+			return cli_usage("case '%s' is named twice", *names);
 		}
-		r->cases[r->case_count++] = row;
+		r->chosen[i] = true;
 	}
 	return 0;
 }
@@ -139,7 +132,6 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-/* Checks that all records could be written so far. */
 static int check_output(const struct run *r, struct sgpu_error *error)
 {
 	errno = r->fault;
@@ -153,10 +145,12 @@ static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_erro
 	enum sgpu_bench_status status;
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < r->case_count; i++) {
-		cli_note("%s: %s", r->cases[i]->name, r->cases[i]->help);
-		rc = sgpu_bench_run(r->cases[i], &r->options, device, take_record, r, &status,
-				    error);
+	for (const struct sgpu_bench_case *row = bench_cases; rc == SGPU_OK && row->name; row++) {
+		if (!r->chosen[row - bench_cases]) {
+			continue;
+		}
+		cli_note("%s: %s", row->name, row->help);
+		rc = sgpu_bench_run(row, &r->options, device, take_record, r, &status, error);
 		if (rc == SGPU_OK) {
 			r->counts[status]++;
 			rc = check_output(r, error);

@@ -30,8 +30,7 @@ static int read_results(const char *path, struct sgpu_bench_results *results)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
-int read_runs(char *const *paths, const char *(*differ)(const json_t *a, const json_t *b),
-	      struct sgpu_bench_results **runs, size_t *count)
+int read_runs(char *const *paths, bool one_machine, struct sgpu_bench_results **runs, size_t *count)
 {
 	struct sgpu_bench_results *all;
 	int status;
@@ -41,13 +40,15 @@ int read_runs(char *const *paths, const char *(*differ)(const json_t *a, const j
 	*runs = all = calloc(*count + 1, sizeof(*all));
 	status = all ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
 	for (size_t i = 0; status == 0 && i < *count; i++) {
-		const char *other = NULL;
-
 		status = read_results(paths[i], &all[i]);
-		other = status || !differ ? NULL : differ(all[0].environment, all[i].environment);
-		if (other) {
-			status = cli_fail(SGPU_EINVALID, "'%s' has results of another %s", paths[i],
-					  other);
+		for (int k = 0; status == 0 && one_machine && k < 2; k++) {
+			const char *const what = k ? "processor" : "device";
+
+			if (!json_equal(json_object_get(all[0].environment, what),
+					json_object_get(all[i].environment, what))) {
+				status = cli_fail(SGPU_EINVALID, "'%s' has results of another %s",
+						  paths[i], what);
+			}
 		}
 	}
 	return status;
@@ -68,7 +69,7 @@ int verb_table(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, NULL, &paths);
 
-	status = status ? status : read_runs(paths, NULL, &results, &count);
+	status = status ? status : read_runs(paths, false, &results, &count);
 	if (status == 0) {
 		print_environment(stdout, results->environment);
 		print_record(stdout, NULL);

@@ -22,11 +22,10 @@ CLI_VERB(report);
 CLI_VERB(run);
 CLI_VERB(table);
 
-/* Reads files of results and their texts. Fails if `differ`, unless NULL, says what in a file
- * differs from the first. Returns 0, or the exit status after a message. The caller always clears
- * the runs. */
-int read_runs(char *const *paths, const char *(*differ)(const json_t *a, const json_t *b),
-	      struct sgpu_bench_results **runs, size_t *count);
+/* Reads files of results and their texts. one_machine: fails unless they are of one device and
+ * processor. Returns 0, or the exit status after a message. The caller always clears the runs. */
+int read_runs(char *const *paths, bool one_machine, struct sgpu_bench_results **runs,
+	      size_t *count);
 void clear_runs(struct sgpu_bench_results *runs, size_t count);
 
 /* Defines a text that has the bytes of a file. */

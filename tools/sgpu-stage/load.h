@@ -15,13 +15,16 @@
 
 /* How one segment of the batch is staged. */
 struct load_slice {
-	bool staged;		   /* it has a place in the region */
-	uint64_t offset, size;	   /* of that place */
-	struct sgpu_location from; /* where the payload was; kind NONE: an output */
+	bool staged;	       /* it has a place in the region */
+	uint64_t offset, size; /* of that place */
 };
 
 struct load {
 	struct sgpu_region_options options;
+	const char *out_path;
+	unsigned node; /* UINT_MAX: none */
+	bool export, published;
+	struct sgpu_output out;
 	unsigned jobs;
 	struct sgpu_files *files;   /* folders whose files batches may name; NULL: none */
 	struct sgpu_leases *leases; /* opens payloads in `files` */

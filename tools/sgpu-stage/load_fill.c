@@ -5,6 +5,7 @@
  * on the bytes that a runner will read.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,9 +23,7 @@ enum { PIECE = 1 << 20, LARGE = 64 << 20 }; /* LARGE: the least bytes for an acc
 struct copy {
 	struct load *load;
 	const struct load_slice *slice;
-	int fd;
-	const char *name;
-	uint64_t offset; /* in fd */
+	const struct sgpu_source *source;
 	pthread_mutex_t lock;
 	int code; /* of the first piece that failed */
 	struct sgpu_error error;
@@ -37,18 +36,18 @@ static int canceled(struct sgpu_error *error)
 
 static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sgpu_error *error)
 {
+	const struct sgpu_source *from = copy->source;
 	const uint64_t at = copy->slice->offset + begin;
 	size_t got = 0;
 	int rc = canceled(error);
 
 	rc = rc ? rc : sgpu_region_back(&copy->load->region, at, end - begin, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_dsa_pread(copy->load->dsa, copy->fd, copy->name,
-				    copy->load->region.data + at, end - begin, copy->offset + begin,
-				    &got, error);
-	}
+	rc = rc ? rc
+		: sgpu_dsa_pread(copy->load->dsa, from->fd, from->name,
+				 copy->load->region.data + at, end - begin, from->offset + begin,
+				 &got, error);
 	if (rc == SGPU_OK && got != end - begin) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", copy->name);
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", from->name);
 	}
 	return rc;
 }
@@ -70,13 +69,11 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	pthread_mutex_unlock(&copy->lock);
 }
 
-/* Copies a payload from `offset` in a regular file, by all threads of the pool. */
-static int fill_positioned(struct load *load, const struct load_slice *slice, int fd,
-			   const char *name, uint64_t offset, struct sgpu_error *error)
+/* Copies a payload from a regular file, by all threads of the pool. */
+static int fill_positioned(struct load *load, const struct load_slice *slice,
+			   const struct sgpu_source *source, struct sgpu_error *error)
 {
-	struct copy copy = {
-		.load = load, .slice = slice, .fd = fd, .name = name, .offset = offset
-	};
+	struct copy copy = { .load = load, .slice = slice, .source = source };
 	int rc;
 
 	if (pthread_mutex_init(&copy.lock, NULL) != 0) {
@@ -103,10 +100,9 @@ static int fill_stream(struct load *load, const struct load_slice *slice, struct
 	for (done = 0; rc == SGPU_OK && done < slice->size; done += piece) {
 		piece = slice->size - done < PIECE ? slice->size - done : PIECE;
 		rc = sgpu_region_back(&load->region, slice->offset + done, piece, error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
-					   piece, error);
-		}
+		rc = rc ? rc
+			: sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
+					piece, error);
 		load->done += piece;
 		cli_progress(NULL, load->done);
 	}
@@ -116,14 +112,17 @@ static int fill_stream(struct load *load, const struct load_slice *slice, struct
 static int fill_inline(struct load *load, int segment, struct sgpu_error *error)
 {
 	const struct load_slice *slice = &load->slices[segment];
-	int fd = sgpu_tar_fd(load->reader), rc;
+	struct sgpu_source source = { .fd = sgpu_tar_fd(load->reader) };
+	const off_t position = lseek(source.fd, 0, SEEK_CUR);
 	struct stat status;
-	off_t position = lseek(fd, 0, SEEK_CUR);
+	int rc;
 
-	if (position < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+	if (position < 0 || fstat(source.fd, &status) != 0 || !S_ISREG(status.st_mode)) {
 		return fill_stream(load, slice, error);
 	}
-	rc = fill_positioned(load, slice, fd, load->in_name, (uint64_t)position, error);
+	source.offset = (uint64_t)position;
+	snprintf(source.name, sizeof(source.name), "%s", load->in_name);
+	rc = fill_positioned(load, slice, &source, error);
 	if (rc == SGPU_OK) {
 		sgpu_tar_consumed(load->reader, slice->size);
 	}
@@ -134,12 +133,13 @@ static int fill_file(struct load *load, int segment, struct sgpu_error *error)
 {
 	const struct load_slice *slice = &load->slices[segment];
 	struct sgpu_source source;
-	int rc = sgpu_leases_source(load->leases, &slice->from, slice->size, false, &source, error);
+	int rc = sgpu_leases_source(load->leases, &load->batch->segments[segment].location,
+				    slice->size, false, &source, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	rc = fill_positioned(load, slice, source.fd, source.name, source.offset, error);
+	rc = fill_positioned(load, slice, &source, error);
 	sgpu_source_close(&source);
 	return rc;
 }
@@ -167,17 +167,15 @@ static int check_digest(const struct load *load, int segment, struct sgpu_error 
 
 static int fill_inlines(struct load *load, struct sgpu_error *error)
 {
-	int segment = -1, rc;
+	int segment = 0, rc = SGPU_OK;
 
-	do {
+	while (rc == SGPU_OK && segment >= 0) {
 		rc = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
 		if (rc == SGPU_OK && segment >= 0) {
 			rc = fill_inline(load, segment, error);
+			rc = rc ? rc : check_digest(load, segment, error);
 		}
-		if (rc == SGPU_OK && segment >= 0) {
-			rc = check_digest(load, segment, error);
-		}
-	} while (rc == SGPU_OK && segment >= 0);
+	}
 	return rc;
 }
 
@@ -201,15 +199,16 @@ int load_fill(struct load *load, struct sgpu_error *error)
 	}
 	rc = rc ? rc : fill_inlines(load, error);
 	for (i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
-		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
+		const struct load_slice *slice = &load->slices[i];
+		const struct sgpu_batch_segment *s = &load->batch->segments[i];
+
+		if (slice->staged && s->location.kind == SGPU_LOCATION_FILE) {
 			rc = fill_file(load, i, error);
 			rc = rc ? rc : check_digest(load, i, error);
-		} else if (load->slices[i].staged &&
-			   load->slices[i].from.kind == SGPU_LOCATION_NONE) {
+		} else if (slice->staged && !s->input) {
 			/* An output's memory is allocated now, so that a runner cannot run out of
 			 * it. */
-			rc = sgpu_region_back(&load->region, load->slices[i].offset,
-					      load->slices[i].size, error);
+			rc = sgpu_region_back(&load->region, slice->offset, slice->size, error);
 		}
 	}
 	if (load->dsa) {

@@ -42,18 +42,6 @@ const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT])
 	return text;
 }
 
-int stage_take_node(struct sgpu_region_options *options, const char *text)
-{
-	struct sgpu_error error = { 0 };
-	uint64_t node = 0;
-
-	if (sgpu_parse_u64(text, "--node", 0, 65535, &node, &error) < 0) {
-		return cli_usage("%s", error.text);
-	}
-	options->numa_node = (int)node;
-	return 0;
-}
-
 void stage_warn_of_directory(const char *path)
 {
 	const char *kind = NULL;

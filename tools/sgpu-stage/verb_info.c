@@ -6,12 +6,9 @@
  */
 #include <dirent.h>
 #include <inttypes.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <device/device.h>
@@ -79,34 +76,28 @@ static json_t *huge_pages_json(void)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
 	char line[128];
-	uint64_t value, total = 0, available = 0, size = 0;
+	uint64_t total = 0, available = 0, size = 0;
 
 	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "HugePages_Total: %" SCNu64, &value) == 1) {
-			total = value;
-		} else if (sscanf(line, "HugePages_Free: %" SCNu64, &value) == 1) {
-			available = value;
-		} else if (sscanf(line, "Hugepagesize: %" SCNu64, &value) == 1) {
-			size = value * 1024;
-		}
+		(void)(sscanf(line, "HugePages_Total: %" SCNu64, &total) ||
+		       sscanf(line, "HugePages_Free: %" SCNu64, &available) ||
+		       sscanf(line, "Hugepagesize: %" SCNu64, &size));
 	}
 	if (file) {
 		fclose(file);
 	}
-	return json_pack("{s:I, s:I, s:I}", "page_bytes", (json_int_t)size, "pages",
+	return json_pack("{s:I, s:I, s:I}", "page_bytes", (json_int_t)size * 1024, "pages",
 			 (json_int_t)total, "free_pages", (json_int_t)available);
 }
 
-static json_t *nodes_json(struct sgpu_error *error)
+static json_t *nodes_json(void)
 {
 	struct sgpu_numa_node *nodes = NULL;
-	json_t *array = NULL;
+	json_t *array = json_array();
 	int count = 0;
 
-	if (sgpu_numa_nodes(&nodes, &count, error) == SGPU_OK) {
-		array = json_array();
-	}
-	for (int i = 0; array && i < count; i++) {
+	(void)!sgpu_numa_nodes(&nodes, &count, NULL); /* without memory there are none */
+	for (int i = 0; i < count; i++) {
 		json_array_append_new(array, json_pack("{s:i, s:I, s:I}", "node", nodes[i].node,
 						       "total_bytes", (json_int_t)nodes[i].total,
 						       "free_bytes", (json_int_t)nodes[i].free));
@@ -121,7 +112,7 @@ static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
 			   struct sgpu_error *error)
 {
 	struct sgpu_huge_mount *mounts = NULL;
-	bool writable = false, usable = false;
+	bool usable = false;
 	int count = 0;
 	json_t *array;
 	const char *why;
@@ -133,7 +124,6 @@ static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
 	for (int i = 0; i < count; i++) {
 		const struct sgpu_huge_mount *mount = &mounts[i];
 
-		writable = writable || mount->writable;
 		usable = usable || (mount->writable && mount->free > 0 &&
 				    mount->page_size == (uint64_t)2 << 20);
 		json_array_append_new(
@@ -144,24 +134,14 @@ static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
 	}
 	sgpu_huge_mounts_free(&mounts, count);
 	transparent = transparent && in_memory;
-	if (usable) {
-		why = "a hugetlbfs is writable and has free pages; a region that does not fit "
-		      "there, "
-		      "or that is written by the runner, gets others";
-	} else if (transparent) {
-		why = !count ? "no hugetlbfs is mounted; the directory's tmpfs gives huge pages on "
-			       "request"
-		      : writable
-			      ? "no hugetlbfs has free pages; the directory's tmpfs gives huge "
-				"pages on request"
-			      : "no hugetlbfs is writable; the directory's tmpfs gives huge pages "
-				"on request";
-	} else {
-		why = in_memory
-			      ? "no hugetlbfs has free pages, and the directory's tmpfs is mounted "
-				"without huge=advise"
-			      : "the directory is not in memory";
-	}
+	why = usable ? "a hugetlbfs is writable and has free pages; a region that does not fit "
+		       "there, or that is written by the runner, gets others"
+	      : !in_memory ? "the directory is not in memory"
+	      : transparent
+		      ? "no hugetlbfs that is writable has free pages; the directory's tmpfs gives "
+			"huge pages on request"
+		      : "no hugetlbfs has free pages, and the directory's tmpfs is mounted without "
+			"huge=advise";
 	json_object_set_new(choice, "pages",
 			    json_string(sgpu_page_kind_name(usable	  ? SGPU_PAGES_HUGE
 							    : transparent ? SGPU_PAGES_TRANSPARENT
@@ -206,8 +186,7 @@ static json_t *bytes_json(uint64_t bytes)
 
 int stage_gpu_node(void)
 {
-	struct sgpu_error error;
-	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(&error);
+	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json();
 	const json_t *node;
 	int number;
 
@@ -220,40 +199,33 @@ int stage_gpu_node(void)
 	return number;
 }
 
-uint64_t stage_lockable(char why[STAGE_LOCK_TEXT])
+uint64_t stage_lockable(const char **why)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
-	struct rlimit limit = { .rlim_cur = 0 };
+	const uint64_t limit = sgpu_lock_limit();
 	uint64_t memory;
 
 	sgpu_host_memory(NULL, &memory);
-	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
-	if ((syscall(SYS_capget, &header, data) == 0 && (data[0].effective & 1U << CAP_IPC_LOCK)) ||
-	    limit.rlim_cur >= memory) {
-		snprintf(why, STAGE_LOCK_TEXT, "this is the memory that is available");
-		return memory;
-	}
-	snprintf(why, STAGE_LOCK_TEXT,
-		 "RLIMIT_MEMLOCK of this process; 'ulimit -l', or LimitMEMLOCK= of a unit, raises "
-		 "it");
-	return (uint64_t)limit.rlim_cur;
+	*why = limit >= memory ? "this is the memory that is available"
+			       : "RLIMIT_MEMLOCK of this process; 'ulimit -l', or LimitMEMLOCK= of "
+				 "a unit, raises it";
+	return sgpu_min_u64(limit, memory);
 }
 
 /* Collects the findings. NULL: an error, or out of memory. */
 static json_t *look(struct sgpu_error *error)
 {
-	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json(error);
+	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json();
 	json_t *mounts = NULL, *found = NULL;
 	const char *file_system = "unknown";
-	char *folder = NULL, setting[32] = "", processor[96], why[STAGE_LOCK_TEXT];
-	const uint64_t lockable = stage_lockable(why);
+	char *folder = NULL, setting[32] = "", processor[96];
+	const char *why;
+	const uint64_t lockable = stage_lockable(&why);
 	uint64_t total, available, room = 0;
 	bool in_memory = false;
 
 	sgpu_host_memory(&total, &available);
 	sgpu_host_processor(processor, sizeof(processor));
-	if (nodes && sgpu_stage_directory(&folder, error) == SGPU_OK &&
+	if (sgpu_stage_directory(&folder, error) == SGPU_OK &&
 	    sgpu_stage_file_system(folder, &file_system, &in_memory, &room, error) == SGPU_OK) {
 		mounts = mounts_json(in_memory, sgpu_shmem_huge(folder, setting), choice, error);
 	}
@@ -279,95 +251,84 @@ static json_t *look(struct sgpu_error *error)
 	return found;
 }
 
-static json_int_t number_of(const json_t *object, const char *key)
+/* ---- as text ---- */
+/* A line has members in braces: of what was found, or of its member `of`. If that is an array, each
+ * item has a line; if it is empty, the line is `none`. */
+static const struct line {
+	const char *head, *of, *text, *none;
+} lines[] = {
+	{ "directory", "directory", "{path} ({file_system}, {free_bytes} free)", NULL },
+	{ "processor", NULL, "{processor}, {cpus} usable", NULL },
+	{ "memory", NULL, "{memory_bytes}, {memory_available_bytes} available", NULL },
+	{ "NUMA node", "numa_nodes", "{node}: {total_bytes}, {free_bytes} free",
+	  "not known to this build or this kernel" },
+	{ "GPU", "gpus", "{address}, NVIDIA {device_id}, driver {driver}, node {numa_node}",
+	  "none on the PCI bus" },
+	{ "page size", NULL, "{page_bytes}", NULL },
+	{ "huge pages", "huge_pages", "{page_bytes}, {pages} in all, {free_pages} free", NULL },
+	{ "hugetlbfs", "hugetlbfs", "{path}, {page_bytes}, {free_pages} free, {writable}",
+	  "not mounted" },
+	{ "transparent", NULL, "{transparent} for files in the directory", NULL },
+	{ "pages", "choice", "{pages}: {pages_why}", NULL },
+	{ "node", "choice", "{numa_node}: {numa_node_why}", NULL },
+	{ "lockable", NULL, "{lockable_bytes}: {lockable_why}", NULL },
+	{ "sealing", NULL,
+	  "none: files of a tmpfs cannot be sealed, so runners use positioned reads", NULL },
+};
+
+static void print_member(const json_t *object, const char *key)
 {
-	return json_integer_value(json_object_get(object, key));
-}
-
-static const char *bytes_of(const json_t *object, const char *key, char text[STAGE_BYTES_TEXT])
-{
-	return json_is_null(json_object_get(object, key))
-		       ? "no limit"
-		       : stage_bytes((uint64_t)number_of(object, key), text);
-}
-
-static void print_lists(const json_t *found)
-{
-	char a[STAGE_BYTES_TEXT], b[STAGE_BYTES_TEXT];
-	const json_t *nodes = json_object_get(found, "numa_nodes"), *item;
-	const json_t *gpus = json_object_get(found, "gpus");
-	size_t i;
-
-	json_array_foreach (nodes, i, item) {
-		printf("NUMA node %-2d  %s, %s free\n", (int)number_of(item, "node"),
-		       bytes_of(item, "total_bytes", a), bytes_of(item, "free_bytes", b));
-	}
-	if (json_array_size(nodes) == 0) {
-		printf("NUMA nodes    not known to this build or this kernel\n");
-	}
-	json_array_foreach (gpus, i, item) {
-		const bool known = !json_is_null(json_object_get(item, "numa_node"));
-
-		printf("GPU           %s, NVIDIA %s, driver %s", cli_text_of(item, "address"),
-		       cli_text_of(item, "device_id"),
-		       *cli_text_of(item, "driver") ? cli_text_of(item, "driver") : "none");
-		printf(known ? ", node %d\n" : ", node not known\n",
-		       (int)number_of(item, "numa_node"));
-	}
-	if (json_array_size(gpus) == 0) {
-		printf("GPU           none on the PCI bus\n");
-	}
-}
-
-static void print_pages(const json_t *found)
-{
-	const json_t *huge = json_object_get(found, "huge_pages"), *item;
-	const json_t *mounts = json_object_get(found, "hugetlbfs");
+	const json_t *value = json_object_get(object, key);
+	const bool is_bytes = strstr(key, "_bytes");
 	char text[STAGE_BYTES_TEXT];
-	size_t i;
 
-	printf("page size     %s\n", bytes_of(found, "page_bytes", text));
-	printf("huge pages    %s", bytes_of(huge, "page_bytes", text));
-	printf(", %lld in all, %lld free\n", number_of(huge, "pages"),
-	       number_of(huge, "free_pages"));
-	json_array_foreach (mounts, i, item) {
-		cli_print_line(stdout, "hugetlbfs     %s, %s, %lld free, %s",
-			       cli_text_of(item, "path"), bytes_of(item, "page_bytes", text),
-			       number_of(item, "free_pages"),
-			       json_is_true(json_object_get(item, "writable")) ? "writable"
-									       : "not writable");
+	if (json_is_integer(value) && is_bytes) {
+		printf("%s", stage_bytes((uint64_t)json_integer_value(value), text));
+	} else if (json_is_integer(value)) {
+		printf("%lld", json_integer_value(value));
+	} else if (json_is_boolean(value)) {
+		printf("%s%s", json_is_true(value) ? "" : "not ", key);
+	} else if (json_is_null(value) || !*cli_text_of(object, key)) {
+		printf(is_bytes ? "unlimited" : "none");
+	} else {
+		cli_print_text(stdout, cli_text_of(object, key));
 	}
-	if (json_array_size(mounts) == 0) {
-		printf("hugetlbfs     not mounted\n");
+}
+
+static void print_line(const char *head, const char *text, const json_t *object)
+{
+	char key[32];
+	int used;
+
+	printf("%-13s ", head);
+	while (*text) {
+		if (sscanf(text, "{%31[a-z_]}%n", key, &used) == 1) {
+			print_member(object, key);
+			text += used;
+		} else {
+			putchar(*text++);
+		}
 	}
-	printf("transparent   %s for files in the directory\n", cli_text_of(found, "transparent"));
+	putchar('\n');
 }
 
 static void print_text(const json_t *found)
 {
-	const json_t *folder = json_object_get(found, "directory");
-	const json_t *choice = json_object_get(found, "choice");
-	const json_t *node = json_object_get(choice, "numa_node");
-	const bool limited = !json_is_null(json_object_get(folder, "free_bytes"));
-	char a[STAGE_BYTES_TEXT], b[STAGE_BYTES_TEXT];
+	const json_t *item;
+	size_t k;
 
-	cli_print_line(stdout, "directory     %s (%s, %s%s)", cli_text_of(folder, "path"),
-		       cli_text_of(folder, "file_system"), bytes_of(folder, "free_bytes", a),
-		       limited ? " free" : "");
-	printf("processor     %s, %d usable\n", cli_text_of(found, "processor"),
-	       (int)number_of(found, "cpus"));
-	printf("memory        %s, %s available\n", bytes_of(found, "memory_bytes", a),
-	       bytes_of(found, "memory_available_bytes", b));
-	print_lists(found);
-	print_pages(found);
-	printf("\npages         %s: %s\n", cli_text_of(choice, "pages"),
-	       cli_text_of(choice, "pages_why"));
-	snprintf(a, sizeof(a), json_is_null(node) ? "none" : "%d", (int)json_integer_value(node));
-	printf("node          %s: %s\n", a, cli_text_of(choice, "numa_node_why"));
-	printf("lockable      %s: %s\n", bytes_of(found, "lockable_bytes", a),
-	       cli_text_of(found, "lockable_why"));
-	printf("sealing       none: files of a tmpfs cannot be sealed, so runners use positioned "
-	       "reads\n");
+	for (const struct line *line = lines; line < lines + SGPU_ARRAY_LENGTH(lines); line++) {
+		const json_t *of = line->of ? json_object_get(found, line->of) : found;
+
+		json_array_foreach (of, k, item) {
+			print_line(line->head, line->text, item);
+		}
+		if (json_is_object(of)) {
+			print_line(line->head, line->text, of);
+		} else if (json_array_size(of) == 0) {
+			print_line(line->head, line->none, NULL);
+		}
+	}
 }
 
 int verb_info(int argc, char **argv)

@@ -3,6 +3,7 @@
  * sgpu-stage load: puts the payloads of a batch into one region, and writes the batch with their
  * new locations.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +14,9 @@
 #include "manifest/manifest.h"
 #include "verbs.h"
 
-struct task {
-	struct load load;
-	const char *out_path;
-	bool export;
-	bool published;
-	struct sgpu_output out;
-};
-
 static int take_files(void *values, const char *folder)
 {
-	struct load *load = &((struct task *)values)->load;
+	struct load *load = values;
 	struct sgpu_error error = { 0 };
 	int rc = load->files ? SGPU_OK : sgpu_files_create(&load->files, &error);
 
@@ -31,47 +24,43 @@ static int take_files(void *values, const char *folder)
 	return rc ? cli_error(&error) : 0;
 }
 
-static int take_node(void *values, const char *text)
-{
-	return stage_take_node(&((struct task *)values)->load.options, text);
-}
-
 const struct cli_option load_options[] = {
 	CLI_COMMON,
-	{ "output", 'o', "FILE", "write the staged batch there", CLI_TEXT(struct task, out_path) },
+	{ "output", 'o', "FILE", "write the staged batch there", CLI_TEXT(struct load, out_path) },
 	{ "files", 0, "DIR",
 	  "let the batch name payloads in files of this directory; may be repeated",
 	  CLI_TAKE(take_files) },
 	{ "keep", 0, NULL, "let the region stay until it is released or expires",
-	  CLI_FLAG(struct task, load.options.keep) },
+	  CLI_FLAG(struct load, options.keep) },
 	{ "lifetime", 0, "DURATION",
 	  "time until the region expires: 90s, 30m, 2h, 1d (default: 1h)",
-	  CLI_DURATION(struct task, load.options.lifetime_ns, 0) },
-	{ "node", 0, "N", "bind the region to this NUMA node", CLI_TAKE(take_node) },
-	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct task, load.options.no_huge) },
+	  CLI_DURATION(struct load, options.lifetime_ns, 0) },
+	{ "node", 0, "N", "bind the region to this NUMA node",
+	  CLI_NUMBER(struct load, node, 0, 65535) },
+	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct load, options.no_huge) },
 	{ "export", 0, NULL, "print shell assignments of handles; needs -o, implies --keep",
-	  CLI_FLAG(struct task, export) },
+	  CLI_FLAG(struct load, export) },
 	{ "jobs", 'j', "N", "threads; as many as there are processors by default",
-	  CLI_NUMBER(struct task, load.jobs, 0, SGPU_POOL_JOBS_MAX) },
+	  CLI_NUMBER(struct load, jobs, 0, SGPU_POOL_JOBS_MAX) },
 	CLI_END,
 };
 
 /* Checks that the output does not replace a file that a payload is in. */
-static int check_payloads(const struct task *task, struct sgpu_error *error)
+static int check_payloads(const struct load *load, struct sgpu_error *error)
 {
-	const struct sgpu_batch *batch = task->load.batch;
+	const struct sgpu_batch *batch = load->batch;
 	struct stat status;
 
-	for (int i = 0; task->load.files && i < batch->segment_count; i++) {
+	for (int i = 0; load->files && i < batch->segment_count; i++) {
 		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(task->load.files, batch->segments[i].location.file, &status,
-				    NULL) == SGPU_OK) {
+		    sgpu_files_look(load->files, batch->segments[i].location.file, &status, NULL) ==
+			    SGPU_OK) {
 			cli_remember_file(&status);
 		}
 	}
-	return cli_is_input(task->out_path)
+	return cli_is_input(load->out_path)
 		       ? sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
-				   task->out_path)
+				   load->out_path)
 		       : 0;
 }
 
@@ -122,7 +111,6 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "segment '%s' has no kt128 to compare its payload with", s->id);
 	}
-	load->slices[segment].from = s->location;
 	load->staged++;
 	load->payload += sgpu_batch_payload_size(load->batch, segment);
 	return place(load, segment, sgpu_batch_payload_size(load->batch, segment), error);
@@ -169,18 +157,16 @@ static int relocate(struct load *load, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &load->batch->segments[i];
 		struct sgpu_location at = { .kind = SGPU_LOCATION_REGION,
 					    .offset = load->slices[i].offset };
 
-		if (!load->slices[i].staged) {
-			continue;
-		}
 		memcpy(at.region, load->region.id, sizeof(at.region));
-		if (load->batch->segments[i].input) {
-			/* The slice keeps the path of a FILE, which clear() frees. */
-			load->batch->segments[i].location = at;
-		} else {
-			rc = sgpu_segment_place(&load->batch->segments[i], &at, error);
+		if (load->slices[i].staged && s->input) {
+			free(s->location.file);
+			s->location = at;
+		} else if (load->slices[i].staged) {
+			rc = sgpu_segment_place(s, &at, error);
 		}
 	}
 	return rc;
@@ -198,9 +184,8 @@ static void tell_region(const struct load *load)
 		   sgpu_page_kind_name(region->pages), region->keep ? ", kept" : "");
 }
 
-static int stage(struct task *task, struct sgpu_error *error)
+static int stage(struct load *load, struct sgpu_error *error)
 {
-	struct load *load = &task->load;
 	int reaped = 0, rc = sgpu_region_reap(&reaped, error);
 
 	if (rc < 0) {
@@ -223,18 +208,9 @@ static int stage(struct task *task, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK && load->region.fd >= 0) {
 		rc = sgpu_region_publish(&load->region, error);
-		task->published = rc == SGPU_OK;
+		load->published = rc == SGPU_OK;
 	}
 	return rc;
-}
-
-static int write_batch(struct task *task, struct sgpu_error *error)
-{
-	int rc = relocate(&task->load, error);
-
-	rc = rc ? rc : sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
-	rc = rc ? rc : sgpu_tar_end(task->out.fd, task->out.path, error);
-	return rc == SGPU_OK ? sgpu_output_commit(&task->out, error) : rc;
 }
 
 /* ---- shell assignments for the variables that a manifest names. A shell evaluates them, and a
@@ -254,7 +230,7 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 		if (!name) {
 			continue;
 		}
-		if (!slice->staged || of_output == (slice->from.kind != SGPU_LOCATION_NONE)) {
+		if (!slice->staged || of_output == load->batch->segments[i].input) {
 			cli_note("segment '%s' has no place in the region: '%s' is not set",
 				 segment->id, name);
 		} else if (!sgpu_variable_is_free(name)) {
@@ -306,38 +282,31 @@ static void record(const struct load *load)
 		stderr, JSON_COMPACT);
 }
 
-static int run(struct task *task, int in, struct sgpu_error *error)
+static int run(struct load *load, int in, struct sgpu_error *error)
 {
-	struct load *load = &task->load;
-	int rc = sgpu_output_open(&task->out, task->out_path, 0644, false, error);
+	int rc = sgpu_output_open(&load->out, load->out_path, 0644, false, error);
 
 	rc = rc ? rc : sgpu_tar_open(in, load->in_name, &load->reader, error);
 	rc = rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
-	rc = rc ? rc : check_payloads(task, error);
+	rc = rc ? rc : check_payloads(load, error);
 	rc = rc ? rc : sgpu_leases_create(load->files, &load->leases, error);
-	rc = rc ? rc : stage(task, error);
-	rc = rc ? rc : write_batch(task, error);
-	if (rc == SGPU_OK && task->export) {
+	rc = rc ? rc : stage(load, error);
+	rc = rc ? rc : relocate(load, error);
+	rc = rc ? rc : sgpu_batch_write_head(load->out.fd, load->out.path, load->batch, error);
+	rc = rc ? rc : sgpu_tar_end(load->out.fd, load->out.path, error);
+	rc = rc ? rc : sgpu_output_commit(&load->out, error);
+	if (rc == SGPU_OK && load->export) {
 		rc = export(load, error);
 	}
-	if (rc < 0 && task->published && sgpu_region_release(load->region.id, NULL) < 0) {
+	if (rc < 0 && load->published && sgpu_region_release(load->region.id, NULL) < 0) {
 		cli_warning("region %s could not be removed; it will expire", load->region.id);
 	}
 	return rc;
 }
 
-static void clear(struct task *task)
+static void clear(struct load *load)
 {
-	struct load *load = &task->load;
-	int i;
-
-	sgpu_output_close(&task->out);
-	for (i = 0; load->slices && load->batch && i < load->batch->segment_count; i++) {
-		/* Before relocation the batch holds the same path, and frees it. */
-		if (load->batch->segments[i].location.file != load->slices[i].from.file) {
-			free(load->slices[i].from.file);
-		}
-	}
+	sgpu_output_close(&load->out);
 	free(load->slices);
 	sgpu_leases_free(&load->leases);
 	sgpu_files_free(&load->files);
@@ -348,29 +317,31 @@ static void clear(struct task *task)
 
 int verb_load(int argc, char **argv)
 {
-	struct task task = { .load = { .options = { .use = SGPU_REGION_INPUTS, .numa_node = -1 },
-				       .region = { .fd = -1 } },
+	struct load load = { .options = { .use = SGPU_REGION_INPUTS },
+			     .region = { .fd = -1 },
 			     .out_path = "-",
+			     .node = UINT_MAX,
 			     .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
 	char **arguments;
-	int in = -1, status = cli_read(argc, argv, &task, &arguments);
+	int in = -1, status = cli_read(argc, argv, &load, &arguments);
 
-	task.load.options.keep = task.load.options.keep || task.export;
-	if (status == 0 && task.export && strcmp(task.out_path, "-") == 0) {
+	load.options.numa_node = load.node == UINT_MAX ? -1 : (int)load.node;
+	load.options.keep = load.options.keep || load.export;
+	if (status == 0 && load.export && strcmp(load.out_path, "-") == 0) {
 		status = cli_usage(
 			"--export writes to standard output, so the batch needs a file: -o FILE");
 	}
-	status = status ? status : cli_input(*arguments, &task.load.in_name, &in);
-	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
+	status = status ? status : cli_input(*arguments, &load.in_name, &in);
+	status = status ? status : cli_binary_apart(load.out_path) ? 0 : 2;
 	if (status == 0) {
 		cli_signals(NULL);
-		status = run(&task, in, &error) < 0 ? cli_error(&error) : 0;
+		status = run(&load, in, &error) < 0 ? cli_error(&error) : 0;
 	}
 	if (status == 0) {
-		record(&task.load);
+		record(&load);
 	}
-	clear(&task);
+	clear(&load);
 	cli_input_close(in);
 	return cli_finish(status);
 }

@@ -3,6 +3,7 @@
  * sgpu-stage pin and hold: make an empty region near the GPU, and keep regions locked in memory.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +26,8 @@ struct pin {
 	struct sgpu_region_options options;
 	const char *variable;
 	bool results;
+	unsigned node; /* UINT_MAX: the GPU's */
 };
-
-static int take_node(void *values, const char *text)
-{
-	return stage_take_node(&((struct pin *)values)->options, text);
-}
 
 const struct cli_option pin_options[] = {
 	CLI_COMMON,
@@ -42,7 +39,7 @@ const struct cli_option pin_options[] = {
 	  "time until the region expires: 90s, 30m, 2h, 1d (default: 1h)",
 	  CLI_DURATION(struct pin, options.lifetime_ns, 0) },
 	{ "node", 0, "N", "bind the region to this NUMA node (default: the GPU's)",
-	  CLI_TAKE(take_node) },
+	  CLI_NUMBER(struct pin, node, 0, 65535) },
 	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct pin, options.no_huge) },
 	CLI_END,
 };
@@ -87,7 +84,7 @@ static int make_region(struct pin *pin, uint64_t size, struct sgpu_region *regio
 
 int verb_pin(int argc, char **argv)
 {
-	struct pin pin = { .options = { .numa_node = STAGE_NODE_OF_GPU, .keep = true } };
+	struct pin pin = { .options = { .keep = true }, .node = UINT_MAX };
 	struct sgpu_region region = { .fd = -1 };
 	struct sgpu_error error = { 0 };
 	uint64_t size = 0;
@@ -104,9 +101,7 @@ int verb_pin(int argc, char **argv)
 		return cli_usage("'%s' is not a name that a variable can have",
 				 SGPU_EXCERPT(pin.variable));
 	}
-	if (pin.options.numa_node == STAGE_NODE_OF_GPU) {
-		pin.options.numa_node = stage_gpu_node();
-	}
+	pin.options.numa_node = pin.node == UINT_MAX ? stage_gpu_node() : (int)pin.node;
 	pin.options.use = pin.results ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS;
 	cli_signals(NULL);
 	status = make_region(&pin, size, &region, &error) ? cli_error(&error)
@@ -141,9 +136,9 @@ static int lock_region(struct held *held, struct sgpu_error *error)
 	}
 	(void)madvise(held->memory, held->size, MADV_DONTDUMP);
 	if (mlock(held->memory, held->size) != 0) {
-		char why[STAGE_LOCK_TEXT];
+		const char *why;
 
-		(void)stage_lockable(why);
+		(void)stage_lockable(&why);
 		sgpu_fail_errno(error, "cannot lock the %llu bytes of region '%s'",
 				(unsigned long long)held->size, held->region.id);
 		return sgpu_hint(error, "%s", why);

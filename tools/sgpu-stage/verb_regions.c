@@ -119,7 +119,6 @@ const struct cli_option release_options[] = {
 	CLI_END,
 };
 
-/* Releases a region. Callers continue after a failure, and return the first status. */
 static int release(const char *id, int *released)
 {
 	struct sgpu_error error = { 0 };
@@ -132,28 +131,13 @@ static int release(const char *id, int *released)
 	return 0;
 }
 
-static int release_all(int *released)
-{
-	struct sgpu_region *list = NULL;
-	struct sgpu_error error = { 0 };
-	int count = 0, i, status = 0, one;
-
-	if (sgpu_region_list(&list, &count, &error) < 0) {
-		return cli_error(&error);
-	}
-	for (i = 0; i < count; i++) {
-		one = release(list[i].id, released);
-		status = status ? status : one;
-	}
-	sgpu_region_list_free(&list, count);
-	return status;
-}
-
 int verb_release(int argc, char **argv)
 {
 	struct request request = { 0 };
+	struct sgpu_region *list = NULL;
+	struct sgpu_error error = { 0 };
 	char **regions;
-	int released = 0, status = cli_read(argc, argv, &request, &regions);
+	int count = 0, released = 0, status = cli_read(argc, argv, &request, &regions);
 
 	if (status) {
 		return status;
@@ -164,14 +148,16 @@ int verb_release(int argc, char **argv)
 	if (!request.all && !*regions) {
 		return cli_usage("name a region, or --all");
 	}
-	if (request.all) {
-		status = release_all(&released);
+	if (request.all && sgpu_region_list(&list, &count, &error) < 0) {
+		return cli_error(&error);
 	}
-	for (; *regions; regions++) {
-		int one = release(*regions, &released);
+	/* Continues after a failure; the first one counts. */
+	for (int i = 0; request.all ? i < count : regions[i] != NULL; i++) {
+		const int one = release(request.all ? list[i].id : regions[i], &released);
 
 		status = status ? status : one;
 	}
+	sgpu_region_list_free(&list, count);
 	if (cli_json) {
 		printf("{\"released\":%d}\n", released);
 	}

@@ -22,14 +22,11 @@ const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT]);
 /* Warns if the directory is not the usual one, or is on a disk. path: the directory, or a region in
  * it. */
 void stage_warn_of_directory(const char *path);
-/* Takes a value of --node. Returns 0, or the exit status after a message. */
-int stage_take_node(struct sgpu_region_options *options, const char *text);
 
 /* verb_info.c */
-enum { STAGE_NODE_OF_GPU = -2, STAGE_LOCK_TEXT = 160 };
 /* Returns the NUMA node of all GPUs, or -1: there is nothing to choose. */
 int stage_gpu_node(void);
-/* Returns how many bytes this process may lock, and why not more. */
-uint64_t stage_lockable(char why[STAGE_LOCK_TEXT]);
+/* Returns how many bytes this process may lock. *why: why not more. */
+uint64_t stage_lockable(const char **why);
 
 #endif
