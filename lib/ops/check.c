@@ -64,7 +64,7 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		any_output |= operation->args[i].output;
 	}
 	for (int i = 0; op->args[i].name; i++) {
-		bool output = strncmp(op->args[i].name, "output", 6) == 0;
+		bool output = sgpu_op_is_output(&op->args[i]);
 
 		/* The parser has already reported an argument whose segment it could not find (-2).
 		 */
@@ -132,7 +132,7 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 		if (segment[i] == -2) {
 			ready = false;
 		}
-		if (segment[i] < 0 || strncmp(args[i].name, "output", 6) == 0) {
+		if (segment[i] < 0 || sgpu_op_is_output(&args[i])) {
 			continue;
 		}
 		if (checker->known[segment[i]]) {
@@ -236,10 +236,9 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	}
 	call.op->infer(&call, &checker->report);
 	for (int i = 0; call.op->args[i].name && !checker->failed; i++) {
-		if (segment[i] >= 0 && strncmp(call.op->args[i].name, "output", 6) != 0) {
-			give_input(checker, &call, i, segment[i]);
-		} else if (segment[i] >= 0) {
-			give_output(checker, &call, i, segment[i]);
+		if (segment[i] >= 0) {
+			(sgpu_op_is_output(&call.op->args[i]) ? give_output : give_input)(
+				checker, &call, i, segment[i]);
 		}
 	}
 }

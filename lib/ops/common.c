@@ -49,6 +49,25 @@ bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *
 	return false;
 }
 
+bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
+		      const struct sgpu_type *want)
+{
+	struct sgpu_type *type = &call->type[argument];
+	char is[SGPU_TYPE_TEXT_MAX], wanted[SGPU_TYPE_TEXT_MAX];
+
+	if (call->present[argument] && type->dtype == SGPU_NONE) {
+		*type = *want;
+	}
+	if (!call->present[argument] || sgpu_type_equal(type, want)) {
+		return true;
+	}
+	sgpu_type_text(type, is);
+	sgpu_type_text(want, wanted);
+	sgpu_op_diagnose(report, call->op->args[argument].name, NULL, "is %s, must be %s", is,
+			 wanted);
+	return false;
+}
+
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	(void)report;

@@ -66,6 +66,9 @@ SGPU_OPS(SGPU_OP_ROW)
  * A required input always has a type here. An optional input is SGPU_NONE if it is absent, or if
  * the manifest gives it without a type. In the second case call->present is set, and infer may fill
  * in the type. The bool functions return false after they have reported a diagnostic. */
+/* Whether an argument is absent or has a type, which it gets if it has none. */
+bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
+		      const struct sgpu_type *want);
 /* Same element type and same shape. */
 bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			int second);
@@ -115,20 +118,24 @@ void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, 
 void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count,
 			const double *from);
 
-/* ---- matrix product: c = alpha op(a) op(b) + beta c ----
- * Row-major; op(a) is m x k, op(b) is k x n, c is m x n; ld: elements from one stored row to the
- * next. If beta is 0, c is not read; if alpha is 0, neither a nor b is. The calling thread holds a
- * token of the pool. `dtype` is f32 or f64. Errors: SGPU_ECANCELED. */
+/* ---- matrix product: output = alpha op(a) op(b) + beta c ----
+ * Row-major; op(a) is m x k, op(b) is k x n, the output is m x n, and c is stored as it is; ld:
+ * elements from one stored row to the next. If k is 0, neither a nor b is read; if beta is 0, c is
+ * not. */
 struct sgpu_gemm {
+	enum sgpu_dtype dtype; /* f32 or f64 */
+	const void *a, *b, *c;
+	void *output;
 	uint64_t m, n, k;
 	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */
 	uint64_t lda, ldb, ldc;
 	double alpha, beta;
-	/* Several products: `batch` of them (0 is 1), and elements from one matrix to the next. */
+	/* The number of products, and elements from one matrix to the next. */
 	uint64_t batch, stride_a, stride_b, stride_c;
 };
-SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a,
-			      const void *b, void *c, struct sgpu_pool *pool,
+/* Takes c from the output. The calling thread holds a token of the pool. Errors:
+ * SGPU_ECANCELED. */
+SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_pool *pool,
 			      struct sgpu_error *error);
 /* The matrix product that a call of gemm, or of dense, computes. */
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);

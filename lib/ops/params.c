@@ -149,7 +149,7 @@ static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op
 	const char *names[SGPU_PARAMS_MAX + 1] = { NULL };
 	char hint[SGPU_ERROR_HINT_MAX];
 
-	for (int i = 0; op->params && op->params[i].name; i++) {
+	for (int i = 0; op->params[i].name; i++) {
 		names[i] = op->params[i].name;
 	}
 	sgpu_ops_report(checker, "params", key, sgpu_ops_near(key, names, hint),
@@ -162,7 +162,7 @@ void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call
 	json_t *given = checker->operation->params, *json;
 	const char *key;
 
-	for (int i = 0; params && params[i].name; i++) {
+	for (int i = 0; params[i].name; i++) {
 		call->param[i].number = params[i].standard;
 		json = json_object_get(given, params[i].name);
 		if (json) {

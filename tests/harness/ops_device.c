@@ -70,7 +70,7 @@ static int ops_device_launch(struct sgpu_launch *launch, void *argument)
 {
 	struct ops_device_run *run = argument;
 
-	return run->function(&run->call, launch);
+	return sgpu_op_run(&run->call, run->function, launch);
 }
 
 static bool ops_is_output(const struct ops_case *c, int index)

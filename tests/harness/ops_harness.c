@@ -43,7 +43,7 @@ void ops_begin(struct ops_case *c, const char *name)
 	if (!c->call.op) {
 		ops_die("no operation '%s'", name);
 	}
-	for (int i = 0; c->call.op->params && c->call.op->params[i].name; i++) {
+	for (int i = 0; c->call.op->params[i].name; i++) {
 		c->call.param[i].number = c->call.op->params[i].standard;
 	}
 }
@@ -149,6 +149,8 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 {
 	const struct sgpu_op *op = c->call.op;
 	struct sgpu_pool *pool = NULL;
+	int64_t status[2] = { 0 };
+	struct sgpu_launch launch = { .error = &c->error, .status = status };
 	uint64_t scratch = op->scratch ? op->scratch(&c->call) : 0;
 	int result;
 
@@ -172,8 +174,9 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 	if (sgpu_pool_create(jobs, &pool, &c->error)) {
 		ops_die("no pool");
 	}
+	launch.pool = pool;
 	sgpu_pool_enter(pool);
-	result = op->cpu(&c->call, pool, &c->error);
+	result = sgpu_op_run(&c->call, NULL, &launch);
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 	free(c->call.scratch);

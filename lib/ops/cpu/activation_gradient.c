@@ -7,21 +7,7 @@
 
 enum { ACTIVATED, GRADIENT, OUTPUT, ACTIVATION = 0, GRAIN = 1 << 16 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "activated", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "what the activation gave" },
-	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
-	  "of the loss by it, the type and shape of activated" },
-	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
-	  "of the loss by what the activation got" },
-	{ .name = NULL },
-};
-
 static const char *const activations[] = { "relu", "sigmoid", "tanh", NULL };
-
-static const struct sgpu_op_param params[] = {
-	{ "activation", SGPU_PARAM_CHOICE, true, 0, 0, 0, activations, "which one it was" },
-	{ .name = NULL },
-};
 
 #define SLOPES(name, type)                                                                         \
 	SGPU_CLONES_ATTR static void name(void *argument, uint64_t begin, uint64_t end)            \
@@ -50,8 +36,16 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_activation_gradient = {
 	.name = "activation_gradient",
 	.help = "gradient of relu, sigmoid or tanh",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "activated", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "what the activation gave" },
+	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "of the loss by it, the type and shape of activated" },
+	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "of the loss by what the activation got" },
+	},
+	.params = {
+	{ "activation", SGPU_PARAM_CHOICE, true, 0, 0, 0, activations, "which one it was" },
+	},
 	.infer = sgpu_ops_infer_pair,
 	.cpu = cpu,
 };

@@ -7,14 +7,6 @@
 
 enum { INPUT, OUTPUT, GRAIN = 1 << 15, BLOCK = 512 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX,
-	  "rows along the last axis, which is not empty" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1,
-	  "indexes from 0, the shape without the last axis" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *input = &call->type[INPUT];
@@ -99,7 +91,12 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_argmax = {
 	.name = "argmax",
 	.help = "index of the largest element of the last axis",
-	.args = args,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX,
+	  "rows along the last axis, which is not empty" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1,
+	  "indexes from 0, the shape without the last axis" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

@@ -12,23 +12,7 @@
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE, GRAIN = 1 << 15 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,k]: a row for each item" },
-	{ "weights", false, SGPU_TYPES_FLOAT, 2, 2, "[k,m]; transposed [m,k]" },
-	{ "bias", true, SGPU_TYPES_FLOAT, 1, 1, "[m]: added to each row" },
-	{ "output", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]" },
-	{ .name = NULL },
-};
-
 const char *const sgpu_ops_activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
-
-static const struct sgpu_op_param params[] = {
-	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
-	  "applied to every element" },
-	{ "transpose_weights", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
-	  "the weights are stored [m,k]" },
-	{ .name = NULL },
-};
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
@@ -36,6 +20,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
 	uint64_t inner = weights->shape[transpose ? 1 : 0],
 		 width = weights->shape[transpose ? 0 : 1];
+	struct sgpu_type bias;
 
 	if (!sgpu_ops_same_dtype(call, report, INPUT, WEIGHTS)) {
 		return;
@@ -46,16 +31,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 				 (unsigned long long)inner, (unsigned long long)input->shape[1]);
 		return;
 	}
-	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
-		call->type[BIAS] = sgpu_ops_type(input->dtype, 1, &width);
-	}
-	if (call->present[BIAS] && !sgpu_ops_same_dtype(call, report, INPUT, BIAS)) {
-		return;
-	}
-	if (call->present[BIAS] && call->type[BIAS].shape[0] != width) {
-		sgpu_op_diagnose(
-			report, "bias", NULL, "has %llu elements, but the output has %llu columns",
-			(unsigned long long)call->type[BIAS].shape[0], (unsigned long long)width);
+	bias = sgpu_ops_type(input->dtype, 1, &width);
+	if (!sgpu_ops_must_be(call, report, BIAS, &bias)) {
 		return;
 	}
 	call->type[OUTPUT] =
@@ -128,6 +105,10 @@ struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call)
 	const struct sgpu_type *output = &call->type[OUTPUT];
 
 	return (struct sgpu_gemm){
+		.dtype = output->dtype,
+		.a = call->data[INPUT],
+		.b = call->data[WEIGHTS],
+		.output = call->data[OUTPUT],
 		.m = output->shape[0],
 		.n = output->shape[1],
 		.k = call->type[INPUT].shape[1],
@@ -136,27 +117,33 @@ struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call)
 		.ldb = call->type[WEIGHTS].shape[1],
 		.ldc = output->shape[1],
 		.alpha = 1,
+		.batch = 1,
 	};
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	const struct sgpu_gemm gemm = sgpu_op_dense_describe(call);
-	int rc;
+	int rc = sgpu_gemm(&gemm, pool, error);
 
-	if (gemm.m == 0 || gemm.n == 0) {
-		return 0;
-	}
-	rc = sgpu_gemm(&gemm, call->type[OUTPUT].dtype, call->data[INPUT], call->data[WEIGHTS],
-		       call->data[OUTPUT], pool, error);
 	return rc ? rc : sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
 }
 
 const struct sgpu_op sgpu_op_dense = {
 	.name = "dense",
 	.help = "fully connected layer with bias and activation",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,k]: a row for each item" },
+	{ "weights", false, SGPU_TYPES_FLOAT, 2, 2, "[k,m]; transposed [m,k]" },
+	{ "bias", true, SGPU_TYPES_FLOAT, 1, 1, "[m]: added to each row" },
+	{ "output", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]" },
+	},
+	.params = {
+	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
+	  "applied to every element" },
+	{ "transpose_weights", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
+	  "the weights are stored [m,k]" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -15,20 +15,6 @@ enum {
 	GRAIN = 1 << 15, /* voxels in a piece of work, about */
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 3, 4, "volume, or a series of them" },
-	{ "output", false, SGPU_TYPES_FLOAT, 3, 4, "smoothed, same type" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SGPU_GAUSSIAN_SIGMA_MAX, 1.0, NULL,
-	  "standard deviation in voxels" },
-	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, SGPU_GAUSSIAN_TRUNCATE_MAX, 4.0, NULL,
-	  "standard deviations after which the kernel ends" },
-	{ .name = NULL },
-};
-
 /* Scratch memory: the data between two passes. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
@@ -91,9 +77,6 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .out = call->data[OUTPUT] };
 	int rc;
 
-	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
-		return 0;
-	}
 	make_weights(&job, call->param[SIGMA].number, call->param[TRUNCATE].number);
 	rc = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job, error);
 	if (rc) {
@@ -118,8 +101,16 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_gaussian3d = {
 	.name = "gaussian3d",
 	.help = "smoothing of volumes by a Gaussian",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_FLOAT, 3, 4, "volume, or a series of them" },
+	{ "output", false, SGPU_TYPES_FLOAT, 3, 4, "smoothed, same type" },
+	},
+	.params = {
+	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SGPU_GAUSSIAN_SIGMA_MAX, 1.0, NULL,
+	  "standard deviation in voxels" },
+	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, SGPU_GAUSSIAN_TRUNCATE_MAX, 4.0, NULL,
+	  "standard deviations after which the kernel ends" },
+	},
 	.infer = sgpu_ops_infer_same,
 	.scratch = scratch,
 	.cpu = cpu,

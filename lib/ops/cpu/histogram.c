@@ -24,21 +24,6 @@ enum {
 	GRAIN_BINS = 4096,
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 1, "a count for each bin" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "bins", SGPU_PARAM_INTEGER, false, 1, BINS_MAX, 256, NULL, "number of bins" },
-	{ "min", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
-	  "lower bound of the first bin" },
-	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
-	  "upper bound of the last bin, which includes it" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	uint64_t bins = (uint64_t)call->param[BINS].number,
@@ -163,8 +148,17 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_histogram = {
 	.name = "histogram",
 	.help = "counts of values in bins of equal width",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 1, "a count for each bin" },
+	},
+	.params = {
+	{ "bins", SGPU_PARAM_INTEGER, false, 1, BINS_MAX, 256, NULL, "number of bins" },
+	{ "min", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
+	  "lower bound of the first bin" },
+	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
+	  "upper bound of the last bin, which includes it" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

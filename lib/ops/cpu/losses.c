@@ -9,23 +9,6 @@
 enum { INPUT, LABELS, TARGET = 1, OUTPUT_LOSS, OUTPUT_GRADIENT };
 enum { GRAIN = 1 << 13, SQUARES_GRAIN = 1 << 15 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]: a score for each of m classes" },
-	{ "labels", false, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
-	  "[n]: classes, from 0" },
-	{ "output_loss", true, SGPU_TYPES_FLOAT, 1, 1, "[n]: of each row" },
-	{ "output_gradient", true, SGPU_TYPES_FLOAT, 2, 2, "of the mean loss by input" },
-	{ .name = NULL },
-};
-
-static void check_outputs(const struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	if (!call->present[OUTPUT_LOSS] && !call->present[OUTPUT_GRADIENT]) {
-		sgpu_op_diagnose(report, NULL, NULL,
-				 "one of 'output_loss' and 'output_gradient' must be given");
-	}
-}
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *input = &call->type[INPUT], *labels = &call->type[LABELS];
@@ -38,7 +21,6 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 			report, "labels", NULL, "has %llu elements, but 'input' has %llu rows",
 			(unsigned long long)labels->shape[0], (unsigned long long)input->shape[0]);
 	}
-	check_outputs(call, report);
 	call->type[OUTPUT_LOSS] = sgpu_ops_type(input->dtype, 1, input->shape);
 	call->type[OUTPUT_GRADIENT] = *input;
 }
@@ -98,22 +80,18 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_cross_entropy = {
 	.name = "cross_entropy",
 	.help = "loss of a classifier after softmax, and its gradient",
-	.args = args,
+	.args = {
+	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]: a score for each of m classes" },
+	{ "labels", false, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
+	  "[n]: classes, from 0" },
+	{ "output_loss", true, SGPU_TYPES_FLOAT, 1, 1, "[n]: of each row" },
+	{ "output_gradient", true, SGPU_TYPES_FLOAT, 2, 2, "of the mean loss by input" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };
 
 /* ---- squared_error ---- */
-static const struct sgpu_op_argument squares_args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 2, SGPU_RANK_MAX, "[n, ...]: a row for each item" },
-	{ "target", false, SGPU_TYPES_FLOAT, 2, SGPU_RANK_MAX,
-	  "what it should be, the type and shape of input" },
-	{ "output_loss", true, SGPU_TYPES_FLOAT, 1, 1, "[n]: of each row" },
-	{ "output_gradient", true, SGPU_TYPES_FLOAT, 2, SGPU_RANK_MAX,
-	  "of the mean loss by input" },
-	{ .name = NULL },
-};
-
 static void infer_squares(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *input = &call->type[INPUT];
@@ -121,7 +99,6 @@ static void infer_squares(struct sgpu_op_call *call, struct sgpu_op_report *repo
 	if (sgpu_ops_extent(input, 1, input->rank) == 0) {
 		sgpu_op_diagnose(report, "input", NULL, "has rows without elements");
 	}
-	check_outputs(call, report);
 	if (sgpu_ops_same_type(call, report, INPUT, TARGET)) {
 		call->type[OUTPUT_LOSS] = sgpu_ops_type(input->dtype, 1, input->shape);
 		call->type[OUTPUT_GRADIENT] = *input;
@@ -170,7 +147,14 @@ static int squares_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct
 const struct sgpu_op sgpu_op_squared_error = {
 	.name = "squared_error",
 	.help = "mean squared error of each row, and its gradient",
-	.args = squares_args,
+	.args = {
+	{ "input", false, SGPU_TYPES_FLOAT, 2, SGPU_RANK_MAX, "[n, ...]: a row for each item" },
+	{ "target", false, SGPU_TYPES_FLOAT, 2, SGPU_RANK_MAX,
+	  "what it should be, the type and shape of input" },
+	{ "output_loss", true, SGPU_TYPES_FLOAT, 1, 1, "[n]: of each row" },
+	{ "output_gradient", true, SGPU_TYPES_FLOAT, 2, SGPU_RANK_MAX,
+	  "of the mean loss by input" },
+	},
 	.infer = infer_squares,
 	.cpu = squares_cpu,
 };

@@ -20,23 +20,6 @@ enum {
 	GRAIN = 1 << 16, /* voxels in a piece of work, about */
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4,
-	  "mask, or a series of them; every value but 0 is inside" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4, "mask of 0 and 1" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "erode", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
-	  "radius of the erosion, in voxels; first step" },
-	{ "largest", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
-	  "keep only the largest component, by faces; second step" },
-	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
-	  "radius of the dilation, in voxels; last step" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
@@ -220,9 +203,6 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .first = call->scratch };
 	int rc;
 
-	if (count == 0) {
-		return 0;
-	}
 	job.second = job.first + count;
 	if (erode) {
 		rc = ball(&job, erode, true, pool, error);
@@ -243,8 +223,19 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_morphology3d = {
 	.name = "morphology3d",
 	.help = "erosion, largest component and dilation of a mask",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4,
+	  "mask, or a series of them; every value but 0 is inside" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4, "mask of 0 and 1" },
+	},
+	.params = {
+	{ "erode", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
+	  "radius of the erosion, in voxels; first step" },
+	{ "largest", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
+	  "keep only the largest component, by faces; second step" },
+	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
+	  "radius of the dilation, in voxels; last step" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

@@ -24,21 +24,6 @@ enum {
 	LANES = 8,
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "a", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "queries: [n, d]" },
-	{ "b", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "rows to search: [m, d]" },
-	{ "labels", true, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
-	  "labels of b: [m]" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 2,
-	  "[n, k] indexes of rows, nearest first; with labels [n], the label of the majority" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "k", SGPU_PARAM_INTEGER, false, 1, K_MAX, 1, NULL, "number of neighbours" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape,
@@ -281,21 +266,24 @@ static void decide_body(void *argument, uint64_t begin, uint64_t end)
 static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
 		  struct sgpu_error *error)
 {
+	struct sgpu_gemm gemm = { .dtype = SGPU_F32,
+				  .a = job->a + job->query * job->d,
+				  .output = job->products,
+				  .m = queries,
+				  .k = job->d,
+				  .transpose_b = true,
+				  .lda = job->d,
+				  .ldb = job->d,
+				  .alpha = 1.0,
+				  .batch = 1 };
 	int rc;
 
 	memset(job->found, 0, queries * sizeof(*job->found));
 	for (job->row = 0; job->row < job->m; job->row += job->rows) {
-		struct sgpu_gemm gemm = { .m = queries,
-					  .k = job->d,
-					  .transpose_b = true,
-					  .lda = job->d,
-					  .ldb = job->d,
-					  .alpha = 1.0 };
-
 		job->rows = sgpu_ops_min(job->m - job->row, ROWS);
+		gemm.b = job->b + job->row * job->d;
 		gemm.n = gemm.ldc = job->rows;
-		rc = sgpu_gemm(&gemm, SGPU_F32, job->a + job->query * job->d,
-			       job->b + job->row * job->d, job->products, pool, error);
+		rc = sgpu_gemm(&gemm, pool, error);
 		rc = rc ? rc : sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job, error);
 		if (rc) {
 			return rc;
@@ -330,8 +318,17 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_nearest = {
 	.name = "nearest",
 	.help = "nearest rows by distance, or the label of their majority",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "a", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "queries: [n, d]" },
+	{ "b", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "rows to search: [m, d]" },
+	{ "labels", true, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
+	  "labels of b: [m]" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 2,
+	  "[n, k] indexes of rows, nearest first; with labels [n], the label of the majority" },
+	},
+	.params = {
+	{ "k", SGPU_PARAM_INTEGER, false, 1, K_MAX, 1, NULL, "number of neighbours" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

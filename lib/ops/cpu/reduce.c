@@ -33,24 +33,6 @@ enum {
 
 static const char *const operations[] = { "sum", "min", "max", "mean", "std", "percentile", NULL };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "values" },
-	{ "mask", true, SGPU_TYPE_BIT(SGPU_U8), 1, SGPU_RANK_MAX,
-	  "the shape of 'input'; elements where it is 0 do not count" },
-	{ "output", false, SGPU_TYPES_ALL & ~SGPU_TYPE_BIT(SGPU_F16), 1, SGPU_RANK_MAX,
-	  "f32 of f16, f64 of integers but for min and max without mask, else the input's type" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "operation", SGPU_PARAM_CHOICE, true, 0, 0, SUM, operations, "what to compute" },
-	{ "axis", SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL,
-	  "dimension that goes away, from 0; -1: all, and the output has shape [1]" },
-	{ "q", SGPU_PARAM_NUMBER, false, 0, 100, 50, NULL,
-	  "percentile: per cent of the elements below; 50 is the median" },
-	{ .name = NULL },
-};
-
 static struct sgpu_reduce_view view(const struct sgpu_op_call *call)
 {
 	return sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
@@ -68,25 +50,13 @@ static enum sgpu_dtype result_dtype(enum sgpu_dtype dtype, int operation, bool m
 	return dtype;
 }
 
-static void infer_mask(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	struct sgpu_type want = call->type[INPUT];
-
-	want.dtype = SGPU_U8;
-	if (call->present[MASK] && call->type[MASK].dtype == SGPU_NONE) {
-		call->type[MASK] = want;
-	}
-	if (call->present[MASK] && !sgpu_type_equal(&call->type[MASK], &want)) {
-		sgpu_op_diagnose(report, "mask", NULL, "does not have the shape of 'input'");
-	}
-}
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 	int axis = (int)call->param[AXIS].number, operation = (int)call->param[OPERATION].number,
 	    rank = 0;
 	uint64_t shape[SGPU_RANK_MAX] = { 1 };
+	const struct sgpu_type mask = sgpu_ops_type(SGPU_U8, type->rank, type->shape);
 
 	if (axis >= type->rank) {
 		sgpu_op_diagnose(report, NULL, "axis", "%d is not below the rank of 'input', %d",
@@ -100,7 +70,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 	call->type[OUTPUT] = sgpu_ops_type(
 		result_dtype(type->dtype, operation, call->present[MASK]), rank ? rank : 1, shape);
-	infer_mask(call, report);
+	sgpu_ops_must_be(call, report, MASK, &mask);
 	if (operation == PERCENTILE ? axis >= 0 : call->param[Q].given) {
 		sgpu_op_diagnose(report, NULL, operation == PERCENTILE ? "axis" : "q",
 				 operation == PERCENTILE ? "a percentile is of all elements"
@@ -524,8 +494,20 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_reduce = {
 	.name = "reduce",
 	.help = "sum, least, greatest, mean, deviation or percentile, of all or along an axis",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "values" },
+	{ "mask", true, SGPU_TYPE_BIT(SGPU_U8), 1, SGPU_RANK_MAX,
+	  "the shape of 'input'; elements where it is 0 do not count" },
+	{ "output", false, SGPU_TYPES_ALL & ~SGPU_TYPE_BIT(SGPU_F16), 1, SGPU_RANK_MAX,
+	  "f32 of f16, f64 of integers but for min and max without mask, else the input's type" },
+	},
+	.params = {
+	{ "operation", SGPU_PARAM_CHOICE, true, 0, 0, SUM, operations, "what to compute" },
+	{ "axis", SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL,
+	  "dimension that goes away, from 0; -1: all, and the output has shape [1]" },
+	{ "q", SGPU_PARAM_NUMBER, false, 0, 100, 50, NULL,
+	  "percentile: per cent of the elements below; 50 is the median" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

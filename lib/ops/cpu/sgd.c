@@ -8,28 +8,10 @@
 
 enum { WEIGHTS, GRADIENT, VELOCITY, OUTPUT, OUTPUT_VELOCITY, RATE = 0, MOMENTUM, GRAIN = 1 << 16 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "weights", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "before the step" },
-	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "of the loss by the weights" },
-	{ "velocity", true, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "of the step before; 0 if absent" },
-	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "the weights after the step" },
-	{ "output_velocity", true, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "for the next step" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "rate", SGPU_PARAM_NUMBER, true, 0, (double)FLT_MAX, 0, NULL, "factor of the velocity" },
-	{ "momentum", SGPU_PARAM_NUMBER, false, 0, 1, 0, NULL, "share of the velocity that stays" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	if (call->present[VELOCITY] && call->type[VELOCITY].dtype == SGPU_NONE) {
-		call->type[VELOCITY] = call->type[WEIGHTS];
-	}
 	if (sgpu_ops_same_type(call, report, WEIGHTS, GRADIENT) &&
-	    (!call->present[VELOCITY] || sgpu_ops_same_type(call, report, WEIGHTS, VELOCITY))) {
+	    sgpu_ops_must_be(call, report, VELOCITY, &call->type[WEIGHTS])) {
 		call->type[OUTPUT] = call->type[WEIGHTS];
 		call->type[OUTPUT_VELOCITY] = call->type[WEIGHTS];
 	}
@@ -69,8 +51,17 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_sgd = {
 	.name = "sgd",
 	.help = "step of stochastic gradient descent with momentum",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "weights", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "before the step" },
+	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "of the loss by the weights" },
+	{ "velocity", true, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "of the step before; 0 if absent" },
+	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "the weights after the step" },
+	{ "output_velocity", true, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "for the next step" },
+	},
+	.params = {
+	{ "rate", SGPU_PARAM_NUMBER, true, 0, (double)FLT_MAX, 0, NULL, "factor of the velocity" },
+	{ "momentum", SGPU_PARAM_NUMBER, false, 0, 1, 0, NULL, "share of the velocity that stays" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

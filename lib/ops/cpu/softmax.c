@@ -15,12 +15,6 @@
  * order. */
 enum { INPUT, OUTPUT, GRAIN = 1 << 14, LANES = 8 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 1, SGPU_RANK_MAX, "rows along the last axis" },
-	{ "output", false, SGPU_TYPES_FLOAT, 1, SGPU_RANK_MAX, "the type and shape of input" },
-	{ .name = NULL },
-};
-
 /* The largest element; a NaN is ignored here and makes the sum NaN. `count` is at least 1. */
 #define TOP(name, type)                                                                    \
 	SGPU_CLONES_ATTR static double name(const type *input, uint64_t count)             \
@@ -147,15 +141,16 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	uint64_t count = type->shape[type->rank - 1],
 		 rows = sgpu_ops_extent(type, 0, type->rank - 1);
 
-	return sgpu_ops_count(type) == 0
-		       ? 0
-		       : sgpu_ops_for(pool, rows, GRAIN / count + 1, body, call, error);
+	return sgpu_ops_for(pool, rows, GRAIN / count + 1, body, call, error);
 }
 
 const struct sgpu_op sgpu_op_softmax = {
 	.name = "softmax",
 	.help = "normalised exponentials over the last axis",
-	.args = args,
+	.args = {
+	{ "input", false, SGPU_TYPES_FLOAT, 1, SGPU_RANK_MAX, "rows along the last axis" },
+	{ "output", false, SGPU_TYPES_FLOAT, 1, SGPU_RANK_MAX, "the type and shape of input" },
+	},
 	.infer = sgpu_ops_infer_same,
 	.scratch = scratch,
 	.cpu = cpu,

@@ -15,22 +15,6 @@ enum { BLOCK = 1024, GRAIN = 65536, TILE = 4096 };
 
 static const char *const modes[] = { "mask", "indices", NULL };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_U8) | SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX,
-	  "1 inside and 0 outside, or the indexes of the elements inside, ascending" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "low", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, -DBL_MAX, NULL,
-	  "lower bound; absent: none" },
-	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL,
-	  "upper bound; absent: none" },
-	{ "mode", SGPU_PARAM_CHOICE, false, 0, 0, MASK, modes, "what the output holds" },
-	{ .name = NULL },
-};
-
 static bool is_indices(const struct sgpu_op_call *call)
 {
 	return call->param[MODE].number == INDICES;
@@ -192,8 +176,18 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_threshold = {
 	.name = "threshold",
 	.help = "elements within a band of values",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_U8) | SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX,
+	  "1 inside and 0 outside, or the indexes of the elements inside, ascending" },
+	},
+	.params = {
+	{ "low", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, -DBL_MAX, NULL,
+	  "lower bound; absent: none" },
+	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL,
+	  "upper bound; absent: none" },
+	{ "mode", SGPU_PARAM_CHOICE, false, 0, 0, MASK, modes, "what the output holds" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

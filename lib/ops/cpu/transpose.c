@@ -13,24 +13,10 @@
 enum { INPUT, OUTPUT };
 enum { TILE = 64, GRAIN = 1 << 16 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "what is transposed" },
-	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the same elements, axes reordered" },
-	{ .name = NULL },
-};
-
 #define AXIS(name, text)                                                               \
 	{                                                                              \
 		name, SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL, text \
 	}
-static const struct sgpu_op_param params[] = {
-	AXIS("axis0", "axis of 'input' that becomes the first; -1: the last"),
-	AXIS("axis1", "axis that becomes the second; -1: the last but one"),
-	AXIS("axis2", "axis that becomes the third; -1: the last but two"),
-	AXIS("axis3", "axis that becomes the fourth; -1: the first"),
-	{ .name = NULL },
-};
-
 /* The axis of the input that becomes axis i of the output. */
 static int axis_of(const struct sgpu_op_call *call, int i)
 {
@@ -49,7 +35,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		int axis = axis_of(call, i);
 
 		if (axis >= input->rank || (i >= input->rank && axis >= 0)) {
-			sgpu_op_diagnose(report, NULL, params[i].name,
+			sgpu_op_diagnose(report, NULL, call->op->params[i].name,
 					 "is %d, but 'input' has rank %d", axis, input->rank);
 			return;
 		}
@@ -57,7 +43,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 			continue;
 		}
 		if (taken >> axis & 1) {
-			sgpu_op_diagnose(report, NULL, params[i].name,
+			sgpu_op_diagnose(report, NULL, call->op->params[i].name,
 					 "axis %d of 'input' would be in the output twice", axis);
 			return;
 		}
@@ -150,13 +136,11 @@ TILES(tiles_8, uint64_t)
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	size_t size = sgpu_dtype_size(call->type[INPUT].dtype);
-	struct job job = { .in = call->data[INPUT], .out = call->data[OUTPUT] };
+	struct job job = { .move = sgpu_transpose_move(call),
+			   .in = call->data[INPUT],
+			   .out = call->data[OUTPUT] };
 	const struct sgpu_move_axis *a = job.move.axis;
 
-	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
-		return 0;
-	}
-	job.move = sgpu_transpose_move(call);
 	if (a[3].from == 1) {
 		return sgpu_ops_move_rows(pool, job.out, job.in, &job.move, size, error);
 	}
@@ -174,8 +158,16 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_transpose = {
 	.name = "transpose",
 	.help = "the axes in another order",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "what is transposed" },
+	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the same elements, axes reordered" },
+	},
+	.params = {
+	AXIS("axis0", "axis of 'input' that becomes the first; -1: the last"),
+	AXIS("axis1", "axis that becomes the second; -1: the last but one"),
+	AXIS("axis2", "axis that becomes the third; -1: the last but two"),
+	AXIS("axis3", "axis that becomes the fourth; -1: the first"),
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -8,13 +8,6 @@
 
 enum { A, B, OUTPUT, GRAIN = 1 << 17 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "a", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "first summand" },
-	{ "b", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "second summand, the type and shape of a" },
-	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the sum, the type and shape of a" },
-	{ .name = NULL },
-};
-
 #define ADD_f32(x, y) ((x) + (y))
 #define ADD_f64(x, y) ((x) + (y))
 #define ADD_i32(x, y) ((int32_t)((uint32_t)(x) + (uint32_t)(y)))
@@ -58,7 +51,11 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_vector_add = {
 	.name = "vector_add",
 	.help = "add two arrays",
-	.args = args,
+	.args = {
+	{ "a", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "first summand" },
+	{ "b", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "second summand, the type and shape of a" },
+	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the sum, the type and shape of a" },
+	},
 	.infer = sgpu_ops_infer_pair,
 	.cpu = cpu,
 };

@@ -118,19 +118,14 @@ template <typename T>
 static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t rows,
 		 uint64_t width)
 {
-	const T *input = (const T *)call->data[INPUT];
-	int32_t *output = (int32_t *)call->data[OUTPUT];
-	best *results = (best *)call->scratch;
+	void *input = call->data[INPUT], *results = call->scratch, *output = call->data[OUTPUT];
 	uint64_t parts = sgpu_ops_parts(width);
-	int rc;
+	int rc = sgpu_cuda_run(launch, parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1), rows,
+			       parts, width, input, results, output);
 
-	rc = sgpu_cuda_run(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),
-			   rows, parts, width, input, results, output);
-	if (rc || parts == 1) {
-		return rc;
-	}
-	return sgpu_cuda_run(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1), rows, parts,
-			     (const best *)results, output);
+	return rc || parts == 1 ? rc
+				: sgpu_cuda_run(launch, compare_parts, sgpu_cuda_grid(rows, 1),
+						rows, parts, results, output);
 }
 
 extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -138,9 +133,6 @@ extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t rows = sgpu_ops_count(&call->type[OUTPUT]);
 
-	if (rows == 0) {
-		return 0;
-	}
 	return SGPU_CUDA_TYPES(type->dtype, T,
 			       start<T>(call, launch, rows, type->shape[type->rank - 1]));
 }

@@ -170,10 +170,7 @@ extern "C" int sgpu_black_scholes_cuda(struct sgpu_op_call *call, struct sgpu_la
 				 (const float *)call->data[YEARS], (float *)call->data[CALL],
 				 (float *)call->data[PUT] };
 
-	if (count == 0) {
-		return 0;
-	}
-	return sgpu_cuda_run(launch, "black_scholes", price_all,
-			     sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER), count, arrays,
-			     call->param[RATE].number, call->param[VOLATILITY].number);
+	return sgpu_cuda_run(launch, price_all, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER),
+			     count, arrays, call->param[RATE].number,
+			     call->param[VOLATILITY].number);
 }

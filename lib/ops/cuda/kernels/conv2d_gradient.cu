@@ -282,7 +282,7 @@ extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_
 	int rc = 0;
 
 	if (j.output_input && c.channels * pixels > 0) {
-		rc = sgpu_cuda_start(launch, "conv2d_gradient", by_input,
+		rc = sgpu_cuda_start(launch, by_input,
 				     sgpu_cuda_blocks(count_tiles(c.channels, pixels)),
 				     tile::THREADS, 0, j);
 	}
@@ -291,11 +291,10 @@ extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_
 	}
 	if (j.part_count > 0) {
 		rc = sgpu_cuda_start(
-			launch, "conv2d_gradient", by_weights,
+			launch, by_weights,
 			sgpu_cuda_blocks(j.part_count * count_tiles(c.outputs, j.columns)),
 			tile::THREADS, 0, j);
 	}
 	return rc ? rc
-		  : sgpu_cuda_run(launch, "conv2d_gradient", finish,
-				  sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), j);
+		  : sgpu_cuda_run(launch, finish, sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), j);
 }

@@ -130,8 +130,6 @@ template <typename T>
 static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
 		 struct bins bins)
 {
-	const T *in = (const T *)call->data[INPUT];
-	int32_t *out = (int32_t *)call->data[OUTPUT];
 	uint64_t words = (uint64_t)bins.count,
 		 most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH, blocks;
 	unsigned copies = SGPU_CUDA_WARP, block = SGPU_CUDA_BLOCK;
@@ -146,8 +144,9 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 	/* more blocks would spend more time on adding up their tables than they save */
 	blocks = count / ((words + block) * 16) + 1;
 	blocks = sgpu_ops_min(blocks, most);
-	return sgpu_cuda_start(launch, "histogram", count_any<T>, (unsigned)blocks, block,
-			       words * copies * sizeof(unsigned), in, count, bins, copies, out);
+	return sgpu_cuda_start(launch, count_any<T>, (unsigned)blocks, block,
+			       words * copies * sizeof(unsigned), call->data[INPUT], count, bins,
+			       copies, call->data[OUTPUT]);
 }
 
 extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -158,12 +157,10 @@ extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch
 	int rc;
 
 	bins.width = (bins.max - bins.min) / bins.count;
-	rc = sgpu_cuda_runtime_check(launch, "histogram",
-				     cudaMemsetAsync(call->data[OUTPUT], 0,
-						     (size_t)bins.count * sizeof(int32_t),
-						     sgpu_cuda_stream(launch)));
-	if (rc || count == 0) {
-		return rc;
-	}
-	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, start<T>(call, launch, count, bins));
+	rc = sgpu_cuda_runtime_check(launch, cudaMemsetAsync(call->data[OUTPUT], 0,
+							     (size_t)bins.count * sizeof(int32_t),
+							     sgpu_cuda_stream(launch)));
+	return rc ? rc
+		  : SGPU_CUDA_TYPES(call->type[INPUT].dtype, T,
+				    start<T>(call, launch, count, bins));
 }

@@ -248,16 +248,16 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<In, O> &job,
 		return 0;
 	}
 	if (job.v.inner > 1) {
-		return sgpu_cuda_start(launch, "reduce", fold_rows<F, In, O>,
+		return sgpu_cuda_start(launch, fold_rows<F, In, O>,
 				       sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP),
 				       SGPU_CUDA_WARP, 0, job, f);
 	}
 	if constexpr (F::in_order) {
-		return sgpu_cuda_start(launch, "reduce", add_lanes<In, O>,
+		return sgpu_cuda_start(launch, add_lanes<In, O>,
 				       sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES),
 				       SGPU_CUDA_WARP, 0, job);
 	} else {
-		return sgpu_cuda_run(launch, "reduce", fold_warps<F, In, O>,
+		return sgpu_cuda_run(launch, fold_warps<F, In, O>,
 				     sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), job,
 				     f);
 	}
@@ -282,7 +282,7 @@ static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, O *
 		return rc;
 	}
 	return sgpu_cuda_run(
-		launch, "reduce", finish<L, O>,
+		launch, finish<L, O>,
 		sgpu_cuda_grid(job.v.outer * job.v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
 		(const double *)call->scratch, job.out, job.v, job.divisor, last);
 }
@@ -390,15 +390,14 @@ static int run_percentile(struct sgpu_launch *launch, seen in, struct sgpu_perce
 	int rc;
 
 	in.nothing = (double)INFINITY;
-	rc = sgpu_cuda_runtime_check(launch, "reduce",
+	rc = sgpu_cuda_runtime_check(launch,
 				     cudaMemsetAsync(p, 0, sizeof(*p), sgpu_cuda_stream(launch)));
 	for (unsigned shift = 64; !rc; shift -= 8) {
-		rc = sgpu_cuda_run(launch, "reduce", take_digits, 1, p, shift, q, counts, length,
-				   result);
+		rc = sgpu_cuda_run(launch, take_digits, 1, p, shift, q, counts, length, result);
 		if (rc || shift == 0) {
 			break;
 		}
-		rc = sgpu_cuda_run(launch, "reduce", count_digits,
+		rc = sgpu_cuda_run(launch, count_digits,
 				   sgpu_cuda_grid((uint64_t)length, SGPU_CUDA_BLOCK * 8), in,
 				   (uint64_t)length, shift - 8, p);
 	}
@@ -430,7 +429,7 @@ static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
 	if (!rc && operation == SGPU_REDUCE_STD) {
 		rc = run_pass(call, launch, in, values, SGPU_REDUCE_SUM);
 		rc = rc ? rc
-			: sgpu_cuda_run(launch, "reduce", settle, grid, values, counts, length,
+			: sgpu_cuda_run(launch, settle, grid, values, counts, length,
 					SGPU_REDUCE_MEAN, false, means, outputs);
 		in.means = means;
 	}
@@ -441,7 +440,7 @@ static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
 		rc = run_pass(call, launch, in, values, operation);
 	}
 	return rc ? rc
-		  : sgpu_cuda_run(launch, "reduce", settle, grid, values, counts, length, operation,
+		  : sgpu_cuda_run(launch, settle, grid, values, counts, length, operation,
 				  call->type[OUTPUT].dtype == SGPU_F32, call->data[OUTPUT],
 				  outputs);
 }
