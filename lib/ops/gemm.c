@@ -131,15 +131,15 @@ static bool blas_fits(const struct sgpu_gemm *gemm)
 	return blas.sgemm && blas.dgemm;
 }
 
-int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_pool *pool, struct sgpu_error *error)
+int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_launch *launch)
 {
 	bool by_blas = blas_fits(gemm), single = gemm->dtype == SGPU_F32;
 	uint64_t down = sgpu_ops_ceil(gemm->m, by_blas ? BLAS_PIECE_ROWS : GEMM_PIECE_ROWS);
 	uint64_t across = sgpu_ops_ceil(gemm->n, by_blas ? BLAS_PIECE_COLUMNS : GEMM_PIECE_COLUMNS);
 	struct sgpu_gemm job = *gemm;
 
-	return sgpu_ops_for(pool, gemm->batch * down * across, 1,
+	return sgpu_ops_for(launch, gemm->batch * down * across, 1,
 			    by_blas ? (single ? f32_body_blas : f64_body_blas)
 				    : (single ? f32_body : f64_body),
-			    &job, error);
+			    &job);
 }

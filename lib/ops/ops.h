@@ -75,7 +75,6 @@ struct sgpu_op_call {
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
 	const char *text; /* of the parameter of kind TEXT; lives as long as the manifest */
 	void *scratch;	  /* device memory of op->scratch() bytes, aligned to 4096 */
-	uint64_t actual;  /* elements of the output, set by an at_most operation */
 };
 
 /* Receives the diagnostics of infer: about the argument or the parameter that is named, or about
@@ -102,11 +101,10 @@ struct sgpu_op {
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
 	/* Bytes of scratch memory for a call whose types are known. NULL: none are needed. */
 	uint64_t (*scratch)(const struct sgpu_op_call *call);
-	/* For sgpu_op_run, on the CPU device; the calling thread holds a token of the pool. The
-	 * result must not depend on the number of workers. Returns 0, SGPU_ECANCELED, or an error
-	 * with its text. */
-	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
-	/* Whether the run decides the size of the output (call->actual). */
+	/* For sgpu_op_run, on the CPU device. The result must not depend on the number of workers.
+	 * Returns 0, SGPU_ECANCELED, or an error with its text. */
+	sgpu_op_fn cpu;
+	/* Whether the run decides the size of the output (launch->status[1]). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
 };
 

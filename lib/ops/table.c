@@ -59,19 +59,10 @@ int sgpu_op_run(struct sgpu_op_call *call, sgpu_op_fn on_device, struct sgpu_lau
 {
 	const struct sgpu_op_argument *args = call->op->args;
 	bool empty = true;
-	int rc;
 
 	for (int i = 0; args[i].name; i++) {
 		empty &= !sgpu_op_is_output(&args[i]) || !call->data[i] ||
 			 sgpu_ops_count(&call->type[i]) == 0;
 	}
-	if (empty) {
-		return 0;
-	}
-	if (on_device) {
-		return on_device(call, launch);
-	}
-	rc = call->op->cpu(call, launch->pool, launch->error);
-	launch->status[1] = (int64_t)call->actual;
-	return rc;
+	return empty ? 0 : (on_device ? on_device : call->op->cpu)(call, launch);
 }

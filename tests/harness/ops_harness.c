@@ -166,7 +166,6 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 			c->call.data[i] = c->block[i];
 		}
 	}
-	c->call.actual = 0;
 	c->call.scratch = scratch ? ops_alloc(4096, scratch) : NULL;
 	if (scratch) {
 		memset(c->call.scratch, 0x5a, scratch);
@@ -177,6 +176,7 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 	launch.pool = pool;
 	sgpu_pool_enter(pool);
 	result = sgpu_op_run(&c->call, NULL, &launch);
+	c->actual = (uint64_t)status[1];
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 	free(c->call.scratch);
@@ -232,8 +232,8 @@ bool ops_run(struct ops_case *c)
 			printf("# error: %s\n", c->error.text);
 			good = false;
 		} else {
-			good = ops_same(c, saved, i == 0) && (i == 0 || c->call.actual == actual);
-			actual = c->call.actual;
+			good = ops_same(c, saved, i == 0) && (i == 0 || c->actual == actual);
+			actual = c->actual;
 		}
 	}
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {

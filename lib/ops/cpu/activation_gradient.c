@@ -9,28 +9,22 @@ enum { ACTIVATED, GRADIENT, OUTPUT, ACTIVATION = 0, GRAIN = 1 << 16 };
 
 static const char *const activations[] = { "relu", "sigmoid", "tanh", NULL };
 
-#define SLOPES(name, type)                                                                         \
-	SGPU_CLONES_ATTR static void name(void *argument, uint64_t begin, uint64_t end)            \
-	{                                                                                          \
-		const struct sgpu_op_call *call = argument;                                        \
-		enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;       \
-		const type *activated = call->data[ACTIVATED], *gradient = call->data[GRADIENT];   \
-		type *output = call->data[OUTPUT];                                                 \
-                                                                                                   \
-		for (uint64_t i = begin; i < end; i++) {                                           \
-			output[i] =                                                                \
-				(type)sgpu_slope(kind, (double)activated[i], (double)gradient[i]); \
-		}                                                                                  \
-	}
-
-SLOPES(slopes_f32, float)
-SLOPES(slopes_f64, double)
-
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+SGPU_INLINE void slopes(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
 {
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
-			    call->type[OUTPUT].dtype == SGPU_F32 ? slopes_f32 : slopes_f64, call,
-			    error);
+	enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;
+
+	for (uint64_t i = begin; i < end; i++) {
+		sgpu_real_set(wide, call->data[OUTPUT], i,
+			      sgpu_slope(kind, sgpu_real(wide, call->data[ACTIVATED], i),
+					 sgpu_real(wide, call->data[GRADIENT], i)));
+	}
+}
+SGPU_OPS_REAL(slopes)
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
+			    call->type[OUTPUT].dtype == SGPU_F32 ? slopes_f32 : slopes_f64, call);
 }
 
 const struct sgpu_op sgpu_op_activation_gradient = {

@@ -80,12 +80,12 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 		       : 0;
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]),
-			    GRAIN / type->shape[type->rank - 1] + 1, body, call, error);
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[OUTPUT]),
+			    GRAIN / type->shape[type->rank - 1] + 1, body, call);
 }
 
 const struct sgpu_op sgpu_op_argmax = {

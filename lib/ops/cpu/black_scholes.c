@@ -84,9 +84,9 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&b, sizeof(b));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[PRICE]), GRAIN, body, call, error);
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[PRICE]), GRAIN, body, call);
 }
 
 const struct sgpu_op sgpu_op_black_scholes = {

@@ -55,13 +55,13 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	/* The same type is copied: a conversion would change the bits of a signalling NaN. */
 	return call->type[INPUT].dtype == call->type[OUTPUT].dtype
-		       ? sgpu_ops_copy(call, pool, error)
-		       : sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, call,
-				      error);
+		       ? sgpu_ops_copy(call, launch)
+		       : sgpu_ops_for(launch, sgpu_ops_count(&call->type[INPUT]), GRAIN, body,
+				      call);
 }
 
 const struct sgpu_op sgpu_op_cast = {

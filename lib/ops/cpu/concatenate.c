@@ -46,7 +46,7 @@ struct sgpu_move sgpu_concatenate_move(const struct sgpu_op_call *call, int inpu
 				     { width, 1, 1 } } };
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	size_t size = sgpu_dtype_size(call->type[OUTPUT].dtype);
 	char *out = call->data[OUTPUT];
@@ -57,7 +57,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 
 		if (call->data[i]) {
 			move = sgpu_concatenate_move(call, i);
-			rc = sgpu_ops_move_rows(pool, out, call->data[i], &move, size, error);
+			rc = sgpu_ops_move_rows(launch, out, call->data[i], &move, size);
 			out += move.axis[3].extent * size;
 		}
 	}

@@ -205,7 +205,7 @@ static void tile_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(right, sizeof(right));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = {
 		.c = sgpu_conv2d_describe(call, &call->type[OUTPUT]),
@@ -219,11 +219,11 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 
 	job.tile = output_tile;
 	job.tiles = sgpu_ops_ceil(c->out_height * c->out_width, LANES);
-	return sgpu_ops_for(pool, c->images * job.tiles,
+	return sgpu_ops_for(launch, c->images * job.tiles,
 			    sgpu_ops_grain(c->channels * c->kernel_height * c->kernel_width *
 						   c->outputs * LANES,
 					   GRAIN_WORK),
-			    tile_body, &job, error);
+			    tile_body, &job);
 }
 
 const struct sgpu_op sgpu_op_conv2d = {
@@ -392,7 +392,7 @@ static void finish_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = {
 		.c = sgpu_conv2d_describe(call, &call->type[GRADIENT]),
@@ -413,9 +413,9 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 		job.tile = input_tile;
 		job.tiles = sgpu_ops_ceil(pixels, LANES);
 		rc = sgpu_ops_for(
-			pool, c->images * job.tiles,
+			launch, c->images * job.tiles,
 			sgpu_ops_grain(kernel * c->outputs * c->channels * LANES, GRAIN_WORK),
-			tile_body, &job, error);
+			tile_body, &job);
 	}
 	if (rc || (!job.output_weights && !job.output_bias)) {
 		return rc;
@@ -423,11 +423,11 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 	job.tile = weights_tile;
 	job.tiles = sgpu_ops_ceil(columns, LANES);
 	rc = sgpu_ops_for(
-		pool, sgpu_conv2d_parts(c->images) * job.tiles,
+		launch, sgpu_conv2d_parts(c->images) * job.tiles,
 		sgpu_ops_grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES,
 			       GRAIN_WORK),
-		tile_body, &job, error);
-	return rc ? rc : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
+		tile_body, &job);
+	return rc ? rc : sgpu_ops_for(launch, c->outputs * columns, GRAIN, finish_body, &job);
 }
 
 const struct sgpu_op sgpu_op_conv2d_gradient = {

@@ -7,12 +7,12 @@
 
 enum { INPUT, OUTPUT, FIRST = 0, COUNT };
 
-int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t bytes =
 		sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
 
-	return sgpu_ops_copy_bytes(pool, call->data[OUTPUT], call->data[INPUT], bytes, error);
+	return sgpu_ops_copy_bytes(launch, call->data[OUTPUT], call->data[INPUT], bytes);
 }
 
 const struct sgpu_op sgpu_op_copy = {
@@ -93,15 +93,15 @@ static void slice_infer(struct sgpu_op_call *call, struct sgpu_op_report *report
 	call->type[OUTPUT].shape[0] = count;
 }
 
-static int slice_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int slice_cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[OUTPUT];
 	uint64_t item = sgpu_ops_extent(type, 1, type->rank) * sgpu_dtype_size(type->dtype);
 
-	return sgpu_ops_copy_bytes(pool, call->data[OUTPUT],
+	return sgpu_ops_copy_bytes(launch, call->data[OUTPUT],
 				   (const char *)call->data[INPUT] +
 					   (uint64_t)call->param[FIRST].number * item,
-				   type->shape[0] * item, error);
+				   type->shape[0] * item);
 }
 
 const struct sgpu_op sgpu_op_slice = {

@@ -39,66 +39,60 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });
 }
 
-#define ACTIVATE(name, type, function)                                  \
-	SGPU_CLONES_ATTR static void name(type *values, uint64_t count) \
-	{                                                               \
-		for (uint64_t i = 0; i < count; i++) {                  \
-			values[i] = (type)function((double)values[i]);  \
-		}                                                       \
-	}
-
-#define LAYER(T, type)                                                                       \
-	ACTIVATE(relu_##T, type, sgpu_relu)                                                  \
-	ACTIVATE(sigmoid_##T, type, sgpu_sigmoid)                                            \
-	ACTIVATE(tanh_##T, type, sgpu_tangent)                                               \
-	ACTIVATE(gelu_##T, type, sgpu_gelu)                                                  \
-	static void (*const activations_##T[])(type * values, uint64_t count) = {            \
-		[SGPU_ACTIVATION_RELU] = relu_##T,                                           \
-		[SGPU_ACTIVATION_SIGMOID] = sigmoid_##T,                                     \
-		[SGPU_ACTIVATION_TANH] = tanh_##T,                                           \
-		[SGPU_ACTIVATION_GELU] = gelu_##T,                                           \
-	};                                                                                   \
-	SGPU_CLONES_ATTR static void add_##T(type *values, const type *bias, uint64_t count) \
-	{                                                                                    \
-		for (uint64_t i = 0; i < count; i++) {                                       \
-			values[i] += bias[i];                                                \
-		}                                                                            \
-	}
-
-LAYER(f32, float)
-LAYER(f64, double)
-
-void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
+/* `activation` is a constant where this is inlined. */
+SGPU_INLINE void activate_as(enum sgpu_activation activation, bool wide, void *values,
+			     uint64_t count)
 {
-	if (activation != SGPU_ACTIVATION_NONE) {
-		activations_f32[activation](values, count);
+	for (uint64_t i = 0; i < count; i++) {
+		sgpu_real_set(wide, values, i,
+			      sgpu_activation(activation, sgpu_real(wide, values, i)));
 	}
 }
 
-/* Adds the bias to rows and applies the activation. */
-static void body(void *argument, uint64_t begin, uint64_t end)
+SGPU_INLINE void activate(int activation, bool wide, void *values, uint64_t count)
 {
-	const struct sgpu_op_call *call = argument;
-	uint64_t width = call->type[OUTPUT].shape[1];
-	enum sgpu_activation activation = (enum sgpu_activation)(int)call->param[ACTIVATION].number;
-	void *output = call->data[OUTPUT];
-	bool single = call->type[OUTPUT].dtype == SGPU_F32;
+	switch (activation) {
+	case SGPU_ACTIVATION_RELU:
+		activate_as(SGPU_ACTIVATION_RELU, wide, values, count);
+		break;
+	case SGPU_ACTIVATION_SIGMOID:
+		activate_as(SGPU_ACTIVATION_SIGMOID, wide, values, count);
+		break;
+	case SGPU_ACTIVATION_TANH:
+		activate_as(SGPU_ACTIVATION_TANH, wide, values, count);
+		break;
+	case SGPU_ACTIVATION_GELU:
+		activate_as(SGPU_ACTIVATION_GELU, wide, values, count);
+		break;
+	default:
+		break;
+	}
+}
 
-	for (uint64_t row = begin; row < end && call->data[BIAS]; row++) {
-		if (single) {
-			add_f32((float *)output + row * width, call->data[BIAS], width);
-		} else {
-			add_f64((double *)output + row * width, call->data[BIAS], width);
+SGPU_CLONES_ATTR void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
+{
+	activate(activation, false, values, count);
+}
+
+/* Adds the bias to rows and applies the activation. The sum of two f32, rounded to f64 and then to
+ * f32, is what one rounding gives. */
+SGPU_INLINE void finish(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
+{
+	const void *bias = call->data[BIAS];
+	uint64_t width = call->type[OUTPUT].shape[1];
+	void *output = call->data[OUTPUT];
+
+	for (uint64_t i = begin * width; i < end * width && bias; i += width) {
+		for (uint64_t k = 0; k < width; k++) {
+			sgpu_real_set(wide, output, i + k,
+				      sgpu_real(wide, output, i + k) + sgpu_real(wide, bias, k));
 		}
 	}
-	if (single) {
-		sgpu_ops_activate_f32(activation, (float *)output + begin * width,
-				      (end - begin) * width);
-	} else if (activation != SGPU_ACTIVATION_NONE) {
-		activations_f64[activation]((double *)output + begin * width,
-					    (end - begin) * width);
-	}
+	activate((int)call->param[ACTIVATION].number, wide,
+		 (char *)output + begin * width * (wide ? sizeof(double) : sizeof(float)),
+		 (end - begin) * width);
 }
+SGPU_OPS_REAL(finish)
 
 struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call)
 {
@@ -121,12 +115,14 @@ struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call)
 	};
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_gemm gemm = sgpu_op_dense_describe(call);
-	int rc = sgpu_gemm(&gemm, pool, error);
+	int rc = sgpu_gemm(&gemm, launch);
 
-	return rc ? rc : sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
+	return rc ? rc
+		  : sgpu_ops_for(launch, gemm.m, GRAIN / gemm.n + 1,
+				 gemm.dtype == SGPU_F32 ? finish_f32 : finish_f64, call);
 }
 
 const struct sgpu_op sgpu_op_dense = {

@@ -46,14 +46,6 @@ int sgpu_ops_gaussian_weights(double sigma, double truncate, double weights[RADI
 	return radius;
 }
 
-static void make_weights(struct job *job, double sigma, double truncate)
-{
-	job->radius = sgpu_ops_gaussian_weights(sigma, truncate, job->weight);
-	for (int k = 0; k <= job->radius; k++) {
-		job->weight_f32[k] = (float)job->weight[k];
-	}
-}
-
 #define REAL float
 #define NAME(name) name##_f32
 #define WEIGHT(job) (job)->weight_f32
@@ -66,7 +58,7 @@ static void make_weights(struct job *job, double sigma, double truncate)
 #define WEIGHT(job) (job)->weight
 #include "ops/cpu/gaussian3d_passes.h"
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const uint64_t *shape = sgpu_ops_volume(&call->type[INPUT]);
 	bool wide = call->type[INPUT].dtype == SGPU_F64;
@@ -77,8 +69,12 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .out = call->data[OUTPUT] };
 	int rc;
 
-	make_weights(&job, call->param[SIGMA].number, call->param[TRUNCATE].number);
-	rc = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job, error);
+	job.radius = sgpu_ops_gaussian_weights(call->param[SIGMA].number,
+					       call->param[TRUNCATE].number, job.weight);
+	for (int k = 0; k <= job.radius; k++) {
+		job.weight_f32[k] = (float)job.weight[k];
+	}
+	rc = sgpu_ops_for(launch, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job);
 	if (rc) {
 		return rc;
 	}
@@ -86,7 +82,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.out = call->scratch;
 	job.along = shape[1];
 	job.step = shape[2];
-	rc = sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job, error);
+	rc = sgpu_ops_for(launch, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job);
 	if (rc) {
 		return rc;
 	}
@@ -94,8 +90,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.out = call->data[OUTPUT];
 	job.along = shape[0];
 	job.step = shape[1] * shape[2];
-	return sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job,
-			    error);
+	return sgpu_ops_for(launch, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job);
 }
 
 const struct sgpu_op sgpu_op_gaussian3d = {

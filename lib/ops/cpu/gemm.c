@@ -85,13 +85,13 @@ struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call)
 	return gemm;
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_gemm gemm = sgpu_op_gemm_describe(call);
 	uint64_t bytes = sgpu_ops_count(&call->type[OUTPUT]) * sgpu_dtype_size(gemm.dtype);
-	int rc = gemm.beta != 0 ? sgpu_ops_copy_bytes(pool, gemm.output, gemm.c, bytes, error) : 0;
+	int rc = gemm.beta != 0 ? sgpu_ops_copy_bytes(launch, gemm.output, gemm.c, bytes) : 0;
 
-	return rc ? rc : sgpu_gemm(&gemm, pool, error);
+	return rc ? rc : sgpu_gemm(&gemm, launch);
 }
 
 const struct sgpu_op sgpu_op_gemm = {

@@ -190,13 +190,13 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&block, sizeof(block));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_type output;
 	struct sgpu_map_job job;
-	int rc = sgpu_map_prepare(call, &job, &output, error);
+	int rc = sgpu_map_prepare(call, &job, &output, launch->error);
 
-	return rc ? rc : sgpu_ops_for(pool, job.count, GRAIN, body, &job, error);
+	return rc ? rc : sgpu_ops_for(launch, job.count, GRAIN, body, &job);
 }
 
 const struct sgpu_op sgpu_op_map = {

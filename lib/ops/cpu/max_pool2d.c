@@ -91,12 +91,12 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
-	return sgpu_ops_for(pool, p.planes * p.out_height,
-			    GRAIN_WORK / (p.out_width * p.size * p.size) + 1, body, call, error);
+	return sgpu_ops_for(launch, p.planes * p.out_height,
+			    GRAIN_WORK / (p.out_width * p.size * p.size) + 1, body, call);
 }
 
 const struct sgpu_op sgpu_op_max_pool2d = {
@@ -145,13 +145,13 @@ static void gradient_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
-	return sgpu_ops_for(pool, p.planes,
+	return sgpu_ops_for(launch, p.planes,
 			    GRAIN_WORK / (p.out_height * p.out_width * p.size * p.size) + 1,
-			    gradient_body, call, error);
+			    gradient_body, call);
 }
 
 const struct sgpu_op sgpu_op_max_pool2d_gradient = {

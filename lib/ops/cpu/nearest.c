@@ -124,8 +124,7 @@ SGPU_INLINE double sum_squares(const float *a, const float *b, uint64_t d)
 
 		lanes[lane] += x * x;
 	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return sgpu_ops_add_lanes(lanes);
 }
 
 SGPU_CLONES_ATTR static double square(const float *row, uint64_t d)
@@ -209,14 +208,6 @@ static void sort_exactly(const struct job *job, const float *query, const struct
 	}
 }
 
-static int32_t label(const struct job *job, uint64_t row)
-{
-	const void *labels = job->call->data[LABELS];
-
-	return job->call->type[LABELS].dtype == SGPU_U8 ? ((const uint8_t *)labels)[row]
-							: ((const int32_t *)labels)[row];
-}
-
 /* The most frequent label; among equally frequent ones, that of the nearest row. */
 static int32_t majority(const struct job *job, const struct candidate *list)
 {
@@ -224,7 +215,7 @@ static int32_t majority(const struct job *job, const struct candidate *list)
 	uint64_t most = 0;
 
 	for (uint64_t i = 0; i < job->k; i++) {
-		labels[i] = label(job, list[i].index);
+		labels[i] = sgpu_ops_label(job->call, LABELS, list[i].index);
 	}
 	for (uint64_t i = 0; i < job->k; i++) {
 		uint64_t votes = 0;
@@ -263,8 +254,7 @@ static void decide_body(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* Finds the candidates for one block of queries among all rows. */
-static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
-		  struct sgpu_error *error)
+static int search(struct job *job, uint64_t queries, struct sgpu_launch *launch)
 {
 	struct sgpu_gemm gemm = { .dtype = SGPU_F32,
 				  .a = job->a + job->query * job->d,
@@ -283,16 +273,16 @@ static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
 		job->rows = sgpu_ops_min(job->m - job->row, ROWS);
 		gemm.b = job->b + job->row * job->d;
 		gemm.n = gemm.ldc = job->rows;
-		rc = sgpu_gemm(&gemm, pool, error);
-		rc = rc ? rc : sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job, error);
+		rc = sgpu_gemm(&gemm, launch);
+		rc = rc ? rc : sgpu_ops_for(launch, queries, GRAIN_QUERIES, select_body, job);
 		if (rc) {
 			return rc;
 		}
 	}
-	return sgpu_ops_for(pool, queries, GRAIN_QUERIES, decide_body, job, error);
+	return sgpu_ops_for(launch, queries, GRAIN_QUERIES, decide_body, job);
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t n = call->type[A].shape[0], block = tile_queries(call);
 	struct job job = { .call = call,
@@ -308,9 +298,9 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.found = (uint32_t *)(job.candidates + block * job.keep);
 	job.norms = (float *)(job.found + block);
 	job.products = job.norms + job.m;
-	rc = sgpu_ops_for(pool, job.m, GRAIN_QUERIES * 8, norms_body, &job, error);
+	rc = sgpu_ops_for(launch, job.m, GRAIN_QUERIES * 8, norms_body, &job);
 	for (job.query = 0; !rc && job.query < n; job.query += block) {
-		rc = search(&job, sgpu_ops_min(n - job.query, block), pool, error);
+		rc = search(&job, sgpu_ops_min(n - job.query, block), launch);
 	}
 	return rc;
 }

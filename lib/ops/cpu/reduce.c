@@ -33,11 +33,6 @@ enum {
 
 static const char *const operations[] = { "sum", "min", "max", "mean", "std", "percentile", NULL };
 
-static struct sgpu_reduce_view view(const struct sgpu_op_call *call)
-{
-	return sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
-}
-
 static enum sgpu_dtype result_dtype(enum sgpu_dtype dtype, int operation, bool masked)
 {
 	if (dtype == SGPU_F16) {
@@ -76,7 +71,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 				 operation == PERCENTILE ? "a percentile is of all elements"
 							 : "only a percentile has it");
 	}
-	if (view(call).length == 0 && operation != SUM) {
+	if (sgpu_reduce_view(call).length == 0 && operation != SUM) {
 		sgpu_op_diagnose(report, "input", NULL, "holds nothing to take the %s of",
 				 operations[operation]);
 	}
@@ -89,7 +84,7 @@ static bool is_plain(const struct sgpu_op_call *call)
 
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	struct sgpu_reduce_view v = view(call);
+	struct sgpu_reduce_view v = sgpu_reduce_view(call);
 	uint64_t partial = sgpu_reduce_partial(&v) * sizeof(double);
 
 	return is_plain(call) ? partial
@@ -97,32 +92,10 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 					sizeof(struct sgpu_percentile);
 }
 
-/* ---- minimum, in a total order: NaN of either sign is least, and -0 is below +0 ----
- * The maximum is the minimum of the negated values, negated. */
-SGPU_INLINE int64_t key(double value)
-{
-	int64_t bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
-	return value != value ? INT64_MIN : bits;
-}
-
-SGPU_INLINE double unkey(int64_t bits)
-{
-	double value;
-
-	if (bits == INT64_MIN) {
-		return (double)NAN;
-	}
-	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
-	memcpy(&value, &bits, sizeof(value));
-	return value;
-}
-
+/* ---- the maximum is the minimum of the negated values, negated ---- */
 SGPU_INLINE double lesser(double a, double b)
 {
-	return key(b) < key(a) ? b : a;
+	return sgpu_reduce_key(b) < sgpu_reduce_key(a) ? b : a;
 }
 
 SGPU_CLONES_ATTR static void negate(double *values, uint64_t count)
@@ -146,7 +119,7 @@ SGPU_CLONES_ATTR static void least_lanes(const double *values, int64_t lanes[LAN
 {
 	for (int i = 0; i < BLOCK; i += LANES) {
 		for (int lane = 0; lane < LANES; lane++) {
-			int64_t candidate = key(values[i + lane]);
+			int64_t candidate = sgpu_reduce_key(values[i + lane]);
 
 			lanes[lane] = candidate < lanes[lane] ? candidate : lanes[lane];
 		}
@@ -250,8 +223,7 @@ static double sum_adjacent(const struct job *job, uint64_t begin, uint64_t end, 
 		memset(block + count, 0, (BLOCK - count) * sizeof(*block));
 		add_lanes(block, lanes);
 	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return sgpu_ops_add_lanes(lanes);
 }
 
 static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end, uint64_t output,
@@ -274,7 +246,7 @@ static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end
 	for (int lane = 1; lane < LANES; lane++) {
 		lanes[0] = lanes[lane] < lanes[0] ? lanes[lane] : lanes[0];
 	}
-	return unkey(lanes[0]);
+	return sgpu_reduce_unkey(lanes[0]);
 }
 
 /* An item is one piece of one outer index. */
@@ -358,7 +330,7 @@ static void finish_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int run(struct job *job, struct sgpu_pool *pool, struct sgpu_error *error)
+static int run(struct job *job, struct sgpu_launch *launch)
 {
 	const struct sgpu_reduce_view *v = &job->v;
 	uint64_t piece = sgpu_ops_min(v->length, v->piece), groups = v->outer * v->pieces;
@@ -367,18 +339,18 @@ static int run(struct job *job, struct sgpu_pool *pool, struct sgpu_error *error
 	job->tiles = sgpu_ops_ceil(v->inner, BLOCK);
 	job->partial = v->pieces > 1 ? job->call->scratch : NULL;
 	if (v->inner == 1) {
-		rc = sgpu_ops_for(pool, groups, sgpu_ops_grain(piece, GRAIN_WORK), adjacent_body,
-				  job, error);
+		rc = sgpu_ops_for(launch, groups, sgpu_ops_grain(piece, GRAIN_WORK), adjacent_body,
+				  job);
 	} else {
-		rc = sgpu_ops_for(pool, groups * job->tiles,
+		rc = sgpu_ops_for(launch, groups * job->tiles,
 				  sgpu_ops_grain(piece * sgpu_ops_min(v->inner, BLOCK), GRAIN_WORK),
-				  strided_body, job, error);
+				  strided_body, job);
 	}
 	if (rc || v->pieces == 1) {
 		return rc;
 	}
-	return sgpu_ops_for(pool, v->outer * v->inner, sgpu_ops_grain(v->pieces * 8, GRAIN_WORK),
-			    finish_body, job, error);
+	return sgpu_ops_for(launch, v->outer * v->inner, sgpu_ops_grain(v->pieces * 8, GRAIN_WORK),
+			    finish_body, job);
 }
 
 /* ---- several passes: with a mask, deviations, percentiles ---- */
@@ -394,7 +366,7 @@ static void digits_body(void *argument, uint64_t begin, uint64_t end)
 
 		load(job, at, count, block, 0, 0);
 		for (uint64_t i = 0; i < count; i++) {
-			uint64_t digits = (uint64_t)key(block[i]) ^ SIGN;
+			uint64_t digits = (uint64_t)sgpu_reduce_key(block[i]) ^ SIGN;
 
 			some.nans += digits == 0;
 			digits >>= job->shift;
@@ -416,8 +388,7 @@ static void digits_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&some, sizeof(some));
 }
 
-static int run_percentile(struct job *job, double n, struct sgpu_pool *pool,
-			  struct sgpu_error *error)
+static int run_percentile(struct job *job, double n, struct sgpu_launch *launch)
 {
 	struct sgpu_percentile *p = job->percentile;
 	int rc = 0;
@@ -426,11 +397,11 @@ static int run_percentile(struct job *job, double n, struct sgpu_pool *pool,
 	sgpu_percentile_rank(p, job->call->param[Q].number, n);
 	for (job->shift = 64; job->shift > 0 && !rc;) {
 		job->shift -= 8;
-		rc = sgpu_ops_for(pool, job->v.length, GRAIN_WORK, digits_body, job, error);
+		rc = sgpu_ops_for(launch, job->v.length, GRAIN_WORK, digits_body, job);
 		sgpu_percentile_step(p);
 	}
-	*job->result = sgpu_percentile_between(p, unkey((int64_t)(p->prefix[0] ^ SIGN)),
-					       unkey((int64_t)(p->prefix[1] ^ SIGN)));
+	*job->result = sgpu_percentile_between(p, sgpu_reduce_unkey((int64_t)(p->prefix[0] ^ SIGN)),
+					       sgpu_reduce_unkey((int64_t)(p->prefix[1] ^ SIGN)));
 	return rc;
 }
 
@@ -452,7 +423,7 @@ static void settle_body(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* Counts, if there is a mask; means, for deviations; then the operation. */
-static int run_passes(struct job *job, struct sgpu_pool *pool, struct sgpu_error *error)
+static int run_passes(struct job *job, struct sgpu_launch *launch)
 {
 	uint64_t outputs = job->v.outer * job->v.inner;
 	double *values = (double *)job->call->scratch + sgpu_reduce_partial(&job->v),
@@ -467,9 +438,8 @@ static int run_passes(struct job *job, struct sgpu_pool *pool, struct sgpu_error
 		job->result = pass == 0 ? counts : values;
 		job->operation = pass < 2 || operation == STD ? SUM : operation;
 		rc = pass == 2 && operation == PERCENTILE
-			     ? run_percentile(job, masked ? *counts : (double)job->v.length, pool,
-					      error)
-			     : run(job, pool, error);
+			     ? run_percentile(job, masked ? *counts : (double)job->v.length, launch)
+			     : run(job, launch);
 		if (pass == 0) {
 			pass += operation != STD;
 			continue;
@@ -477,18 +447,18 @@ static int run_passes(struct job *job, struct sgpu_pool *pool, struct sgpu_error
 		job->operation = pass == 1 ? MEAN : operation;
 		job->result = pass == 1 ? means : NULL;
 		job->partial = values;
-		rc = rc ? rc : sgpu_ops_for(pool, outputs, GRAIN_WORK, settle_body, job, error);
+		rc = rc ? rc : sgpu_ops_for(launch, outputs, GRAIN_WORK, settle_body, job);
 	}
 	return rc;
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = { .call = call,
-			   .v = view(call),
+			   .v = sgpu_reduce_view(call),
 			   .operation = (int)call->param[OPERATION].number };
 
-	return is_plain(call) ? run(&job, pool, error) : run_passes(&job, pool, error);
+	return is_plain(call) ? run(&job, launch) : run_passes(&job, launch);
 }
 
 const struct sgpu_op sgpu_op_reduce = {

@@ -57,7 +57,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = { .call = call,
 			   .gain = call->param[GAIN].number,
@@ -68,7 +68,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		job.gain = (double)calibration[0];
 		job.bias = (double)calibration[1];
 	}
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, &job, error);
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, &job);
 }
 
 const struct sgpu_op sgpu_op_scale = {

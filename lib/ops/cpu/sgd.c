@@ -18,34 +18,30 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 }
 
 /* The new velocity is rounded to the type before it moves the weight. */
-#define STEP(name, type)                                                                           \
-	SGPU_CLONES_ATTR static void name(void *argument, uint64_t begin, uint64_t end)            \
-	{                                                                                          \
-		const struct sgpu_op_call *call = argument;                                        \
-		const type *weights = call->data[WEIGHTS], *gradient = call->data[GRADIENT];       \
-		const type *velocity = call->data[VELOCITY];                                       \
-		type *output = call->data[OUTPUT], *output_velocity = call->data[OUTPUT_VELOCITY]; \
-		double rate = call->param[RATE].number, momentum = call->param[MOMENTUM].number;   \
-                                                                                                   \
-		for (uint64_t i = begin; i < end; i++) {                                           \
-			double before = velocity ? momentum * (double)velocity[i] : 0.0;           \
-			type now = (type)(before + (double)gradient[i]);                           \
-                                                                                                   \
-			output[i] = (type)((double)weights[i] - rate * (double)now);               \
-			if (output_velocity) {                                                     \
-				output_velocity[i] = now;                                          \
-			}                                                                          \
-		}                                                                                  \
-	}
-
-STEP(step_f32, float)
-STEP(step_f64, double)
-
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+SGPU_INLINE void step(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
 {
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
-			    call->type[OUTPUT].dtype == SGPU_F32 ? step_f32 : step_f64, call,
-			    error);
+	const void *velocity = call->data[VELOCITY];
+	void *output_velocity = call->data[OUTPUT_VELOCITY];
+	double rate = call->param[RATE].number, momentum = call->param[MOMENTUM].number;
+
+	for (uint64_t i = begin; i < end; i++) {
+		double before = velocity ? momentum * sgpu_real(wide, velocity, i) : 0.0;
+		double sum = before + sgpu_real(wide, call->data[GRADIENT], i);
+		double now = wide ? sum : (double)(float)sum;
+
+		sgpu_real_set(wide, call->data[OUTPUT], i,
+			      sgpu_real(wide, call->data[WEIGHTS], i) - rate * now);
+		if (output_velocity) {
+			sgpu_real_set(wide, output_velocity, i, now);
+		}
+	}
+}
+SGPU_OPS_REAL(step)
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
+			    call->type[OUTPUT].dtype == SGPU_F32 ? step_f32 : step_f64, call);
 }
 
 const struct sgpu_op sgpu_op_sgd = {

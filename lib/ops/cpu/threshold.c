@@ -138,11 +138,10 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 
 /* Counts each piece's elements in the range, computes where its output begins, and writes the
  * indices. */
-static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
-		   struct sgpu_error *error)
+static int indices(struct job *job, uint64_t count, struct sgpu_launch *launch)
 {
 	uint64_t total = 0;
-	int rc = sgpu_ops_for(pool, count, GRAIN, count_body, job, error);
+	int rc = sgpu_ops_for(launch, count, GRAIN, count_body, job);
 
 	if (rc) {
 		return rc;
@@ -153,11 +152,11 @@ static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
 		job->counts[piece] = total;
 		total += inside;
 	}
-	job->call->actual = total;
-	return sgpu_ops_for(pool, count, GRAIN, list_body, job, error);
+	launch->status[1] = (int64_t)total;
+	return sgpu_ops_for(launch, count, GRAIN, list_body, job);
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 	struct job job = {
@@ -168,9 +167,9 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	};
 
 	if (is_indices(call)) {
-		return indices(&job, count, pool, error);
+		return indices(&job, count, launch);
 	}
-	return sgpu_ops_for(pool, count, GRAIN, mask_body, &job, error);
+	return sgpu_ops_for(launch, count, GRAIN, mask_body, &job);
 }
 
 const struct sgpu_op sgpu_op_threshold = {

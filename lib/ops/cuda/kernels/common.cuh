@@ -79,16 +79,22 @@ static inline int sgpu_cuda_run(struct sgpu_launch *launch, void (*kernel)(P...)
 	return sgpu_cuda_start(launch, kernel, grid, SGPU_CUDA_BLOCK, 0, arguments...);
 }
 
+/* An attribute of the device in use, 0 if it is not known. */
+static inline unsigned sgpu_cuda_attribute(cudaDeviceAttr attribute)
+{
+	int device = 0, value = 0;
+
+	return cudaGetDevice(&device) == cudaSuccess &&
+			       cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess
+		       ? (unsigned)value
+		       : 0;
+}
+
 static inline unsigned sgpu_cuda_multiprocessors()
 {
-	int device = 0, count = 0;
+	unsigned count = sgpu_cuda_attribute(cudaDevAttrMultiProcessorCount);
 
-	if (cudaGetDevice(&device) != cudaSuccess ||
-	    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
-	    count < 1) {
-		return 1;
-	}
-	return (unsigned)count;
+	return count ? count : 1;
 }
 
 /* Blocks for a grid-stride loop over `items`, each block taking `per_block` at a time: at least 1,
@@ -240,6 +246,15 @@ template <typename T, typename F> SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F
 		value = threadIdx.x & step ? f(other, value) : f(value, other);
 	}
 	return value;
+}
+
+/* Adds up eight neighbouring lanes as sgpu_ops_add_lanes does. */
+SGPU_DEVICE double sgpu_cuda_add_lanes(double mine)
+{
+	mine += __shfl_xor_sync(0xffffffffu, mine, 4);
+	mine += __shfl_xor_sync(0xffffffffu, mine, 2);
+	mine += __shfl_xor_sync(0xffffffffu, mine, 1);
+	return mine;
 }
 
 /* The same over a block of one dimension and of a multiple of 32 threads, at most 1024; `shared`

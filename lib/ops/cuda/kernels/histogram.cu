@@ -113,19 +113,6 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	}
 }
 
-/* The most shared memory that a block may have on this device. */
-static size_t shared_most()
-{
-	int device = 0, most = 0;
-
-	if (cudaGetDevice(&device) != cudaSuccess ||
-	    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) !=
-		    cudaSuccess) {
-		return 0;
-	}
-	return (size_t)most;
-}
-
 template <typename T>
 static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
 		 struct bins bins)
@@ -138,7 +125,11 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 		copies /= 2;
 	}
 	if (words > SMALL_BLOCK_BINS) {
-		copies = words * sizeof(unsigned) <= shared_most() ? 1 : 0;
+		copies =
+			words * sizeof(unsigned) <=
+					sgpu_cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)
+				? 1
+				: 0;
 		block = WIDE_BLOCK;
 	}
 	/* more blocks would spend more time on adding up their tables than they save */

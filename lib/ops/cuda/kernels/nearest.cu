@@ -27,14 +27,6 @@ struct job {
 };
 
 /* ---- sums in lanes: lane i has elements i, i + 8, ... ---- */
-SGPU_DEVICE double add_lanes(double mine)
-{
-	mine += __shfl_xor_sync(0xffffffffu, mine, 4);
-	mine += __shfl_xor_sync(0xffffffffu, mine, 2);
-	mine += __shfl_xor_sync(0xffffffffu, mine, 1);
-	return mine;
-}
-
 SGPU_KERNEL compute_norms(job j)
 {
 	unsigned lane = threadIdx.x % LANES;
@@ -49,7 +41,7 @@ SGPU_KERNEL compute_norms(job j)
 
 			mine += value * value;
 		}
-		mine = add_lanes(mine);
+		mine = sgpu_cuda_add_lanes(mine);
 		if (row < j.m && lane == 0) {
 			j.norms[row] = (float)mine;
 		}
@@ -187,7 +179,7 @@ static __device__ void compute_distances(const job &j, uint64_t query, decision 
 
 			mine += difference * difference;
 		}
-		mine = add_lanes(mine);
+		mine = sgpu_cuda_add_lanes(mine);
 		if (i < j.plan.keep && lane == 0) {
 			shared->distance[i] = mine != mine ? (double)INFINITY : mine;
 			shared->index[i] = index;
