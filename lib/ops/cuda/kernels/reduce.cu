@@ -25,8 +25,7 @@ template <typename T> struct sgpu_reduce_types {
 template <> struct sgpu_reduce_types<float> {
 	typedef float sum, extreme;
 };
-template <> struct sgpu_reduce_types<sgpu_half> {
-	typedef float sum, extreme;
+template <> struct sgpu_reduce_types<sgpu_half> : sgpu_reduce_types<float> {
 };
 
 /* Divides and rounds; every NaN becomes the same one. */
