@@ -27,8 +27,6 @@ const struct sgpu_op sgpu_op_copy = {
 };
 
 /* ---- reshape ---- */
-#define DIMENSION_MAX UINT32_MAX
-
 static void reshape_infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	struct sgpu_type output = { .dtype = call->type[INPUT].dtype };
@@ -66,10 +64,10 @@ const struct sgpu_op sgpu_op_reshape = {
 	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the same elements in the new shape" },
 	},
 	.params = {
-	{ "dim0", SGPU_PARAM_INTEGER, true, 0, DIMENSION_MAX, 0, NULL, "first dimension" },
-	{ "dim1", SGPU_PARAM_INTEGER, false, 0, DIMENSION_MAX, 0, NULL, "second dimension" },
-	{ "dim2", SGPU_PARAM_INTEGER, false, 0, DIMENSION_MAX, 0, NULL, "third dimension" },
-	{ "dim3", SGPU_PARAM_INTEGER, false, 0, DIMENSION_MAX, 0, NULL, "fourth dimension" },
+	{ "dim0", SGPU_PARAM_INTEGER, true, 0, UINT32_MAX, 0, NULL, "first dimension" },
+	{ "dim1", SGPU_PARAM_INTEGER, false, 0, UINT32_MAX, 0, NULL, "second dimension" },
+	{ "dim2", SGPU_PARAM_INTEGER, false, 0, UINT32_MAX, 0, NULL, "third dimension" },
+	{ "dim3", SGPU_PARAM_INTEGER, false, 0, UINT32_MAX, 0, NULL, "fourth dimension" },
 	},
 	.infer = reshape_infer,
 	.cpu = sgpu_ops_copy,

@@ -69,9 +69,14 @@ SGPU_INLINE void activate(int activation, bool wide, void *values, uint64_t coun
 	}
 }
 
-SGPU_CLONES_ATTR void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
+SGPU_CLONES_ATTR static void activate_f32(int activation, float *values, uint64_t count)
 {
 	activate(activation, false, values, count);
+}
+
+void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
+{
+	activate_f32(activation, values, count);
 }
 
 /* Adds the bias to rows and applies the activation. The sum of two f32, rounded to f64 and then to

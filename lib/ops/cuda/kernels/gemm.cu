@@ -18,9 +18,8 @@ template <> struct tiles<double> {
 	using small = sgpu_tile<double, 32, 32, 16, 2, 2>;
 };
 
-enum {
-	GROUP = 8
-}; /* rows of tiles that are computed together, so that their columns stay in the cache */
+/* Rows of tiles that are computed together, so that their columns stay in the cache. */
+enum { GROUP = 8 };
 
 /* Finds the row and column of tile `index` in a product of `down` x `across` tiles. */
 static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across, uint64_t *row,
