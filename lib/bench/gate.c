@@ -150,10 +150,8 @@ int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error
 static int run_operation(struct sgpu_launch *launch, void *argument)
 {
 	struct sgpu_op_call *call = argument;
-	const sgpu_op_fn on_device = sgpu_device_op(launch->device, call->op->name);
 
-	return on_device ? on_device(call, launch)
-			 : call->op->cpu(call, launch->pool, launch->error);
+	return sgpu_op_run(call, sgpu_device_op(launch->device, call->op->name), launch);
 }
 
 int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream,

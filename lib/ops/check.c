@@ -25,19 +25,6 @@ static void unknown_kernel(struct sgpu_ops_checker *checker)
 			"'%s' is not an operation", checker->operation->kernel);
 }
 
-static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu_op *op,
-			     const char *name)
-{
-	const char *names[SGPU_ARGUMENTS_MAX + 1] = { NULL };
-	char hint[SGPU_ERROR_HINT_MAX];
-
-	for (int i = 0; op->args[i].name; i++) {
-		names[i] = op->args[i].name;
-	}
-	sgpu_ops_report(checker, "arguments", name, sgpu_ops_near(name, names, hint),
-			"'%s' is not an argument of '%s'", name, op->name);
-}
-
 /* Finds the segment of each argument of the operation: -1 when the argument is absent, -2 when it
  * is wrong. Returns false, and reports a diagnostic, if there is no output. */
 static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
@@ -55,7 +42,8 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		int index = sgpu_op_arg(op, operation->args[i].name);
 
 		if (index < 0) {
-			unknown_argument(checker, op, operation->args[i].name);
+			sgpu_ops_unknown(checker, "arguments", operation->args[i].name,
+					 "an argument", &op->args[0].name, sizeof(op->args[0]));
 		} else {
 			segment[index] =
 				operation->args[i].segment < 0 ? -2 : operation->args[i].segment;
@@ -64,7 +52,7 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		any_output |= operation->args[i].output;
 	}
 	for (int i = 0; op->args[i].name; i++) {
-		bool output = strncmp(op->args[i].name, "output", 6) == 0;
+		bool output = sgpu_op_is_output(&op->args[i]);
 
 		/* The parser has already reported an argument whose segment it could not find (-2).
 		 */
@@ -132,7 +120,7 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 		if (segment[i] == -2) {
 			ready = false;
 		}
-		if (segment[i] < 0 || strncmp(args[i].name, "output", 6) == 0) {
+		if (segment[i] < 0 || sgpu_op_is_output(&args[i])) {
 			continue;
 		}
 		if (checker->known[segment[i]]) {
@@ -236,10 +224,9 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	}
 	call.op->infer(&call, &checker->report);
 	for (int i = 0; call.op->args[i].name && !checker->failed; i++) {
-		if (segment[i] >= 0 && strncmp(call.op->args[i].name, "output", 6) != 0) {
-			give_input(checker, &call, i, segment[i]);
-		} else if (segment[i] >= 0) {
-			give_output(checker, &call, i, segment[i]);
+		if (segment[i] >= 0) {
+			(sgpu_op_is_output(&call.op->args[i]) ? give_output : give_input)(
+				checker, &call, i, segment[i]);
 		}
 	}
 }

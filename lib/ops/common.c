@@ -49,6 +49,25 @@ bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *
 	return false;
 }
 
+bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
+		      const struct sgpu_type *want)
+{
+	struct sgpu_type *type = &call->type[argument];
+	char is[SGPU_TYPE_TEXT_MAX], wanted[SGPU_TYPE_TEXT_MAX];
+
+	if (call->present[argument] && type->dtype == SGPU_NONE) {
+		*type = *want;
+	}
+	if (!call->present[argument] || sgpu_type_equal(type, want)) {
+		return true;
+	}
+	sgpu_type_text(type, is);
+	sgpu_type_text(want, wanted);
+	sgpu_op_diagnose(report, call->op->args[argument].name, NULL, "is %s, must be %s", is,
+			 wanted);
+	return false;
+}
+
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	(void)report;
@@ -87,13 +106,12 @@ uint64_t sgpu_ops_count(const struct sgpu_type *type)
 	return sgpu_ops_extent(type, 0, type->rank);
 }
 
-int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
-		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument,
-		 struct sgpu_error *error)
+int sgpu_ops_for(struct sgpu_launch *launch, uint64_t count, uint64_t grain,
+		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
 {
-	int rc = sgpu_pool_for(pool, count, grain, body, argument);
+	int rc = sgpu_pool_for(launch->pool, count, grain, body, argument);
 
-	return rc ? sgpu_fail(error, rc, "stopped on request") : 0;
+	return rc ? sgpu_fail(launch->error, rc, "stopped on request") : 0;
 }
 
 struct moving {
@@ -120,22 +138,21 @@ static void move_rows(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-int sgpu_ops_move_rows(struct sgpu_pool *pool, void *to, const void *from,
-		       const struct sgpu_move *move, size_t size, struct sgpu_error *error)
+int sgpu_ops_move_rows(struct sgpu_launch *launch, void *to, const void *from,
+		       const struct sgpu_move *move, size_t size)
 {
 	const struct sgpu_move_axis *a = move->axis;
 	uint64_t width = a[3].extent * size;
 	struct moving job = { to, from, a, width, sgpu_ops_ceil(width, COPY_GRAIN), size };
 
-	return sgpu_ops_for(pool, a[0].extent * a[1].extent * a[2].extent * job.parts,
+	return sgpu_ops_for(launch, a[0].extent * a[1].extent * a[2].extent * job.parts,
 			    sgpu_ops_grain(sgpu_ops_min(width, COPY_GRAIN), ROWS_GRAIN), move_rows,
-			    &job, error);
+			    &job);
 }
 
-int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from, uint64_t bytes,
-			struct sgpu_error *error)
+int sgpu_ops_copy_bytes(struct sgpu_launch *launch, void *to, const void *from, uint64_t bytes)
 {
 	const struct sgpu_move row = { { { 1, 0, 0 }, { 1, 0, 0 }, { 1, 0, 0 }, { bytes, 1, 1 } } };
 
-	return sgpu_ops_move_rows(pool, to, from, &row, 1, error);
+	return sgpu_ops_move_rows(launch, to, from, &row, 1);
 }

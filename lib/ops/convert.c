@@ -8,17 +8,6 @@
 #include "half.h"
 #include "ops_private.h"
 
-/* Nearest integer, ties to even, in [low, high], whose absolute values are below 2^51: adding 1.5 *
- * 2^52 rounds to an integer. */
-SGPU_INLINE double round_within(double value, double low, double high)
-{
-	double bounded = value < low ? low : value;
-
-	bounded = bounded > high ? high : bounded;
-	bounded = bounded == bounded ? bounded : 0;
-	return bounded + 0x1.8p52 - 0x1.8p52;
-}
-
 SGPU_INLINE int64_t round_i64(double value)
 {
 	double whole = rint(value);
@@ -39,66 +28,50 @@ SGPU_INLINE uint64_t round_u64(double value)
 	return whole < 0x1p64 ? (uint64_t)whole : UINT64_MAX;
 }
 
-#define STORE_f32(value) ((float)(value))
-#define STORE_f64(value) (value)
-#define STORE_i32(value) ((int32_t)round_within((double)(value), INT32_MIN, INT32_MAX))
-#define STORE_u8(value) ((uint8_t)(int32_t)round_within((double)(value), 0, UINT8_MAX))
-#define STORE_i16(value) ((int16_t)(int32_t)round_within((double)(value), INT16_MIN, INT16_MAX))
-#define STORE_f16(value) sgpu_half_from_double(value)
-#define STORE_i8(value) ((int8_t)(int32_t)round_within((double)(value), INT8_MIN, INT8_MAX))
-#define STORE_u16(value) ((uint16_t)(int32_t)round_within((double)(value), 0, UINT16_MAX))
-#define STORE_u32(value) ((uint32_t)(int64_t)round_within((double)(value), 0, UINT32_MAX))
-#define STORE_i64(value) round_i64(value)
-#define STORE_u64(value) round_u64(value)
-#define LOAD_f32(value) ((double)(value))
-#define LOAD_f64(value) (value)
-#define LOAD_i32(value) ((double)(value))
-#define LOAD_u8(value) ((double)(value))
-#define LOAD_i16(value) ((double)(value))
-#define LOAD_f16(value) ((double)sgpu_half_to_float(value))
-#define LOAD_i8(value) ((double)(value))
-#define LOAD_u16(value) ((double)(value))
-#define LOAD_u32(value) ((double)(value))
-#define LOAD_i64(value) ((double)(value))
-#define LOAD_u64(value) ((double)(value))
+/* clang-format off */
+/* X(dtype, C type, name, `v` as f64, and the f64 `v` as an element) */
+#define CONVERSIONS(X) \
+	X(SGPU_F32, float, f32, (double)v, (float)v) X(SGPU_F64, double, f64, v, v) \
+	X(SGPU_F16, uint16_t, f16, (double)sgpu_half_to_float(v), sgpu_half_from_double(v)) \
+	X(SGPU_I8, int8_t, i8, (double)v, (int8_t)(int32_t)sgpu_ops_round(v, INT8_MIN, INT8_MAX)) \
+	X(SGPU_U8, uint8_t, u8, (double)v, (uint8_t)(int32_t)sgpu_ops_round(v, 0, UINT8_MAX)) \
+	X(SGPU_I16, int16_t, i16, (double)v, (int16_t)(int32_t)sgpu_ops_round(v, INT16_MIN, INT16_MAX)) \
+	X(SGPU_U16, uint16_t, u16, (double)v, (uint16_t)(int32_t)sgpu_ops_round(v, 0, UINT16_MAX)) \
+	X(SGPU_I32, int32_t, i32, (double)v, (int32_t)sgpu_ops_round(v, INT32_MIN, INT32_MAX)) \
+	X(SGPU_U32, uint32_t, u32, (double)v, (uint32_t)(int64_t)sgpu_ops_round(v, 0, UINT32_MAX)) \
+	X(SGPU_I64, int64_t, i64, (double)v, round_i64(v)) X(SGPU_U64, uint64_t, u64, (double)v, round_u64(v))
+/* clang-format on */
 
-#define CONVERSION(name, from_type, to_type, expression)                                      \
-	SGPU_CLONES_ATTR static void name(const from_type *from, uint64_t count, to_type *to) \
-	{                                                                                     \
-		for (uint64_t i = 0; i < count; i++) {                                        \
-			to[i] = expression(from[i]);                                          \
-		}                                                                             \
+#define LOOP(name, from_type, to_type, value)                                         \
+	SGPU_CLONES_ATTR static void name(const void *from, uint64_t count, void *to) \
+	{                                                                             \
+		for (uint64_t i = 0; i < count; i++) {                                \
+			const from_type v = ((const from_type *)from)[i];             \
+                                                                                      \
+			((to_type *)to)[i] = value;                                   \
+		}                                                                     \
 	}
+#define LOOPS(dtype, type, name, loaded, stored) \
+	LOOP(load_##name, type, double, loaded)  \
+	LOOP(store_##name, double, type, stored)
+CONVERSIONS(LOOPS)
 
-#define CONVERSIONS(dtype, type, name)                     \
-	CONVERSION(load_##name, type, double, LOAD_##name) \
-	CONVERSION(store_##name, double, type, STORE_##name)
-SGPU_ANY_TYPES(CONVERSIONS)
+static const struct {
+	void (*load)(const void *from, uint64_t count, void *to);
+	void (*store)(const void *from, uint64_t count, void *to);
+} loops[SGPU_DTYPE_COUNT] = {
+#define ROW(dtype, type, name, loaded, stored) [dtype] = { load_##name, store_##name },
+	CONVERSIONS(ROW)
+};
 
 void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count,
 		       double *to)
 {
-#define LOAD(dtype, type, name)                                     \
-	case dtype:                                                 \
-		load_##name((const type *)data + begin, count, to); \
-		break;
-	switch (dtype) {
-		SGPU_ANY_TYPES(LOAD)
-	default:
-		break;
-	}
+	loops[dtype].load((const char *)data + begin * sgpu_dtype_size(dtype), count, to);
 }
 
 void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count,
 			const double *from)
 {
-#define STORE(dtype, type, name)                                 \
-	case dtype:                                              \
-		store_##name(from, count, (type *)data + begin); \
-		break;
-	switch (dtype) {
-		SGPU_ANY_TYPES(STORE)
-	default:
-		break;
-	}
+	loops[dtype].store(from, count, (char *)data + begin * sgpu_dtype_size(dtype));
 }

@@ -68,6 +68,21 @@ void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, cons
 	va_end(list);
 }
 
+/* The names are the first members of the rows of a table. */
+void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, const char *name,
+		      const char *what, const char *const *row, size_t row_size)
+{
+	const char *names[SGPU_ARGUMENTS_MAX + SGPU_PARAMS_MAX] = { NULL };
+	char hint[SGPU_ERROR_HINT_MAX];
+
+	for (int i = 0; *row; i++) {
+		names[i] = *row;
+		row = (const char *const *)(const void *)((const char *)row + row_size);
+	}
+	sgpu_ops_report(checker, member, name, sgpu_ops_near(name, names, hint),
+			"'%s' is not %s of '%s'", name, what, checker->operation->kernel);
+}
+
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX])
 {

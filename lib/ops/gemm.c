@@ -103,12 +103,6 @@ static struct piece piece_at(const struct sgpu_gemm *gemm, uint64_t index, uint6
 	return piece;
 }
 
-struct job {
-	const struct sgpu_gemm *gemm;
-	const void *a, *b;
-	void *c;
-};
-
 #define GEMM_T float
 #define GEMM_NAME(x) f32_##x
 #define GEMM_BLAS sgemm
@@ -127,7 +121,7 @@ static bool blas_fits(const struct sgpu_gemm *gemm)
 {
 	double work = (double)gemm->m * (double)gemm->n * (double)gemm->k;
 
-	if (work < BLAS_WORK_MIN || gemm->alpha == 0 || gemm->k > INT_MAX || gemm->lda > INT_MAX ||
+	if (work < BLAS_WORK_MIN || gemm->k > INT_MAX || gemm->lda > INT_MAX ||
 	    gemm->ldb > INT_MAX || gemm->ldc > INT_MAX) {
 		return false;
 	}
@@ -137,19 +131,15 @@ static bool blas_fits(const struct sgpu_gemm *gemm)
 	return blas.sgemm && blas.dgemm;
 }
 
-int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a, const void *b,
-	      void *c, struct sgpu_pool *pool, struct sgpu_error *error)
+int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_launch *launch)
 {
-	struct job job = { .gemm = gemm, .a = a, .b = b, .c = c };
-	bool by_blas = blas_fits(gemm), single = dtype == SGPU_F32;
+	bool by_blas = blas_fits(gemm), single = gemm->dtype == SGPU_F32;
 	uint64_t down = sgpu_ops_ceil(gemm->m, by_blas ? BLAS_PIECE_ROWS : GEMM_PIECE_ROWS);
 	uint64_t across = sgpu_ops_ceil(gemm->n, by_blas ? BLAS_PIECE_COLUMNS : GEMM_PIECE_COLUMNS);
+	struct sgpu_gemm job = *gemm;
 
-	if (gemm->m == 0 || gemm->n == 0) {
-		return 0;
-	}
-	return sgpu_ops_for(pool, (gemm->batch ? gemm->batch : 1) * down * across, 1,
+	return sgpu_ops_for(launch, gemm->batch * down * across, 1,
 			    by_blas ? (single ? f32_body_blas : f64_body_blas)
 				    : (single ? f32_body : f64_body),
-			    &job, error);
+			    &job);
 }

@@ -103,19 +103,19 @@ SGPU_INLINE void GEMM_NAME(kernel)(const GEMM_T *a, const GEMM_T *b, uint64_t de
 	sum[5] = c5;
 }
 
-SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct job *job, const struct piece *piece,
+SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct sgpu_gemm *gemm,
+					      const struct piece *piece,
 					      struct GEMM_NAME(panels) * panels)
 {
-	const struct sgpu_gemm *gemm = job->gemm;
-	const GEMM_T *a = (const GEMM_T *)job->a + piece->batch * gemm->stride_a,
-		     *b = (const GEMM_T *)job->b + piece->batch * gemm->stride_b;
-	GEMM_T *c = (GEMM_T *)job->c + piece->batch * gemm->stride_c;
+	const GEMM_T *a = (const GEMM_T *)gemm->a + piece->batch * gemm->stride_a,
+		     *b = (const GEMM_T *)gemm->b + piece->batch * gemm->stride_b;
+	GEMM_T *c = (GEMM_T *)gemm->output + piece->batch * gemm->stride_c;
 	GEMM_T alpha = (GEMM_T)gemm->alpha, beta = (GEMM_T)gemm->beta;
-	uint64_t inner = 0, depth, end = gemm->alpha == 0 ? 0 : gemm->k;
+	uint64_t inner = 0, depth;
 	GEMM_NAME(vector) sum[GEMM_ROWS];
 
 	do {
-		depth = sgpu_ops_min(end - inner, GEMM_KC);
+		depth = sgpu_ops_min(gemm->k - inner, GEMM_KC);
 		GEMM_NAME(pack_a)(gemm, a, piece->row, piece->rows, inner, depth, panels->a);
 		for (uint64_t j = 0; j < piece->columns; j += GEMM_LANES) {
 			uint64_t column = piece->column + j;
@@ -132,18 +132,18 @@ SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct job *job, const struc
 			}
 		}
 		inner += depth;
-	} while (inner < end);
+	} while (inner < gemm->k);
 }
 
 static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 {
-	const struct job *job = argument;
+	const struct sgpu_gemm *gemm = argument;
 	struct GEMM_NAME(panels) panels;
 
 	for (uint64_t i = begin; i < end; i++) {
-		struct piece piece = piece_at(job->gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
+		struct piece piece = piece_at(gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
 
-		GEMM_NAME(piece)(job, &piece, &panels);
+		GEMM_NAME(piece)(gemm, &piece, &panels);
 	}
 	sgpu_wipe(&panels, sizeof(panels));
 }
@@ -151,17 +151,16 @@ static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 /* Computes a piece with a BLAS. */
 static void GEMM_NAME(body_blas)(void *argument, uint64_t begin, uint64_t end)
 {
-	const struct job *job = argument;
-	const struct sgpu_gemm *gemm = job->gemm;
+	const struct sgpu_gemm *gemm = argument;
 
 	for (uint64_t i = begin; i < end; i++) {
 		struct piece p = piece_at(gemm, i, BLAS_PIECE_ROWS, BLAS_PIECE_COLUMNS);
-		const GEMM_T *a = (const GEMM_T *)job->a + p.batch * gemm->stride_a +
+		const GEMM_T *a = (const GEMM_T *)gemm->a + p.batch * gemm->stride_a +
 				  p.row * (gemm->transpose_a ? 1 : gemm->lda);
-		const GEMM_T *b = (const GEMM_T *)job->b + p.batch * gemm->stride_b +
+		const GEMM_T *b = (const GEMM_T *)gemm->b + p.batch * gemm->stride_b +
 				  p.column * (gemm->transpose_b ? gemm->ldb : 1);
-		GEMM_T *c =
-			(GEMM_T *)job->c + p.batch * gemm->stride_c + p.row * gemm->ldc + p.column;
+		GEMM_T *c = (GEMM_T *)gemm->output + p.batch * gemm->stride_c + p.row * gemm->ldc +
+			    p.column;
 
 		blas.GEMM_BLAS(
 			CBLAS_ROW_MAJOR, gemm->transpose_a ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE,

@@ -133,11 +133,6 @@ static uint8_t constant(struct resolver *r, uint64_t bits)
 	return (uint8_t)(SGPU_MAP_FROM_CONSTANT + i);
 }
 
-static uint8_t number(struct resolver *r, double value)
-{
-	return constant(r, sgpu_math_bits(value));
-}
-
 static uint8_t emit3(struct resolver *r, int op, int kind, int narrow, uint8_t a, uint8_t b,
 		     uint8_t c)
 {
@@ -203,7 +198,7 @@ static uint8_t literal(struct resolver *r, const struct value *v, int type)
 		REFUSE(r, "%.17g does not fit %s", v->real, types[type].name);
 	}
 	return bits		  ? constant(r, (uint64_t)v->integer)
-	       : type == SGPU_F64 ? number(r, real)
+	       : type == SGPU_F64 ? constant(r, sgpu_math_bits(real))
 				  : constant(r, sgpu_float_bits((float)real));
 }
 
@@ -245,8 +240,8 @@ static uint8_t converted(struct resolver *r, const struct value *v, int type)
 	if (bits && kind == SGPU_MAP_D) {
 		double size = sgpu_map_power2(bits < 0 ? -bits - 1 : bits);
 
-		low = number(r, bits < 0 ? -size : 0);
-		high = number(r, bits == -64 ? size : size - 1);
+		low = constant(r, sgpu_math_bits(bits < 0 ? -size : 0));
+		high = constant(r, sgpu_math_bits(bits == -64 ? size : size - 1));
 	} else if (type == SGPU_F16 && kind == SGPU_MAP_D) {
 		return emit(r, SGPU_MAP_TO_H, kind, SGPU_NONE, from, SGPU_MAP_UNUSED);
 	}
@@ -414,7 +409,7 @@ static struct value function(struct resolver *r, int op, const struct value *v)
 static struct value cast(struct resolver *r, int type, struct value v)
 {
 	if (v.type == WEAK_REAL && (types[type].bits < 0 || types[type].bits > 1)) {
-		v = made(SGPU_F64, number(r, v.real));
+		v = made(SGPU_F64, constant(r, sgpu_math_bits(v.real)));
 	}
 	return made(type, converted(r, &v, type));
 }

@@ -7,12 +7,9 @@
 
 #include "ops_private.h"
 
-static const struct sgpu_op_argument no_arguments[] = { { .name = NULL } };
-
 const struct sgpu_op sgpu_op_module = {
 	.name = "module",
 	.help = "A function of a module that the batch brings",
-	.args = no_arguments,
 };
 
 /* Without data_type_info, the module's size is that of its file, so the segment must have a

@@ -75,7 +75,6 @@ struct sgpu_op_call {
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
 	const char *text; /* of the parameter of kind TEXT; lives as long as the manifest */
 	void *scratch;	  /* device memory of op->scratch() bytes, aligned to 4096 */
-	uint64_t actual;  /* elements of the output, set by an at_most operation */
 };
 
 /* Receives the diagnostics of infer: about the argument or the parameter that is named, or about
@@ -90,10 +89,11 @@ void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const
 		      const char *format, ...) SGPU_PRINTF(4, 5);
 
 struct sgpu_op {
-	const char *name;		     /* "gaussian3d" */
-	const char *help;		     /* one line */
-	const struct sgpu_op_argument *args; /* ends with a NULL name; inputs first */
-	const struct sgpu_op_param *params;  /* ends with a NULL name; NULL: none */
+	const char *name; /* "gaussian3d" */
+	const char *help; /* one line */
+	/* They end with a NULL name; inputs come first. */
+	struct sgpu_op_argument args[SGPU_ARGUMENTS_MAX + 1];
+	struct sgpu_op_param params[SGPU_PARAMS_MAX + 1];
 	/* Called when the types of all required inputs are known, and the dtypes and ranks of all
 	 * inputs are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports
 	 * diagnostics. May fill the type of an optional input that is present without a type. Must
@@ -101,19 +101,26 @@ struct sgpu_op {
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
 	/* Bytes of scratch memory for a call whose types are known. NULL: none are needed. */
 	uint64_t (*scratch)(const struct sgpu_op_call *call);
-	/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not
-	 * depend on the number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
-	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
-	/* Whether the run decides the size of the output (call->actual). */
+	/* For sgpu_op_run, on the CPU device. The result must not depend on the number of workers.
+	 * Returns 0, SGPU_ECANCELED, or an error with its text. */
+	sgpu_op_fn cpu;
+	/* Whether the run decides the size of the output (launch->status[1]). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
 };
 
 /* All operations, sorted by name; the array is static and ends with NULL. */
 const struct sgpu_op *const *sgpu_ops(void);
 const struct sgpu_op *sgpu_op_find(const char *name);
+bool sgpu_op_is_output(const struct sgpu_op_argument *argument);
 /* Return the index of an argument or a parameter in the operation, or -1. */
 int sgpu_op_arg(const struct sgpu_op *op, const char *name);
 int sgpu_op_param(const struct sgpu_op *op, const char *name);
+
+/* Runs a call in a launch, by the device's own implementation or, if that is NULL, by the CPU's. A
+ * call whose outputs are all empty is left out: where one extent is 0, memory does not bound the
+ * others, and a loop over them could take forever. */
+SGPU_MUST_CHECK int sgpu_op_run(struct sgpu_op_call *call, sgpu_op_fn on_device,
+				struct sgpu_launch *launch);
 
 /* Checks a parsed manifest against the table and infers every type that it leaves open, in graph
  * order. Records all diagnostics, and skips parts that the parser has reported. Returns 0 or

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <sgpu/base.h>
 
@@ -47,13 +48,6 @@ extern "C" {
 	X(copy) X(cross_entropy) X(dense) X(gaussian3d) X(gemm) X(histogram) X(map) X(max_pool2d) \
 	X(max_pool2d_gradient) X(morphology3d) X(nearest) X(reduce) X(reshape) X(scale) X(sgd) \
 	X(slice) X(softmax) X(squared_error) X(threshold) X(transpose) X(vector_add)
-/* The element types that operations compute with, and all: X(dtype, C type, name) for each. */
-#define SGPU_TYPES(X) \
-	X(SGPU_F32, float, f32) X(SGPU_F64, double, f64) X(SGPU_I32, int32_t, i32) \
-	X(SGPU_U8, uint8_t, u8) X(SGPU_I16, int16_t, i16) X(SGPU_F16, uint16_t, f16)
-#define SGPU_ANY_TYPES(X) \
-	SGPU_TYPES(X) X(SGPU_I8, int8_t, i8) X(SGPU_U16, uint16_t, u16) X(SGPU_U32, uint32_t, u32) \
-	X(SGPU_I64, int64_t, i64) X(SGPU_U64, uint64_t, u64)
 /* clang-format on */
 struct sgpu_launch;
 #define SGPU_OP_ROW(name)                           \
@@ -66,6 +60,9 @@ SGPU_OPS(SGPU_OP_ROW)
  * A required input always has a type here. An optional input is SGPU_NONE if it is absent, or if
  * the manifest gives it without a type. In the second case call->present is set, and infer may fill
  * in the type. The bool functions return false after they have reported a diagnostic. */
+/* Whether an argument is absent or has a type, which it gets if it has none. */
+bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
+		      const struct sgpu_type *want);
 /* Same element type and same shape. */
 bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			int second);
@@ -93,6 +90,13 @@ SGPU_INLINE uint64_t sgpu_ops_ceil(uint64_t items, uint64_t size)
 	return items / size + (items % size != 0);
 }
 
+/* A sum that was kept in eight lanes. */
+SGPU_INLINE double sgpu_ops_add_lanes(const double lanes[8])
+{
+	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
 /* The extents [z, y, x] of a volume, or of each volume of a series [t, z, y, x]. */
 SGPU_INLINE const uint64_t *sgpu_ops_volume(const struct sgpu_type *type)
 {
@@ -110,29 +114,75 @@ SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 /* ---- conversions of `count` elements that start at element `begin` of `data` ----
  * Loading is exact, but for integers beyond 2^53, which are rounded to nearest. Storing rounds to
  * nearest, ties to even, once; as an integer a value saturates, and NaN becomes 0. */
+/* Rounds to an integer in [low, high], whose absolute values are below 2^51: adding 1.5 * 2^52
+ * rounds. */
+SGPU_INLINE double sgpu_ops_round(double value, double low, double high)
+{
+	double bounded = value < low ? low : value;
+
+	bounded = bounded > high ? high : bounded;
+	bounded = bounded == bounded ? bounded : 0;
+	return bounded + 0x1.8p52 - 0x1.8p52;
+}
 void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count,
 		       double *to);
 void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count,
 			const double *from);
 
-/* ---- matrix product: c = alpha op(a) op(b) + beta c ----
- * Row-major; op(a) is m x k, op(b) is k x n, c is m x n; ld: elements from one stored row to the
- * next. If beta is 0, c is not read; if alpha is 0, neither a nor b is. The calling thread holds a
- * token of the pool. `dtype` is f32 or f64. Errors: SGPU_ECANCELED. */
+/* ---- one source for f32 and f64 ----
+ * Elements of an array of f64 (wide) or f32. `wide` is a constant where these are inlined. */
+SGPU_INLINE double sgpu_real(bool wide, const void *data, uint64_t at)
+{
+	return wide ? ((const double *)data)[at] : (double)((const float *)data)[at];
+}
+SGPU_INLINE void sgpu_real_set(bool wide, void *data, uint64_t at, double value)
+{
+	if (wide) {
+		((double *)data)[at] = value;
+	} else {
+		((float *)data)[at] = (float)value;
+	}
+}
+/* Makes name_f32 and name_f64, for sgpu_ops_for, of name(wide, call, begin, end), which is
+ * inlined. */
+#define SGPU_OPS_REAL(name)                                                               \
+	SGPU_CLONES_ATTR static void name##_f32(void *call, uint64_t begin, uint64_t end) \
+	{                                                                                 \
+		name(false, call, begin, end);                                            \
+	}                                                                                 \
+	SGPU_CLONES_ATTR static void name##_f64(void *call, uint64_t begin, uint64_t end) \
+	{                                                                                 \
+		name(true, call, begin, end);                                             \
+	}
+
+/* ---- matrix product: output = alpha op(a) op(b) + beta c ----
+ * Row-major; op(a) is m x k, op(b) is k x n, the output is m x n, and c is stored as it is; ld:
+ * elements from one stored row to the next. If k is 0, neither a nor b is read; if beta is 0, c is
+ * not. */
 struct sgpu_gemm {
+	enum sgpu_dtype dtype; /* f32 or f64 */
+	const void *a, *b, *c;
+	void *output;
 	uint64_t m, n, k;
 	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */
 	uint64_t lda, ldb, ldc;
 	double alpha, beta;
-	/* Several products: `batch` of them (0 is 1), and elements from one matrix to the next. */
+	/* The number of products, and elements from one matrix to the next. */
 	uint64_t batch, stride_a, stride_b, stride_c;
 };
-SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a,
-			      const void *b, void *c, struct sgpu_pool *pool,
-			      struct sgpu_error *error);
+/* Takes c from the output. The calling thread holds a token of the pool. Errors:
+ * SGPU_ECANCELED. */
+SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_launch *launch);
 /* The matrix product that a call of gemm, or of dense, computes. */
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
+
+/* An element of an argument of i32 or u8. */
+SGPU_INLINE int32_t sgpu_ops_label(const struct sgpu_op_call *call, int argument, uint64_t at)
+{
+	return call->type[argument].dtype == SGPU_U8 ? ((const uint8_t *)call->data[argument])[at]
+						     : ((const int32_t *)call->data[argument])[at];
+}
 
 /* ---- activations, in the order of enum sgpu_activation ---- */
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
@@ -144,16 +194,15 @@ SGPU_INLINE uint64_t sgpu_ops_grain(uint64_t work, uint64_t enough)
 	return work < enough ? enough / (work + 1) + 1 : 1;
 }
 
-/* As sgpu_pool_for, and a copy by it, with an error text. */
-SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
+/* As sgpu_pool_for, with an error text, and a copy by it. */
+SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_launch *launch, uint64_t count, uint64_t grain,
 				 void (*body)(void *argument, uint64_t begin, uint64_t end),
-				 void *argument, struct sgpu_error *error);
+				 void *argument);
 
-SGPU_MUST_CHECK int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from,
-					uint64_t bytes, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_ops_copy_bytes(struct sgpu_launch *launch, void *to, const void *from,
+					uint64_t bytes);
 /* The CPU code of copy, also for other operations that keep the bytes. */
-SGPU_MUST_CHECK int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool,
-				  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_launch *launch);
 
 /* ---- concatenate, transpose: how elements move, the same on every device ---- */
 /* Axes: the extent, and elements from one index to the next in the input and in the output. In the
@@ -170,9 +219,8 @@ struct sgpu_move sgpu_concatenate_move(const struct sgpu_op_call *call, int inpu
  */
 struct sgpu_move sgpu_transpose_move(const struct sgpu_op_call *call);
 /* Moves elements of `size` bytes that are adjacent along the last axis in the input, too. */
-SGPU_MUST_CHECK int sgpu_ops_move_rows(struct sgpu_pool *pool, void *to, const void *from,
-				       const struct sgpu_move *move, size_t size,
-				       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_ops_move_rows(struct sgpu_launch *launch, void *to, const void *from,
+				       const struct sgpu_move *move, size_t size);
 
 /* ---- gaussian3d: the weights, the same on every device ---- */
 enum {
@@ -217,9 +265,11 @@ struct sgpu_reduce_view {
 	uint64_t outer, length, inner, pieces, piece;
 };
 
-/* axis -1 reduces all elements. */
-static inline struct sgpu_reduce_view sgpu_reduce_view(const struct sgpu_type *type, int axis)
+/* Axis -1, the second parameter of reduce, reduces all elements. */
+static inline struct sgpu_reduce_view sgpu_reduce_view(const struct sgpu_op_call *call)
 {
+	const struct sgpu_type *type = &call->type[0];
+	int axis = (int)call->param[1].number;
 	struct sgpu_reduce_view v = { 1, sgpu_ops_count(type), 1, 0, SGPU_REDUCE_PIECE };
 
 	if (axis >= 0) {
@@ -244,6 +294,28 @@ SGPU_INLINE double sgpu_reduce_settle(int operation, double value, double n)
 	return operation == SGPU_REDUCE_STD	       ? sqrt(value)
 	       : operation == SGPU_REDUCE_SUM || n > 0 ? value
 						       : (double)NAN;
+}
+
+/* A total order as integers, for extremes: NaN of either sign is least, and -0 is below +0. */
+SGPU_INLINE int64_t sgpu_reduce_key(double value)
+{
+	int64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
+	return value != value ? INT64_MIN : bits;
+}
+
+SGPU_INLINE double sgpu_reduce_unkey(int64_t bits)
+{
+	double value;
+
+	if (bits == INT64_MIN) {
+		return (double)NAN;
+	}
+	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
+	memcpy(&value, &bits, sizeof(value));
+	return value;
 }
 
 /* A percentile is selected by digits. Elements become unsigned keys of the same order. Each pass
@@ -304,7 +376,7 @@ static inline uint64_t sgpu_reduce_partial(const struct sgpu_reduce_view *v)
 /* ---- components3d.c, for morphology3d ---- */
 /* Keeps the largest component of `mask`, shape [z, y, x], bytes 0 and 1, in place. */
 SGPU_MUST_CHECK int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
-					  struct sgpu_pool *pool, struct sgpu_error *error);
+					  struct sgpu_launch *launch);
 uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3]);
 
 /* ---- checking a manifest against the table ---- */
@@ -325,6 +397,10 @@ void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const
 /* Records a diagnostic at /segments/<segment>/<member>; member may be NULL. */
 void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
 			     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
+/* Reports an unknown argument or parameter. `row` is the name in the first row of the table of the
+ * known ones. */
+void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, const char *name,
+		      const char *what, const char *const *row, size_t row_size);
 /* Returns the hint "did you mean 'x'?" for the nearest of the names, or NULL if none is near. */
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX]);

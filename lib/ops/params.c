@@ -13,22 +13,13 @@ enum { CHOICES_TEXT_MAX = 256 };
 
 static const char *json_kind(const json_t *value)
 {
-	switch (json_typeof(value)) {
-	case JSON_OBJECT:
-		return "an object";
-	case JSON_ARRAY:
-		return "an array";
-	case JSON_STRING:
-		return "a string";
-	case JSON_INTEGER:
-	case JSON_REAL:
-		return "a number";
-	case JSON_TRUE:
-	case JSON_FALSE:
-		return "a boolean";
-	default:
-		return "null";
-	}
+	static const char *const kinds[] = {
+		[JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+		[JSON_INTEGER] = "a number", [JSON_REAL] = "a number",	[JSON_TRUE] = "a boolean",
+		[JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+	};
+
+	return kinds[json_typeof(value)];
 }
 
 static void choices_text(const char *const *choices, char text[CHOICES_TEXT_MAX])
@@ -143,26 +134,13 @@ static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_p
 	return true;
 }
 
-static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op *op,
-			  const char *key)
-{
-	const char *names[SGPU_PARAMS_MAX + 1] = { NULL };
-	char hint[SGPU_ERROR_HINT_MAX];
-
-	for (int i = 0; op->params && op->params[i].name; i++) {
-		names[i] = op->params[i].name;
-	}
-	sgpu_ops_report(checker, "params", key, sgpu_ops_near(key, names, hint),
-			"'%s' is not a parameter of '%s'", key, op->name);
-}
-
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call)
 {
 	const struct sgpu_op_param *params = call->op->params;
 	json_t *given = checker->operation->params, *json;
 	const char *key;
 
-	for (int i = 0; params && params[i].name; i++) {
+	for (int i = 0; params[i].name; i++) {
 		call->param[i].number = params[i].standard;
 		json = json_object_get(given, params[i].name);
 		if (json) {
@@ -176,7 +154,8 @@ void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call
 	}
 	json_object_foreach (given, key, json) {
 		if (sgpu_op_param(call->op, key) < 0) {
-			unknown_param(checker, call->op, key);
+			sgpu_ops_unknown(checker, "params", key, "a parameter", &params[0].name,
+					 sizeof(params[0]));
 		}
 	}
 }

@@ -2,6 +2,7 @@
  *
  * Makes a checked manifest from text, and the calls of its operations from a checked manifest.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "ops_private.h"
@@ -11,14 +12,13 @@ static int first_diagnostic(const struct sgpu_diagnostics *diagnostics, const ch
 {
 	const struct sgpu_diagnostic *diagnostic = &diagnostics->list[0];
 
+	char place[32] = "";
+
 	if (diagnostic->line > 0) {
-		sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s%s%s", name, diagnostic->line,
-			  diagnostic->column, diagnostic->pointer, *diagnostic->pointer ? ": " : "",
-			  diagnostic->text);
-	} else {
-		sgpu_fail(error, SGPU_EINVALID, "%s: %s%s%s", name, diagnostic->pointer,
-			  *diagnostic->pointer ? ": " : "", diagnostic->text);
+		snprintf(place, sizeof(place), ":%d:%d", diagnostic->line, diagnostic->column);
 	}
+	sgpu_fail(error, SGPU_EINVALID, "%s%s: %s%s%s", name, place, diagnostic->pointer,
+		  *diagnostic->pointer ? ": " : "", diagnostic->text);
 	if (diagnostic->hint) {
 		sgpu_hint(error, "%s", diagnostic->hint);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of operations.
+ * The table of operations, and how one of them is run.
  */
 #include <string.h>
 
@@ -22,22 +22,17 @@ const struct sgpu_op *const *sgpu_ops(void)
 
 const struct sgpu_op *sgpu_op_find(const char *name)
 {
-	size_t low = 0, high = SGPU_ARRAY_LENGTH(table) - 1;
-
-	while (name && low < high) {
-		size_t middle = low + (high - low) / 2;
-		int order = strcmp(name, table[middle]->name);
-
-		if (order == 0) {
-			return table[middle];
-		}
-		if (order < 0) {
-			high = middle;
-		} else {
-			low = middle + 1;
+	for (int i = 0; name && table[i]; i++) {
+		if (strcmp(table[i]->name, name) == 0) {
+			return table[i];
 		}
 	}
 	return NULL;
+}
+
+bool sgpu_op_is_output(const struct sgpu_op_argument *argument)
+{
+	return strncmp(argument->name, "output", 6) == 0;
 }
 
 int sgpu_op_arg(const struct sgpu_op *op, const char *name)
@@ -52,10 +47,22 @@ int sgpu_op_arg(const struct sgpu_op *op, const char *name)
 
 int sgpu_op_param(const struct sgpu_op *op, const char *name)
 {
-	for (int i = 0; op->params && op->params[i].name; i++) {
+	for (int i = 0; op->params[i].name; i++) {
 		if (strcmp(op->params[i].name, name) == 0) {
 			return i;
 		}
 	}
 	return -1;
+}
+
+int sgpu_op_run(struct sgpu_op_call *call, sgpu_op_fn on_device, struct sgpu_launch *launch)
+{
+	const struct sgpu_op_argument *args = call->op->args;
+	bool empty = true;
+
+	for (int i = 0; args[i].name; i++) {
+		empty &= !sgpu_op_is_output(&args[i]) || !call->data[i] ||
+			 sgpu_ops_count(&call->type[i]) == 0;
+	}
+	return empty ? 0 : (on_device ? on_device : call->op->cpu)(call, launch);
 }

@@ -20,8 +20,7 @@ static int run_step(struct sgpu_launch *launch, void *argument)
 	if (atomic_load(&s->run->failed)) {
 		return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
 	}
-	rc = on_device ? on_device(&s->call, launch)
-		       : s->call.op->cpu(&s->call, launch->pool, launch->error);
+	rc = sgpu_op_run(&s->call, on_device, launch);
 	if (rc != SGPU_OK) {
 		atomic_store(&s->run->failed, true);
 	}

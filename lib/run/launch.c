@@ -116,12 +116,7 @@ static int run_unless_stopped(struct launch *l, struct sgpu_launch *launch)
 					 "an operation before it failed");
 		}
 	}
-	if (l->on_device) {
-		return l->on_device(&l->end.call, launch);
-	}
-	rc = l->end.call.op->cpu(&l->end.call, launch->pool, launch->error);
-	launch->status[1] = (int64_t)l->end.call.actual;
-	return rc;
+	return sgpu_op_run(&l->end.call, l->on_device, launch);
 }
 
 /* The loop may not know of a predecessor's failure yet. An operation that is skipped for such a

@@ -242,7 +242,7 @@ static int launch_op(struct sgpu_launch *launch, void *argument)
 	struct sgpu_op_call *call = argument;
 	sgpu_op_fn function = sgpu_device_op(launch->device, call->op->name);
 
-	return function ? function(call, launch) : call->op->cpu(call, launch->pool, launch->error);
+	return sgpu_op_run(call, function, launch);
 }
 
 /* The byte code of an expression, for as long as the program runs. */
@@ -262,7 +262,7 @@ static void prepare(const struct entry *e, struct sgpu_op_call *call)
 
 	memset(call, 0, sizeof(*call));
 	call->op = sgpu_op_find(strncmp(e->op, "map:", 4) == 0 ? "map" : e->op);
-	for (int i = 0; call->op->params && call->op->params[i].name; i++) {
+	for (int i = 0; call->op->params[i].name; i++) {
 		call->param[i].number = call->op->params[i].standard;
 	}
 	call->text = strncmp(e->op, "map:", 4) == 0 ? compile(e->op + 4) : NULL;

@@ -24,8 +24,10 @@ static void run(struct sgpu_op_call *call)
 		call->data[i] = values[i];
 		values[i][i % COUNT] += 0x3fe1234567890123u;
 	}
+	struct sgpu_launch launch = { .pool = pool };
+
 	sgpu_pool_enter(pool);
-	if (call->op->cpu(call, pool, NULL)) {
+	if (call->op->cpu(call, &launch)) {
 		abort();
 	}
 	sgpu_pool_leave(pool);

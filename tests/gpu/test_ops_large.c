@@ -41,7 +41,7 @@ static void begin(struct run *run, const char *name)
 	memset(run, 0, sizeof(*run));
 	run->report.diagnostic = on_diagnostic;
 	run->call.op = sgpu_op_find(name);
-	for (int i = 0; run->call.op->params && run->call.op->params[i].name; i++) {
+	for (int i = 0; run->call.op->params[i].name; i++) {
 		run->call.param[i].number = run->call.op->params[i].standard;
 	}
 }
@@ -110,7 +110,7 @@ static int launch(struct sgpu_launch *to, void *argument)
 	struct sgpu_op_call *call = argument;
 	sgpu_op_fn function = sgpu_device_op(device, call->op->name);
 
-	return function ? function(call, to)
+	return function ? sgpu_op_run(call, function, to)
 			: sgpu_fail(to->error, SGPU_EDEVICE, "the device has no '%s'",
 				    call->op->name);
 }

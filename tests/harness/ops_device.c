@@ -62,7 +62,7 @@ struct ops_device_run {
 	struct sgpu_op_call call;
 	struct ops_placed placed[SGPU_ARGUMENTS_MAX];
 	sgpu_devptr scratch;
-	uint64_t scratch_size;
+	uint64_t scratch_size, actual;
 	sgpu_op_fn function;
 };
 
@@ -70,7 +70,7 @@ static int ops_device_launch(struct sgpu_launch *launch, void *argument)
 {
 	struct ops_device_run *run = argument;
 
-	return run->function(&run->call, launch);
+	return sgpu_op_run(&run->call, run->function, launch);
 }
 
 static bool ops_is_output(const struct ops_case *c, int index)
@@ -177,7 +177,7 @@ static bool ops_device_once(struct ops_device_run *run)
 		       task.error.text, error.text);
 		return false;
 	}
-	run->call.actual = task.actual;
+	run->actual = task.actual;
 	ops_device_copy(run, false);
 	return true;
 }
@@ -246,16 +246,16 @@ static bool ops_device_compare(const struct ops_device_run *run)
 	const struct ops_case *c = run->c;
 	bool at_most = c->call.op->at_most && c->call.op->at_most(&c->call);
 
-	if (at_most && run->call.actual != c->call.actual) {
+	if (at_most && run->actual != c->actual) {
 		printf("# '%s': %llu elements on the device, %llu on the CPU\n", c->call.op->name,
-		       (unsigned long long)run->call.actual, (unsigned long long)c->call.actual);
+		       (unsigned long long)run->actual, (unsigned long long)c->actual);
 		return false;
 	}
 	for (int i = 0; c->call.op->args[i].name; i++) {
 		const uint8_t *got = run->placed[i].host + OPS_GUARD;
 		enum sgpu_dtype dtype = c->call.type[i].dtype;
 		uint64_t size = sgpu_dtype_size(dtype);
-		uint64_t count = at_most ? c->call.actual : size ? c->bytes[i] / size : 0;
+		uint64_t count = at_most ? c->actual : size ? c->bytes[i] / size : 0;
 
 		for (uint64_t at = 0; run->placed[i].size && ops_is_output(c, i) && at < count;
 		     at++) {

@@ -43,7 +43,7 @@ void ops_begin(struct ops_case *c, const char *name)
 	if (!c->call.op) {
 		ops_die("no operation '%s'", name);
 	}
-	for (int i = 0; c->call.op->params && c->call.op->params[i].name; i++) {
+	for (int i = 0; c->call.op->params[i].name; i++) {
 		c->call.param[i].number = c->call.op->params[i].standard;
 	}
 }
@@ -149,6 +149,8 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 {
 	const struct sgpu_op *op = c->call.op;
 	struct sgpu_pool *pool = NULL;
+	int64_t status[2] = { 0 };
+	struct sgpu_launch launch = { .error = &c->error, .status = status };
 	uint64_t scratch = op->scratch ? op->scratch(&c->call) : 0;
 	int result;
 
@@ -164,7 +166,6 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 			c->call.data[i] = c->block[i];
 		}
 	}
-	c->call.actual = 0;
 	c->call.scratch = scratch ? ops_alloc(4096, scratch) : NULL;
 	if (scratch) {
 		memset(c->call.scratch, 0x5a, scratch);
@@ -172,8 +173,10 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 	if (sgpu_pool_create(jobs, &pool, &c->error)) {
 		ops_die("no pool");
 	}
+	launch.pool = pool;
 	sgpu_pool_enter(pool);
-	result = op->cpu(&c->call, pool, &c->error);
+	result = sgpu_op_run(&c->call, NULL, &launch);
+	c->actual = (uint64_t)status[1];
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 	free(c->call.scratch);
@@ -229,8 +232,8 @@ bool ops_run(struct ops_case *c)
 			printf("# error: %s\n", c->error.text);
 			good = false;
 		} else {
-			good = ops_same(c, saved, i == 0) && (i == 0 || c->call.actual == actual);
-			actual = c->call.actual;
+			good = ops_same(c, saved, i == 0) && (i == 0 || c->actual == actual);
+			actual = c->actual;
 		}
 	}
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {

@@ -39,6 +39,7 @@ struct ops_case {
 	double relative, absolute; /* tolerance of another device */
 	int diagnostics;
 	/* the first one; "" for NULL */
+	uint64_t actual; /* elements of the output, of an at_most operation */
 	char diagnostic_argument[64], diagnostic_param[64], diagnostic_text[512];
 	struct sgpu_error error;
 };

@@ -137,30 +137,23 @@ UNIT_TEST(options_out_of_the_ordinary)
 	}
 }
 
-UNIT_TEST(one_output_is_enough_and_none_is_a_diagnostic)
+UNIT_TEST(one_output_is_enough)
 {
 	const float one[] = { 100 }, year[] = { 1 };
 	struct ops_case c;
 
-	for (int given = 0; given < 2; given++) {
-		ops_begin(&c, "black_scholes");
-		ops_input(&c, "price", SGPU_F32, 1, OPS_SHAPE(1), one);
-		ops_input(&c, "strike", SGPU_F32, 1, OPS_SHAPE(1), one);
-		ops_input(&c, "years", SGPU_F32, 1, OPS_SHAPE(1), year);
-		ops_number(&c, "rate", 0.05);
-		ops_number(&c, "volatility", 0.2);
-		c.call.present[ops_arg(&c, "output_put")] = given;
-		if (given) {
-			ops_tolerance(&c, RELATIVE, ABSOLUTE * PRICE_MAX);
-			REQUIRE(ops_run(&c));
-			CHECK(ops_close((double)*(float *)ops_data(&c, "output_put"),
-					5.573526022256971, ops_device_wanted() ? ABSOLUTE * 100 : 0,
-					6e-8));
-		} else {
-			CHECK(!ops_infer(&c));
-		}
-		ops_end(&c);
-	}
+	ops_begin(&c, "black_scholes");
+	ops_input(&c, "price", SGPU_F32, 1, OPS_SHAPE(1), one);
+	ops_input(&c, "strike", SGPU_F32, 1, OPS_SHAPE(1), one);
+	ops_input(&c, "years", SGPU_F32, 1, OPS_SHAPE(1), year);
+	ops_number(&c, "rate", 0.05);
+	ops_number(&c, "volatility", 0.2);
+	c.call.present[ops_arg(&c, "output_put")] = true;
+	ops_tolerance(&c, RELATIVE, ABSOLUTE * PRICE_MAX);
+	REQUIRE(ops_run(&c));
+	CHECK(ops_close((double)*(float *)ops_data(&c, "output_put"), 5.573526022256971,
+			ops_device_wanted() ? ABSOLUTE * 100 : 0, 6e-8));
+	ops_end(&c);
 }
 
 UNIT_TEST(functions_are_close_to_those_of_libm)
@@ -193,7 +186,7 @@ int main(void)
 	UNIT_RUN(prices_are_the_formula);
 	UNIT_RUN(limits);
 	UNIT_RUN(options_out_of_the_ordinary);
-	UNIT_RUN(one_output_is_enough_and_none_is_a_diagnostic);
+	UNIT_RUN(one_output_is_enough);
 	UNIT_RUN(functions_are_close_to_those_of_libm);
 	return unit_done();
 }

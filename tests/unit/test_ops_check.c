@@ -99,7 +99,7 @@ UNIT_TEST(the_table_is_sorted_and_sound)
 			output |= strncmp(op->args[i].name, "output", 6) == 0;
 		}
 		CHECK(output && i <= SGPU_ARGUMENTS_MAX);
-		for (i = 0; op->params && op->params[i].name; i++) {
+		for (i = 0; op->params[i].name; i++) {
 			const struct sgpu_op_param *param = &op->params[i];
 
 			CHECK(sgpu_op_param(op, param->name) == i && param->help);

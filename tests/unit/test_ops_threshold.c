@@ -86,12 +86,12 @@ UNIT_TEST(indices_of_every_type)
 		out = ops_data(&c, "output");
 		for (uint64_t i = 0; i < COUNT; i++) {
 			if (values[i] >= 100) {
-				wrong += found >= c.call.actual || out[found] != (int32_t)i;
+				wrong += found >= c.actual || out[found] != (int32_t)i;
 				found++;
 			}
 		}
 		CHECK(wrong == 0);
-		CHECK(found > 0 && c.call.actual == found);
+		CHECK(found > 0 && c.actual == found);
 		ops_end(&c);
 		free(values);
 		free(data);
@@ -120,11 +120,11 @@ UNIT_TEST(indices_of_a_long_array)
 	out = ops_data(&c, "output");
 	for (uint64_t i = 0; i < count; i++) {
 		if (values[i] >= 0.75f) {
-			wrong += found >= c.call.actual || out[found] != (int32_t)i;
+			wrong += found >= c.actual || out[found] != (int32_t)i;
 			found++;
 		}
 	}
-	CHECK(wrong == 0 && c.call.actual == found);
+	CHECK(wrong == 0 && c.actual == found);
 	ops_end(&c);
 	free(values);
 }
@@ -195,7 +195,7 @@ UNIT_TEST(nothing_inside_and_nothing_at_all)
 		ops_number(&c, "low", 4);
 		ops_choice(&c, "mode", "indices");
 		CHECK(ops_run(&c));
-		CHECK(c.call.actual == 0);
+		CHECK(c.actual == 0);
 		ops_end(&c);
 	}
 }

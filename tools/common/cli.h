@@ -247,8 +247,6 @@ int cli_unknown(const char *what, const char *given, const char *dashes, const c
  * status is to be 2. */
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
-struct sgpu_op_argument;
-bool cli_op_is_output(const struct sgpu_op_argument *argument);
 /* Writes the names of an operation's inputs or outputs: "input weights [bias]". */
 enum { CLI_OP_TEXT_MAX = 160 };
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);

@@ -26,16 +26,11 @@ const struct sgpu_op *cli_find_op(const char *name)
 	return NULL;
 }
 
-bool cli_op_is_output(const struct sgpu_op_argument *argument)
-{
-	return strncmp(argument->name, "output", 6) == 0;
-}
-
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX])
 {
 	text[0] = '\0';
 	for (int i = 0; op->args[i].name; i++) {
-		if (cli_op_is_output(&op->args[i]) == outputs) {
+		if (sgpu_op_is_output(&op->args[i]) == outputs) {
 			cli_append(text, CLI_OP_TEXT_MAX, op->args[i].optional ? "%s[%s]" : "%s%s",
 				   *text ? " " : "", op->args[i].name);
 		}

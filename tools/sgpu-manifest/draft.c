@@ -232,12 +232,12 @@ static int add_outputs(struct draft *draft, const struct draft_stage *stage, int
 
 	memset(draft->outputs, 0, sizeof(draft->outputs));
 	for (int i = 0; args[i].name; i++) {
-		any |= cli_op_is_output(&args[i]) && is_wanted(draft, &args[i], last);
+		any |= sgpu_op_is_output(&args[i]) && is_wanted(draft, &args[i], last);
 	}
 	for (int i = 0; args[i].name && !status; i++) {
 		struct value *value = &draft->outputs[i];
 
-		if (!cli_op_is_output(&args[i]) || (any && !is_wanted(draft, &args[i], last))) {
+		if (!sgpu_op_is_output(&args[i]) || (any && !is_wanted(draft, &args[i], last))) {
 			continue;
 		}
 		snprintf(value->id, sizeof(value->id), last ? "%s" : "%s_%d", args[i].name,
@@ -388,7 +388,7 @@ static int add_stage(struct draft *draft, int number)
 	for (int i = 0; i < inputs.count && !status; i++) {
 		json_object_set_new(arguments, inputs.list[i].name, json_string(values[i].id));
 	}
-	for (int i = 0; stage->op->params && stage->op->params[i].name && !status; i++) {
+	for (int i = 0; stage->op->params[i].name && !status; i++) {
 		status = in_voxels(values, inputs.count, stage->op->params[i].name, stage->params);
 	}
 	if (!status && stage->expression) {

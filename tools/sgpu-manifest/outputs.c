@@ -159,7 +159,7 @@ int draft_check_outputs(const struct draft *draft, int count)
 		const char *name = outputs->list[i].name;
 		const int argument = sgpu_op_arg(stage->op, name);
 
-		if (*name ? argument < 0 || !cli_op_is_output(&stage->op->args[argument])
+		if (*name ? argument < 0 || !sgpu_op_is_output(&stage->op->args[argument])
 			  : count != 1 || outputs->count != 1) {
 			return cli_usage("-o %s%s%s: '%s' has the outputs %s: -o NAME=FILE", name,
 					 *name ? "=" : "", SGPU_EXCERPT(outputs->list[i].value),

@@ -121,7 +121,7 @@ static json_t *argument_json(const struct sgpu_op_argument *argument)
 		}
 	}
 	return json_pack("{s:s, s:b, s:b, s:o, s:i, s:i, s:s}", "name", argument->name, "output",
-			 cli_op_is_output(argument), "optional", argument->optional, "dtypes",
+			 sgpu_op_is_output(argument), "optional", argument->optional, "dtypes",
 			 dtypes, "min_rank", argument->min_rank, "max_rank", argument->max_rank,
 			 "help", argument->help);
 }
@@ -145,7 +145,7 @@ static json_t *op_json(const struct sgpu_op *op)
 	for (int i = 0; op->args[i].name; i++) {
 		json_array_append_new(arguments, argument_json(&op->args[i]));
 	}
-	for (int i = 0; op->params && op->params[i].name; i++) {
+	for (int i = 0; op->params[i].name; i++) {
 		json_array_append_new(params, param_json(&op->params[i]));
 	}
 	return json_pack("{s:s, s:s, s:o, s:o}", "name", op->name, "help", op->help, "arguments",
@@ -175,7 +175,7 @@ static int print_arguments(const struct sgpu_op *op)
 	for (int i = 0; op->args[i].name; i++) {
 		const struct sgpu_op_argument *argument = &op->args[i];
 
-		snprintf(use, sizeof(use), "%s%s", cli_op_is_output(argument) ? "output" : "input",
+		snprintf(use, sizeof(use), "%s%s", sgpu_op_is_output(argument) ? "output" : "input",
 			 argument->optional ? ", optional" : "");
 		op_dtypes_text(argument->dtypes, types);
 		snprintf(ranks, sizeof(ranks),
@@ -206,7 +206,7 @@ static int print_one(const struct sgpu_op *op)
 
 	printf("%s: %s\n\n", op->name, op->help);
 	status = print_arguments(op);
-	if (!status && op->params && op->params[0].name) {
+	if (!status && op->params[0].name) {
 		putchar('\n');
 		status = print_params(op);
 	}
@@ -293,7 +293,7 @@ static json_t *op_rule(const struct sgpu_op *op)
 {
 	json_t *params = json_object(), *needed = json_array(), *required = json_array();
 
-	for (int i = 0; op->params && op->params[i].name; i++) {
+	for (int i = 0; op->params[i].name; i++) {
 		json_object_set_new(params, op->params[i].name, param_schema(&op->params[i]));
 		if (op->params[i].required) {
 			json_array_append_new(needed, json_string(op->params[i].name));

@@ -90,11 +90,11 @@ static int refuse_name(const struct draft_stage *stage, const char *word, size_t
 	int count = 0;
 
 	for (int i = 0; op->args[i].name; i++) {
-		if (!cli_op_is_output(&op->args[i])) {
+		if (!sgpu_op_is_output(&op->args[i])) {
 			names[count++] = op->args[i].name;
 		}
 	}
-	for (int i = 0; op->params && op->params[i].name; i++) {
+	for (int i = 0; op->params[i].name; i++) {
 		names[count++] = op->params[i].name;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)length, word);
@@ -135,7 +135,7 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 			       : cli_usage("'%s' is no name of an expression", name);
 	}
 	argument = length <= DRAFT_NAME_MAX ? sgpu_op_arg(stage->op, name) : -1;
-	if (argument >= 0 && cli_op_is_output(&stage->op->args[argument])) {
+	if (argument >= 0 && sgpu_op_is_output(&stage->op->args[argument])) {
 		return cli_usage("'%s' is an output: -o %s", name, SGPU_EXCERPT(word));
 	}
 	if (argument >= 0) {

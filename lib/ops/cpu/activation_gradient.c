@@ -7,51 +7,39 @@
 
 enum { ACTIVATED, GRADIENT, OUTPUT, ACTIVATION = 0, GRAIN = 1 << 16 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "activated", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "what the activation gave" },
-	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
-	  "of the loss by it, the type and shape of activated" },
-	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
-	  "of the loss by what the activation got" },
-	{ .name = NULL },
-};
-
 static const char *const activations[] = { "relu", "sigmoid", "tanh", NULL };
 
-static const struct sgpu_op_param params[] = {
-	{ "activation", SGPU_PARAM_CHOICE, true, 0, 0, 0, activations, "which one it was" },
-	{ .name = NULL },
-};
-
-#define SLOPES(name, type)                                                                         \
-	SGPU_CLONES_ATTR static void name(void *argument, uint64_t begin, uint64_t end)            \
-	{                                                                                          \
-		const struct sgpu_op_call *call = argument;                                        \
-		enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;       \
-		const type *activated = call->data[ACTIVATED], *gradient = call->data[GRADIENT];   \
-		type *output = call->data[OUTPUT];                                                 \
-                                                                                                   \
-		for (uint64_t i = begin; i < end; i++) {                                           \
-			output[i] =                                                                \
-				(type)sgpu_slope(kind, (double)activated[i], (double)gradient[i]); \
-		}                                                                                  \
-	}
-
-SLOPES(slopes_f32, float)
-SLOPES(slopes_f64, double)
-
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+SGPU_INLINE void slopes(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
 {
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
-			    call->type[OUTPUT].dtype == SGPU_F32 ? slopes_f32 : slopes_f64, call,
-			    error);
+	enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;
+
+	for (uint64_t i = begin; i < end; i++) {
+		sgpu_real_set(wide, call->data[OUTPUT], i,
+			      sgpu_slope(kind, sgpu_real(wide, call->data[ACTIVATED], i),
+					 sgpu_real(wide, call->data[GRADIENT], i)));
+	}
+}
+SGPU_OPS_REAL(slopes)
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
+			    call->type[OUTPUT].dtype == SGPU_F32 ? slopes_f32 : slopes_f64, call);
 }
 
 const struct sgpu_op sgpu_op_activation_gradient = {
 	.name = "activation_gradient",
 	.help = "gradient of relu, sigmoid or tanh",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "activated", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "what the activation gave" },
+	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "of the loss by it, the type and shape of activated" },
+	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "of the loss by what the activation got" },
+	},
+	.params = {
+	{ "activation", SGPU_PARAM_CHOICE, true, 0, 0, 0, activations, "which one it was" },
+	},
 	.infer = sgpu_ops_infer_pair,
 	.cpu = cpu,
 };

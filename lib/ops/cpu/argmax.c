@@ -7,14 +7,6 @@
 
 enum { INPUT, OUTPUT, GRAIN = 1 << 15, BLOCK = 512 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX,
-	  "rows along the last axis, which is not empty" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1,
-	  "indexes from 0, the shape without the last axis" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *input = &call->type[INPUT];
@@ -88,18 +80,23 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 		       : 0;
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]),
-			    GRAIN / type->shape[type->rank - 1] + 1, body, call, error);
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[OUTPUT]),
+			    GRAIN / type->shape[type->rank - 1] + 1, body, call);
 }
 
 const struct sgpu_op sgpu_op_argmax = {
 	.name = "argmax",
 	.help = "index of the largest element of the last axis",
-	.args = args,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX,
+	  "rows along the last axis, which is not empty" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1,
+	  "indexes from 0, the shape without the last axis" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

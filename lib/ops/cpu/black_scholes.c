@@ -15,32 +15,10 @@ enum { PRICE, STRIKE, YEARS, CALL, PUT };
 enum { RATE, VOLATILITY };
 enum { BLOCK = 256, GRAIN = 16384 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "price", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "price of the share" },
-	{ "strike", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX,
-	  "price at which the option is exercised" },
-	{ "years", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "time until then" },
-	{ "output_call", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the calls" },
-	{ "output_put", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the puts" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "rate", SGPU_PARAM_NUMBER, true, -1.0, 1.0, 0.0, NULL,
-	  "riskless interest a year, compounded continuously" },
-	{ "volatility", SGPU_PARAM_NUMBER, true, 0.0, 100.0, 0.0, NULL,
-	  "standard deviation of the return a year" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	sgpu_ops_same_type(call, report, PRICE, STRIKE);
 	sgpu_ops_same_type(call, report, PRICE, YEARS);
-	if (!call->present[CALL] && !call->present[PUT]) {
-		sgpu_op_diagnose(report, NULL, NULL,
-				 "one of 'output_call' and 'output_put' must be given");
-	}
 	call->type[CALL] = call->type[PRICE];
 	call->type[PUT] = call->type[PRICE];
 }
@@ -106,16 +84,28 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&b, sizeof(b));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[PRICE]), GRAIN, body, call, error);
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[PRICE]), GRAIN, body, call);
 }
 
 const struct sgpu_op sgpu_op_black_scholes = {
 	.name = "black_scholes",
 	.help = "prices of European call and put options",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "price", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "price of the share" },
+	{ "strike", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX,
+	  "price at which the option is exercised" },
+	{ "years", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "time until then" },
+	{ "output_call", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the calls" },
+	{ "output_put", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the puts" },
+	},
+	.params = {
+	{ "rate", SGPU_PARAM_NUMBER, true, -1.0, 1.0, 0.0, NULL,
+	  "riskless interest a year, compounded continuously" },
+	{ "volatility", SGPU_PARAM_NUMBER, true, 0.0, 100.0, 0.0, NULL,
+	  "standard deviation of the return a year" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -8,20 +8,8 @@
 
 enum { INPUT, OUTPUT, DTYPE = 0, GRAIN = 1 << 16, BLOCK = 512 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX, "what is converted" },
-	{ "output", false, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX,
-	  "the same shape, element type 'dtype'" },
-	{ .name = NULL },
-};
-
 static const char *const choices[] = { "f32", "f64", "f16", "i8",  "u8",  "i16",
 				       "u16", "i32", "u32", "i64", "u64", NULL };
-
-static const struct sgpu_op_param params[] = {
-	{ "dtype", SGPU_PARAM_CHOICE, true, 0, 0, 0, choices, "element type of the output" },
-	{ .name = NULL },
-};
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
@@ -67,20 +55,26 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	/* The same type is copied: a conversion would change the bits of a signalling NaN. */
 	return call->type[INPUT].dtype == call->type[OUTPUT].dtype
-		       ? sgpu_ops_copy(call, pool, error)
-		       : sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, call,
-				      error);
+		       ? sgpu_ops_copy(call, launch)
+		       : sgpu_ops_for(launch, sgpu_ops_count(&call->type[INPUT]), GRAIN, body,
+				      call);
 }
 
 const struct sgpu_op sgpu_op_cast = {
 	.name = "cast",
 	.help = "convert to another element type",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX, "what is converted" },
+	{ "output", false, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX,
+	  "the same shape, element type 'dtype'" },
+	},
+	.params = {
+	{ "dtype", SGPU_PARAM_CHOICE, true, 0, 0, 0, choices, "element type of the output" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -193,7 +193,7 @@ static void clear_body(void *argument, uint64_t begin, uint64_t end)
 }
 
 int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
-			  struct sgpu_pool *pool, struct sgpu_error *error)
+			  struct sgpu_launch *launch)
 {
 	uint64_t rows = shape[0] * shape[1], most = runs_max(shape);
 	struct runs runs = { .mask = mask,
@@ -207,17 +207,17 @@ int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
 	runs.end = runs.begin + most;
 	runs.parent = runs.end + most;
 	runs.size = runs.parent + most;
-	rc = sgpu_ops_for(pool, rows, GRAIN_ROWS, count_body, &runs, error);
+	rc = sgpu_ops_for(launch, rows, GRAIN_ROWS, count_body, &runs);
 	if (rc) {
 		return rc;
 	}
 	place_runs(&runs);
-	rc = sgpu_ops_for(pool, rows, GRAIN_ROWS, list_body, &runs, error);
-	rc = rc ? rc : sgpu_ops_for(pool, runs.planes, SLAB, slab_body, &runs, error);
+	rc = sgpu_ops_for(launch, rows, GRAIN_ROWS, list_body, &runs);
+	rc = rc ? rc : sgpu_ops_for(launch, runs.planes, SLAB, slab_body, &runs);
 	if (rc) {
 		return rc;
 	}
 	join_seams(&runs);
 	measure(&runs);
-	return sgpu_ops_for(pool, rows, GRAIN_ROWS, clear_body, &runs, error);
+	return sgpu_ops_for(launch, rows, GRAIN_ROWS, clear_body, &runs);
 }

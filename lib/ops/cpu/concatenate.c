@@ -6,24 +6,6 @@
 
 enum { OUTPUT = 7, AXIS = 0 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "a", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the first" },
-	{ "b", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the second" },
-	{ "c", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the third" },
-	{ "d", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the fourth" },
-	{ "e", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the fifth" },
-	{ "f", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the sixth" },
-	{ "g", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the seventh" },
-	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "all of them" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "axis", SGPU_PARAM_INTEGER, false, 0, SGPU_RANK_MAX - 1, 0, NULL,
-	  "dimension along which they follow each other, from 0" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	struct sgpu_type output = call->type[0];
@@ -42,7 +24,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		}
 		same.shape[axis] = call->type[0].shape[axis];
 		if (!sgpu_type_equal(&same, &call->type[0])) {
-			sgpu_op_diagnose(report, args[i].name, NULL,
+			sgpu_op_diagnose(report, call->op->args[i].name, NULL,
 					 "may differ from 'a' in the extent of axis %d only", axis);
 			return;
 		}
@@ -64,7 +46,7 @@ struct sgpu_move sgpu_concatenate_move(const struct sgpu_op_call *call, int inpu
 				     { width, 1, 1 } } };
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	size_t size = sgpu_dtype_size(call->type[OUTPUT].dtype);
 	char *out = call->data[OUTPUT];
@@ -75,7 +57,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 
 		if (call->data[i]) {
 			move = sgpu_concatenate_move(call, i);
-			rc = sgpu_ops_move_rows(pool, out, call->data[i], &move, size, error);
+			rc = sgpu_ops_move_rows(launch, out, call->data[i], &move, size);
 			out += move.axis[3].extent * size;
 		}
 	}
@@ -85,8 +67,20 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_concatenate = {
 	.name = "concatenate",
 	.help = "arrays one after the other along an axis",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "a", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the first" },
+	{ "b", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the second" },
+	{ "c", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the third" },
+	{ "d", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the fourth" },
+	{ "e", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the fifth" },
+	{ "f", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the sixth" },
+	{ "g", true, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the seventh" },
+	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "all of them" },
+	},
+	.params = {
+	{ "axis", SGPU_PARAM_INTEGER, false, 0, SGPU_RANK_MAX - 1, 0, NULL,
+	  "dimension along which they follow each other, from 0" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -25,15 +25,6 @@ enum {
 
 #define F32 SGPU_TYPE_BIT(SGPU_F32)
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, F32, 4, 4, "images: [n, channels, height, width]" },
-	{ "weights", false, F32, 4, 4,
-	  "kernels: [output channels, channels, kernel height, kernel width]" },
-	{ "bias", true, F32, 1, 1, "[output channels]" },
-	{ "output", false, F32, 4, 4, "[n, output channels, output height, output width]" },
-	{ .name = NULL },
-};
-
 /* clang-format off */
 #define STEP_PARAMS \
 	{ "stride", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, \
@@ -43,13 +34,6 @@ static const struct sgpu_op_argument args[] = {
 	{ "dilation", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, \
 	  "input elements from one weight to the next" }
 /* clang-format on */
-
-static const struct sgpu_op_param params[] = {
-	STEP_PARAMS,
-	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
-	  "applied to every element" },
-	{ .name = NULL },
-};
 
 /* The output's extent along one dimension, or 0 when the kernel does not fit. */
 static uint64_t extent(const struct sgpu_op_call *call, int dimension)
@@ -120,18 +104,10 @@ struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	const struct sgpu_type *weights = &call->type[WEIGHTS];
+	const struct sgpu_type bias = sgpu_ops_type(SGPU_F32, 1, call->type[WEIGHTS].shape);
 
 	infer_shape(call, report, &call->type[OUTPUT]);
-	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
-		call->type[BIAS] = sgpu_ops_type(SGPU_F32, 1, &weights->shape[0]);
-	}
-	if (call->present[BIAS] && call->type[BIAS].shape[0] != weights->shape[0]) {
-		sgpu_op_diagnose(report, "bias", NULL,
-				 "has %llu elements, but 'weights' has %llu output channels",
-				 (unsigned long long)call->type[BIAS].shape[0],
-				 (unsigned long long)weights->shape[0]);
-	}
+	sgpu_ops_must_be(call, report, BIAS, &bias);
 }
 
 struct job {
@@ -229,70 +205,53 @@ static void tile_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(right, sizeof(right));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = {
 		.c = sgpu_conv2d_describe(call, &call->type[OUTPUT]),
 		.input = call->data[INPUT],
 		.weights = call->data[WEIGHTS],
 		.bias = call->data[BIAS],
-		.output = sgpu_conv2d_output(call, OUTPUT),
+		.output = call->data[OUTPUT],
 		.activation = (int)call->param[ACTIVATION].number,
 	};
 	const struct sgpu_conv2d *c = &job.c;
 
-	if (!job.output) {
-		return 0;
-	}
 	job.tile = output_tile;
 	job.tiles = sgpu_ops_ceil(c->out_height * c->out_width, LANES);
-	return sgpu_ops_for(pool, c->images * job.tiles,
+	return sgpu_ops_for(launch, c->images * job.tiles,
 			    sgpu_ops_grain(c->channels * c->kernel_height * c->kernel_width *
 						   c->outputs * LANES,
 					   GRAIN_WORK),
-			    tile_body, &job, error);
+			    tile_body, &job);
 }
 
 const struct sgpu_op sgpu_op_conv2d = {
 	.name = "conv2d",
 	.help = "convolution of images",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, F32, 4, 4, "images: [n, channels, height, width]" },
+	{ "weights", false, F32, 4, 4,
+	  "kernels: [output channels, channels, kernel height, kernel width]" },
+	{ "bias", true, F32, 1, 1, "[output channels]" },
+	{ "output", false, F32, 4, 4, "[n, output channels, output height, output width]" },
+	},
+	.params = {
+	STEP_PARAMS,
+	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
+	  "applied to every element" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };
 
 /* ---- conv2d_gradient ---- */
-static const struct sgpu_op_argument gradient_args[] = {
-	{ "input", false, F32, 4, 4, "what conv2d got: [n, channels, height, width]" },
-	{ "weights", false, F32, 4, 4,
-	  "kernels: [output channels, channels, kernel height, kernel width]" },
-	{ "gradient", false, F32, 4, 4, "of the loss by what conv2d gave" },
-	{ "output_input", true, F32, 4, 4, "of the loss by input" },
-	{ "output_weights", true, F32, 4, 4, "of the loss by weights" },
-	{ "output_bias", true, F32, 1, 1, "of the loss by the bias" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param gradient_params[] = { STEP_PARAMS, { .name = NULL } };
-
 static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	char is[SGPU_TYPE_TEXT_MAX], wanted[SGPU_TYPE_TEXT_MAX];
 	struct sgpu_type made;
 
-	if (!infer_shape(call, report, &made)) {
+	if (!infer_shape(call, report, &made) || !sgpu_ops_must_be(call, report, GRADIENT, &made)) {
 		return;
-	}
-	if (!sgpu_type_equal(&made, &call->type[GRADIENT])) {
-		sgpu_type_text(&call->type[GRADIENT], is);
-		sgpu_type_text(&made, wanted);
-		sgpu_op_diagnose(report, "gradient", NULL, "is %s, but conv2d makes %s", is,
-				 wanted);
-	}
-	if (!call->present[OUTPUT_INPUT] && !call->present[OUTPUT_WEIGHTS] &&
-	    !call->present[OUTPUT_BIAS]) {
-		sgpu_op_diagnose(report, NULL, NULL, "one of the outputs must be given");
 	}
 	call->type[OUTPUT_INPUT] = call->type[INPUT];
 	call->type[OUTPUT_WEIGHTS] = call->type[WEIGHTS];
@@ -433,7 +392,7 @@ static void finish_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = {
 		.c = sgpu_conv2d_describe(call, &call->type[GRADIENT]),
@@ -454,9 +413,9 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 		job.tile = input_tile;
 		job.tiles = sgpu_ops_ceil(pixels, LANES);
 		rc = sgpu_ops_for(
-			pool, c->images * job.tiles,
+			launch, c->images * job.tiles,
 			sgpu_ops_grain(kernel * c->outputs * c->channels * LANES, GRAIN_WORK),
-			tile_body, &job, error);
+			tile_body, &job);
 	}
 	if (rc || (!job.output_weights && !job.output_bias)) {
 		return rc;
@@ -464,18 +423,26 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 	job.tile = weights_tile;
 	job.tiles = sgpu_ops_ceil(columns, LANES);
 	rc = sgpu_ops_for(
-		pool, sgpu_conv2d_parts(c->images) * job.tiles,
+		launch, sgpu_conv2d_parts(c->images) * job.tiles,
 		sgpu_ops_grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES,
 			       GRAIN_WORK),
-		tile_body, &job, error);
-	return rc ? rc : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
+		tile_body, &job);
+	return rc ? rc : sgpu_ops_for(launch, c->outputs * columns, GRAIN, finish_body, &job);
 }
 
 const struct sgpu_op sgpu_op_conv2d_gradient = {
 	.name = "conv2d_gradient",
 	.help = "gradients of conv2d by input, weights and bias",
-	.args = gradient_args,
-	.params = gradient_params,
+	.args = {
+	{ "input", false, F32, 4, 4, "what conv2d got: [n, channels, height, width]" },
+	{ "weights", false, F32, 4, 4,
+	  "kernels: [output channels, channels, kernel height, kernel width]" },
+	{ "gradient", false, F32, 4, 4, "of the loss by what conv2d gave" },
+	{ "output_input", true, F32, 4, 4, "of the loss by input" },
+	{ "output_weights", true, F32, 4, 4, "of the loss by weights" },
+	{ "output_bias", true, F32, 1, 1, "of the loss by the bias" },
+	},
+	.params = { STEP_PARAMS },
 	.infer = infer_gradient,
 	.scratch = scratch,
 	.cpu = gradient_cpu,

@@ -12,23 +12,7 @@
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE, GRAIN = 1 << 15 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,k]: a row for each item" },
-	{ "weights", false, SGPU_TYPES_FLOAT, 2, 2, "[k,m]; transposed [m,k]" },
-	{ "bias", true, SGPU_TYPES_FLOAT, 1, 1, "[m]: added to each row" },
-	{ "output", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]" },
-	{ .name = NULL },
-};
-
 const char *const sgpu_ops_activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
-
-static const struct sgpu_op_param params[] = {
-	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
-	  "applied to every element" },
-	{ "transpose_weights", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
-	  "the weights are stored [m,k]" },
-	{ .name = NULL },
-};
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
@@ -36,6 +20,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
 	uint64_t inner = weights->shape[transpose ? 1 : 0],
 		 width = weights->shape[transpose ? 0 : 1];
+	struct sgpu_type bias;
 
 	if (!sgpu_ops_same_dtype(call, report, INPUT, WEIGHTS)) {
 		return;
@@ -46,88 +31,83 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 				 (unsigned long long)inner, (unsigned long long)input->shape[1]);
 		return;
 	}
-	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
-		call->type[BIAS] = sgpu_ops_type(input->dtype, 1, &width);
-	}
-	if (call->present[BIAS] && !sgpu_ops_same_dtype(call, report, INPUT, BIAS)) {
-		return;
-	}
-	if (call->present[BIAS] && call->type[BIAS].shape[0] != width) {
-		sgpu_op_diagnose(
-			report, "bias", NULL, "has %llu elements, but the output has %llu columns",
-			(unsigned long long)call->type[BIAS].shape[0], (unsigned long long)width);
+	bias = sgpu_ops_type(input->dtype, 1, &width);
+	if (!sgpu_ops_must_be(call, report, BIAS, &bias)) {
 		return;
 	}
 	call->type[OUTPUT] =
 		sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });
 }
 
-#define ACTIVATE(name, type, function)                                  \
-	SGPU_CLONES_ATTR static void name(type *values, uint64_t count) \
-	{                                                               \
-		for (uint64_t i = 0; i < count; i++) {                  \
-			values[i] = (type)function((double)values[i]);  \
-		}                                                       \
+/* `activation` is a constant where this is inlined. */
+SGPU_INLINE void activate_as(enum sgpu_activation activation, bool wide, void *values,
+			     uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		sgpu_real_set(wide, values, i,
+			      sgpu_activation(activation, sgpu_real(wide, values, i)));
 	}
+}
 
-#define LAYER(T, type)                                                                       \
-	ACTIVATE(relu_##T, type, sgpu_relu)                                                  \
-	ACTIVATE(sigmoid_##T, type, sgpu_sigmoid)                                            \
-	ACTIVATE(tanh_##T, type, sgpu_tangent)                                               \
-	ACTIVATE(gelu_##T, type, sgpu_gelu)                                                  \
-	static void (*const activations_##T[])(type * values, uint64_t count) = {            \
-		[SGPU_ACTIVATION_RELU] = relu_##T,                                           \
-		[SGPU_ACTIVATION_SIGMOID] = sigmoid_##T,                                     \
-		[SGPU_ACTIVATION_TANH] = tanh_##T,                                           \
-		[SGPU_ACTIVATION_GELU] = gelu_##T,                                           \
-	};                                                                                   \
-	SGPU_CLONES_ATTR static void add_##T(type *values, const type *bias, uint64_t count) \
-	{                                                                                    \
-		for (uint64_t i = 0; i < count; i++) {                                       \
-			values[i] += bias[i];                                                \
-		}                                                                            \
+SGPU_INLINE void activate(int activation, bool wide, void *values, uint64_t count)
+{
+	switch (activation) {
+	case SGPU_ACTIVATION_RELU:
+		activate_as(SGPU_ACTIVATION_RELU, wide, values, count);
+		break;
+	case SGPU_ACTIVATION_SIGMOID:
+		activate_as(SGPU_ACTIVATION_SIGMOID, wide, values, count);
+		break;
+	case SGPU_ACTIVATION_TANH:
+		activate_as(SGPU_ACTIVATION_TANH, wide, values, count);
+		break;
+	case SGPU_ACTIVATION_GELU:
+		activate_as(SGPU_ACTIVATION_GELU, wide, values, count);
+		break;
+	default:
+		break;
 	}
+}
 
-LAYER(f32, float)
-LAYER(f64, double)
+SGPU_CLONES_ATTR static void activate_f32(int activation, float *values, uint64_t count)
+{
+	activate(activation, false, values, count);
+}
 
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 {
-	if (activation != SGPU_ACTIVATION_NONE) {
-		activations_f32[activation](values, count);
-	}
+	activate_f32(activation, values, count);
 }
 
-/* Adds the bias to rows and applies the activation. */
-static void body(void *argument, uint64_t begin, uint64_t end)
+/* Adds the bias to rows and applies the activation. The sum of two f32, rounded to f64 and then to
+ * f32, is what one rounding gives. */
+SGPU_INLINE void finish(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
 {
-	const struct sgpu_op_call *call = argument;
+	const void *bias = call->data[BIAS];
 	uint64_t width = call->type[OUTPUT].shape[1];
-	enum sgpu_activation activation = (enum sgpu_activation)(int)call->param[ACTIVATION].number;
 	void *output = call->data[OUTPUT];
-	bool single = call->type[OUTPUT].dtype == SGPU_F32;
 
-	for (uint64_t row = begin; row < end && call->data[BIAS]; row++) {
-		if (single) {
-			add_f32((float *)output + row * width, call->data[BIAS], width);
-		} else {
-			add_f64((double *)output + row * width, call->data[BIAS], width);
+	for (uint64_t i = begin * width; i < end * width && bias; i += width) {
+		for (uint64_t k = 0; k < width; k++) {
+			sgpu_real_set(wide, output, i + k,
+				      sgpu_real(wide, output, i + k) + sgpu_real(wide, bias, k));
 		}
 	}
-	if (single) {
-		sgpu_ops_activate_f32(activation, (float *)output + begin * width,
-				      (end - begin) * width);
-	} else if (activation != SGPU_ACTIVATION_NONE) {
-		activations_f64[activation]((double *)output + begin * width,
-					    (end - begin) * width);
-	}
+	activate((int)call->param[ACTIVATION].number, wide,
+		 (char *)output + begin * width * (wide ? sizeof(double) : sizeof(float)),
+		 (end - begin) * width);
 }
+SGPU_OPS_REAL(finish)
 
 struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *output = &call->type[OUTPUT];
 
 	return (struct sgpu_gemm){
+		.dtype = output->dtype,
+		.a = call->data[INPUT],
+		.b = call->data[WEIGHTS],
+		.output = call->data[OUTPUT],
 		.m = output->shape[0],
 		.n = output->shape[1],
 		.k = call->type[INPUT].shape[1],
@@ -136,27 +116,35 @@ struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call)
 		.ldb = call->type[WEIGHTS].shape[1],
 		.ldc = output->shape[1],
 		.alpha = 1,
+		.batch = 1,
 	};
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_gemm gemm = sgpu_op_dense_describe(call);
-	int rc;
+	int rc = sgpu_gemm(&gemm, launch);
 
-	if (gemm.m == 0 || gemm.n == 0) {
-		return 0;
-	}
-	rc = sgpu_gemm(&gemm, call->type[OUTPUT].dtype, call->data[INPUT], call->data[WEIGHTS],
-		       call->data[OUTPUT], pool, error);
-	return rc ? rc : sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
+	return rc ? rc
+		  : sgpu_ops_for(launch, gemm.m, GRAIN / gemm.n + 1,
+				 gemm.dtype == SGPU_F32 ? finish_f32 : finish_f64, call);
 }
 
 const struct sgpu_op sgpu_op_dense = {
 	.name = "dense",
 	.help = "fully connected layer with bias and activation",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,k]: a row for each item" },
+	{ "weights", false, SGPU_TYPES_FLOAT, 2, 2, "[k,m]; transposed [m,k]" },
+	{ "bias", true, SGPU_TYPES_FLOAT, 1, 1, "[m]: added to each row" },
+	{ "output", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]" },
+	},
+	.params = {
+	{ "activation", SGPU_PARAM_CHOICE, false, 0, 0, SGPU_ACTIVATION_NONE, sgpu_ops_activations,
+	  "applied to every element" },
+	{ "transpose_weights", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
+	  "the weights are stored [m,k]" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -15,20 +15,6 @@ enum {
 	GRAIN = 1 << 15, /* voxels in a piece of work, about */
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_FLOAT, 3, 4, "volume, or a series of them" },
-	{ "output", false, SGPU_TYPES_FLOAT, 3, 4, "smoothed, same type" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SGPU_GAUSSIAN_SIGMA_MAX, 1.0, NULL,
-	  "standard deviation in voxels" },
-	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, SGPU_GAUSSIAN_TRUNCATE_MAX, 4.0, NULL,
-	  "standard deviations after which the kernel ends" },
-	{ .name = NULL },
-};
-
 /* Scratch memory: the data between two passes. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
@@ -60,14 +46,6 @@ int sgpu_ops_gaussian_weights(double sigma, double truncate, double weights[RADI
 	return radius;
 }
 
-static void make_weights(struct job *job, double sigma, double truncate)
-{
-	job->radius = sgpu_ops_gaussian_weights(sigma, truncate, job->weight);
-	for (int k = 0; k <= job->radius; k++) {
-		job->weight_f32[k] = (float)job->weight[k];
-	}
-}
-
 #define REAL float
 #define NAME(name) name##_f32
 #define WEIGHT(job) (job)->weight_f32
@@ -80,7 +58,7 @@ static void make_weights(struct job *job, double sigma, double truncate)
 #define WEIGHT(job) (job)->weight
 #include "ops/cpu/gaussian3d_passes.h"
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const uint64_t *shape = sgpu_ops_volume(&call->type[INPUT]);
 	bool wide = call->type[INPUT].dtype == SGPU_F64;
@@ -91,11 +69,12 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .out = call->data[OUTPUT] };
 	int rc;
 
-	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
-		return 0;
+	job.radius = sgpu_ops_gaussian_weights(call->param[SIGMA].number,
+					       call->param[TRUNCATE].number, job.weight);
+	for (int k = 0; k <= job.radius; k++) {
+		job.weight_f32[k] = (float)job.weight[k];
 	}
-	make_weights(&job, call->param[SIGMA].number, call->param[TRUNCATE].number);
-	rc = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job, error);
+	rc = sgpu_ops_for(launch, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job);
 	if (rc) {
 		return rc;
 	}
@@ -103,7 +82,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.out = call->scratch;
 	job.along = shape[1];
 	job.step = shape[2];
-	rc = sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job, error);
+	rc = sgpu_ops_for(launch, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job);
 	if (rc) {
 		return rc;
 	}
@@ -111,15 +90,22 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.out = call->data[OUTPUT];
 	job.along = shape[0];
 	job.step = shape[1] * shape[2];
-	return sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job,
-			    error);
+	return sgpu_ops_for(launch, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job);
 }
 
 const struct sgpu_op sgpu_op_gaussian3d = {
 	.name = "gaussian3d",
 	.help = "smoothing of volumes by a Gaussian",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_FLOAT, 3, 4, "volume, or a series of them" },
+	{ "output", false, SGPU_TYPES_FLOAT, 3, 4, "smoothed, same type" },
+	},
+	.params = {
+	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SGPU_GAUSSIAN_SIGMA_MAX, 1.0, NULL,
+	  "standard deviation in voxels" },
+	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, SGPU_GAUSSIAN_TRUNCATE_MAX, 4.0, NULL,
+	  "standard deviations after which the kernel ends" },
+	},
 	.infer = sgpu_ops_infer_same,
 	.scratch = scratch,
 	.cpu = cpu,

@@ -8,25 +8,6 @@
 
 enum { A, B, C, OUTPUT, TRANSPOSE_A = 0, TRANSPOSE_B, ALPHA, BETA };
 
-static const struct sgpu_op_argument args[] = {
-	{ "a", false, SGPU_TYPES_FLOAT, 2, 3, "left matrix, [m,k]; [batch,m,k]; transposed [k,m]" },
-	{ "b", false, SGPU_TYPES_FLOAT, 2, 3,
-	  "right matrix, [k,n]; [batch,k,n]; transposed [n,k]" },
-	{ "c", true, SGPU_TYPES_FLOAT, 2, 3, "what beta times is added, [m,n]; [batch,m,n]" },
-	{ "output", false, SGPU_TYPES_FLOAT, 2, 3, "[m,n]; [batch,m,n]" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "transpose_a", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL, "a is stored transposed" },
-	{ "transpose_b", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL, "b is stored transposed" },
-	{ "alpha", SGPU_PARAM_NUMBER, false, -(double)FLT_MAX, (double)FLT_MAX, 1, NULL,
-	  "factor of the product" },
-	{ "beta", SGPU_PARAM_NUMBER, false, -(double)FLT_MAX, (double)FLT_MAX, 1, NULL,
-	  "factor of c" },
-	{ .name = NULL },
-};
-
 static bool infer_batch(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *a = &call->type[A], *b = &call->type[B];
@@ -65,13 +46,9 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 	output.shape[a->rank - 2] = a->shape[down_a];
 	output.shape[a->rank - 1] = b->shape[2 * b->rank - 3 - down_b];
-	if (call->present[C] && call->type[C].dtype == SGPU_NONE) {
-		call->type[C] = output;
-	}
 	call->type[OUTPUT] = output;
-	if (call->present[C]) {
-		sgpu_ops_same_type(call, report, OUTPUT, C);
-	} else if (call->param[BETA].given && call->param[BETA].number != 0) {
+	sgpu_ops_must_be(call, report, C, &output);
+	if (!call->present[C] && call->param[BETA].given && call->param[BETA].number != 0) {
 		sgpu_op_diagnose(report, NULL, "beta", "needs the argument 'c'");
 	}
 }
@@ -82,6 +59,11 @@ struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call)
 			       *output = &call->type[OUTPUT];
 	int row = output->rank - 2, column = output->rank - 1;
 	struct sgpu_gemm gemm = {
+		.dtype = output->dtype,
+		.a = call->data[A],
+		.b = call->data[B],
+		.c = call->data[C],
+		.output = call->data[OUTPUT],
 		.m = output->shape[row],
 		.n = output->shape[column],
 		.transpose_a = call->param[TRANSPOSE_A].number != 0,
@@ -97,33 +79,39 @@ struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call)
 		.stride_c = output->shape[row] * output->shape[column],
 	};
 
-	gemm.k = gemm.transpose_a ? a->shape[row] : a->shape[column];
+	if (gemm.alpha != 0) {
+		gemm.k = gemm.transpose_a ? a->shape[row] : a->shape[column];
+	}
 	return gemm;
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_gemm gemm = sgpu_op_gemm_describe(call);
-	uint64_t elements = sgpu_ops_count(&call->type[OUTPUT]);
-	uint64_t bytes = elements * sgpu_dtype_size(call->type[OUTPUT].dtype);
-	int rc = 0;
+	uint64_t bytes = sgpu_ops_count(&call->type[OUTPUT]) * sgpu_dtype_size(gemm.dtype);
+	int rc = gemm.beta != 0 ? sgpu_ops_copy_bytes(launch, gemm.output, gemm.c, bytes) : 0;
 
-	if (elements == 0) {
-		return 0;
-	}
-	if (gemm.beta != 0) {
-		rc = sgpu_ops_copy_bytes(pool, call->data[OUTPUT], call->data[C], bytes, error);
-	}
-	return rc ? rc
-		  : sgpu_gemm(&gemm, call->type[OUTPUT].dtype, call->data[A], call->data[B],
-			      call->data[OUTPUT], pool, error);
+	return rc ? rc : sgpu_gemm(&gemm, launch);
 }
 
 const struct sgpu_op sgpu_op_gemm = {
 	.name = "gemm",
 	.help = "multiply matrices",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "a", false, SGPU_TYPES_FLOAT, 2, 3, "left matrix, [m,k]; [batch,m,k]; transposed [k,m]" },
+	{ "b", false, SGPU_TYPES_FLOAT, 2, 3,
+	  "right matrix, [k,n]; [batch,k,n]; transposed [n,k]" },
+	{ "c", true, SGPU_TYPES_FLOAT, 2, 3, "what beta times is added, [m,n]; [batch,m,n]" },
+	{ "output", false, SGPU_TYPES_FLOAT, 2, 3, "[m,n]; [batch,m,n]" },
+	},
+	.params = {
+	{ "transpose_a", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL, "a is stored transposed" },
+	{ "transpose_b", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL, "b is stored transposed" },
+	{ "alpha", SGPU_PARAM_NUMBER, false, -(double)FLT_MAX, (double)FLT_MAX, 1, NULL,
+	  "factor of the product" },
+	{ "beta", SGPU_PARAM_NUMBER, false, -(double)FLT_MAX, (double)FLT_MAX, 1, NULL,
+	  "factor of c" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -24,21 +24,6 @@ enum {
 	GRAIN_BINS = 4096,
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 1, "a count for each bin" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "bins", SGPU_PARAM_INTEGER, false, 1, BINS_MAX, 256, NULL, "number of bins" },
-	{ "min", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
-	  "lower bound of the first bin" },
-	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
-	  "upper bound of the last bin, which includes it" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	uint64_t bins = (uint64_t)call->param[BINS].number,
@@ -97,11 +82,16 @@ SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values,
 	}
 }
 
-static void count(const struct job *job, uint64_t begin, uint64_t end, uint32_t *counts)
+/* An item is a value; a call gets one piece. */
+static void count_body(void *argument, uint64_t begin, uint64_t end)
 {
+	const struct job *job = argument;
+	uint64_t slots = (uint64_t)job->bins + 1;
+	uint32_t *counts = job->counts + begin / job->piece * slots;
 	double values[BLOCK];
 	int32_t bins[BLOCK];
 
+	memset(counts, 0, slots * sizeof(*counts));
 	for (uint64_t at = begin; at < end; at += BLOCK) {
 		uint64_t size = sgpu_ops_min(end - at, BLOCK);
 
@@ -114,16 +104,6 @@ static void count(const struct job *job, uint64_t begin, uint64_t end, uint32_t 
 	}
 	sgpu_wipe(values, sizeof(values));
 	sgpu_wipe(bins, sizeof(bins));
-}
-
-static void count_body(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct job *job = argument;
-	uint64_t slots = (uint64_t)job->bins + 1;
-	uint32_t *counts = job->counts + begin / job->piece * slots;
-
-	memset(counts, 0, slots * sizeof(*counts));
-	count(job, begin, end, counts);
 }
 
 static void add_body(void *argument, uint64_t begin, uint64_t end)
@@ -142,7 +122,7 @@ static void add_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = {
 		.call = call,
@@ -156,15 +136,24 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 
 	job.piece = piece_size(job.count);
 	job.width = (job.max - job.min) / job.bins;
-	rc = sgpu_ops_for(pool, job.count, job.piece, count_body, &job, error);
-	return rc ? rc : sgpu_ops_for(pool, (uint64_t)job.bins, GRAIN_BINS, add_body, &job, error);
+	rc = sgpu_ops_for(launch, job.count, job.piece, count_body, &job);
+	return rc ? rc : sgpu_ops_for(launch, (uint64_t)job.bins, GRAIN_BINS, add_body, &job);
 }
 
 const struct sgpu_op sgpu_op_histogram = {
 	.name = "histogram",
 	.help = "counts of values in bins of equal width",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 1, "a count for each bin" },
+	},
+	.params = {
+	{ "bins", SGPU_PARAM_INTEGER, false, 1, BINS_MAX, 256, NULL, "number of bins" },
+	{ "min", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
+	  "lower bound of the first bin" },
+	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
+	  "upper bound of the last bin, which includes it" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

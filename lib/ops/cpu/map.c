@@ -13,23 +13,6 @@ enum { OUTPUT = SGPU_MAP_INPUTS, GRAIN = 1 << 14, BLOCK = 256 };
 	{                                                              \
 		name, optional, SGPU_TYPES_ANY, 0, SGPU_RANK_MAX, help \
 	}
-static const struct sgpu_op_argument args[] = {
-	INPUT("x0", false, "what the expression names first"),
-	INPUT("x1", true, "what it names second"),
-	INPUT("x2", true, "and third"),
-	INPUT("x3", true, "and fourth"),
-	INPUT("x4", true, "and fifth"),
-	INPUT("x5", true, "and sixth"),
-	INPUT("x6", true, "and seventh"),
-	INPUT("output", false, "the values of the expression; bool as u8 0 and 1"),
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "code", SGPU_PARAM_TEXT, true, 0, SGPU_MAP_TEXT_MAX, 0, NULL,
-	  "what sgpu-manifest makes of 'expression'" },
-	{ .name = NULL },
-};
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
@@ -38,7 +21,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 
 	for (int i = 0; i < SGPU_MAP_INPUTS; i++) {
 		if (call->present[i] && call->type[i].dtype == SGPU_NONE) {
-			sgpu_op_diagnose(report, args[i].name, NULL, "needs data_type_info");
+			sgpu_op_diagnose(report, call->op->args[i].name, NULL,
+					 "needs data_type_info");
 			return;
 		}
 	}
@@ -206,20 +190,32 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&block, sizeof(block));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_type output;
 	struct sgpu_map_job job;
-	int rc = sgpu_map_prepare(call, &job, &output, error);
+	int rc = sgpu_map_prepare(call, &job, &output, launch->error);
 
-	return rc ? rc : sgpu_ops_for(pool, job.count, GRAIN, body, &job, error);
+	return rc ? rc : sgpu_ops_for(launch, job.count, GRAIN, body, &job);
 }
 
 const struct sgpu_op sgpu_op_map = {
 	.name = "map",
 	.help = "an expression, element by element",
-	.args = args,
-	.params = params,
+	.args = {
+	INPUT("x0", false, "what the expression names first"),
+	INPUT("x1", true, "what it names second"),
+	INPUT("x2", true, "and third"),
+	INPUT("x3", true, "and fourth"),
+	INPUT("x4", true, "and fifth"),
+	INPUT("x5", true, "and sixth"),
+	INPUT("x6", true, "and seventh"),
+	INPUT("output", false, "the values of the expression; bool as u8 0 and 1"),
+	},
+	.params = {
+	{ "code", SGPU_PARAM_TEXT, true, 0, SGPU_MAP_TEXT_MAX, 0, NULL,
+	  "what sgpu-manifest makes of 'expression'" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -193,4 +193,20 @@ SGPU_INLINE double sgpu_gelu(double x)
 	return bounded * (share * (x < end ? 0.0 : 1.0));
 }
 
+SGPU_INLINE double sgpu_activation(enum sgpu_activation activation, double x)
+{
+	switch (activation) {
+	case SGPU_ACTIVATION_RELU:
+		return sgpu_relu(x);
+	case SGPU_ACTIVATION_SIGMOID:
+		return sgpu_sigmoid(x);
+	case SGPU_ACTIVATION_TANH:
+		return sgpu_tangent(x);
+	case SGPU_ACTIVATION_GELU:
+		return sgpu_gelu(x);
+	default:
+		return x;
+	}
+}
+
 #endif

@@ -12,21 +12,15 @@ enum { SIZE, STRIDE, PADDING, SIZE_MAX_2D = 1024, GRAIN_WORK = 1 << 16 };
 
 #define F32 SGPU_TYPE_BIT(SGPU_F32)
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, F32, 4, 4, "images: [n, channels, height, width]" },
-	{ "output", false, F32, 4, 4, "[n, channels, output height, output width]" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "size", SGPU_PARAM_INTEGER, false, 1, SIZE_MAX_2D, 2, NULL,
-	  "height and width of a window" },
-	{ "stride", SGPU_PARAM_INTEGER, false, 1, SIZE_MAX_2D, 2, NULL,
-	  "input elements from one window to the next" },
-	{ "padding", SGPU_PARAM_INTEGER, false, 0, SIZE_MAX_2D - 1, 0, NULL,
-	  "how far windows reach beyond the image" },
-	{ .name = NULL },
-};
+/* clang-format off */
+#define WINDOW_PARAMS \
+	{ "size", SGPU_PARAM_INTEGER, false, 1, SIZE_MAX_2D, 2, NULL, \
+	  "height and width of a window" }, \
+	{ "stride", SGPU_PARAM_INTEGER, false, 1, SIZE_MAX_2D, 2, NULL, \
+	  "input elements from one window to the next" }, \
+	{ "padding", SGPU_PARAM_INTEGER, false, 0, SIZE_MAX_2D - 1, 0, NULL, \
+	  "how far windows reach beyond the image" }
+/* clang-format on */
 
 /* The type of the pooled output; returns false after it reported a diagnostic. */
 static bool infer_pooled(const struct sgpu_op_call *call, struct sgpu_op_report *report,
@@ -97,49 +91,35 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
-	if (p.planes == 0) {
-		return 0; /* no plane: memory does not bound the other extents */
-	}
-	return sgpu_ops_for(pool, p.planes * p.out_height,
-			    GRAIN_WORK / (p.out_width * p.size * p.size) + 1, body, call, error);
+	return sgpu_ops_for(launch, p.planes * p.out_height,
+			    GRAIN_WORK / (p.out_width * p.size * p.size) + 1, body, call);
 }
 
 const struct sgpu_op sgpu_op_max_pool2d = {
 	.name = "max_pool2d",
 	.help = "largest element of each window of an image",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, F32, 4, 4, "images: [n, channels, height, width]" },
+	{ "output", false, F32, 4, 4, "[n, channels, output height, output width]" },
+	},
+	.params = { WINDOW_PARAMS },
 	.infer = infer,
 	.cpu = cpu,
 };
 
 /* ---- max_pool2d_gradient ---- */
-static const struct sgpu_op_argument gradient_args[] = {
-	{ "input", false, F32, 4, 4, "what max_pool2d got" },
-	{ "gradient", false, F32, 4, 4, "of the loss by what it gave" },
-	{ "output", false, F32, 4, 4, "of the loss by input" },
-	{ .name = NULL },
-};
-
 static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	char is[SGPU_TYPE_TEXT_MAX], wanted[SGPU_TYPE_TEXT_MAX];
 	struct sgpu_type pooled;
 
-	if (!infer_pooled(call, report, &pooled)) {
-		return;
+	if (infer_pooled(call, report, &pooled) &&
+	    sgpu_ops_must_be(call, report, GRADIENT, &pooled)) {
+		call->type[OUTPUT_INPUT] = call->type[INPUT];
 	}
-	if (!sgpu_type_equal(&pooled, &call->type[GRADIENT])) {
-		sgpu_type_text(&call->type[GRADIENT], is);
-		sgpu_type_text(&pooled, wanted);
-		sgpu_op_diagnose(report, "gradient", NULL,
-				 "is %s, but what 'input' is pooled to is %s", is, wanted);
-	}
-	call->type[OUTPUT_INPUT] = call->type[INPUT];
 }
 
 /* An item is a plane. The windows come in the order of memory, so each element adds its gradients
@@ -165,23 +145,24 @@ static void gradient_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
-	if (p.planes == 0) {
-		return 0; /* no plane: memory does not bound the other extents */
-	}
-	return sgpu_ops_for(pool, p.planes,
+	return sgpu_ops_for(launch, p.planes,
 			    GRAIN_WORK / (p.out_height * p.out_width * p.size * p.size) + 1,
-			    gradient_body, call, error);
+			    gradient_body, call);
 }
 
 const struct sgpu_op sgpu_op_max_pool2d_gradient = {
 	.name = "max_pool2d_gradient",
 	.help = "gradient of max_pool2d",
-	.args = gradient_args,
-	.params = params,
+	.args = {
+	{ "input", false, F32, 4, 4, "what max_pool2d got" },
+	{ "gradient", false, F32, 4, 4, "of the loss by what it gave" },
+	{ "output", false, F32, 4, 4, "of the loss by input" },
+	},
+	.params = { WINDOW_PARAMS },
 	.infer = infer_gradient,
 	.cpu = gradient_cpu,
 };

@@ -20,23 +20,6 @@ enum {
 	GRAIN = 1 << 16, /* voxels in a piece of work, about */
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4,
-	  "mask, or a series of them; every value but 0 is inside" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4, "mask of 0 and 1" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "erode", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
-	  "radius of the erosion, in voxels; first step" },
-	{ "largest", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
-	  "keep only the largest component, by faces; second step" },
-	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
-	  "radius of the dilation, in voxels; last step" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
@@ -116,13 +99,6 @@ SGPU_INLINE void nearer(int16_t *restrict least, const int16_t *in, int add, uin
 	}
 }
 
-SGPU_INLINE void at_most(int16_t *least, int bound, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		least[i] = least[i] < bound ? least[i] : (int16_t)bound;
-	}
-}
-
 /* Squared distances along another axis, from those along the earlier axes. `at`: the row's position
  * on that axis. */
 SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, uint64_t at,
@@ -140,9 +116,12 @@ SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, ui
 		}
 	}
 	if (job->erode) {
-		uint64_t edge = (at < job->along - 1 - at ? at : job->along - 1 - at) + 1;
+		uint64_t edge = sgpu_ops_min(at, job->along - 1 - at) + 1;
+		int16_t bound = edge <= RADIUS_MAX ? (int16_t)(edge * edge) : FAR;
 
-		at_most(least, edge <= RADIUS_MAX ? (int)(edge * edge) : FAR, count);
+		for (uint64_t i = 0; i < count; i++) {
+			least[i] = least[i] < bound ? least[i] : bound;
+		}
 	}
 }
 
@@ -185,30 +164,29 @@ static void volume_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(least, sizeof(least));
 }
 
-static int ball(struct job *job, int radius, bool erode, struct sgpu_pool *pool,
-		struct sgpu_error *error)
+static int ball(struct job *job, int radius, bool erode, struct sgpu_launch *launch)
 {
 	uint64_t rows = job->rows, grain = GRAIN / (job->shape[2] + 1) + 1;
 	int rc;
 
 	job->radius = radius;
 	job->erode = erode;
-	rc = sgpu_ops_for(pool, rows, grain, rows_body, job, error);
+	rc = sgpu_ops_for(launch, rows, grain, rows_body, job);
 	if (rc) {
 		return rc;
 	}
 	job->along = job->shape[1];
 	job->step = job->shape[2];
-	rc = sgpu_ops_for(pool, rows, grain, plane_body, job, error);
+	rc = sgpu_ops_for(launch, rows, grain, plane_body, job);
 	if (rc) {
 		return rc;
 	}
 	job->along = job->shape[0];
 	job->step = job->shape[1] * job->shape[2];
-	return sgpu_ops_for(pool, rows, grain, volume_body, job, error);
+	return sgpu_ops_for(launch, rows, grain, volume_body, job);
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t count = sgpu_ops_count(type);
@@ -220,22 +198,19 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 			   .first = call->scratch };
 	int rc;
 
-	if (count == 0) {
-		return 0;
-	}
 	job.second = job.first + count;
 	if (erode) {
-		rc = ball(&job, erode, true, pool, error);
+		rc = ball(&job, erode, true, launch);
 	} else {
-		rc = sgpu_ops_for(pool, count, GRAIN, normalise_body, &job, error);
+		rc = sgpu_ops_for(launch, count, GRAIN, normalise_body, &job);
 	}
 	for (uint64_t at = 0; !rc && call->param[LARGEST].number != 0 && at < count;
 	     at += sgpu_ops_extent(type, type->rank - 3, type->rank)) {
-		rc = sgpu_ops_keep_largest(job.mask + at, job.shape, call->scratch, pool, error);
+		rc = sgpu_ops_keep_largest(job.mask + at, job.shape, call->scratch, launch);
 	}
 	if (!rc && dilate) {
 		job.in = job.mask;
-		rc = ball(&job, dilate, false, pool, error);
+		rc = ball(&job, dilate, false, launch);
 	}
 	return rc;
 }
@@ -243,8 +218,19 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_morphology3d = {
 	.name = "morphology3d",
 	.help = "erosion, largest component and dilation of a mask",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4,
+	  "mask, or a series of them; every value but 0 is inside" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 4, "mask of 0 and 1" },
+	},
+	.params = {
+	{ "erode", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
+	  "radius of the erosion, in voxels; first step" },
+	{ "largest", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
+	  "keep only the largest component, by faces; second step" },
+	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
+	  "radius of the dilation, in voxels; last step" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

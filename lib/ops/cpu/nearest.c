@@ -24,21 +24,6 @@ enum {
 	LANES = 8,
 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "a", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "queries: [n, d]" },
-	{ "b", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "rows to search: [m, d]" },
-	{ "labels", true, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
-	  "labels of b: [m]" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 2,
-	  "[n, k] indexes of rows, nearest first; with labels [n], the label of the majority" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "k", SGPU_PARAM_INTEGER, false, 1, K_MAX, 1, NULL, "number of neighbours" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape,
@@ -139,8 +124,7 @@ SGPU_INLINE double sum_squares(const float *a, const float *b, uint64_t d)
 
 		lanes[lane] += x * x;
 	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return sgpu_ops_add_lanes(lanes);
 }
 
 SGPU_CLONES_ATTR static double square(const float *row, uint64_t d)
@@ -224,14 +208,6 @@ static void sort_exactly(const struct job *job, const float *query, const struct
 	}
 }
 
-static int32_t label(const struct job *job, uint64_t row)
-{
-	const void *labels = job->call->data[LABELS];
-
-	return job->call->type[LABELS].dtype == SGPU_U8 ? ((const uint8_t *)labels)[row]
-							: ((const int32_t *)labels)[row];
-}
-
 /* The most frequent label; among equally frequent ones, that of the nearest row. */
 static int32_t majority(const struct job *job, const struct candidate *list)
 {
@@ -239,7 +215,7 @@ static int32_t majority(const struct job *job, const struct candidate *list)
 	uint64_t most = 0;
 
 	for (uint64_t i = 0; i < job->k; i++) {
-		labels[i] = label(job, list[i].index);
+		labels[i] = sgpu_ops_label(job->call, LABELS, list[i].index);
 	}
 	for (uint64_t i = 0; i < job->k; i++) {
 		uint64_t votes = 0;
@@ -278,33 +254,35 @@ static void decide_body(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* Finds the candidates for one block of queries among all rows. */
-static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
-		  struct sgpu_error *error)
+static int search(struct job *job, uint64_t queries, struct sgpu_launch *launch)
 {
+	struct sgpu_gemm gemm = { .dtype = SGPU_F32,
+				  .a = job->a + job->query * job->d,
+				  .output = job->products,
+				  .m = queries,
+				  .k = job->d,
+				  .transpose_b = true,
+				  .lda = job->d,
+				  .ldb = job->d,
+				  .alpha = 1.0,
+				  .batch = 1 };
 	int rc;
 
 	memset(job->found, 0, queries * sizeof(*job->found));
 	for (job->row = 0; job->row < job->m; job->row += job->rows) {
-		struct sgpu_gemm gemm = { .m = queries,
-					  .k = job->d,
-					  .transpose_b = true,
-					  .lda = job->d,
-					  .ldb = job->d,
-					  .alpha = 1.0 };
-
 		job->rows = sgpu_ops_min(job->m - job->row, ROWS);
+		gemm.b = job->b + job->row * job->d;
 		gemm.n = gemm.ldc = job->rows;
-		rc = sgpu_gemm(&gemm, SGPU_F32, job->a + job->query * job->d,
-			       job->b + job->row * job->d, job->products, pool, error);
-		rc = rc ? rc : sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job, error);
+		rc = sgpu_gemm(&gemm, launch);
+		rc = rc ? rc : sgpu_ops_for(launch, queries, GRAIN_QUERIES, select_body, job);
 		if (rc) {
 			return rc;
 		}
 	}
-	return sgpu_ops_for(pool, queries, GRAIN_QUERIES, decide_body, job, error);
+	return sgpu_ops_for(launch, queries, GRAIN_QUERIES, decide_body, job);
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t n = call->type[A].shape[0], block = tile_queries(call);
 	struct job job = { .call = call,
@@ -320,9 +298,9 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.found = (uint32_t *)(job.candidates + block * job.keep);
 	job.norms = (float *)(job.found + block);
 	job.products = job.norms + job.m;
-	rc = sgpu_ops_for(pool, job.m, GRAIN_QUERIES * 8, norms_body, &job, error);
+	rc = sgpu_ops_for(launch, job.m, GRAIN_QUERIES * 8, norms_body, &job);
 	for (job.query = 0; !rc && job.query < n; job.query += block) {
-		rc = search(&job, sgpu_ops_min(n - job.query, block), pool, error);
+		rc = search(&job, sgpu_ops_min(n - job.query, block), launch);
 	}
 	return rc;
 }
@@ -330,8 +308,17 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 const struct sgpu_op sgpu_op_nearest = {
 	.name = "nearest",
 	.help = "nearest rows by distance, or the label of their majority",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "a", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "queries: [n, d]" },
+	{ "b", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "rows to search: [m, d]" },
+	{ "labels", true, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
+	  "labels of b: [m]" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 2,
+	  "[n, k] indexes of rows, nearest first; with labels [n], the label of the majority" },
+	},
+	.params = {
+	{ "k", SGPU_PARAM_INTEGER, false, 1, K_MAX, 1, NULL, "number of neighbours" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

@@ -33,29 +33,6 @@ enum {
 
 static const char *const operations[] = { "sum", "min", "max", "mean", "std", "percentile", NULL };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "values" },
-	{ "mask", true, SGPU_TYPE_BIT(SGPU_U8), 1, SGPU_RANK_MAX,
-	  "the shape of 'input'; elements where it is 0 do not count" },
-	{ "output", false, SGPU_TYPES_ALL & ~SGPU_TYPE_BIT(SGPU_F16), 1, SGPU_RANK_MAX,
-	  "f32 of f16, f64 of integers but for min and max without mask, else the input's type" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "operation", SGPU_PARAM_CHOICE, true, 0, 0, SUM, operations, "what to compute" },
-	{ "axis", SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL,
-	  "dimension that goes away, from 0; -1: all, and the output has shape [1]" },
-	{ "q", SGPU_PARAM_NUMBER, false, 0, 100, 50, NULL,
-	  "percentile: per cent of the elements below; 50 is the median" },
-	{ .name = NULL },
-};
-
-static struct sgpu_reduce_view view(const struct sgpu_op_call *call)
-{
-	return sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
-}
-
 static enum sgpu_dtype result_dtype(enum sgpu_dtype dtype, int operation, bool masked)
 {
 	if (dtype == SGPU_F16) {
@@ -68,25 +45,13 @@ static enum sgpu_dtype result_dtype(enum sgpu_dtype dtype, int operation, bool m
 	return dtype;
 }
 
-static void infer_mask(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	struct sgpu_type want = call->type[INPUT];
-
-	want.dtype = SGPU_U8;
-	if (call->present[MASK] && call->type[MASK].dtype == SGPU_NONE) {
-		call->type[MASK] = want;
-	}
-	if (call->present[MASK] && !sgpu_type_equal(&call->type[MASK], &want)) {
-		sgpu_op_diagnose(report, "mask", NULL, "does not have the shape of 'input'");
-	}
-}
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 	int axis = (int)call->param[AXIS].number, operation = (int)call->param[OPERATION].number,
 	    rank = 0;
 	uint64_t shape[SGPU_RANK_MAX] = { 1 };
+	const struct sgpu_type mask = sgpu_ops_type(SGPU_U8, type->rank, type->shape);
 
 	if (axis >= type->rank) {
 		sgpu_op_diagnose(report, NULL, "axis", "%d is not below the rank of 'input', %d",
@@ -100,13 +65,13 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 	call->type[OUTPUT] = sgpu_ops_type(
 		result_dtype(type->dtype, operation, call->present[MASK]), rank ? rank : 1, shape);
-	infer_mask(call, report);
+	sgpu_ops_must_be(call, report, MASK, &mask);
 	if (operation == PERCENTILE ? axis >= 0 : call->param[Q].given) {
 		sgpu_op_diagnose(report, NULL, operation == PERCENTILE ? "axis" : "q",
 				 operation == PERCENTILE ? "a percentile is of all elements"
 							 : "only a percentile has it");
 	}
-	if (view(call).length == 0 && operation != SUM) {
+	if (sgpu_reduce_view(call).length == 0 && operation != SUM) {
 		sgpu_op_diagnose(report, "input", NULL, "holds nothing to take the %s of",
 				 operations[operation]);
 	}
@@ -119,7 +84,7 @@ static bool is_plain(const struct sgpu_op_call *call)
 
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	struct sgpu_reduce_view v = view(call);
+	struct sgpu_reduce_view v = sgpu_reduce_view(call);
 	uint64_t partial = sgpu_reduce_partial(&v) * sizeof(double);
 
 	return is_plain(call) ? partial
@@ -127,32 +92,10 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 					sizeof(struct sgpu_percentile);
 }
 
-/* ---- minimum, in a total order: NaN of either sign is least, and -0 is below +0 ----
- * The maximum is the minimum of the negated values, negated. */
-SGPU_INLINE int64_t key(double value)
-{
-	int64_t bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
-	return value != value ? INT64_MIN : bits;
-}
-
-SGPU_INLINE double unkey(int64_t bits)
-{
-	double value;
-
-	if (bits == INT64_MIN) {
-		return (double)NAN;
-	}
-	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
-	memcpy(&value, &bits, sizeof(value));
-	return value;
-}
-
+/* ---- the maximum is the minimum of the negated values, negated ---- */
 SGPU_INLINE double lesser(double a, double b)
 {
-	return key(b) < key(a) ? b : a;
+	return sgpu_reduce_key(b) < sgpu_reduce_key(a) ? b : a;
 }
 
 SGPU_CLONES_ATTR static void negate(double *values, uint64_t count)
@@ -176,7 +119,7 @@ SGPU_CLONES_ATTR static void least_lanes(const double *values, int64_t lanes[LAN
 {
 	for (int i = 0; i < BLOCK; i += LANES) {
 		for (int lane = 0; lane < LANES; lane++) {
-			int64_t candidate = key(values[i + lane]);
+			int64_t candidate = sgpu_reduce_key(values[i + lane]);
 
 			lanes[lane] = candidate < lanes[lane] ? candidate : lanes[lane];
 		}
@@ -280,8 +223,7 @@ static double sum_adjacent(const struct job *job, uint64_t begin, uint64_t end, 
 		memset(block + count, 0, (BLOCK - count) * sizeof(*block));
 		add_lanes(block, lanes);
 	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return sgpu_ops_add_lanes(lanes);
 }
 
 static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end, uint64_t output,
@@ -304,7 +246,7 @@ static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end
 	for (int lane = 1; lane < LANES; lane++) {
 		lanes[0] = lanes[lane] < lanes[0] ? lanes[lane] : lanes[0];
 	}
-	return unkey(lanes[0]);
+	return sgpu_reduce_unkey(lanes[0]);
 }
 
 /* An item is one piece of one outer index. */
@@ -388,7 +330,7 @@ static void finish_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int run(struct job *job, struct sgpu_pool *pool, struct sgpu_error *error)
+static int run(struct job *job, struct sgpu_launch *launch)
 {
 	const struct sgpu_reduce_view *v = &job->v;
 	uint64_t piece = sgpu_ops_min(v->length, v->piece), groups = v->outer * v->pieces;
@@ -397,18 +339,18 @@ static int run(struct job *job, struct sgpu_pool *pool, struct sgpu_error *error
 	job->tiles = sgpu_ops_ceil(v->inner, BLOCK);
 	job->partial = v->pieces > 1 ? job->call->scratch : NULL;
 	if (v->inner == 1) {
-		rc = sgpu_ops_for(pool, groups, sgpu_ops_grain(piece, GRAIN_WORK), adjacent_body,
-				  job, error);
+		rc = sgpu_ops_for(launch, groups, sgpu_ops_grain(piece, GRAIN_WORK), adjacent_body,
+				  job);
 	} else {
-		rc = sgpu_ops_for(pool, groups * job->tiles,
+		rc = sgpu_ops_for(launch, groups * job->tiles,
 				  sgpu_ops_grain(piece * sgpu_ops_min(v->inner, BLOCK), GRAIN_WORK),
-				  strided_body, job, error);
+				  strided_body, job);
 	}
 	if (rc || v->pieces == 1) {
 		return rc;
 	}
-	return sgpu_ops_for(pool, v->outer * v->inner, sgpu_ops_grain(v->pieces * 8, GRAIN_WORK),
-			    finish_body, job, error);
+	return sgpu_ops_for(launch, v->outer * v->inner, sgpu_ops_grain(v->pieces * 8, GRAIN_WORK),
+			    finish_body, job);
 }
 
 /* ---- several passes: with a mask, deviations, percentiles ---- */
@@ -424,7 +366,7 @@ static void digits_body(void *argument, uint64_t begin, uint64_t end)
 
 		load(job, at, count, block, 0, 0);
 		for (uint64_t i = 0; i < count; i++) {
-			uint64_t digits = (uint64_t)key(block[i]) ^ SIGN;
+			uint64_t digits = (uint64_t)sgpu_reduce_key(block[i]) ^ SIGN;
 
 			some.nans += digits == 0;
 			digits >>= job->shift;
@@ -446,8 +388,7 @@ static void digits_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&some, sizeof(some));
 }
 
-static int run_percentile(struct job *job, double n, struct sgpu_pool *pool,
-			  struct sgpu_error *error)
+static int run_percentile(struct job *job, double n, struct sgpu_launch *launch)
 {
 	struct sgpu_percentile *p = job->percentile;
 	int rc = 0;
@@ -456,11 +397,11 @@ static int run_percentile(struct job *job, double n, struct sgpu_pool *pool,
 	sgpu_percentile_rank(p, job->call->param[Q].number, n);
 	for (job->shift = 64; job->shift > 0 && !rc;) {
 		job->shift -= 8;
-		rc = sgpu_ops_for(pool, job->v.length, GRAIN_WORK, digits_body, job, error);
+		rc = sgpu_ops_for(launch, job->v.length, GRAIN_WORK, digits_body, job);
 		sgpu_percentile_step(p);
 	}
-	*job->result = sgpu_percentile_between(p, unkey((int64_t)(p->prefix[0] ^ SIGN)),
-					       unkey((int64_t)(p->prefix[1] ^ SIGN)));
+	*job->result = sgpu_percentile_between(p, sgpu_reduce_unkey((int64_t)(p->prefix[0] ^ SIGN)),
+					       sgpu_reduce_unkey((int64_t)(p->prefix[1] ^ SIGN)));
 	return rc;
 }
 
@@ -482,7 +423,7 @@ static void settle_body(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* Counts, if there is a mask; means, for deviations; then the operation. */
-static int run_passes(struct job *job, struct sgpu_pool *pool, struct sgpu_error *error)
+static int run_passes(struct job *job, struct sgpu_launch *launch)
 {
 	uint64_t outputs = job->v.outer * job->v.inner;
 	double *values = (double *)job->call->scratch + sgpu_reduce_partial(&job->v),
@@ -497,9 +438,8 @@ static int run_passes(struct job *job, struct sgpu_pool *pool, struct sgpu_error
 		job->result = pass == 0 ? counts : values;
 		job->operation = pass < 2 || operation == STD ? SUM : operation;
 		rc = pass == 2 && operation == PERCENTILE
-			     ? run_percentile(job, masked ? *counts : (double)job->v.length, pool,
-					      error)
-			     : run(job, pool, error);
+			     ? run_percentile(job, masked ? *counts : (double)job->v.length, launch)
+			     : run(job, launch);
 		if (pass == 0) {
 			pass += operation != STD;
 			continue;
@@ -507,25 +447,37 @@ static int run_passes(struct job *job, struct sgpu_pool *pool, struct sgpu_error
 		job->operation = pass == 1 ? MEAN : operation;
 		job->result = pass == 1 ? means : NULL;
 		job->partial = values;
-		rc = rc ? rc : sgpu_ops_for(pool, outputs, GRAIN_WORK, settle_body, job, error);
+		rc = rc ? rc : sgpu_ops_for(launch, outputs, GRAIN_WORK, settle_body, job);
 	}
 	return rc;
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = { .call = call,
-			   .v = view(call),
+			   .v = sgpu_reduce_view(call),
 			   .operation = (int)call->param[OPERATION].number };
 
-	return is_plain(call) ? run(&job, pool, error) : run_passes(&job, pool, error);
+	return is_plain(call) ? run(&job, launch) : run_passes(&job, launch);
 }
 
 const struct sgpu_op sgpu_op_reduce = {
 	.name = "reduce",
 	.help = "sum, least, greatest, mean, deviation or percentile, of all or along an axis",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "values" },
+	{ "mask", true, SGPU_TYPE_BIT(SGPU_U8), 1, SGPU_RANK_MAX,
+	  "the shape of 'input'; elements where it is 0 do not count" },
+	{ "output", false, SGPU_TYPES_ALL & ~SGPU_TYPE_BIT(SGPU_F16), 1, SGPU_RANK_MAX,
+	  "f32 of f16, f64 of integers but for min and max without mask, else the input's type" },
+	},
+	.params = {
+	{ "operation", SGPU_PARAM_CHOICE, true, 0, 0, SUM, operations, "what to compute" },
+	{ "axis", SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL,
+	  "dimension that goes away, from 0; -1: all, and the output has shape [1]" },
+	{ "q", SGPU_PARAM_NUMBER, false, 0, 100, 50, NULL,
+	  "percentile: per cent of the elements below; 50 is the median" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

@@ -8,22 +8,6 @@
 
 enum { INPUT, CALIBRATION, OUTPUT, GAIN = 0, BIAS = 1, GRAIN = 1 << 16, BLOCK = 512 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is calibrated" },
-	{ "calibration", true, SGPU_TYPE_BIT(SGPU_F32), 1, 1,
-	  "{ gain, bias }, in place of the parameters" },
-	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
-	  "the same shape; f64 for an f64 input, else f32" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "gain", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, 1, NULL, "factor" },
-	{ "bias", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, 0, NULL,
-	  "what is added to the product" },
-	{ .name = NULL },
-};
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	struct sgpu_type *calibration = &call->type[CALIBRATION];
@@ -37,7 +21,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 	for (int i = GAIN; i <= BIAS && call->present[CALIBRATION]; i++) {
 		if (call->param[i].given) {
-			sgpu_op_diagnose(report, NULL, params[i].name,
+			sgpu_op_diagnose(report, NULL, call->op->params[i].name,
 					 "the argument 'calibration' gives this already");
 		}
 	}
@@ -73,7 +57,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct job job = { .call = call,
 			   .gain = call->param[GAIN].number,
@@ -84,14 +68,24 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		job.gain = (double)calibration[0];
 		job.bias = (double)calibration[1];
 	}
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, &job, error);
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, &job);
 }
 
 const struct sgpu_op sgpu_op_scale = {
 	.name = "scale",
 	.help = "multiply by a gain and add a bias",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is calibrated" },
+	{ "calibration", true, SGPU_TYPE_BIT(SGPU_F32), 1, 1,
+	  "{ gain, bias }, in place of the parameters" },
+	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "the same shape; f64 for an f64 input, else f32" },
+	},
+	.params = {
+	{ "gain", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, 1, NULL, "factor" },
+	{ "bias", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, 0, NULL,
+	  "what is added to the product" },
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

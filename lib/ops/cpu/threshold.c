@@ -15,22 +15,6 @@ enum { BLOCK = 1024, GRAIN = 65536, TILE = 4096 };
 
 static const char *const modes[] = { "mask", "indices", NULL };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_U8) | SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX,
-	  "1 inside and 0 outside, or the indexes of the elements inside, ascending" },
-	{ .name = NULL },
-};
-
-static const struct sgpu_op_param params[] = {
-	{ "low", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, -DBL_MAX, NULL,
-	  "lower bound; absent: none" },
-	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL,
-	  "upper bound; absent: none" },
-	{ "mode", SGPU_PARAM_CHOICE, false, 0, 0, MASK, modes, "what the output holds" },
-	{ .name = NULL },
-};
-
 static bool is_indices(const struct sgpu_op_call *call)
 {
 	return call->param[MODE].number == INDICES;
@@ -154,11 +138,10 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 
 /* Counts each piece's elements in the range, computes where its output begins, and writes the
  * indices. */
-static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
-		   struct sgpu_error *error)
+static int indices(struct job *job, uint64_t count, struct sgpu_launch *launch)
 {
 	uint64_t total = 0;
-	int rc = sgpu_ops_for(pool, count, GRAIN, count_body, job, error);
+	int rc = sgpu_ops_for(launch, count, GRAIN, count_body, job);
 
 	if (rc) {
 		return rc;
@@ -169,11 +152,11 @@ static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
 		job->counts[piece] = total;
 		total += inside;
 	}
-	job->call->actual = total;
-	return sgpu_ops_for(pool, count, GRAIN, list_body, job, error);
+	launch->status[1] = (int64_t)total;
+	return sgpu_ops_for(launch, count, GRAIN, list_body, job);
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 	struct job job = {
@@ -184,16 +167,26 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	};
 
 	if (is_indices(call)) {
-		return indices(&job, count, pool, error);
+		return indices(&job, count, launch);
 	}
-	return sgpu_ops_for(pool, count, GRAIN, mask_body, &job, error);
+	return sgpu_ops_for(launch, count, GRAIN, mask_body, &job);
 }
 
 const struct sgpu_op sgpu_op_threshold = {
 	.name = "threshold",
 	.help = "elements within a band of values",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_U8) | SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX,
+	  "1 inside and 0 outside, or the indexes of the elements inside, ascending" },
+	},
+	.params = {
+	{ "low", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, -DBL_MAX, NULL,
+	  "lower bound; absent: none" },
+	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL,
+	  "upper bound; absent: none" },
+	{ "mode", SGPU_PARAM_CHOICE, false, 0, 0, MASK, modes, "what the output holds" },
+	},
 	.infer = infer,
 	.scratch = scratch,
 	.cpu = cpu,

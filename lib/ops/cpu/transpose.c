@@ -13,24 +13,10 @@
 enum { INPUT, OUTPUT };
 enum { TILE = 64, GRAIN = 1 << 16 };
 
-static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "what is transposed" },
-	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the same elements, axes reordered" },
-	{ .name = NULL },
-};
-
 #define AXIS(name, text)                                                               \
 	{                                                                              \
 		name, SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL, text \
 	}
-static const struct sgpu_op_param params[] = {
-	AXIS("axis0", "axis of 'input' that becomes the first; -1: the last"),
-	AXIS("axis1", "axis that becomes the second; -1: the last but one"),
-	AXIS("axis2", "axis that becomes the third; -1: the last but two"),
-	AXIS("axis3", "axis that becomes the fourth; -1: the first"),
-	{ .name = NULL },
-};
-
 /* The axis of the input that becomes axis i of the output. */
 static int axis_of(const struct sgpu_op_call *call, int i)
 {
@@ -49,7 +35,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		int axis = axis_of(call, i);
 
 		if (axis >= input->rank || (i >= input->rank && axis >= 0)) {
-			sgpu_op_diagnose(report, NULL, params[i].name,
+			sgpu_op_diagnose(report, NULL, call->op->params[i].name,
 					 "is %d, but 'input' has rank %d", axis, input->rank);
 			return;
 		}
@@ -57,7 +43,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 			continue;
 		}
 		if (taken >> axis & 1) {
-			sgpu_op_diagnose(report, NULL, params[i].name,
+			sgpu_op_diagnose(report, NULL, call->op->params[i].name,
 					 "axis %d of 'input' would be in the output twice", axis);
 			return;
 		}
@@ -117,65 +103,76 @@ static void find_tile(const struct job *job, uint64_t item, uint64_t place[2], u
 
 /* The rows of a tile are a little longer, so that a column does not fall on few cache lines. There
  * are no clones: scatters of vector units are slower. */
-#define TILES(name, type)                                                                      \
-	static void name(void *argument, uint64_t begin, uint64_t end)                         \
-	{                                                                                      \
-		const struct job *job = argument;                                              \
-		type tile[TILE][TILE + 16 / sizeof(type)];                                     \
-                                                                                               \
-		for (uint64_t item = begin; item < end; item++) {                              \
-			uint64_t place[2], size[2];                                            \
-                                                                                               \
-			find_tile(job, item, place, size);                                     \
-			for (uint64_t x = 0; x < size[1]; x++) {                               \
-				const type *in = (const type *)job->in + place[0] +            \
-						 x * job->move.axis[3].from;                   \
-                                                                                               \
-				for (uint64_t y = 0; y < size[0]; y++) {                       \
-					tile[y][x] = in[y];                                    \
-				}                                                              \
-			}                                                                      \
-			for (uint64_t y = 0; y < size[0]; y++) {                               \
-				memcpy((type *)job->out + place[1] + y * job->move.axis[2].to, \
-				       tile[y], size[1] * sizeof(type));                       \
-			}                                                                      \
-		}                                                                              \
-		sgpu_wipe(tile, sizeof(tile));                                                 \
-	}
-TILES(tiles_1, uint8_t)
-TILES(tiles_2, uint16_t)
-TILES(tiles_4, uint32_t)
-TILES(tiles_8, uint64_t)
+SGPU_INLINE void move_tiles(size_t size, const struct job *job, uint64_t begin, uint64_t end)
+{
+	const struct sgpu_move_axis *a = job->move.axis;
+	const size_t row = TILE * size + 16;
+	char tile[TILE * (TILE * sizeof(uint64_t) + 16)];
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+	for (uint64_t item = begin; item < end; item++) {
+		uint64_t place[2], extent[2];
+
+		find_tile(job, item, place, extent);
+		for (uint64_t x = 0; x < extent[1]; x++) {
+			const char *in = job->in + (place[0] + x * a[3].from) * size;
+
+			for (uint64_t y = 0; y < extent[0]; y++) {
+				memcpy(tile + y * row + x * size, in + y * size, size);
+			}
+		}
+		for (uint64_t y = 0; y < extent[0]; y++) {
+			memcpy(job->out + (place[1] + y * a[2].to) * size, tile + y * row,
+			       extent[1] * size);
+		}
+	}
+	sgpu_wipe(tile, TILE * row);
+}
+
+#define TILES(size)                                                            \
+	static void tiles_##size(void *argument, uint64_t begin, uint64_t end) \
+	{                                                                      \
+		move_tiles(size, argument, begin, end);                        \
+	}
+TILES(1)
+TILES(2)
+TILES(4)
+TILES(8)
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	size_t size = sgpu_dtype_size(call->type[INPUT].dtype);
-	struct job job = { .in = call->data[INPUT], .out = call->data[OUTPUT] };
+	struct job job = { .move = sgpu_transpose_move(call),
+			   .in = call->data[INPUT],
+			   .out = call->data[OUTPUT] };
 	const struct sgpu_move_axis *a = job.move.axis;
 
-	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
-		return 0;
-	}
-	job.move = sgpu_transpose_move(call);
 	if (a[3].from == 1) {
-		return sgpu_ops_move_rows(pool, job.out, job.in, &job.move, size, error);
+		return sgpu_ops_move_rows(launch, job.out, job.in, &job.move, size);
 	}
 	job.down = sgpu_ops_ceil(a[2].extent, TILE);
 	job.across = sgpu_ops_ceil(a[3].extent, TILE);
-	return sgpu_ops_for(pool, a[0].extent * a[1].extent * job.down * job.across,
+	return sgpu_ops_for(launch, a[0].extent * a[1].extent * job.down * job.across,
 			    sgpu_ops_grain((uint64_t)TILE * TILE, GRAIN),
 			    size == 1	? tiles_1
 			    : size == 2 ? tiles_2
 			    : size == 4 ? tiles_4
 					: tiles_8,
-			    &job, error);
+			    &job);
 }
 
 const struct sgpu_op sgpu_op_transpose = {
 	.name = "transpose",
 	.help = "the axes in another order",
-	.args = args,
-	.params = params,
+	.args = {
+	{ "input", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "what is transposed" },
+	{ "output", false, SGPU_TYPES_ANY, 1, SGPU_RANK_MAX, "the same elements, axes reordered" },
+	},
+	.params = {
+	AXIS("axis0", "axis of 'input' that becomes the first; -1: the last"),
+	AXIS("axis1", "axis that becomes the second; -1: the last but one"),
+	AXIS("axis2", "axis that becomes the third; -1: the last but two"),
+	AXIS("axis3", "axis that becomes the fourth; -1: the first"),
+	},
 	.infer = infer,
 	.cpu = cpu,
 };

@@ -35,8 +35,8 @@ enum { LONG_K = 1 << 14, LONG_OUTPUT_MAX = 1 << 17 };
 typedef void *handle_type;
 
 static struct {
-	char found[192];   /* "13.1.0, libcublas.so.13" */
-	char missing[192]; /* why cuBLAS is not used */
+	bool found;
+	char text[192]; /* "13.1.0, libcublas.so.13", or why cuBLAS is not used */
 	int (*create)(handle_type *handle);
 	int (*destroy)(handle_type handle);
 	int (*set_stream)(handle_type handle, cudaStream_t stream);
@@ -67,8 +67,8 @@ static bool take_symbol(void *from, const char *name, void *function_pointer)
 	void *symbol = dlsym(from, name);
 
 	memcpy(function_pointer, &symbol, sizeof(symbol));
-	if (!symbol && !library.missing[0]) {
-		snprintf(library.missing, sizeof(library.missing),
+	if (!symbol) {
+		snprintf(library.text, sizeof(library.text),
 			 "too old, it has no '%s': 12.0 or newer is needed", name);
 	}
 	return symbol != NULL;
@@ -77,23 +77,15 @@ static bool take_symbol(void *from, const char *name, void *function_pointer)
 /* Looks for the library by its name, then in the folders where toolkits install it. */
 static void *open_library(char name[128])
 {
-	static const char *const versions[] = { "libcublas.so.13", "libcublas.so.12" };
-	const char *home = getenv("CUDA_HOME");
+	const char *home = getenv("CUDA_HOME"), *standard = "/usr/local/cuda";
+	const char *const folders[] = { "", home ? home : standard, standard };
 	void *opened = NULL;
 
-	for (size_t i = 0; i < 6 && !opened; i++) {
-		const char *version = versions[i % 2];
-
-		if (i / 2 == 1 && !home) {
-			continue;
+	for (int i = 0; i < 6 && !opened; i++) {
+		if (snprintf(name, 128, "%s%slibcublas.so.%d", folders[i / 2],
+			     i < 2 ? "" : "/lib64/", i % 2 ? 12 : 13) < 128) {
+			opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 		}
-		if (i / 2 == 0) {
-			snprintf(name, 128, "%s", version);
-		} else if (snprintf(name, 128, "%s/lib64/%s", i / 2 == 1 ? home : "/usr/local/cuda",
-				    version) >= 128) {
-			continue;
-		}
-		opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 	}
 	return opened;
 }
@@ -121,7 +113,7 @@ static void find(void)
 	void *opened;
 
 	if (wanted && strcmp(wanted, "0") == 0) {
-		snprintf(library.missing, sizeof(library.missing), "not used: SGPU_BLAS is 0");
+		snprintf(library.text, sizeof(library.text), "not used: SGPU_BLAS is 0");
 		return;
 	}
 	/* Keeps threads that the library starts from receiving the program's signals. */
@@ -129,10 +121,9 @@ static void find(void)
 	opened = open_library(name);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!opened) {
-		snprintf(library.missing, sizeof(library.missing),
+		snprintf(library.text, sizeof(library.text),
 			 "neither libcublas.so.13 nor .12 is in the library path, CUDA_HOME/lib64 "
-			 "or "
-			 "/usr/local/cuda/lib64; NVIDIA's package libcublas-13-0 has it");
+			 "or /usr/local/cuda/lib64; NVIDIA's package libcublas-13-0 has it");
 		return;
 	}
 	if (!take_symbols(opened)) {
@@ -143,21 +134,22 @@ static void find(void)
 			version[i] = 0;
 		}
 	}
-	snprintf(library.found, sizeof(library.found), "%d.%d.%d, %s", version[0], version[1],
+	library.found = true;
+	snprintf(library.text, sizeof(library.text), "%d.%d.%d, %s", version[0], version[1],
 		 version[2], name);
 }
 
 static bool there(void)
 {
 	pthread_once(&once, find);
-	return library.found[0] != '\0';
+	return library.found;
 }
 
 bool sgpu_cuda_cublas_status(char *text, size_t size)
 {
 	bool found = there();
 
-	snprintf(text, size, "%s", found ? library.found : library.missing);
+	snprintf(text, size, "%s", library.text);
 	return found;
 }
 
@@ -171,25 +163,24 @@ bool sgpu_cublas_fits(const struct sgpu_gemm *gemm)
 }
 
 /* ---- errors ---- */
-static int check(struct sgpu_launch *launch, const char *what, int status)
+static int check(struct sgpu_launch *launch, int status)
 {
 	return status == 0 ? 0
-			   : sgpu_fail(launch->error, SGPU_EDEVICE, "%s: cuBLAS: %s", what,
+			   : sgpu_fail(launch->error, SGPU_EDEVICE, "cuBLAS: %s",
 				       library.status_text(status));
 }
 
-int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what, cudaError_t code)
+int sgpu_cuda_runtime_check(struct sgpu_launch *launch, cudaError_t code)
 {
 	return code == cudaSuccess
 		       ? 0
 		       : sgpu_fail(launch->error,
 				   code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
-				   "%s: %s (%s)", what, cudaGetErrorString(code),
-				   cudaGetErrorName(code));
+				   "%s (%s)", cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 /* ---- a device's handle and memory; the lock is held ---- */
-static int make_pool(struct sgpu_launch *launch, const char *what, int device)
+static int make_pool(struct sgpu_launch *launch, int device)
 {
 	struct cudaMemPoolProps properties;
 	uint64_t keep = UINT64_MAX;
@@ -200,10 +191,10 @@ static int make_pool(struct sgpu_launch *launch, const char *what, int device)
 	properties.allocType = cudaMemAllocationTypePinned;
 	properties.location.type = cudaMemLocationTypeDevice;
 	properties.location.id = device;
-	rc = sgpu_cuda_runtime_check(launch, what, cudaMemPoolCreate(&pool, &properties));
+	rc = sgpu_cuda_runtime_check(launch, cudaMemPoolCreate(&pool, &properties));
 	rc = rc ? rc
 		: sgpu_cuda_runtime_check(
-			  launch, what,
+			  launch,
 			  cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
 	if (rc) {
 		if (pool) {
@@ -215,17 +206,17 @@ static int make_pool(struct sgpu_launch *launch, const char *what, int device)
 	return 0;
 }
 
-static int make_handle(struct sgpu_launch *launch, const char *what, int device)
+static int make_handle(struct sgpu_launch *launch, int device)
 {
 	sigset_t before;
 	handle_type handle = NULL;
 	int rc;
 
 	sgpu_signals_block(&before);
-	rc = check(launch, what, library.create(&handle));
+	rc = check(launch, library.create(&handle));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	rc = rc ? rc : check(launch, what, library.set_math(handle, PEDANTIC_MATH));
-	rc = rc ? rc : check(launch, what, library.set_atomics(handle, ATOMICS_NOT_ALLOWED));
+	rc = rc ? rc : check(launch, library.set_math(handle, PEDANTIC_MATH));
+	rc = rc ? rc : check(launch, library.set_atomics(handle, ATOMICS_NOT_ALLOWED));
 	if (rc) {
 		if (handle) {
 			library.destroy(handle);
@@ -236,97 +227,89 @@ static int make_handle(struct sgpu_launch *launch, const char *what, int device)
 	return 0;
 }
 
-static int get_device(struct sgpu_launch *launch, const char *what, int *device)
+static int get_device(struct sgpu_launch *launch, int *device)
 {
-	int rc = sgpu_cuda_runtime_check(launch, what, cudaGetDevice(device));
+	int rc = sgpu_cuda_runtime_check(launch, cudaGetDevice(device));
 
 	if (!rc && (*device < 0 || *device >= DEVICES_MAX)) {
 		rc = sgpu_fail(launch->error, SGPU_EDEVICE,
-			       "%s: device %d is beyond the %d that are supported", what, *device,
+			       "device %d is beyond the %d that are supported", *device,
 			       DEVICES_MAX);
 	}
 	if (!rc && !devices[*device].pool) {
-		rc = make_pool(launch, what, *device);
+		rc = make_pool(launch, *device);
 	}
 	if (!rc && !devices[*device].handle) {
-		rc = make_handle(launch, what, *device);
+		rc = make_handle(launch, *device);
 	}
 	return rc;
 }
 
 /* ---- the product ---- */
 /* cuBLAS stores columns, we store rows: op(b)^T op(a)^T is the transposed product. */
-static int enqueue(struct sgpu_launch *launch, const char *what, handle_type handle,
-		   enum sgpu_dtype dtype, const struct sgpu_gemm *g, const void *a, const void *b,
-		   void *output)
+static int enqueue(struct sgpu_launch *launch, handle_type handle, const struct sgpu_gemm *g)
 {
 	int first = g->transpose_b ? OP_T : OP_N, second = g->transpose_a ? OP_T : OP_N;
 	int64_t m = (int64_t)g->n, n = (int64_t)g->m, k = (int64_t)g->k, lda = (int64_t)g->ldb,
-		ldb = (int64_t)g->lda;
+		ldb = (int64_t)g->lda, ldc = (int64_t)g->ldc, batch = (int64_t)g->batch;
 	int64_t step_a = (int64_t)g->stride_b, step_b = (int64_t)g->stride_a,
 		step_c = (int64_t)g->stride_c;
 	float alpha = (float)g->alpha, beta = (float)g->beta;
 
-	if (dtype == SGPU_F32) {
-		return check(launch, what,
-			     library.sgemm(handle, first, second, m, n, k, &alpha, b, lda, step_a,
-					   a, ldb, step_b, &beta, output, (int64_t)g->ldc, step_c,
-					   (int64_t)g->batch));
-	}
-	return check(launch, what,
-		     library.dgemm(handle, first, second, m, n, k, &g->alpha, b, lda, step_a, a,
-				   ldb, step_b, &g->beta, output, (int64_t)g->ldc, step_c,
-				   (int64_t)g->batch));
+	return check(launch, g->dtype == SGPU_F32
+				     ? library.sgemm(handle, first, second, m, n, k, &alpha, g->b,
+						     lda, step_a, g->a, ldb, step_b, &beta,
+						     g->output, ldc, step_c, batch)
+				     : library.dgemm(handle, first, second, m, n, k, &g->alpha,
+						     g->b, lda, step_a, g->a, ldb, step_b, &g->beta,
+						     g->output, ldc, step_c, batch));
 }
 
 /* Called with the lock held. The stream is set before the workspace, since setting the stream
  * resets the workspace. */
-static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
-	       const struct sgpu_gemm *gemm, const void *a, const void *b, void *output)
+static int run(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
 	cudaStream_t stream = (cudaStream_t)launch->native;
 	void *workspace = NULL;
-	int device = 0, rc = get_device(launch, what, &device), ended;
+	int device = 0, rc = get_device(launch, &device), ended;
 
 	rc = rc ? rc
-		: sgpu_cuda_runtime_check(launch, what,
+		: sgpu_cuda_runtime_check(launch,
 					  cudaMallocFromPoolAsync(&workspace, WORKSPACE,
 								  devices[device].pool, stream));
-	rc = rc ? rc : check(launch, what, library.set_stream(devices[device].handle, stream));
+	rc = rc ? rc : check(launch, library.set_stream(devices[device].handle, stream));
 	rc = rc ? rc
-		: check(launch, what,
+		: check(launch,
 			library.set_workspace(devices[device].handle, workspace, WORKSPACE));
-	rc = rc ? rc : enqueue(launch, what, devices[device].handle, dtype, gemm, a, b, output);
+	rc = rc ? rc : enqueue(launch, devices[device].handle, gemm);
 	if (workspace) {
-		ended = sgpu_cuda_runtime_check(launch, what,
+		ended = sgpu_cuda_runtime_check(launch,
 						cudaMemsetAsync(workspace, 0, WORKSPACE, stream));
 		rc = rc ? rc : ended;
-		ended = sgpu_cuda_runtime_check(launch, what, cudaFreeAsync(workspace, stream));
+		ended = sgpu_cuda_runtime_check(launch, cudaFreeAsync(workspace, stream));
 		rc = rc ? rc : ended;
 	}
 	return rc;
 }
 
-int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
-		     const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
-		     void *output)
+int sgpu_cublas_gemm(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
 	uint64_t elements = (gemm->batch - 1) * gemm->stride_c + gemm->m * gemm->ldc;
 	int rc = 0;
 
 	if (launch->recorded) {
-		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE,
-				 "%s: cuBLAS gets memory as it goes", what);
+		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE, "cuBLAS gets memory as it goes");
 	}
 	if (gemm->beta != 0) { /* c has the output's layout, without gaps */
 		rc = sgpu_cuda_runtime_check(
-			launch, what,
-			cudaMemcpyAsync(output, c, elements * sgpu_dtype_size(dtype),
+			launch,
+			cudaMemcpyAsync(gemm->output, gemm->c,
+					elements * sgpu_dtype_size(gemm->dtype),
 					cudaMemcpyDeviceToDevice, (cudaStream_t)launch->native));
 	}
 	if (!rc) {
 		pthread_mutex_lock(&lock);
-		rc = run(launch, what, dtype, gemm, a, b, output);
+		rc = run(launch, gemm);
 		pthread_mutex_unlock(&lock);
 	}
 	return rc;

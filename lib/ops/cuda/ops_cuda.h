@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-struct sgpu_gemm; /* ops_private.h */
+struct sgpu_gemm; /* ops_private.h, the matrix product */
 
 /* The implementation of an operation, or NULL when there is no such operation. */
 sgpu_op_fn sgpu_cuda_op(const char *name);
@@ -29,20 +29,24 @@ sgpu_op_fn sgpu_cuda_op(const char *name);
  * library. */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
 
-/* Returns 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
+/* Returns 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "out of memory
  * (cudaErrorMemoryAllocation)". */
-SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, const char *what,
-					    cudaError_t code);
+SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, cudaError_t code);
+
+/* Enqueues a matrix product: on cuBLAS, if it was found and the product is large enough, else on
+ * the kernels of this library. */
+SGPU_MUST_CHECK int sgpu_cuda_gemm(struct sgpu_launch *launch, const struct sgpu_gemm *gemm);
+/* On the kernels of this library whatever the size. */
+SGPU_MUST_CHECK int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch,
+					    const struct sgpu_gemm *gemm);
 
 /* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
-/* Whether cuBLAS was found and the product (batch at least 1; k is 0 when nothing is multiplied) is
- * large enough for it. The first call with such a product looks for the library. */
+/* Whether cuBLAS was found and the product is large enough for it. The first call with such a
+ * product looks for the library. */
 bool sgpu_cublas_fits(const struct sgpu_gemm *gemm);
 
-/* As sgpu_cuda_gemm. Enqueues the product; cuBLAS's workspace is cleared before it is freed. */
-SGPU_MUST_CHECK int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what,
-				     enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-				     const void *a, const void *b, const void *c, void *output);
+/* cuBLAS's workspace is cleared before it is freed. */
+SGPU_MUST_CHECK int sgpu_cublas_gemm(struct sgpu_launch *launch, const struct sgpu_gemm *gemm);
 
 #ifdef __cplusplus
 }

@@ -22,8 +22,8 @@ extern "C" int sgpu_activation_gradient_cuda(struct sgpu_op_call *call, struct s
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
 
 	return SGPU_CUDA_FLOATS(call->type[OUTPUT].dtype, T,
-				sgpu_cuda_map<16 / sizeof(T)>(
-					launch, "activation_gradient", count, slope<T>{ kind },
-					(T *)call->data[OUTPUT], (const T *)call->data[ACTIVATED],
-					(const T *)call->data[GRADIENT]));
+				sgpu_cuda_map<16 / sizeof(T)>(launch, count, slope<T>{ kind },
+							      (T *)call->data[OUTPUT],
+							      (const T *)call->data[ACTIVATED],
+							      (const T *)call->data[GRADIENT]));
 }

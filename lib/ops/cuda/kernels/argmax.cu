@@ -3,9 +3,11 @@
  * argmax: a block for a row, and several blocks for a long one, whose results are compared
  * afterwards. The order of elements is total, so the order of comparisons does not matter.
  */
+#include <cub/block/block_reduce.cuh>
+
 #include "ops/cuda/kernels/common.cuh"
 
-enum { INPUT, OUTPUT, WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP };
+enum { INPUT, OUTPUT };
 
 struct best {
 	double value;
@@ -28,32 +30,15 @@ SGPU_DEVICE best nothing()
 	return { -(double)INFINITY, UINT64_MAX };
 }
 
-SGPU_DEVICE best warp_best(best mine)
-{
-#pragma unroll
-	for (unsigned step = 1; step < SGPU_CUDA_WARP; step *= 2) {
-		best other = { __shfl_xor_sync(0xffffffffu, mine.value, step),
-			       __shfl_xor_sync(0xffffffffu, mine.at, step) };
+struct better {
+	__device__ best operator()(const best &a, const best &b) const
+	{
+		return wins(b, a) ? b : a;
+	}
+};
 
-		mine = wins(other, mine) ? other : mine;
-	}
-	return mine;
-}
-
-/* `shared` has an entry for each warp; call __syncthreads() before it is used again. */
-SGPU_DEVICE best block_best(best mine, best *shared)
-{
-	mine = warp_best(mine);
-	if (threadIdx.x % SGPU_CUDA_WARP == 0) {
-		shared[threadIdx.x / SGPU_CUDA_WARP] = mine;
-	}
-	__syncthreads();
-	mine = shared[0];
-	for (int i = 1; i < WARPS; i++) {
-		mine = wins(shared[i], mine) ? shared[i] : mine;
-	}
-	return mine;
-}
+/* Its result is the first thread's. */
+using reduction = cub::BlockReduce<best, SGPU_CUDA_BLOCK>;
 
 /* The best of elements begin + first, begin + first + step, ... below `end`. */
 template <typename T>
@@ -63,9 +48,7 @@ SGPU_DEVICE best scan(const T *row, uint64_t begin, uint64_t end, unsigned first
 
 #pragma unroll 4
 	for (uint64_t i = begin + first; i < end; i += step) {
-		best one = { sgpu_cuda_f64(row[i]), i };
-
-		mine = wins(one, mine) ? one : mine;
+		mine = better()(mine, { sgpu_cuda_f64(row[i]), i });
 	}
 	return mine;
 }
@@ -76,7 +59,7 @@ template <typename T>
 SGPU_KERNEL parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input,
 			  best *results, int32_t *output)
 {
-	__shared__ best shared[WARPS];
+	__shared__ reduction::TempStorage shared;
 
 	for (uint64_t item = blockIdx.x; item < rows * parts; item += gridDim.x) {
 		uint64_t begin = item % parts * SGPU_ROW_PART;
@@ -84,7 +67,7 @@ SGPU_KERNEL parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T
 		best mine = scan(input + item / parts * width, begin, end, threadIdx.x,
 				 SGPU_CUDA_BLOCK);
 
-		mine = block_best(mine, shared);
+		mine = reduction(shared).Reduce(mine, better());
 		if (threadIdx.x == 0 && parts > 1) {
 			results[item] = mine;
 		} else if (threadIdx.x == 0) {
@@ -96,17 +79,15 @@ SGPU_KERNEL parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T
 
 SGPU_KERNEL compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *output)
 {
-	__shared__ best shared[WARPS];
+	__shared__ reduction::TempStorage shared;
 
 	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
 		best mine = nothing();
 
 		for (uint64_t i = threadIdx.x; i < parts; i += SGPU_CUDA_BLOCK) {
-			best one = results[row * parts + i];
-
-			mine = wins(one, mine) ? one : mine;
+			mine = better()(mine, results[row * parts + i]);
 		}
-		mine = block_best(mine, shared);
+		mine = reduction(shared).Reduce(mine, better());
 		if (threadIdx.x == 0) {
 			output[row] = (int32_t)mine.at;
 		}
@@ -118,19 +99,14 @@ template <typename T>
 static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t rows,
 		 uint64_t width)
 {
-	const T *input = (const T *)call->data[INPUT];
-	int32_t *output = (int32_t *)call->data[OUTPUT];
-	best *results = (best *)call->scratch;
+	void *input = call->data[INPUT], *results = call->scratch, *output = call->data[OUTPUT];
 	uint64_t parts = sgpu_ops_parts(width);
-	int rc;
+	int rc = sgpu_cuda_run(launch, parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1), rows,
+			       parts, width, input, results, output);
 
-	rc = sgpu_cuda_run(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),
-			   rows, parts, width, input, results, output);
-	if (rc || parts == 1) {
-		return rc;
-	}
-	return sgpu_cuda_run(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1), rows, parts,
-			     (const best *)results, output);
+	return rc || parts == 1 ? rc
+				: sgpu_cuda_run(launch, compare_parts, sgpu_cuda_grid(rows, 1),
+						rows, parts, results, output);
 }
 
 extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -138,9 +114,6 @@ extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t rows = sgpu_ops_count(&call->type[OUTPUT]);
 
-	if (rows == 0) {
-		return 0;
-	}
 	return SGPU_CUDA_TYPES(type->dtype, T,
 			       start<T>(call, launch, rows, type->shape[type->rank - 1]));
 }

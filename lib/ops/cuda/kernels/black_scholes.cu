@@ -119,21 +119,18 @@ SGPU_DEVICE struct option price_one(float price, float strike, float years, doub
 	return { fmaxf(call, 0.0f), fmaxf(put, 0.0f) };
 }
 
-/* call or put may be NULL. */
-struct arrays {
-	const float *price, *strike, *years;
-	float *call, *put;
-};
-
-SGPU_KERNEL price_all(uint64_t count, struct arrays a, double rate, double volatility)
+/* call_to or put_to may be NULL. */
+SGPU_KERNEL price_all(uint64_t count, const float *price_of, const float *strike_of,
+		      const float *years_of, float *call_to, float *put_to, double rate,
+		      double volatility)
 {
 	typedef sgpu_pack<float, TOGETHER> pack;
 	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 
 	for (uint64_t i = self; i < count / TOGETHER; i += step) {
-		pack price = reinterpret_cast<const pack *>(a.price)[i];
-		pack strike = reinterpret_cast<const pack *>(a.strike)[i];
-		pack years = reinterpret_cast<const pack *>(a.years)[i], call, put;
+		pack price = reinterpret_cast<const pack *>(price_of)[i];
+		pack strike = reinterpret_cast<const pack *>(strike_of)[i];
+		pack years = reinterpret_cast<const pack *>(years_of)[i], call, put;
 
 #pragma unroll
 		for (int j = 0; j < TOGETHER; j++) {
@@ -143,21 +140,22 @@ SGPU_KERNEL price_all(uint64_t count, struct arrays a, double rate, double volat
 			call.at[j] = o.call;
 			put.at[j] = o.put;
 		}
-		if (a.call) {
-			reinterpret_cast<pack *>(a.call)[i] = call;
+		if (call_to) {
+			reinterpret_cast<pack *>(call_to)[i] = call;
 		}
-		if (a.put) {
-			reinterpret_cast<pack *>(a.put)[i] = put;
+		if (put_to) {
+			reinterpret_cast<pack *>(put_to)[i] = put;
 		}
 	}
 	for (uint64_t i = count - count % TOGETHER + self; i < count; i += step) {
-		struct option o = price_one(a.price[i], a.strike[i], a.years[i], rate, volatility);
+		struct option o =
+			price_one(price_of[i], strike_of[i], years_of[i], rate, volatility);
 
-		if (a.call) {
-			a.call[i] = o.call;
+		if (call_to) {
+			call_to[i] = o.call;
 		}
-		if (a.put) {
-			a.put[i] = o.put;
+		if (put_to) {
+			put_to[i] = o.put;
 		}
 	}
 }
@@ -165,15 +163,9 @@ SGPU_KERNEL price_all(uint64_t count, struct arrays a, double rate, double volat
 extern "C" int sgpu_black_scholes_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[PRICE]);
-	struct arrays arrays = { (const float *)call->data[PRICE],
-				 (const float *)call->data[STRIKE],
-				 (const float *)call->data[YEARS], (float *)call->data[CALL],
-				 (float *)call->data[PUT] };
 
-	if (count == 0) {
-		return 0;
-	}
-	return sgpu_cuda_run(launch, "black_scholes", price_all,
-			     sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER), count, arrays,
-			     call->param[RATE].number, call->param[VOLATILITY].number);
+	return sgpu_cuda_run(launch, price_all, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER),
+			     count, call->data[PRICE], call->data[STRIKE], call->data[YEARS],
+			     call->data[CALL], call->data[PUT], call->param[RATE].number,
+			     call->param[VOLATILITY].number);
 }

@@ -68,9 +68,9 @@ static int run(struct sgpu_op_call *call, struct sgpu_launch *launch)
 	enum sgpu_dtype input = call->type[INPUT].dtype, output = call->type[OUTPUT].dtype;
 	conversion<I, O> convert = { input, output, is_signed(input), is_signed(output) };
 
-	return sgpu_cuda_map<sgpu_cuda_together<I, O>>(
-		launch, "cast", sgpu_ops_count(&call->type[INPUT]), convert,
-		(O *)call->data[OUTPUT], (const I *)call->data[INPUT]);
+	return sgpu_cuda_map<sgpu_cuda_together<I, O>>(launch, sgpu_ops_count(&call->type[INPUT]),
+						       convert, (O *)call->data[OUTPUT],
+						       (const I *)call->data[INPUT]);
 }
 
 template <typename I> static int from(struct sgpu_op_call *call, struct sgpu_launch *launch)

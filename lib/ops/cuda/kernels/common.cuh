@@ -40,49 +40,61 @@ static inline cudaStream_t sgpu_cuda_stream(const struct sgpu_launch *launch)
 	return (cudaStream_t)launch->native;
 }
 
-/* Starts a kernel; `what` names it in an error. sgpu_cuda_start(launch, "scale", kernel<float>,
- * grid, block, shared bytes, arguments...). A kernel that needs more than 48 KiB of shared memory
- * gets it. */
+/* Starts a kernel: sgpu_cuda_start(launch, kernel<float>, grid, block, shared bytes, arguments...).
+ * A `void *` becomes the pointer that the kernel takes. A kernel that needs more than 48 KiB of
+ * shared memory gets it. */
 template <typename... P, typename... A>
-static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *what,
-				  void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-				  A... arguments)
+static inline int sgpu_cuda_start(struct sgpu_launch *launch, void (*kernel)(P...), dim3 grid,
+				  dim3 block, size_t shared, A... arguments)
 {
 	int rc = 0;
 
 	if (shared > 48 * 1024) {
 		rc = sgpu_cuda_runtime_check(
-			launch, what,
-			cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-					     cudaFuncAttributeMaxDynamicSharedMemorySize,
-					     (int)shared));
+			launch, cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+						     cudaFuncAttributeMaxDynamicSharedMemorySize,
+						     (int)shared));
 	}
 	if (rc) {
 		return rc;
 	}
 	(void)cudaGetLastError(); /* clears an error of an earlier call */
 	kernel<<<grid, block, shared, sgpu_cuda_stream(launch)>>>(static_cast<P>(arguments)...);
-	return sgpu_cuda_runtime_check(launch, what, cudaGetLastError());
+	return sgpu_cuda_runtime_check(launch, cudaGetLastError());
+}
+
+/* map.cu still gives a name. */
+template <typename... P, typename... A>
+static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *, void (*kernel)(P...),
+				  A... rest)
+{
+	return sgpu_cuda_start(launch, kernel, rest...);
 }
 
 /* Starts a kernel in blocks of SGPU_CUDA_BLOCK threads, without dynamic shared memory. */
 template <typename... P, typename... A>
-static inline int sgpu_cuda_run(struct sgpu_launch *launch, const char *what, void (*kernel)(P...),
-				unsigned grid, A... arguments)
+static inline int sgpu_cuda_run(struct sgpu_launch *launch, void (*kernel)(P...), unsigned grid,
+				A... arguments)
 {
-	return sgpu_cuda_start(launch, what, kernel, grid, SGPU_CUDA_BLOCK, 0, arguments...);
+	return sgpu_cuda_start(launch, kernel, grid, SGPU_CUDA_BLOCK, 0, arguments...);
+}
+
+/* An attribute of the device in use, 0 if it is not known. */
+static inline unsigned sgpu_cuda_attribute(cudaDeviceAttr attribute)
+{
+	int device = 0, value = 0;
+
+	return cudaGetDevice(&device) == cudaSuccess &&
+			       cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess
+		       ? (unsigned)value
+		       : 0;
 }
 
 static inline unsigned sgpu_cuda_multiprocessors()
 {
-	int device = 0, count = 0;
+	unsigned count = sgpu_cuda_attribute(cudaDevAttrMultiProcessorCount);
 
-	if (cudaGetDevice(&device) != cudaSuccess ||
-	    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
-	    count < 1) {
-		return 1;
-	}
-	return (unsigned)count;
+	return count ? count : 1;
 }
 
 /* Blocks for a grid-stride loop over `items`, each block taking `per_block` at a time: at least 1,
@@ -200,15 +212,12 @@ SGPU_KERNEL sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inp
 
 /* f is a struct with `__device__ O operator()(I...) const`. */
 template <int N, typename F, typename O, typename... I>
-static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, uint64_t count, F f,
-				O *output, const I *...inputs)
+static inline int sgpu_cuda_map(struct sgpu_launch *launch, uint64_t count, F f, O *output,
+				const I *...inputs)
 {
-	if (count == 0) {
-		return 0;
-	}
-	return sgpu_cuda_start(launch, what, sgpu_cuda_map_kernel<N, F, O, I...>,
-			       sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * N), SGPU_CUDA_BLOCK, 0,
-			       count, f, output, inputs...);
+	return sgpu_cuda_run(launch, sgpu_cuda_map_kernel<N, F, O, I...>,
+			     sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * N), count, f, output,
+			     inputs...);
 }
 
 /* ---- reductions in a fixed order ---- */
@@ -237,6 +246,15 @@ template <typename T, typename F> SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F
 		value = threadIdx.x & step ? f(other, value) : f(value, other);
 	}
 	return value;
+}
+
+/* Adds up eight neighbouring lanes as sgpu_ops_add_lanes does. */
+SGPU_DEVICE double sgpu_cuda_add_lanes(double mine)
+{
+	mine += __shfl_xor_sync(0xffffffffu, mine, 4);
+	mine += __shfl_xor_sync(0xffffffffu, mine, 2);
+	mine += __shfl_xor_sync(0xffffffffu, mine, 1);
+	return mine;
 }
 
 /* The same over a block of one dimension and of a multiple of 32 threads, at most 1024; `shared`

@@ -265,7 +265,7 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 		if (steps[i].items == 0) {
 			continue; /* there is only one row, plane or word along this axis */
 		}
-		rc = sgpu_cuda_run(launch, "morphology3d", steps[i].kernel,
+		rc = sgpu_cuda_run(launch, steps[i].kernel,
 				   sgpu_cuda_grid(steps[i].items, steps[i].per_block), v);
 	}
 	return rc;

@@ -50,17 +50,12 @@ struct kernels {
 };
 
 /* The column that this thread copies: the elements of the gradient that contribute to one pixel. */
-struct windows {
-	static constexpr bool along_k = false;
+struct windows : sgpu_columns {
 	const job &j;
 	const float *gradient; /* of the image; NULL: no such column */
 	int64_t y, x;	       /* of the pixel, in the padded image */
 	uint64_t depth;
 
-	__device__ __forceinline__ bool inside(int) const
-	{
-		return false;
-	}
 	template <bool WHOLE> __device__ __forceinline__ const float *where(int, uint64_t k) const
 	{
 		uint64_t weight, output, kx, ky;
@@ -102,9 +97,12 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_input
 		uint64_t pixel = column + threadIdx.x % tile::COLUMNS, place = pixel % image_pixels;
 		const float *image = j.gradient + pixel / image_pixels * j.c.outputs * j.plane.by;
 		kernels weights = { j, row, depth };
-		windows from = { j, pixel < pixels ? image : NULL,
+		windows from = { {},
+				 j,
+				 pixel < pixels ? image : NULL,
 				 (int64_t)(place / j.c.width) + j.c.padding,
-				 (int64_t)(place % j.c.width) + j.c.padding, depth };
+				 (int64_t)(place % j.c.width) + j.c.padding,
+				 depth };
 		float sums[tile::DOWN][tile::ACROSS] = {};
 
 		sgpu_tile_product<tile, sgpu_step_plain>(weights, from, depth, shared, sums);
@@ -152,18 +150,13 @@ struct outputs {
 };
 
 /* The column that this thread copies: the factors for a weight or for the bias. */
-struct images {
-	static constexpr bool along_k = false;
+struct images : sgpu_columns {
 	const job &j;
 	const float *input; /* the channel in the part's first image; NULL: no such column */
 	int64_t y, x;	    /* of the weight, minus the padding */
 	uint64_t depth;
 	bool bias;
 
-	__device__ __forceinline__ bool inside(int) const
-	{
-		return false;
-	}
 	template <bool WHOLE> __device__ __forceinline__ const float *where(int, uint64_t k) const
 	{
 		uint64_t element, image, ox, oy;
@@ -192,7 +185,8 @@ static __device__ images find_column(const job &j, uint64_t column, uint64_t fir
 	const float *input =
 		j.input + (first_image * j.c.channels + channel) * j.c.height * j.c.width;
 
-	return { j,
+	return { {},
+		 j,
 		 channel < j.c.channels ? input : NULL,
 		 (int64_t)ky * j.c.dilation - j.c.padding,
 		 (int64_t)kx * j.c.dilation - j.c.padding,
@@ -282,7 +276,7 @@ extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_
 	int rc = 0;
 
 	if (j.output_input && c.channels * pixels > 0) {
-		rc = sgpu_cuda_start(launch, "conv2d_gradient", by_input,
+		rc = sgpu_cuda_start(launch, by_input,
 				     sgpu_cuda_blocks(count_tiles(c.channels, pixels)),
 				     tile::THREADS, 0, j);
 	}
@@ -291,11 +285,10 @@ extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_
 	}
 	if (j.part_count > 0) {
 		rc = sgpu_cuda_start(
-			launch, "conv2d_gradient", by_weights,
+			launch, by_weights,
 			sgpu_cuda_blocks(j.part_count * count_tiles(c.outputs, j.columns)),
 			tile::THREADS, 0, j);
 	}
 	return rc ? rc
-		  : sgpu_cuda_run(launch, "conv2d_gradient", finish,
-				  sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), j);
+		  : sgpu_cuda_run(launch, finish, sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), j);
 }

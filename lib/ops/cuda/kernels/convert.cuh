@@ -54,17 +54,6 @@ template <> __device__ __forceinline__ double sgpu_cuda_widen<sgpu_half>(sgpu_ha
 	return sgpu_cuda_widen(sgpu_half_to_float(value.bits));
 }
 
-/* Nearest integer, ties to even, in [low, high]; NaN becomes 0. Adding 1.5 * 2^52 rounds to an
- * integer. */
-SGPU_DEVICE double sgpu_cuda_round_within(double value, double low, double high)
-{
-	double bounded = value < low ? low : value;
-
-	bounded = bounded > high ? high : bounded;
-	bounded = bounded == bounded ? bounded : 0;
-	return __dadd_rn(__dadd_rn(bounded, 0x1.8p52), -0x1.8p52);
-}
-
 /* As sgpu_ops_store_f64, for one element. */
 template <typename T> SGPU_DEVICE T sgpu_cuda_narrow(double value);
 template <> __device__ __forceinline__ double sgpu_cuda_narrow<double>(double value)
@@ -88,7 +77,7 @@ template <> __device__ __forceinline__ sgpu_half sgpu_cuda_narrow<sgpu_half>(dou
 #define SGPU_CUDA_NARROW(T, wide, low, high)                                       \
 	template <> __device__ __forceinline__ T sgpu_cuda_narrow<T>(double value) \
 	{                                                                          \
-		return (T)(wide)sgpu_cuda_round_within(value, low, high);          \
+		return (T)(wide)sgpu_ops_round(value, low, high);                  \
 	}
 SGPU_CUDA_NARROW(int8_t, int32_t, INT8_MIN, INT8_MAX)
 SGPU_CUDA_NARROW(uint8_t, int32_t, 0, UINT8_MAX)
@@ -107,26 +96,9 @@ template <> __device__ __forceinline__ uint64_t sgpu_cuda_narrow<uint64_t>(doubl
 }
 
 /* ---- the activations of dense and conv2d ---- */
-SGPU_DEVICE double sgpu_cuda_activation(enum sgpu_activation activation, double x)
-{
-	switch (activation) {
-	case SGPU_ACTIVATION_RELU:
-		return sgpu_relu(x);
-	case SGPU_ACTIVATION_SIGMOID:
-		return sgpu_sigmoid(x);
-	case SGPU_ACTIVATION_TANH:
-		return sgpu_tangent(x);
-	case SGPU_ACTIVATION_GELU:
-		return sgpu_gelu(x);
-	default:
-		return x;
-	}
-}
-
 template <typename T> SGPU_DEVICE T sgpu_cuda_activate(enum sgpu_activation activation, T x)
 {
-	return activation == SGPU_ACTIVATION_NONE ? x
-						  : (T)sgpu_cuda_activation(activation, (double)x);
+	return activation == SGPU_ACTIVATION_NONE ? x : (T)sgpu_activation(activation, (double)x);
 }
 
 #endif

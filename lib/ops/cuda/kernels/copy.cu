@@ -6,36 +6,32 @@
 
 enum { INPUT, OUTPUT, FIRST = 0 };
 
-static int copy(struct sgpu_op_call *call, struct sgpu_launch *launch, const char *what,
-		uint64_t skipped)
+static int copy(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t skipped)
 {
 	const struct sgpu_type *type = &call->type[OUTPUT];
-	uint64_t bytes = sgpu_ops_count(type) * sgpu_dtype_size(type->dtype);
 
-	return bytes == 0 ? 0
-			  : sgpu_cuda_runtime_check(
-				    launch, what,
-				    cudaMemcpyAsync(call->data[OUTPUT],
-						    (const char *)call->data[INPUT] + skipped,
-						    bytes, cudaMemcpyDeviceToDevice,
-						    sgpu_cuda_stream(launch)));
+	return sgpu_cuda_runtime_check(
+		launch,
+		cudaMemcpyAsync(call->data[OUTPUT], (const char *)call->data[INPUT] + skipped,
+				sgpu_ops_count(type) * sgpu_dtype_size(type->dtype),
+				cudaMemcpyDeviceToDevice, sgpu_cuda_stream(launch)));
 }
 
 extern "C" int sgpu_copy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	return copy(call, launch, "copy", 0);
+	return copy(call, launch, 0);
 }
 
 extern "C" int sgpu_reshape_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	return copy(call, launch, "reshape", 0);
+	return copy(call, launch, 0);
 }
 
 extern "C" int sgpu_slice_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[OUTPUT];
 
-	return copy(call, launch, "slice",
+	return copy(call, launch,
 		    (uint64_t)call->param[FIRST].number * sgpu_ops_extent(type, 1, type->rank) *
 			    sgpu_dtype_size(type->dtype));
 }

@@ -3,9 +3,8 @@
  * dense: a matrix product, then bias and activation in place.
  */
 #include "ops/cuda/kernels/convert.cuh"
-#include "ops/cuda/kernels/gemm.cuh"
 
-enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0 };
+enum { BIAS = 2, OUTPUT, ACTIVATION = 0 };
 
 template <typename T>
 SGPU_KERNEL finish(uint64_t count, uint64_t width, enum sgpu_activation activation, const T *bias,
@@ -27,19 +26,13 @@ extern "C" int sgpu_dense_cuda(struct sgpu_op_call *call, struct sgpu_launch *la
 	enum sgpu_activation activation = (enum sgpu_activation)(int)call->param[ACTIVATION].number;
 	uint64_t count = sgpu_ops_count(output);
 	const struct sgpu_gemm gemm = sgpu_op_dense_describe(call);
-	int rc;
+	int rc = sgpu_cuda_gemm(launch, &gemm);
 
-	if (count == 0) {
-		return 0;
-	}
-	rc = sgpu_cuda_gemm(launch, "dense", output->dtype, &gemm, call->data[INPUT],
-			    call->data[WEIGHTS], NULL, call->data[OUTPUT]);
 	if (rc || (!call->data[BIAS] && activation == SGPU_ACTIVATION_NONE)) {
 		return rc;
 	}
 	return SGPU_CUDA_FLOATS(output->dtype, T,
-				sgpu_cuda_run(launch, "dense", finish<T>,
+				sgpu_cuda_run(launch, finish<T>,
 					      sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), count, gemm.n,
-					      activation, (const T *)call->data[BIAS],
-					      (T *)call->data[OUTPUT]));
+					      activation, call->data[BIAS], call->data[OUTPUT]));
 }

@@ -171,8 +171,8 @@ static int across(struct sgpu_launch *launch, const REAL *in, REAL *out, struct 
 {
 	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
-	return sgpu_cuda_run(launch, "gaussian3d", across_rows<REAL>, sgpu_cuda_grid(tiles, 1), in,
-			     out, axis, tiles, w);
+	return sgpu_cuda_run(launch, across_rows<REAL>, sgpu_cuda_grid(tiles, 1), in, out, axis,
+			     tiles, w);
 }
 
 template <typename REAL>
@@ -190,10 +190,9 @@ static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const w
 	while (warps > 1 && warps * shared > SHARED_MOST) {
 		warps /= 2;
 	}
-	rc = sgpu_cuda_start(launch, "gaussian3d", along_rows<REAL>,
-			     sgpu_cuda_grid(rows * tiles, warps), warps * SGPU_CUDA_WARP,
-			     warps * shared, (const REAL *)call->data[INPUT], out, rows, shape[2],
-			     w);
+	rc = sgpu_cuda_start(launch, along_rows<REAL>, sgpu_cuda_grid(rows * tiles, warps),
+			     warps * SGPU_CUDA_WARP, warps * shared, call->data[INPUT], out, rows,
+			     shape[2], w);
 	rc = rc ? rc
 		: across(launch, out, between, sgpu_cuda_axis(planes, shape[1], shape[2], EACH), w);
 	return rc ? rc
@@ -217,8 +216,5 @@ template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu
 
 extern "C" int sgpu_gaussian3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
-		return 0;
-	}
 	return SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T, start<T>(call, launch));
 }

@@ -3,10 +3,7 @@
  * gemm, and the matrix product that other operations use: by cuBLAS or by the kernels here. A sum
  * is made in the order of k with one rounding for each product.
  */
-#include "ops/cuda/kernels/gemm.cuh"
 #include "ops/cuda/kernels/tile.cuh"
-
-enum { A, B, C, OUTPUT };
 
 /* A large tile reads less; small ones occupy more multiprocessors when there are few tiles. */
 template <typename T> struct tiles;
@@ -21,9 +18,8 @@ template <> struct tiles<double> {
 	using small = sgpu_tile<double, 32, 32, 16, 2, 2>;
 };
 
-enum {
-	GROUP = 8
-}; /* rows of tiles that are computed together, so that their columns stay in the cache */
+/* Rows of tiles that are computed together, so that their columns stay in the cache. */
+enum { GROUP = 8 };
 
 /* Finds the row and column of tile `index` in a product of `down` x `across` tiles. */
 static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across, uint64_t *row,
@@ -88,8 +84,7 @@ static uint64_t count_tiles(const struct sgpu_gemm *gemm, uint64_t rows, uint64_
 }
 
 template <typename TILE, typename T = typename TILE::T>
-static int start_tiles(struct sgpu_launch *launch, const char *what, const struct sgpu_gemm *gemm,
-		       const T *a, const T *b, const T *c, T *output)
+static int start_tiles(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
 	void (*kernel)(struct sgpu_gemm, const T *, const T *, const T *, T *);
 
@@ -100,72 +95,43 @@ static int start_tiles(struct sgpu_launch *launch, const char *what, const struc
 		kernel = gemm->transpose_b ? product<TILE, sgpu_along_k<T>, sgpu_along_k<T>>
 					   : product<TILE, sgpu_along_k<T>, sgpu_across_k<T>>;
 	}
-	return sgpu_cuda_start(launch, what, kernel,
+	return sgpu_cuda_start(launch, kernel,
 			       sgpu_cuda_blocks(count_tiles(gemm, TILE::ROWS, TILE::COLUMNS)),
-			       TILE::THREADS, 0, *gemm, a, b, c, output);
+			       TILE::THREADS, 0, *gemm, gemm->a, gemm->b, gemm->c, gemm->output);
 }
 
 template <typename T>
-static int start_built_in(struct sgpu_launch *launch, const char *what,
-			  const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
-			  void *output)
+static int start_built_in(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
 	using large = typename tiles<T>::large;
 	using medium = typename tiles<T>::medium;
 	using small = typename tiles<T>::small;
 	bool thin = gemm->m <= (uint64_t)small::ROWS || gemm->n <= (uint64_t)small::COLUMNS;
 	uint64_t enough = sgpu_cuda_multiprocessors();
-	const T *from_a = (const T *)a, *from_b = (const T *)b, *from_c = (const T *)c;
 
 	if (!thin && count_tiles(gemm, large::ROWS, large::COLUMNS) >= enough) {
-		return start_tiles<large>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+		return start_tiles<large>(launch, gemm);
 	}
 	if (!thin && count_tiles(gemm, medium::ROWS, medium::COLUMNS) >= enough) {
-		return start_tiles<medium>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+		return start_tiles<medium>(launch, gemm);
 	}
-	return start_tiles<small>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+	return start_tiles<small>(launch, gemm);
 }
 
-/* If alpha or k is 0, only beta c is left. */
-static struct sgpu_gemm effective(const struct sgpu_gemm *gemm)
+int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
-	struct sgpu_gemm result = *gemm;
-
-	result.batch = gemm->batch ? gemm->batch : 1;
-	result.k = gemm->alpha == 0 ? 0 : gemm->k;
-	return result;
+	return SGPU_CUDA_FLOATS(gemm->dtype, T, start_built_in<T>(launch, gemm));
 }
 
-int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
-			    const struct sgpu_gemm *gemm, const void *a, const void *b,
-			    const void *c, void *output)
+int sgpu_cuda_gemm(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
-	struct sgpu_gemm now = effective(gemm);
-
-	if (now.m == 0 || now.n == 0) {
-		return 0;
-	}
-	return SGPU_CUDA_FLOATS(dtype, T, start_built_in<T>(launch, what, &now, a, b, c, output));
-}
-
-int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
-		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
-		   void *output)
-{
-	const struct sgpu_gemm now = effective(gemm);
-
-	return sgpu_cublas_fits(&now)
-		       ? sgpu_cublas_gemm(launch, what, dtype, &now, a, b, c, output)
-		       : sgpu_cuda_gemm_built_in(launch, what, dtype, &now, a, b, c, output);
+	return sgpu_cublas_fits(gemm) ? sgpu_cublas_gemm(launch, gemm)
+				      : sgpu_cuda_gemm_built_in(launch, gemm);
 }
 
 extern "C" int sgpu_gemm_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_gemm gemm = sgpu_op_gemm_describe(call);
 
-	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {
-		return 0;
-	}
-	return sgpu_cuda_gemm(launch, "gemm", call->type[OUTPUT].dtype, &gemm, call->data[A],
-			      call->data[B], call->data[C], call->data[OUTPUT]);
+	return sgpu_cuda_gemm(launch, &gemm);
 }

@@ -113,25 +113,10 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	}
 }
 
-/* The most shared memory that a block may have on this device. */
-static size_t shared_most()
-{
-	int device = 0, most = 0;
-
-	if (cudaGetDevice(&device) != cudaSuccess ||
-	    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) !=
-		    cudaSuccess) {
-		return 0;
-	}
-	return (size_t)most;
-}
-
 template <typename T>
 static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
 		 struct bins bins)
 {
-	const T *in = (const T *)call->data[INPUT];
-	int32_t *out = (int32_t *)call->data[OUTPUT];
 	uint64_t words = (uint64_t)bins.count,
 		 most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH, blocks;
 	unsigned copies = SGPU_CUDA_WARP, block = SGPU_CUDA_BLOCK;
@@ -140,14 +125,19 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 		copies /= 2;
 	}
 	if (words > SMALL_BLOCK_BINS) {
-		copies = words * sizeof(unsigned) <= shared_most() ? 1 : 0;
+		copies =
+			words * sizeof(unsigned) <=
+					sgpu_cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)
+				? 1
+				: 0;
 		block = WIDE_BLOCK;
 	}
 	/* more blocks would spend more time on adding up their tables than they save */
 	blocks = count / ((words + block) * 16) + 1;
 	blocks = sgpu_ops_min(blocks, most);
-	return sgpu_cuda_start(launch, "histogram", count_any<T>, (unsigned)blocks, block,
-			       words * copies * sizeof(unsigned), in, count, bins, copies, out);
+	return sgpu_cuda_start(launch, count_any<T>, (unsigned)blocks, block,
+			       words * copies * sizeof(unsigned), call->data[INPUT], count, bins,
+			       copies, call->data[OUTPUT]);
 }
 
 extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -158,12 +148,10 @@ extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch
 	int rc;
 
 	bins.width = (bins.max - bins.min) / bins.count;
-	rc = sgpu_cuda_runtime_check(launch, "histogram",
-				     cudaMemsetAsync(call->data[OUTPUT], 0,
-						     (size_t)bins.count * sizeof(int32_t),
-						     sgpu_cuda_stream(launch)));
-	if (rc || count == 0) {
-		return rc;
-	}
-	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, start<T>(call, launch, count, bins));
+	rc = sgpu_cuda_runtime_check(launch, cudaMemsetAsync(call->data[OUTPUT], 0,
+							     (size_t)bins.count * sizeof(int32_t),
+							     sgpu_cuda_stream(launch)));
+	return rc ? rc
+		  : SGPU_CUDA_TYPES(call->type[INPUT].dtype, T,
+				    start<T>(call, launch, count, bins));
 }

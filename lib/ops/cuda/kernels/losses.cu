@@ -46,19 +46,16 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const uint64_t *shape = call->type[INPUT].shape;
 
-	return sgpu_cuda_run(launch, "cross_entropy", rows<T, L>,
+	return sgpu_cuda_run(launch, rows<T, L>,
 			     sgpu_cuda_grid(shape[0], SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), shape[0],
-			     shape[1], (const T *)call->data[INPUT], (const L *)call->data[LABELS],
-			     (T *)call->data[OUTPUT_LOSS], (T *)call->data[OUTPUT_GRADIENT]);
+			     shape[1], call->data[INPUT], call->data[LABELS],
+			     call->data[OUTPUT_LOSS], call->data[OUTPUT_GRADIENT]);
 }
 
 extern "C" int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	bool bytes = call->type[LABELS].dtype == SGPU_U8;
 
-	if (call->type[INPUT].shape[0] == 0) {
-		return 0;
-	}
 	return SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T,
 				bytes ? start<T, uint8_t>(call, launch)
 				      : start<T, int32_t>(call, launch));
@@ -96,13 +93,10 @@ extern "C" int sgpu_squared_error_cuda(struct sgpu_op_call *call, struct sgpu_la
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t count = type->shape[0], width = sgpu_ops_extent(type, 1, type->rank);
 
-	if (count == 0) {
-		return 0;
-	}
 	return SGPU_CUDA_FLOATS(
 		type->dtype, T,
-		sgpu_cuda_run(launch, "squared_error", squares<T>,
+		sgpu_cuda_run(launch, squares<T>,
 			      sgpu_cuda_grid(count, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), count, width,
-			      (const T *)call->data[INPUT], (const T *)call->data[TARGET],
-			      (T *)call->data[OUTPUT_LOSS], (T *)call->data[OUTPUT_GRADIENT]));
+			      call->data[INPUT], call->data[TARGET], call->data[OUTPUT_LOSS],
+			      call->data[OUTPUT_GRADIENT]));
 }

@@ -26,11 +26,8 @@ extern "C" int sgpu_max_pool2d_cuda(struct sgpu_op_call *call, struct sgpu_launc
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
 
-	return count == 0 ? 0
-			  : sgpu_cuda_run(launch, "max_pool2d", pool,
-					  sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), p,
-					  (const float *)call->data[INPUT],
-					  (float *)call->data[OUTPUT]);
+	return sgpu_cuda_run(launch, pool, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), p,
+			     call->data[INPUT], call->data[OUTPUT]);
 }
 
 /* ---- max_pool2d_gradient ---- */
@@ -71,10 +68,6 @@ extern "C" int sgpu_max_pool2d_gradient_cuda(struct sgpu_op_call *call, struct s
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT_INPUT]);
 
-	return count == 0 ? 0
-			  : sgpu_cuda_run(launch, "max_pool2d_gradient", spread,
-					  sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), p,
-					  (const float *)call->data[INPUT],
-					  (const float *)call->data[GRADIENT],
-					  (float *)call->data[OUTPUT_INPUT]);
+	return sgpu_cuda_run(launch, spread, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), p,
+			     call->data[INPUT], call->data[GRADIENT], call->data[OUTPUT_INPUT]);
 }

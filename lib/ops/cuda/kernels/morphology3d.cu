@@ -109,7 +109,7 @@ static int across(struct sgpu_launch *launch, const uint16_t *in, OUT *out,
 {
 	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
-	return sgpu_cuda_run(launch, "morphology3d",
+	return sgpu_cuda_run(launch,
 			     radius <= SMALL_RADIUS ? across_rows<SMALL_RADIUS, OUT>
 						    : across_rows<RADIUS_MAX, OUT>,
 			     sgpu_cuda_grid(tiles, 1), in, out, axis, tiles, radius, erode);
@@ -124,7 +124,7 @@ static int ball(struct sgpu_launch *launch, const struct sgpu_type *type, const 
 	uint16_t *first = (uint16_t *)scratch, *second = first + rows * shape[2];
 	int rc;
 
-	rc = sgpu_cuda_run(launch, "morphology3d", along_rows,
+	rc = sgpu_cuda_run(launch, along_rows,
 			   sgpu_cuda_grid(rows * words, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), in,
 			   first, rows, shape[2], radius, erode);
 	rc = rc ? rc
@@ -144,13 +144,10 @@ extern "C" int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_lau
 	const uint8_t *in = (const uint8_t *)call->data[INPUT];
 	uint8_t *mask = (uint8_t *)call->data[OUTPUT];
 
-	if (count == 0) {
-		return 0;
-	}
 	if (erode) {
 		rc = ball(launch, type, in, mask, call->scratch, erode, true);
 	} else {
-		rc = sgpu_cuda_map<16>(launch, "morphology3d", count, is_inside(), mask, in);
+		rc = sgpu_cuda_map<16>(launch, count, is_inside(), mask, in);
 	}
 	for (uint64_t at = 0; !rc && call->param[LARGEST].number != 0 && at < count;
 	     at += sgpu_ops_extent(type, type->rank - 3, type->rank)) {

@@ -6,7 +6,7 @@
  * A candidate is one number of 64 bits: in the upper half its distance in f32, mapped to an integer
  * that sorts as the float does, and in the lower half its index.
  */
-#include "ops/cuda/kernels/gemm.cuh"
+#include "ops/cuda/kernels/common.cuh"
 
 enum { A, B, LABELS, OUTPUT, K = 0 };
 enum {
@@ -27,14 +27,6 @@ struct job {
 };
 
 /* ---- sums in lanes: lane i has elements i, i + 8, ... ---- */
-SGPU_DEVICE double add_lanes(double mine)
-{
-	mine += __shfl_xor_sync(0xffffffffu, mine, 4);
-	mine += __shfl_xor_sync(0xffffffffu, mine, 2);
-	mine += __shfl_xor_sync(0xffffffffu, mine, 1);
-	return mine;
-}
-
 SGPU_KERNEL compute_norms(job j)
 {
 	unsigned lane = threadIdx.x % LANES;
@@ -49,7 +41,7 @@ SGPU_KERNEL compute_norms(job j)
 
 			mine += value * value;
 		}
-		mine = add_lanes(mine);
+		mine = sgpu_cuda_add_lanes(mine);
 		if (row < j.m && lane == 0) {
 			j.norms[row] = (float)mine;
 		}
@@ -187,7 +179,7 @@ static __device__ void compute_distances(const job &j, uint64_t query, decision 
 
 			mine += difference * difference;
 		}
-		mine = add_lanes(mine);
+		mine = sgpu_cuda_add_lanes(mine);
 		if (i < j.plan.keep && lane == 0) {
 			shared->distance[i] = mine != mine ? (double)INFINITY : mine;
 			shared->index[i] = index;
@@ -270,19 +262,21 @@ static int find_candidates(struct sgpu_launch *launch, job *j)
 	struct sgpu_gemm gemm = {};
 	int rc = 0;
 
+	gemm.dtype = SGPU_F32;
+	gemm.a = j->a + j->query * j->d;
+	gemm.output = j->products;
 	gemm.m = j->queries;
 	gemm.k = j->d;
 	gemm.transpose_b = true;
 	gemm.lda = gemm.ldb = j->d;
-	gemm.alpha = 1;
+	gemm.alpha = gemm.batch = 1;
 	for (j->row = 0; !rc && j->row < j->m; j->row += j->plan.rows) {
 		j->rows = sgpu_ops_min(j->m - j->row, j->plan.rows);
+		gemm.b = j->b + j->row * j->d;
 		gemm.n = gemm.ldc = j->rows;
-		rc = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm,
-					     j->a + j->query * j->d, j->b + j->row * j->d, NULL,
-					     j->products);
+		rc = sgpu_cuda_gemm_built_in(launch, &gemm);
 		rc = rc ? rc
-			: sgpu_cuda_run(launch, "nearest", select_candidates,
+			: sgpu_cuda_run(launch, select_candidates,
 					sgpu_cuda_grid(j->queries, WARPS), *j);
 	}
 	return rc;
@@ -291,14 +285,11 @@ static int find_candidates(struct sgpu_launch *launch, job *j)
 static int start_decision(struct sgpu_launch *launch, const struct sgpu_op_call *call, const job *j)
 {
 	unsigned grid = sgpu_cuda_grid(j->queries, 1);
-	int32_t *output = (int32_t *)call->data[OUTPUT];
+	void *labels = call->data[LABELS], *output = call->data[OUTPUT];
 
-	if (call->data[LABELS] && call->type[LABELS].dtype == SGPU_U8) {
-		return sgpu_cuda_run(launch, "nearest", decide<uint8_t>, grid, *j,
-				     (const uint8_t *)call->data[LABELS], output);
-	}
-	return sgpu_cuda_run(launch, "nearest", decide<int32_t>, grid, *j,
-			     (const int32_t *)call->data[LABELS], output);
+	return call->type[LABELS].dtype == SGPU_U8
+		       ? sgpu_cuda_run(launch, decide<uint8_t>, grid, *j, labels, output)
+		       : sgpu_cuda_run(launch, decide<int32_t>, grid, *j, labels, output);
 }
 
 extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -316,10 +307,7 @@ extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	j.lists = (unsigned long long *)call->scratch;
 	j.norms = (float *)(j.lists + j.plan.queries * j.plan.keep);
 	j.products = j.norms + j.m;
-	if (j.n == 0) {
-		return 0;
-	}
-	rc = sgpu_cuda_run(launch, "nearest", compute_norms, sgpu_cuda_grid(j.m, GROUPS), j);
+	rc = sgpu_cuda_run(launch, compute_norms, sgpu_cuda_grid(j.m, GROUPS), j);
 	for (j.query = 0; !rc && j.query < j.n; j.query += j.plan.queries) {
 		j.queries = sgpu_ops_min(j.n - j.query, j.plan.queries);
 		rc = find_candidates(launch, &j);

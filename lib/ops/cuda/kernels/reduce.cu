@@ -7,12 +7,149 @@
  */
 #include <utility>
 
-#include "ops/cuda/kernels/reduce.cuh"
+#include "ops/cuda/kernels/convert.cuh"
+#include "ops/cuda/kernels/volume.cuh"
 
 enum { INPUT, MASK, OUTPUT };
 enum { OPERATION, AXIS, Q };
 enum { LANES = SGPU_REDUCE_LANES };
 
+/* ---- foldings: keys of elements, a neutral key, and the f64 value of a key ----
+ *	F::in_order   whether the order of elements changes the result
+ *	f.nothing()   f.key(element)   f(key, key)   f.value(key) */
+/* The element types of outputs. */
+template <typename T> struct sgpu_reduce_types {
+	typedef double sum;
+	typedef T extreme;
+};
+template <> struct sgpu_reduce_types<float> {
+	typedef float sum, extreme;
+};
+template <> struct sgpu_reduce_types<sgpu_half> : sgpu_reduce_types<float> {
+};
+
+/* Divides and rounds; every NaN becomes the same one. */
+template <typename O> SGPU_DEVICE O sgpu_reduce_result(double value, double divisor)
+{
+	value = __ddiv_rn(value, divisor);
+	return sgpu_cuda_narrow<O>(value == value ? value
+						  : __longlong_as_double(0x7ff8000000000000ll));
+}
+
+/* ---- sums: integers are added as integers within a piece, exactly ---- */
+template <typename T> struct sgpu_reduce_sum {
+	static constexpr bool in_order = false;
+
+	__device__ long long nothing() const
+	{
+		return 0;
+	}
+	__device__ long long key(T element) const
+	{
+		return element;
+	}
+	__device__ long long operator()(long long a, long long b) const
+	{
+		return a + b;
+	}
+	__device__ double value(long long key) const
+	{
+		return (double)key;
+	}
+};
+
+template <typename T> struct sgpu_reduce_float_sum {
+	static constexpr bool in_order = true;
+
+	__device__ double key(T element) const
+	{
+		return sgpu_cuda_f64(element);
+	}
+	__device__ double operator()(double a, double b) const
+	{
+		return __dadd_rn(a, b);
+	}
+	__device__ double value(double key) const
+	{
+		return key;
+	}
+};
+template <> struct sgpu_reduce_sum<float> : sgpu_reduce_float_sum<float> {
+};
+template <> struct sgpu_reduce_sum<double> : sgpu_reduce_float_sum<double> {
+};
+template <> struct sgpu_reduce_sum<sgpu_half> : sgpu_reduce_float_sum<sgpu_half> {
+};
+
+/* ---- the least and the greatest ----
+ * The greatest is the least of inverted keys. The key of a float is its bits, as an integer that
+ * sorts as the float does: -0 below +0, and NaN below all, so that NaN is the result of both. The
+ * order of the reduction does not matter. */
+template <typename K, typename T> struct sgpu_reduce_least {
+	static constexpr bool in_order = false;
+	static constexpr K low = (K)((K)1 << (sizeof(K) * 8 - 2)) * -2;
+	bool greatest;
+
+	__device__ K nothing() const
+	{
+		return (K)~low;
+	}
+	__device__ K operator()(K a, K b) const
+	{
+		return b < a ? b : a;
+	}
+};
+
+template <typename T> struct sgpu_reduce_extreme : sgpu_reduce_least<int, T> {
+	__device__ int key(T element) const
+	{
+		return this->greatest ? ~(int)element : (int)element;
+	}
+	__device__ double value(int key) const
+	{
+		return this->greatest ? ~key : key;
+	}
+};
+
+/* Maps a float's bits to an integer that sorts as the float does. It is its own inverse. */
+SGPU_DEVICE int sgpu_reduce_fold_bits(int bits)
+{
+	return bits < 0 ? bits ^ INT_MAX : bits;
+}
+
+template <> struct sgpu_reduce_extreme<float> : sgpu_reduce_least<int, float> {
+	__device__ int key(float element) const
+	{
+		int bits = sgpu_reduce_fold_bits(__float_as_int(greatest ? -element : element));
+
+		return element == element ? bits : low;
+	}
+	__device__ double value(int key) const
+	{
+		float value = __int_as_float(sgpu_reduce_fold_bits(key));
+
+		return key == low ? __longlong_as_double(0x7ff8000000000000ll)
+				  : (double)(greatest ? -value : value);
+	}
+};
+template <> struct sgpu_reduce_extreme<sgpu_half> : sgpu_reduce_extreme<float> {
+	__device__ int key(sgpu_half element) const
+	{
+		return sgpu_reduce_extreme<float>::key(sgpu_half_to_float(element.bits));
+	}
+};
+template <> struct sgpu_reduce_extreme<double> : sgpu_reduce_least<long long, double> {
+	__device__ long long key(double element) const
+	{
+		return sgpu_reduce_key(greatest ? -element : element);
+	}
+	__device__ double value(long long key) const
+	{
+		return greatest ? -sgpu_reduce_unkey(key) : sgpu_reduce_unkey(key);
+	}
+};
+
+/* ---- kernels ---- */
 /* Elements as a pass sees them that a mask or a deviation needs: those left out as `nothing`, all
  * others as 1, or as their squared distance from the mean of their output. */
 struct seen {
@@ -134,9 +271,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<In
 		for (; i < piece.count; i += LANES) {
 			sum += sgpu_cuda_f64(piece.in[i]);
 		}
-		sum += __shfl_xor_sync(0xffffffffu, sum, 4);
-		sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-		sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+		sum = sgpu_cuda_add_lanes(sum);
 		if (lane == 0 && item < items) {
 			put(job, item, sum);
 		}
@@ -232,11 +367,6 @@ SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, dou
 }
 
 /* ---- host side ---- */
-static struct sgpu_reduce_view view(const struct sgpu_op_call *call)
-{
-	return sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
-}
-
 /* Reduces each piece. Sums of floats must keep the CPU's order, so they have a kernel of their
  * own. */
 template <typename In, typename O, typename F>
@@ -248,16 +378,16 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<In, O> &job,
 		return 0;
 	}
 	if (job.v.inner > 1) {
-		return sgpu_cuda_start(launch, "reduce", fold_rows<F, In, O>,
+		return sgpu_cuda_start(launch, fold_rows<F, In, O>,
 				       sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP),
 				       SGPU_CUDA_WARP, 0, job, f);
 	}
 	if constexpr (F::in_order) {
-		return sgpu_cuda_start(launch, "reduce", add_lanes<In, O>,
+		return sgpu_cuda_start(launch, add_lanes<In, O>,
 				       sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES),
 				       SGPU_CUDA_WARP, 0, job);
 	} else {
-		return sgpu_cuda_run(launch, "reduce", fold_warps<F, In, O>,
+		return sgpu_cuda_run(launch, fold_warps<F, In, O>,
 				     sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), job,
 				     f);
 	}
@@ -268,21 +398,17 @@ template <typename In, typename O, typename F, typename L>
 static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, O *out, double divisor,
 	       F f, L last)
 {
-	struct job<In, O> job = {
+	const struct sgpu_reduce_view v = sgpu_reduce_view(call);
+	const struct job<In, O> job = {
+		in, out, v, v.pieces > 1 ? (double *)call->scratch : NULL, divisor
 	};
-	int rc;
+	int rc = fold_pieces(launch, job, f);
 
-	job.in = in;
-	job.out = out;
-	job.v = view(call);
-	job.partial = job.v.pieces > 1 ? (double *)call->scratch : NULL;
-	job.divisor = divisor;
-	rc = fold_pieces(launch, job, f);
 	if (rc || job.v.pieces == 1 || job.v.outer * job.v.inner == 0) {
 		return rc;
 	}
 	return sgpu_cuda_run(
-		launch, "reduce", finish<L, O>,
+		launch, finish<L, O>,
 		sgpu_cuda_grid(job.v.outer * job.v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
 		(const double *)call->scratch, job.out, job.v, job.divisor, last);
 }
@@ -298,7 +424,8 @@ template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_la
 
 	if (operation == SGPU_REDUCE_SUM || operation == SGPU_REDUCE_MEAN) {
 		return run(call, launch, in, (sum *)out,
-			   operation == SGPU_REDUCE_MEAN ? (double)view(call).length : 1.0,
+			   operation == SGPU_REDUCE_MEAN ? (double)sgpu_reduce_view(call).length
+							 : 1.0,
 			   sgpu_reduce_sum<T>(), sgpu_reduce_sum<double>());
 	}
 	return run(call, launch, in, (extreme *)out, 1.0, sgpu_reduce_extreme<T>{ greatest },
@@ -339,12 +466,11 @@ static int run_pass(struct sgpu_op_call *call, struct sgpu_launch *launch, seen 
 SGPU_KERNEL count_digits(seen in, uint64_t count, unsigned shift, struct sgpu_percentile *all)
 {
 	__shared__ unsigned digits[2][256];
-	const sgpu_reduce_extreme<double> order = {};
 
 	digits[0][threadIdx.x] = digits[1][threadIdx.x] = 0;
 	__syncthreads();
 	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
-		uint64_t digit = (uint64_t)order.key(in[i]) ^ (uint64_t)1 << 63;
+		uint64_t digit = (uint64_t)sgpu_reduce_key(in[i]) ^ (uint64_t)1 << 63;
 
 		if (digit == 0) {
 			all->nans = 1;
@@ -367,7 +493,6 @@ SGPU_KERNEL count_digits(seen in, uint64_t count, unsigned shift, struct sgpu_pe
 SGPU_KERNEL take_digits(struct sgpu_percentile *p, unsigned shift, double q, const double *counts,
 			double length, double *result)
 {
-	const sgpu_reduce_extreme<double> order = {};
 	const uint64_t sign = (uint64_t)1 << 63;
 
 	if (sgpu_cuda_self() > 0) {
@@ -379,8 +504,9 @@ SGPU_KERNEL take_digits(struct sgpu_percentile *p, unsigned shift, double q, con
 	}
 	sgpu_percentile_step(p);
 	if (shift == 0) {
-		*result = sgpu_percentile_between(p, order.value((long long)(p->prefix[0] ^ sign)),
-						  order.value((long long)(p->prefix[1] ^ sign)));
+		*result = sgpu_percentile_between(
+			p, sgpu_reduce_unkey((int64_t)(p->prefix[0] ^ sign)),
+			sgpu_reduce_unkey((int64_t)(p->prefix[1] ^ sign)));
 	}
 }
 
@@ -390,15 +516,14 @@ static int run_percentile(struct sgpu_launch *launch, seen in, struct sgpu_perce
 	int rc;
 
 	in.nothing = (double)INFINITY;
-	rc = sgpu_cuda_runtime_check(launch, "reduce",
+	rc = sgpu_cuda_runtime_check(launch,
 				     cudaMemsetAsync(p, 0, sizeof(*p), sgpu_cuda_stream(launch)));
 	for (unsigned shift = 64; !rc; shift -= 8) {
-		rc = sgpu_cuda_run(launch, "reduce", take_digits, 1, p, shift, q, counts, length,
-				   result);
+		rc = sgpu_cuda_run(launch, take_digits, 1, p, shift, q, counts, length, result);
 		if (rc || shift == 0) {
 			break;
 		}
-		rc = sgpu_cuda_run(launch, "reduce", count_digits,
+		rc = sgpu_cuda_run(launch, count_digits,
 				   sgpu_cuda_grid((uint64_t)length, SGPU_CUDA_BLOCK * 8), in,
 				   (uint64_t)length, shift - 8, p);
 	}
@@ -407,7 +532,7 @@ static int run_percentile(struct sgpu_launch *launch, seen in, struct sgpu_perce
 
 static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	struct sgpu_reduce_view v = view(call);
+	struct sgpu_reduce_view v = sgpu_reduce_view(call);
 	uint64_t outputs = v.outer * v.inner;
 	double *values = (double *)call->scratch + sgpu_reduce_partial(&v),
 	       *counts = values + outputs, *means = counts + outputs, length = (double)v.length;
@@ -430,7 +555,7 @@ static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
 	if (!rc && operation == SGPU_REDUCE_STD) {
 		rc = run_pass(call, launch, in, values, SGPU_REDUCE_SUM);
 		rc = rc ? rc
-			: sgpu_cuda_run(launch, "reduce", settle, grid, values, counts, length,
+			: sgpu_cuda_run(launch, settle, grid, values, counts, length,
 					SGPU_REDUCE_MEAN, false, means, outputs);
 		in.means = means;
 	}
@@ -441,7 +566,7 @@ static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
 		rc = run_pass(call, launch, in, values, operation);
 	}
 	return rc ? rc
-		  : sgpu_cuda_run(launch, "reduce", settle, grid, values, counts, length, operation,
+		  : sgpu_cuda_run(launch, settle, grid, values, counts, length, operation,
 				  call->type[OUTPUT].dtype == SGPU_F32, call->data[OUTPUT],
 				  outputs);
 }

@@ -43,9 +43,9 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 			(const float *)call->data[CALIBRATION]
 	};
 
-	return sgpu_cuda_map<sgpu_cuda_together<I, O>>(
-		launch, "scale", sgpu_ops_count(&call->type[INPUT]), f, (O *)call->data[OUTPUT],
-		(const I *)call->data[INPUT]);
+	return sgpu_cuda_map<sgpu_cuda_together<I, O>>(launch, sgpu_ops_count(&call->type[INPUT]),
+						       f, (O *)call->data[OUTPUT],
+						       (const I *)call->data[INPUT]);
 }
 
 extern "C" int sgpu_scale_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -25,14 +25,10 @@ extern "C" int sgpu_sgd_cuda(struct sgpu_op_call *call, struct sgpu_launch *laun
 {
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
 
-	if (count == 0) {
-		return 0;
-	}
 	return SGPU_CUDA_FLOATS(
 		call->type[OUTPUT].dtype, T,
-		sgpu_cuda_run(launch, "sgd", step<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), count,
+		sgpu_cuda_run(launch, step<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), count,
 			      call->param[RATE].number, call->param[MOMENTUM].number,
-			      (const T *)call->data[WEIGHTS], (const T *)call->data[GRADIENT],
-			      (const T *)call->data[VELOCITY], (T *)call->data[OUTPUT],
-			      (T *)call->data[OUTPUT_VELOCITY]));
+			      call->data[WEIGHTS], call->data[GRADIENT], call->data[VELOCITY],
+			      call->data[OUTPUT], call->data[OUTPUT_VELOCITY]));
 }

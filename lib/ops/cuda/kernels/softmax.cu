@@ -158,34 +158,18 @@ static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *cal
 			  scratch + 2 * rows * parts,
 			  scratch + 2 * rows * parts + rows };
 	unsigned many = sgpu_cuda_grid(rows * parts, 1), few = sgpu_cuda_grid(rows, 1);
-	const T *input = (const T *)call->data[INPUT];
-	T *output = (T *)call->data[OUTPUT];
-	int rc = sgpu_cuda_run(launch, "softmax", part_tops<T>, many, job, input);
+	void *input = call->data[INPUT], *output = call->data[OUTPUT];
+	int rc = sgpu_cuda_run(launch, part_tops<T>, many, job, input);
 
 	rc = rc ? rc
-		: sgpu_cuda_run(launch, "softmax", combine_parts<sgpu_cuda_larger>, few, rows,
-				parts, -(double)INFINITY, sgpu_cuda_larger(), job.part_tops,
-				job.tops);
-	rc = rc ? rc : sgpu_cuda_run(launch, "softmax", part_sums<T>, many, job, input, output);
+		: sgpu_cuda_run(launch, combine_parts<sgpu_cuda_larger>, few, rows, parts,
+				-(double)INFINITY, sgpu_cuda_larger(), job.part_tops, job.tops);
+	rc = rc ? rc : sgpu_cuda_run(launch, part_sums<T>, many, job, input, output);
 	rc = rc ? rc
-		: sgpu_cuda_run(launch, "softmax", combine_parts<sgpu_cuda_sum>, few, rows, parts,
-				0.0, sgpu_cuda_sum(), job.part_sums, job.sums);
-	rc = rc ? rc : sgpu_cuda_run(launch, "softmax", part_divide<T>, many, job, output);
+		: sgpu_cuda_run(launch, combine_parts<sgpu_cuda_sum>, few, rows, parts, 0.0,
+				sgpu_cuda_sum(), job.part_sums, job.sums);
+	rc = rc ? rc : sgpu_cuda_run(launch, part_divide<T>, many, job, output);
 	return rc;
-}
-
-template <typename T>
-static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows,
-		 uint64_t count)
-{
-	const T *input = (const T *)call->data[INPUT];
-	T *output = (T *)call->data[OUTPUT];
-
-	if (count > SGPU_ROW_PART) {
-		return start_long<T>(launch, call, rows, count);
-	}
-	return sgpu_cuda_run(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1), rows, count,
-			     input, output);
 }
 
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -194,8 +178,10 @@ extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	uint64_t rows = sgpu_ops_extent(type, 0, type->rank - 1),
 		 count = type->shape[type->rank - 1];
 
-	if (rows == 0 || count == 0) {
-		return 0;
-	}
-	return SGPU_CUDA_FLOATS(type->dtype, T, start<T>(launch, call, rows, count));
+	return SGPU_CUDA_FLOATS(type->dtype, T,
+				count > SGPU_ROW_PART
+					? start_long<T>(launch, call, rows, count)
+					: sgpu_cuda_run(launch, block_rows<T>,
+							sgpu_cuda_grid(rows, 1), rows, count,
+							call->data[INPUT], call->data[OUTPUT]));
 }

@@ -135,20 +135,16 @@ template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_la
 	int rc;
 
 	if (call->param[MODE].number != INDICES) {
-		return sgpu_cuda_map<16 / sizeof(T)>(launch, "threshold", count, inside,
+		return sgpu_cuda_map<16 / sizeof(T)>(launch, count, inside,
 						     (uint8_t *)call->data[OUTPUT], in);
 	}
-	if (count == 0) {
-		return 0; /* status[1] is 0 already */
-	}
-	rc = sgpu_cuda_runtime_check(launch, "threshold",
-				     cudaMemsetAsync(call->scratch, 0,
-						     tiles * sizeof(unsigned long long),
-						     sgpu_cuda_stream(launch)));
+	rc = sgpu_cuda_runtime_check(launch, cudaMemsetAsync(call->scratch, 0,
+							     tiles * sizeof(unsigned long long),
+							     sgpu_cuda_stream(launch)));
 	return rc ? rc
-		  : sgpu_cuda_run(launch, "threshold", list<T>, (unsigned)tiles, in, count, inside,
-				  (unsigned long long *)call->scratch, launch->counters,
-				  (int32_t *)call->data[OUTPUT], launch->status + 1);
+		  : sgpu_cuda_run(launch, list<T>, (unsigned)tiles, in, count, inside,
+				  call->scratch, launch->counters, call->data[OUTPUT],
+				  launch->status + 1);
 }
 
 extern "C" int sgpu_threshold_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

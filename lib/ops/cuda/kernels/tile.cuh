@@ -205,6 +205,17 @@ template <typename T_> struct sgpu_across_k {
 	}
 };
 
+/* What a source is derived from of which a thread copies one column, any element of which may be
+ * outside. */
+struct sgpu_columns {
+	static constexpr bool along_k = false;
+
+	__device__ __forceinline__ bool inside(int) const
+	{
+		return false;
+	}
+};
+
 /* Multiplies and adds with one rounding. */
 struct sgpu_step_fused {
 	SGPU_DEVICE float add(float sum, float a, float b)

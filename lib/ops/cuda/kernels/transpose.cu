@@ -20,8 +20,8 @@ template <typename T> SGPU_KERNEL move_rows(const T *in, T *out, struct sgpu_mov
 }
 
 /* Moves rows of elements of `size` bytes, in words of the largest size that fits. */
-static int start_rows(struct sgpu_launch *launch, const char *what, void *to, const void *from,
-		      struct sgpu_move m, uint64_t size)
+static int start_rows(struct sgpu_launch *launch, void *to, const void *from, struct sgpu_move m,
+		      uint64_t size)
 {
 	uint64_t all = m.axis[3].extent * size | (uint64_t)(uintptr_t)to |
 		       (uint64_t)(uintptr_t)from | 8,
@@ -39,9 +39,9 @@ static int start_rows(struct sgpu_launch *launch, const char *what, void *to, co
 	m.axis[3].extent = m.axis[3].extent * size / word;
 	count /= word;
 	return SGPU_CUDA_SIZES(word, T,
-			       sgpu_cuda_run(launch, what, move_rows<T>,
-					     sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
-					     (const T *)from, (T *)to, m, count));
+			       sgpu_cuda_run(launch, move_rows<T>,
+					     sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), from, to, m,
+					     count));
 }
 
 extern "C" int sgpu_concatenate_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -55,7 +55,7 @@ extern "C" int sgpu_concatenate_cuda(struct sgpu_op_call *call, struct sgpu_laun
 		struct sgpu_move move = sgpu_concatenate_move(call, i);
 
 		if (call->data[i]) {
-			rc = start_rows(launch, "concatenate", out, call->data[i], move, size);
+			rc = start_rows(launch, out, call->data[i], move, size);
 			out += move.axis[3].extent * size;
 		}
 	}
@@ -107,20 +107,16 @@ SGPU_KERNEL transpose_tiles(const T *in, T *out, const struct sgpu_move m, uint6
 extern "C" int sgpu_transpose_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t size = sgpu_dtype_size(call->type[0].dtype), down, across;
-	struct sgpu_move m;
+	struct sgpu_move m = sgpu_transpose_move(call);
 
-	if (sgpu_ops_count(&call->type[0]) == 0) {
-		return 0;
-	}
-	m = sgpu_transpose_move(call);
 	if (m.axis[3].from == 1) {
-		return start_rows(launch, "transpose", call->data[1], call->data[0], m, size);
+		return start_rows(launch, call->data[1], call->data[0], m, size);
 	}
 	down = sgpu_ops_ceil(m.axis[2].extent, TILE);
 	across = sgpu_ops_ceil(m.axis[3].extent, TILE);
 	return SGPU_CUDA_SIZES(
 		size, T,
-		sgpu_cuda_run(launch, "transpose", transpose_tiles<T>,
+		sgpu_cuda_run(launch, transpose_tiles<T>,
 			      sgpu_cuda_blocks(m.axis[0].extent * m.axis[1].extent * down * across),
-			      (const T *)call->data[0], (T *)call->data[1], m, down, across));
+			      call->data[0], call->data[1], m, down, across));
 }
