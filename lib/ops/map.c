@@ -28,8 +28,7 @@ struct resolver {
 	const enum sgpu_dtype *inputs;
 	struct sgpu_error *error;
 	int rc, depth;
-	uint32_t used;			/* slots, a bit each */
-	uint32_t maker[SGPU_MAP_SLOTS]; /* the instruction that writes the slot */
+	uint32_t used; /* slots, a bit each */
 	struct value stack[SGPU_MAP_CODE_MAX];
 };
 
@@ -159,16 +158,13 @@ static uint8_t emit3(struct resolver *r, int op, int kind, int narrow, uint8_t a
 					       .from = { a, b, c } };
 	for (int i = 0; i < 3; i++) {
 		if (next->from[i] < SGPU_MAP_SLOTS) {
-			uint32_t maker = r->maker[next->from[i]];
-
 			r->used &= ~(1u << next->from[i]);
-			p->list[maker].kept |= maker + 1 != p->count;
 		}
 	}
 	p->small &= op <= SGPU_MAP_TO_F;
 	p->slots = p->slots > to + 1u ? p->slots : to + 1u;
 	r->used |= 1u << to;
-	r->maker[to] = p->count++;
+	p->count++;
 	return to;
 }
 

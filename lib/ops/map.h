@@ -75,9 +75,8 @@ enum { SGPU_MAP_FROM_INPUT = 16, SGPU_MAP_UNUSED = 31, SGPU_MAP_FROM_CONSTANT = 
 struct sgpu_map_instruction {
 	uint8_t op, kind;
 	uint8_t narrow; /* SGPU_NONE, or the type to which the result is brought */
-	uint8_t to;	/* slot */
+	uint8_t to;	/* slot; none of the operands is there */
 	uint8_t from[3];
-	uint8_t kept; /* the result is read later than by the next instruction */
 };
 
 struct sgpu_map_program {

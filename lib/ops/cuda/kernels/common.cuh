@@ -63,14 +63,6 @@ static inline int sgpu_cuda_start(struct sgpu_launch *launch, void (*kernel)(P..
 	return sgpu_cuda_runtime_check(launch, cudaGetLastError());
 }
 
-/* map.cu still gives a name. */
-template <typename... P, typename... A>
-static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *, void (*kernel)(P...),
-				  A... rest)
-{
-	return sgpu_cuda_start(launch, kernel, rest...);
-}
-
 /* Starts a kernel in blocks of SGPU_CUDA_BLOCK threads, without dynamic shared memory. */
 template <typename... P, typename... A>
 static inline int sgpu_cuda_run(struct sgpu_launch *launch, void (*kernel)(P...), unsigned grid,

@@ -288,7 +288,7 @@ template <typename W> static int start(const struct sgpu_map_job &job, struct sg
 	const unsigned groups = room < 1 ? 1 : room > GROUPS_MAX ? GROUPS_MAX : room;
 	const uint64_t block = (uint64_t)groups * SGPU_CUDA_BLOCK * together<W>;
 
-	return sgpu_cuda_start(launch, "map", interpret<W>, sgpu_cuda_grid(job.count, block),
+	return sgpu_cuda_start(launch, interpret<W>, sgpu_cuda_grid(job.count, block),
 			       SGPU_CUDA_BLOCK, groups * columns * COLUMN_BYTES + constants, job,
 			       (int)groups);
 }
