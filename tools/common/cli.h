@@ -49,6 +49,8 @@ struct cli_list {
 	const char **items;
 	int count;
 };
+/* Returns 0, or the exit status after a message. */
+int cli_list_add(struct cli_list *list, const char *value);
 
 /* Bytes that were given in hexadecimal. */
 enum { CLI_BYTES_MAX = 4096 };
@@ -80,8 +82,8 @@ struct cli_bytes {
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
-/* Anything else: a function that stores the value, after all options of other kinds; returns 0, or
- * the exit status after a message. */
+/* Anything else: a function that stores the value; returns 0, or the exit status after a message.
+ */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
 #define CLI_MEMBER(type, member, wanted, its_kind)   \
@@ -218,11 +220,14 @@ int cli_input(const char *path, const char **name, int *fd);
 void cli_input_close(int fd);
 
 /* ---- no output may replace a file that is read ----
- * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for
- * standard input, or a key's "fd:N". Only regular files are remembered. */
+ * Remembers a file that the verb reads: a path, "-" or NULL for standard input, or a key's "fd:N".
+ * Only regular files are remembered. */
 void cli_remember_input(const char *path);
 struct stat;
 void cli_remember_file(const struct stat *status); /* by its device and inode */
+/* Remembers an argument that is read, and refuses a second one that is standard input. Options of
+ * CLI_INPUT and cli_input do so by themselves. Returns 0, or the exit status after a message. */
+int cli_take_input(const char *path);
 /* Inspects such an input. False: it is not there. */
 bool cli_input_stat(const char *path, struct stat *status);
 /* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.

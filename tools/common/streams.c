@@ -102,6 +102,19 @@ void cli_remember_input(const char *path)
 	}
 }
 
+int cli_take_input(const char *path)
+{
+	static const char *standard; /* the argument that stands for it */
+	const char *use = path ? path : "-";
+
+	cli_remember_input(path);
+	if (strcmp(use, "-") == 0 && standard && standard != use) {
+		return cli_usage("standard input can be only one of the files that are read");
+	}
+	standard = strcmp(use, "-") == 0 ? use : standard;
+	return 0;
+}
+
 bool cli_is_input(const char *path)
 {
 	struct stat status;
@@ -173,6 +186,7 @@ bool cli_outputs_apart(const char *what, const char *path, const char *other,
 int cli_input(const char *path, const char **name, int *fd)
 {
 	struct stat status;
+	int taken;
 
 	*fd = -1;
 	if (cli_is_standard(path)) {
@@ -181,9 +195,9 @@ int cli_input(const char *path, const char **name, int *fd)
 			return cli_usage("refusing to read binary data from a terminal; name a "
 					 "file or redirect");
 		}
-		cli_remember_input(NULL);
-		*fd = STDIN_FILENO;
-		return 0;
+		taken = cli_take_input(path);
+		*fd = taken ? -1 : STDIN_FILENO;
+		return taken;
 	}
 	*name = path;
 	*fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -124,7 +124,6 @@ static int refuse_type(const struct value *value, const struct sgpu_op *op, cons
 	return cli_error(&error);
 }
 
-/* Makes of a value what the argument takes: scaled, and of one of its types. */
 int draft_convert(struct draft *draft, const struct sgpu_op *op,
 		  const struct sgpu_op_argument *argument, bool wide, struct value *value)
 {
@@ -164,8 +163,6 @@ static bool ignores_order(const struct draft_stage *stage)
 	       (strcmp(stage->op->name, "reduce") == 0 && !json_object_get(stage->params, "axis"));
 }
 
-/* Gives all values of a stage one order: that in which they lie if the operation ignores it, else
- * the order in which people count. */
 int draft_arrange(struct draft *draft, const struct draft_stage *stage, struct value *values,
 		  int count)
 {

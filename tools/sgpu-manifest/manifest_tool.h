@@ -30,15 +30,17 @@ CLI_VERB(split);
 CLI_VERB(merge);
 CLI_VERB(ops);
 
-/* Options that several verbs have. */
+/* The options of all verbs but init. */
 struct request {
-	const char *output;
-	bool outside;
+	const char *output, *manifest, *manifest_out;
+	bool outside, dot, by_hash;
+	uint64_t shards;
+	struct cli_list at; /* SEGMENT=HANDLE */
 };
-#define OPTION_OUTSIDE(type)                                                                 \
+#define OPTION_OUTSIDE                                                                       \
 	{                                                                                    \
 		"allow-outside", 0, NULL, "let inputs lie outside the manifest's directory", \
-			CLI_FLAG(type, outside)                                              \
+			CLI_FLAG(struct request, outside)                                    \
 	}
 #define OPTION_OUTPUT                                                         \
 	{                                                                     \

@@ -150,12 +150,22 @@ int payload_open(const struct payload_folder *folder, const struct sgpu_segment 
 		       : check_size(segment, *size, (uint64_t)status.st_size, error);
 }
 
+static int read_whole(int fd, const char *name, void *data, size_t size, uint64_t offset,
+		      struct sgpu_error *error)
+{
+	size_t got = 0;
+	const int rc = sgpu_pread(fd, name, data, size, offset, &got, error);
+
+	return rc || got == size
+		       ? rc
+		       : sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
+}
+
 int payload_hash(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct sgpu_kt128 *state = NULL;
 	uint8_t *window = malloc(entry->size < WINDOW ? entry->size + 1 : WINDOW);
-	size_t got = 0;
 	int rc = window ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
 
 	/* The pool is made for the first payload that is large enough. This thread computes with
@@ -167,11 +177,8 @@ int payload_hash(struct payload_folder *folder, int fd, const char *name, uint64
 		}
 	}
 	for (uint64_t left = entry->size, now; !rc && left > 0; left -= now) {
-		now = left < WINDOW ? left : WINDOW;
-		rc = sgpu_pread(fd, name, window, now, offset, &got, error);
-		if (!rc && got < now) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
-		}
+		now = sgpu_min_u64(left, WINDOW);
+		rc = read_whole(fd, name, window, now, offset, error);
 		rc = rc ? rc : sgpu_kt128_update_shared(state, folder->pool, window, now, error);
 		offset += now;
 		cli_progress(NULL, folder->hashed += now);
@@ -293,13 +300,9 @@ static int copy_to(const struct sgpu_source *from, const struct sgpu_region_slic
 	int rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
 
 	for (uint64_t at = 0; !rc && at < from->size; at += PIECE) {
-		size_t size = from->size - at < PIECE ? (size_t)(from->size - at) : PIECE, got = 0;
+		const size_t size = sgpu_min_u64(from->size - at, PIECE);
 
-		rc = sgpu_pread(from->fd, from->name, piece, size, from->offset + at, &got, error);
-		if (!rc && got < size) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-				       from->name);
-		}
+		rc = read_whole(from->fd, from->name, piece, size, from->offset + at, error);
 		rc = rc ? rc : sgpu_slice_write(slice, at, piece, size, error);
 	}
 	free(piece);
@@ -337,7 +340,6 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 {
 	uint8_t *image = NULL;
 	uint64_t size = 0;
-	size_t got = 0;
 	char *path = NULL;
 	int fd = -1, rc;
 
@@ -350,13 +352,8 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	}
 	if (!rc) {
 		image = malloc(size + 1);
-		rc = image ? sgpu_pread(fd, segment->location, image, size, segment->offset, &got,
-					error)
+		rc = image ? read_whole(fd, segment->location, image, size, segment->offset, error)
 			   : sgpu_fail_nomem(error);
-	}
-	if (!rc && got < size) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-			       segment->location);
 	}
 	if (!rc) {
 		sgpu_measure_pages(image, size, NULL, digest);

@@ -9,7 +9,7 @@
 
 #include "manifest_tool.h"
 
-const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct request), CLI_END };
+const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE, CLI_END };
 
 /* The last document is not freed: the exit of the process takes a tenth of the time that freeing a
  * large manifest piece by piece takes. */
@@ -35,8 +35,7 @@ int verb_check(int argc, char **argv)
 }
 
 /* ---- canon ---- */
-const struct cli_option canon_options[] = { CLI_COMMON, OPTION_OUTPUT,
-					    OPTION_OUTSIDE(struct request), CLI_END };
+const struct cli_option canon_options[] = { CLI_COMMON, OPTION_OUTPUT, OPTION_OUTSIDE, CLI_END };
 
 int verb_canon(int argc, char **argv)
 {
@@ -61,7 +60,7 @@ int verb_canon(int argc, char **argv)
 }
 
 /* ---- hash ---- */
-const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct request), CLI_END };
+const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE, CLI_END };
 
 static int hash_one(const char *path, unsigned options)
 {

@@ -9,14 +9,10 @@
 
 #include "manifest_tool.h"
 
-struct merge_request {
-	const char *manifest;
-};
-
 const struct cli_option merge_options[] = {
 	CLI_COMMON,
 	{ "manifest", 'm', "FILE", "the manifest that was split: all its outputs must be there",
-	  CLI_TEXT(struct merge_request, manifest) },
+	  CLI_TEXT(struct request, manifest) },
 	CLI_END
 };
 
@@ -149,7 +145,7 @@ static int report(const struct merger *merger)
 
 int verb_merge(int argc, char **argv)
 {
-	struct merge_request request = { 0 };
+	struct request request = { 0 };
 	struct merger merger = { .segments = json_array(),
 				 .ids = json_object(),
 				 .responses = json_array(),

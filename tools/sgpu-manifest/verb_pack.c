@@ -13,24 +13,17 @@
 #include "base/io.h"
 #include "manifest_tool.h"
 
-struct pack_request {
-	struct request common;
-	const char *manifest_out;
-	bool by_hash;
-	struct cli_list at; /* SEGMENT=HANDLE */
-};
-
 const struct cli_option pack_options[] = {
 	CLI_COMMON,
 	OPTION_OUTPUT,
-	OPTION_OUTSIDE(struct request),
+	OPTION_OUTSIDE,
 	{ "at", 0, "SEGMENT=HANDLE",
 	  "where the sealed payload of an input, or the result of an output, goes; may be repeated",
-	  CLI_LIST(struct pack_request, at) },
+	  CLI_LIST(struct request, at) },
 	{ "by-hash", 0, NULL, "leave the manifest out of the batch, which names its hash",
-	  CLI_FLAG(struct pack_request, by_hash) },
+	  CLI_FLAG(struct request, by_hash) },
 	{ "manifest-out", 0, "FILE", "with --by-hash: write the manifest there",
-	  CLI_TEXT(struct pack_request, manifest_out) },
+	  CLI_TEXT(struct request, manifest_out) },
 	CLI_END,
 };
 
@@ -197,10 +190,10 @@ static int set_apart(struct sgpu_batch *batch, const char *path)
 	return status;
 }
 
-static int pack(struct document *document, const struct pack_request *request)
+static int pack(struct document *document, const struct request *request)
 {
-	const char *output = request->common.output;
-	const bool outside = request->common.outside;
+	const char *output = request->output;
+	const bool outside = request->outside;
 	struct payload_folder folder = { .allow_outside = outside,
 					 .spool = -1,
 					 .standard_input = strcmp(document->path, "-") == 0 };
@@ -245,7 +238,7 @@ static int pack(struct document *document, const struct pack_request *request)
 
 int verb_pack(int argc, char **argv)
 {
-	struct pack_request request = { .by_hash = false };
+	struct request request = { 0 };
 	const char *output;
 	struct document document;
 	char **paths;
@@ -254,7 +247,7 @@ int verb_pack(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	output = request.common.output;
+	output = request.output;
 	if (request.by_hash != (request.manifest_out != NULL)) {
 		return cli_usage("--by-hash and --manifest-out, the manifest's file, go together");
 	}
@@ -272,8 +265,7 @@ int verb_pack(int argc, char **argv)
 		return status;
 	}
 	cli_signals(NULL);
-	status = document_load(paths[0], request.common.outside ? 0 : SGPU_MANIFEST_INSIDE,
-			       &document);
+	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	status = status ? status : pack(&document, &request);
 	free(request.at.items);
 	document_free(&document);

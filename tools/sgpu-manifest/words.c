@@ -223,13 +223,7 @@ int draft_take_low(void *values, const char *name)
 		return cli_usage("--low %s comes after the operation whose argument it is",
 				 SGPU_EXCERPT(name));
 	}
-	stage->low.items =
-		stage->low.items ? stage->low.items : calloc((size_t)request->argc, sizeof(char *));
-	if (!stage->low.items) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	stage->low.items[stage->low.count++] = name;
-	return 0;
+	return cli_list_add(&stage->low, name);
 }
 
 int draft_take_output(void *values, const char *word)

@@ -72,17 +72,6 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 	return cli_error(error);
 }
 
-int measure_standard_once(bool taken, const char *const *paths, int count)
-{
-	int uses = taken;
-
-	for (int i = 0; i < count; i++) {
-		uses += paths[i] && !strcmp(paths[i], "-");
-	}
-	return uses > 1 ? cli_usage("standard input can be only one of the files that are read")
-			: 0;
-}
-
 json_t *measure_hex(const void *data, size_t size)
 {
 	char text[2 * HEX_MAX + 1] = "";

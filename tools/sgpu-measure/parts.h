@@ -45,10 +45,6 @@ int measure_read_input(const char *path, const char *what, char **text, size_t *
  * an exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
 
-/* Refuses standard input ("-") as more than one of the files that are read; a path may be NULL.
- * taken: it is another input already. Returns an exit status. */
-int measure_standard_once(bool taken, const char *const *paths, int count);
-
 /* ---- verb_release.c, also used by policy ---- */
 #define RELEASE_RUNNER "sgpu-enclave"
 /* Makes {"version", "release", "files": [{"name", "size", "digest"}]} of a build: sgpu-enclave and,

@@ -136,8 +136,7 @@ static int check_paths(const struct task *task)
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
 				 "new; --no-nonce does without");
 	}
-	const int status =
-		measure_standard_once(cli_is_standard(task->quote_path), &task->policy_path, 1);
+	const int status = cli_take_input(task->quote_path);
 	if (!status && task->ear_path && task->recipient_path &&
 	    !cli_outputs_apart("the result", task->ear_path, "the recipient",
 			       task->recipient_path)) {

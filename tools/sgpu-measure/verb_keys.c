@@ -176,16 +176,13 @@ static int certify(struct certification *task, struct sgpu_error *error)
 
 static int read_request(struct certification *task, const char *path)
 {
-	int status = 0;
-
 	if (!task->key_path || !task->certificate_path) {
 		return cli_usage("%s is missing",
 				 task->key_path ? "the issuer's certificate, --certificate,"
 						: "the issuer's key, -k,");
 	}
-	const char *const inputs[] = { task->key_path, task->certificate_path };
-	status = measure_standard_once(cli_is_standard(path), inputs, SGPU_ARRAY_LENGTH(inputs));
-	status = status ? status : cli_output_prepare(task->out_path, 0644, false);
+	int status = cli_output_prepare(task->out_path, 0644, false);
+
 	if (!status) {
 		status = measure_read_input(path, "a request for a certificate", &task->request,
 					    &task->request_size);

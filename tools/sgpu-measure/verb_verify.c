@@ -81,16 +81,13 @@ static int verify(struct measure_checks *checks, struct sgpu_error *error)
 
 static int check_options(const struct measure_checks *checks, const char *quote_path)
 {
-	const char *const paths[] = { checks->roots_path, checks->owner_path,
-				      checks->tee_roots_path, checks->tee_certificates_path };
-
 	if (!checks->roots_path) {
 		return cli_usage("the trusted certificates are missing, with --roots");
 	}
 	if (checks->tee_certificates_path && !checks->tee_roots_path) {
 		return cli_usage("--tee-certificates lead to nothing without --tee-roots");
 	}
-	return measure_standard_once(cli_is_standard(quote_path), paths, SGPU_ARRAY_LENGTH(paths));
+	return cli_take_input(quote_path);
 }
 
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
