@@ -6,7 +6,6 @@
 #define SGPU_MANIFEST_READER_H
 
 #include <sgpu/base.h>
-#include <sgpu/error.h>
 
 #include "base/json.h"
 #include "manifest/manifest.h"

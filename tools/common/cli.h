@@ -49,8 +49,8 @@ struct cli_list {
 	const char **items;
 	int count;
 };
-/* Returns 0, or the exit status after a message. */
-int cli_list_add(struct cli_list *list, const char *value);
+/* False: out of memory. */
+bool cli_list_add(struct cli_list *list, const char *value);
 
 /* Bytes that were given in hexadecimal. */
 enum { CLI_BYTES_MAX = 4096 };
@@ -165,9 +165,12 @@ int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
 int cli_usage(const char *format, ...)
 	SGPU_PRINTF(1, 2); /* adds "try 'TOOL VERB --help'"; returns 2 */
-void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
-void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);   /* unless -q */
-void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2); /* with -v */
+int cli_fail_nomem(void);
+enum cli_kind { CLI_WARNING, CLI_NOTE, CLI_DETAIL };
+void cli_say(enum cli_kind kind, const char *format, ...) SGPU_PRINTF(2, 3);
+#define cli_warning(...) cli_say(CLI_WARNING, __VA_ARGS__)
+#define cli_note(...) cli_say(CLI_NOTE, __VA_ARGS__)	 /* unless -q */
+#define cli_detail(...) cli_say(CLI_DETAIL, __VA_ARGS__) /* with -v */
 
 /* Escape text from outside for a terminal (see sgpu_escape). All such text is printed by these, or
  * as JSON. cli_shown returns memory from malloc, NULL when out of memory. */
@@ -292,8 +295,8 @@ struct cli_table {
 void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
 /* Prints a table to standard output and frees it. Returns an exit status. */
 int cli_table_print(struct cli_table *table);
-/* Writes a whole text to a file, which appears when it is complete, or to standard output ("-" or
- * NULL). */
+/* Writes a whole text to a file, which appears when it is complete and may be no input, or to
+ * standard output ("-" or NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
 /* The text of a JSON value; its numbers have their shortest form, 0.58, not 0.57999999999999996,

@@ -153,17 +153,16 @@ static int store_bytes(const struct cli_option *option, struct cli_bytes *to, co
 	return 0;
 }
 
-int cli_list_add(struct cli_list *list, const char *value)
+bool cli_list_add(struct cli_list *list, const char *value)
 {
 	const char **grown =
 		reallocarray(list->items, (size_t)list->count + 1, sizeof(*list->items));
 
-	if (!grown) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+	if (grown) {
+		list->items = grown;
+		list->items[list->count++] = value;
 	}
-	list->items = grown;
-	list->items[list->count++] = value;
-	return 0;
+	return grown;
 }
 
 /* Stores an option's value. Returns an exit status. */
@@ -182,7 +181,7 @@ static int store_value(const struct cli_option *option, void *values, const char
 		*(const char **)to = value;
 		return option->kind == CLI_IS_INPUT ? cli_take_input(value) : 0;
 	case CLI_IS_LIST:
-		return cli_list_add(to, value);
+		return cli_list_add(to, value) ? 0 : cli_fail_nomem();
 	case CLI_IS_NUMBER:
 	case CLI_IS_SIZE:
 	case CLI_IS_DURATION:

@@ -372,7 +372,7 @@ int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 	}
 	grown = realloc(prepared, (prepared_count + 1) * sizeof(*grown));
 	if (!grown) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	prepared = grown;
 	grown += prepared_count;

@@ -3,7 +3,6 @@
  * Loads, checks and reports on manifests for all verbs, and writes to the file of -o.
  */
 #include "base/io.h"
-#include "base/json.h"
 #include "manifest_tool.h"
 
 #include <stdlib.h>
@@ -130,7 +129,7 @@ int document_check(const json_t *value, const char *name, unsigned options,
 	document->path = document->name = name;
 	document->text = cli_json_shortest(value, JSON_COMPACT);
 	if (!document->text) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	document->size = strlen(document->text);
 	return check(document, options);
@@ -188,9 +187,6 @@ int text_write(const char *path, const char *text, size_t size)
 {
 	struct sgpu_error error = { 0 };
 
-	if (!cli_is_standard(path) && !cli_output_apart(path)) {
-		return 2;
-	}
 	return cli_write_text(path, 0666, text, size, &error) ? cli_error(&error) : 0;
 }
 
@@ -198,9 +194,5 @@ int json_write(const char *path, json_t *value)
 {
 	struct sgpu_error error = { 0 };
 
-	if (!cli_is_standard(path) && !cli_output_apart(path)) {
-		json_decref(value);
-		return 2;
-	}
 	return cli_write_json(path, 0666, value, &error) ? cli_error(&error) : 0;
 }

@@ -5,13 +5,10 @@
  * axes.
  */
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <sgpu/base.h>
 
 #include "draft.h"
 
@@ -37,7 +34,7 @@ static int add_operation(struct draft *draft, const char *id, const char *kernel
 				     json_pack("{s:s, s:s, s:o, s:o*}", "gpu_operation_id", id,
 					       "kernel", kernel, "arguments", arguments, "params",
 					       params))
-		       ? cli_fail(SGPU_ENOMEM, "out of memory")
+		       ? cli_fail_nomem()
 		       : 0;
 }
 
@@ -102,7 +99,7 @@ static int add_file(struct draft *draft, const char *name, const char *text, str
 	}
 	location = draft_location(file->path);
 	if (!location) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	if (!value->low && strcmp(location, "-") == 0) {
 		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or "
@@ -164,7 +161,6 @@ static const struct sgpu_op_argument *find_argument(const struct draft_stage *st
 static int gather(struct draft *draft, const struct draft_stage *stage, bool first,
 		  struct draft_words *inputs, struct value *values)
 {
-	const char *chained = strcmp(stage->op->name, "map") ? "input" : "x";
 	char names[CLI_OP_TEXT_MAX];
 	bool wide = false, fed = first;
 	int status = 0;
@@ -182,7 +178,7 @@ static int gather(struct draft *draft, const struct draft_stage *stage, bool fir
 	if (!fed && inputs->count < SGPU_ARGUMENTS_MAX) {
 		struct draft_word *word = &inputs->list[inputs->count++];
 
-		snprintf(word->name, sizeof(word->name), "%s", chained);
+		snprintf(word->name, sizeof(word->name), stage->expression ? "x" : "input");
 		word->value = "@";
 	}
 	for (int i = 0; i < inputs->count && !status; i++) {
@@ -271,9 +267,8 @@ static int in_voxels(const struct value *values, int count, const char *name, js
 					name, text, voxel[0], voxel[1], voxel[2]);
 		}
 	}
-	return json_object_set_new(params, name, json_real(length / voxel[0]))
-		       ? cli_fail(SGPU_ENOMEM, "out of memory")
-		       : 0;
+	return json_object_set_new(params, name, json_real(length / voxel[0])) ? cli_fail_nomem()
+									       : 0;
 }
 
 static int check_low(const struct draft_stage *stage, const json_t *arguments)
@@ -438,7 +433,7 @@ int draft_make(const struct draft_request *request, json_t **manifest)
 
 	*manifest = NULL;
 	if (!draft) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	draft->request = request;
 	draft->segments = json_array();

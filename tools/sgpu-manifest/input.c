@@ -4,7 +4,6 @@
  * says.
  */
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

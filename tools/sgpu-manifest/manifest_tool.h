@@ -6,7 +6,6 @@
 #define SGPU_MANIFEST_TOOL_H
 
 #include <stdbool.h>
-#include <stdio.h>
 
 #include <jansson.h>
 

@@ -3,10 +3,7 @@
  * The outputs of init: their files, with the geometry of an input.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <sgpu/base.h>
 
 #include "draft.h"
 

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/device.h>
 
 enum {
 	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
@@ -366,8 +365,8 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 
 /* The digest of one segment's image, which is read once for all operations that use it. */
 struct image {
-	bool measured, there;
-	char digest[SGPU_BASE64URL_MAX(32)];
+	bool measured;
+	char digest[SGPU_BASE64URL_MAX(32)]; /* "": it is not there */
 };
 
 static int measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
@@ -380,7 +379,6 @@ static int measure(const struct payload_folder *folder, const struct sgpu_segmen
 	}
 	const int rc = measure_image(folder, segment, digest, error);
 	image->measured = true;
-	image->there = !rc;
 	if (!rc) {
 		sgpu_base64url_encode(digest, sizeof(digest), image->digest);
 	}
@@ -393,7 +391,7 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 	char stated[SGPU_BASE64URL_MAX(32)];
 
 	sgpu_base64url_encode(operation->module->digest, 32, stated);
-	if (!image->there || strcmp(stated, image->digest) == 0) {
+	if (!*image->digest || strcmp(stated, image->digest) == 0) {
 		return 0;
 	}
 	return cli_fail(SGPU_EDIFFERS,
@@ -409,7 +407,7 @@ static int fill_digests(const struct document *document, const struct payload_fo
 	const struct sgpu_manifest *manifest = document->manifest;
 	json_t *operations = json_object_get(manifest->json, "operations");
 	struct image *images = calloc((size_t)manifest->segment_count, sizeof(*images));
-	int status = images ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
+	int status = images ? 0 : cli_fail_nomem();
 
 	for (int i = 0; images && i < manifest->operation_count; i++) {
 		const struct sgpu_operation *operation = &manifest->operations[i];
@@ -426,7 +424,7 @@ static int fill_digests(const struct document *document, const struct payload_fo
 			failed = cli_error(&error);
 		} else if (module->has_digest) {
 			failed = compare(operation, segment, image);
-		} else if (image->there) {
+		} else if (*image->digest) {
 			json_object_set_new(json_array_get(operations, (size_t)i), "module_digest",
 					    json_string(image->digest));
 			++*added;

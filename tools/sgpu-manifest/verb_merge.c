@@ -43,7 +43,7 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	merger->failed += segment->status != SGPU_OK;
 	if (json_object_set_new(merger->ids, segment->id, cli_json_text(name)) ||
 	    json_array_append_new(merger->segments, record)) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	return 0;
 }

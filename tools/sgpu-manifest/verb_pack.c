@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sgpu/base.h>
-
 #include "base/io.h"
 #include "manifest_tool.h"
 

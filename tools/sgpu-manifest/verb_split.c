@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sgpu/base.h>
-
 #include "manifest_tool.h"
 
 const struct cli_option split_options[] = {
@@ -178,14 +176,14 @@ static void take_segment(struct splitter *splitter, int index, json_t **ids)
 
 static void filter_shard(json_t *shard, const json_t *ids)
 {
-	json_t *entry;
+	const char *key;
+	json_t *list, *entry;
 	size_t k;
 
-	json_array_foreach (json_object_get(shard, "segments"), k, entry) {
-		filter_dependencies(entry, ids);
-	}
-	json_array_foreach (json_object_get(shard, "operations"), k, entry) {
-		filter_dependencies(entry, ids);
+	json_object_foreach (shard, key, list) {
+		json_array_foreach (list, k, entry) {
+			filter_dependencies(entry, ids);
+		}
 	}
 }
 
@@ -199,7 +197,7 @@ static int make_shards(struct splitter *splitter)
 	splitter->shards = json_array();
 	if (!ids || !splitter->shards) {
 		free(ids);
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	for (int i = 0; i < count; i++) {
 		char id[SGPU_MANIFEST_ID_MAX + 16];
@@ -247,8 +245,7 @@ static int write_shards(const struct splitter *splitter)
 	json_array_foreach (splitter->shards, i, shard) {
 		char *path = shard_path(splitter, i);
 
-		status = path ? cli_output_prepare(path, 0666, true)
-			      : cli_fail(SGPU_ENOMEM, "out of memory");
+		status = path ? cli_output_prepare(path, 0666, true) : cli_fail_nomem();
 		status = status ? status : json_write(path, json_incref(shard));
 		if (!status && cli_json) {
 			json_array_append_new(
@@ -292,9 +289,8 @@ static int split(const struct document *document, uint64_t wanted)
 				document->manifest->id);
 	}
 	splitter.directory = folder_of(document->path);
-	status = splitter.directory && find_shards(&splitter, wanted)
-			 ? make_shards(&splitter)
-			 : cli_fail(SGPU_ENOMEM, "out of memory");
+	status = splitter.directory && find_shards(&splitter, wanted) ? make_shards(&splitter)
+								      : cli_fail_nomem();
 	status = status ? status : write_shards(&splitter);
 	if (!status && wanted > (uint64_t)splitter.part_count) {
 		cli_note("there are no more than %d independent parts", splitter.part_count);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/base.h>
-
 #include "draft.h"
 
 enum { NAMES_MAX = SGPU_ARGUMENTS_MAX + SGPU_PARAMS_MAX };
@@ -30,7 +28,7 @@ static int add_stage(struct draft_request *request, const struct sgpu_op *op)
 	}
 	*stage = (struct draft_stage){ .op = op, .params = json_object() };
 	request->count++;
-	return stage->params ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
+	return stage->params ? 0 : cli_fail_nomem();
 }
 
 static bool is_map(const struct draft_stage *stage)
@@ -223,7 +221,7 @@ int draft_take_low(void *values, const char *name)
 		return cli_usage("--low %s comes after the operation whose argument it is",
 				 SGPU_EXCERPT(name));
 	}
-	return cli_list_add(&stage->low, name);
+	return cli_list_add(&stage->low, name) ? 0 : cli_fail_nomem();
 }
 
 int draft_take_output(void *values, const char *word)

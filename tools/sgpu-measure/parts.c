@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <sgpu/base.h>
 
@@ -12,18 +11,6 @@
 #include "parts.h"
 
 enum { HEX_MAX = 64 };
-
-const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX])
-{
-	const time_t moment = (time_t)seconds;
-	struct tm parts;
-
-	if (!gmtime_r(&moment, &parts) ||
-	    !strftime(text, MEASURE_TIME_MAX, "%Y-%m-%dT%H:%M:%SZ", &parts)) {
-		snprintf(text, MEASURE_TIME_MAX, "%lld", (long long)seconds);
-	}
-	return text;
-}
 
 int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error)
 {

@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <jansson.h>
 
@@ -25,13 +24,7 @@ CLI_VERB(release);
 CLI_VERB(inspect);
 CLI_VERB(memory);
 
-/* The longest validity of a certificate, in days; and a second in ns, the unit of --max-age. */
-enum { MEASURE_DAYS_MAX = 36500 };
-#define MEASURE_SECOND UINT64_C(1000000000)
-
-/* Writes a time as "2026-11-21T15:01:25Z", or as a number if that is impossible. */
-enum { MEASURE_TIME_MAX = 32 };
-const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
+#define MEASURE_SECOND UINT64_C(1000000000) /* in ns: the unit of --max-age */
 
 /* ---- files ---- */
 /* Loads the public half of an X25519 key file, private or public. Errors: as sgpu_key_load,

@@ -4,10 +4,7 @@
  * the policy accepts gives the key to seal to.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include <sgpu/base.h>
 
 #include "base/io.h"
 #include "parts.h"

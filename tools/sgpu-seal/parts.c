@@ -4,7 +4,6 @@
  * (-v) and for scripts (--json).
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include <sgpu/base.h>
 

@@ -3,7 +3,6 @@
  * Seals, opens or copies many payloads together.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>

@@ -3,10 +3,7 @@
  * sgpu-seal seal-file and open-file: seal or open one file, with a symmetric key in the bare format
  * of sgpu-sealed(5), or to a public key with a header before that.
  */
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
