@@ -303,17 +303,17 @@ static void direct(const struct draft *draft, const char *direction)
 	}
 }
 
-/* Checks the manifest so far, in which the last outputs get their types. *manifest: a new
- * reference. */
-static int infer(struct draft *draft, json_t **manifest)
+/* Checks the manifest so far, in which the last outputs get their types. */
+static int infer(struct draft *draft)
 {
 	struct document document = { 0 };
+	json_t *manifest;
 	int status;
 
 	direct(draft, "OUTPUT");
-	*manifest = manifest_of(draft);
-	status = *manifest ? document_check(*manifest, DOCUMENT_MADE, 0, &document)
-			   : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
+	manifest = manifest_of(draft);
+	status = manifest ? document_check(manifest, DOCUMENT_MADE, 0, &document)
+			  : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX && !status; i++) {
 		struct value *value = &draft->outputs[i];
 
@@ -325,6 +325,7 @@ static int infer(struct draft *draft, json_t **manifest)
 		}
 	}
 	document_free(&document);
+	json_decref(manifest);
 	return status;
 }
 
@@ -364,7 +365,7 @@ static int add_stage(struct draft *draft, int number)
 	const struct draft_stage *stage = &request->stages[number];
 	const bool last = number + 1 == request->count;
 	struct value values[SGPU_ARGUMENTS_MAX];
-	json_t *arguments = json_object(), *manifest = NULL;
+	json_t *arguments = json_object();
 	struct draft_words inputs;
 	char operation[SGPU_ID_MAX + 1], id[SGPU_ID_MAX + 16];
 	int status;
@@ -394,9 +395,8 @@ static int add_stage(struct draft *draft, int number)
 			: add_operation(draft, id, stage->op->name, json_incref(arguments),
 					json_object_size(stage->params) ? json_incref(stage->params)
 									: NULL);
-	status = status ? status : infer(draft, &manifest);
+	status = status ? status : infer(draft);
 	json_decref(arguments);
-	json_decref(manifest);
 	return status;
 }
 

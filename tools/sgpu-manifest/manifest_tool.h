@@ -70,11 +70,11 @@ int document_load(const char *path, unsigned options, struct document *document)
 int document_check(const json_t *value, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
-/* Runs a verb that takes --allow-outside and any number of manifests: calls one() for each, or for
- * standard input, with `options` and, without --allow-outside, SGPU_MANIFEST_INSIDE. Returns the
- * highest exit status. */
+/* Runs a verb that takes --allow-outside and any number of manifests: loads each, or standard
+ * input, with `options` and, without --allow-outside, SGPU_MANIFEST_INSIDE, and calls one() if it
+ * is valid. Returns the highest exit status. */
 int document_each(int argc, char **argv, unsigned options,
-		  int (*one)(const char *path, unsigned options));
+		  int (*one)(const struct document *document));
 
 /* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
  * exit status. */

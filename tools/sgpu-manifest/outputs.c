@@ -7,7 +7,10 @@
 
 #include "draft.h"
 
-enum { STEM_MAX = 160 }; /* bytes; a file's name may have 255 together with its suffixes */
+enum {
+	STEM_MAX = 160,
+	NAMED_MAX = STEM_MAX + SGPU_ID_MAX + 64
+}; /* bytes; a file's name may have 255 together with its suffixes */
 
 /* ---- what becomes of the outputs ---- */
 /* Whether the output has the shape of a file, or that of one volume of a series. */
@@ -61,7 +64,7 @@ static const char *output_file(const struct draft *draft, const char *name, bool
 
 /* Names an output after the first input, the operation and the element type. */
 static void default_name(const struct draft *draft, const char *name, const struct value *value,
-			 char text[STEM_MAX + SGPU_ID_MAX + 64])
+			 char text[NAMED_MAX])
 {
 	const char *path = draft->file_count ? draft->files[0].path : "output";
 	const char *slash = strrchr(path, '/'), *part = strchr(name, '_'); /* "output_call" */
@@ -73,7 +76,7 @@ static void default_name(const struct draft *draft, const char *name, const stru
 	     length && ((unsigned char)stem[length] & 0xc0) == 0x80;) {
 		length--; /* not in the middle of a character */
 	}
-	snprintf(text, STEM_MAX + SGPU_ID_MAX + 64, "%.*s.%s%s%s.%s", (int)length, stem,
+	snprintf(text, NAMED_MAX, "%.*s.%s%s%s.%s", (int)length, stem,
 		 draft->request->stages[draft->request->count - 1].op->name, part ? "." : "",
 		 part ? part + 1 : "", sgpu_dtype_name(value->type.dtype));
 }
@@ -95,7 +98,7 @@ static json_t *output_json(const struct draft *draft, const struct sgpu_file_sty
 int draft_finish_output(struct draft *draft, const char *name, bool alone, struct value *value)
 {
 	const char *path = output_file(draft, name, alone), *slash;
-	char named[STEM_MAX + SGPU_ID_MAX + 64];
+	char named[NAMED_MAX];
 	struct sgpu_file_style style = { .format = SGPU_FILE_RAW };
 	int like = -1, status;
 	json_t *file;

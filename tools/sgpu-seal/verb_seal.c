@@ -82,23 +82,17 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
  * would leave an incomplete output. */
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
-	struct sgpu_source source;
-	if (task->from[i].array) {
-		struct seal_array array;
-		const int rc = seal_array_open(&task->from[i], task->batch->segments[i].size,
-					       &array, error);
-		seal_array_close(&array);
-		return rc;
+	const struct sgpu_location *from = &task->from[i];
+	const uint64_t size = task->batch->segments[i].size;
+	struct seal_array array = { .other = -1 };
+	int rc = 0;
+
+	if (from->array) {
+		rc = seal_array_open(from, size, &array, error);
+	} else if (from->kind == SGPU_LOCATION_FILE || from->kind == SGPU_LOCATION_REGION) {
+		rc = sgpu_source_open(from, size, &array.source, error);
 	}
-	if (task->from[i].kind != SGPU_LOCATION_FILE &&
-	    task->from[i].kind != SGPU_LOCATION_REGION) {
-		return 0;
-	}
-	const int rc =
-		sgpu_source_open(&task->from[i], task->batch->segments[i].size, &source, error);
-	if (!rc) {
-		sgpu_source_close(&source);
-	}
+	seal_array_close(&array);
 	return rc;
 }
 
