@@ -344,9 +344,6 @@ void cli_command_text(char *text, size_t size);
 /* version.c: the lines of --version. */
 void cli_print_version(const char *tool);
 
-/* Closes outputs that were prepared and not taken. */
-void cli_outputs_close(void);
-
 /* Whether the reader of an output has gone; failed writes then need no message. */
 bool cli_reader_gone(void);
 

@@ -331,13 +331,33 @@ bool cli_reader_gone(void)
 	       (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
 }
 
+/* Outputs are opened before the input is read, so that a bad path is reported before a long job. */
+static struct prepared {
+	const char *path;
+	struct sgpu_output output;
+} * prepared;
+static size_t prepared_count;
+
+/* Closes outputs that were prepared and not taken. */
+static void close_outputs(void)
+{
+	while (prepared_count) {
+		prepared_count--;
+		if (prepared[prepared_count].path) {
+			sgpu_output_close(&prepared[prepared_count].output);
+		}
+	}
+	free(prepared);
+	prepared = NULL;
+}
+
 int cli_finish(int status)
 {
 	const int number = caught							   ? caught
 			   : status == sgpu_exit_status(SGPU_ESYSTEM) && cli_reader_gone() ? SIGPIPE
 											   : 0;
 
-	cli_outputs_close();
+	close_outputs();
 	if (number) {
 		signal(number, SIG_DFL);
 		raise(number);
@@ -345,29 +365,15 @@ int cli_finish(int status)
 	return status;
 }
 
-/* Outputs are opened before the input is read, so that a bad path is reported before a long job. */
-
-static struct prepared {
-	const char *path;
-	struct sgpu_output output;
-} * prepared;
-static size_t prepared_count;
-
-/* Whether a path is a pipe. Opening a pipe waits for its reader, which may wait for another output
- * of this program. */
-static bool is_pipe(const char *path)
-{
-	struct stat status;
-
-	return stat(path, &status) == 0 && S_ISFIFO(status.st_mode);
-}
-
 int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 {
 	struct sgpu_error error = { 0 };
 	struct prepared *grown;
+	struct stat status;
 
-	if (cli_is_standard(path) || is_pipe(path)) {
+	/* Opening a pipe waits for its reader, which may wait for another output of this program.
+	 */
+	if (cli_is_standard(path) || (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))) {
 		return 0;
 	}
 	grown = realloc(prepared, (prepared_count + 1) * sizeof(*grown));
@@ -400,16 +406,4 @@ int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 const struct sgpu_output *cli_output_prepared(size_t i)
 {
 	return i < prepared_count ? &prepared[i].output : NULL;
-}
-
-void cli_outputs_close(void)
-{
-	while (prepared_count) {
-		prepared_count--;
-		if (prepared[prepared_count].path) {
-			sgpu_output_close(&prepared[prepared_count].output);
-		}
-	}
-	free(prepared);
-	prepared = NULL;
 }

@@ -77,14 +77,6 @@ static json_t *file_json(const struct draft_file *file)
 					    file->request.member);
 }
 
-/* Sets a value's type to that of the file, as the bytes lie. */
-static void lay(const struct sgpu_file_info *info, struct value *value)
-{
-	sgpu_file_payload_type(info, &value->type);
-	value->reversed = info->first_fastest && info->type.rank > 1;
-	value->scaled = info->scaled;
-}
-
 /* Adds the input segment of a file. */
 static int add_file(struct draft *draft, const char *name, const char *text, struct value *value)
 {
@@ -109,7 +101,9 @@ static int add_file(struct draft *draft, const char *name, const char *text, str
 	snprintf(value->id, sizeof(value->id), draft->later ? "%s_%d" : "%s", name, number + 1);
 	memcpy(file->id, value->id, sizeof(value->id));
 	value->file = file;
-	lay(&file->info, value);
+	sgpu_file_payload_type(&file->info, &value->type);
+	value->reversed = file->info.first_fastest && file->info.type.rank > 1;
+	value->scaled = file->info.scaled;
 	status = add_segment(draft, value, "INPUT", location,
 			     draft_type(&value->type, file->info.plain ? file->info.offset : 0),
 			     file_json(file));

@@ -177,17 +177,6 @@ static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, 
 	return rc ? cli_error(&error) : 0;
 }
 
-/* Writes the manifest into a file of its own, and leaves it out of the batch. */
-static int set_apart(struct sgpu_batch *batch, const char *path)
-{
-	const int status = text_write(path, batch->manifest_text, batch->manifest_size);
-
-	free(batch->manifest_text);
-	batch->manifest_text = NULL;
-	batch->manifest_size = 0;
-	return status;
-}
-
 static int pack(struct document *document, const struct request *request)
 {
 	const char *output = request->output;
@@ -218,7 +207,11 @@ static int pack(struct document *document, const struct request *request)
 	/* The payloads' files, which the output may not replace, are known only now. */
 	status = status ? status : cli_output_apart(output) ? 0 : 2;
 	if (!status && request->by_hash) {
-		status = set_apart(batch, request->manifest_out);
+		status = text_write(request->manifest_out, batch->manifest_text,
+				    batch->manifest_size);
+		free(batch->manifest_text);
+		batch->manifest_text = NULL;
+		batch->manifest_size = 0;
 	}
 	for (int i = 0; !status && i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];

@@ -2,12 +2,12 @@
  *
  * The words of init, which are those of `sgpu run`: an operation, NAME=VALUE and files.
  */
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "draft.h"
+#include "manifest/manifest.h"
 
 enum { NAMES_MAX = SGPU_ARGUMENTS_MAX + SGPU_PARAMS_MAX };
 
@@ -106,16 +106,6 @@ static int refuse_name(const struct draft_stage *stage, const char *word, size_t
 	return cli_error(&error);
 }
 
-static bool is_identifier(const char *text, size_t length)
-{
-	for (size_t i = 0; i < length; i++) {
-		if (!isalnum((unsigned char)text[i]) && text[i] != '_') {
-			return false;
-		}
-	}
-	return length && !isdigit((unsigned char)*text);
-}
-
 /* Takes NAME=VALUE for an argument or a parameter of the stage. */
 static int take_named(struct draft_stage *stage, const char *word, size_t length)
 {
@@ -128,9 +118,8 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 		return cli_usage("'%s' gives nothing for '%s'", SGPU_EXCERPT(word), name);
 	}
 	if (is_map(stage)) {
-		return is_identifier(word, length)
-			       ? store(&stage->inputs, word, length, value)
-			       : cli_usage("'%s' is no name of an expression", name);
+		return sgpu_identifier(name) ? store(&stage->inputs, word, length, value)
+					     : cli_usage("'%s' is no name of an expression", name);
 	}
 	argument = length <= DRAFT_NAME_MAX ? sgpu_op_arg(stage->op, name) : -1;
 	if (argument >= 0 && cli_op_is_output(&stage->op->args[argument])) {

@@ -164,15 +164,6 @@ static int remove_older(const char *path)
 	return rc ? cli_error(&error) : 0;
 }
 
-/* Removes an earlier run's key and result before anything is read or judged, because a caller that
- * ignores the exit status would take them for those of this quote. */
-static int remove_both(const struct task *task)
-{
-	const int first = remove_older(task->recipient_path), second = remove_older(task->ear_path);
-
-	return first ? first : second;
-}
-
 static int run(struct task *task)
 {
 	struct sgpu_error error = { 0 };
@@ -191,16 +182,17 @@ int verb_appraise(int argc, char **argv)
 {
 	struct task task = { 0 };
 	char **paths;
-	/* Reads all paths, even if an option is wrong: an earlier run's outputs are removed in any
-	 * case. */
 	int status = cli_read(argc, argv, &task, &paths);
 
 	task.quote_path = *paths;
 	for (; *paths; paths++) {
 		cli_remember_input(*paths);
 	}
-	const int removed = remove_both(&task);
-	status = status ? status : removed;
+	/* Before anything is read or judged, because a caller that ignores the exit status would
+	 * take an earlier run's key and result for those of this quote. */
+	const int key = remove_older(task.recipient_path), result = remove_older(task.ear_path);
+
+	status = status ? status : key ? key : result;
 	status = status ? status : run(&task);
 	sgpu_policy_free(&task.policy);
 	sgpu_appraisal_clear(&task.appraisal);
