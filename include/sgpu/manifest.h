@@ -84,7 +84,7 @@ struct sgpu_diagnostic {
 
 struct sgpu_diagnostics {
 	struct sgpu_diagnostic *list;
-	size_t count, capacity;
+	size_t count;
 	bool out_of_memory; /* some diagnostics could not be recorded */
 };
 

@@ -2,7 +2,6 @@
  *
  * The list of diagnostics: add, locate in the text, clear.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,23 +11,6 @@
 #include "manifest/reader.h"
 
 enum { TEXT_MAX = 1024 };
-
-static bool grow(struct sgpu_diagnostics *diagnostics)
-{
-	size_t capacity = diagnostics->capacity ? diagnostics->capacity * 2 : 16;
-	struct sgpu_diagnostic *list;
-
-	if (diagnostics->count < diagnostics->capacity) {
-		return true;
-	}
-	list = reallocarray(diagnostics->list, capacity, sizeof(*list));
-	if (!list) {
-		return false;
-	}
-	diagnostics->list = list;
-	diagnostics->capacity = capacity;
-	return true;
-}
 
 static void diagnostic_clear(struct sgpu_diagnostic *diagnostic)
 {
@@ -57,8 +39,11 @@ static void append(struct sgpu_diagnostics *diagnostics, const char *pointer, co
 					      .text = strdup(text),
 					      .hint = hint ? copy_escaped(hint) : NULL };
 
+	if (!diagnostics->list) {
+		diagnostics->list = calloc(SGPU_DIAGNOSTICS_MAX + 1, sizeof(diagnostic));
+	}
 	if (!diagnostic.text || !diagnostic.pointer || (hint && !diagnostic.hint) ||
-	    !grow(diagnostics)) {
+	    !diagnostics->list) {
 		diagnostic_clear(&diagnostic);
 		diagnostics->out_of_memory = true;
 		return;

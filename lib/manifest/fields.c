@@ -2,7 +2,6 @@
  *
  * Reading members. On an error, functions here record a diagnostic and carry on.
  */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 
 #include "manifest/reader.h"
 
-enum { POINTER_MAX = 512, REASON_MAX = 256 };
+enum { POINTER_MAX = 512, REASON_MAX = 256, QUOTED_MAX = 96 };
 
 /* Writes "where/field", with the field escaped as RFC 6901 says, and cuts off what does not fit. */
 static void make_pointer(const char *where, const char *field, char pointer[POINTER_MAX])
@@ -68,13 +67,13 @@ const char *sgpu_reader_hint(const char *name, const char *const *names, char hi
 	return hint;
 }
 
-/* Quotes at most `limit` bytes and does not cut a character of UTF-8. */
-static void quote(const char *string, size_t limit, char text[SGPU_VALUE_TEXT_MAX])
+/* Quotes at most QUOTED_MAX bytes and does not cut a character of UTF-8. */
+static void quote(const char *string, char text[SGPU_VALUE_TEXT_MAX])
 {
 	size_t length = strlen(string), cut = length;
 
-	if (cut > limit) {
-		for (cut = limit; cut && ((unsigned char)string[cut] & 0xc0) == 0x80; cut--) {
+	if (cut > QUOTED_MAX) {
+		for (cut = QUOTED_MAX; cut && ((unsigned char)string[cut] & 0xc0) == 0x80; cut--) {
 		}
 	}
 	snprintf(text, SGPU_VALUE_TEXT_MAX, "'%.*s%s'", (int)cut, string,
@@ -101,7 +100,7 @@ const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX
 
 	switch (json_typeof(value)) {
 	case JSON_STRING:
-		quote(json_string_value(value), 96, text);
+		quote(json_string_value(value), text);
 		return text;
 	case JSON_INTEGER:
 		snprintf(text, SGPU_VALUE_TEXT_MAX, "%" JSON_INTEGER_FORMAT,
@@ -131,7 +130,7 @@ static void unknown_field(struct sgpu_reader *reader, const char *key, const cha
 {
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
 
-	quote(key, 96, text);
+	quote(key, text);
 	sgpu_reader_report(reader, key, sgpu_reader_hint(key, names, hint), "unknown field %s",
 			   text);
 }
@@ -276,7 +275,7 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const c
 	int index = id ? sgpu_ids_index(ids, id) : -1;
 
 	if (id && index < 0) {
-		quote(id, 96, text);
+		quote(id, text);
 		sgpu_reader_report(reader, field, NULL, "%s is not %s of this manifest", text,
 				   what);
 		reader->use_unsure = true;

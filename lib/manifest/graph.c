@@ -2,9 +2,7 @@
  *
  * The writer and the readers of each segment, and the rules for them.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "manifest/reader.h"
 

@@ -15,6 +15,9 @@ extern "C" {
 
 /* Returns the length of an id, even if too long; 0 if it is malformed. */
 size_t sgpu_id_length(const char *id);
+/* Returns the length of a name of letters, digits and '_' without a digit first; 0 for any other.
+ */
+size_t sgpu_identifier(const char *name);
 /* Whether a path holds control characters. */
 bool sgpu_has_control(const char *text);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */

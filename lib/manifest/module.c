@@ -3,7 +3,6 @@
  * An operation whose kernel is a module in a segment: its function, launch and parameters.
  */
 #include <float.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

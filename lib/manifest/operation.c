@@ -2,7 +2,6 @@
  *
  * One entry of "operations".
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "manifest/reader.h"

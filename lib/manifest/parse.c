@@ -3,9 +3,7 @@
  * Makes a struct sgpu_manifest from text: reads the document's top level, and calls the other files
  * of this part in order.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <openssl/evp.h>
 

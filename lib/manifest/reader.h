@@ -6,7 +6,6 @@
 #define SGPU_MANIFEST_READER_H
 
 #include <sgpu/base.h>
-#include <sgpu/error.h>
 
 #include "base/json.h"
 #include "manifest/manifest.h"
@@ -82,9 +81,6 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json
  * the id is NULL, there is no diagnostic. */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
 			  json_t *ids, const char *what);
-/* Returns the length of a name of letters, digits and '_' without a digit first; 0 for any other.
- */
-size_t sgpu_identifier(const char *name);
 /* Records the dependencies of an entry (see struct sgpu_dependency), each of which has to name a
  * segment or an operation. */
 void sgpu_reader_dependencies(struct sgpu_reader *reader, int of, json_t *value);

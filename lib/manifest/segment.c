@@ -2,7 +2,6 @@
  *
  * One entry of "segments".
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "manifest/reader.h"

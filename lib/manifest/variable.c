@@ -5,7 +5,6 @@
  * refused.
  */
 #include <string.h>
-#include <strings.h>
 
 #include "manifest/manifest.h"
 #include "manifest/reader.h"

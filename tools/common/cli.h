@@ -49,6 +49,8 @@ struct cli_list {
 	const char **items;
 	int count;
 };
+/* False: out of memory. */
+bool cli_list_add(struct cli_list *list, const char *value);
 
 /* Bytes that were given in hexadecimal. */
 enum { CLI_BYTES_MAX = 4096 };
@@ -80,8 +82,8 @@ struct cli_bytes {
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
-/* Anything else: a function that stores the value, after all options of other kinds; returns 0, or
- * the exit status after a message. */
+/* Anything else: a function that stores the value; returns 0, or the exit status after a message.
+ */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
 #define CLI_MEMBER(type, member, wanted, its_kind)   \
@@ -163,9 +165,12 @@ int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
 int cli_usage(const char *format, ...)
 	SGPU_PRINTF(1, 2); /* adds "try 'TOOL VERB --help'"; returns 2 */
-void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
-void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);   /* unless -q */
-void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2); /* with -v */
+int cli_fail_nomem(void);
+enum cli_kind { CLI_WARNING, CLI_NOTE, CLI_DETAIL };
+void cli_say(enum cli_kind kind, const char *format, ...) SGPU_PRINTF(2, 3);
+#define cli_warning(...) cli_say(CLI_WARNING, __VA_ARGS__)
+#define cli_note(...) cli_say(CLI_NOTE, __VA_ARGS__)	 /* unless -q */
+#define cli_detail(...) cli_say(CLI_DETAIL, __VA_ARGS__) /* with -v */
 
 /* Escape text from outside for a terminal (see sgpu_escape). All such text is printed by these, or
  * as JSON. cli_shown returns memory from malloc, NULL when out of memory. */
@@ -218,11 +223,14 @@ int cli_input(const char *path, const char **name, int *fd);
 void cli_input_close(int fd);
 
 /* ---- no output may replace a file that is read ----
- * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for
- * standard input, or a key's "fd:N". Only regular files are remembered. */
+ * Remembers a file that the verb reads: a path, "-" or NULL for standard input, or a key's "fd:N".
+ * Only regular files are remembered. */
 void cli_remember_input(const char *path);
 struct stat;
 void cli_remember_file(const struct stat *status); /* by its device and inode */
+/* Remembers an argument that is read, and refuses a second one that is standard input. Options of
+ * CLI_INPUT and cli_input do so by themselves. Returns 0, or the exit status after a message. */
+int cli_take_input(const char *path);
 /* Inspects such an input. False: it is not there. */
 bool cli_input_stat(const char *path, struct stat *status);
 /* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.
@@ -285,8 +293,8 @@ struct cli_table {
 void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
 /* Prints a table to standard output and frees it. Returns an exit status. */
 int cli_table_print(struct cli_table *table);
-/* Writes a whole text to a file, which appears when it is complete, or to standard output ("-" or
- * NULL). */
+/* Writes a whole text to a file, which appears when it is complete and may be no input, or to
+ * standard output ("-" or NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
 /* The text of a JSON value; its numbers have their shortest form, 0.58, not 0.57999999999999996,
@@ -333,9 +341,6 @@ void cli_command_text(char *text, size_t size);
 
 /* version.c: the lines of --version. */
 void cli_print_version(const char *tool);
-
-/* Closes outputs that were prepared and not taken. */
-void cli_outputs_close(void);
 
 /* Whether the reader of an output has gone; failed writes then need no message. */
 bool cli_reader_gone(void);

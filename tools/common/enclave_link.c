@@ -11,8 +11,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/base.h"
-
 int link_start(struct link *link, int program, const struct runner_options *runner,
 	       uint64_t submissions, int key, struct sgpu_error *error)
 {

@@ -132,6 +132,11 @@ int cli_fail(int rc, const char *format, ...)
 	return cli_error(&error);
 }
 
+int cli_fail_nomem(void)
+{
+	return cli_fail(SGPU_ENOMEM, "out of memory");
+}
+
 int cli_usage(const char *format, ...)
 {
 	struct sgpu_error error = { .code = SGPU_EUSAGE };
@@ -145,49 +150,22 @@ int cli_usage(const char *format, ...)
 	return cli_error(&error);
 }
 
-/* Prints a message. kind: the member's name with --json; prefix: what precedes the text without
- * --json. */
-static void SGPU_PRINTF(3, 0)
-	print_line(const char *kind, const char *prefix, const char *format, va_list arguments)
+void cli_say(enum cli_kind kind, const char *format, ...)
 {
+	static const char *const members[] = { "warning", "note", "detail" };
 	struct sgpu_error line = { .code = SGPU_OK };
-
-	sgpu_vfail(&line, SGPU_OK, format, arguments);
-	if (cli_json) {
-		emit_json(kind, &line);
-	} else {
-		emit(prefix, line.text, "");
-	}
-}
-
-void cli_warning(const char *format, ...)
-{
 	va_list arguments;
 
+	if ((kind == CLI_NOTE && cli_quiet) || (kind == CLI_DETAIL && !cli_verbose)) {
+		return;
+	}
 	va_start(arguments, format);
-	print_line("warning", "warning: ", format, arguments);
+	sgpu_vfail(&line, SGPU_OK, format, arguments);
 	va_end(arguments);
-}
-
-void cli_note(const char *format, ...)
-{
-	va_list arguments;
-
-	if (!cli_quiet) {
-		va_start(arguments, format);
-		print_line("note", "", format, arguments);
-		va_end(arguments);
-	}
-}
-
-void cli_detail(const char *format, ...)
-{
-	va_list arguments;
-
-	if (cli_verbose) {
-		va_start(arguments, format);
-		print_line("detail", "", format, arguments);
-		va_end(arguments);
+	if (cli_json) {
+		emit_json(members[kind], &line);
+	} else {
+		emit(kind == CLI_WARNING ? "warning: " : "", line.text, "");
 	}
 }
 

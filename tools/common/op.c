@@ -2,7 +2,6 @@
  *
  * Operations that the command line names, and their arguments as text.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include <sgpu/base.h>

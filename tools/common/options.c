@@ -153,22 +153,20 @@ static int store_bytes(const struct cli_option *option, struct cli_bytes *to, co
 	return 0;
 }
 
-static int store_item(struct cli_list *list, const char *value, int argc)
+bool cli_list_add(struct cli_list *list, const char *value)
 {
-	if (!list->items) {
-		list->items =
-			calloc((size_t)argc,
-			       sizeof(*list->items)); /* no option occurs more than argc times */
+	const char **grown =
+		reallocarray(list->items, (size_t)list->count + 1, sizeof(*list->items));
+
+	if (grown) {
+		list->items = grown;
+		list->items[list->count++] = value;
 	}
-	if (!list->items) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	list->items[list->count++] = value;
-	return 0;
+	return grown;
 }
 
 /* Stores an option's value. Returns an exit status. */
-static int store_value(const struct cli_option *option, void *values, const char *value, int argc)
+static int store_value(const struct cli_option *option, void *values, const char *value)
 {
 	void *to = (char *)values + option->offset;
 	char name[64];
@@ -178,14 +176,12 @@ static int store_value(const struct cli_option *option, void *values, const char
 	case CLI_IS_FLAG:
 		*(bool *)to = true;
 		return 0;
-	case CLI_IS_INPUT:
-		cli_remember_input(value);
-		/* fall through */
 	case CLI_IS_TEXT:
+	case CLI_IS_INPUT:
 		*(const char **)to = value;
-		return 0;
+		return option->kind == CLI_IS_INPUT ? cli_take_input(value) : 0;
 	case CLI_IS_LIST:
-		return store_item(to, value, argc);
+		return cli_list_add(to, value) ? 0 : cli_fail_nomem();
 	case CLI_IS_NUMBER:
 	case CLI_IS_SIZE:
 	case CLI_IS_DURATION:
@@ -248,27 +244,19 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 		return cli_fail(SGPU_ENOMEM, "more than %d options", OPTIONS_MAX);
 	}
 	opterr = 0;
-	/* Options with a function, which may ask for a passphrase, come in a second round. */
-	for (int late = 0; late < 2; late++) {
-		optind = 0;
-		while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-			const bool known = key != '?' && key != ':';
-			const struct cli_option *option =
-				known ? find_row(verb->options, key) : NULL;
+	optind = 0;
+	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		const struct cli_option *option =
+			key == '?' || key == ':' ? NULL : find_row(verb->options, key);
 
-			/* After the first error, only paths are still stored: appraise removes the
-			 * outputs of an earlier run in any case. */
-			if (known && (option->kind == CLI_IS_TAKEN) != late) {
-				continue;
-			}
-			if (status == 0) {
-				status =
-					known ? store_value(option, values, optarg, argc)
-					      : refuse_option(verb->options, argv[optind - 1], key);
-			} else if (known &&
-				   (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
-				store_value(option, values, optarg, argc);
-			}
+		/* After the first error, only paths are still stored: appraise removes the outputs
+		 * of an earlier run in any case. */
+		if (status == 0) {
+			status = option ? store_value(option, values, optarg)
+					: refuse_option(verb->options, argv[optind - 1], key);
+		} else if (option &&
+			   (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
+			store_value(option, values, optarg);
 		}
 	}
 	*arguments = argv + optind;

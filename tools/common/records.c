@@ -8,8 +8,6 @@
 #include <string.h>
 #include <wchar.h>
 
-#include <sgpu/base.h>
-
 #include "cli.h"
 
 int cli_print_json(json_t *value, FILE *out, size_t flags)
@@ -73,7 +71,9 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 		   struct sgpu_error *error)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	int rc = cli_output_take(&output, path, mode, error);
+	int rc = !cli_is_standard(path) && cli_is_input(path)
+			 ? sgpu_fail(error, SGPU_EUSAGE, "'%s' is both input and output", path)
+			 : cli_output_take(&output, path, mode, error);
 
 	rc = rc ? rc
 		: sgpu_write(output.fd, cli_is_standard(path) ? "standard output" : path, text,
@@ -181,5 +181,5 @@ int cli_table_print(struct cli_table *table)
 	free(table->cells);
 	free(widths);
 	memset(table, 0, sizeof(*table));
-	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+	return failed ? cli_fail_nomem() : 0;
 }

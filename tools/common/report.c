@@ -5,17 +5,13 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <jansson.h>
-#include <sgpu/base.h>
 
-#include "base/base.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "transfer/transfer.h"
 #include "cli.h"
 #include "report.h"
@@ -125,12 +121,7 @@ static void print_json(const struct report *report)
 	cli_print_json(object, stderr, JSON_COMPACT);
 }
 
-const char *report_units(const struct sgpu_device_info *info)
-{
-	return info->opens_on_device ? "multiprocessors" : "workers";
-}
-
-void report_stats(const struct report *report)
+static void report_stats(const struct report *report)
 {
 	const struct sgpu_run_progress *done = &report->progress;
 	const struct sgpu_device_info *info = &report->device;
@@ -142,7 +133,7 @@ void report_stats(const struct report *report)
 		return;
 	}
 	dprintf(cli_error_fd, "device      %s, %u %s", info->name, info->compute_units,
-		report_units(info));
+		info->opens_on_device ? "multiprocessors" : "workers");
 	if (report->devices > 1) {
 		dprintf(cli_error_fd, "; %d devices", report->devices);
 	}
@@ -211,31 +202,29 @@ static uint64_t share_done(const struct sgpu_run_progress *p)
 void report_progress_print(const struct sgpu_run_progress *p)
 {
 	const uint64_t ns = cli_progress_left(p->elapsed_ns, share_done(p), WHOLE);
-	char line[512], left[64] = "";
-	int size;
+	char left[64] = "";
 
-	if (ns && cli_json) {
-		snprintf(left, sizeof(left), ",\"left_ns\":%" PRIu64, ns);
-	} else if (ns) {
+	cli_progress_pause();
+	if (cli_json) {
+		cli_print_json(json_pack("{s:{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o*}}",
+					 "progress", "operations_done", p->operations_done,
+					 "operations_failed", p->operations_failed, "operations",
+					 p->operations, "bytes_in", (json_int_t)p->bytes_in,
+					 "bytes_in_all", (json_int_t)p->bytes_in_all, "bytes_out",
+					 (json_int_t)p->bytes_out, "elapsed_ns",
+					 (json_int_t)p->elapsed_ns, "left_ns",
+					 ns ? json_integer((json_int_t)ns) : NULL),
+			       stderr, JSON_COMPACT);
+		return;
+	}
+	if (ns) {
 		snprintf(left, sizeof(left), ", about %.1f s left", (double)ns / 1e9);
 	}
-	size = cli_json ? snprintf(line, sizeof(line),
-				   "{\"progress\":{\"operations_done\":%d,\"operations_failed\":%d,"
-				   "\"operations\":%d,"
-				   "\"bytes_in\":%" PRIu64 ",\"bytes_in_all\":%" PRIu64
-				   ",\"bytes_out\":%" PRIu64 ",\"elapsed_ns\":%" PRIu64 "%s}}\n",
-				   p->operations_done, p->operations_failed, p->operations,
-				   p->bytes_in, p->bytes_in_all, p->bytes_out, p->elapsed_ns, left)
-			: snprintf(line, sizeof(line),
-				   "%s: %d operations done, %d failed, %d in all; %" PRIu64
-				   " of %" PRIu64 " bytes in, %" PRIu64 " bytes out; %.1f s%s\n",
-				   cli_tool_name(), p->operations_done, p->operations_failed,
-				   p->operations, p->bytes_in, p->bytes_in_all, p->bytes_out,
-				   (double)p->elapsed_ns / 1e9, left);
-	if (size > 0) {
-		cli_progress_pause();
-		(void)!write(cli_error_fd, line, (size_t)size);
-	}
+	dprintf(cli_error_fd,
+		"%s: %d operations done, %d failed, %d in all; %" PRIu64 " of %" PRIu64
+		" bytes in, %" PRIu64 " bytes out; %.1f s%s\n",
+		cli_tool_name(), p->operations_done, p->operations_failed, p->operations,
+		p->bytes_in, p->bytes_in_all, p->bytes_out, (double)p->elapsed_ns / 1e9, left);
 }
 
 void report_progress_show(const struct sgpu_run_progress *p)

@@ -2,7 +2,6 @@
  *
  * What programs say about a run besides the response: its outcome, statistics, progress.
  */
-#include "base/io.h"
 #include "run/run.h"
 
 #ifndef SGPU_REPORT_H
@@ -20,11 +19,6 @@ struct report {
 	struct sgpu_device_info device; /* the first device */
 	int devices;
 };
-/* Prints times and bytes by stage on standard error. */
-void report_stats(const struct report *report);
-/* Returns the name of a device's compute units. */
-const char *report_units(const struct sgpu_device_info *info);
-
 /* Prints a line on standard error, unless -q: the batch, its owner, the key used, sizes, time, the
  * code. file: the batch's, or NULL. by: the user and the text of their error, for a server's log;
  * or NULL. */
@@ -38,8 +32,8 @@ void report_batch(const struct report *report, const char *file, int code,
 /* Sends the reader of `fd` a refusal, if a run was refused and so has no response. A regular file
  * that -o names gets none, so that each file with a response's name is a response. */
 void report_refusal(int fd, const struct report *report, const struct sgpu_error *why);
-/* Prints the line of report_batch and, if `stats` is set, of report_stats. Call after all is
- * written. */
+/* Prints the line of report_batch and, if `stats` is set, times and bytes by stage on standard
+ * error. Call after all is written. */
 void report_outcome(const struct report *report, bool stats, int code);
 
 /* Shows a run's progress on a terminal; prints it. */

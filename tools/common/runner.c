@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner.h"
 
-#include "base/base.h"
-
 #include <stdio.h>
 #include <string.h>
 

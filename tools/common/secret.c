@@ -2,10 +2,6 @@
  *
  * Writes files with secrets for their owner alone.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

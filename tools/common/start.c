@@ -5,7 +5,6 @@
 #include "base/io.h"
 #include "wire.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +17,6 @@
 
 #include <sgpu/base.h>
 
-enum { OPTIONS_ROOM = 24 };
 /* RUNNER_CONTROL_FD as an argument; the descriptor of a worker's program. */
 static char control_argument[] = "3";
 enum { PROGRAM_FD = RUNNER_CONTROL_FD + 1 };
@@ -26,45 +24,32 @@ enum { PROGRAM_FD = RUNNER_CONTROL_FD + 1 };
 enum { CLOSE_RANGE = 436 };
 
 /* Adds "--name" and a value unless that is NULL. */
-static void add(char **words, const char *name, const char *value)
+static bool add(struct cli_list *words, const char *name, const char *value)
 {
-	size_t count = 0;
-
-	while (words[count]) {
-		count++;
-	}
-	words[count] = (char *)(uintptr_t)name;
-	words[count + 1] = (char *)(uintptr_t)value;
+	return cli_list_add(words, name) && (!value || cli_list_add(words, value));
 }
 
-static void add_all(char **words, const char *name, const struct cli_list *values)
+static bool add_all(struct cli_list *words, const char *name, const struct cli_list *values)
 {
-	for (int i = 0; i < values->count; i++) {
-		add(words, name, values->items[i]);
+	bool added = true;
+
+	for (int i = 0; i < values->count && added; i++) {
+		added = add(words, name, values->items[i]);
 	}
+	return added;
 }
 
 int runner_arguments(const struct runner_options *o, const char *const *more, char ***words,
 		     struct sgpu_error *error)
 {
 	static char jobs[24], window[32];
-	size_t count = 0;
+	struct cli_list all = { 0 };
 
-	while (more[count]) {
-		count++;
-	}
-	count += 2 * (size_t)(o->keys.count + o->owners.count + o->files.count);
-	*words = calloc(count + OPTIONS_ROOM, sizeof(**words));
-	if (!*words) {
-		return sgpu_fail_nomem(error);
-	}
 	snprintf(jobs, sizeof(jobs), "%u", o->jobs);
 	snprintf(window, sizeof(window), "%.6fms", (double)o->window_ns / 1e6);
-	add(*words, "sgpu-enclave", NULL);
-	add(*words, "--serve", control_argument);
-	add_all(*words, "--key", &o->keys);
-	add_all(*words, "--owners", &o->owners);
-	add_all(*words, "--files", &o->files);
+	bool added = add(&all, "sgpu-enclave", "--serve") && add(&all, control_argument, NULL) &&
+		     add_all(&all, "--key", &o->keys) && add_all(&all, "--owners", &o->owners) &&
+		     add_all(&all, "--files", &o->files);
 	const struct {
 		const char *name, *value;
 		bool given;
@@ -78,14 +63,14 @@ int runner_arguments(const struct runner_options *o, const char *const *more, ch
 		     { "--json", NULL, cli_json } };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
-		if (rows[i].given) {
-			add(*words, rows[i].name, rows[i].value);
-		}
+		added = added && (!rows[i].given || add(&all, rows[i].name, rows[i].value));
 	}
-	for (; *more; more++) {
-		add(*words, *more, NULL);
+	for (; added && *more; more++) {
+		added = add(&all, *more, NULL);
 	}
-	return SGPU_OK;
+	added = added && cli_list_add(&all, NULL);
+	*words = (char **)(uintptr_t)all.items;
+	return added ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 const char *runner_path(char path[RUNNER_PATH_MAX])

@@ -102,6 +102,19 @@ void cli_remember_input(const char *path)
 	}
 }
 
+int cli_take_input(const char *path)
+{
+	static const char *standard; /* the argument that stands for it */
+	const char *use = path ? path : "-";
+
+	cli_remember_input(path);
+	if (strcmp(use, "-") == 0 && standard && standard != use) {
+		return cli_usage("standard input can be only one of the files that are read");
+	}
+	standard = strcmp(use, "-") == 0 ? use : standard;
+	return 0;
+}
+
 bool cli_is_input(const char *path)
 {
 	struct stat status;
@@ -173,6 +186,7 @@ bool cli_outputs_apart(const char *what, const char *path, const char *other,
 int cli_input(const char *path, const char **name, int *fd)
 {
 	struct stat status;
+	int taken;
 
 	*fd = -1;
 	if (cli_is_standard(path)) {
@@ -181,9 +195,9 @@ int cli_input(const char *path, const char **name, int *fd)
 			return cli_usage("refusing to read binary data from a terminal; name a "
 					 "file or redirect");
 		}
-		cli_remember_input(NULL);
-		*fd = STDIN_FILENO;
-		return 0;
+		taken = cli_take_input(path);
+		*fd = taken ? -1 : STDIN_FILENO;
+		return taken;
 	}
 	*name = path;
 	*fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -317,13 +331,33 @@ bool cli_reader_gone(void)
 	       (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
 }
 
+/* Outputs are opened before the input is read, so that a bad path is reported before a long job. */
+static struct prepared {
+	const char *path;
+	struct sgpu_output output;
+} * prepared;
+static size_t prepared_count;
+
+/* Closes outputs that were prepared and not taken. */
+static void close_outputs(void)
+{
+	while (prepared_count) {
+		prepared_count--;
+		if (prepared[prepared_count].path) {
+			sgpu_output_close(&prepared[prepared_count].output);
+		}
+	}
+	free(prepared);
+	prepared = NULL;
+}
+
 int cli_finish(int status)
 {
 	const int number = caught							   ? caught
 			   : status == sgpu_exit_status(SGPU_ESYSTEM) && cli_reader_gone() ? SIGPIPE
 											   : 0;
 
-	cli_outputs_close();
+	close_outputs();
 	if (number) {
 		signal(number, SIG_DFL);
 		raise(number);
@@ -331,34 +365,20 @@ int cli_finish(int status)
 	return status;
 }
 
-/* Outputs are opened before the input is read, so that a bad path is reported before a long job. */
-
-static struct prepared {
-	const char *path;
-	struct sgpu_output output;
-} * prepared;
-static size_t prepared_count;
-
-/* Whether a path is a pipe. Opening a pipe waits for its reader, which may wait for another output
- * of this program. */
-static bool is_pipe(const char *path)
-{
-	struct stat status;
-
-	return stat(path, &status) == 0 && S_ISFIFO(status.st_mode);
-}
-
 int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 {
 	struct sgpu_error error = { 0 };
 	struct prepared *grown;
+	struct stat status;
 
-	if (cli_is_standard(path) || is_pipe(path)) {
+	/* Opening a pipe waits for its reader, which may wait for another output of this program.
+	 */
+	if (cli_is_standard(path) || (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))) {
 		return 0;
 	}
 	grown = realloc(prepared, (prepared_count + 1) * sizeof(*grown));
 	if (!grown) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	prepared = grown;
 	grown += prepared_count;
@@ -386,16 +406,4 @@ int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 const struct sgpu_output *cli_output_prepared(size_t i)
 {
 	return i < prepared_count ? &prepared[i].output : NULL;
-}
-
-void cli_outputs_close(void)
-{
-	while (prepared_count) {
-		prepared_count--;
-		if (prepared[prepared_count].path) {
-			sgpu_output_close(&prepared[prepared_count].output);
-		}
-	}
-	free(prepared);
-	prepared = NULL;
 }

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/base.h>
-
 #include "base/io.h"
 #include "batch/batch.h"
 #include "manifest_tool.h"

@@ -3,9 +3,7 @@
  * What stands before an operation of init: the scaling of a file's header, a cast that is exact,
  * another order of the axes.
  */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -108,23 +106,23 @@ static enum sgpu_dtype exact_type(const struct value *value, unsigned allowed, b
 	return SGPU_NONE;
 }
 
-static int refuse_type(const struct value *value, const struct sgpu_op *op, const char *argument,
-		       unsigned allowed)
+static int refuse_type(const struct value *value, const struct sgpu_op *op,
+		       const struct sgpu_op_argument *argument)
 {
 	struct sgpu_error error = { 0 };
 	char takes[OP_TEXT_MAX];
 
-	op_dtypes_text(allowed, takes);
+	op_dtypes_text(argument->dtypes, takes);
 	sgpu_fail(&error, SGPU_EINVALID,
 		  "'%s' has values of %s; '%s' of '%s' takes %s, and no cast to these keeps every "
 		  "value",
-		  shown(value), sgpu_dtype_name(value->type.dtype), argument, op->name, takes);
+		  shown(value), sgpu_dtype_name(value->type.dtype), argument->name, op->name,
+		  takes);
 	sgpu_hint(&error,
 		  "--cast TYPE casts all the same: it rounds, and cuts off what TYPE cannot hold");
 	return cli_error(&error);
 }
 
-/* Makes of a value what the argument takes: scaled, and of one of its types. */
 int draft_convert(struct draft *draft, const struct sgpu_op *op,
 		  const struct sgpu_op_argument *argument, bool wide, struct value *value)
 {
@@ -142,8 +140,7 @@ int draft_convert(struct draft *draft, const struct sgpu_op *op,
 	if (target == SGPU_NONE && (argument->dtypes & SGPU_TYPE_BIT(draft->request->cast))) {
 		target = draft->request->cast;
 	}
-	return target == SGPU_NONE ? refuse_type(value, op, argument->name, argument->dtypes)
-				   : cast(draft, value, target);
+	return target == SGPU_NONE ? refuse_type(value, op, argument) : cast(draft, value, target);
 }
 
 /* ---- the order of axes ---- */
@@ -164,8 +161,6 @@ static bool ignores_order(const struct draft_stage *stage)
 	       (strcmp(stage->op->name, "reduce") == 0 && !json_object_get(stage->params, "axis"));
 }
 
-/* Gives all values of a stage one order: that in which they lie if the operation ignores it, else
- * the order in which people count. */
 int draft_arrange(struct draft *draft, const struct draft_stage *stage, struct value *values,
 		  int count)
 {

@@ -5,27 +5,23 @@
  * axes.
  */
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/base.h>
-
 #include "draft.h"
 
 /* ---- segments and operations ---- */
-/* Adds a segment. Takes over the references; all but `id` and `direction` may be NULL. */
-static int add_segment(struct draft *draft, const char *id, const char *direction, bool low,
+/* Adds the segment of a value. Takes over the references; the last three may be NULL. */
+static int add_segment(struct draft *draft, struct value *value, const char *direction,
 		       const char *location, json_t *type, json_t *file)
 {
-	json_t *segment =
-		json_pack("{s:s, s:s, s:s, s:s*, s:o*, s:o*}", "segment_id", id,
-			  "sensitivity_level", low ? "LOW" : "HIGH", "direction", direction,
+	value->segment =
+		json_pack("{s:s, s:s, s:s, s:s*, s:o*, s:o*}", "segment_id", value->id,
+			  "sensitivity_level", value->low ? "LOW" : "HIGH", "direction", direction,
 			  "data_location_client", location, "data_type_info", type, "file", file);
-
-	return json_array_append_new(draft->segments, segment)
+	return json_array_append_new(draft->segments, value->segment)
 		       ? cli_fail(SGPU_EINVALID, "a file's name is not UTF-8")
 		       : 0;
 }
@@ -38,7 +34,7 @@ static int add_operation(struct draft *draft, const char *id, const char *kernel
 				     json_pack("{s:s, s:s, s:o, s:o*}", "gpu_operation_id", id,
 					       "kernel", kernel, "arguments", arguments, "params",
 					       params))
-		       ? cli_fail(SGPU_ENOMEM, "out of memory")
+		       ? cli_fail_nomem()
 		       : 0;
 }
 
@@ -50,8 +46,6 @@ static void id_of_op(const char *name, char id[SGPU_ID_MAX + 1])
 	}
 }
 
-/* Adds an operation that reads `value` and sets it to what the operation writes, a segment that is
- * named after the one that was read. The caller sets the type. */
 int draft_step(struct draft *draft, const char *kernel, const char *suffix, json_t *params,
 	       struct value *value)
 {
@@ -64,17 +58,15 @@ int draft_step(struct draft *draft, const char *kernel, const char *suffix, json
 			       json_pack("{s:s, s:s}", "input", value->id, "output", output),
 			       params);
 	memcpy(value->id, output, sizeof(value->id));
-	return status ? status
-		      : add_segment(draft, output, "INTERMEDIATE", value->low, NULL, NULL, NULL);
+	return status ? status : add_segment(draft, value, "INTERMEDIATE", NULL, NULL, NULL);
 }
 
 /* ---- files ---- */
-static json_t *type_json(const struct value *value, const struct sgpu_file_info *info)
+json_t *draft_type(const struct sgpu_type *type, uint64_t offset)
 {
-	return json_pack("{s:s, s:o, s:o*}", "dtype", sgpu_dtype_name(value->type.dtype), "shape",
-			 shape_json(&value->type), "offset",
-			 info->plain && info->offset ? json_integer((json_int_t)info->offset)
-						     : NULL);
+	return json_pack("{s:s, s:o, s:o*}", "dtype", sgpu_dtype_name(type->dtype), "shape",
+			 shape_json(type), "offset",
+			 offset ? json_integer((json_int_t)offset) : NULL);
 }
 
 static json_t *file_json(const struct draft_file *file)
@@ -82,15 +74,7 @@ static json_t *file_json(const struct draft_file *file)
 	return file->info.plain ? NULL
 				: json_pack("{s:s, s:s*}", "format",
 					    sgpu_file_format_names[file->info.format], "member",
-					    file->member);
-}
-
-/* Sets a value's type to that of the file, as the bytes lie. */
-static void lay(const struct sgpu_file_info *info, struct value *value)
-{
-	sgpu_file_payload_type(info, &value->type);
-	value->reversed = info->first_fastest && info->type.rank > 1;
-	value->scaled = info->scaled;
+					    file->request.member);
 }
 
 /* Adds the input segment of a file. */
@@ -107,7 +91,7 @@ static int add_file(struct draft *draft, const char *name, const char *text, str
 	}
 	location = draft_location(file->path);
 	if (!location) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	if (!value->low && strcmp(location, "-") == 0) {
 		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or "
@@ -115,11 +99,14 @@ static int add_file(struct draft *draft, const char *name, const char *text, str
 			    name);
 	}
 	snprintf(value->id, sizeof(value->id), draft->later ? "%s_%d" : "%s", name, number + 1);
-	memcpy(draft->ids[number], value->id, sizeof(value->id));
+	memcpy(file->id, value->id, sizeof(value->id));
 	value->file = file;
-	lay(&file->info, value);
-	status = add_segment(draft, value->id, "INPUT", value->low, location,
-			     type_json(value, &file->info), file_json(file));
+	sgpu_file_payload_type(&file->info, &value->type);
+	value->reversed = file->info.first_fastest && file->info.type.rank > 1;
+	value->scaled = file->info.scaled;
+	status = add_segment(draft, value, "INPUT", location,
+			     draft_type(&value->type, file->info.plain ? file->info.offset : 0),
+			     file_json(file));
 	free(location);
 	return status;
 }
@@ -142,7 +129,7 @@ static const struct value *output_before(const struct draft *draft, const char *
 	int count = 0;
 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		if (*draft->outputs[i].id) {
+		if (draft->outputs[i].segment) {
 			found = found ? found : &draft->outputs[i];
 			count++;
 		}
@@ -168,7 +155,6 @@ static const struct sgpu_op_argument *find_argument(const struct draft_stage *st
 static int gather(struct draft *draft, const struct draft_stage *stage, bool first,
 		  struct draft_words *inputs, struct value *values)
 {
-	const char *chained = strcmp(stage->op->name, "map") ? "input" : "x";
 	char names[CLI_OP_TEXT_MAX];
 	bool wide = false, fed = first;
 	int status = 0;
@@ -186,7 +172,7 @@ static int gather(struct draft *draft, const struct draft_stage *stage, bool fir
 	if (!fed && inputs->count < SGPU_ARGUMENTS_MAX) {
 		struct draft_word *word = &inputs->list[inputs->count++];
 
-		snprintf(word->name, sizeof(word->name), "%s", chained);
+		snprintf(word->name, sizeof(word->name), stage->expression ? "x" : "input");
 		word->value = "@";
 	}
 	for (int i = 0; i < inputs->count && !status; i++) {
@@ -243,8 +229,7 @@ static int add_outputs(struct draft *draft, const struct draft_stage *stage, int
 		snprintf(value->id, sizeof(value->id), last ? "%s" : "%s_%d", args[i].name,
 			 number + 1);
 		value->low = is_low(stage, args[i].name);
-		status =
-			add_segment(draft, value->id, "INTERMEDIATE", value->low, NULL, NULL, NULL);
+		status = add_segment(draft, value, "INTERMEDIATE", NULL, NULL, NULL);
 		json_object_set_new(arguments, args[i].name, json_string(value->id));
 	}
 	return status;
@@ -276,9 +261,8 @@ static int in_voxels(const struct value *values, int count, const char *name, js
 					name, text, voxel[0], voxel[1], voxel[2]);
 		}
 	}
-	return json_object_set_new(params, name, json_real(length / voxel[0]))
-		       ? cli_fail(SGPU_ENOMEM, "out of memory")
-		       : 0;
+	return json_object_set_new(params, name, json_real(length / voxel[0])) ? cli_fail_nomem()
+									       : 0;
 }
 
 static int check_low(const struct draft_stage *stage, const json_t *arguments)
@@ -306,32 +290,28 @@ static json_t *manifest_of(const struct draft *draft)
 static void direct(const struct draft *draft, const char *direction)
 {
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		json_t *segment;
-		size_t k;
-
-		json_array_foreach (draft->segments, k, segment) {
-			if (strcmp(draft->outputs[i].id, cli_text_of(segment, "segment_id")) == 0) {
-				json_object_set_new(segment, "direction", json_string(direction));
-			}
+		if (draft->outputs[i].segment) {
+			json_object_set_new(draft->outputs[i].segment, "direction",
+					    json_string(direction));
 		}
 	}
 }
 
-/* Checks the manifest so far, in which the last outputs get their types. *manifest: a new
- * reference. */
-static int infer(struct draft *draft, json_t **manifest)
+/* Checks the manifest so far, in which the last outputs get their types. */
+static int infer(struct draft *draft)
 {
 	struct document document = { 0 };
+	json_t *manifest;
 	int status;
 
 	direct(draft, "OUTPUT");
-	*manifest = manifest_of(draft);
-	status = *manifest ? document_check(*manifest, DOCUMENT_MADE, 0, &document)
-			   : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
+	manifest = manifest_of(draft);
+	status = manifest ? document_check(manifest, DOCUMENT_MADE, 0, &document)
+			  : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX && !status; i++) {
 		struct value *value = &draft->outputs[i];
 
-		if (*value->id) {
+		if (value->segment) {
 			const int k = sgpu_manifest_segment(document.manifest, value->id);
 
 			value->type = document.manifest->segments[k].type;
@@ -339,6 +319,7 @@ static int infer(struct draft *draft, json_t **manifest)
 		}
 	}
 	document_free(&document);
+	json_decref(manifest);
 	return status;
 }
 
@@ -378,7 +359,7 @@ static int add_stage(struct draft *draft, int number)
 	const struct draft_stage *stage = &request->stages[number];
 	const bool last = number + 1 == request->count;
 	struct value values[SGPU_ARGUMENTS_MAX];
-	json_t *arguments = json_object(), *manifest = NULL;
+	json_t *arguments = json_object();
 	struct draft_words inputs;
 	char operation[SGPU_ID_MAX + 1], id[SGPU_ID_MAX + 16];
 	int status;
@@ -408,9 +389,8 @@ static int add_stage(struct draft *draft, int number)
 			: add_operation(draft, id, stage->op->name, json_incref(arguments),
 					json_object_size(stage->params) ? json_incref(stage->params)
 									: NULL);
-	status = status ? status : infer(draft, &manifest);
+	status = status ? status : infer(draft);
 	json_decref(arguments);
-	json_decref(manifest);
 	return status;
 }
 
@@ -421,12 +401,12 @@ static int finish(struct draft *draft, json_t **manifest)
 	int count = 0, status;
 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		count += *draft->outputs[i].id != '\0';
+		count += draft->outputs[i].segment != NULL;
 	}
 	status = draft_check_outputs(draft, count);
 	direct(draft, "INTERMEDIATE");
 	for (int i = 0; op->args[i].name && !status; i++) {
-		if (*draft->outputs[i].id) {
+		if (draft->outputs[i].segment) {
 			status = draft_finish_output(draft, op->args[i].name, count == 1,
 						     &draft->outputs[i]);
 		}
@@ -447,7 +427,7 @@ int draft_make(const struct draft_request *request, json_t **manifest)
 
 	*manifest = NULL;
 	if (!draft) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	draft->request = request;
 	draft->segments = json_array();

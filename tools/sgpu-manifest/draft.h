@@ -36,7 +36,6 @@ struct draft_request {
 	const char *id, *like;
 	enum sgpu_dtype cast; /* SGPU_NONE: only casts that are exact are inserted */
 	uint64_t size_max;    /* bytes of the elements of a compressed file; 0: the default */
-	int argc;
 };
 
 /* ---- words.c ----
@@ -54,9 +53,9 @@ void draft_clear(struct draft_request *request);
 /* ---- input.c: what a file holds ---- */
 struct draft_file {
 	char *path;
-	const char *member; /* of an .npz, in the memory of path, or NULL */
+	struct sgpu_file_request request; /* what the user states; its names are in `path` */
 	struct sgpu_file_info info;
-	bool window; /* the user states a part of the file */
+	char id[SGPU_ID_MAX + 1]; /* of its segment */
 };
 /* Parses FILE, FILE:DTYPE:SHAPE[:OFFSET] or FILE.npz:MEMBER and reads the file's header. The caller
  * frees the path in any case. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
@@ -73,6 +72,7 @@ char *draft_location(const char *path);
 /* A segment on its way to an argument. */
 struct value {
 	char id[SGPU_ID_MAX + 1];
+	json_t *segment;       /* in draft->segments */
 	struct sgpu_type type; /* as the bytes lie */
 	bool reversed; /* people count the axes from the last one: the first varies fastest */
 	bool low;
@@ -84,10 +84,9 @@ struct draft {
 	const struct draft_request *request;
 	json_t *segments, *operations;
 	struct draft_file files[SGPU_ARGUMENTS_MAX * DRAFT_STAGES_MAX];
-	char ids[SGPU_ARGUMENTS_MAX * DRAFT_STAGES_MAX][SGPU_ID_MAX + 1]; /* by file: its segment */
 	int file_count;
 	struct value
-		outputs[SGPU_ARGUMENTS_MAX]; /* by argument, of the last stage so far; "": none */
+		outputs[SGPU_ARGUMENTS_MAX]; /* by argument, of the last stage so far; or zero */
 	bool reversed;			     /* these lie with the first axis fastest */
 	bool later;			     /* not in the first stage */
 };
@@ -96,6 +95,8 @@ struct draft {
  * named after the one that was read. Takes `params` over. The caller sets the type. */
 int draft_step(struct draft *draft, const char *kernel, const char *suffix, json_t *params,
 	       struct value *value);
+/* Returns a type as data_type_info, with an offset unless that is 0. */
+json_t *draft_type(const struct sgpu_type *type, uint64_t offset);
 /* Makes the manifest, which the caller releases. Returns an exit status after a message. */
 int draft_make(const struct draft_request *request, json_t **manifest);
 

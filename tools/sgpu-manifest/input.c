@@ -4,7 +4,6 @@
  * says.
  */
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,12 +89,10 @@ static int hint_type(struct sgpu_error *error)
 			 "DTYPE one of f32 f64 f16 i8 u8 i16 u16 i32 u32 i64 u64");
 }
 
-/* Opens the file; `use` gets what it holds. */
-static int with_file(const struct draft_file *file, const struct sgpu_file_request *request,
-		     int (*use)(struct sgpu_file *opened, void *to, struct sgpu_error *error),
-		     void *to, struct sgpu_error *error)
+/* Opens the file, and finds out what it holds or, unless `fits` is NULL, whether that fits f64. */
+static int look(const struct draft_file *file, struct sgpu_file_info *info, bool *fits,
+		struct sgpu_error *error)
 {
-	struct sgpu_file_request whole = *request;
 	struct sgpu_file *opened = NULL;
 	const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	int other = -1,
@@ -104,35 +101,31 @@ static int with_file(const struct draft_file *file, const struct sgpu_file_reque
 	if (fd < 0 && strchr(file->path, ':')) { /* the text may have a type that is none */
 		(void)hint_type(error);
 	}
-
-	whole.name = file->path;
-	whole.member = file->member;
 	rc = rc ? rc : sgpu_file_open_other(file->path, &other, error);
-	rc = rc ? rc : sgpu_file_open(fd, other, &whole, &opened, error);
-	rc = rc ? rc : use(opened, to, error);
+	rc = rc ? rc : sgpu_file_open(fd, other, &file->request, &opened, error);
+	if (!rc && fits) {
+		rc = sgpu_file_fits_f64(opened, fits, error);
+	} else if (!rc) {
+		*info = *sgpu_file_info(opened);
+	}
 	sgpu_file_close(&opened);
 	sgpu_close(other);
 	sgpu_close(fd);
 	return rc;
 }
 
-static int take_info(struct sgpu_file *opened, void *info, struct sgpu_error *error)
-{
-	(void)error;
-	*(struct sgpu_file_info *)info = *sgpu_file_info(opened);
-	return SGPU_OK;
-}
-
 int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file,
 		    struct sgpu_error *error)
 {
-	struct sgpu_file_request request = { .size_max = size_max };
-	const char *type = find_type(text, &request.raw_type.dtype);
+	enum sgpu_dtype dtype = SGPU_NONE;
+	const char *type = find_type(text, &dtype);
 	const size_t length = type ? (size_t)(type - text) : strlen(text);
 	int rc;
 
-	memset(file, 0, sizeof(*file));
-	file->path = strndup(text, length);
+	*file = (struct draft_file){ .path = strndup(text, length) };
+	file->request = (struct sgpu_file_request){
+		.name = file->path, .size_max = size_max, .raw = type, .raw_type.dtype = dtype
+	};
 	if (!file->path) {
 		return sgpu_fail_nomem(error);
 	}
@@ -140,34 +133,21 @@ int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file
 		return sgpu_fail(error, SGPU_EUSAGE, "'%s' names no file", text);
 	}
 	if (!type) {
-		split_member(file->path, &file->member);
-		rc = with_file(file, &request, take_info, &file->info, error);
-		return rc == SGPU_EINVALID && file->member ? hint_type(error) : rc;
+		split_member(file->path, &file->request.member);
+		rc = look(file, &file->info, NULL, error);
+		return rc == SGPU_EINVALID && file->request.member ? hint_type(error) : rc;
 	}
-	rc = parse_shape(type + 1 + strlen(sgpu_dtype_name(request.raw_type.dtype)) + 1, &request,
-			 error);
+	rc = parse_shape(type + 1 + strlen(sgpu_dtype_name(dtype)) + 1, &file->request, error);
 	/* The file of a manifest may come later than the manifest. */
-	file->info = (struct sgpu_file_info){ .type = request.raw_type,
+	file->info = (struct sgpu_file_info){ .type = file->request.raw_type,
 					      .plain = true,
-					      .offset = request.raw_offset };
-	file->window = request.window;
+					      .offset = file->request.raw_offset };
 	return rc;
-}
-
-static int fits(struct sgpu_file *opened, void *to, struct sgpu_error *error)
-{
-	return sgpu_file_fits_f64(opened, to, error);
 }
 
 int draft_file_fits(const struct draft_file *file, bool *all, struct sgpu_error *error)
 {
-	const bool raw = file->info.format == SGPU_FILE_RAW;
-	const struct sgpu_file_request request = { .raw = raw,
-						   .window = file->window,
-						   .raw_type = file->info.type,
-						   .raw_offset = file->info.offset };
-
-	return with_file(file, &request, fits, all, error);
+	return look(file, NULL, all, error);
 }
 
 char *draft_location(const char *path)

@@ -6,7 +6,6 @@
 #define SGPU_MANIFEST_TOOL_H
 
 #include <stdbool.h>
-#include <stdio.h>
 
 #include <jansson.h>
 
@@ -30,15 +29,17 @@ CLI_VERB(split);
 CLI_VERB(merge);
 CLI_VERB(ops);
 
-/* Options that several verbs have. */
+/* The options of all verbs but init. */
 struct request {
-	const char *output;
-	bool outside;
+	const char *output, *manifest, *manifest_out;
+	bool outside, dot, by_hash;
+	uint64_t shards;
+	struct cli_list at; /* SEGMENT=HANDLE */
 };
-#define OPTION_OUTSIDE(type)                                                                 \
+#define OPTION_OUTSIDE                                                                       \
 	{                                                                                    \
 		"allow-outside", 0, NULL, "let inputs lie outside the manifest's directory", \
-			CLI_FLAG(type, outside)                                              \
+			CLI_FLAG(struct request, outside)                                    \
 	}
 #define OPTION_OUTPUT                                                         \
 	{                                                                     \
@@ -69,11 +70,11 @@ int document_load(const char *path, unsigned options, struct document *document)
 int document_check(const json_t *value, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
-/* Runs a verb that takes --allow-outside and any number of manifests: calls one() for each, or for
- * standard input, with `options` and, without --allow-outside, SGPU_MANIFEST_INSIDE. Returns the
- * highest exit status. */
+/* Runs a verb that takes --allow-outside and any number of manifests: loads each, or standard
+ * input, with `options` and, without --allow-outside, SGPU_MANIFEST_INSIDE, and calls one() if it
+ * is valid. Returns the highest exit status. */
 int document_each(int argc, char **argv, unsigned options,
-		  int (*one)(const char *path, unsigned options));
+		  int (*one)(const struct document *document));
 
 /* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
  * exit status. */

@@ -3,14 +3,14 @@
  * The outputs of init: their files, with the geometry of an input.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <sgpu/base.h>
 
 #include "draft.h"
 
-enum { STEM_MAX = 160 }; /* bytes; a file's name may have 255 together with its suffixes */
+enum {
+	STEM_MAX = 160,
+	NAMED_MAX = STEM_MAX + SGPU_ID_MAX + 64
+}; /* bytes; a file's name may have 255 together with its suffixes */
 
 /* ---- what becomes of the outputs ---- */
 /* Whether the output has the shape of a file, or that of one volume of a series. */
@@ -35,7 +35,7 @@ static int find_like(const struct draft *draft, const struct value *value, int *
 	for (int i = 0; i < draft->file_count && *file < 0; i++) {
 		const struct sgpu_file_info *info = &draft->files[i].info;
 
-		if (like ? strcmp(like, draft->ids[i]) == 0
+		if (like ? strcmp(like, draft->files[i].id) == 0
 			 : info->format == SGPU_FILE_NIFTI && same_shape(value, info)) {
 			*file = i;
 		}
@@ -64,7 +64,7 @@ static const char *output_file(const struct draft *draft, const char *name, bool
 
 /* Names an output after the first input, the operation and the element type. */
 static void default_name(const struct draft *draft, const char *name, const struct value *value,
-			 char text[STEM_MAX + SGPU_ID_MAX + 64])
+			 char text[NAMED_MAX])
 {
 	const char *path = draft->file_count ? draft->files[0].path : "output";
 	const char *slash = strrchr(path, '/'), *part = strchr(name, '_'); /* "output_call" */
@@ -76,7 +76,7 @@ static void default_name(const struct draft *draft, const char *name, const stru
 	     length && ((unsigned char)stem[length] & 0xc0) == 0x80;) {
 		length--; /* not in the middle of a character */
 	}
-	snprintf(text, STEM_MAX + SGPU_ID_MAX + 64, "%.*s.%s%s%s.%s", (int)length, stem,
+	snprintf(text, NAMED_MAX, "%.*s.%s%s%s.%s", (int)length, stem,
 		 draft->request->stages[draft->request->count - 1].op->name, part ? "." : "",
 		 part ? part + 1 : "", sgpu_dtype_name(value->type.dtype));
 }
@@ -90,19 +90,18 @@ static json_t *output_json(const struct draft *draft, const struct sgpu_file_sty
 	}
 	return json_pack("{s:s, s:s*, s:s*}", "format",
 			 style->gzip ? "nifti.gz" : sgpu_file_format_names[style->format], "like",
-			 style->format == SGPU_FILE_NIFTI && like >= 0 ? draft->ids[like] : NULL,
+			 style->format == SGPU_FILE_NIFTI && like >= 0 ? draft->files[like].id
+								       : NULL,
 			 "axes", value->reversed ? "reversed" : NULL);
 }
 
-/* Turns a segment that an operation writes into an output with its file. */
 int draft_finish_output(struct draft *draft, const char *name, bool alone, struct value *value)
 {
 	const char *path = output_file(draft, name, alone), *slash;
-	char named[STEM_MAX + SGPU_ID_MAX + 64];
+	char named[NAMED_MAX];
 	struct sgpu_file_style style = { .format = SGPU_FILE_RAW };
 	int like = -1, status;
-	json_t *segment;
-	size_t k;
+	json_t *file;
 
 	default_name(draft, name, value, named);
 	slash = path && sgpu_location_outside(path) ? strrchr(path, '/') : NULL;
@@ -124,31 +123,23 @@ int draft_finish_output(struct draft *draft, const char *name, bool alone, struc
 	    !value->reversed) {
 		status = draft_reverse(draft, value);
 	}
-	json_array_foreach (draft->segments, k, segment) {
-		if (!status && strcmp(value->id, cli_text_of(segment, "segment_id")) == 0) {
-			json_t *file = output_json(draft, &style, value, like);
-
-			json_object_set_new(segment, "direction", json_string("OUTPUT"));
-			json_object_set_new(segment, "data_type_info",
-					    json_pack("{s:s, s:o}", "dtype",
-						      sgpu_dtype_name(value->type.dtype), "shape",
-						      shape_json(&value->type)));
-			if (json_object_set_new(segment, "data_location_client",
-						json_string(slash  ? slash + 1
-							    : path ? path
-								   : named))) {
-				status = cli_fail(SGPU_EINVALID, "a file's name is not UTF-8");
-			}
-			if (file) {
-				json_object_set_new(segment, "file", file);
-			}
-		}
+	if (status) {
+		return status;
 	}
-	return status;
+	file = output_json(draft, &style, value, like);
+	json_object_set_new(value->segment, "direction", json_string("OUTPUT"));
+	json_object_set_new(value->segment, "data_type_info", draft_type(&value->type, 0));
+	if (file) {
+		json_object_set_new(value->segment, "file", file);
+	}
+	return json_object_set_new(value->segment, "data_location_client",
+				   json_string(slash  ? slash + 1
+					       : path ? path
+						      : named))
+		       ? cli_fail(SGPU_EINVALID, "a file's name is not UTF-8")
+		       : 0;
 }
 
-/* Checks that each -o is of an output of the last operation, and that a -o without a name is of the
- * only one. */
 int draft_check_outputs(const struct draft *draft, int count)
 {
 	const struct draft_stage *stage = &draft->request->stages[draft->request->count - 1];

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/device.h>
 
 enum {
 	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
@@ -150,12 +149,22 @@ int payload_open(const struct payload_folder *folder, const struct sgpu_segment 
 		       : check_size(segment, *size, (uint64_t)status.st_size, error);
 }
 
+static int read_whole(int fd, const char *name, void *data, size_t size, uint64_t offset,
+		      struct sgpu_error *error)
+{
+	size_t got = 0;
+	const int rc = sgpu_pread(fd, name, data, size, offset, &got, error);
+
+	return rc || got == size
+		       ? rc
+		       : sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
+}
+
 int payload_hash(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct sgpu_kt128 *state = NULL;
 	uint8_t *window = malloc(entry->size < WINDOW ? entry->size + 1 : WINDOW);
-	size_t got = 0;
 	int rc = window ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
 
 	/* The pool is made for the first payload that is large enough. This thread computes with
@@ -167,11 +176,8 @@ int payload_hash(struct payload_folder *folder, int fd, const char *name, uint64
 		}
 	}
 	for (uint64_t left = entry->size, now; !rc && left > 0; left -= now) {
-		now = left < WINDOW ? left : WINDOW;
-		rc = sgpu_pread(fd, name, window, now, offset, &got, error);
-		if (!rc && got < now) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
-		}
+		now = sgpu_min_u64(left, WINDOW);
+		rc = read_whole(fd, name, window, now, offset, error);
 		rc = rc ? rc : sgpu_kt128_update_shared(state, folder->pool, window, now, error);
 		offset += now;
 		cli_progress(NULL, folder->hashed += now);
@@ -293,13 +299,9 @@ static int copy_to(const struct sgpu_source *from, const struct sgpu_region_slic
 	int rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
 
 	for (uint64_t at = 0; !rc && at < from->size; at += PIECE) {
-		size_t size = from->size - at < PIECE ? (size_t)(from->size - at) : PIECE, got = 0;
+		const size_t size = sgpu_min_u64(from->size - at, PIECE);
 
-		rc = sgpu_pread(from->fd, from->name, piece, size, from->offset + at, &got, error);
-		if (!rc && got < size) {
-			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-				       from->name);
-		}
+		rc = read_whole(from->fd, from->name, piece, size, from->offset + at, error);
 		rc = rc ? rc : sgpu_slice_write(slice, at, piece, size, error);
 	}
 	free(piece);
@@ -337,7 +339,6 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 {
 	uint8_t *image = NULL;
 	uint64_t size = 0;
-	size_t got = 0;
 	char *path = NULL;
 	int fd = -1, rc;
 
@@ -350,13 +351,8 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	}
 	if (!rc) {
 		image = malloc(size + 1);
-		rc = image ? sgpu_pread(fd, segment->location, image, size, segment->offset, &got,
-					error)
+		rc = image ? read_whole(fd, segment->location, image, size, segment->offset, error)
 			   : sgpu_fail_nomem(error);
-	}
-	if (!rc && got < size) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-			       segment->location);
 	}
 	if (!rc) {
 		sgpu_measure_pages(image, size, NULL, digest);
@@ -369,8 +365,8 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 
 /* The digest of one segment's image, which is read once for all operations that use it. */
 struct image {
-	bool measured, there;
-	char digest[SGPU_BASE64URL_MAX(32)];
+	bool measured;
+	char digest[SGPU_BASE64URL_MAX(32)]; /* "": it is not there */
 };
 
 static int measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
@@ -383,7 +379,6 @@ static int measure(const struct payload_folder *folder, const struct sgpu_segmen
 	}
 	const int rc = measure_image(folder, segment, digest, error);
 	image->measured = true;
-	image->there = !rc;
 	if (!rc) {
 		sgpu_base64url_encode(digest, sizeof(digest), image->digest);
 	}
@@ -396,7 +391,7 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 	char stated[SGPU_BASE64URL_MAX(32)];
 
 	sgpu_base64url_encode(operation->module->digest, 32, stated);
-	if (!image->there || strcmp(stated, image->digest) == 0) {
+	if (!*image->digest || strcmp(stated, image->digest) == 0) {
 		return 0;
 	}
 	return cli_fail(SGPU_EDIFFERS,
@@ -412,7 +407,7 @@ static int fill_digests(const struct document *document, const struct payload_fo
 	const struct sgpu_manifest *manifest = document->manifest;
 	json_t *operations = json_object_get(manifest->json, "operations");
 	struct image *images = calloc((size_t)manifest->segment_count, sizeof(*images));
-	int status = images ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
+	int status = images ? 0 : cli_fail_nomem();
 
 	for (int i = 0; images && i < manifest->operation_count; i++) {
 		const struct sgpu_operation *operation = &manifest->operations[i];
@@ -429,7 +424,7 @@ static int fill_digests(const struct document *document, const struct payload_fo
 			failed = cli_error(&error);
 		} else if (module->has_digest) {
 			failed = compare(operation, segment, image);
-		} else if (image->there) {
+		} else if (*image->digest) {
 			json_object_set_new(json_array_get(operations, (size_t)i), "module_digest",
 					    json_string(image->digest));
 			++*added;

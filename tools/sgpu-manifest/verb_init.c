@@ -28,7 +28,7 @@ const struct cli_option init_options[] = {
 
 int verb_init(int argc, char **argv)
 {
-	struct draft_request request = { .argc = argc };
+	struct draft_request request = { 0 };
 	json_t *manifest = NULL;
 	char **arguments;
 	int status = cli_read(argc, argv, &request, &arguments);

@@ -9,14 +9,10 @@
 
 #include "manifest_tool.h"
 
-struct merge_request {
-	const char *manifest;
-};
-
 const struct cli_option merge_options[] = {
 	CLI_COMMON,
 	{ "manifest", 'm', "FILE", "the manifest that was split: all its outputs must be there",
-	  CLI_TEXT(struct merge_request, manifest) },
+	  CLI_TEXT(struct request, manifest) },
 	CLI_END
 };
 
@@ -47,7 +43,7 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	merger->failed += segment->status != SGPU_OK;
 	if (json_object_set_new(merger->ids, segment->id, cli_json_text(name)) ||
 	    json_array_append_new(merger->segments, record)) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	return 0;
 }
@@ -149,7 +145,7 @@ static int report(const struct merger *merger)
 
 int verb_merge(int argc, char **argv)
 {
-	struct merge_request request = { 0 };
+	struct request request = { 0 };
 	struct merger merger = { .segments = json_array(),
 				 .ids = json_object(),
 				 .responses = json_array(),

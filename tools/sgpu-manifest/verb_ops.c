@@ -58,10 +58,14 @@ static void range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]
 	}
 }
 
-/* Returns a number, as a JSON integer if it is one; NULL if it stands for no bound. */
-static json_t *number_json(double number)
+/* Returns a bound or default, as a JSON integer if it is one; NULL if it stands for none, and for a
+ * parameter that is no number. */
+static json_t *number_json(const struct sgpu_op_param *param, double number)
 {
-	if (!isfinite(number) || fabs(number) >= unbounded) {
+	const bool is_number =
+		param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER;
+
+	if (!is_number || !isfinite(number) || fabs(number) >= unbounded) {
 		return NULL;
 	}
 	if (number == floor(number) && fabs(number) < (double)SGPU_JSON_INTEGER_MAX) {
@@ -70,11 +74,13 @@ static json_t *number_json(double number)
 	return json_real(number);
 }
 
+/* NULL for a parameter that is no choice. */
 static json_t *choices_json(const struct sgpu_op_param *param)
 {
-	json_t *choices = json_array();
+	const bool is_choice = param->kind == SGPU_PARAM_CHOICE;
+	json_t *choices = is_choice ? json_array() : NULL;
 
-	for (int i = 0; param->choices[i]; i++) {
+	for (int i = 0; is_choice && param->choices[i]; i++) {
 		json_array_append_new(choices, json_string(param->choices[i]));
 	}
 	return choices;
@@ -92,7 +98,7 @@ static json_t *default_json(const struct sgpu_op_param *param)
 	if (param->kind == SGPU_PARAM_CHOICE) {
 		return json_string(param->choices[(int)param->standard]);
 	}
-	return number_json(param->standard);
+	return number_json(param, param->standard);
 }
 
 /* Writes the default as text, or "none" or "required". */
@@ -128,13 +134,10 @@ static json_t *argument_json(const struct sgpu_op_argument *argument)
 
 static json_t *param_json(const struct sgpu_op_param *param)
 {
-	const bool number = param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER;
-
 	return json_pack("{s:s, s:s, s:b, s:s, s:o*, s:o*, s:o*, s:o*}", "name", param->name,
 			 "kind", param_kind(param->kind), "required", param->required, "help",
-			 param->help, "min", number ? number_json(param->min) : NULL, "max",
-			 number ? number_json(param->max) : NULL, "choices",
-			 param->kind == SGPU_PARAM_CHOICE ? choices_json(param) : NULL, "default",
+			 param->help, "min", number_json(param, param->min), "max",
+			 number_json(param, param->max), "choices", choices_json(param), "default",
 			 default_json(param));
 }
 
@@ -261,14 +264,12 @@ const struct cli_option schema_options[] = { CLI_COMMON, OPTION_OUTPUT, CLI_END 
 
 static json_t *param_schema(const struct sgpu_op_param *param)
 {
-	const bool choice = param->kind == SGPU_PARAM_CHOICE;
-	const bool number = param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER;
+	json_t *choices = choices_json(param);
 
 	return json_pack("{s:s, s:o*, s:s*, s:o*, s:o*, s:o*}", "description", param->help, "enum",
-			 choice ? choices_json(param) : NULL, "type",
-			 choice ? NULL : param_kind(param->kind), "minimum",
-			 number ? number_json(param->min) : NULL, "maximum",
-			 number ? number_json(param->max) : NULL, "default", default_json(param));
+			 choices, "type", choices ? NULL : param_kind(param->kind), "minimum",
+			 number_json(param, param->min), "maximum", number_json(param, param->max),
+			 "default", default_json(param));
 }
 
 static json_t *arguments_schema(const struct sgpu_op *op)

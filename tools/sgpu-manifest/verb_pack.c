@@ -8,29 +8,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sgpu/base.h>
-
 #include "base/io.h"
 #include "manifest_tool.h"
-
-struct pack_request {
-	struct request common;
-	const char *manifest_out;
-	bool by_hash;
-	struct cli_list at; /* SEGMENT=HANDLE */
-};
 
 const struct cli_option pack_options[] = {
 	CLI_COMMON,
 	OPTION_OUTPUT,
-	OPTION_OUTSIDE(struct request),
+	OPTION_OUTSIDE,
 	{ "at", 0, "SEGMENT=HANDLE",
 	  "where the sealed payload of an input, or the result of an output, goes; may be repeated",
-	  CLI_LIST(struct pack_request, at) },
+	  CLI_LIST(struct request, at) },
 	{ "by-hash", 0, NULL, "leave the manifest out of the batch, which names its hash",
-	  CLI_FLAG(struct pack_request, by_hash) },
+	  CLI_FLAG(struct request, by_hash) },
 	{ "manifest-out", 0, "FILE", "with --by-hash: write the manifest there",
-	  CLI_TEXT(struct pack_request, manifest_out) },
+	  CLI_TEXT(struct request, manifest_out) },
 	CLI_END,
 };
 
@@ -186,21 +177,10 @@ static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, 
 	return rc ? cli_error(&error) : 0;
 }
 
-/* Writes the manifest into a file of its own, and leaves it out of the batch. */
-static int set_apart(struct sgpu_batch *batch, const char *path)
+static int pack(struct document *document, const struct request *request)
 {
-	const int status = text_write(path, batch->manifest_text, batch->manifest_size);
-
-	free(batch->manifest_text);
-	batch->manifest_text = NULL;
-	batch->manifest_size = 0;
-	return status;
-}
-
-static int pack(struct document *document, const struct pack_request *request)
-{
-	const char *output = request->common.output;
-	const bool outside = request->common.outside;
+	const char *output = request->output;
+	const bool outside = request->outside;
 	struct payload_folder folder = { .allow_outside = outside,
 					 .spool = -1,
 					 .standard_input = strcmp(document->path, "-") == 0 };
@@ -227,7 +207,11 @@ static int pack(struct document *document, const struct pack_request *request)
 	/* The payloads' files, which the output may not replace, are known only now. */
 	status = status ? status : cli_output_apart(output) ? 0 : 2;
 	if (!status && request->by_hash) {
-		status = set_apart(batch, request->manifest_out);
+		status = text_write(request->manifest_out, batch->manifest_text,
+				    batch->manifest_size);
+		free(batch->manifest_text);
+		batch->manifest_text = NULL;
+		batch->manifest_size = 0;
 	}
 	for (int i = 0; !status && i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
@@ -245,7 +229,7 @@ static int pack(struct document *document, const struct pack_request *request)
 
 int verb_pack(int argc, char **argv)
 {
-	struct pack_request request = { .by_hash = false };
+	struct request request = { 0 };
 	const char *output;
 	struct document document;
 	char **paths;
@@ -254,7 +238,7 @@ int verb_pack(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	output = request.common.output;
+	output = request.output;
 	if (request.by_hash != (request.manifest_out != NULL)) {
 		return cli_usage("--by-hash and --manifest-out, the manifest's file, go together");
 	}
@@ -272,8 +256,7 @@ int verb_pack(int argc, char **argv)
 		return status;
 	}
 	cli_signals(NULL);
-	status = document_load(paths[0], request.common.outside ? 0 : SGPU_MANIFEST_INSIDE,
-			       &document);
+	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	status = status ? status : pack(&document, &request);
 	free(request.at.items);
 	document_free(&document);

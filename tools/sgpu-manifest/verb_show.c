@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <sgpu/base.h>
 
@@ -13,14 +12,10 @@
 
 enum { AFTER_MAX = 4 }; /* most names in a cell */
 
-struct show_request {
-	bool dot, outside;
-};
-
 const struct cli_option show_options[] = { CLI_COMMON,
 					   { "dot", 0, NULL, "the graph in Graphviz's language",
-					     CLI_FLAG(struct show_request, dot) },
-					   OPTION_OUTSIDE(struct show_request),
+					     CLI_FLAG(struct request, dot) },
+					   OPTION_OUTSIDE,
 					   CLI_END };
 
 /* Describes a segment's type; that of a module without data_type_info is "u8[file]". */
@@ -309,7 +304,7 @@ static json_t *show_json(const struct sgpu_manifest *manifest)
 
 int verb_show(int argc, char **argv)
 {
-	struct show_request request = { 0 };
+	struct request request = { 0 };
 	struct document document;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);

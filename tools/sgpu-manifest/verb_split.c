@@ -8,29 +8,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sgpu/base.h>
-
 #include "manifest_tool.h"
-
-struct split_request {
-	uint64_t wanted;
-	bool outside;
-};
 
 const struct cli_option split_options[] = {
 	CLI_COMMON,
 	{ "shards", 'n', "NUMBER",
 	  "at most this many shards, of about as many parts (default: one for each part)",
-	  CLI_NUMBER(struct split_request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
-	OPTION_OUTSIDE(struct split_request),
+	  CLI_NUMBER(struct request, shards, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
+	OPTION_OUTSIDE,
 	CLI_END
 };
 
 /* ---- parts, by union-find over the operations ---- */
-struct components {
+struct splitter {
+	const struct document *document;
 	int *shard; /* per operation: its shard */
 	int shard_count;
-	int part_count; /* independent parts of the manifest */
+	int part_count;	 /* independent parts of the manifest */
+	char *directory; /* of the manifest */
+	json_t *shards;	 /* the manifests of the shards */
 };
 
 static int find(int *parent, int i)
@@ -99,15 +95,15 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
  * INPUT_OUTPUT, standard input, one whose file's geometry is kept, or one that names client
  * variables. Makes `wanted` shards (0: any number), but at most one for each part. Returns false
  * when out of memory. */
-static bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
-			    struct components *components)
+static bool find_shards(struct splitter *splitter, uint64_t wanted)
 {
+	const struct sgpu_manifest *manifest = splitter->document->manifest;
 	const size_t count = (size_t)manifest->operation_count + 1;
 	int *parent = calloc(count, sizeof(int)), *shard = calloc(count, sizeof(int));
 	const bool enough = parent && shard;
 	int64_t parts = 0, shards;
 
-	components->shard = shard;
+	splitter->shard = shard;
 	if (enough) {
 		join_all(manifest, parent);
 	}
@@ -120,20 +116,13 @@ static bool components_find(const struct sgpu_manifest *manifest, uint64_t wante
 	for (int i = 0; enough && i < manifest->operation_count; i++) {
 		shard[i] = (int)(shard[i] * shards / parts);
 	}
-	components->part_count = (int)parts;
-	components->shard_count = (int)shards;
+	splitter->part_count = (int)parts;
+	splitter->shard_count = (int)shards;
 	free(parent);
 	return enough;
 }
 
 /* ---- shards ---- */
-struct splitter {
-	const struct document *document;
-	struct components components;
-	char *directory; /* of the manifest */
-	json_t *shards;	 /* the manifests of the shards */
-};
-
 /* Removes dependencies on ids outside the shard. They delay nothing; otherwise the ids would be in
  * the shard. */
 static void filter_dependencies(json_t *entry, const json_t *ids)
@@ -167,15 +156,14 @@ static void take_segment(struct splitter *splitter, int index, json_t **ids)
 
 	for (int k = -1; k < segment->reader_count; k++) {
 		int operation = k < 0 ? segment->writer : segment->readers[k];
-		int shard = operation < 0 ? -1 : splitter->components.shard[operation];
+		int shard = operation < 0 ? -1 : splitter->shard[operation];
 		json_t *entry;
 
 		if (shard < 0 || json_object_get(ids[shard], segment->id)) {
 			continue;
 		}
 		entry = json_deep_copy(entry_of(manifest, "segments", index));
-		if (segment->operation >= 0 &&
-		    splitter->components.shard[segment->operation] != shard) {
+		if (segment->operation >= 0 && splitter->shard[segment->operation] != shard) {
 			json_object_del(entry, "gpu_operation_id");
 		}
 		json_object_set_new(ids[shard], segment->id, json_true());
@@ -188,28 +176,28 @@ static void take_segment(struct splitter *splitter, int index, json_t **ids)
 
 static void filter_shard(json_t *shard, const json_t *ids)
 {
-	json_t *entry;
+	const char *key;
+	json_t *list, *entry;
 	size_t k;
 
-	json_array_foreach (json_object_get(shard, "segments"), k, entry) {
-		filter_dependencies(entry, ids);
-	}
-	json_array_foreach (json_object_get(shard, "operations"), k, entry) {
-		filter_dependencies(entry, ids);
+	json_object_foreach (shard, key, list) {
+		json_array_foreach (list, k, entry) {
+			filter_dependencies(entry, ids);
+		}
 	}
 }
 
 static int make_shards(struct splitter *splitter)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
-	const int count = splitter->components.shard_count;
+	const int count = splitter->shard_count;
 	/* The ids in each shard. */
 	json_t **ids = calloc((size_t)count + 1, sizeof(json_t *));
 
 	splitter->shards = json_array();
 	if (!ids || !splitter->shards) {
 		free(ids);
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+		return cli_fail_nomem();
 	}
 	for (int i = 0; i < count; i++) {
 		char id[SGPU_MANIFEST_ID_MAX + 16];
@@ -222,7 +210,7 @@ static int make_shards(struct splitter *splitter)
 						"segments", "operations"));
 	}
 	for (int i = 0; i < manifest->operation_count; i++) {
-		int shard = splitter->components.shard[i];
+		int shard = splitter->shard[i];
 		json_t *list = json_object_get(json_array_get(splitter->shards, (size_t)shard),
 					       "operations");
 
@@ -257,8 +245,7 @@ static int write_shards(const struct splitter *splitter)
 	json_array_foreach (splitter->shards, i, shard) {
 		char *path = shard_path(splitter, i);
 
-		status = path ? cli_output_prepare(path, 0666, true)
-			      : cli_fail(SGPU_ENOMEM, "out of memory");
+		status = path ? cli_output_prepare(path, 0666, true) : cli_fail_nomem();
 		status = status ? status : json_write(path, json_incref(shard));
 		if (!status && cli_json) {
 			json_array_append_new(
@@ -302,24 +289,21 @@ static int split(const struct document *document, uint64_t wanted)
 				document->manifest->id);
 	}
 	splitter.directory = folder_of(document->path);
-	status = splitter.directory &&
-				 components_find(document->manifest, wanted, &splitter.components)
-			 ? make_shards(&splitter)
-			 : cli_fail(SGPU_ENOMEM, "out of memory");
+	status = splitter.directory && find_shards(&splitter, wanted) ? make_shards(&splitter)
+								      : cli_fail_nomem();
 	status = status ? status : write_shards(&splitter);
-	if (!status && wanted > (uint64_t)splitter.components.part_count) {
-		cli_note("there are no more than %d independent parts",
-			 splitter.components.part_count);
+	if (!status && wanted > (uint64_t)splitter.part_count) {
+		cli_note("there are no more than %d independent parts", splitter.part_count);
 	}
 	json_decref(splitter.shards);
 	free(splitter.directory);
-	free(splitter.components.shard);
+	free(splitter.shard);
 	return status;
 }
 
 int verb_split(int argc, char **argv)
 {
-	struct split_request request = { 0 };
+	struct request request = { 0 };
 	struct document document;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
@@ -328,7 +312,7 @@ int verb_split(int argc, char **argv)
 		return status;
 	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
-	status = status ? status : split(&document, request.wanted);
+	status = status ? status : split(&document, request.shards);
 	document_free(&document);
 	return status;
 }

@@ -2,14 +2,12 @@
  *
  * The words of init, which are those of `sgpu run`: an operation, NAME=VALUE and files.
  */
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/base.h>
-
 #include "draft.h"
+#include "manifest/manifest.h"
 
 enum { NAMES_MAX = SGPU_ARGUMENTS_MAX + SGPU_PARAMS_MAX };
 
@@ -30,7 +28,7 @@ static int add_stage(struct draft_request *request, const struct sgpu_op *op)
 	}
 	*stage = (struct draft_stage){ .op = op, .params = json_object() };
 	request->count++;
-	return stage->params ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
+	return stage->params ? 0 : cli_fail_nomem();
 }
 
 static bool is_map(const struct draft_stage *stage)
@@ -108,16 +106,6 @@ static int refuse_name(const struct draft_stage *stage, const char *word, size_t
 	return cli_error(&error);
 }
 
-static bool is_identifier(const char *text, size_t length)
-{
-	for (size_t i = 0; i < length; i++) {
-		if (!isalnum((unsigned char)text[i]) && text[i] != '_') {
-			return false;
-		}
-	}
-	return length && !isdigit((unsigned char)*text);
-}
-
 /* Takes NAME=VALUE for an argument or a parameter of the stage. */
 static int take_named(struct draft_stage *stage, const char *word, size_t length)
 {
@@ -130,9 +118,8 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 		return cli_usage("'%s' gives nothing for '%s'", SGPU_EXCERPT(word), name);
 	}
 	if (is_map(stage)) {
-		return is_identifier(word, length)
-			       ? store(&stage->inputs, word, length, value)
-			       : cli_usage("'%s' is no name of an expression", name);
+		return sgpu_identifier(name) ? store(&stage->inputs, word, length, value)
+					     : cli_usage("'%s' is no name of an expression", name);
 	}
 	argument = length <= DRAFT_NAME_MAX ? sgpu_op_arg(stage->op, name) : -1;
 	if (argument >= 0 && sgpu_op_is_output(&stage->op->args[argument])) {
@@ -223,13 +210,7 @@ int draft_take_low(void *values, const char *name)
 		return cli_usage("--low %s comes after the operation whose argument it is",
 				 SGPU_EXCERPT(name));
 	}
-	stage->low.items =
-		stage->low.items ? stage->low.items : calloc((size_t)request->argc, sizeof(char *));
-	if (!stage->low.items) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	stage->low.items[stage->low.count++] = name;
-	return 0;
+	return cli_list_add(&stage->low, name) ? 0 : cli_fail_nomem();
 }
 
 int draft_take_output(void *values, const char *word)

@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <sgpu/base.h>
 
@@ -12,18 +11,6 @@
 #include "parts.h"
 
 enum { HEX_MAX = 64 };
-
-const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX])
-{
-	const time_t moment = (time_t)seconds;
-	struct tm parts;
-
-	if (!gmtime_r(&moment, &parts) ||
-	    !strftime(text, MEASURE_TIME_MAX, "%Y-%m-%dT%H:%M:%SZ", &parts)) {
-		snprintf(text, MEASURE_TIME_MAX, "%lld", (long long)seconds);
-	}
-	return text;
-}
 
 int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error)
 {
@@ -70,17 +57,6 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 		sgpu_fail(error, inner.code, "'%s': %s", name, inner.text);
 	}
 	return cli_error(error);
-}
-
-int measure_standard_once(bool taken, const char *const *paths, int count)
-{
-	int uses = taken;
-
-	for (int i = 0; i < count; i++) {
-		uses += paths[i] && !strcmp(paths[i], "-");
-	}
-	return uses > 1 ? cli_usage("standard input can be only one of the files that are read")
-			: 0;
 }
 
 json_t *measure_hex(const void *data, size_t size)

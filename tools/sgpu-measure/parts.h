@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <jansson.h>
 
@@ -25,13 +24,7 @@ CLI_VERB(release);
 CLI_VERB(inspect);
 CLI_VERB(memory);
 
-/* The longest validity of a certificate, in days; and a second in ns, the unit of --max-age. */
-enum { MEASURE_DAYS_MAX = 36500 };
-#define MEASURE_SECOND UINT64_C(1000000000)
-
-/* Writes a time as "2026-11-21T15:01:25Z", or as a number if that is impossible. */
-enum { MEASURE_TIME_MAX = 32 };
-const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
+#define MEASURE_SECOND UINT64_C(1000000000) /* in ns: the unit of --max-age */
 
 /* ---- files ---- */
 /* Loads the public half of an X25519 key file, private or public. Errors: as sgpu_key_load,
@@ -44,10 +37,6 @@ int measure_read_input(const char *path, const char *what, char **text, size_t *
 /* Prints the error of parsing or verifying a quote, with the file's name if it is no quote. Returns
  * an exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
-
-/* Refuses standard input ("-") as more than one of the files that are read; a path may be NULL.
- * taken: it is another input already. Returns an exit status. */
-int measure_standard_once(bool taken, const char *const *paths, int count);
 
 /* ---- verb_release.c, also used by policy ---- */
 #define RELEASE_RUNNER "sgpu-enclave"

@@ -4,10 +4,7 @@
  * the policy accepts gives the key to seal to.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include <sgpu/base.h>
 
 #include "base/io.h"
 #include "parts.h"
@@ -132,8 +129,7 @@ static int check_paths(const struct task *task)
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
 				 "new; --no-nonce does without");
 	}
-	const int status =
-		measure_standard_once(cli_is_standard(task->quote_path), &task->policy_path, 1);
+	const int status = cli_take_input(task->quote_path);
 	if (!status && task->ear_path && task->recipient_path &&
 	    !cli_outputs_apart("the result", task->ear_path, "the recipient",
 			       task->recipient_path)) {
@@ -164,15 +160,6 @@ static int remove_older(const char *path)
 	return rc ? cli_error(&error) : 0;
 }
 
-/* Removes an earlier run's key and result before anything is read or judged, because a caller that
- * ignores the exit status would take them for those of this quote. */
-static int remove_both(const struct task *task)
-{
-	const int first = remove_older(task->recipient_path), second = remove_older(task->ear_path);
-
-	return first ? first : second;
-}
-
 static int run(struct task *task)
 {
 	struct sgpu_error error = { 0 };
@@ -191,16 +178,17 @@ int verb_appraise(int argc, char **argv)
 {
 	struct task task = { 0 };
 	char **paths;
-	/* Reads all paths, even if an option is wrong: an earlier run's outputs are removed in any
-	 * case. */
 	int status = cli_read(argc, argv, &task, &paths);
 
 	task.quote_path = *paths;
 	for (; *paths; paths++) {
 		cli_remember_input(*paths);
 	}
-	const int removed = remove_both(&task);
-	status = status ? status : removed;
+	/* Before anything is read or judged, because a caller that ignores the exit status would
+	 * take an earlier run's key and result for those of this quote. */
+	const int key = remove_older(task.recipient_path), result = remove_older(task.ear_path);
+
+	status = status ? status : key ? key : result;
 	status = status ? status : run(&task);
 	sgpu_policy_free(&task.policy);
 	sgpu_appraisal_clear(&task.appraisal);

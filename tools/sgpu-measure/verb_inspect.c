@@ -3,9 +3,6 @@
  * sgpu-measure inspect: prints the content of a quote, and that it is not verified.
  */
 #include <stdlib.h>
-#include <string.h>
-
-#include <sgpu/base.h>
 
 #include "base/json.h"
 #include "parts.h"

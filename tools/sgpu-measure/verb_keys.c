@@ -5,14 +5,13 @@
  * a machine's endorsement key, and that key certifies the machine's attestation keys.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "parts.h"
 
-enum { AUTHORITY_DAYS = 3650 };
+enum { AUTHORITY_DAYS = 3650, DAYS_MAX = 36500 };
 
 struct task {
 	const char *path, *request_path, *authority_path, *name;
@@ -36,7 +35,7 @@ const struct cli_option keygen_options[] = {
 	{ "name", 0, "NAME", "the authority's name (default: sgpu CA)",
 	  CLI_TEXT(struct task, name) },
 	{ "days", 0, "N", "how long the authority's certificate is valid (default: 3650)",
-	  CLI_NUMBER(struct task, days, 1, MEASURE_DAYS_MAX) },
+	  CLI_NUMBER(struct task, days, 1, DAYS_MAX) },
 	CLI_END,
 };
 
@@ -153,7 +152,7 @@ const struct cli_option certify_options[] = {
 	{ "certificate", 0, "FILE", "the issuer's certificate, and those above it",
 	  CLI_INPUT(struct certification, certificate_path) },
 	{ "days", 0, "N", "how long the new one is valid (default: 30, or as long as the issuer's)",
-	  CLI_NUMBER(struct certification, days, 1, MEASURE_DAYS_MAX) },
+	  CLI_NUMBER(struct certification, days, 1, DAYS_MAX) },
 	{ "output", 'o', "FILE", "where the certificate goes (default: standard output)",
 	  CLI_TEXT(struct certification, out_path) },
 	CLI_END,
@@ -176,21 +175,16 @@ static int certify(struct certification *task, struct sgpu_error *error)
 
 static int read_request(struct certification *task, const char *path)
 {
-	int status = 0;
-
 	if (!task->key_path || !task->certificate_path) {
 		return cli_usage("%s is missing",
 				 task->key_path ? "the issuer's certificate, --certificate,"
 						: "the issuer's key, -k,");
 	}
-	const char *const inputs[] = { task->key_path, task->certificate_path };
-	status = measure_standard_once(cli_is_standard(path), inputs, SGPU_ARRAY_LENGTH(inputs));
-	status = status ? status : cli_output_prepare(task->out_path, 0644, false);
-	if (!status) {
-		status = measure_read_input(path, "a request for a certificate", &task->request,
-					    &task->request_size);
-	}
-	return status ? status : cli_output_apart(task->out_path) ? 0 : 2;
+	int status = cli_output_prepare(task->out_path, 0644, false);
+
+	return status ? status
+		      : measure_read_input(path, "a request for a certificate", &task->request,
+					   &task->request_size);
 }
 
 int verb_certify(int argc, char **argv)

@@ -3,7 +3,6 @@
  * sgpu-measure memory: copies a file into a secure context on a device, and measures it there with
  * CH_MEASURE.
  */
-#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 

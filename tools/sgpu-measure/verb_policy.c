@@ -8,7 +8,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/json.h"
 #include "parts.h"
 
 struct task {
@@ -237,9 +236,6 @@ static int run(struct task *task)
 	if (status) {
 		return status;
 	}
-	if (!cli_output_apart(task->out_path)) {
-		return 2;
-	}
 	if (guest_missing(task)) {
 		cli_note("the policy accepts no guest before its 'platform' has the 'measurements' "
 			 "of one");
@@ -250,12 +246,13 @@ static int run(struct task *task)
 static int check_options(const struct task *task)
 {
 	static const char *const kinds[] = { "plain", "gramine-direct", "sgx", "tdx", "snp" };
-	bool known = !task->at_least;
+	size_t kind = 0;
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds) && !known; i++) {
-		known = !strcmp(task->at_least, kinds[i]);
+	while (task->at_least && kind < SGPU_ARRAY_LENGTH(kinds) &&
+	       strcmp(task->at_least, kinds[kind])) {
+		kind++;
 	}
-	if (!known) {
+	if (kind == SGPU_ARRAY_LENGTH(kinds)) {
 		return cli_usage("--at-least is plain, gramine-direct, sgx, tdx or snp");
 	}
 	const bool build = task->build_path || task->release_path;

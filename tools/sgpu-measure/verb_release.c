@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sgpu/base.h>
 #include <sgpu/version.h>
 
 #include "attest/quote.h"
@@ -221,10 +220,8 @@ int verb_release(int argc, char **argv)
 		int rc = release_of_build(task.build_path, &release, &error);
 
 		rc = rc ? rc : sign(&task, release, &jws, &error);
-		status = rc ? cli_error(&error) : cli_output_apart(task.out_path) ? 0 : 2;
-	}
-	if (!status && cli_write_json(task.out_path, 0644, json_incref(jws), &error)) {
-		status = cli_error(&error);
+		rc = rc ? rc : cli_write_json(task.out_path, 0644, json_incref(jws), &error);
+		status = rc ? cli_error(&error) : 0;
 	}
 	json_decref(release);
 	json_decref(jws);

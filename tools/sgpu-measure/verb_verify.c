@@ -7,13 +7,14 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <sgpu/base.h>
 
 #include "base/io.h"
 #include "parts.h"
 
-enum { ROOTS_MAX = 1 << 20 };
+enum { ROOTS_MAX = 1 << 20, TIME_MAX = 32 };
 
 /* Loads trusted roots. Whoever can change a root can have any quote accepted, so only a trusted
  * file is read. */
@@ -81,16 +82,13 @@ static int verify(struct measure_checks *checks, struct sgpu_error *error)
 
 static int check_options(const struct measure_checks *checks, const char *quote_path)
 {
-	const char *const paths[] = { checks->roots_path, checks->owner_path,
-				      checks->tee_roots_path, checks->tee_certificates_path };
-
 	if (!checks->roots_path) {
 		return cli_usage("the trusted certificates are missing, with --roots");
 	}
 	if (checks->tee_certificates_path && !checks->tee_roots_path) {
 		return cli_usage("--tee-certificates lead to nothing without --tee-roots");
 	}
-	return measure_standard_once(cli_is_standard(quote_path), paths, SGPU_ARRAY_LENGTH(paths));
+	return cli_take_input(quote_path);
 }
 
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
@@ -165,17 +163,28 @@ static void set_hardware(const struct measure_checks *checks, json_t *list)
 	set_record(checks, list, "gpu_evidence", "nv-gpu-evidence", of_maker);
 }
 
+/* Writes a time as "2026-11-21T15:01:25Z", or as a number if that is impossible. */
+static const char *time_text(time_t moment, char text[TIME_MAX])
+{
+	struct tm parts;
+
+	if (!gmtime_r(&moment, &parts) || !strftime(text, TIME_MAX, "%Y-%m-%dT%H:%M:%SZ", &parts)) {
+		snprintf(text, TIME_MAX, "%lld", (long long)moment);
+	}
+	return text;
+}
+
 json_t *measure_checks_json(const struct measure_checks *checks)
 {
 	json_t *list = json_object();
 	const int64_t made =
 		(int64_t)json_integer_value(json_object_get(checks->result.claims, "iat"));
 	const int64_t age = time(NULL) - made;
-	char moment[MEASURE_TIME_MAX];
+	char moment[TIME_MAX];
 
 	set(list, "signature", "verified", "ES384");
 	set(list, "chain", "verified", "leads to '%s'", checks->roots_path);
-	set(list, "time", "verified", "made at %s, %lld s ago", measure_time_text(made, moment),
+	set(list, "time", "verified", "made at %s, %lld s ago", time_text((time_t)made, moment),
 	    (long long)(age < 0 ? 0 : age));
 	if (checks->result.nonce_checked) {
 		set(list, "nonce", "verified", "%zu bytes", checks->nonce.size);

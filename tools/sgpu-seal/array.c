@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/base.h>
-
 #include "parts.h"
 
 /* ---- inputs ---- */

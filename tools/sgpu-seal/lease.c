@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include <sgpu/base.h>
+#include "base/io.h"
 
 enum { LEASE_PATIENCE_S = 90 }; /* the server may have to start a worker */
 

@@ -4,7 +4,6 @@
  * (-v) and for scripts (--json).
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include <sgpu/base.h>
 
@@ -55,27 +54,39 @@ static int add(struct seal_keys *keys, const char *path, enum seal_use use,
 	return 0;
 }
 
-int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use)
+static int load_all(struct seal_keys *keys, const struct cli_list *paths, enum seal_use use)
 {
-	struct sgpu_key_set set = { 0 };
 	struct sgpu_error error = { 0 };
-	int rc = keys->count < SGPU_RECIPIENTS_MAX
-			 ? 0
-			 : sgpu_fail(&error, SGPU_EUSAGE, "more than %d keys", SGPU_RECIPIENTS_MAX);
+	int status = 0;
 
-	keys->standard_input = keys->standard_input || !strcmp(path, "-");
-	cli_remember_input(path);
-	rc = rc ? rc : sgpu_key_set_load(path, &set, &error);
-	rc = rc ? rc : add(keys, path, use, &set, &error);
-	sgpu_key_set_clear(&set);
-	return rc ? cli_error(&error) : 0;
+	for (int i = 0; i < paths->count && !status; i++) {
+		struct sgpu_key_set set = { 0 };
+		int rc = keys->count < SGPU_RECIPIENTS_MAX
+				 ? 0
+				 : sgpu_fail(&error, SGPU_EUSAGE, "more than %d keys",
+					     SGPU_RECIPIENTS_MAX);
+
+		status = cli_take_input(paths->items[i]);
+		rc = rc || status ? rc : sgpu_key_set_load(paths->items[i], &set, &error);
+		rc = rc || status ? rc : add(keys, paths->items[i], use, &set, &error);
+		sgpu_key_set_clear(&set);
+		status = rc ? cli_error(&error) : status;
+	}
+	return status;
 }
 
-int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in)
+int seal_keys_load(struct seal_keys *keys, enum seal_use use)
 {
-	return cli_is_standard(path) && keys->standard_input
-		       ? cli_usage("a key and the data cannot both come from standard input")
-		       : cli_input(path, name, in);
+	const int status = load_all(keys, &keys->own, use);
+
+	return status ? status : load_all(keys, &keys->others, SEAL_RECIPIENT);
+}
+
+void seal_keys_clear(struct seal_keys *keys)
+{
+	free(keys->own.items);
+	free(keys->others.items);
+	sgpu_wipe(keys, sizeof(*keys));
 }
 
 /* ---- reports ---- */

@@ -27,26 +27,25 @@ CLI_VERB(rewrap);
 
 /* ---- keys and options ---- */
 struct seal_keys {
+	struct cli_list own, others; /* the files of -k and -r */
 	struct sgpu_key list[SGPU_RECIPIENTS_MAX];
 	int count;
 	/* The owner's keys that can sign; for SEAL_OPENER also public halves. */
 	struct sgpu_signing_key signers[SGPU_SIGNATURES_MAX];
 	int signer_count;
-	bool standard_input; /* a key was read from there */
 };
 /* What a key does: is a recipient; is one and signs; opens; opens and verifies; opens and signs. */
 enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_OPENER, SEAL_CHANGER };
-/* Loads a key file for an option. Returns 0, or the exit status after a message. */
-int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
+/* Loads the files of -k for `use`, and those of -r as recipients. Returns 0, or the exit status
+ * after a message. */
+int seal_keys_load(struct seal_keys *keys, enum seal_use use);
+void seal_keys_clear(struct seal_keys *keys); /* wipes them */
 /* The option -j, for a struct with a meter. */
 #define SEAL_JOBS(type)                                                                  \
 	{                                                                                \
 		"jobs", 'j', "N", "threads; as many as there are processors by default", \
 			CLI_NUMBER(type, meter.jobs, 1, SGPU_POOL_JOBS_MAX)              \
 	}
-/* Opens an input as cli_input does; refuses to read both a key and the input from standard
- * input. */
-int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */

@@ -3,7 +3,6 @@
  * Seals, opens or copies many payloads together.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -122,12 +121,10 @@ int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 {
 	const int rc = sgpu_source_open(location, part->size, &payload->region, error);
 
-	if (rc) {
-		payload->region.fd = -1;
-		return rc;
+	if (!rc) {
+		seal_payload_from_source(payload, part);
 	}
-	seal_payload_from_source(payload, part);
-	return 0;
+	return rc;
 }
 
 int seal_payload_key(struct seal_payload *payload, struct sgpu_host_part *part,

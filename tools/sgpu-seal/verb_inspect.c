@@ -20,15 +20,10 @@ struct task {
 	int status;	 /* of printing without --json */
 };
 
-static int take_key(void *values, const char *path)
-{
-	return seal_keys_take(&((struct task *)values)->keys, path, SEAL_READER);
-}
-
 const struct cli_option inspect_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
-	{ "key", 'k', "KEY", "also check the mac with this key", CLI_TAKE(take_key) },
+	{ "key", 'k', "KEY", "also check the mac with this key", CLI_LIST(struct task, keys.own) },
 	CLI_END,
 };
 
@@ -275,7 +270,8 @@ int verb_inspect(int argc, char **argv)
 	char **paths;
 	int in = -1, status = cli_read(argc, argv, &task, &paths);
 
-	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
+	status = status ? status : seal_keys_load(&task.keys, SEAL_READER);
+	status = status ? status : cli_input(paths[0], &task.in_name, &in);
 	if (!status) {
 		cli_signals(NULL);
 		const int rc = inspect_file(&task, in) ? 0 : inspect_archive(&task, in, &error);
@@ -284,7 +280,7 @@ int verb_inspect(int argc, char **argv)
 			 : cli_json ? cli_print_json(task.json, stdout, JSON_COMPACT)
 				    : task.status;
 	}
-	sgpu_wipe(&task.keys, sizeof(task.keys));
+	seal_keys_clear(&task.keys);
 	cli_input_close(in);
 	return cli_finish(status);
 }

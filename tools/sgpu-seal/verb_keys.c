@@ -14,24 +14,24 @@
 
 #include "parts.h"
 
-struct generation {
-	bool x25519, sign, no_sign, passphrase;
-	const char *path;
+struct request {
+	bool x25519, sign, no_sign, passphrase, owner;
+	const char *path; /* of -o */
 };
 
 const struct cli_option keygen_options[] = {
 	CLI_COMMON,
 	{ "x25519", 0, NULL, "a key pair for recipients, not a symmetric key; alone, unless --sign",
-	  CLI_FLAG(struct generation, x25519) },
+	  CLI_FLAG(struct request, x25519) },
 	{ "sign", 0, NULL, "also an Ed25519 key to sign batches (default without --x25519)",
-	  CLI_FLAG(struct generation, sign) },
+	  CLI_FLAG(struct request, sign) },
 	{ "no-sign", 0, NULL, "no signing key: for a key that is shared",
-	  CLI_FLAG(struct generation, no_sign) },
+	  CLI_FLAG(struct request, no_sign) },
 	{ "passphrase", 0, NULL, "encrypt the file, by a passphrase that is asked for twice",
-	  CLI_FLAG(struct generation, passphrase) },
+	  CLI_FLAG(struct request, passphrase) },
 	CLI_PASSPHRASE,
 	{ "output", 'o', "FILE", "new file for the key (default: standard output)",
-	  CLI_TEXT(struct generation, path) },
+	  CLI_TEXT(struct request, path) },
 	CLI_END,
 };
 
@@ -57,7 +57,7 @@ static int report(const struct sgpu_key_set *keys, const char *path)
 
 int verb_keygen(int argc, char **argv)
 {
-	struct generation request = { 0 };
+	struct request request = { 0 };
 	struct sgpu_error error = { 0 };
 	struct sgpu_key_set keys = { .has_key = true };
 	char **arguments, *text = NULL;
@@ -107,21 +107,17 @@ static int read_keys(const char *path, const char *output, struct sgpu_key_set *
 }
 
 /* ---- pubkey ---- */
-struct publication {
-	const char *path;
-};
-
 const struct cli_option pubkey_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
-	  CLI_TEXT(struct publication, path) },
+	  CLI_TEXT(struct request, path) },
 	CLI_END,
 };
 
 int verb_pubkey(int argc, char **argv)
 {
-	struct publication request = { 0 };
+	struct request request = { 0 };
 	struct sgpu_error error = { 0 };
 	struct sgpu_key_set keys = { 0 }, public_keys;
 	char **paths, *text = NULL;
@@ -146,18 +142,13 @@ int verb_pubkey(int argc, char **argv)
 /* ---- keyinfo ---- */
 enum { DESCRIPTION_MAX = 1024 }; /* bytes; of at most two keys */
 
-struct inquiry {
-	bool owner;
-	const char *output;
-};
-
 const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
-	  CLI_FLAG(struct inquiry, owner) },
+	  CLI_FLAG(struct request, owner) },
 	{ "output", 'o', "FILE", "write there, not to standard output",
-	  CLI_TEXT(struct inquiry, output) },
+	  CLI_TEXT(struct request, path) },
 	CLI_END,
 };
 
@@ -185,7 +176,7 @@ static json_t *describe(const struct sgpu_key_set *set)
 /* Writes the description. A file for --owners decides whose batches are accepted, so only the user
  * may write it, whatever the umask. */
 static int write_info(const struct sgpu_key_set *keys, const char *path,
-		      const struct inquiry *request)
+		      const struct request *request)
 {
 	struct sgpu_error error = { 0 };
 	char text[DESCRIPTION_MAX] = "";
@@ -218,14 +209,14 @@ static int write_info(const struct sgpu_key_set *keys, const char *path,
 		cli_append(text, sizeof(text), "protected by a passphrase\n");
 	}
 	json_decref(list);
-	return cli_write_text(request->output, 0644, text, strlen(text), &error) ? cli_error(&error)
-										 : 0;
+	return cli_write_text(request->path, 0644, text, strlen(text), &error) ? cli_error(&error)
+									       : 0;
 }
 
 int verb_keyinfo(int argc, char **argv)
 {
 	struct sgpu_key_set keys = { 0 };
-	struct inquiry request = { 0 };
+	struct request request = { 0 };
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
@@ -233,7 +224,7 @@ int verb_keyinfo(int argc, char **argv)
 		return status;
 	}
 	const char *path = *paths ? *paths : "-";
-	status = read_keys(path, request.output, &keys);
+	status = read_keys(path, request.path, &keys);
 	status = status ? status : write_info(&keys, path, &request);
 	sgpu_key_set_clear(&keys);
 	return status;

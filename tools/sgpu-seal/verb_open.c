@@ -16,15 +16,11 @@
 
 enum { SPARE_DESCRIPTORS = 64, DESCRIPTORS_AN_OUTPUT = 3, NAMES_SHOWN = 400 };
 
-static int take_key(void *values, const char *path)
-{
-	return seal_keys_take(&((struct opening *)values)->keys, path, SEAL_OPENER);
-}
-
 const struct cli_option open_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
-	{ "key", 'k', "KEY", "your own key, to which the batch was sealed", CLI_TAKE(take_key) },
+	{ "key", 'k', "KEY", "your own key, to which the batch was sealed",
+	  CLI_LIST(struct opening, keys.own) },
 	{ "directory", 'C', "DIR",
 	  "write every output below this directory, where the manifest says",
 	  CLI_TEXT(struct opening, folder) },
@@ -309,8 +305,9 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 /* Returns 0, or the exit status after a message. */
 static int read_options(struct opening *opening, int argc, char **argv, char ***paths)
 {
-	const int status = cli_read(argc, argv, opening, paths);
+	int status = cli_read(argc, argv, opening, paths);
 
+	status = status ? status : seal_keys_load(&opening->keys, SEAL_OPENER);
 	if (status) {
 		return status;
 	}
@@ -426,7 +423,7 @@ static void clear(struct opening *opening)
 	sgpu_tar_close(&opening->reader);
 	sgpu_batch_free(&opening->response);
 	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));
-	sgpu_wipe(&opening->keys, sizeof(opening->keys));
+	seal_keys_clear(&opening->keys);
 }
 
 int verb_open(int argc, char **argv)
@@ -441,7 +438,7 @@ int verb_open(int argc, char **argv)
 	int in = -1, status = read_options(&opening, argc, argv, &paths);
 
 	opening.out_path = opening.out_path ? opening.out_path : "-";
-	status = status ? status : seal_input(&opening.keys, paths[0], &opening.in_name, &in);
+	status = status ? status : cli_input(paths[0], &opening.in_name, &in);
 	status = status ? status : opening.folder || cli_binary_apart(opening.out_path) ? 0 : 2;
 	if (!status) {
 		cli_signals(NULL);

@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -23,22 +22,12 @@ struct task {
 	struct seal_meter meter;
 };
 
-static int take_key(void *values, const char *path)
-{
-	return seal_keys_take(&((struct task *)values)->keys, path, SEAL_CHANGER);
-}
-
-static int take_recipient(void *values, const char *path)
-{
-	return seal_keys_take(&((struct task *)values)->added, path, SEAL_RECIPIENT);
-}
-
 const struct cli_option rewrap_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
-	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_TAKE(take_key) },
-	{ "recipient", 'r', "FILE", "add this recipient", CLI_TAKE(take_recipient) },
-	{ "add", 0, "FILE", "the same", CLI_TAKE(take_recipient) },
+	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_LIST(struct task, keys.own) },
+	{ "recipient", 'r', "FILE", "add this recipient", CLI_LIST(struct task, added.others) },
+	{ "add", 0, "FILE", "the same", CLI_LIST(struct task, added.others) },
 	{ "remove", 0, "KID", "remove the recipient with this key id",
 	  CLI_LIST(struct task, removed) },
 	{ "only", 0, NULL, "remove all recipients except those added",
@@ -185,8 +174,10 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 /* Returns 0, or the exit status after a message. */
 static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
-	const int status = cli_read(argc, argv, task, paths);
+	int status = cli_read(argc, argv, task, paths);
 
+	status = status ? status : seal_keys_load(&task->keys, SEAL_CHANGER);
+	status = status ? status : seal_keys_load(&task->added, SEAL_RECIPIENT);
 	if (status) {
 		return status;
 	}
@@ -205,8 +196,8 @@ static void clear(struct task *task)
 	sgpu_tar_close(&task->reader);
 	sgpu_batch_free(&task->batch);
 	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
-	sgpu_wipe(&task->keys, sizeof(task->keys));
-	sgpu_wipe(&task->added, sizeof(task->added));
+	seal_keys_clear(&task->keys);
+	seal_keys_clear(&task->added);
 	free(task->removed.items);
 }
 
@@ -219,8 +210,7 @@ int verb_rewrap(int argc, char **argv)
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);
 
-	task.keys.standard_input = task.keys.standard_input || task.added.standard_input;
-	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
+	status = status ? status : cli_input(paths[0], &task.in_name, &in);
 	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
 	if (!status) {
 		cli_signals(NULL);

@@ -28,7 +28,6 @@ struct seal_lease {
 
 struct task {
 	struct seal_keys keys;
-	int own_keys;
 	const char *out_path, *seal_path;
 	bool by_reference, require_high;
 	const char *in_name;
@@ -44,25 +43,13 @@ struct task {
 	int sealed_count;
 };
 
-static int take_own_key(void *values, const char *path)
-{
-	struct task *task = values;
-
-	task->own_keys++;
-	return seal_keys_take(&task->keys, path, SEAL_OWNER);
-}
-
-static int take_recipient(void *values, const char *path)
-{
-	return seal_keys_take(&((struct task *)values)->keys, path, SEAL_RECIPIENT);
-}
-
 const struct cli_option seal_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
-	{ "key", 'k', "KEY", "your own key, to open the response later", CLI_TAKE(take_own_key) },
+	{ "key", 'k', "KEY", "your own key, to open the response later",
+	  CLI_LIST(struct task, keys.own) },
 	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it",
-	  CLI_TAKE(take_recipient) },
+	  CLI_LIST(struct task, keys.others) },
 	{ "output", 'o', "FILE", "write the sealed batch there", CLI_TEXT(struct task, out_path) },
 	{ "seal-out", 0, "FILE",
 	  "write the seal there, too: what 'open --batch' needs of the batch",
@@ -95,23 +82,17 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
  * would leave an incomplete output. */
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
-	struct sgpu_source source;
-	if (task->from[i].array) {
-		struct seal_array array;
-		const int rc = seal_array_open(&task->from[i], task->batch->segments[i].size,
-					       &array, error);
-		seal_array_close(&array);
-		return rc;
+	const struct sgpu_location *from = &task->from[i];
+	const uint64_t size = task->batch->segments[i].size;
+	struct seal_array array = { .other = -1 };
+	int rc = 0;
+
+	if (from->array) {
+		rc = seal_array_open(from, size, &array, error);
+	} else if (from->kind == SGPU_LOCATION_FILE || from->kind == SGPU_LOCATION_REGION) {
+		rc = sgpu_source_open(from, size, &array.source, error);
 	}
-	if (task->from[i].kind != SGPU_LOCATION_FILE &&
-	    task->from[i].kind != SGPU_LOCATION_REGION) {
-		return 0;
-	}
-	const int rc =
-		sgpu_source_open(&task->from[i], task->batch->segments[i].size, &source, error);
-	if (!rc) {
-		sgpu_source_close(&source);
-	}
+	seal_array_close(&array);
 	return rc;
 }
 
@@ -466,14 +447,15 @@ static void clear(struct task *task)
 	sgpu_tar_close(&task->reader);
 	sgpu_batch_free(&task->batch);
 	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
-	sgpu_wipe(&task->keys, sizeof(task->keys));
+	seal_keys_clear(&task->keys);
 }
 
 /* Returns 0, or the exit status after a message. */
 static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
-	const int status = cli_read(argc, argv, task, paths);
+	int status = cli_read(argc, argv, task, paths);
 
+	status = status ? status : seal_keys_load(&task->keys, SEAL_OWNER);
 	if (status) {
 		return status;
 	}
@@ -487,7 +469,7 @@ static int read_options(struct task *task, int argc, char **argv, char ***paths)
 	    !cli_outputs_apart("the seal", task->seal_path, "the batch", task->out_path)) {
 		return 2;
 	}
-	if (!task->own_keys) {
+	if (!task->keys.own.count) {
 		cli_warning("without -k, only the recipients can open the response");
 	}
 	return 0;
@@ -503,7 +485,7 @@ int verb_seal(int argc, char **argv)
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);
 
-	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
+	status = status ? status : cli_input(paths[0], &task.in_name, &in);
 	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
 	if (!status) {
 		cli_signals(NULL);

@@ -3,10 +3,7 @@
  * sgpu-seal seal-file and open-file: seal or open one file, with a symmetric key in the bare format
  * of sgpu-sealed(5), or to a public key with a header before that.
  */
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,12 +16,11 @@
 #include "parts.h"
 
 struct task {
-	const char *key_path, *in_path, *out_path;
+	const char *in_path, *out_path;
 	struct cli_bytes context;
 	bool named; /* --allow-named-temporary */
 	bool opening;
-	bool to_recipient; /* -r was given */
-	bool to_public;	   /* there is a header for an X25519 key, keys.list[0] */
+	bool to_public; /* there is a header for an X25519 key, keys.list[0] */
 	struct seal_keys keys;
 	uint8_t file_key[SGPU_KEY_SIZE];
 	int in;
@@ -32,39 +28,23 @@ struct task {
 	struct sgpu_seal_job job;
 };
 
-static int take_key(void *values, const char *path)
-{
-	struct task *task = values;
-
-	if (task->key_path) {
-		return cli_usage("more than one key: a single file has one");
-	}
-	task->key_path = path;
-	return 0;
-}
-
-static int take_recipient(void *values, const char *path)
-{
-	((struct task *)values)->to_recipient = true;
-	return take_key(values, path);
-}
-
-#define SINGLE_FILE_OPTIONS(key_help, out_help)                                          \
-	CLI_COMMON, CLI_PASSPHRASE, { "key", 'k', "KEY", key_help, CLI_TAKE(take_key) }, \
-		{ "context", 0, "HEX",                                                   \
-		  "the context that the data are bound to, at most 4096 bytes",          \
-		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },                \
-		{ "jobs", 'j', "N", "threads to use (default: all processors)",          \
-		  CLI_NUMBER(struct task, job.jobs, 1, SGPU_POOL_JOBS_MAX) },            \
-	{                                                                                \
-		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path)         \
+#define SINGLE_FILE_OPTIONS(key_help, out_help)                                   \
+	CLI_COMMON, CLI_PASSPHRASE,                                               \
+		{ "key", 'k', "KEY", key_help, CLI_LIST(struct task, keys.own) }, \
+		{ "context", 0, "HEX",                                            \
+		  "the context that the data are bound to, at most 4096 bytes",   \
+		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },         \
+		{ "jobs", 'j', "N", "threads to use (default: all processors)",   \
+		  CLI_NUMBER(struct task, job.jobs, 1, SGPU_POOL_JOBS_MAX) },     \
+	{                                                                         \
+		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path)  \
 	}
 
 const struct cli_option seal_file_options[] = {
 	SINGLE_FILE_OPTIONS("symmetric key file (- standard input, fd:N a descriptor)",
 			    "where the sealed data go"),
 	{ "recipient", 'r', "FILE", "seal to this public key, or shared symmetric key",
-	  CLI_TAKE(take_recipient) },
+	  CLI_LIST(struct task, keys.others) },
 	CLI_END,
 };
 const struct cli_option open_file_options[] = {
@@ -91,30 +71,28 @@ static int read_options(struct task *task, int argc, char **argv)
 		}
 		task->out_path = paths[1];
 	}
-	if (!task->key_path) {
-		return cli_usage(task->opening ? "no key: -k is missing"
-					       : "no key: -k or -r is missing");
-	}
-	if (!strcmp(task->key_path, "-") && cli_is_standard(task->in_path)) {
-		return cli_usage("the key and the data cannot both come from standard input");
-	}
-	return 0;
+	const int keys = task->keys.own.count + task->keys.others.count;
+
+	return keys == 1       ? cli_take_input(task->in_path)
+	       : keys	       ? cli_usage("more than one key: a single file has one")
+	       : task->opening ? cli_usage("no key: -k is missing")
+			       : cli_usage("no key: -k or -r is missing");
 }
 
 static int load_key(struct task *task)
 {
 	const struct sgpu_key *key = &task->keys.list[0];
 	struct sgpu_error error = { 0 };
-	const int status = seal_keys_take(&task->keys, task->key_path,
-					  task->opening ? SEAL_READER : SEAL_RECIPIENT);
+	const int status =
+		seal_keys_load(&task->keys, task->opening ? SEAL_READER : SEAL_RECIPIENT);
 
 	if (status) {
 		return status;
 	}
 	task->to_public = key->kind != SGPU_KEY_OCT;
-	if (task->to_public && !task->opening && !task->to_recipient) {
+	if (task->to_public && !task->opening && task->keys.own.count) {
 		(void)sgpu_fail(&error, SGPU_EUSAGE, "'%s' is an X25519 key, and not symmetric",
-				task->key_path);
+				task->keys.own.items[0]);
 		(void)sgpu_hint(&error, "-r seals to it");
 		return cli_error(&error);
 	}
@@ -268,13 +246,10 @@ static int single_file(int argc, char **argv, bool opening)
 	double seconds = 0;
 	int status = read_options(&task, argc, argv);
 
-	if (status) {
-		return status;
-	}
 	task.job.context = task.context.data;
 	task.job.context_size = task.context.size;
 	cli_signals(NULL);
-	status = load_key(&task);
+	status = status ? status : load_key(&task);
 	status = status ? status : cli_input(task.in_path, &name, &task.in);
 	if (!status) {
 		sgpu_descriptor_from_fd(task.in, name, &task.job.in);
@@ -284,7 +259,7 @@ static int single_file(int argc, char **argv, bool opening)
 	status = status ? status : report(&task, seconds);
 	sgpu_output_close(&task.out);
 	cli_input_close(task.in);
-	sgpu_wipe(&task.keys, sizeof(task.keys));
+	seal_keys_clear(&task.keys);
 	sgpu_wipe(task.file_key, sizeof(task.file_key));
 	return cli_finish(status);
 }
