@@ -290,16 +290,6 @@ int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *p
 	return open_walked(output, &walk, path, mode, is_new, error);
 }
 
-bool sgpu_output_has_name(const struct sgpu_output *output)
-{
-	return output->temporary != NULL;
-}
-
-int sgpu_output_made_in(const struct sgpu_output *output, int i)
-{
-	return i < output->made_count ? output->made[i].directory : -1;
-}
-
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
 	/* A full disk may be reported only at close, and standard output is not ours to close: so

@@ -38,7 +38,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct region *regions;
 static enum kind weakest;
-static bool tried;
 
 /* ---- pages ---- */
 static void *map_secret_file(size_t size)
@@ -124,7 +123,6 @@ static struct region *add_region(size_t size)
 	region->next = regions;
 	regions = region;
 	weakest = kind > weakest ? kind : weakest;
-	tried = true;
 	return region;
 }
 
@@ -258,9 +256,9 @@ const char *sgpu_secret_kind(void)
 	void *memory = sgpu_secret_alloc(1); /* so that protection was tried at least once */
 	const char *name;
 
-	sgpu_secret_free(memory, 1);
 	pthread_mutex_lock(&lock);
-	name = tried ? names[weakest] : names[PLAIN];
+	name = memory ? names[weakest] : names[PLAIN];
 	pthread_mutex_unlock(&lock);
+	sgpu_secret_free(memory, 1);
 	return name;
 }
