@@ -171,29 +171,15 @@ static int parse_payload(const json_t *payload, struct sgpu_batch *batch, struct
 	return rc;
 }
 
-/* Parses JSON, and says where it is at fault. */
-static int parse_json(const char *text, size_t size, const char *what, json_t **json,
-		      struct sgpu_error *error)
-{
-	struct sgpu_error fault = { 0 };
-	const int rc = sgpu_json_parse(text, size, json, NULL, NULL, &fault);
-
-	return rc ? sgpu_fail(error, rc, "%s: %s", what, fault.text) : 0;
-}
-
 static int parse(const json_t *seal, struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	static const char *const members[] = { "payload", "signatures", "mac", NULL };
 	const char *payload = NULL;
-	uint8_t *text = NULL;
-	size_t size = 0;
 	json_t *json = NULL;
 	int rc = sgpu_json_only(seal, where, members, error);
 
 	rc = rc ? rc : sgpu_json_string(seal, where, "payload", &payload, error);
-	rc = rc ? rc
-		: sgpu_base64url_read(payload, strlen(payload), where_payload, &text, &size, error);
-	rc = rc ? rc : parse_json((char *)text, size, where_payload, &json, error);
+	rc = rc ? rc : sgpu_json_decode(payload, strlen(payload), where_payload, &json, error);
 	rc = rc ? rc : parse_payload(json, batch, error);
 	if (!rc) {
 		batch->payload = strdup(payload);
@@ -205,7 +191,6 @@ static int parse(const json_t *seal, struct sgpu_batch *batch, struct sgpu_error
 		rc = sgpu_json_bytes(seal, where, "mac", batch->mac, sizeof(batch->mac), error);
 	}
 	json_decref(json);
-	free(text);
 	return rc ? rc : check(batch, error);
 }
 
@@ -213,7 +198,7 @@ int sgpu_seal_json_parse(const char *text, size_t size, struct sgpu_batch **batc
 			 struct sgpu_error *error)
 {
 	json_t *seal = NULL;
-	int rc = parse_json(text, size, where, &seal, error);
+	int rc = sgpu_json_parse(text, size, where, &seal, error);
 
 	*batch = rc ? NULL : calloc(1, sizeof(**batch));
 	if (!rc) {

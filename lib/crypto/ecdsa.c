@@ -8,11 +8,16 @@
 
 #include "crypto/internal.h"
 
-enum { DER_MAX = 128 /* DER of two 48-byte numbers */ };
+enum { DER_MAX = 256 /* DER of two 48-byte numbers, and what a provider asks for */ };
 
-bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half)
+bool sgpu_ecdsa_sign(EVP_MD_CTX *context, const void *data, size_t size, uint8_t *raw, int half)
 {
-	ECDSA_SIG *parts = d2i_ECDSA_SIG(NULL, &der, (long)size);
+	uint8_t der[DER_MAX];
+	const uint8_t *next = der;
+	size_t der_size = sizeof(der);
+	ECDSA_SIG *parts = EVP_DigestSign(context, der, &der_size, data, size) == 1
+				   ? d2i_ECDSA_SIG(NULL, &next, (long)der_size)
+				   : NULL;
 	bool done = parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), raw, half) == half &&
 		    BN_bn2binpad(ECDSA_SIG_get0_s(parts), raw + half, half) == half;
 

@@ -5,8 +5,6 @@
 #ifndef SGPU_CRYPTO_KEY_H
 #define SGPU_CRYPTO_KEY_H
 
-#include <sys/stat.h>
-
 #include <sgpu/base.h>
 #include <sgpu/keys.h>
 
@@ -65,10 +63,6 @@ SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char 
  * such files: sgpu_key_ask sets it. */
 extern int (*sgpu_key_unlock)(const char *name, char **text, size_t *size,
 			      struct sgpu_error *error);
-
-/* Clears the group's bits in status->st_mode when they are the mask of an access control list that
- * admits only the file's owner, this process's user, and root. */
-void sgpu_key_narrow_mode(int fd, struct stat *status);
 
 /* ---- sign.c, key_set.c ---- */
 /* Signs the data. Errors: SGPU_EKEY when the secret is not known. */

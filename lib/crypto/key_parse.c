@@ -6,23 +6,25 @@
 
 #include <sgpu/base.h>
 
-#include "base/json.h"
+#include "base/base.h"
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
 int sgpu_key_object(const char *text, size_t size, const char *name, json_t **object,
 		    struct sgpu_error *error)
 {
-	int line = 0, column = 0;
+	size_t position = 0;
+	int line, column;
 
 	*object = NULL;
 	if (size > SGPU_KEY_TEXT_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a key",
 				 name, SGPU_KEY_TEXT_MAX);
 	}
-	int rc = sgpu_json_parse(text, size, object, &line, &column, NULL);
-	if (rc) {
-		return sgpu_fail(error, rc, "%s:%d:%d: not a JSON Web Key", name, line, column);
+	if (sgpu_json_parse_at(text, size, false, SGPU_JSON_VALUES_MAX, object, &position, NULL)) {
+		sgpu_json_place(text, position, &line, &column);
+		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: not a JSON Web Key", name, line,
+				 column);
 	}
 	if (!json_is_object(*object)) {
 		json_decref(*object);

@@ -16,7 +16,7 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-enum { POINT_SIZE = 65, DER_MAX = 80 };
+enum { POINT_SIZE = 65 };
 
 static OSSL_PARAM *p256_parameters(const uint8_t public_half[64], BIGNUM *secret)
 {
@@ -155,8 +155,7 @@ int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size
 		      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
 	const bool ec = key->kind == SGPU_SIGNING_P256; /* Ed25519 needs no digest */
-	uint8_t made[DER_MAX];
-	size_t made_size = sizeof(made);
+	size_t made = SGPU_SIGNATURE_SIZE;
 
 	if (key->kind == SGPU_SIGNING_NONE || !key->secret_known) {
 		return sgpu_fail(error, SGPU_EKEY, "the key '%s' cannot sign: it is a public half",
@@ -167,12 +166,8 @@ int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size
 	bool done = loaded && context &&
 		    EVP_DigestSignInit_ex(context, NULL, ec ? "SHA256" : NULL, NULL, NULL, loaded,
 					  NULL) == 1 &&
-		    EVP_DigestSign(context, made, &made_size, data, size) == 1;
-	if (done && ec) {
-		done = sgpu_ecdsa_raw(made, made_size, signature, SGPU_SIGNATURE_SIZE / 2);
-	} else if (done) {
-		memcpy(signature, made, SGPU_SIGNATURE_SIZE);
-	}
+		    (ec ? sgpu_ecdsa_sign(context, data, size, signature, SGPU_SIGNATURE_SIZE / 2)
+			: EVP_DigestSign(context, signature, &made, data, size) == 1);
 	EVP_MD_CTX_free(context);
 	EVP_PKEY_free(loaded);
 	return done ? 0 : sgpu_crypto_fail(error, "signing");

@@ -195,8 +195,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(result.tee.measurement, 0x3e, sizeof(result.tee.measurement));
 	memset(result.ak, 0x3e, sizeof(result.ak));
 	if (!sgpu_policy_parse(text, length, "policy", &policy, NULL) &&
-	    !sgpu_json_parse(text, length, &document, NULL, NULL, NULL) &&
-	    !sgpu_json_parse(end + 1, rest, &result.claims, NULL, NULL, NULL) &&
+	    !sgpu_json_parse(text, length, NULL, &document, NULL) &&
+	    !sgpu_json_parse(end + 1, rest, NULL, &result.claims, NULL) &&
 	    !sgpu_claims_check(result.claims, NULL)) {
 		judge(document, policy, &result);
 	}

@@ -202,11 +202,7 @@ int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t 
 		     uint8_t signature[SGPU_ES384_SIZE], struct sgpu_error *error)
 {
 	EVP_MD_CTX *context = sgpu_signer_context(signer);
-	uint8_t der[256];
-	size_t der_size = sizeof(der);
-	/* RFC 7518, section 3.4 */
-	bool done = context && EVP_DigestSign(context, der, &der_size, data, size) == 1 &&
-		    sgpu_ecdsa_raw(der, der_size, signature, SGPU_ES384_SIZE / 2);
+	bool done = context && sgpu_ecdsa_sign(context, data, size, signature, SGPU_ES384_SIZE / 2);
 
 	EVP_MD_CTX_free(context);
 	return done ? 0 : sgpu_crypto_fail(error, "ECDSA");
