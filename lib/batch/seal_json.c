@@ -45,15 +45,12 @@ static int check_recipient(const json_t *recipient, const char *place, struct sg
 
 static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
 {
-	const char *kid =
-		json_string_value(json_object_get(json_array_get(recipients, last), "kid"));
+	const json_t *kid = json_object_get(json_array_get(recipients, last), "kid");
 
 	for (size_t i = 0; i < last; i++) {
-		if (!strcmp(json_string_value(
-				    json_object_get(json_array_get(recipients, i), "kid")),
-			    kid)) {
+		if (json_equal(json_object_get(json_array_get(recipients, i), "kid"), kid)) {
 			return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice",
-					 kid);
+					 json_string_value(kid));
 		}
 	}
 	return 0;
