@@ -24,8 +24,6 @@ enum {
 	SGPU_AK_DAYS = 30,	      /* longest life of an AK's certificate */
 };
 
-SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
-				struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
 				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
 				     struct sgpu_error *error);

@@ -192,7 +192,7 @@ void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool kee
  *
  * Buffered read() and write() work with such memory; O_DIRECT, vmsplice, registration with a device
  * and io_uring's fixed buffers do not. The leak checker does not search it for pointers. */
-/* Returns zeroed memory, aligned to 64 bytes; NULL if out of memory or if size is 0. Weaker
+/* Returns zeroed pages; NULL if out of memory or if size is 0. Weaker
  * protection is no error; see sgpu_secret_kind. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);
 /* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL; foreign memory is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256, and HMAC with it or SHA-512 (RFC 2104).
+ * SHA-256 and SHA-512, and HMAC with them (RFC 2104).
  */
 #include <pthread.h>
 
@@ -71,12 +71,24 @@ int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data, size
 	return sgpu_hmac_pieces(SGPU_SHA256_SIZE, key, key_size, &piece, 1, mac, error);
 }
 
+static int hash(const EVP_MD *type, const void *data, size_t size, uint8_t *digest,
+		struct sgpu_error *error)
+{
+	return EVP_Digest(size ? data : "", size, digest, NULL, type, NULL) == 1
+		       ? 0
+		       : sgpu_crypto_fail(error, "SHA-2");
+}
+
 int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
 		struct sgpu_error *error)
 {
-	return EVP_Digest(size ? data : "", size, digest, NULL, EVP_sha256(), NULL) == 1
-		       ? 0
-		       : sgpu_crypto_fail(error, "SHA-256");
+	return hash(EVP_sha256(), data, size, digest, error);
+}
+
+int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
+		struct sgpu_error *error)
+{
+	return hash(EVP_sha512(), data, size, digest, error);
 }
 
 bool sgpu_equal(const void *a, const void *b, size_t size)
