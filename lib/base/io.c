@@ -169,12 +169,6 @@ static int after_failure(int fd, short events, const char *what, const char *nam
 				 : sgpu_fail_errno(error, "cannot %s '%s'", what, name);
 }
 
-/* The kernel moves less than 2 GiB in one call. */
-static size_t piece(size_t size)
-{
-	return size < ((size_t)1 << 30) ? size : (size_t)1 << 30;
-}
-
 /* The offset that stands for the descriptor's own position. */
 enum { AT_POSITION = -1 };
 
@@ -209,7 +203,7 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 		if (rc) {
 			return rc;
 		}
-		ssize_t count = move_once(fd, (char *)data + *done, piece(size - *done),
+		ssize_t count = move_once(fd, (char *)data + *done, size - *done,
 					  offset == AT_POSITION ? offset : offset + (int64_t)*done,
 					  out, guarded);
 		if (count < 0 && guarded && (errno == EAGAIN || errno == EWOULDBLOCK)) {

@@ -92,8 +92,7 @@ struct sgpu_output {
 	int kept_mode;	 /* permission bits of the user's own file that commit replaces, or -1 */
 	bool is_new;	 /* commit must not replace */
 	bool unsynced;	 /* commit does not sync data and names to the disk: the caller does */
-	struct sgpu_output_made *made; /* directories that were missing */
-	int made_count;
+	struct sgpu_output_made made; /* directories that were missing */
 };
 
 /* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
@@ -128,8 +127,7 @@ void sgpu_output_close(struct sgpu_output *output);
 /* A directory for outputs, by the same rules; it and its parents are made with `mode`. */
 struct sgpu_output_directory {
 	int fd;
-	struct sgpu_output_made *made;
-	int made_count;
+	struct sgpu_output_made made;
 };
 SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory,
 					       const char *path, mode_t mode,

@@ -150,9 +150,8 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 static int parse_manifest(struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
-	int rc = sgpu_manifest_parse_options(batch->manifest_text, batch->manifest_size,
-					     SGPU_MANIFEST_UNHASHED, &batch->manifest, &diagnostics,
-					     error);
+	int rc = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size,
+				     SGPU_MANIFEST_UNHASHED, &batch->manifest, &diagnostics, error);
 
 	if (batch->manifest) {
 		memcpy(batch->manifest->sha256, batch->manifest_sha256, SGPU_SHA256_SIZE);

@@ -491,7 +491,7 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 	if (rc) {
 		return rc;
 	}
-	if (opened.made_count > 1) { /* the path was missing, as when its volume is not mounted */
+	if (opened.made.count > 1) { /* the path was missing, as when its volume is not mounted */
 		sgpu_output_directory_close(&opened, false);
 		errno = ENOENT;
 		return sgpu_fail_errno(error, "cannot make directory '%s'", replay->name);

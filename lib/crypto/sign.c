@@ -9,7 +9,7 @@
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
-#include <openssl/param_build.h>
+#include <openssl/params.h>
 
 #include <sgpu/base.h>
 
@@ -18,40 +18,31 @@
 
 enum { POINT_SIZE = 65 };
 
-static OSSL_PARAM *p256_parameters(const uint8_t public_half[64], BIGNUM *secret)
-{
-	OSSL_PARAM_BLD *builder = OSSL_PARAM_BLD_new();
-	OSSL_PARAM *parameters = NULL;
-	uint8_t point[POINT_SIZE] = { POINT_CONVERSION_UNCOMPRESSED };
-
-	memcpy(point + 1, public_half, sizeof(point) - 1);
-	if (builder &&
-	    OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, "P-256", 0) == 1 &&
-	    OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point,
-					     sizeof(point)) == 1 &&
-	    (!secret || OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_PRIV_KEY, secret) == 1)) {
-		parameters = OSSL_PARAM_BLD_to_param(builder);
-	}
-	OSSL_PARAM_BLD_free(builder);
-	return parameters;
-}
-
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret)
 {
+	char group[] = "P-256";
+	uint8_t point[POINT_SIZE] = { POINT_CONVERSION_UNCOMPRESSED }, native[32];
 	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
-	BIGNUM *number = secret ? BN_secure_new() : NULL;
-	OSSL_PARAM *parameters = NULL;
+	BIGNUM *number = secret ? BN_bin2bn(secret, sizeof(native), NULL) : NULL;
 	EVP_PKEY *made = NULL;
+	OSSL_PARAM parameters[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group, 0),
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)),
+		OSSL_PARAM_construct_BN(OSSL_PKEY_PARAM_PRIV_KEY, native, sizeof(native)),
+		OSSL_PARAM_construct_end(),
+	};
 
-	if (context && (!secret || (number && BN_bin2bn(secret, 32, number)))) {
-		parameters = p256_parameters(public_half, number);
+	memcpy(point + 1, public_half, sizeof(point) - 1);
+	if (!secret) {
+		parameters[2] = parameters[3];
 	}
-	if (parameters && EVP_PKEY_fromdata_init(context) == 1) {
+	if (context && EVP_PKEY_fromdata_init(context) == 1 &&
+	    (!secret || (number && BN_bn2nativepad(number, native, sizeof(native)) > 0))) {
 		(void)EVP_PKEY_fromdata(context, &made,
 					secret ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
 					parameters);
 	}
-	OSSL_PARAM_free(parameters);
+	sgpu_wipe(native, sizeof(native));
 	BN_clear_free(number);
 	EVP_PKEY_CTX_free(context);
 	return made;

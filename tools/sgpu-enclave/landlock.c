@@ -263,8 +263,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		if (output->directory >= 0) {
 			allow_descriptor(rules, output->directory, NAME);
 		}
-		for (int k = 0; k < output->made_count; k++) {
-			allow_descriptor(rules, output->made[k].directory,
+		for (int k = 0; k < output->made.count; k++) {
+			allow_descriptor(rules, output->made.list[k].directory,
 					 LANDLOCK_ACCESS_FS_REMOVE_DIR);
 		}
 	}
