@@ -15,28 +15,24 @@
  * short MAC. */
 static EVP_MAC_CTX *keyless[2];
 
-static EVP_MAC_CTX *make_keyless(EVP_MAC *algorithm, char *digest)
+static void make_keyless(void)
 {
-	const OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-		OSSL_PARAM_construct_end(),
-	};
-	EVP_MAC_CTX *context = algorithm ? EVP_MAC_CTX_new(algorithm) : NULL;
-
-	if (!context || EVP_MAC_CTX_set_params(context, params) != 1) {
-		EVP_MAC_CTX_free(context);
-		return NULL;
-	}
-	return context;
-}
-
-static void make_both(void)
-{
-	char sha256[] = "SHA256", sha512[] = "SHA512";
+	char digests[][8] = { "SHA256", "SHA512" };
 	EVP_MAC *algorithm = EVP_MAC_fetch(NULL, "HMAC", NULL);
 
-	keyless[0] = make_keyless(algorithm, sha256);
-	keyless[1] = make_keyless(algorithm, sha512);
+	for (size_t i = 0; algorithm && i < SGPU_ARRAY_LENGTH(digests); i++) {
+		const OSSL_PARAM params[] = {
+			OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digests[i], 0),
+			OSSL_PARAM_construct_end(),
+		};
+		EVP_MAC_CTX *made = EVP_MAC_CTX_new(algorithm);
+
+		if (made && EVP_MAC_CTX_set_params(made, params) == 1) {
+			keyless[i] = made;
+		} else {
+			EVP_MAC_CTX_free(made);
+		}
+	}
 	EVP_MAC_free(algorithm);
 }
 
@@ -49,7 +45,7 @@ int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t key_size,
 	size_t size = 0;
 	bool done;
 
-	pthread_once(&once, make_both);
+	pthread_once(&once, make_keyless);
 	from = keyless[mac_size != SGPU_SHA256_SIZE];
 	context = from ? EVP_MAC_CTX_dup(from) : NULL;
 	done = context &&

@@ -59,7 +59,7 @@ SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t *pu
  * that is not on the curve. */
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret);
 
-/* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
+/* ---- sign.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
 /* Signs the data with the key of a context for signing. */
 bool sgpu_ecdsa_sign(EVP_MD_CTX *context, const void *data, size_t size, uint8_t *raw, int half);
 /* Whether r || s signs the data. The digest: "SHA256" or "SHA384". */

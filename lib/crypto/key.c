@@ -74,10 +74,9 @@ int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
 	if (key->kind == SGPU_KEY_OCT) {
 		return sgpu_fail(error, SGPU_EINVALID, "a symmetric (oct) key has no public half");
 	}
-	struct sgpu_key made = { .kind = SGPU_KEY_X25519_PUBLIC };
-	memcpy(made.public_half, key->public_half, sizeof(made.public_half));
-	memcpy(made.kid, key->kid, sizeof(made.kid));
-	*public_key = made;
+	*public_key = *key;
+	public_key->kind = SGPU_KEY_X25519_PUBLIC;
+	sgpu_wipe(public_key->secret, sizeof(public_key->secret));
 	return 0;
 }
 
