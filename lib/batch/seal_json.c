@@ -91,22 +91,17 @@ static int check_signatures(const json_t *signatures, struct sgpu_error *error)
 static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	int rc = batch->recipients ? check_recipients(batch->recipients, error) : 0;
+	const char *fault = batch->has_mac != (batch->recipients != NULL)
+				    ? "mac and recipients are not there together"
+			    : batch->signatures && (batch->response || batch->packed)
+				    ? "signatures are for sealed batches"
+			    : batch->packed && (batch->recipients || batch->counter)
+				    ? "a packed batch has neither recipients nor a counter"
+			    : batch->counter >= SGPU_JSON_INTEGER_MAX ? "the counter is too large"
+								      : NULL;
 
 	rc = rc || !batch->signatures ? rc : check_signatures(batch->signatures, error);
-	if (!rc && batch->has_mac != (batch->recipients != NULL)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "mac and recipients are not there together");
-	}
-	if (!rc && batch->signatures && (batch->response || batch->packed)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "signatures are for sealed batches");
-	}
-	if (!rc && batch->packed && (batch->recipients || batch->counter)) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "a packed batch has neither recipients nor a counter");
-	}
-	if (!rc && batch->counter >= SGPU_JSON_INTEGER_MAX) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "the counter is too large");
-	}
-	return rc;
+	return rc || !fault ? rc : sgpu_fail(error, SGPU_EINVALID, "%s", fault);
 }
 
 /* ---- reading ---- */

@@ -11,8 +11,6 @@
 
 #include "crypto/internal.h"
 
-enum { LABELED_MAX = 256 };
-
 static const struct sgpu_piece version = { "HPKE-v1", 7 }, kem = { "KEM\0\x20", 5 },
 			       suite = { "HPKE\0\x20\0\1\0\2", 10 };
 
@@ -29,27 +27,23 @@ static int labeled_extract(struct sgpu_piece id, const uint8_t salt[32], const c
 				SGPU_ARRAY_LENGTH(pieces), prk, error);
 }
 
-/* LabeledExpand of RFC 9180. `info` is one of the short fixed structures of this file. */
+/* LabeledExpand of RFC 9180, of at most one block of HKDF. */
 static int labeled_expand(struct sgpu_piece id, const uint8_t prk[32], const char *label,
-			  const uint8_t *info, size_t info_size, uint8_t *out, size_t size,
+			  const uint8_t *info, size_t info_size, uint8_t *out, uint8_t size,
 			  struct sgpu_error *error)
 {
-	uint8_t joined[LABELED_MAX] = { (uint8_t)(size >> 8), (uint8_t)size };
+	const uint8_t length[] = { 0, size }, counter = 1;
 	const struct sgpu_piece pieces[] = {
-		version, id, { label, strlen(label) }, { info, info_size }
+		{ length, sizeof(length) }, version,	    id, { label, strlen(label) },
+		{ info, info_size },	    { &counter, 1 }
 	};
-	size_t used = 2;
+	uint8_t block[SGPU_SHA256_SIZE] = { 0 };
+	int rc = sgpu_hmac_pieces(SGPU_SHA256_SIZE, prk, 32, pieces, SGPU_ARRAY_LENGTH(pieces),
+				  block, error);
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(pieces); i++) {
-		if (pieces[i].size > sizeof(joined) - used) {
-			return sgpu_fail(error, SGPU_EUSAGE, "HPKE info is too long");
-		}
-		if (pieces[i].size) {
-			memcpy(joined + used, pieces[i].data, pieces[i].size);
-		}
-		used += pieces[i].size;
-	}
-	return sgpu_hkdf_expand(SGPU_SHA256_SIZE, prk, 32, joined, used, out, size, error);
+	memcpy(out, block, size);
+	sgpu_wipe(block, sizeof(block));
+	return rc;
 }
 
 /* ExtractAndExpand of DHKEM. */
