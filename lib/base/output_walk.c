@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the directory and name of an output. The path is walked a component at a time, each opened
- * and judged by its descriptor, so that the file judged is the file used:
- * - a link is followed if it is the user's own (or root's) and lies in a directory of their own (or
- *   root's) that not everybody can write to;
- * - in a directory that everybody can write to, each component must be the user's own or root's;
- * - a pipe, device (but null, zero, full) or socket must be the user's own or root's;
- * - beneath a given directory, no link is followed and no path leads out.
+ * Finds the directory and name of an output, by the rules in io.h; root's files count as the
+ * user's. The path is walked a component at a time, each opened and judged by its descriptor, so
+ * that the file judged is the file used.
  */
 #include <errno.h>
 #include <fcntl.h>

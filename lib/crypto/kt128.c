@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve (RFC 9861, KT128) of data in memory, on one core or on the workers of a pool. They
- * compute the leaves of one window after another; the final node takes the chaining values of a
- * window in order while the leaves of the next one are computed.
+ * KangarooTwelve (RFC 9861, KT128) of data in memory, on one core or on the workers of a pool.
  */
 #include <stdlib.h>
 
@@ -95,8 +93,8 @@ struct window {
 	uint64_t before_count;	  /* how many */
 };
 
-/* Runs pieces of a window. In piece 0, the node takes the values of the previous window; each other
- * piece computes leaves. */
+/* Runs pieces of a window. In piece 0, the node takes the values of the previous window, in order;
+ * each other piece computes leaves. */
 static void window_pieces(void *argument, uint64_t begin, uint64_t end)
 {
 	struct window *w = argument;
