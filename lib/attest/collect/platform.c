@@ -125,12 +125,12 @@ int sgpu_platform_rank(const char *word)
 
 const char *sgpu_platform_name(enum sgpu_platform_kind kind)
 {
-	return kinds[kind].name;
+	return (size_t)kind < SGPU_ARRAY_LENGTH(kinds) ? kinds[kind].name : "unknown";
 }
 
 const char *sgpu_platform_word(enum sgpu_platform_kind kind)
 {
-	return kinds[kind].word;
+	return (size_t)kind < SGPU_ARRAY_LENGTH(kinds) ? kinds[kind].word : "unknown";
 }
 
 #define PLAIN "yes (development only)"
