@@ -201,21 +201,9 @@ struct sgpu_manifest {
 	struct sgpu_manifest_texts *texts;   /* private: the memory of all names */
 };
 
-/* Parses a manifest and validates everything that needs no knowledge of the operations: fields,
- * names, references, graph, information flow. Records all diagnostics, in any order. Returns 0 even
- * if there are errors (check diagnostics->count); *manifest then holds what could be understood,
- * with -1 for unusable references. Errors: SGPU_EINVALID if the text is not JSON (one diagnostic,
- * *manifest NULL), SGPU_ENOMEM. sgpu_ops_check does the rest; sgpu_ops_load_manifest does
- * everything in one call. Free with sgpu_manifest_free. */
-SGPU_MUST_CHECK int sgpu_manifest_parse(const char *text, size_t size,
-					struct sgpu_manifest **manifest,
-					struct sgpu_diagnostics *diagnostics,
-					struct sgpu_error *error);
-void sgpu_manifest_free(struct sgpu_manifest **manifest);
-
-/* The same with options. An output's location may never leave its directory. An input's may,
- * because the machines that a batch travels to lack that directory; SGPU_MANIFEST_INSIDE makes this
- * an error. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, if only the diagnostics
+/* Options of sgpu_manifest_parse. An output's location may never leave its directory. An input's
+ * may, because the machines that a batch travels to lack that directory; SGPU_MANIFEST_INSIDE makes
+ * this an error. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, if only the diagnostics
  * matter. SGPU_MANIFEST_WHOLE keeps the whole document as a tree, which takes ten times the memory
  * of the text, so it is only for trusted documents. */
 enum sgpu_manifest_options {
@@ -223,10 +211,18 @@ enum sgpu_manifest_options {
 	SGPU_MANIFEST_UNHASHED = 2,
 	SGPU_MANIFEST_WHOLE = 4
 };
-SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
-						struct sgpu_manifest **manifest,
-						struct sgpu_diagnostics *diagnostics,
-						struct sgpu_error *error);
+/* Parses a manifest and validates everything that needs no knowledge of the operations: fields,
+ * names, references, graph, information flow. Records all diagnostics, in any order. Returns 0 even
+ * if there are errors (check diagnostics->count); *manifest then holds what could be understood,
+ * with -1 for unusable references. Errors: SGPU_EINVALID if the text is not JSON (one diagnostic,
+ * *manifest NULL), SGPU_ENOMEM. sgpu_ops_check does the rest; sgpu_ops_load_manifest does
+ * everything in one call. Free with sgpu_manifest_free. */
+SGPU_MUST_CHECK int sgpu_manifest_parse(const char *text, size_t size, unsigned options,
+					struct sgpu_manifest **manifest,
+					struct sgpu_diagnostics *diagnostics,
+					struct sgpu_error *error);
+void sgpu_manifest_free(struct sgpu_manifest **manifest);
+
 /* Resolves "." and ".." in a location by its text. False if it leaves its directory. */
 bool sgpu_location_normal(const char *location, char normal[SGPU_LOCATION_MAX + 1]);
 /* Whether the text of a location leaves its directory: absolute, or by "..". */

@@ -99,19 +99,14 @@ const json_t *sgpu_claims_own(const json_t *object)
 	return json_object_get(object, SGPU_OWN);
 }
 
-const json_t *sgpu_claims_submod(const json_t *claims, const char *name)
-{
-	return json_object_get(json_object_get(claims, "submods"), name);
-}
-
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name)
 {
-	const json_t *gpu = sgpu_claims_submod(claims, "gpu-0");
+	const json_t *gpu = sgpu_member_at(claims, "submods/gpu-0");
 
 	if (name) {
 		*name = gpu ? "gpu-0" : "cpu";
 	}
-	return gpu ? gpu : sgpu_claims_submod(claims, "cpu");
+	return gpu ? gpu : sgpu_member_at(claims, "submods/cpu");
 }
 
 /* Whether the owners are in order and each is named once, so that a set of owners has one text. */

@@ -24,8 +24,6 @@ enum {
 	SGPU_AK_DAYS = 30,	      /* longest life of an AK's certificate */
 };
 
-SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
-				struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
 				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
 				     struct sgpu_error *error);
@@ -72,16 +70,27 @@ SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 /* Makes a JSON string of bytes in base64 with padding; NULL if out of memory. */
 json_t *sgpu_base64_json(const void *data, size_t size);
 
-/* ---- JSON web signatures with ES384 ---- */
+/* ---- JSON web signatures (RFC 7515) with ES384 ---- */
+/* The parts of a token. Nothing in the header is trusted: an attacker may have written it. */
+struct sgpu_jws {
+	json_t *header;
+	char *payload; /* NUL-terminated */
+	size_t payload_size;
+	const char *signed_text; /* borrowed from the token */
+	size_t signed_size;
+	uint8_t signature[SGPU_ES384_SIZE];
+};
 /* Makes a token. Its x5c is `chain`, unless this is NULL or empty; typ may be NULL. *token is from
  * malloc. */
 SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 				  const char *typ, const void *payload, size_t size, char **token,
 				  struct sgpu_error *error);
 /* Takes a token apart without verifying it; *chain receives its x5c, or is empty. Every alg but
- * ES384 is refused, and every header but alg, typ, kid and x5c. Errors: SGPU_EINVALID. */
+ * ES384 is refused, and every header but alg, typ, kid and x5c. Errors: SGPU_EINVALID; both are
+ * clear then. */
 SGPU_MUST_CHECK int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws,
 				  struct sgpu_chain *chain, struct sgpu_error *error);
+void sgpu_jws_clear(struct sgpu_jws *jws);
 /* Verifies the signature. Errors: SGPU_ESIGNATURE. */
 SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
 				   struct sgpu_error *error);

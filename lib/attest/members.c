@@ -10,6 +10,7 @@
 #include <sgpu/base.h>
 
 #include "attest/quote.h"
+#include "base/base.h"
 
 enum { WHERE_SIZE = 256, NAME_MAX_LENGTH = 32 };
 
@@ -171,11 +172,16 @@ int sgpu_document_parse(const char *text, size_t size, const char *where, json_t
 			struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
-	int line = 0, column = 0;
-	int rc = sgpu_json_parse(text, size, document, &line, &column, &inner);
+	size_t position;
+	int line, column,
+		rc = sgpu_json_parse_at(text, size, false, SGPU_JSON_VALUES_MAX, document,
+					&position, &inner);
 
-	return rc ? sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", where, line, column, inner.text)
-		  : 0;
+	if (rc) {
+		sgpu_json_place(text, position, &line, &column);
+		sgpu_fail(error, rc, "%s:%d:%d: %s", where, line, column, inner.text);
+	}
+	return rc;
 }
 
 int sgpu_members_check(const json_t *object, const char *where, const struct sgpu_member *table,

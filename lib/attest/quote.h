@@ -67,9 +67,8 @@ const json_t *sgpu_member_at(const json_t *object, const char *path);
 
 /* Checks the types, sizes and members of all claims. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
-/* Return members of checked claims, or NULL; of an object, SGPU_OWN. */
+/* Returns the claims of an object that sgpu defines, or NULL. */
 const json_t *sgpu_claims_own(const json_t *object);
-const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
 /* Returns the device's submodule, or NULL; *name receives its name. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 

@@ -152,10 +152,13 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 void sgpu_json_place(const char *text, size_t position, int *line, int *column);
 
 /* ---- output_walk.c: the directory and name of an output ---- */
-/* A directory that was missing and was made. */
+/* Directories that were missing and were made. */
 struct sgpu_output_made {
-	int directory; /* descriptor of its parent */
-	char *name;
+	struct {
+		int directory; /* descriptor of its parent */
+		char *name;
+	} * list;
+	int count;
 };
 
 struct sgpu_walk {
@@ -171,8 +174,7 @@ struct sgpu_walk {
 	char *name;	    /* the last component, from malloc */
 	int found;	    /* O_PATH descriptor of `name`, or -1: absent */
 	struct stat status; /* the status of `found` */
-	struct sgpu_output_made *made;
-	int made_count;
+	struct sgpu_output_made made;
 };
 
 #define SGPU_WALK_INIT .descriptor = -1, .directory = -1, .found = -1
@@ -180,10 +182,10 @@ struct sgpu_walk {
 /* Walks along `path` and makes missing directories, by the rules in io.h. */
 SGPU_MUST_CHECK int sgpu_output_walk(struct sgpu_walk *walk, const char *path,
 				     struct sgpu_error *error);
-/* Ends a walk, also a failed one. The caller gets the directories that it made. */
-void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count);
+/* Ends a walk, also a failed one. Returns the directories that it made. */
+struct sgpu_output_made sgpu_output_walk_end(struct sgpu_walk *walk);
 /* Frees the list. Unless `keep` is set, removes the directories that are empty. */
-void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep);
+void sgpu_output_made_clear(struct sgpu_output_made *made, bool keep);
 
 /* ---- secret.c: memory for keys ----
  * Its pages come from memfd_secret(2): they are in no other process, /proc/PID/mem, core file or
@@ -192,7 +194,7 @@ void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool kee
  *
  * Buffered read() and write() work with such memory; O_DIRECT, vmsplice, registration with a device
  * and io_uring's fixed buffers do not. The leak checker does not search it for pointers. */
-/* Returns zeroed memory, aligned to 64 bytes; NULL if out of memory or if size is 0. Weaker
+/* Returns zeroed pages; NULL if out of memory or if size is 0. Weaker
  * protection is no error; see sgpu_secret_kind. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);
 /* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL; foreign memory is

@@ -59,7 +59,6 @@ size_t sgpu_shown_length(const char *text, size_t size)
 
 size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool utf8)
 {
-	static const char digits[] = "0123456789abcdef";
 	const char *in = bytes;
 	size_t used = 0;
 
@@ -75,10 +74,9 @@ size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool
 			used += length;
 			i += length;
 		} else {
-			text[used++] = '\\';
-			text[used++] = 'x';
-			text[used++] = digits[(unsigned char)in[i] >> 4];
-			text[used++] = digits[in[i++] & 15];
+			memcpy(text + used, "\\x", 2);
+			sgpu_hex_encode(in + i++, 1, text + used + 2);
+			used += 4;
 		}
 	}
 	text[used] = '\0';

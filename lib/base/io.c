@@ -125,9 +125,9 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 
 /* Waits without a guard. A signal may be blocked here, or arrive just before poll() and not
  * interrupt it, so each wait is short. */
-static int wait_for_data(int fd, struct sgpu_error *error)
+static int wait_unguarded(int fd, short events, struct sgpu_error *error)
 {
-	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	struct pollfd wait = { .fd = fd, .events = events };
 
 	while (poll(&wait, 1, WAIT_MS) == 0 || (wait.revents == 0 && errno == EINTR)) {
 		if (sgpu_io_interrupted()) {
@@ -162,22 +162,11 @@ static int after_failure(int fd, short events, const char *what, const char *nam
 	}
 	if (errno == EAGAIN || errno == EWOULDBLOCK) {
 		/* Somebody gave us a non-blocking descriptor: wait as a blocking one would. */
-		struct pollfd wait = { .fd = fd, .events = events };
-		if (poll(&wait, 1, -1) >= 0 || errno == EINTR) {
-			return sgpu_io_interrupted()
-				       ? sgpu_fail(error, SGPU_ECANCELED, "interrupted")
-				       : 0;
-		}
+		return wait_unguarded(fd, events, error);
 	}
 	sgpu_io_note_failure();
 	return events == POLLOUT ? sgpu_fail_write(error, name)
 				 : sgpu_fail_errno(error, "cannot %s '%s'", what, name);
-}
-
-/* The kernel moves less than 2 GiB in one call. */
-static size_t piece(size_t size)
-{
-	return size < ((size_t)1 << 30) ? size : (size_t)1 << 30;
 }
 
 /* The offset that stands for the descriptor's own position. */
@@ -209,12 +198,12 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 		}
 		rc = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read",
 					    name, error)
-		     : waits ? wait_for_data(fd, error)
+		     : waits ? wait_unguarded(fd, POLLIN, error)
 			     : 0;
 		if (rc) {
 			return rc;
 		}
-		ssize_t count = move_once(fd, (char *)data + *done, piece(size - *done),
+		ssize_t count = move_once(fd, (char *)data + *done, size - *done,
 					  offset == AT_POSITION ? offset : offset + (int64_t)*done,
 					  out, guarded);
 		if (count < 0 && guarded && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -324,6 +313,14 @@ fail:
 	return rc;
 }
 
+bool sgpu_is_trusted(const struct stat *status)
+{
+	/* Pipes and the like are accepted, since the user gave them. The group's bits hold the mask
+	 * of an access control list. */
+	return !S_ISREG(status->st_mode) || ((status->st_uid == geteuid() || status->st_uid == 0) &&
+					     !(status->st_mode & (S_IWGRP | S_IWOTH)));
+}
+
 int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_error *error)
 {
 	struct stat status;
@@ -331,10 +328,7 @@ int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_e
 	if (fstat(fd, &status)) {
 		return sgpu_fail_errno(error, "cannot inspect '%s'", name);
 	}
-	/* Pipes and the like are accepted, since the user gave them. The group's bits hold the mask
-	 * of an access control list. */
-	if (!S_ISREG(status.st_mode) || ((status.st_uid == geteuid() || status.st_uid == 0) &&
-					 !(status.st_mode & (S_IWGRP | S_IWOTH)))) {
+	if (sgpu_is_trusted(&status)) {
 		return 0;
 	}
 	sgpu_fail(error, SGPU_EPOLICY, "others can write to '%s', which %s (user %lu, mode %04o)",

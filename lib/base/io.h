@@ -35,9 +35,10 @@ SGPU_MUST_CHECK int sgpu_read_file(const char *path, size_t limit, char **data, 
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 				 struct sgpu_error *error);
-/* Checks a file whose content is trusted: SGPU_EPOLICY if a regular file is not the user's or
- * root's, or if its group or everybody can write to it. `what` completes the message "..., which":
- * "says whose work is taken". */
+/* Whether a file is not regular, or is the user's or root's and only its owner can write to it. */
+bool sgpu_is_trusted(const struct stat *status);
+/* Checks a file whose content is trusted, so: SGPU_EPOLICY. `what` completes the message "...,
+ * which": "says whose work is taken". */
 SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what,
 				       struct sgpu_error *error);
 /* Checks such a file, and reads it as sgpu_read_file does. */
@@ -72,8 +73,8 @@ void sgpu_close(int fd);
 /* ---- an output that appears only on success ----
  * If the path names a regular file or none, the data go to a nameless file in the same directory
  * (O_TMPFILE), and commit names it; a killed process leaves nothing. On a file system without
- * O_TMPFILE, see sgpu_output_has_name. "-", "/dev/stdout", pipes, devices and sockets are written
- * directly.
+ * O_TMPFILE (vfat, NFS, most of FUSE), it has a temporary name, which a killed process leaves
+ * behind. "-", "/dev/stdout", pipes, devices and sockets are written directly.
  *
  * The path is walked by descriptors. Files that another user may have planted are refused
  * (SGPU_EPOLICY): their links, pipes and devices anywhere, and any file of theirs in a directory
@@ -91,8 +92,7 @@ struct sgpu_output {
 	int kept_mode;	 /* permission bits of the user's own file that commit replaces, or -1 */
 	bool is_new;	 /* commit must not replace */
 	bool unsynced;	 /* commit does not sync data and names to the disk: the caller does */
-	struct sgpu_output_made *made; /* directories that were missing */
-	int made_count;
+	struct sgpu_output_made made; /* directories that were missing */
 };
 
 /* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
@@ -110,11 +110,6 @@ SGPU_MUST_CHECK int sgpu_output_open_beneath(struct sgpu_output *output, int roo
 /* Changes the mode as though the output had been opened with it. */
 SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode,
 					 struct sgpu_error *error);
-/* Whether the file has a temporary name, which a killed process leaves behind: vfat, NFS and most
- * of FUSE have no O_TMPFILE. */
-bool sgpu_output_has_name(const struct sgpu_output *output);
-/* The descriptor of the parent of the i-th directory that was made; -1 ends the list. */
-int sgpu_output_made_in(const struct sgpu_output *output, int i);
 /* Flushes to the disk and makes the file appear; after an error, it does not appear. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
 /* In place of commit, for an output without data: removes the file that commit would have replaced.
@@ -132,8 +127,7 @@ void sgpu_output_close(struct sgpu_output *output);
 /* A directory for outputs, by the same rules; it and its parents are made with `mode`. */
 struct sgpu_output_directory {
 	int fd;
-	struct sgpu_output_made *made;
-	int made_count;
+	struct sgpu_output_made made;
 };
 SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory,
 					       const char *path, mode_t mode,

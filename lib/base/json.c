@@ -119,17 +119,27 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 	return SGPU_OK;
 }
 
-int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column,
+int sgpu_json_parse(const char *text, size_t size, const char *where, json_t **value,
 		    struct sgpu_error *error)
 {
+	struct sgpu_error fault = { 0 };
 	size_t position;
-	int ignored, rc = sgpu_json_parse_at(text, size, false, SGPU_JSON_VALUES_MAX, value,
-					     &position, error);
+	int rc = sgpu_json_parse_at(text, size, false, SGPU_JSON_VALUES_MAX, value, &position,
+				    where ? &fault : error);
 
-	if (line || column) {
-		sgpu_json_place(text, rc ? position : 0, line ? line : &ignored,
-				column ? column : &ignored);
-	}
+	return rc && where ? sgpu_fail(error, rc, "%s: %s", where, fault.text) : rc;
+}
+
+int sgpu_json_decode(const char *text, size_t length, const char *where, json_t **value,
+		     struct sgpu_error *error)
+{
+	uint8_t *decoded = NULL;
+	size_t size = 0;
+	int rc = sgpu_base64url_read(text, length, where, &decoded, &size, error);
+
+	*value = NULL;
+	rc = rc ? rc : sgpu_json_parse((char *)decoded, size, where, value, error);
+	free(decoded);
 	return rc;
 }
 

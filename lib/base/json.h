@@ -20,10 +20,13 @@ enum { SGPU_JSON_VALUES_MAX = 1 << 16 };
 
 /* Parses UTF-8 text. Refuses duplicate keys, trailing text, nesting beyond 64 and more than
  * SGPU_JSON_VALUES_MAX values; depth and values are counted before memory is allocated for them.
- * After an error, *line and *column (from 1; either may be NULL) are the place. The caller owns
- * *value (json_decref). Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line,
-				    int *column, struct sgpu_error *error);
+ * The message begins with `where`, unless it is NULL. The caller owns *value (json_decref), which
+ * is NULL after an error. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, const char *where,
+				    json_t **value, struct sgpu_error *error);
+/* Parses the text that base64url, as sgpu_base64url_read takes it, encodes. */
+SGPU_MUST_CHECK int sgpu_json_decode(const char *text, size_t length, const char *where,
+				     json_t **value, struct sgpu_error *error);
 
 /* A tree takes ten times the memory of its text, so the long arrays of an object are parsed one
  * element at a time. */

@@ -7,11 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/base.h"
 
-enum { TOKEN_MAX = 512, LONG = 1 << 20 };
+enum { TOKEN_MAX = 512 };
 
 static bool is_blank(char c)
 {
@@ -178,11 +177,7 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 		    size_t frame_max, json_t **frame, int *line, int *column,
 		    struct sgpu_error *error)
 {
-	/* A long copy goes back to the kernel, and is no hole in the heap. */
-	const bool mapped = size > LONG;
-	char *copy = mapped ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-				   -1, 0)
-			    : malloc(size + 1);
+	char *copy = malloc(size + 1);
 	const char *at = text;
 	size_t position = 0;
 	int ignored;
@@ -192,7 +187,6 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 		lists[i].count = 0;
 		lists[i].parts = NULL;
 	}
-	copy = copy == MAP_FAILED ? NULL : copy;
 	int rc = copy ? split(text, size, lists, list_count, frame_max, copy, &at, error)
 		      : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
@@ -200,11 +194,7 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 					error);
 		at = text + position;
 	}
-	if (mapped && copy) {
-		munmap(copy, size);
-	} else {
-		free(copy);
-	}
+	free(copy);
 	sgpu_json_place(text, rc ? (size_t)(at - text) : 0, line ? line : &ignored,
 			column ? column : &ignored);
 	if (rc != SGPU_OK) {

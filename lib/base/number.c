@@ -11,56 +11,16 @@
 
 #include "base/base.h"
 
-/* Reads the digits at the start of text. *rest: the text after them. Returns false if there are
- * none or too many. */
-static bool leading_digits(const char *text, uint64_t *value, const char **rest)
+/* Parses a number, which may end with one of the suffixes: the powers of 1024. */
+static int parse(const char *text, const char *what, const char *suffixes, const char *kind,
+		 uint64_t min, uint64_t max, uint64_t *value, struct sgpu_error *error)
 {
-	uint64_t sum = 0;
-	const char *p = text;
+	char *rest = NULL;
 
-	for (; *p >= '0' && *p <= '9'; p++) {
-		if (!sgpu_mul_u64(sum, 10, &sum) ||
-		    !sgpu_add_u64(sum, (uint64_t)(*p - '0'), &sum)) {
-			return false;
-		}
-	}
-	*value = sum;
-	*rest = p;
-	return p != text;
-}
-
-static int in_range(const char *text, const char *what, uint64_t value, uint64_t min, uint64_t max,
-		    uint64_t *taken, struct sgpu_error *error)
-{
-	if (value < min || value > max) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "%s '%s' is not between %" PRIu64 " and %" PRIu64, what,
-				 SGPU_EXCERPT(text), min, max);
-	}
-	*taken = value;
-	return 0;
-}
-
-int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *value,
-		   struct sgpu_error *error)
-{
-	uint64_t parsed;
-	const char *rest;
-
-	if (!leading_digits(text, &parsed, &rest) || *rest) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a whole number", what,
-				 SGPU_EXCERPT(text));
-	}
-	return in_range(text, what, parsed, min, max, value, error);
-}
-
-int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *bytes,
-		    struct sgpu_error *error)
-{
-	static const char suffixes[] = "KMGT";
-	uint64_t parsed;
-	const char *rest;
-	bool good = leading_digits(text, &parsed, &rest);
+	errno = 0;
+	uint64_t parsed = strtoull(text, &rest, 10);
+	/* strtoull also takes signs and blanks. */
+	bool good = *text >= '0' && *text <= '9' && errno == 0;
 
 	if (good && *rest) {
 		const char *suffix = strchr(suffixes, *rest);
@@ -68,12 +28,32 @@ int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t m
 		       sgpu_mul_u64(parsed, (uint64_t)1 << (10 * (suffix - suffixes + 1)), &parsed);
 	}
 	if (!good) {
-		int rc = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a size", what,
-				   SGPU_EXCERPT(text));
-		sgpu_hint(error, "a number of bytes, with K, M, G or T for powers of 1024");
-		return rc;
+		sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a %s", what, SGPU_EXCERPT(text),
+			  kind);
+		if (*suffixes) {
+			sgpu_hint(error, "a number of bytes, with K, M, G or T for powers of 1024");
+		}
+		return SGPU_EUSAGE;
 	}
-	return in_range(text, what, parsed, min, max, bytes, error);
+	if (parsed < min || parsed > max) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%s '%s' is not between %" PRIu64 " and %" PRIu64, what,
+				 SGPU_EXCERPT(text), min, max);
+	}
+	*value = parsed;
+	return 0;
+}
+
+int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *value,
+		   struct sgpu_error *error)
+{
+	return parse(text, what, "", "whole number", min, max, value, error);
+}
+
+int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *bytes,
+		    struct sgpu_error *error)
+{
+	return parse(text, what, "KMGT", "size", min, max, bytes, error);
 }
 
 int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct sgpu_error *error)

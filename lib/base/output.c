@@ -263,7 +263,7 @@ static int open_walked(struct sgpu_output *output, struct sgpu_walk *walk, const
 	output->path = strdup(walk->shown);
 	int rc = output->path ? sgpu_output_walk(walk, path, error) : sgpu_fail_nomem(error);
 	rc = rc ? rc : open_found(output, walk, mode, error);
-	sgpu_output_walk_end(walk, &output->made, &output->made_count);
+	output->made = sgpu_output_walk_end(walk);
 	if (rc) {
 		sgpu_output_close(output);
 	}
@@ -290,16 +290,6 @@ int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *p
 	return open_walked(output, &walk, path, mode, is_new, error);
 }
 
-bool sgpu_output_has_name(const struct sgpu_output *output)
-{
-	return output->temporary != NULL;
-}
-
-int sgpu_output_made_in(const struct sgpu_output *output, int i)
-{
-	return i < output->made_count ? output->made[i].directory : -1;
-}
-
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
 	/* A full disk may be reported only at close, and standard output is not ours to close: so
@@ -317,7 +307,7 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 		 * error. */
 		(void)!fsync(output->directory);
 	}
-	sgpu_output_made_clear(&output->made, &output->made_count, true);
+	sgpu_output_made_clear(&output->made, true);
 	sgpu_output_close(output);
 	return 0;
 }
@@ -343,7 +333,7 @@ void sgpu_output_close(struct sgpu_output *output)
 		close(output->fd);
 	}
 	sgpu_close(output->directory);
-	sgpu_output_made_clear(&output->made, &output->made_count, false);
+	sgpu_output_made_clear(&output->made, false);
 	free(output->temporary);
 	free(output->name);
 	free(output->path);
@@ -362,7 +352,7 @@ int sgpu_output_directory_open(struct sgpu_output_directory *directory, const ch
 		rc = directory->fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s'", path)
 				       : 0;
 	}
-	sgpu_output_walk_end(&walk, &directory->made, &directory->made_count);
+	directory->made = sgpu_output_walk_end(&walk);
 	if (rc) {
 		sgpu_output_directory_close(directory, false);
 	}
@@ -371,7 +361,7 @@ int sgpu_output_directory_open(struct sgpu_output_directory *directory, const ch
 
 void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep)
 {
-	sgpu_output_made_clear(&directory->made, &directory->made_count, keep);
+	sgpu_output_made_clear(&directory->made, keep);
 	sgpu_close(directory->fd);
 	*directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the directory and name of an output. The path is walked a component at a time, each opened
- * and judged by its descriptor, so that the file judged is the file used:
- * - a link is followed if it is the user's own (or root's) and lies in a directory of their own (or
- *   root's) that not everybody can write to;
- * - in a directory that everybody can write to, each component must be the user's own or root's;
- * - a pipe, device (but null, zero, full) or socket must be the user's own or root's;
- * - beneath a given directory, no link is followed and no path leads out.
+ * Finds the directory and name of an output, by the rules in io.h; root's files count as the
+ * user's. The path is walked a component at a time, each opened and judged by its descriptor, so
+ * that the file judged is the file used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,18 +21,17 @@
 
 enum { LINKS_MAX = 40 };
 
-void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep)
+void sgpu_output_made_clear(struct sgpu_output_made *made, bool keep)
 {
-	for (int i = *count; i-- > 0;) {
+	for (int i = made->count; i-- > 0;) {
 		if (!keep) {
-			unlinkat((*made)[i].directory, (*made)[i].name, AT_REMOVEDIR);
+			unlinkat(made->list[i].directory, made->list[i].name, AT_REMOVEDIR);
 		}
-		close((*made)[i].directory);
-		free((*made)[i].name);
+		close(made->list[i].directory);
+		free(made->list[i].name);
 	}
-	free(*made);
-	*made = NULL;
-	*count = 0;
+	free(made->list);
+	*made = (struct sgpu_output_made){ .list = NULL };
 }
 
 static bool is_trusted(const struct stat *status)
@@ -138,7 +133,8 @@ static int follow(struct sgpu_walk *walk, int link, struct sgpu_error *error)
 
 static int make_directory(struct sgpu_walk *walk, const char *name, struct sgpu_error *error)
 {
-	struct sgpu_output_made *grown;
+	struct sgpu_output_made *made = &walk->made;
+	void *grown;
 
 	if (mkdirat(walk->directory, name, walk->mode)) {
 		return errno == EEXIST
@@ -146,20 +142,20 @@ static int make_directory(struct sgpu_walk *walk, const char *name, struct sgpu_
 			       : sgpu_fail_errno(error, "cannot make the directory '%s' of '%s'",
 						 name, walk->shown);
 	}
-	grown = realloc(walk->made, ((size_t)walk->made_count + 1) * sizeof(*grown));
+	grown = realloc(made->list, ((size_t)made->count + 1) * sizeof(*made->list));
 	if (!grown) {
 		return sgpu_fail_nomem(error);
 	}
-	walk->made = grown;
-	grown += walk->made_count;
-	grown->directory = fcntl(walk->directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	grown->name = strdup(name);
-	if (grown->directory < 0 || !grown->name) {
-		sgpu_close(grown->directory);
-		free(grown->name);
+	made->list = grown;
+	const int parent = fcntl(walk->directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	char *copy = strdup(name);
+	if (parent < 0 || !copy) {
+		sgpu_close(parent);
+		free(copy);
 		return sgpu_fail_nomem(error);
 	}
-	walk->made_count++;
+	made->list[made->count].directory = parent;
+	made->list[made->count++].name = copy;
 	return 0;
 }
 
@@ -268,12 +264,11 @@ int sgpu_output_walk(struct sgpu_walk *walk, const char *path, struct sgpu_error
 	return rc;
 }
 
-void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count)
+struct sgpu_output_made sgpu_output_walk_end(struct sgpu_walk *walk)
 {
-	*made = walk->made;
-	*made_count = walk->made_count;
 	sgpu_close(walk->found);
 	sgpu_close(walk->directory);
 	free(walk->name);
 	free(walk->rest);
+	return walk->made;
 }

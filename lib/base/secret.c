@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory for keys: regions of pages that no other process sees, divided into units. An object
- * larger than half a region gets a region of its own.
+ * Memory for keys: each object has pages of its own, which no other process sees.
  */
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -20,25 +18,14 @@
 #define SYS_memfd_secret 447 /* the same on every architecture */
 #endif
 
-enum { UNIT = 64, UNITS = 1024, REGION = UNIT * UNITS };
-
 /* How pages are protected, from best to weakest. */
 enum kind { SECRET_FILE, LOCKED, PLAIN };
 static const char *const names[] = { "memfd_secret", "mlock", "none" };
 
-struct region {
-	struct region *next;
-	uint8_t *memory;
-	size_t size;   /* bytes: REGION, or more when it holds one object */
-	unsigned used; /* units, or 1 when it holds one object */
-	bool taken[UNITS];
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct region *regions;
+static void *objects; /* a tree of struct sgpu_range */
 static enum kind weakest;
-static bool tried;
 
 /* ---- pages ---- */
 static void *map_secret_file(size_t size)
@@ -79,7 +66,7 @@ static void *map_pages(size_t size, enum kind *kind)
 	return memory;
 }
 
-/* ---- regions ---- */
+/* ---- objects ---- */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);
@@ -90,14 +77,19 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Forgets all regions: the child has none of the pages. */
+static void forget(struct sgpu_range *object)
+{
+	sgpu_ranges_remove(&objects, object);
+	free(object);
+}
+
+/* Forgets all objects: the child has none of the pages. */
 static void in_child(void)
 {
-	while (regions) {
-		struct region *gone = regions;
+	struct sgpu_range *object;
 
-		regions = gone->next;
-		free(gone);
+	while ((object = sgpu_ranges_any(&objects))) {
+		forget(object);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -107,148 +99,49 @@ static void watch_forks(void)
 	(void)pthread_atfork(before_fork, after_fork, in_child);
 }
 
-static struct region *add_region(size_t size)
-{
-	struct region *region = calloc(1, sizeof(*region));
-	enum kind kind;
-
-	if (!region) {
-		return NULL;
-	}
-	region->memory = map_pages(size, &kind);
-	if (!region->memory) {
-		free(region);
-		return NULL;
-	}
-	region->size = size;
-	region->next = regions;
-	regions = region;
-	weakest = kind > weakest ? kind : weakest;
-	tried = true;
-	return region;
-}
-
-static void remove_region(struct region *region)
-{
-	struct region **place = &regions;
-
-	while (*place != region) {
-		place = &(*place)->next;
-	}
-	*place = region->next;
-	munmap(region->memory, region->size);
-	free(region);
-}
-
-/* Takes the first `count` free units in a row; NULL if there are none. */
-static uint8_t *take_units(struct region *region, unsigned count)
-{
-	unsigned begin = 0;
-
-	for (unsigned i = 0; i < UNITS; i++) {
-		if (region->taken[i]) {
-			begin = i + 1;
-		} else if (i + 1 - begin == count) {
-			for (unsigned k = begin; k <= i; k++) {
-				region->taken[k] = true;
-			}
-			region->used += count;
-			return region->memory + (size_t)begin * UNIT;
-		}
-	}
-	return NULL;
-}
-
-static void give_units(struct region *region, size_t begin, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++) {
-		region->taken[begin + i] = false;
-	}
-	region->used -= count;
-}
-
-static unsigned units_of(size_t size)
-{
-	return (unsigned)((size + UNIT - 1) / UNIT);
-}
-
-static void *alloc_small(size_t size)
-{
-	void *memory = NULL;
-	struct region *region;
-
-	for (region = regions; region && !memory; region = region->next) {
-		if (region->size == REGION && UNITS - region->used >= units_of(size)) {
-			memory = take_units(region, units_of(size));
-		}
-	}
-	if (!memory && (region = add_region(REGION))) {
-		memory = take_units(region, units_of(size));
-	}
-	return memory;
-}
-
-static void *alloc_large(size_t size)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), rounded;
-	struct region *region;
-
-	if (__builtin_add_overflow(size, page + REGION, &rounded)) {
-		return NULL;
-	}
-	/* Never REGION bytes, which would mark a region cut into units. */
-	rounded = size <= REGION ? REGION + page : (size + page - 1) / page * page;
-	region = add_region(rounded);
-	if (region) {
-		region->used = 1;
-	}
-	return region ? region->memory : NULL;
-}
-
 void *sgpu_secret_alloc(size_t size)
 {
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct sgpu_range *object =
+		size && size <= SIZE_MAX - page ? malloc(sizeof(*object)) : NULL;
+	enum kind kind;
 	void *memory;
 
-	if (!size) {
+	if (!object) {
 		return NULL;
 	}
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&lock);
-	memory = size > REGION / 2 ? alloc_large(size) : alloc_small(size);
+	size = (size + page - 1) / page * page;
+	memory = map_pages(size, &kind);
+	*object = (struct sgpu_range){ .address = (uintptr_t)memory, .extent = size };
+	if (memory && sgpu_ranges_insert(&objects, object)) {
+		weakest = kind > weakest ? kind : weakest;
+	} else {
+		if (memory) {
+			munmap(memory, size);
+		}
+		free(object);
+		memory = NULL;
+	}
 	pthread_mutex_unlock(&lock);
 	return memory;
 }
 
-static struct region *region_of(const uint8_t *memory)
-{
-	struct region *region = regions;
-
-	while (region && (memory < region->memory || memory >= region->memory + region->size)) {
-		region = region->next;
-	}
-	return region;
-}
-
 void sgpu_secret_free(void *memory, size_t size)
 {
-	struct region *region;
+	struct sgpu_range *object;
 
 	if (!memory) {
 		return;
 	}
-	pthread_mutex_lock(&lock);
-	region = region_of(memory);
 	/* Memory from elsewhere is wiped, as its owner expects, but not freed. */
 	sgpu_wipe(memory, size);
-	if (region && region->size == REGION) {
-		give_units(region, (size_t)((uint8_t *)memory - region->memory) / UNIT,
-			   units_of(size));
-	} else if (region) {
-		region->used = 0;
-	}
-	/* One region is kept for the next key. */
-	if (region && region->used == 0 && (region->size != REGION || regions->next)) {
-		remove_region(region);
+	pthread_mutex_lock(&lock);
+	object = sgpu_ranges_find(&objects, (uintptr_t)memory);
+	if (object) {
+		munmap(memory, object->extent);
+		forget(object);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -258,9 +151,9 @@ const char *sgpu_secret_kind(void)
 	void *memory = sgpu_secret_alloc(1); /* so that protection was tried at least once */
 	const char *name;
 
-	sgpu_secret_free(memory, 1);
 	pthread_mutex_lock(&lock);
-	name = tried ? names[weakest] : names[PLAIN];
+	name = memory ? names[weakest] : names[PLAIN];
 	pthread_mutex_unlock(&lock);
+	sgpu_secret_free(memory, 1);
 	return name;
 }

@@ -37,18 +37,12 @@ static unsigned quota(void)
 
 unsigned sgpu_cpu_count(void)
 {
-	cpu_set_t *set = NULL;
-	unsigned count = 0;
+	cpu_set_t sets[64]; /* for 65536 processors */
+	unsigned count = 0, limit = quota();
 
-	for (int cpus = 1024; cpus <= 1 << 16 && !count; cpus *= 4) {
-		size_t size = CPU_ALLOC_SIZE(cpus);
-		set = CPU_ALLOC(cpus);
-		if (set && sched_getaffinity(0, size, set) == 0) {
-			count = (unsigned)CPU_COUNT_S(size, set);
-		}
-		CPU_FREE(set);
+	if (sched_getaffinity(0, sizeof(sets), sets) == 0) {
+		count = (unsigned)CPU_COUNT_S(sizeof(sets), sets);
 	}
-	unsigned limit = quota();
 	if (limit && limit < count) {
 		count = limit;
 	}

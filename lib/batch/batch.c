@@ -60,34 +60,6 @@ uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment)
 	return batch->response ? s->actual_size : s->size;
 }
 
-static int compare_ids(const void *a, const void *b, void *argument)
-{
-	const struct sgpu_batch *batch = argument;
-	return strcmp(batch->segments[*(const int *)a].id, batch->segments[*(const int *)b].id);
-}
-
-int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error)
-{
-	const size_t count = (size_t)batch->segment_count;
-	int *order = calloc(count + 1, sizeof(*order));
-	if (!order) {
-		return sgpu_fail_nomem(error);
-	}
-	for (size_t i = 0; i < count; i++) {
-		order[i] = (int)i;
-	}
-	qsort_r(order, count, sizeof(*order), compare_ids, (void *)(uintptr_t)batch);
-	for (size_t i = 1; i < count; i++) {
-		const char *id = batch->segments[order[i]].id;
-		if (!strcmp(batch->segments[order[i - 1]].id, id)) {
-			free(order);
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is there twice", id);
-		}
-	}
-	*by_id = order;
-	return 0;
-}
-
 struct wanted {
 	const struct sgpu_batch *batch;
 	const char *id;

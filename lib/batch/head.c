@@ -63,6 +63,18 @@ static int read_member(struct sgpu_tar_reader *reader, const char *wanted, uint6
 	return rc;
 }
 
+/* Compares a member with its digest in `by`, the member before it. */
+static int check_digest(const char *text, size_t size, const uint8_t wanted[SGPU_SHA256_SIZE],
+			const char *what, const char *by, struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	const int rc = sgpu_sha256(text, size, digest, error);
+
+	return rc || sgpu_equal(digest, wanted, sizeof(digest))
+		       ? rc
+		       : sgpu_fail(error, SGPU_EAUTH, "%s is not the one that %s names", what, by);
+}
+
 /* Checks the rules that need the manifest: which segments come with a payload, and how it is
  * protected. */
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
@@ -138,9 +150,8 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 static int parse_manifest(struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
-	int rc = sgpu_manifest_parse_options(batch->manifest_text, batch->manifest_size,
-					     SGPU_MANIFEST_UNHASHED, &batch->manifest, &diagnostics,
-					     error);
+	int rc = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size,
+				     SGPU_MANIFEST_UNHASHED, &batch->manifest, &diagnostics, error);
 
 	if (batch->manifest) {
 		memcpy(batch->manifest->sha256, batch->manifest_sha256, SGPU_SHA256_SIZE);
@@ -156,57 +167,36 @@ static int parse_manifest(struct sgpu_batch *batch, struct sgpu_error *error)
 	return rc;
 }
 
-static const struct sgpu_manifest *find_known(const struct sgpu_manifest_source *source,
-					      const uint8_t *sha256)
-{
-	return source && source->find ? source->find(source->argument, sha256) : NULL;
-}
-
-static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest_source *source,
-			  struct sgpu_error *error)
-{
-	const struct sgpu_manifest *known = NULL;
-	uint8_t digest[SGPU_SHA256_SIZE];
-	int rc = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
-
-	if (!rc && !sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
-		rc = sgpu_fail(error, SGPU_EAUTH,
-			       "the manifest is not the one that batch.json names");
-	}
-	if (!rc) {
-		known = find_known(source, digest);
-		rc = known ? 0 : parse_manifest(batch, error);
-	}
-	return rc ? rc : check_segments(batch, known ? known : batch->manifest, error);
-}
-
 /* Without a source, a manifest that is not in the stream is not read: which segments are inputs
  * follows from the index then, and from the locations. */
 static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 			 const struct sgpu_manifest_source *source, struct sgpu_error *error)
 {
-	const struct sgpu_manifest *known;
+	const struct sgpu_manifest *known =
+		source && source->find ? source->find(source->argument, batch->manifest_sha256)
+				       : NULL;
 	const char *member = NULL;
 	uint64_t size = 0;
 	int rc = sgpu_tar_next(reader, &member, &size, error);
+	const bool here = !rc && member && strcmp(member, "manifest.json") == 0;
 
-	if (rc) {
-		return rc;
-	}
-	if (member && strcmp(member, "manifest.json") == 0) {
+	if (here) {
 		rc = read_text(reader, size, SGPU_MANIFEST_SIZE_MAX, &batch->manifest_text, error);
 		batch->manifest_size = (size_t)size;
-		return rc ? rc : check_manifest(batch, source, error);
+	} else if (!rc) {
+		sgpu_tar_again(reader);
+		rc = source && !known ? source->fetch(source->argument, &batch->manifest_text,
+						      &batch->manifest_size, error)
+				      : 0;
 	}
-	sgpu_tar_again(reader);
-	known = find_known(source, batch->manifest_sha256);
-	if (known) {
-		return check_segments(batch, known, error);
+	if (!rc && (here || (source && !known))) {
+		rc = check_digest(batch->manifest_text, batch->manifest_size,
+				  batch->manifest_sha256, "the manifest", "batch.json", error);
+		rc = rc || known ? rc : parse_manifest(batch, error);
+		known = known ? known : batch->manifest;
 	}
-	if (source) {
-		rc = source->fetch(source->argument, &batch->manifest_text, &batch->manifest_size,
-				   error);
-		return rc ? rc : check_manifest(batch, source, error);
+	if (rc || known) {
+		return rc ? rc : check_segments(batch, known, error);
 	}
 	for (int i = 0; i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
@@ -220,7 +210,6 @@ static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batc
 static int read_note(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 		     struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_SHA256_SIZE];
 	uint64_t most = SGPU_NOTE_MAX;
 	int rc;
 
@@ -229,11 +218,9 @@ static int read_note(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 	}
 	(void)sgpu_sealed_size(SGPU_NOTE_MAX, &most);
 	rc = read_member(reader, "note", most, &batch->note, &batch->note_size, error);
-	rc = rc ? rc : sgpu_sha256(batch->note, batch->note_size, digest, error);
-	return rc || sgpu_equal(digest, batch->note_sha256, sizeof(digest))
-		       ? rc
-		       : sgpu_fail(error, SGPU_EAUTH, "the note is not the one that %s names",
-				   sgpu_index_name(batch));
+	return rc ? rc
+		  : check_digest(batch->note, batch->note_size, batch->note_sha256, "the note",
+				 sgpu_index_name(batch), error);
 }
 
 /* Payloads are in the stream unless locations.json says otherwise. */
@@ -352,15 +339,13 @@ int sgpu_batch_read_seal(struct sgpu_tar_reader *reader, unsigned what, struct s
 int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 			  struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_SHA256_SIZE];
-	int rc = read_member(reader, sgpu_index_name(batch), SGPU_INDEX_SIZE_MAX,
-			     &batch->index_text, &batch->index_size, error);
+	const char *name = sgpu_index_name(batch);
+	int rc = read_member(reader, name, SGPU_INDEX_SIZE_MAX, &batch->index_text,
+			     &batch->index_size, error);
 
-	rc = rc ? rc : sgpu_sha256(batch->index_text, batch->index_size, digest, error);
-	if (!rc && !sgpu_equal(digest, batch->index_sha256, sizeof(digest))) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "%s is not the one that seal.json names",
-			       sgpu_index_name(batch));
-	}
+	rc = rc ? rc
+		: check_digest(batch->index_text, batch->index_size, batch->index_sha256, name,
+			       "seal.json", error);
 	return rc ? rc : sgpu_index_parse(batch->index_text, batch->index_size, batch, error);
 }
 

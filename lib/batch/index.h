@@ -18,8 +18,6 @@ enum {
 	SGPU_WHERE_MAX = 64, /* bytes of "response.json: /segments/65535" */
 };
 
-/* The member of a location that tells its kind: "inline", "file", "handle", "lease". */
-extern const char *const sgpu_location_words[SGPU_LOCATION_LEASE + 1];
 /* Returns a new reference; JSON null for SGPU_LOCATION_NONE. size: bytes of the payload. */
 json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size);
 
@@ -27,12 +25,6 @@ json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size);
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
 		      struct sgpu_error *error);
 
-/* Checks the rules that need no manifest, for each index that is read or written. */
-SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);
-/* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated.
- */
-SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
-				    struct sgpu_error *error);
 /* ---- list.c ---- */
 struct sgpu_list_form {
 	const char *where, *key;    /* the file, and its array */
@@ -48,8 +40,6 @@ SGPU_MUST_CHECK int sgpu_list_parse(const struct sgpu_list_form *form, const cha
  * *segment: that of the entry before, or -1. */
 SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_batch *batch, const json_t *entry,
 				      const char *place, int *segment, struct sgpu_error *error);
-/* Returns "OK", "SOME_FAILED" or "ALL_FAILED". */
-const char *sgpu_batch_status(const struct sgpu_batch *batch);
 /* Returns "batch.json" or "response.json". */
 const char *sgpu_index_name(const struct sgpu_batch *batch);
 

@@ -206,12 +206,6 @@ int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SG
 	return rc;
 }
 
-static size_t put(uint8_t *out, size_t at, const void *data, size_t size)
-{
-	memcpy(out + at, data, size);
-	return at + size;
-}
-
 int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 			   const char *segment_id, const uint8_t response_id[SGPU_RESPONSE_ID_SIZE],
 			   uint8_t key[SGPU_KEY_SIZE], uint8_t context[SGPU_SEGMENT_CONTEXT_MAX],
@@ -221,14 +215,15 @@ int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_k
 	if (!length || length > SGPU_ID_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", segment_id);
 	}
-	size_t at = put(context, 0, "sgpu v2", 8);
-	at = put(context, at, batch->id, sizeof(batch->id));
-	at = put(context, at, batch->manifest_sha256, sizeof(batch->manifest_sha256));
-	at = put(context, at, response_id ? "o" : "i", 1);
+	uint8_t *at = mempcpy(context, "sgpu v2", 8);
+	at = mempcpy(at, batch->id, sizeof(batch->id));
+	at = mempcpy(at, batch->manifest_sha256, sizeof(batch->manifest_sha256));
+	*at++ = response_id ? 'o' : 'i';
 	if (response_id) {
-		at = put(context, at, response_id, SGPU_RESPONSE_ID_SIZE);
+		at = mempcpy(at, response_id, SGPU_RESPONSE_ID_SIZE);
 	}
-	*context_size = put(context, at, segment_id, length);
+	memcpy(at, segment_id, length);
+	*context_size = (size_t)(at - context) + length;
 	char info[32 + SGPU_ID_MAX];
 	const int info_size = snprintf(info, sizeof(info), "sgpu v2 segment %s %s",
 				       response_id ? "out" : "in", segment_id);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads a JSON file of a batch that is an object with one long array: index, locations and note.
- * The array is parsed one element at a time, since the tree of all would take ten times the memory
- * of their text.
  */
 #include <stdio.h>
 

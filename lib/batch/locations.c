@@ -16,7 +16,8 @@
 
 static const char where[] = "locations.json";
 
-const char *const sgpu_location_words[] = {
+/* The member of a location that tells its kind. */
+static const char *const words[] = {
 	[SGPU_LOCATION_INLINE] = "inline",
 	[SGPU_LOCATION_FILE] = "file",
 	[SGPU_LOCATION_REGION] = "handle",
@@ -96,14 +97,14 @@ static int parse_location(const json_t *entry, const char *place, uint64_t paylo
 	const char *members[] = { "segment_id", NULL, NULL }, *text = NULL;
 	int kind = SGPU_LOCATION_FILE;
 
-	while (kind <= SGPU_LOCATION_LEASE && !json_object_get(entry, sgpu_location_words[kind])) {
+	while (kind <= SGPU_LOCATION_LEASE && !json_object_get(entry, words[kind])) {
 		kind++;
 	}
 	if (kind > SGPU_LOCATION_LEASE) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: none of file, handle, lease", place);
 	}
 	location->kind = (enum sgpu_location_kind)kind;
-	members[1] = sgpu_location_words[kind];
+	members[1] = words[kind];
 	int rc = sgpu_json_only(entry, place,
 				kind != SGPU_LOCATION_FILE ? members
 				: packed		   ? of_packed
@@ -191,7 +192,7 @@ int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch
 /* ---- writing ---- */
 json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size)
 {
-	const char *word = sgpu_location_words[location->kind];
+	const char *word = words[location->kind];
 	char handle[SGPU_HANDLE_TEXT];
 
 	if (location->kind <= SGPU_LOCATION_INLINE) {

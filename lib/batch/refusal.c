@@ -91,7 +91,7 @@ int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader, struct sgpu_batch_re
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' goes on behind refusal.json",
 			       reader->name);
 	}
-	rc = rc ? rc : sgpu_json_parse(text, size, &json, NULL, NULL, error);
+	rc = rc ? rc : sgpu_json_parse(text, size, SGPU_REFUSAL_MEMBER, &json, error);
 	rc = rc ? rc : parse(json, refusal, error);
 	rc = rc ? rc : make_text(refusal, &again, &again_size, error);
 	if (!rc && (again_size != size || memcmp(again, text, size))) {

@@ -7,10 +7,6 @@
  * When many records are older than the window, they are dropped, and all batches of that age are
  * refused from then on, whatever the clock says later.
  *
- * Earlier versions identified batches differently, so their records say nothing. Such a file is
- * replaced by an empty one that refuses all batches sealed until then; programs of that version
- * refuse the new file.
- *
  * A process keeps the records that it has read, in a tree. Under the lock, it opens the file,
  * checks by the header and the last record that it read whether this is the same file, and reads
  * the records that others have appended.
@@ -282,7 +278,9 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	return SGPU_OK;
 }
 
-/* Replaces the record of an earlier version: batches that were sealed before now are too old. */
+/* Replaces the record of an earlier version, which identified batches differently and so says
+ * nothing: batches that were sealed before now are too old. Programs of that version refuse the new
+ * file. */
 static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file,
 		     struct sgpu_error *error)
 {
@@ -491,7 +489,7 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 	if (rc) {
 		return rc;
 	}
-	if (opened.made_count > 1) { /* the path was missing, as when its volume is not mounted */
+	if (opened.made.count > 1) { /* the path was missing, as when its volume is not mounted */
 		sgpu_output_directory_close(&opened, false);
 		errno = ENOENT;
 		return sgpu_fail_errno(error, "cannot make directory '%s'", replay->name);

@@ -45,15 +45,12 @@ static int check_recipient(const json_t *recipient, const char *place, struct sg
 
 static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
 {
-	const char *kid =
-		json_string_value(json_object_get(json_array_get(recipients, last), "kid"));
+	const json_t *kid = json_object_get(json_array_get(recipients, last), "kid");
 
 	for (size_t i = 0; i < last; i++) {
-		if (!strcmp(json_string_value(
-				    json_object_get(json_array_get(recipients, i), "kid")),
-			    kid)) {
+		if (json_equal(json_object_get(json_array_get(recipients, i), "kid"), kid)) {
 			return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice",
-					 kid);
+					 json_string_value(kid));
 		}
 	}
 	return 0;
@@ -94,22 +91,17 @@ static int check_signatures(const json_t *signatures, struct sgpu_error *error)
 static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	int rc = batch->recipients ? check_recipients(batch->recipients, error) : 0;
+	const char *fault = batch->has_mac != (batch->recipients != NULL)
+				    ? "mac and recipients are not there together"
+			    : batch->signatures && (batch->response || batch->packed)
+				    ? "signatures are for sealed batches"
+			    : batch->packed && (batch->recipients || batch->counter)
+				    ? "a packed batch has neither recipients nor a counter"
+			    : batch->counter >= SGPU_JSON_INTEGER_MAX ? "the counter is too large"
+								      : NULL;
 
 	rc = rc || !batch->signatures ? rc : check_signatures(batch->signatures, error);
-	if (!rc && batch->has_mac != (batch->recipients != NULL)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "mac and recipients are not there together");
-	}
-	if (!rc && batch->signatures && (batch->response || batch->packed)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "signatures are for sealed batches");
-	}
-	if (!rc && batch->packed && (batch->recipients || batch->counter)) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "a packed batch has neither recipients nor a counter");
-	}
-	if (!rc && batch->counter >= SGPU_JSON_INTEGER_MAX) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "the counter is too large");
-	}
-	return rc;
+	return rc || !fault ? rc : sgpu_fail(error, SGPU_EINVALID, "%s", fault);
 }
 
 /* ---- reading ---- */
@@ -171,29 +163,15 @@ static int parse_payload(const json_t *payload, struct sgpu_batch *batch, struct
 	return rc;
 }
 
-/* Parses JSON, and says where it is at fault. */
-static int parse_json(const char *text, size_t size, const char *what, json_t **json,
-		      struct sgpu_error *error)
-{
-	struct sgpu_error fault = { 0 };
-	const int rc = sgpu_json_parse(text, size, json, NULL, NULL, &fault);
-
-	return rc ? sgpu_fail(error, rc, "%s: %s", what, fault.text) : 0;
-}
-
 static int parse(const json_t *seal, struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	static const char *const members[] = { "payload", "signatures", "mac", NULL };
 	const char *payload = NULL;
-	uint8_t *text = NULL;
-	size_t size = 0;
 	json_t *json = NULL;
 	int rc = sgpu_json_only(seal, where, members, error);
 
 	rc = rc ? rc : sgpu_json_string(seal, where, "payload", &payload, error);
-	rc = rc ? rc
-		: sgpu_base64url_read(payload, strlen(payload), where_payload, &text, &size, error);
-	rc = rc ? rc : parse_json((char *)text, size, where_payload, &json, error);
+	rc = rc ? rc : sgpu_json_decode(payload, strlen(payload), where_payload, &json, error);
 	rc = rc ? rc : parse_payload(json, batch, error);
 	if (!rc) {
 		batch->payload = strdup(payload);
@@ -205,7 +183,6 @@ static int parse(const json_t *seal, struct sgpu_batch *batch, struct sgpu_error
 		rc = sgpu_json_bytes(seal, where, "mac", batch->mac, sizeof(batch->mac), error);
 	}
 	json_decref(json);
-	free(text);
 	return rc ? rc : check(batch, error);
 }
 
@@ -213,7 +190,7 @@ int sgpu_seal_json_parse(const char *text, size_t size, struct sgpu_batch **batc
 			 struct sgpu_error *error)
 {
 	json_t *seal = NULL;
-	int rc = parse_json(text, size, where, &seal, error);
+	int rc = sgpu_json_parse(text, size, where, &seal, error);
 
 	*batch = rc ? NULL : calloc(1, sizeof(**batch));
 	if (!rc) {

@@ -103,13 +103,8 @@ static int read_payload(const char *encoded, json_t **json, struct content *c, c
 			struct sgpu_error *error)
 {
 	static const char where[] = "hello";
-	uint8_t *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_base64url_read(encoded, strlen(encoded), where, &text, &size, error);
+	int rc = sgpu_json_decode(encoded, strlen(encoded), where, json, error);
 
-	*json = NULL;
-	rc = rc ? rc : sgpu_json_parse((char *)text, size, json, NULL, NULL, error);
-	free(text);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(parts); i++) {
 		rc = sgpu_json_bytes(*json, where, parts[i].name, (uint8_t *)c + parts[i].at,
 				     parts[i].size, error);
@@ -157,7 +152,7 @@ int sgpu_hello_open(const void *text, size_t size, const uint8_t nonce[32],
 	struct content c;
 	int rc = size > SGPU_HELLO_MAX
 			 ? sgpu_fail(error, SGPU_EINVALID, "a hello of %zu bytes", size)
-			 : sgpu_json_parse(text, size, &jws, NULL, NULL, error);
+			 : sgpu_json_parse(text, size, NULL, &jws, error);
 
 	rc = rc ? rc : sgpu_json_string(jws, "hello", "payload", &encoded, error);
 	held = json_incref(json_object_get(jws, "payload"));

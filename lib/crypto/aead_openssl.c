@@ -7,24 +7,21 @@
 
 #include "crypto/internal.h"
 
-struct openssl_state {
-	EVP_CIPHER_CTX *context;
-};
-
-enum { PIECE = 1 << 30, SEALING = 1, OPENING = 0 };
+enum { PIECE = 1 << 30 };
 
 static const char *describe(void)
 {
 	return "openssl";
 }
 
+/* `state` is a pointer to the context. */
 static int init(void *state, const uint8_t key[SGPU_KEY_SIZE])
 {
-	struct openssl_state *s = state;
+	EVP_CIPHER_CTX **context = state;
 
-	s->context = EVP_CIPHER_CTX_new();
-	if (!s->context ||
-	    EVP_CipherInit_ex2(s->context, EVP_aes_256_gcm(), key, NULL, SEALING, NULL) != 1) {
+	*context = EVP_CIPHER_CTX_new();
+	if (!*context ||
+	    EVP_CipherInit_ex2(*context, EVP_aes_256_gcm(), key, NULL, true, NULL) != 1) {
 		ERR_clear_error();
 		return SGPU_EDEVICE;
 	}
@@ -33,11 +30,10 @@ static int init(void *state, const uint8_t key[SGPU_KEY_SIZE])
 
 static int copy(void *state, const void *from)
 {
-	struct openssl_state *s = state;
-	const struct openssl_state *f = from;
+	EVP_CIPHER_CTX **context = state, *const *other = from;
 
-	s->context = EVP_CIPHER_CTX_new();
-	if (!s->context || EVP_CIPHER_CTX_copy(s->context, f->context) != 1) {
+	*context = EVP_CIPHER_CTX_new();
+	if (!*context || EVP_CIPHER_CTX_copy(*context, *other) != 1) {
 		ERR_clear_error();
 		return SGPU_EDEVICE;
 	}
@@ -46,73 +42,68 @@ static int copy(void *state, const void *from)
 
 static void clear(void *state)
 {
-	struct openssl_state *s = state;
+	EVP_CIPHER_CTX **context = state;
 
-	EVP_CIPHER_CTX_free(s->context);
-	s->context = NULL;
+	EVP_CIPHER_CTX_free(*context);
+	*context = NULL;
 }
 
-/* Encrypts or decrypts a message, in pieces because libcrypto counts in int. */
-static int transform(EVP_CIPHER_CTX *context, const uint8_t nonce[SGPU_NONCE_SIZE], int direction,
-		     const uint8_t *in, size_t size, uint8_t *out)
+int sgpu_gcm_crypt(EVP_CIPHER_CTX *context, const uint8_t nonce[SGPU_NONCE_SIZE], bool seal,
+		   const void *aad, size_t aad_size, const uint8_t *in, size_t size, uint8_t *out,
+		   uint8_t tag[SGPU_TAG_SIZE])
 {
+	uint8_t rest[SGPU_TAG_SIZE];
 	int part = 0;
+	bool ready = EVP_CipherInit_ex2(context, NULL, NULL, nonce, seal, NULL) == 1 &&
+		     (!aad_size || EVP_CipherUpdate(context, NULL, &part, aad, (int)aad_size) == 1);
 
-	if (EVP_CipherInit_ex2(context, NULL, NULL, nonce, direction, NULL) != 1) {
+	/* in pieces, because libcrypto counts in int */
+	for (size_t piece; ready && size > 0; in += piece, out += piece, size -= piece) {
+		piece = size < PIECE ? size : PIECE;
+		ready = EVP_CipherUpdate(context, out, &part, in, (int)piece) == 1 &&
+			(size_t)part == piece;
+	}
+	ready = ready && (seal || EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, SGPU_TAG_SIZE,
+						      tag) == 1);
+	if (!ready) {
 		return SGPU_EDEVICE;
 	}
-	while (size > 0) {
-		size_t piece = size < PIECE ? size : PIECE;
-		if (EVP_CipherUpdate(context, out, &part, in, (int)piece) != 1 ||
-		    (size_t)part != piece) {
-			return SGPU_EDEVICE;
-		}
-		in += piece;
-		out += piece;
-		size -= piece;
+	if (EVP_CipherFinal_ex(context, rest, &part) != 1) {
+		return seal ? SGPU_EDEVICE : SGPU_EAUTH;
 	}
-	return 0;
+	return !seal || EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE, tag) == 1
+		       ? 0
+		       : SGPU_EDEVICE;
 }
 
 static int seal(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
 		uint8_t *out, uint8_t tag[SGPU_TAG_SIZE])
 {
-	EVP_CIPHER_CTX *context = ((struct openssl_state *)state)->context;
-	uint8_t rest[SGPU_TAG_SIZE];
-	int part = 0;
+	int rc =
+		sgpu_gcm_crypt(*(EVP_CIPHER_CTX **)state, nonce, true, NULL, 0, in, size, out, tag);
 
-	if (transform(context, nonce, SEALING, in, size, out) ||
-	    EVP_CipherFinal_ex(context, rest, &part) != 1 ||
-	    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE, tag) != 1) {
+	if (rc) {
 		ERR_clear_error();
-		return SGPU_EDEVICE;
 	}
-	return 0;
+	return rc;
 }
 
 static int open(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
 		uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE])
 {
-	EVP_CIPHER_CTX *context = ((struct openssl_state *)state)->context;
-	uint8_t rest[SGPU_TAG_SIZE];
-	int part = 0;
+	int rc = sgpu_gcm_crypt(*(EVP_CIPHER_CTX **)state, nonce, false, NULL, 0, in, size, out,
+				(uint8_t *)(uintptr_t)tag);
 
-	if (transform(context, nonce, OPENING, in, size, out) ||
-	    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, SGPU_TAG_SIZE, (void *)tag) != 1) {
+	if (rc) {
 		ERR_clear_error();
-		return SGPU_EDEVICE;
 	}
-	if (EVP_CipherFinal_ex(context, rest, &part) != 1) {
-		ERR_clear_error();
-		return SGPU_EAUTH;
-	}
-	return 0;
+	return rc;
 }
 
 const struct sgpu_aead_provider sgpu_aead_openssl = {
 	.name = "openssl",
 	.describe = describe,
-	.state_size = sizeof(struct openssl_state),
+	.state_size = sizeof(EVP_CIPHER_CTX *),
 	.init = init,
 	.copy = copy,
 	.clear = clear,

@@ -22,8 +22,11 @@ extern "C" {
 /* Fills memory with cryptographically secure random bytes. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_random(void *data, size_t size, struct sgpu_error *error);
 
-/* SHA-256 (FIPS 180-4). */
+/* SHA-256 and SHA-512 (FIPS 180-4). */
+enum { SGPU_SHA512_SIZE = 64 };
 SGPU_MUST_CHECK int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
+				struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 				struct sgpu_error *error);
 
 /* KangarooTwelve, KT128 (RFC 9861), with a customisation string that may be empty: a digest of any
@@ -33,7 +36,6 @@ void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom
 		uint8_t *digest, size_t digest_size);
 /* The same on the workers of a pool; the calling thread holds a token of the pool. Errors:
  * SGPU_ENOMEM, SGPU_ECANCELED. */
-struct sgpu_pool;
 SGPU_MUST_CHECK int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size,
 				      const void *custom, size_t custom_size, uint8_t *digest,
 				      size_t digest_size, struct sgpu_error *error);
@@ -60,7 +62,6 @@ SGPU_MUST_CHECK int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const 
 				     size_t salt_size, const void *info, size_t info_size,
 				     uint8_t *out, size_t size, struct sgpu_error *error);
 /* The expand step alone. digest_size: SGPU_SHA256_SIZE, or SGPU_SHA512_SIZE for SHA-512. */
-enum { SGPU_SHA512_SIZE = 64 };
 SGPU_MUST_CHECK int sgpu_hkdf_expand(size_t digest_size, const uint8_t *prk, size_t prk_size,
 				     const void *info, size_t info_size, uint8_t *out, size_t size,
 				     struct sgpu_error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256, and HMAC with it or SHA-512 (RFC 2104).
+ * SHA-256 and SHA-512, and HMAC with them (RFC 2104).
  */
 #include <pthread.h>
 
@@ -15,28 +15,24 @@
  * short MAC. */
 static EVP_MAC_CTX *keyless[2];
 
-static EVP_MAC_CTX *make_keyless(EVP_MAC *algorithm, char *digest)
+static void make_keyless(void)
 {
-	const OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-		OSSL_PARAM_construct_end(),
-	};
-	EVP_MAC_CTX *context = algorithm ? EVP_MAC_CTX_new(algorithm) : NULL;
-
-	if (!context || EVP_MAC_CTX_set_params(context, params) != 1) {
-		EVP_MAC_CTX_free(context);
-		return NULL;
-	}
-	return context;
-}
-
-static void make_both(void)
-{
-	char sha256[] = "SHA256", sha512[] = "SHA512";
+	char digests[][8] = { "SHA256", "SHA512" };
 	EVP_MAC *algorithm = EVP_MAC_fetch(NULL, "HMAC", NULL);
 
-	keyless[0] = make_keyless(algorithm, sha256);
-	keyless[1] = make_keyless(algorithm, sha512);
+	for (size_t i = 0; algorithm && i < SGPU_ARRAY_LENGTH(digests); i++) {
+		const OSSL_PARAM params[] = {
+			OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digests[i], 0),
+			OSSL_PARAM_construct_end(),
+		};
+		EVP_MAC_CTX *made = EVP_MAC_CTX_new(algorithm);
+
+		if (made && EVP_MAC_CTX_set_params(made, params) == 1) {
+			keyless[i] = made;
+		} else {
+			EVP_MAC_CTX_free(made);
+		}
+	}
 	EVP_MAC_free(algorithm);
 }
 
@@ -49,7 +45,7 @@ int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t key_size,
 	size_t size = 0;
 	bool done;
 
-	pthread_once(&once, make_both);
+	pthread_once(&once, make_keyless);
 	from = keyless[mac_size != SGPU_SHA256_SIZE];
 	context = from ? EVP_MAC_CTX_dup(from) : NULL;
 	done = context &&
@@ -71,12 +67,24 @@ int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data, size
 	return sgpu_hmac_pieces(SGPU_SHA256_SIZE, key, key_size, &piece, 1, mac, error);
 }
 
+static int hash(const EVP_MD *type, const void *data, size_t size, uint8_t *digest,
+		struct sgpu_error *error)
+{
+	return EVP_Digest(size ? data : "", size, digest, NULL, type, NULL) == 1
+		       ? 0
+		       : sgpu_crypto_fail(error, "SHA-2");
+}
+
 int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
 		struct sgpu_error *error)
 {
-	return EVP_Digest(size ? data : "", size, digest, NULL, EVP_sha256(), NULL) == 1
-		       ? 0
-		       : sgpu_crypto_fail(error, "SHA-256");
+	return hash(EVP_sha256(), data, size, digest, error);
+}
+
+int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
+		struct sgpu_error *error)
+{
+	return hash(EVP_sha512(), data, size, digest, error);
 }
 
 bool sgpu_equal(const void *a, const void *b, size_t size)

@@ -11,53 +11,39 @@
 
 #include "crypto/internal.h"
 
-enum { KEM_ID_SIZE = 5, SUITE_ID_SIZE = 10, LABELED_MAX = 256 };
-
-static const uint8_t kem_id[KEM_ID_SIZE] = { 'K', 'E', 'M', 0x00, 0x20 };
-static const uint8_t suite_id[SUITE_ID_SIZE] = { 'H',  'P',  'K',  'E',	 0x00,
-						 0x20, 0x00, 0x01, 0x00, 0x02 };
-static const char version_label[] = "HPKE-v1";
+static const struct sgpu_piece version = { "HPKE-v1", 7 }, kem = { "KEM\0\x20", 5 },
+			       suite = { "HPKE\0\x20\0\1\0\2", 10 };
 
 /* LabeledExtract of RFC 9180. salt NULL: an empty salt, which for HMAC equals zeros. */
-static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt[32],
-			   const char *label, const void *ikm, size_t ikm_size, uint8_t prk[32],
+static int labeled_extract(struct sgpu_piece id, const uint8_t salt[32], const char *label,
+			   const void *ikm, size_t ikm_size, uint8_t prk[32],
 			   struct sgpu_error *error)
 {
 	const struct sgpu_piece pieces[] = {
-		{ version_label, sizeof(version_label) - 1 },
-		{ id, id_size },
-		{ label, strlen(label) },
-		{ ikm, ikm_size },
+		version, id, { label, strlen(label) }, { ikm, ikm_size }
 	};
 
 	return sgpu_hmac_pieces(SGPU_SHA256_SIZE, salt, salt ? 32 : 0, pieces,
 				SGPU_ARRAY_LENGTH(pieces), prk, error);
 }
 
-/* LabeledExpand of RFC 9180. `info` is one of the short fixed structures of this file. */
-static int labeled_expand(const uint8_t *id, size_t id_size, const uint8_t prk[32],
-			  const char *label, const uint8_t *info, size_t info_size, uint8_t *out,
-			  size_t size, struct sgpu_error *error)
+/* LabeledExpand of RFC 9180, of at most one block of HKDF. */
+static int labeled_expand(struct sgpu_piece id, const uint8_t prk[32], const char *label,
+			  const uint8_t *info, size_t info_size, uint8_t *out, uint8_t size,
+			  struct sgpu_error *error)
 {
-	uint8_t joined[LABELED_MAX] = { (uint8_t)(size >> 8), (uint8_t)size };
+	const uint8_t length[] = { 0, size }, counter = 1;
 	const struct sgpu_piece pieces[] = {
-		{ version_label, sizeof(version_label) - 1 },
-		{ id, id_size },
-		{ label, strlen(label) },
-		{ info, info_size },
+		{ length, sizeof(length) }, version,	    id, { label, strlen(label) },
+		{ info, info_size },	    { &counter, 1 }
 	};
-	size_t used = 2;
+	uint8_t block[SGPU_SHA256_SIZE] = { 0 };
+	int rc = sgpu_hmac_pieces(SGPU_SHA256_SIZE, prk, 32, pieces, SGPU_ARRAY_LENGTH(pieces),
+				  block, error);
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(pieces); i++) {
-		if (pieces[i].size > sizeof(joined) - used) {
-			return sgpu_fail(error, SGPU_EUSAGE, "HPKE info is too long");
-		}
-		if (pieces[i].size) {
-			memcpy(joined + used, pieces[i].data, pieces[i].size);
-		}
-		used += pieces[i].size;
-	}
-	return sgpu_hkdf_expand(SGPU_SHA256_SIZE, prk, 32, joined, used, out, size, error);
+	memcpy(out, block, size);
+	sgpu_wipe(block, sizeof(block));
+	return rc;
 }
 
 /* ExtractAndExpand of DHKEM. */
@@ -68,10 +54,10 @@ static int kem_secret(const uint8_t dh[32], const uint8_t enc[32], const uint8_t
 
 	memcpy(context, enc, 32);
 	memcpy(context + 32, public_key, 32);
-	int rc = labeled_extract(kem_id, sizeof(kem_id), NULL, "eae_prk", dh, 32, prk, error);
+	int rc = labeled_extract(kem, NULL, "eae_prk", dh, 32, prk, error);
 	rc = rc ? rc
-		: labeled_expand(kem_id, sizeof(kem_id), prk, "shared_secret", context,
-				 sizeof(context), secret, 32, error);
+		: labeled_expand(kem, prk, "shared_secret", context, sizeof(context), secret, 32,
+				 error);
 	sgpu_wipe(prk, sizeof(prk));
 	return rc;
 }
@@ -81,21 +67,17 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 			struct sgpu_message_keys *keys, struct sgpu_error *error)
 {
 	uint8_t context[1 + 32 + 32] = { 0 }, secret[32] = { 0 };
-	int rc = labeled_extract(suite_id, sizeof(suite_id), NULL, "psk_id_hash", NULL, 0,
-				 context + 1, error);
+	int rc = labeled_extract(suite, NULL, "psk_id_hash", NULL, 0, context + 1, error);
 
 	rc = rc ? rc
-		: labeled_extract(suite_id, sizeof(suite_id), NULL, "info_hash", info, info_size,
-				  context + 33, error);
+		: labeled_extract(suite, NULL, "info_hash", info, info_size, context + 33, error);
+	rc = rc ? rc : labeled_extract(suite, shared, "secret", NULL, 0, secret, error);
 	rc = rc ? rc
-		: labeled_extract(suite_id, sizeof(suite_id), shared, "secret", NULL, 0, secret,
-				  error);
+		: labeled_expand(suite, secret, "key", context, sizeof(context), keys->key,
+				 sizeof(keys->key), error);
 	rc = rc ? rc
-		: labeled_expand(suite_id, sizeof(suite_id), secret, "key", context,
-				 sizeof(context), keys->key, sizeof(keys->key), error);
-	rc = rc ? rc
-		: labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context,
-				 sizeof(context), keys->nonce, sizeof(keys->nonce), error);
+		: labeled_expand(suite, secret, "base_nonce", context, sizeof(context), keys->nonce,
+				 sizeof(keys->nonce), error);
 	sgpu_wipe(secret, sizeof(secret));
 	return rc;
 }
@@ -105,27 +87,18 @@ int sgpu_message_crypt(const struct sgpu_message_keys *keys, bool seal, const vo
 		       struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
-	int part = 0, rc = 0;
-	bool ready =
-		context &&
-		EVP_CipherInit_ex2(context, EVP_aes_256_gcm(), keys->key, keys->nonce, seal,
-				   NULL) == 1 &&
-		(!aad_size || EVP_CipherUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
-		(!size || EVP_CipherUpdate(context, out, &part, in, (int)size) == 1) &&
-		(seal || EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, SGPU_TAG_SIZE,
-					     (void *)(in + size)) == 1);
-	bool good = ready && EVP_CipherFinal_ex(context, out + size, &part) == 1;
+	uint8_t *tag = seal ? out + size : (uint8_t *)(uintptr_t)in + size;
+	int rc = SGPU_EDEVICE;
 
-	if (seal) {
-		good = good && EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE,
-						   out + size) == 1;
+	if (context &&
+	    EVP_CipherInit_ex2(context, EVP_aes_256_gcm(), keys->key, NULL, seal, NULL) == 1) {
+		rc = sgpu_gcm_crypt(context, keys->nonce, seal, aad, aad_size, in, size, out, tag);
 	}
-	if (!good && (seal || !ready)) {
-		rc = sgpu_crypto_fail(error, "AES-256-GCM");
-	} else if (!good) {
+	if (rc == SGPU_EAUTH) {
+		sgpu_fail(error, rc, "cannot open the HPKE message: wrong key, or it was altered");
 		ERR_clear_error();
-		rc = sgpu_fail(error, SGPU_EAUTH,
-			       "cannot open the HPKE message: wrong key, or it was altered");
+	} else if (rc) {
+		rc = sgpu_crypto_fail(error, "AES-256-GCM");
 	}
 	if (rc) {
 		sgpu_wipe(out, size);

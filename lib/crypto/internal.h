@@ -59,9 +59,9 @@ SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t *pu
  * that is not on the curve. */
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret);
 
-/* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
-/* Converts libcrypto's DER to r || s. False if it is malformed. */
-bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);
+/* ---- sign.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
+/* Signs the data with the key of a context for signing. */
+bool sgpu_ecdsa_sign(EVP_MD_CTX *context, const void *data, size_t size, uint8_t *raw, int half);
 /* Whether r || s signs the data. The digest: "SHA256" or "SHA384". */
 bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
 			 const uint8_t *raw, int half);
@@ -93,33 +93,19 @@ struct sgpu_aead_provider {
 		    size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
 };
 
+/* aead_openssl.c: encrypts or decrypts a message with a context that has the key. Errors:
+ * SGPU_EAUTH, SGPU_EDEVICE, with libcrypto's queue of errors. */
+SGPU_MUST_CHECK int sgpu_gcm_crypt(EVP_CIPHER_CTX *context, const uint8_t nonce[SGPU_NONCE_SIZE],
+				   bool seal, const void *aad, size_t aad_size, const uint8_t *in,
+				   size_t size, uint8_t *out, uint8_t tag[SGPU_TAG_SIZE]);
+
 extern const struct sgpu_aead_provider sgpu_aead_openssl;
 extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;
-/* ---- jws.c: JSON web signatures (RFC 7515), except the signing ---- */
-enum { SGPU_JWS_MAX = 1 << 20, SGPU_JWS_SIGNATURE_MAX = 96 };
 
+/* ---- signature.c ---- */
 /* Makes the text to sign, HEADER "." PAYLOAD, in *text from malloc. `payload` is in base64url.
  * Takes over `header`; for NULL, returns SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_jws_text(json_t *header, const char *payload, char **text,
 				  struct sgpu_error *error);
-/* Makes the token of such a text and its signature. *token is from malloc. */
-SGPU_MUST_CHECK int sgpu_jws_token(const char *text, const uint8_t *signature, size_t size,
-				   char **token, struct sgpu_error *error);
-
-/* The parts of a token. Nothing in the header is trusted: an attacker may have written it. */
-struct sgpu_jws {
-	json_t *header;
-	char *header_text, *payload; /* NUL-terminated */
-	size_t header_size, payload_size;
-	const char *signed_text; /* borrowed from the token */
-	size_t signed_size;
-	uint8_t signature[SGPU_JWS_SIGNATURE_MAX];
-};
-/* Takes apart a token whose signature has `signature_size` bytes. `what` names the token in
- * messages. Clear *jws after an error, too. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, size_t signature_size,
-				   const char *what, struct sgpu_jws *jws,
-				   struct sgpu_error *error);
-void sgpu_jws_clear(struct sgpu_jws *jws);
 
 #endif

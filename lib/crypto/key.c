@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys: making them, their public half, their thumbprint, their text.
+ * Keys as JSON Web Keys (RFC 7517, RFC 7518, RFC 8037): making them, their public half, their
+ * thumbprint (RFC 7638), their strict parser; and the content of a key file, a key or a set with at
+ * most one for each use.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-json_t *sgpu_key_public_json(const char *crv, const uint8_t *x, const uint8_t *y)
+/* Makes an object of the members of the public half, from which the thumbprint is computed. y: NULL
+ * unless the key is of type EC. Returns a new reference, or NULL. */
+static json_t *public_json(const char *crv, const uint8_t *x, const uint8_t *y)
 {
 	json_t *json = json_pack("{s:s, s:s, s:o}", "crv", crv, "kty", y ? "EC" : "OKP", "x",
 				 sgpu_json_from_bytes(x, 32));
@@ -21,7 +27,9 @@ json_t *sgpu_key_public_json(const char *crv, const uint8_t *x, const uint8_t *y
 	return json;
 }
 
-int sgpu_key_thumbprint_of(json_t *members, char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error)
+/* Computes the thumbprint of a key with these members. Takes the reference over; for NULL, returns
+ * SGPU_ENOMEM. */
+static int thumbprint_of(json_t *members, char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
 	char *text = NULL;
@@ -43,9 +51,9 @@ int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error)
 	json_t *members = key->kind == SGPU_KEY_OCT
 				  ? json_pack("{s:s, s:o}", "kty", "oct", "k",
 					      sgpu_json_from_bytes(key->secret, 32))
-				  : sgpu_key_public_json("X25519", key->public_half, NULL);
+				  : public_json("X25519", key->public_half, NULL);
 
-	return sgpu_key_thumbprint_of(members, key->kid, error);
+	return thumbprint_of(members, key->kid, error);
 }
 
 int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *key, struct sgpu_error *error)
@@ -74,10 +82,9 @@ int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
 	if (key->kind == SGPU_KEY_OCT) {
 		return sgpu_fail(error, SGPU_EINVALID, "a symmetric (oct) key has no public half");
 	}
-	struct sgpu_key made = { .kind = SGPU_KEY_X25519_PUBLIC };
-	memcpy(made.public_half, key->public_half, sizeof(made.public_half));
-	memcpy(made.kid, key->kid, sizeof(made.kid));
-	*public_key = made;
+	*public_key = *key;
+	public_key->kind = SGPU_KEY_X25519_PUBLIC;
+	sgpu_wipe(public_key->secret, sizeof(public_key->secret));
 	return 0;
 }
 
@@ -86,4 +93,433 @@ void sgpu_key_clear(struct sgpu_key *key)
 	if (key) {
 		sgpu_wipe(key, sizeof(*key));
 	}
+}
+
+/* ---- keys that sign ---- */
+const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key)
+{
+	return key->kind == SGPU_SIGNING_P256 ? "ES256" : "EdDSA";
+}
+
+json_t *sgpu_signing_public_json(const struct sgpu_signing_key *key)
+{
+	return public_json(sgpu_signing_name(key->kind), key->public_half,
+			   key->kind == SGPU_SIGNING_P256 ? key->public_half + 32 : NULL);
+}
+
+int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	return thumbprint_of(sgpu_signing_public_json(key), key->kid, error);
+}
+
+int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	memset(key, 0, sizeof(*key));
+	key->kind = SGPU_SIGNING_ED25519;
+	key->secret_known = true;
+	int rc = sgpu_raw_generate("ED25519", key->secret, key->public_half, error);
+	rc = rc ? rc : sgpu_signing_thumbprint(key, error);
+	if (rc) {
+		sgpu_wipe(key, sizeof(*key));
+	}
+	return rc;
+}
+
+/* ---- parsing ---- */
+int sgpu_key_object(const char *text, size_t size, const char *name, json_t **object,
+		    struct sgpu_error *error)
+{
+	size_t position = 0;
+	int line, column;
+
+	*object = NULL;
+	if (size > SGPU_KEY_TEXT_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a key",
+				 name, SGPU_KEY_TEXT_MAX);
+	}
+	if (sgpu_json_parse_at(text, size, false, SGPU_JSON_VALUES_MAX, object, &position, NULL)) {
+		sgpu_json_place(text, position, &line, &column);
+		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: not a JSON Web Key", name, line,
+				 column);
+	}
+	if (!json_is_object(*object)) {
+		json_decref(*object);
+		*object = NULL;
+		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object",
+				 name);
+	}
+	return 0;
+}
+
+/* Returns a member's text for a message, or "..." if it is long enough to be a key. */
+static const char *shown(const char *value)
+{
+	enum { SHOWN_MAX = 23 };
+
+	return strlen(value) <= SHOWN_MAX ? value : "...";
+}
+
+static bool one_of(const char *text, const char *const *list)
+{
+	for (; *list; list++) {
+		if (!strcmp(text, *list)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool valid_operations(const json_t *value)
+{
+	size_t count = json_array_size(value);
+
+	if (!json_is_array(value)) {
+		return false;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (!json_is_string(json_array_get(value, i))) {
+			return false;
+		}
+		for (size_t j = 0; j < i; j++) {
+			if (json_equal(json_array_get(value, i), json_array_get(value, j))) {
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+/* Checks the registered optional members, which must not restrict the key to another use. */
+static int check_optional(const json_t *object, const char *name, const char *wanted,
+			  const char *const *algorithms, struct sgpu_error *error)
+{
+	const json_t *use = json_object_get(object, "use"), *alg = json_object_get(object, "alg");
+	const json_t *kid = json_object_get(object, "kid"),
+		     *ops = json_object_get(object, "key_ops");
+	const json_t *ext = json_object_get(object, "ext");
+	const char *fault = kid && !json_is_string(kid)	  ? "'kid' is not a string"
+			    : alg && !json_is_string(alg) ? "'alg' is not a string"
+			    : ops && !valid_operations(ops)
+				    ? "'key_ops' is not an array of different strings"
+			    : ext && !json_is_boolean(ext) ? "'ext' is not true or false"
+							   : NULL;
+
+	if (fault) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault);
+	}
+	if (use && (!json_is_string(use) || strcmp(json_string_value(use), wanted))) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'use' is not '%s': the key is meant for something else", name,
+				 wanted);
+	}
+	if (alg && !one_of(json_string_value(alg), algorithms)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'alg' is '%s': the key is meant for something else", name,
+				 shown(json_string_value(alg)));
+	}
+	return 0;
+}
+
+/* RFC 7517 allows a reader to ignore unknown members. They are refused here, since such a member
+ * may restrict the key. */
+static int check_members(const json_t *object, const char *name, const char *const *known,
+			 const char *use, const char *const *algorithms, struct sgpu_error *error)
+{
+	static const char *const optional[] = {
+		"kty", "kid", "use", "alg", "key_ops", "ext", NULL
+	};
+	const char *key;
+	json_t *value;
+
+	json_object_foreach ((json_t *)(uintptr_t)object, key, value) {
+		if (!one_of(key, known) && !one_of(key, optional)) {
+			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%s'", name,
+					 shown(key));
+		}
+	}
+	return check_optional(object, name, use, algorithms, error);
+}
+
+static int parse_x25519(const char *name, const json_t *object, struct sgpu_key *key,
+			struct sgpu_error *error)
+{
+	const json_t *curve = json_object_get(object, "crv");
+	uint8_t derived[32] = { 0 };
+
+	if (!json_is_string(curve) || strcmp(json_string_value(curve), "X25519")) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' is %s%s%s, not 'X25519'", name,
+				 json_is_string(curve) ? "'" : "",
+				 json_is_string(curve) ? shown(json_string_value(curve))
+				 : curve	       ? "not a string"
+						       : "missing",
+				 json_is_string(curve) ? "'" : "");
+	}
+	int rc = sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
+	key->kind = SGPU_KEY_X25519_PUBLIC;
+	rc = rc ? rc : sgpu_x25519_check(key->public_half, error);
+	if (rc == SGPU_EAUTH) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'x' is a point of low order: anybody can open what is "
+				 "sealed to it",
+				 name);
+	}
+	if (rc || !json_object_get(object, "d")) {
+		return rc;
+	}
+	key->kind = SGPU_KEY_X25519;
+	rc = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
+	rc = rc ? rc : sgpu_x25519_public(key->secret, derived, error);
+	if (!rc && !sgpu_equal(derived, key->public_half, sizeof(derived))) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is not the public key of 'd'", name);
+	}
+	return rc;
+}
+
+/* Reads a key to encrypt with. */
+static int parse_key(const char *name, const json_t *object, struct sgpu_key *key,
+		     struct sgpu_error *error)
+{
+	static const char *const algorithms[] = { "A256GCM", "A256KW",	       "A256GCMKW", "dir",
+						  "ECDH-ES", "ECDH-ES+A256KW", NULL };
+	static const char *const oct_members[] = { "k", NULL };
+	static const char *const okp_members[] = { "crv", "x", "d", NULL };
+	const json_t *type = json_object_get(object, "kty");
+
+	if (!json_is_object(object)) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object",
+				 name);
+	}
+	if (json_object_get(object, "keys")) {
+		sgpu_fail(error, SGPU_EINVALID, "%s: a set of keys, not a key", name);
+		return sgpu_hint(error, "put the one that you mean into a file of its own");
+	}
+	if (!json_is_string(type)) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: 'kty' is %s", name,
+				 type ? "not a string" : "missing");
+	}
+	const bool oct = !strcmp(json_string_value(type), "oct");
+	if (!oct && strcmp(json_string_value(type), "OKP")) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'",
+				 name, shown(json_string_value(type)));
+	}
+	int rc = check_members(object, name, oct ? oct_members : okp_members, "enc", algorithms,
+			       error);
+	key->kind = SGPU_KEY_OCT;
+	rc = rc	   ? rc
+	     : oct ? sgpu_json_bytes(object, name, "k", key->secret, 32, error)
+		   : parse_x25519(name, object, key, error);
+	return rc ? rc : sgpu_key_thumbprint(key, error);
+}
+
+int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key,
+		   struct sgpu_error *error)
+{
+	json_t *object = NULL;
+
+	memset(key, 0, sizeof(*key));
+	int rc = sgpu_key_object(text, size, name, &object, error);
+	rc = rc ? rc : parse_key(name, object, key, error);
+	json_decref(object);
+	if (rc) {
+		sgpu_key_clear(key);
+	}
+	return rc;
+}
+
+static bool is(const json_t *object, const char *member, const char *value)
+{
+	const char *text = json_string_value(json_object_get(object, member));
+
+	return text && !strcmp(text, value);
+}
+
+/* Whether the object, by its type, is a key that signs. */
+static bool is_signing(const json_t *object)
+{
+	return is(object, "kty", "EC") ||
+	       (is(object, "kty", "OKP") && is(object, "crv", "Ed25519"));
+}
+
+static int parse_signing(const char *name, const json_t *object, struct sgpu_signing_key *key,
+			 struct sgpu_error *error)
+{
+	static const char *const ed25519[] = { "crv", "x", "d", NULL }, *const eddsa[] = { "EdDSA",
+											   NULL };
+	static const char *const p256[] = { "crv", "x", "y", "d", NULL }, *const es256[] = {
+		"ES256", NULL
+	};
+	const bool ec = is(object, "kty", "EC");
+	struct sgpu_error inner = { 0 };
+
+	memset(key, 0, sizeof(*key));
+	if (ec && !is(object, "crv", "P-256")) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' of an EC key is not 'P-256'",
+				 name);
+	}
+	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
+	int rc = check_members(object, name, ec ? p256 : ed25519, "sig", ec ? es256 : eddsa, error);
+	rc = rc ? rc : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
+	if (!rc && ec) {
+		rc = sgpu_json_bytes(object, name, "y", key->public_half + 32, 32, error);
+	}
+	if (!rc && json_object_get(object, "d")) {
+		key->secret_known = true;
+		rc = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
+	}
+	if (!rc && sgpu_signing_check(key, &inner)) {
+		rc = sgpu_fail(error, inner.code, "%s: the %s key: %s", name,
+			       sgpu_signing_name(key->kind), inner.text);
+	}
+	rc = rc ? rc : sgpu_signing_thumbprint(key, error);
+	if (rc) {
+		sgpu_wipe(key, sizeof(*key));
+	}
+	return rc;
+}
+
+/* ---- the content of a key file ---- */
+enum { KEYS_MAX = 2 };
+
+void sgpu_key_set_clear(struct sgpu_key_set *set)
+{
+	if (set) {
+		sgpu_wipe(set, sizeof(*set));
+	}
+}
+
+static int add_key(const char *name, const json_t *object, struct sgpu_key_set *set,
+		   struct sgpu_error *error)
+{
+	if (is_signing(object)) {
+		return set->signing.kind != SGPU_SIGNING_NONE
+			       ? sgpu_fail(error, SGPU_EINVALID, "%s: two keys to sign with", name)
+			       : parse_signing(name, object, &set->signing, error);
+	}
+	if (set->has_key) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: two keys to encrypt with", name);
+	}
+	set->has_key = true;
+	return parse_key(name, object, &set->key, error);
+}
+
+static int add_keys(const char *name, const json_t *object, struct sgpu_key_set *set,
+		    struct sgpu_error *error)
+{
+	static const char *const members[] = { "keys", NULL };
+	const json_t *keys = json_object_get(object, "keys");
+	size_t count = json_array_size(keys);
+	int rc = 0;
+
+	if (!keys) {
+		return add_key(name, object, set, error);
+	}
+	if (!json_is_array(keys) || !count || count > KEYS_MAX || json_object_size(object) != 1) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: not a JSON Web Key Set of '%s' alone, an array of 1 to %d",
+				 name, members[0], KEYS_MAX);
+	}
+	for (size_t i = 0; !rc && i < count; i++) {
+		rc = add_key(name, json_array_get(keys, i), set, error);
+	}
+	return rc;
+}
+
+int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
+		       struct sgpu_error *error)
+{
+	json_t *object = NULL;
+
+	memset(set, 0, sizeof(*set));
+	int rc = sgpu_key_object(text, size, name, &object, error);
+	rc = rc ? rc : add_keys(name, object, set, error);
+	json_decref(object);
+	if (rc) {
+		sgpu_key_set_clear(set);
+	}
+	return rc;
+}
+
+bool sgpu_key_set_secret(const struct sgpu_key_set *set)
+{
+	return (set->has_key && set->key.kind != SGPU_KEY_X25519_PUBLIC) ||
+	       set->signing.secret_known;
+}
+
+static bool put(json_t *json, const char *member, json_t *value)
+{
+	return json_object_set_new(json, member, value) == 0;
+}
+
+static bool put_key(json_t *json, const struct sgpu_key *key)
+{
+	const bool oct = key->kind == SGPU_KEY_OCT;
+
+	return put(json, "kty", json_string(oct ? "oct" : "OKP")) &&
+	       (oct || (put(json, "crv", json_string("X25519")) &&
+			put(json, "x", sgpu_json_from_bytes(key->public_half, 32)))) &&
+	       (key->kind == SGPU_KEY_X25519_PUBLIC ||
+		put(json, oct ? "k" : "d", sgpu_json_from_bytes(key->secret, 32))) &&
+	       put(json, "kid", json_string(key->kid));
+}
+
+static bool put_signing(json_t *json, const struct sgpu_signing_key *key)
+{
+	json_t *members = sgpu_signing_public_json(key);
+	const bool done = members && json_object_update(json, members) == 0;
+
+	json_decref(members);
+	return done &&
+	       (!key->secret_known || put(json, "d", sgpu_json_from_bytes(key->secret, 32))) &&
+	       put(json, "use", json_string("sig")) &&
+	       put(json, "alg", json_string(sgpu_signing_algorithm(key))) &&
+	       put(json, "kid", json_string(key->kid));
+}
+
+int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
+		      struct sgpu_error *error)
+{
+	const bool signs = set->signing.kind != SGPU_SIGNING_NONE;
+	json_t *key = json_object(), *signing = json_object();
+	json_t *both = json_pack("{s:[O, O]}", "keys", key, signing);
+	const json_t *json = !signs ? key : set->has_key ? both : signing;
+	int rc = SGPU_OK;
+
+	*size = 0;
+	*text = malloc(SGPU_KEY_TEXT_MAX);
+	if (!set->has_key && !signs) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "there is no key to be written");
+	} else if (!*text || !both || (set->has_key && !put_key(key, &set->key)) ||
+		   (signs && !put_signing(signing, &set->signing))) {
+		rc = sgpu_fail_nomem(error);
+	} else {
+		*size = json_dumpb(json, *text, SGPU_KEY_TEXT_MAX, JSON_COMPACT);
+		rc = *size > 0 ? SGPU_OK : sgpu_fail_nomem(error);
+		memcpy(*text + *size, "\n", 2);
+		++*size;
+	}
+	if (rc) {
+		*size = 0;
+		free(*text);
+		*text = NULL;
+	}
+	json_decref(both);
+	json_decref(signing);
+	json_decref(key);
+	return rc;
+}
+
+int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set,
+			struct sgpu_error *error)
+{
+	struct sgpu_key_set made = { .has_key = set->has_key && set->key.kind != SGPU_KEY_OCT };
+
+	if (!made.has_key && set->signing.kind == SGPU_SIGNING_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "a symmetric (oct) key has no public half");
+	}
+	int rc = made.has_key ? sgpu_key_public(&set->key, &made.key, error) : 0;
+	if (!rc) {
+		sgpu_signing_public(&set->signing, &made.signing);
+		*public_set = made;
+	}
+	return rc;
 }

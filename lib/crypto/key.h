@@ -5,8 +5,6 @@
 #ifndef SGPU_CRYPTO_KEY_H
 #define SGPU_CRYPTO_KEY_H
 
-#include <sys/stat.h>
-
 #include <sgpu/base.h>
 #include <sgpu/keys.h>
 
@@ -14,46 +12,18 @@
 
 enum { SGPU_KEY_TEXT_MAX = 16384 };
 
-/* ---- key_parse.c ---- */
+/* ---- key.c ---- */
 /* Parses a key's text, which must be an object. The messages quote none of it. Errors:
  * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_object(const char *text, size_t size, const char *name,
 				    json_t **object, struct sgpu_error *error);
-/* Returns a member's text for a message, or "..." if it is long enough to be a key. */
-const char *sgpu_key_shown(const char *value);
-/* Checks the members: refuses those that are neither in `known` nor registered as optional, and
- * optional ones that restrict the key to another use or algorithm. */
-SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name,
-				     const char *const *known, const char *use,
-				     const char *const *algorithms, struct sgpu_error *error);
-/* Reads a key to encrypt with. */
-SGPU_MUST_CHECK int sgpu_key_from_object(const char *name, const json_t *object,
-					 struct sgpu_key *key, struct sgpu_error *error);
-
-/* ---- key.c ---- */
-/* Makes an object of the members of the public half, from which the thumbprint (RFC 7638) is
- * computed. y: NULL unless the key is of type EC. Returns a new reference, or NULL. */
-json_t *sgpu_key_public_json(const char *crv, const uint8_t *x, const uint8_t *y);
-/* Computes the thumbprint of a key with these members. Takes the reference over; for NULL, returns
- * SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_key_thumbprint_of(json_t *members, char kid[SGPU_KID_SIZE + 1],
-					   struct sgpu_error *error);
 /* Fills key->kid with the thumbprint (RFC 7638) of the key. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error);
-
-/* ---- sign.c, jwk_sign.c ---- */
-/* Checks that the public half belongs to the secret and is a point of its curve. Errors:
- * SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key,
-				       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
 const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key); /* the "alg" of JWS */
 json_t *sgpu_signing_public_json(const struct sgpu_signing_key *key);
-/* Whether the object, by its type, is a key that signs. */
-bool sgpu_signing_is(const json_t *object);
-SGPU_MUST_CHECK int sgpu_signing_from_object(const char *name, const json_t *object,
-					     struct sgpu_signing_key *key,
-					     struct sgpu_error *error);
+/* Whether the set holds a secret. */
+bool sgpu_key_set_secret(const struct sgpu_key_set *set);
 
 /* ---- key_load.c ---- */
 /* Reads a file whose whole content is secret, under the rules of sgpu_key_load. *name is for
@@ -66,11 +36,11 @@ SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char 
 extern int (*sgpu_key_unlock)(const char *name, char **text, size_t *size,
 			      struct sgpu_error *error);
 
-/* Clears the group's bits in status->st_mode when they are the mask of an access control list that
- * admits only the file's owner, this process's user, and root. */
-void sgpu_key_narrow_mode(int fd, struct stat *status);
-
-/* ---- sign.c, key_set.c ---- */
+/* ---- sign.c ---- */
+/* Checks that the public half belongs to the secret and is a point of its curve. Errors:
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key,
+				       struct sgpu_error *error);
 /* Signs the data. Errors: SGPU_EKEY when the secret is not known. */
 SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data,
 				      size_t size, uint8_t signature[SGPU_SIGNATURE_SIZE],
@@ -81,7 +51,5 @@ SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, cons
 					struct sgpu_error *error);
 /* Copies the key without its secret. */
 void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key);
-/* Whether the set holds a secret. */
-bool sgpu_key_set_secret(const struct sgpu_key_set *set);
 
 #endif

@@ -5,9 +5,12 @@
  */
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/posix_acl_xattr.h>
+#include <linux/xattr.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -63,6 +66,52 @@ static int open_key(const char *path, int *fd, const char **name, struct sgpu_er
 	return *fd < 0 ? sgpu_fail_errno(error, "cannot use key '%s'", path) : 0;
 }
 
+/* POSIX ACL tags, repeated here because programs cannot include linux/posix_acl.h. */
+enum {
+	USER_OBJ = 0x01,
+	USER = 0x02,
+	GROUP_OBJ = 0x04,
+	GROUP = 0x08,
+	MASK = 0x10,
+	OTHER = 0x20,
+	ENTRIES_MAX = 64
+};
+
+static uint32_t little(const uint8_t *bytes, int count)
+{
+	uint32_t value = 0;
+
+	for (int i = 0; i < count; i++) {
+		value |= (uint32_t)bytes[i] << (8 * i);
+	}
+	return value;
+}
+
+/* Clears the group's bits in status->st_mode when they are the mask of an access control list that
+ * admits only the file's owner, this process's user, and root: 0440 may mean that only one user can
+ * read the file, which is how systemd hands over credentials. */
+static void narrow_mode(int fd, struct stat *status)
+{
+	uint8_t list[4 + 8 * ENTRIES_MAX];
+	ssize_t size = fgetxattr(fd, "system.posix_acl_access", list, sizeof(list));
+	uint32_t others = 0;
+
+	if (size < 4 || (size - 4) % 8 || little(list, 4) != POSIX_ACL_XATTR_VERSION) {
+		return; /* no list, or one that is too long to be private */
+	}
+	for (const uint8_t *entry = list + 4; entry < list + size; entry += 8) {
+		const uint32_t tag = little(entry, 2), permissions = little(entry + 2, 2),
+			       id = little(entry + 4, 4);
+		const bool ours = tag == USER_OBJ || tag == MASK ||
+				  (tag == USER && (id == geteuid() || id == 0));
+
+		others |= ours ? 0 : permissions;
+	}
+	if (others == 0) {
+		status->st_mode &= ~(mode_t)S_IRWXG;
+	}
+}
+
 static int check_secret(const char *name, const struct stat *status, struct sgpu_error *error)
 {
 	if (!S_ISREG(status->st_mode) && !S_ISFIFO(status->st_mode)) {
@@ -100,7 +149,7 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 	} else if (S_ISDIR(status->st_mode)) {
 		rc = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a directory", *name);
 	} else {
-		sgpu_key_narrow_mode(fd, status);
+		narrow_mode(fd, status);
 		rc = sgpu_read_fd(fd, *name, limit, text, size, error);
 		rc = rc || *size ? rc : sgpu_fail_sniffed(error, fd, *name, "", 0, "a key");
 	}
@@ -135,9 +184,7 @@ int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_er
 		rc = check_secret(name, &status, error);
 	}
 	set->locked = locked;
-	set->others_write =
-		S_ISREG(status.st_mode) && ((status.st_uid != geteuid() && status.st_uid != 0) ||
-					    (status.st_mode & (S_IWGRP | S_IWOTH)));
+	set->others_write = !sgpu_is_trusted(&status);
 	if (rc) {
 		sgpu_key_set_clear(set);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve (RFC 9861, KT128) of data in memory, on one core.
+ * KangarooTwelve (RFC 9861, KT128) of data in memory, on one core or on the workers of a pool.
  */
 #include <stdlib.h>
 
@@ -9,8 +9,12 @@
 #include "crypto/internal.h"
 #include "crypto/kt128.h"
 
-/* Leaves that are computed before the final node takes their values, which fit on the stack. */
-enum { BATCH = 64 };
+enum {
+	BATCH = 64, /* leaves that one core computes before the final node takes their values */
+	PIECE = 8, /* leaves that a worker computes at a time: as many as the widest vectors hold */
+	WINDOW = 4096,	      /* leaves whose chaining values are kept until the node takes them */
+	SHARED_MIN = 1 << 20, /* least bytes for which it pays to wake workers */
+};
 
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[])
 {
@@ -26,13 +30,6 @@ unsigned sgpu_kt128_length(uint64_t value, uint8_t out[])
 	return count + 1;
 }
 
-void sgpu_kt128_mark(struct sgpu_turboshake *node)
-{
-	static const uint8_t marker[SGPU_KT128_MARKER] = { 0x03 };
-
-	sgpu_turboshake_absorb(node, marker, sizeof(marker));
-}
-
 void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, size_t size)
 {
 	static const uint8_t end[] = { 0xff, 0xff };
@@ -46,8 +43,10 @@ void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, 
 
 bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state)
 {
+	static const uint8_t marker[SGPU_KT128_MARKER] = { 0x03 };
+
 	if (!state->in_leaves && state->filled == SGPU_KT128_CHUNK) {
-		sgpu_kt128_mark(&state->node);
+		sgpu_turboshake_absorb(&state->node, marker, sizeof(marker));
 		state->in_leaves = true;
 		state->filled = 0;
 	}
@@ -72,7 +71,8 @@ static void end_leaf(struct sgpu_kt128 *state)
 	state->filled = 0;
 }
 
-size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size)
+/* Takes at most `size` bytes, as many as the current chunk has room for; returns how many. */
+static size_t fill(struct sgpu_kt128 *state, const void *data, size_t size)
 {
 	const size_t room = SGPU_KT128_CHUNK - state->filled, now = size < room ? size : room;
 
@@ -84,24 +84,102 @@ size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size)
 	return now;
 }
 
-void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size)
+struct window {
+	const uint8_t *data; /* whole leaves */
+	uint64_t leaves;
+	uint8_t *values;
+	struct sgpu_kt128 *state; /* the digest that takes the values */
+	const uint8_t *before;	  /* chaining values of the previous window */
+	uint64_t before_count;	  /* how many */
+};
+
+/* Runs pieces of a window. In piece 0, the node takes the values of the previous window, in order;
+ * each other piece computes leaves. */
+static void window_pieces(void *argument, uint64_t begin, uint64_t end)
+{
+	struct window *w = argument;
+
+	for (uint64_t i = begin; i < end; i++) {
+		if (i == 0) {
+			sgpu_kt128_take(w->state, w->before, w->before_count);
+		} else {
+			const uint64_t first = (i - 1) * PIECE, left = w->leaves - first;
+
+			sgpu_kt128_leaves(w->data + first * SGPU_KT128_CHUNK,
+					  left < PIECE ? left : PIECE,
+					  w->values + first * SGPU_KT128_VALUE);
+		}
+	}
+}
+
+/* Adds `count` whole leaves; the digest must be at the start of a leaf. */
+static int share_leaves(struct sgpu_kt128 *state, struct sgpu_pool *pool, const uint8_t *data,
+			uint64_t count, struct sgpu_error *error)
+{
+	const size_t room = (size_t)WINDOW * SGPU_KT128_VALUE;
+	struct window w = { .data = data, .state = state };
+
+	if (!state->values) {
+		state->values = malloc(2 * room);
+		if (!state->values) {
+			return sgpu_fail_nomem(error);
+		}
+	}
+	w.values = state->values;
+	w.before = state->values + room;
+	for (; count > 0; count -= w.leaves, w.data += w.leaves * SGPU_KT128_CHUNK) {
+		w.leaves = count < WINDOW ? count : WINDOW;
+		const uint64_t pieces = 1 + (w.leaves + PIECE - 1) / PIECE;
+		const bool shared = w.leaves * SGPU_KT128_CHUNK >= SHARED_MIN;
+		const int rc = sgpu_pool_for(pool, pieces, shared ? 1 : pieces, window_pieces, &w);
+
+		if (rc != SGPU_OK) {
+			return sgpu_fail(error, SGPU_ECANCELED, "the digest was cancelled");
+		}
+		w.before = w.values;
+		w.before_count = w.leaves;
+		w.values = w.values == state->values ? state->values + room : state->values;
+	}
+	sgpu_kt128_take(state, w.before, w.before_count);
+	return SGPU_OK;
+}
+
+/* Without a pool, this cannot fail. */
+static int update(struct sgpu_kt128 *state, struct sgpu_pool *pool, const void *data, size_t size,
+		  struct sgpu_error *error)
 {
 	uint8_t values[BATCH * SGPU_KT128_VALUE];
 	const uint8_t *at = data;
-	size_t now;
+	int rc = SGPU_OK;
 
-	for (; size > 0; at += now, size -= now) {
-		if (sgpu_kt128_at_leaf(state) && size >= SGPU_KT128_CHUNK) {
-			uint64_t leaves =
-				size / SGPU_KT128_CHUNK < BATCH ? size / SGPU_KT128_CHUNK : BATCH;
+	for (size_t now; rc == SGPU_OK && size > 0; at += now, size -= now) {
+		uint64_t leaves = size / SGPU_KT128_CHUNK;
 
+		if (!sgpu_kt128_at_leaf(state) || leaves == 0) {
+			now = fill(state, at, size);
+			continue;
+		}
+		if (pool) {
+			rc = share_leaves(state, pool, at, leaves, error);
+		} else {
+			leaves = leaves < BATCH ? leaves : BATCH;
 			sgpu_kt128_leaves(at, leaves, values);
 			sgpu_kt128_take(state, values, leaves);
-			now = leaves * SGPU_KT128_CHUNK;
-		} else {
-			now = sgpu_kt128_fill(state, at, size);
 		}
+		now = leaves * SGPU_KT128_CHUNK;
 	}
+	return rc;
+}
+
+void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size)
+{
+	(void)update(state, NULL, data, size, NULL);
+}
+
+int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool, const void *data,
+			     size_t size, struct sgpu_error *error)
+{
+	return update(state, size < SHARED_MIN ? NULL : pool, data, size, error);
 }
 
 void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size,
@@ -125,11 +203,22 @@ void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t cust
 void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom_size,
 		uint8_t *digest, size_t digest_size)
 {
-	struct sgpu_kt128 state = { 0 };
+	(void)!sgpu_kt128_shared(NULL, data, size, custom, custom_size, digest, digest_size, NULL);
+}
 
-	sgpu_kt128_update(&state, data, size);
-	sgpu_kt128_finish(&state, custom, custom_size, digest, digest_size);
+int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size, const void *custom,
+		      size_t custom_size, uint8_t *digest, size_t digest_size,
+		      struct sgpu_error *error)
+{
+	struct sgpu_kt128 state = { 0 };
+	int rc = sgpu_kt128_update_shared(&state, pool, data, size, error);
+
+	if (rc == SGPU_OK) {
+		sgpu_kt128_finish(&state, custom, custom_size, digest, digest_size);
+	}
+	free(state.values);
 	sgpu_wipe(&state, sizeof(state));
+	return rc;
 }
 
 int sgpu_kt128_create(struct sgpu_kt128 **state, struct sgpu_error *error)

@@ -57,8 +57,6 @@ enum {
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[]);
 /* Computes the chaining values of `count` whole leaves in a row. */
 void sgpu_kt128_leaves(const uint8_t *data, uint64_t count, uint8_t *values);
-/* Absorbs the marker, after chunk 0. */
-void sgpu_kt128_mark(struct sgpu_turboshake *node);
 /* Ends the final node after `count` chaining values. */
 void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, size_t size);
 
@@ -69,14 +67,11 @@ struct sgpu_kt128 {
 	bool in_leaves;		     /* chunk 0 and the marker were absorbed */
 	size_t filled;		     /* bytes of the current chunk */
 	uint64_t leaves;	     /* chaining values that the node has taken */
-	uint8_t *values;	     /* room for chaining values, for kt128_shared.c; or NULL */
+	uint8_t *values;	     /* room for chaining values of shared leaves, or NULL */
 };
 
 /* Whether the next byte is the first of a leaf, so that whole leaves may be computed elsewhere. */
 bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state);
-/* Takes at most `size` bytes, as many as the current chunk has room for; returns how many. For
- * whole leaves, sgpu_kt128_leaves is faster. */
-size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size);
 /* Adds the chaining values of `count` whole leaves to the node. */
 void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t count);
 

@@ -2,8 +2,6 @@
  *
  * Random bytes, and the report of failures of libcrypto.
  */
-#include <limits.h>
-
 #include <openssl/err.h>
 #include <openssl/rand.h>
 
@@ -21,16 +19,8 @@ int sgpu_crypto_fail(struct sgpu_error *error, const char *what)
 
 int sgpu_random(void *data, size_t size, struct sgpu_error *error)
 {
-	uint8_t *next = data;
-
-	while (size > 0) {
-		int part = size < INT_MAX ? (int)size : INT_MAX;
-		/* The private generator is used, since most of these bytes become keys. */
-		if (RAND_priv_bytes(next, part) != 1) {
-			return sgpu_crypto_fail(error, "the random generator");
-		}
-		next += part;
-		size -= (size_t)part;
-	}
-	return 0;
+	/* The private generator is used, since most of these bytes become keys. */
+	return RAND_priv_bytes_ex(NULL, data, size, 0) == 1
+		       ? 0
+		       : sgpu_crypto_fail(error, "the random generator");
 }

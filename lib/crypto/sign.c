@@ -7,51 +7,46 @@
 
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
+#include <openssl/ecdsa.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
-#include <openssl/param_build.h>
+#include <openssl/params.h>
 
 #include <sgpu/base.h>
 
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-enum { POINT_SIZE = 65, DER_MAX = 80 };
-
-static OSSL_PARAM *p256_parameters(const uint8_t public_half[64], BIGNUM *secret)
-{
-	OSSL_PARAM_BLD *builder = OSSL_PARAM_BLD_new();
-	OSSL_PARAM *parameters = NULL;
-	uint8_t point[POINT_SIZE] = { POINT_CONVERSION_UNCOMPRESSED };
-
-	memcpy(point + 1, public_half, sizeof(point) - 1);
-	if (builder &&
-	    OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, "P-256", 0) == 1 &&
-	    OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point,
-					     sizeof(point)) == 1 &&
-	    (!secret || OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_PRIV_KEY, secret) == 1)) {
-		parameters = OSSL_PARAM_BLD_to_param(builder);
-	}
-	OSSL_PARAM_BLD_free(builder);
-	return parameters;
-}
+enum {
+	POINT_SIZE = 65,
+	DER_MAX = 256, /* DER of two 48-byte numbers, and what a provider asks for */
+};
 
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret)
 {
+	char group[] = "P-256";
+	uint8_t point[POINT_SIZE] = { POINT_CONVERSION_UNCOMPRESSED }, native[32];
 	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
-	BIGNUM *number = secret ? BN_secure_new() : NULL;
-	OSSL_PARAM *parameters = NULL;
+	BIGNUM *number = secret ? BN_bin2bn(secret, sizeof(native), NULL) : NULL;
 	EVP_PKEY *made = NULL;
+	OSSL_PARAM parameters[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group, 0),
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)),
+		OSSL_PARAM_construct_BN(OSSL_PKEY_PARAM_PRIV_KEY, native, sizeof(native)),
+		OSSL_PARAM_construct_end(),
+	};
 
-	if (context && (!secret || (number && BN_bin2bn(secret, 32, number)))) {
-		parameters = p256_parameters(public_half, number);
+	memcpy(point + 1, public_half, sizeof(point) - 1);
+	if (!secret) {
+		parameters[2] = parameters[3];
 	}
-	if (parameters && EVP_PKEY_fromdata_init(context) == 1) {
+	if (context && EVP_PKEY_fromdata_init(context) == 1 &&
+	    (!secret || (number && BN_bn2nativepad(number, native, sizeof(native)) > 0))) {
 		(void)EVP_PKEY_fromdata(context, &made,
 					secret ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
 					parameters);
 	}
-	OSSL_PARAM_free(parameters);
+	sgpu_wipe(native, sizeof(native));
 	BN_clear_free(number);
 	EVP_PKEY_CTX_free(context);
 	return made;
@@ -139,11 +134,60 @@ int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *er
 
 void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key)
 {
-	*public_key = (struct sgpu_signing_key){ .kind = key->kind };
-	memcpy(public_key->public_half, key->public_half, sizeof(public_key->public_half));
-	memcpy(public_key->kid, key->kid, sizeof(public_key->kid));
+	*public_key = *key;
+	public_key->secret_known = false;
+	sgpu_wipe(public_key->secret, sizeof(public_key->secret));
 }
 
+/* ---- the two forms of an ECDSA signature: r || s, and DER, as libcrypto has it ---- */
+bool sgpu_ecdsa_sign(EVP_MD_CTX *context, const void *data, size_t size, uint8_t *raw, int half)
+{
+	uint8_t der[DER_MAX];
+	const uint8_t *next = der;
+	size_t der_size = sizeof(der);
+	ECDSA_SIG *parts = EVP_DigestSign(context, der, &der_size, data, size) == 1
+				   ? d2i_ECDSA_SIG(NULL, &next, (long)der_size)
+				   : NULL;
+	bool done = parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), raw, half) == half &&
+		    BN_bn2binpad(ECDSA_SIG_get0_s(parts), raw + half, half) == half;
+
+	ECDSA_SIG_free(parts);
+	return done;
+}
+
+/* Converts r || s to DER. Returns its size, or 0 if that fails. */
+static int to_der(const uint8_t *raw, int half, uint8_t der[DER_MAX])
+{
+	ECDSA_SIG *parts = ECDSA_SIG_new();
+	BIGNUM *r = BN_bin2bn(raw, half, NULL), *s = BN_bin2bn(raw + half, half, NULL);
+	int size = 0;
+
+	if (parts && r && s && ECDSA_SIG_set0(parts, r, s) == 1) {
+		r = s = NULL;
+		size = i2d_ECDSA_SIG(parts, NULL) <= DER_MAX ? i2d_ECDSA_SIG(parts, &der) : 0;
+	}
+	BN_free(r);
+	BN_free(s);
+	ECDSA_SIG_free(parts);
+	return size;
+}
+
+bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
+			 const uint8_t *raw, int half)
+{
+	uint8_t der[DER_MAX];
+	int der_size = to_der(raw, half, der);
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	bool good = der_size > 0 && context &&
+		    EVP_DigestVerifyInit_ex(context, NULL, digest, NULL, NULL, key, NULL) == 1 &&
+		    EVP_DigestVerify(context, der, (size_t)der_size, data, size) == 1;
+
+	EVP_MD_CTX_free(context);
+	ERR_clear_error();
+	return good;
+}
+
+/* ---- signing and verifying ---- */
 const char *sgpu_signing_name(enum sgpu_signing_kind kind)
 {
 	static const char *const names[] = { "none", "Ed25519", "P-256" };
@@ -155,8 +199,7 @@ int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size
 		      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
 	const bool ec = key->kind == SGPU_SIGNING_P256; /* Ed25519 needs no digest */
-	uint8_t made[DER_MAX];
-	size_t made_size = sizeof(made);
+	size_t made = SGPU_SIGNATURE_SIZE;
 
 	if (key->kind == SGPU_SIGNING_NONE || !key->secret_known) {
 		return sgpu_fail(error, SGPU_EKEY, "the key '%s' cannot sign: it is a public half",
@@ -167,12 +210,8 @@ int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size
 	bool done = loaded && context &&
 		    EVP_DigestSignInit_ex(context, NULL, ec ? "SHA256" : NULL, NULL, NULL, loaded,
 					  NULL) == 1 &&
-		    EVP_DigestSign(context, made, &made_size, data, size) == 1;
-	if (done && ec) {
-		done = sgpu_ecdsa_raw(made, made_size, signature, SGPU_SIGNATURE_SIZE / 2);
-	} else if (done) {
-		memcpy(signature, made, SGPU_SIGNATURE_SIZE);
-	}
+		    (ec ? sgpu_ecdsa_sign(context, data, size, signature, SGPU_SIGNATURE_SIZE / 2)
+			: EVP_DigestSign(context, signature, &made, data, size) == 1);
 	EVP_MD_CTX_free(context);
 	EVP_PKEY_free(loaded);
 	return done ? 0 : sgpu_crypto_fail(error, "signing");

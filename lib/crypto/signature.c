@@ -13,6 +13,24 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
+int sgpu_jws_text(json_t *header, const char *payload, char **text, struct sgpu_error *error)
+{
+	char *canonical = NULL;
+	size_t length = 0;
+	int rc = header ? sgpu_json_canonical(header, &canonical, &length, error)
+			: sgpu_fail_nomem(error);
+
+	json_decref(header);
+	*text = rc ? NULL : malloc(SGPU_BASE64URL_MAX(length) + 1 + strlen(payload) + 1);
+	if (*text) {
+		sgpu_base64url_encode(canonical, length, *text);
+		strcat(*text, ".");
+		strcat(*text, payload);
+	}
+	free(canonical);
+	return rc || *text ? rc : sgpu_fail_nomem(error);
+}
+
 /* Makes the text to sign, HEADER "." PAYLOAD. A key and a type have only one header, so a reader
  * makes it again and compares. */
 static int text_of(const struct sgpu_signing_key *key, const char *typ, const char *payload,
@@ -70,26 +88,6 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 	return rc ? rc : sgpu_signing_thumbprint(key, error);
 }
 
-static int read_header(const char *protected, struct sgpu_signing_key *key,
-		       struct sgpu_error *error)
-{
-	struct sgpu_error inner = { 0 };
-	json_t *header = NULL;
-	uint8_t *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_base64url_read(protected, strlen(protected), "signature: header", &text,
-				     &size, error);
-
-	if (!rc && sgpu_json_parse((char *)text, size, &header, NULL, NULL, &inner)) {
-		header = NULL;
-		rc = sgpu_fail(error, SGPU_EINVALID, "signature: header: %s", inner.text);
-	}
-	rc = rc ? rc : key_of(header, key, error);
-	json_decref(header);
-	free(text);
-	return rc;
-}
-
 /* Reads the key in the header, and makes the text that it signed. A header with other members or in
  * another form is refused. */
 static int parse(const json_t *entry, const char *typ, const char *payload,
@@ -98,6 +96,7 @@ static int parse(const json_t *entry, const char *typ, const char *payload,
 {
 	static const char *const members[] = { "protected", "signature", NULL };
 	const char *protected = NULL;
+	json_t *header = NULL;
 
 	*text = NULL;
 	memset(key, 0, sizeof(*key));
@@ -109,7 +108,11 @@ static int parse(const json_t *entry, const char *typ, const char *payload,
 	if (!rc && strlen(protected) > SGPU_PROTECTED_MAX) {
 		rc = malformed("its header is too long", error);
 	}
-	rc = rc ? rc : read_header(protected, key, error);
+	rc = rc ? rc
+		: sgpu_json_decode(protected, strlen(protected), "signature: header", &header,
+				   error);
+	rc = rc ? rc : key_of(header, key, error);
+	json_decref(header);
 	rc = rc ? rc : text_of(key, typ, payload, text, error);
 	if (!rc && (strcspn(*text, ".") != strlen(protected) ||
 		    strncmp(*text, protected, strlen(protected)) != 0)) {

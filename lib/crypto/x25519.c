@@ -25,15 +25,33 @@ int sgpu_raw_generate(const char *type, uint8_t private_key[32], uint8_t public_
 							   : "making an Ed25519 key");
 }
 
-static EVP_PKEY *load_private(const uint8_t private_key[32])
+/* public_key NULL: it is derived. */
+static EVP_PKEY *load_pair(const uint8_t private_key[32], const uint8_t *public_key)
 {
-	return EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
+	OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)private_key,
+						  32),
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)public_key, 32),
+		OSSL_PARAM_construct_end(),
+	};
+	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "X25519", NULL);
+	EVP_PKEY *key = NULL;
+
+	if (!public_key) {
+		params[1] = params[2];
+	}
+	if (!context || EVP_PKEY_fromdata_init(context) != 1 ||
+	    EVP_PKEY_fromdata(context, &key, EVP_PKEY_KEYPAIR, params) != 1) {
+		key = NULL;
+	}
+	EVP_PKEY_CTX_free(context);
+	return key;
 }
 
 int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 		       struct sgpu_error *error)
 {
-	EVP_PKEY *key = load_private(private_key);
+	EVP_PKEY *key = load_pair(private_key, NULL);
 	size_t size = 32;
 	int done = key && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1;
 
@@ -49,31 +67,11 @@ int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
 	return sgpu_x25519(scalar, NULL, public_key, shared, error);
 }
 
-static EVP_PKEY *make_pair(const uint8_t private_key[32], const uint8_t public_key[32])
-{
-	OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)private_key,
-						  32),
-		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)public_key, 32),
-		OSSL_PARAM_construct_end(),
-	};
-	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "X25519", NULL);
-	EVP_PKEY *key = NULL;
-
-	if (!context || EVP_PKEY_fromdata_init(context) != 1 ||
-	    EVP_PKEY_fromdata(context, &key, EVP_PKEY_KEYPAIR, params) != 1) {
-		key = NULL;
-	}
-	EVP_PKEY_CTX_free(context);
-	return key;
-}
-
 int sgpu_x25519(const uint8_t private_key[32], const uint8_t *public_key, const uint8_t peer[32],
 		uint8_t shared[32], struct sgpu_error *error)
 {
 	static const uint8_t zero[32];
-	EVP_PKEY *mine =
-		public_key ? make_pair(private_key, public_key) : load_private(private_key);
+	EVP_PKEY *mine = load_pair(private_key, public_key);
 	EVP_PKEY *theirs = EVP_PKEY_new_raw_public_key_ex(NULL, "X25519", NULL, peer, 32);
 	EVP_PKEY_CTX *context =
 		mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;

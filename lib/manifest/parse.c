@@ -227,9 +227,9 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 	return rc ? sgpu_fail(error, rc, "%s", reason.text) : SGPU_OK;
 }
 
-int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
-				struct sgpu_manifest **manifest,
-				struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
+int sgpu_manifest_parse(const char *text, size_t size, unsigned options,
+			struct sgpu_manifest **manifest, struct sgpu_diagnostics *diagnostics,
+			struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .diagnostics = diagnostics, .options = options };
 	int rc;
@@ -263,12 +263,6 @@ out:
 	json_decref(reader.outputs);
 	sgpu_manifest_free(&reader.manifest);
 	return rc;
-}
-
-int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,
-			struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
-{
-	return sgpu_manifest_parse_options(text, size, 0, manifest, diagnostics, error);
 }
 
 void sgpu_manifest_free(struct sgpu_manifest **manifest)

@@ -156,7 +156,7 @@ bool sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region 
 	region->fd = -1;
 	good = length > 1 && length < SGPU_REGION_HEADER && page[length - 1] == '\n' &&
 	       sgpu_all_zero(page + length, SGPU_REGION_HEADER - length) &&
-	       sgpu_json_parse(page, length - 1, &json, NULL, NULL, NULL) == SGPU_OK &&
+	       sgpu_json_parse(page, length - 1, NULL, &json, NULL) == SGPU_OK &&
 	       json_is_object(json) && read_members(json, region);
 	json_decref(json);
 	return good;

@@ -51,7 +51,8 @@ static bool is(const json_t *object, const char *key, const char *word)
 /* The default of each member is refusal. */
 static void check_runner(const json_t *policy, const json_t *claims)
 {
-	const json_t *runner = sgpu_claims_submod(claims, "runner"), *own = sgpu_claims_own(runner);
+	const json_t *runner = sgpu_member_at(claims, "submods/runner"),
+		     *own = sgpu_claims_own(runner);
 	const json_t *owners = json_object_get(own, "owners"),
 		     *named = at(policy, "runner", "owners"), *item;
 	size_t i;
@@ -88,7 +89,7 @@ static void check_runner(const json_t *policy, const json_t *claims)
 
 static void check_device(const json_t *policy, const json_t *claims)
 {
-	const json_t *gpu = sgpu_claims_own(sgpu_claims_submod(claims, "gpu-0"));
+	const json_t *gpu = sgpu_member_at(claims, "submods/gpu-0/" SGPU_OWN);
 
 	if (!gpu) {
 		return;
@@ -139,7 +140,7 @@ static bool is_hash(const json_t *claim, const uint8_t *bytes, size_t size)
 static void check_revoked(const json_t *policy, const struct sgpu_quote_result *result)
 {
 	const json_t *claims = result->claims, *item, *one;
-	const json_t *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
+	const json_t *runner = sgpu_member_at(claims, "submods/runner/" SGPU_OWN);
 	const json_t *codes =
 		json_object_get(sgpu_claims_own(sgpu_claims_device_of(claims, NULL)), "code");
 	size_t i, j;
@@ -195,8 +196,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(result.tee.measurement, 0x3e, sizeof(result.tee.measurement));
 	memset(result.ak, 0x3e, sizeof(result.ak));
 	if (!sgpu_policy_parse(text, length, "policy", &policy, NULL) &&
-	    !sgpu_json_parse(text, length, &document, NULL, NULL, NULL) &&
-	    !sgpu_json_parse(end + 1, rest, &result.claims, NULL, NULL, NULL) &&
+	    !sgpu_json_parse(text, length, NULL, &document, NULL) &&
+	    !sgpu_json_parse(end + 1, rest, NULL, &result.claims, NULL) &&
 	    !sgpu_claims_check(result.claims, NULL)) {
 		judge(document, policy, &result);
 	}

@@ -57,7 +57,8 @@ static struct sgpu_manifest *read_manifest(const char *text, size_t size)
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
 
-	if (sgpu_manifest_parse(text, size, &manifest, &diagnostics, NULL) || diagnostics.count) {
+	if (sgpu_manifest_parse(text, size, 0, &manifest, &diagnostics, NULL) ||
+	    diagnostics.count) {
 		sgpu_manifest_free(&manifest);
 	}
 	sgpu_diagnostics_clear(&diagnostics);

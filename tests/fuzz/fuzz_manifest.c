@@ -74,8 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
-	int code = sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE,
-					       &manifest, &diagnostics, NULL);
+	int code = sgpu_manifest_parse((const char *)data, size, SGPU_MANIFEST_INSIDE, &manifest,
+				       &diagnostics, NULL);
 
 	if (!code) {
 		code = sgpu_ops_check(manifest, &diagnostics, NULL);

@@ -44,8 +44,8 @@ static inline char *canonical_manifest(size_t *size)
 {
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
-	if (sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &diagnostics,
-				&error) ||
+	if (sgpu_manifest_parse(manifest_source, strlen(manifest_source), 0, &manifest,
+				&diagnostics, &error) ||
 	    diagnostics.count) {
 		fprintf(stderr, "%s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 		abort();

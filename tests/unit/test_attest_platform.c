@@ -258,8 +258,7 @@ UNIT_TEST(a_report_is_over_what_was_written)
 
 	REQUIRE(record->value != NULL);
 	CHECK(!strcmp(record->type, SGPU_TYPE_TSM) && !record->absent[0]);
-	REQUIRE(sgpu_json_parse(record->value, record->size, &document, NULL, NULL, NULL) ==
-		SGPU_OK);
+	REQUIRE(sgpu_json_parse(record->value, record->size, NULL, &document, NULL) == SGPU_OK);
 	CHECK(sgpu_json_bytes(document, "record", "outblob", blob, sizeof(blob), &error) ==
 	      SGPU_OK);
 	CHECK(!memcmp(blob, "a report of ", 12) && !memcmp(blob + 12, report_data, 64));

@@ -35,7 +35,7 @@ static int quote_and_verify(struct sgpu_device *device)
 	free(quote);
 	if (!code) {
 		json_t *list = json_object_get(
-			sgpu_claims_own(sgpu_claims_submod(verified.claims, "cpu")), "code");
+			sgpu_member_at(verified.claims, "submods/cpu/" SGPU_OWN), "code");
 		for (int i = 0; i < 2; i++) {
 			json_array_append_new(
 				list, json_pack("{s:s, s:i, s:o}", "name", "k", "size", 1, "digest",
@@ -117,7 +117,7 @@ static void check_refused(const char *hex, const char *claim, const char *submod
 
 UNIT_TEST(what_is_revoked_is_refused_by_name_and_before_all_else)
 {
-	const json_t *runner = sgpu_claims_own(sgpu_claims_submod(verified.claims, "runner"));
+	const json_t *runner = sgpu_member_at(verified.claims, "submods/runner/" SGPU_OWN);
 	uint8_t hash[SGPU_SHA256_SIZE];
 	char hex[HEX];
 

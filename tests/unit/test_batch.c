@@ -312,7 +312,7 @@ UNIT_TEST(payloads_go_sealed_or_digested_and_come_back)
 
 	memset(batch_key, 9, sizeof(batch_key));
 	memcpy(data, public_data, sizeof(data));
-	REQUIRE(sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest,
+	REQUIRE(sgpu_manifest_parse(manifest_source, strlen(manifest_source), 0, &manifest,
 				    &diagnostics, &error) == SGPU_OK);
 	REQUIRE(sgpu_batch_create(manifest, &batch, &error) == SGPU_OK &&
 		batch->segment_count == 3);

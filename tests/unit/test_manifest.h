@@ -19,8 +19,8 @@ static inline void parse(struct parsed *p, const char *text, unsigned options)
 	struct sgpu_error error = { 0 };
 
 	memset(p, 0, sizeof(*p));
-	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest,
-					      &p->diagnostics, &error);
+	p->code = sgpu_manifest_parse(text, strlen(text), options, &p->manifest, &p->diagnostics,
+				      &error);
 	sgpu_diagnostics_locate(&p->diagnostics, text, strlen(text));
 }
 

@@ -162,11 +162,11 @@ UNIT_TEST(faults_of_json_tell_no_strings)
 	json_t *value = NULL;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(texts); i++) {
-		CHECK(sgpu_json_parse(texts[i], strlen(texts[i]), &value, NULL, NULL, &error) ==
+		CHECK(sgpu_json_parse(texts[i], strlen(texts[i]), NULL, &value, &error) ==
 		      SGPU_EINVALID);
 		CHECK(!tells(error.text, SECRET) && *error.text);
 	}
-	CHECK(sgpu_json_parse("{\"a\": 1,}", 10, &value, NULL, NULL, &error) == SGPU_EINVALID);
+	CHECK(sgpu_json_parse("{\"a\": 1,}", 10, NULL, &value, &error) == SGPU_EINVALID);
 	CHECK(strstr(error.text, "'}'"));
 }
 

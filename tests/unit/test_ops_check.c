@@ -36,7 +36,7 @@ static int check_parts(const char *segments, const char *operations)
 	for (char *p = document; *p; p++) {
 		*p = *p == '\'' ? '"' : *p;
 	}
-	if (sgpu_manifest_parse(document, strlen(document), &manifest, &diagnostics, &error) ||
+	if (sgpu_manifest_parse(document, strlen(document), 0, &manifest, &diagnostics, &error) ||
 	    sgpu_ops_check(manifest, &diagnostics, &error)) {
 		printf("# %s\n", error.text);
 		return -1;
@@ -518,7 +518,7 @@ UNIT_TEST(ten_thousand_operations_are_checked_at_once)
 	end += sprintf(end, "]}");
 	clear();
 	begin = sgpu_now_ns();
-	CHECK(sgpu_manifest_parse(text, (size_t)(end - text), &manifest, &diagnostics, &error) ==
+	CHECK(sgpu_manifest_parse(text, (size_t)(end - text), 0, &manifest, &diagnostics, &error) ==
 	      0);
 	parsed = sgpu_now_ns();
 	CHECK(manifest && sgpu_ops_check(manifest, &diagnostics, &error) == 0);

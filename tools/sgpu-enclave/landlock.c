@@ -260,13 +260,12 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	for (size_t i = 0; !needs->bare && !needs->tpm && (output = cli_output_prepared(i)); i++) {
 		/* Rights to give the output its name, and to remove the folders that were made for
 		 * it if the run fails. */
-		int folder;
-
 		if (output->directory >= 0) {
 			allow_descriptor(rules, output->directory, NAME);
 		}
-		for (int k = 0; (folder = sgpu_output_made_in(output, k)) >= 0; k++) {
-			allow_descriptor(rules, folder, LANDLOCK_ACCESS_FS_REMOVE_DIR);
+		for (int k = 0; k < output->made.count; k++) {
+			allow_descriptor(rules, output->made.list[k].directory,
+					 LANDLOCK_ACCESS_FS_REMOVE_DIR);
 		}
 	}
 	allow(rules, needs->state, READ | WRITE | NAME);

@@ -49,7 +49,7 @@ static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 
 	rc = rc ? rc : wire_hear(fd, WIRE_CLAIMS, &file, error);
 	rc = rc ? rc : wire_take_text(file, "the claims", SGPU_QUOTE_MAX, &text, &size, error);
-	rc = rc ? rc : sgpu_json_parse(text, size, claims, NULL, NULL, error);
+	rc = rc ? rc : sgpu_json_parse(text, size, NULL, claims, error);
 	free(text);
 	return rc;
 }

@@ -68,9 +68,8 @@ static int parse(struct document *document, unsigned options, struct sgpu_error 
 	int rc = 0;
 
 	if (!document->diagnostics.count) {
-		rc = sgpu_manifest_parse_options(text, compiled ? strlen(text) : document->size,
-						 options, &document->manifest,
-						 &document->diagnostics, error);
+		rc = sgpu_manifest_parse(text, compiled ? strlen(text) : document->size, options,
+					 &document->manifest, &document->diagnostics, error);
 		rc = rc ? rc : sgpu_ops_check(document->manifest, &document->diagnostics, error);
 	}
 	free(compiled);

@@ -150,22 +150,18 @@ int release_read(const char *path, const struct sgpu_signing_key *key, json_t **
 	static const char *const members[] = { "payload", "signatures", NULL };
 	const char *payload = NULL;
 	char *text = NULL;
-	uint8_t *bytes = NULL;
-	size_t size = 0, bytes_size = 0;
+	size_t size = 0;
 	json_t *jws = NULL;
 	int rc = sgpu_read_file(path, RELEASE_MAX, &text, &size, error);
 
 	*release = NULL;
-	rc = rc ? rc : sgpu_json_parse(text, size, &jws, NULL, NULL, error);
+	rc = rc ? rc : sgpu_json_parse(text, size, where, &jws, error);
 	rc = rc ? rc : sgpu_json_only(jws, where, members, error);
 	rc = rc ? rc : sgpu_json_string(jws, where, "payload", &payload, error);
 	rc = rc ? rc : verify(jws, payload, key, error);
-	rc = rc ? rc
-		: sgpu_base64url_read(payload, strlen(payload), where, &bytes, &bytes_size, error);
-	rc = rc ? rc : sgpu_json_parse((char *)bytes, bytes_size, release, NULL, NULL, error);
+	rc = rc ? rc : sgpu_json_decode(payload, strlen(payload), where, release, error);
 	rc = rc ? rc : check(*release, error);
 	json_decref(jws);
-	free(bytes);
 	free(text);
 	if (rc) {
 		json_decref(*release);

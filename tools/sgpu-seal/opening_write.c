@@ -101,7 +101,7 @@ static int open_target(struct opening *opening, int i, struct sgpu_error *error)
 		opening->out = (struct sgpu_output)SGPU_OUTPUT_INIT;
 		rc = sgpu_output_set_mode(&target->output, mode, error);
 	}
-	if (!rc && secret && !opening->named && sgpu_output_has_name(&target->output)) {
+	if (!rc && secret && !opening->named && target->output.temporary) {
 		rc = seal_refuse_name(target->output.path, error);
 	}
 	return rc;

@@ -79,7 +79,7 @@ static int prepare_file(struct opening *opening, struct sgpu_error *error)
 	if (rc == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
 		return sgpu_hint(error, "--force replaces a file that exists");
 	}
-	if (!rc && sgpu_output_has_name(&opening->out) && minds_names(opening)) {
+	if (!rc && opening->out.temporary && minds_names(opening)) {
 		rc = seal_refuse_name(opening->out_path, error);
 	}
 	return rc;

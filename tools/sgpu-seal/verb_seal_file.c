@@ -153,7 +153,7 @@ static int open_output(struct task *task)
 	if (!rc && task->opening && task->out.kept_mode >= 0) {
 		rc = sgpu_output_set_mode(&task->out, 0666, &error);
 	}
-	if (!rc && task->opening && !task->named && sgpu_output_has_name(&task->out)) {
+	if (!rc && task->opening && !task->named && task->out.temporary) {
 		rc = seal_refuse_name(path, &error);
 	}
 	if (rc) {

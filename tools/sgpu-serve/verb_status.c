@@ -254,7 +254,7 @@ static int fetch_status(const char *socket, json_t **status, struct sgpu_error *
 	int rc = ask_server(socket, WIRE_STATUS, &asked, sizeof(asked), WIRE_STATUS_IS, PATIENCE_S,
 			    &text, &size, error);
 
-	rc = rc ? rc : sgpu_json_parse(text, size, status, NULL, NULL, error);
+	rc = rc ? rc : sgpu_json_parse(text, size, NULL, status, error);
 	free(text);
 	return rc;
 }
@@ -371,7 +371,7 @@ static int fetch_quote(const struct quote_question *v, struct sgpu_error *error)
 	rc = ask_server(v->socket, WIRE_QUOTE, &message, sizeof(message), WIRE_QUOTE_IS,
 			QUOTE_PATIENCE_S, &quote, &size, error);
 	/* The owner judges the quote; what is no JSON is not passed on. */
-	rc = rc ? rc : sgpu_json_parse(quote, size, &object, NULL, NULL, error);
+	rc = rc ? rc : sgpu_json_parse(quote, size, NULL, &object, error);
 	rc = rc ? rc : cli_write_text(v->output, 0666, quote, size, error);
 	json_decref(object);
 	free(quote);

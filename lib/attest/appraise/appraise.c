@@ -84,7 +84,7 @@ static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const
 static bool is_revoked(struct sgpu_judging *s)
 {
 	const json_t *claims = s->result->claims,
-		     *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
+		     *runner = sgpu_member_at(claims, "submods/runner/" SGPU_OWN);
 	const json_t *code = json_object_get(sgpu_claims_own(sgpu_claims_device_of(claims, NULL)),
 					     "code"),
 		     *item;

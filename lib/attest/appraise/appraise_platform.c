@@ -120,8 +120,8 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 	/* All platforms that protect the runner from its host have one rank; TDX stands for them
 	 * here. */
 	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
-	const char *got = sgpu_judge_text(
-		json_object_get(sgpu_claims_own(s->result->claims), "platform"), "kind", "none");
+	const char *got = sgpu_judge_text(sgpu_member_at(s->result->claims, SGPU_OWN "/platform"),
+					  "kind", "none");
 	char expected[SGPU_REASON_SIZE];
 
 	snprintf(expected, sizeof(expected), "at least %s", named ? named : "sgx, tdx or snp");

@@ -132,7 +132,7 @@ static void judge_confinement(struct sgpu_judging *s, const json_t *own)
 void sgpu_judge_runner(struct sgpu_judging *s)
 {
 	const json_t *wanted = json_object_get(s->policy, "runner"),
-		     *runner = sgpu_claims_submod(s->result->claims, "runner");
+		     *runner = sgpu_member_at(s->result->claims, "submods/runner");
 	const json_t *own = sgpu_claims_own(runner);
 	const char *key = sgpu_judge_text(wanted, "key", ""),
 		   *got = sgpu_judge_text(own, "key", "none");

@@ -69,7 +69,8 @@ static bool add_limits(json_t *made, const json_t *own)
 
 static bool add_runner(json_t *policy, const json_t *claims)
 {
-	const json_t *runner = sgpu_claims_submod(claims, "runner"), *own = sgpu_claims_own(runner);
+	const json_t *runner = sgpu_member_at(claims, "submods/runner"),
+		     *own = sgpu_claims_own(runner);
 	const json_t *digest = json_object_get(own, "digest"),
 		     *version = json_array_get(json_object_get(runner, "swversion"), 0);
 	const json_t *debug = json_object_get(claims, "dbgstat"),
@@ -137,8 +138,7 @@ static bool add_device(json_t *policy, const json_t *claims)
 
 static bool add_rest(json_t *policy, const json_t *claims)
 {
-	const json_t *kind =
-		json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind");
+	const json_t *kind = sgpu_member_at(claims, SGPU_OWN "/platform/kind");
 	char hex[SGPU_HEX_SIZE];
 	const bool named = sgpu_judge_hex(json_object_get(claims, "ueid"), SGPU_UEID_SIZE, hex);
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collects the evidence of this machine. Here are the table of all kinds of records, and the
- * collectors for Gramine and for GPUs. Nothing is judged; a missing record is listed with the
+ * Collects the evidence of this machine. Nothing is judged; a missing record is listed with the
  * reason.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <openssl/evp.h>
@@ -23,6 +24,8 @@
 #include "attest/internal.h"
 #include "crypto/internal.h"
 
+enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };
+
 /* ---- files of the kernel's interfaces, and records as JSON text ---- */
 static int path_of(const char *root, const char *name, char path[PATH_MAX],
 		   struct sgpu_error *error)
@@ -32,15 +35,15 @@ static int path_of(const char *root, const char *name, char path[PATH_MAX],
 		       : sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
 }
 
-bool sgpu_evidence_has(const char *root, const char *name)
+static bool has(const char *root, const char *name)
 {
 	char path[PATH_MAX];
 
 	return path_of(root, name, path, NULL) == SGPU_OK && access(path, F_OK) == 0;
 }
 
-int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **data, size_t *size,
-		       struct sgpu_error *error)
+static int read_text(const char *root, const char *name, size_t limit, char **data, size_t *size,
+		     struct sgpu_error *error)
 {
 	char path[PATH_MAX];
 	int rc = path_of(root, name, path, error);
@@ -49,8 +52,8 @@ int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **
 	return rc < 0 ? rc : sgpu_read_file(path, limit, data, size, error);
 }
 
-int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data, size_t size,
-			struct sgpu_error *error)
+static int write_data(const char *root, const char *name, const uint8_t report_data[64],
+		      struct sgpu_error *error)
 {
 	char path[PATH_MAX];
 	int fd, rc = path_of(root, name, path, error);
@@ -62,7 +65,7 @@ int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	rc = sgpu_write(fd, path, data, size, error);
+	rc = sgpu_write(fd, path, report_data, 64, error);
 	if (close(fd) && !rc) {
 		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE,
 						"the driver of '%s' is busy", root)
@@ -73,7 +76,6 @@ int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
 
 /* ---- under Gramine: /dev/attestation, virtual files of its library OS. The quote covers the last
  * data written to user_report_data, and is made when it is read ---- */
-enum { QUOTE_MAX = 1 << 16, WORD_MAX = 64 };
 
 /* Reads the type of attestation, such as "dcap"; "none", without SGX, is refused. The caller frees
  * *word in any case. */
@@ -81,13 +83,13 @@ static int read_type(const char *root, char **word, struct sgpu_error *error)
 {
 	size_t size = 0;
 
-	if (!sgpu_evidence_has(root, "attestation_type")) {
+	if (!has(root, "attestation_type")) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "this process does not run under Gramine: there is no "
 				 "'%s/attestation_type'",
 				 root);
 	}
-	int rc = sgpu_evidence_read(root, "attestation_type", WORD_MAX, word, &size, error);
+	int rc = read_text(root, "attestation_type", LINE_MAX_SIZE, word, &size, error);
 	if (!rc) {
 		(*word)[strcspn(*word, "\n")] = '\0';
 		if (!strcmp(*word, "none")) {
@@ -108,8 +110,8 @@ static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *de
 	int rc = read_type(root, &word, error);
 
 	(void)device;
-	rc = rc ? rc : sgpu_evidence_write(root, "user_report_data", report_data, 64, error);
-	rc = rc ? rc : sgpu_evidence_read(root, "quote", QUOTE_MAX, &quote, &quote_size, error);
+	rc = rc ? rc : write_data(root, "user_report_data", report_data, error);
+	rc = rc ? rc : read_text(root, "quote", BLOB_MAX, &quote, &quote_size, error);
 	if (!rc && !quote_size) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "Gramine gave an empty quote");
 	}
@@ -119,6 +121,133 @@ static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *de
 	}
 	free(quote);
 	free(word);
+	return rc;
+}
+
+/* ---- the kernel's reports of TDX and SEV-SNP guests
+ * (Documentation/ABI/testing/configfs-tsm-report). A directory that is made under the root becomes
+ * a report over the data in its inblob. close() does not say whether the kernel took these, so its
+ * counter of writes is compared before and after, which would also show writes by others ---- */
+/* Reads how many writes the kernel has accepted. */
+static int read_generation(const char *report, uint64_t *generation, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int rc = read_text(report, "generation", LINE_MAX_SIZE, &text, &size, error);
+
+	if (!rc) {
+		text[strcspn(text, "\n")] = '\0';
+		rc = sgpu_parse_u64(text, "the report's generation", 0, UINT64_MAX - 1, generation,
+				    error);
+	}
+	free(text);
+	return rc;
+}
+
+static int make_directory(const char *root, char directory[PATH_MAX], struct sgpu_error *error)
+{
+	struct stat status;
+	uint64_t random = 0;
+	int rc = sgpu_random(&random, sizeof(random), error);
+
+	if (rc) {
+		return rc;
+	}
+	if (stat(root, &status) || !S_ISDIR(status.st_mode)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "this kernel gives no reports: there is no '%s'", root);
+	}
+	if (snprintf(directory, PATH_MAX, "%s/sgpu.%016" PRIx64, root, random) >= PATH_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
+	}
+	if (!mkdir(directory, 0700)) {
+		return SGPU_OK;
+	}
+	return errno == ENXIO ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+					  "no driver gives reports in '%s': this is no TDX or "
+					  "SEV-SNP guest, or its driver is not loaded",
+					  root)
+	       : errno == EBUSY
+		       ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", root)
+		       : sgpu_fail_errno(error, "cannot make a report in '%s'", root);
+}
+
+static int check_generation(const char *report, uint64_t expected, const char *when,
+			    struct sgpu_error *error)
+{
+	uint64_t generation = 0;
+	int rc = read_generation(report, &generation, error);
+
+	if (rc || generation == expected) {
+		return rc;
+	}
+	return sgpu_fail(
+		error, SGPU_EDEVICE,
+		generation < expected
+			? "the driver did not take the report's data: its generation is %llu %s, "
+			  "not %llu"
+			: "something else wrote to our report: its generation is %llu %s, not %llu",
+		(unsigned long long)generation, when, (unsigned long long)expected);
+}
+
+/* Reads "auxblob", "outblob" and "provider" into the form of Veraison's tsm-report. TDX has no
+ * auxblob: its certificates are in the quote. */
+static int read_blobs(const char *report, json_t **document, struct sgpu_error *error)
+{
+	char *out = NULL, *aux = NULL, *provider = NULL;
+	size_t out_size = 0, aux_size = 0, provider_size = 0;
+	struct sgpu_error fault = { 0 };
+	int rc = read_text(report, "outblob", BLOB_MAX, &out, &out_size, &fault);
+
+	if (rc) {
+		rc = sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EDEVICE : rc,
+			       "the driver took the data and then gave no report: %s", fault.text);
+	} else if (!out_size) {
+		rc = sgpu_fail(error, SGPU_EDEVICE, "the driver gave an empty report");
+	} else if (has(report, "auxblob")) {
+		rc = read_text(report, "auxblob", BLOB_MAX, &aux, &aux_size, error);
+	}
+	rc = rc ? rc
+		: read_text(report, "provider", LINE_MAX_SIZE, &provider, &provider_size, error);
+	if (!rc) {
+		*document = json_pack("{s:o, s:o, s:s%}", "auxblob",
+				      sgpu_json_from_bytes(aux, aux_size), "outblob",
+				      sgpu_json_from_bytes(out, out_size), "provider", provider,
+				      provider_size);
+		rc = *document ? 0
+			       : sgpu_fail(error, SGPU_EDEVICE, "the report's provider is no text");
+	}
+	free(out);
+	free(aux);
+	free(provider);
+	return rc;
+}
+
+static int make_report(const char *report, const uint8_t report_data[64], json_t **document,
+		       struct sgpu_error *error)
+{
+	uint64_t before = 0;
+	int rc = read_generation(report, &before, error);
+
+	rc = rc ? rc : write_data(report, "inblob", report_data, error);
+	rc = rc ? rc : check_generation(report, before + 1, "after writing", error);
+	rc = rc ? rc : read_blobs(report, document, error);
+	return rc ? rc : check_generation(report, before + 1, "after reading", error);
+}
+
+static int collect_tsm(const uint8_t report_data[64], struct sgpu_device *device, json_t **document,
+		       struct sgpu_error *error)
+{
+	char directory[PATH_MAX];
+	int rc = make_directory(sgpu_evidence_root(SGPU_USUAL_TSM), directory, error);
+
+	(void)device;
+	if (!rc) {
+		rc = make_report(directory, report_data, document, error);
+		/* If this fails, the directory remains and keeps the driver loaded, but nothing
+		 * more can be done. */
+		(void)rmdir(directory);
+	}
 	return rc;
 }
 
@@ -165,7 +294,7 @@ static int collect_gpu(const uint8_t report_data[64], struct sgpu_device *device
 }
 
 const struct sgpu_evidence_source sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES] = {
-	{ "tsm-report", SGPU_TYPE_TSM, sgpu_evidence_tsm },
+	{ "tsm-report", SGPU_TYPE_TSM, collect_tsm },
 	{ "gramine", SGPU_TYPE_GRAMINE, collect_gramine },
 	{ "nv-gpu-evidence", SGPU_TYPE_NVIDIA, collect_gpu },
 };

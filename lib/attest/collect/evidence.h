@@ -11,7 +11,6 @@
  * the record is absent. */
 typedef int sgpu_evidence_collector(const uint8_t report_data[64], struct sgpu_device *device,
 				    json_t **document, struct sgpu_error *error);
-sgpu_evidence_collector sgpu_evidence_tsm;
 /* A row for each record that a quote may have. */
 enum { SGPU_EVIDENCE_SOURCES = 3 };
 _Static_assert(2 * (int)SGPU_EVIDENCE_SOURCES < (int)SGPU_RECORDS_MAX,
@@ -30,14 +29,6 @@ void sgpu_evidence_collect(const uint8_t data[64], struct sgpu_device *device,
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
 const char *sgpu_evidence_root(const char *usual);
-/* Find, read and write a file beneath the root of an interface. Errors: SGPU_ESYSTEM, SGPU_EUSAGE
- * (the path is too long), SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */
-bool sgpu_evidence_has(const char *root, const char *name);
-SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit,
-				       char **data, size_t *size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name, const uint8_t *data,
-					size_t size, struct sgpu_error *error);
-
 /* Derives the nonce for a GPU's own report from report data by SHAKE256. */
 enum { SGPU_GPU_NONCE_SIZE = 32 };
 SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64],

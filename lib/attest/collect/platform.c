@@ -38,28 +38,19 @@ static bool exists(const char *path)
 	return access(under_root(path, whole), F_OK) == 0;
 }
 
-/* Whether the first processor in /proc/cpuinfo has a flag. The flag sev_snp does not show a guest,
- * since hosts have it, too. */
-static bool cpu_flag(const char *word)
+/* Whether the first processor in /proc/cpuinfo has a flag, which is given with a blank on both
+ * sides. The flag sev_snp does not show a guest, since hosts have it, too. */
+static bool cpu_flag(const char *flag)
 {
-	char text[16384], whole[PATH_MAX], *line = NULL, *rest = NULL;
+	char text[16384], whole[PATH_MAX], *line;
 
-	if (!sgpu_peek(under_root("/proc/cpuinfo", whole), text, sizeof(text))) {
-		return false;
-	}
-	line = strncmp(text, "flags", 5) == 0 ? text : strstr(text, "\nflags");
+	(void)sgpu_peek(under_root("/proc/cpuinfo", whole), text, sizeof(text) - 1);
+	line = strstr(text, "flags");
 	if (!line) {
 		return false;
 	}
-	line += *line == '\n';
-	line[strcspn(line, "\n")] = '\0';
-	for (char *flag = strtok_r(line, " \t:", &rest); flag;
-	     flag = strtok_r(NULL, " \t:", &rest)) {
-		if (strcmp(flag, word) == 0) {
-			return true;
-		}
-	}
-	return false;
+	memcpy(line + strcspn(line, "\n"), " ", 2);
+	return strstr(line, flag) != NULL;
 }
 
 static bool tdx_cpuid(void)
@@ -94,7 +85,7 @@ static enum sgpu_platform_kind detect_kind(const char **seen)
 		*seen = exists(SNP_VMPL) ? SNP_VMPL : SNP_DEVICE;
 		return SGPU_PLATFORM_SNP;
 	}
-	*seen = tdx_cpuid() ? "CPUID leaf 0x21" : cpu_flag("tdx_guest") ? "/proc/cpuinfo" : NULL;
+	*seen = tdx_cpuid() ? "CPUID leaf 0x21" : cpu_flag(" tdx_guest ") ? "/proc/cpuinfo" : NULL;
 	if (*seen) {
 		return SGPU_PLATFORM_TDX;
 	}
@@ -105,7 +96,7 @@ static enum sgpu_platform_kind detect_kind(const char **seen)
 void sgpu_platform_detect(struct sgpu_platform *platform)
 {
 	platform->kind = detect_kind(&platform->seen);
-	platform->virtual_machine = cpu_flag("hypervisor");
+	platform->virtual_machine = cpu_flag(" hypervisor ");
 	platform->reports = exists("/sys/kernel/config/tsm/report/.");
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
 }

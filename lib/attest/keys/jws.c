@@ -3,6 +3,7 @@
  * Tokens that attestation keys sign: ES384, with the certificates in the header (x5c), which are
  * all that a header may choose, since an attacker may have written it.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,12 +83,53 @@ static const struct sgpu_member header[] = {
 	{ .path = NULL },
 };
 
+void sgpu_jws_clear(struct sgpu_jws *jws)
+{
+	json_decref(jws->header);
+	free(jws->payload);
+	memset(jws, 0, sizeof(*jws));
+}
+
+static int take_apart(const char *token, size_t size, struct sgpu_jws *jws,
+		      struct sgpu_error *error)
+{
+	const char *first = size <= SGPU_QUOTE_MAX ? memchr(token, '.', size) : NULL;
+	const char *second =
+		first ? memchr(first + 1, '.', size - (size_t)(first + 1 - token)) : NULL;
+	uint8_t *signature = NULL;
+	size_t length = 0;
+
+	if (!second) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "token: not three parts with dots between them, or too long");
+	}
+	jws->signed_text = token;
+	jws->signed_size = (size_t)(second - token);
+	int rc = sgpu_json_decode(token, (size_t)(first - token), "token: header", &jws->header,
+				  error);
+	rc = rc ? rc
+		: sgpu_base64url_read(first + 1, (size_t)(second - first - 1), "token: payload",
+				      (uint8_t **)&jws->payload, &jws->payload_size, error);
+	rc = rc ? rc
+		: sgpu_base64url_read(second + 1, size - jws->signed_size - 1, "token: signature",
+				      &signature, &length, error);
+	if (!rc && length != SGPU_ES384_SIZE) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "token: the signature has %zu bytes, not %d",
+			       length, SGPU_ES384_SIZE);
+	}
+	if (!rc) {
+		memcpy(jws->signature, signature, length);
+	}
+	free(signature);
+	return rc;
+}
+
 int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws, struct sgpu_chain *chain,
 		  struct sgpu_error *error)
 {
-	int rc = sgpu_jws_parse(token, size, SGPU_ES384_SIZE, "token", jws, error);
-
+	memset(jws, 0, sizeof(*jws));
 	memset(chain, 0, sizeof(*chain));
+	int rc = take_apart(token, size, jws, error);
 	rc = rc ? rc : sgpu_members_check(jws->header, "token: header", header, error);
 	rc = rc ? rc : read_x5c(json_object_get(jws->header, "x5c"), chain, error);
 	if (rc) {
@@ -121,7 +163,7 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 {
 	json_t *x5c = chain && chain->count ? json_array() : NULL;
 	uint8_t signature[SGPU_ES384_SIZE] = { 0 };
-	char *text = NULL;
+	char *text = NULL, last[SGPU_BASE64URL_MAX(SGPU_ES384_SIZE)];
 	int bad = 0;
 
 	for (int i = 0; chain && i < chain->count; i++) {
@@ -137,7 +179,11 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	json_decref(encoded);
 	json_decref(made);
 	rc = rc ? rc : sgpu_signer_sign(signer, text, strlen(text), signature, error);
-	rc = rc ? rc : sgpu_jws_token(text, signature, sizeof(signature), token, error);
+	sgpu_base64url_encode(signature, sizeof(signature), last);
+	if (!rc && asprintf(token, "%s.%s", text, last) < 0) {
+		*token = NULL;
+		rc = sgpu_fail_nomem(error);
+	}
 	free(text);
 	return rc;
 }

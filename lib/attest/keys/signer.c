@@ -85,14 +85,6 @@ bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 	return !is_explicit && (!strcmp(group, name) || !strcmp(group, other));
 }
 
-int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
-		struct sgpu_error *error)
-{
-	return EVP_Digest(size ? data : "", size, digest, NULL, EVP_sha512(), NULL) == 1
-		       ? 0
-		       : sgpu_crypto_fail(error, "SHA-512");
-}
-
 int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	unsigned char *der = NULL;
@@ -202,11 +194,7 @@ int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t 
 		     uint8_t signature[SGPU_ES384_SIZE], struct sgpu_error *error)
 {
 	EVP_MD_CTX *context = sgpu_signer_context(signer);
-	uint8_t der[256];
-	size_t der_size = sizeof(der);
-	/* RFC 7518, section 3.4 */
-	bool done = context && EVP_DigestSign(context, der, &der_size, data, size) == 1 &&
-		    sgpu_ecdsa_raw(der, der_size, signature, SGPU_ES384_SIZE / 2);
+	bool done = context && sgpu_ecdsa_sign(context, data, size, signature, SGPU_ES384_SIZE / 2);
 
 	EVP_MD_CTX_free(context);
 	return done ? 0 : sgpu_crypto_fail(error, "ECDSA");
@@ -219,21 +207,27 @@ static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";
 /* Reports the fault of a file of neither kind. */
 static int refuse_other(const char *name, const char *text, struct sgpu_error *error)
 {
-	if (strstr(text, "-----BEGIN ENCRYPTED PRIVATE KEY-----")) {
-		(void)sgpu_fail(error, SGPU_EINVALID,
-				"private key '%s' is encrypted with a passphrase", name);
-		return sgpu_hint(error, "openssl pkcs8 -in '%s' writes it without", name);
+	static const struct {
+		const char *mark, *fault, *options, *how;
+	} others[] = {
+		{ "-----BEGIN ENCRYPTED PRIVATE KEY-----", "is encrypted with a passphrase", "",
+		  "without" },
+		{ "-----BEGIN EC PRIVATE KEY-----", "is not in PKCS#8", "-topk8 -nocrypt ", "so" },
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
+		if (strstr(text, others[i].mark)) {
+			(void)sgpu_fail(error, SGPU_EINVALID, "private key '%s' %s", name,
+					others[i].fault);
+			return sgpu_hint(error, "openssl pkcs8 %s-in '%s' writes it %s",
+					 others[i].options, name, others[i].how);
+		}
 	}
-	if (strstr(text, "-----BEGIN EC PRIVATE KEY-----")) {
-		(void)sgpu_fail(error, SGPU_EINVALID, "private key '%s' is not in PKCS#8", name);
-		return sgpu_hint(error, "openssl pkcs8 -topk8 -nocrypt -in '%s' writes it so",
-				 name);
-	}
-	if (strstr(text, "-----BEGIN PUBLIC KEY-----")) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a public key, not a private one",
-				 name);
-	}
-	return sgpu_fail(error, SGPU_EINVALID, "'%s' is no private key in PEM", name);
+	return sgpu_fail(error, SGPU_EINVALID,
+			 strstr(text, "-----BEGIN PUBLIC KEY-----")
+				 ? "'%s' is a public key, not a private one"
+				 : "'%s' is no private key in PEM",
+			 name);
 }
 
 static int decode(const char *name, const char *text, size_t size, struct sgpu_signer *signer,

@@ -130,7 +130,7 @@ int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *pa
 /* Appends the absent records that the claims name, with the reasons. */
 static void add_absent(const json_t *claims, struct sgpu_record *record)
 {
-	const json_t *absent = json_object_get(sgpu_claims_own(claims), "absent");
+	const json_t *absent = sgpu_member_at(claims, SGPU_OWN "/absent");
 
 	for (size_t i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
 		const struct sgpu_evidence_source *source = &sgpu_evidence_sources[i];

@@ -101,7 +101,7 @@ static int check_records(const struct sgpu_quote_parts *parts,
 			 const struct sgpu_quote_checks *checks, const uint8_t report_data[64],
 			 struct sgpu_quote_result *result, struct sgpu_error *error)
 {
-	const json_t *named = json_object_get(sgpu_claims_own(parts->claims), "records");
+	const json_t *named = sgpu_member_at(parts->claims, SGPU_OWN "/records");
 	int rc = 0;
 
 	if (json_object_size(named) != (size_t)parts->count) {

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The index, batch.json or response.json: its rules that need no manifest, its parser, and its
+ * writer. Its digest is in seal.json. Members that do not belong there are refused.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "base/json.h"
+#include "index.h"
+#include "manifest/manifest.h"
+
+/* ---- rules ---- */
+/* Checks the members that say how a payload is sealed, if it is. */
+static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
+			 struct sgpu_error *error)
+{
+	uint64_t sealed_size = 0;
+	const bool masked = s->masking == SGPU_MASKING_AES_GCM;
+	if (!masked && s->masking != SGPU_MASKING_NONE) {
+		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown masking level", error);
+	}
+	if (plaintext >= SGPU_JSON_INTEGER_MAX ||
+	    (masked && !sgpu_sealed_size(plaintext, &sealed_size))) {
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is too large", error);
+	}
+	if (s->sealed && (!masked || s->sealed_size != sealed_size)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': the sealed size %llu does not belong to size %llu",
+				 s->id, (unsigned long long)s->sealed_size,
+				 (unsigned long long)plaintext);
+	}
+	if (masked && s->has_kt128) {
+		return sgpu_segment_fail(s, SGPU_EINVALID, " is MASKING_AES_GCM and has a kt128",
+					 error);
+	}
+	return 0;
+}
+
+static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *error)
+{
+	if (s->status == SGPU_OK) {
+		const bool bound = s->masking == SGPU_MASKING_AES_GCM ? s->sealed : s->has_kt128;
+		if (s->error_text) {
+			return sgpu_segment_fail(s, SGPU_EINVALID, " is OK and has an error",
+						 error);
+		}
+		return bound ? 0
+			     : sgpu_segment_fail(s,
+						 s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID
+										 : SGPU_EPOLICY,
+						 " has neither a sealed_size nor a kt128", error);
+	}
+	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
+		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown error code", error);
+	}
+	if (!s->error_text || strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
+		return sgpu_segment_fail(s, SGPU_EINVALID,
+					 ": the error's text is missing or too long", error);
+	}
+	if (s->sealed || s->has_kt128 || s->actual_size) {
+		return sgpu_segment_fail(s, SGPU_EINVALID, " has failed and has a payload", error);
+	}
+	return 0;
+}
+
+static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
+			 struct sgpu_error *error)
+{
+	const size_t id_length = s->id ? sgpu_id_length(s->id) : 0;
+	if (!id_length || id_length > SGPU_ID_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id",
+				 s->id ? s->id : "");
+	}
+	int rc = check_masking(s, batch->response ? s->actual_size : s->size, error);
+	rc = rc || !batch->response ? rc : check_output(s, error);
+	if (!rc && s->sealed && !batch->recipients) {
+		rc = sgpu_segment_fail(s, SGPU_EINVALID,
+				       " is sealed, and seal.json has no recipients", error);
+	}
+	return rc;
+}
+
+static int check_timings(const json_t *timings, struct sgpu_error *error)
+{
+	const char *key = NULL;
+	json_t *value = NULL;
+	json_object_foreach ((json_t *)(uintptr_t)timings, key, value) {
+		const json_int_t ns = json_integer_value(value);
+		if (!json_is_integer(value) || ns < 0 || (uint64_t)ns >= SGPU_JSON_INTEGER_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "timings: '%.64s' is not a number of nanoseconds", key);
+		}
+	}
+	return json_is_object(timings)
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID, "timings is not an object");
+}
+
+/* Checks the rules that need no manifest, for each index that is read or written. */
+static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	if (batch->segment_count < 0 || batch->segment_count > SGPU_MANIFEST_SEGMENTS_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "more than %d segments",
+				 SGPU_MANIFEST_SEGMENTS_MAX);
+	}
+	int rc = 0;
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		rc = check_segment(batch, &batch->segments[i], error);
+	}
+	return rc || !batch->timings ? rc : check_timings(batch->timings, error);
+}
+
+static int compare_ids(const void *a, const void *b, void *argument)
+{
+	const struct sgpu_batch *batch = argument;
+	return strcmp(batch->segments[*(const int *)a].id, batch->segments[*(const int *)b].id);
+}
+
+/* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated.
+ */
+static int sort_segments(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error)
+{
+	const size_t count = (size_t)batch->segment_count;
+	int *order = calloc(count + 1, sizeof(*order));
+	if (!order) {
+		return sgpu_fail_nomem(error);
+	}
+	for (size_t i = 0; i < count; i++) {
+		order[i] = (int)i;
+	}
+	qsort_r(order, count, sizeof(*order), compare_ids, (void *)(uintptr_t)batch);
+	for (size_t i = 1; i < count; i++) {
+		const char *id = batch->segments[order[i]].id;
+		if (!strcmp(batch->segments[order[i - 1]].id, id)) {
+			free(order);
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is there twice", id);
+		}
+	}
+	*by_id = order;
+	return 0;
+}
+
+/* Returns "OK", "SOME_FAILED" or "ALL_FAILED". */
+static const char *status_of(const struct sgpu_batch *batch)
+{
+	int failed = 0;
+
+	for (int i = 0; i < batch->segment_count; i++) {
+		failed += batch->segments[i].status != SGPU_OK;
+	}
+	return failed == 0 ? "OK" : failed < batch->segment_count ? "SOME_FAILED" : "ALL_FAILED";
+}
+
+/* ---- reading ---- */
+/* Copies a string; check limits its length. */
+static int copy_string(const json_t *object, const char *where, const char *key, char **copy,
+		       struct sgpu_error *error)
+{
+	const char *value = NULL;
+	const int rc = sgpu_json_string(object, where, key, &value, error);
+
+	*copy = rc ? NULL : strdup(value);
+	return rc || *copy ? rc : sgpu_fail_nomem(error);
+}
+
+/* Reads a string that must be `no` or `yes`. */
+static int choose(const json_t *object, const char *where, const char *key, const char *no,
+		  const char *yes, bool *chosen, struct sgpu_error *error)
+{
+	const char *value = NULL;
+	const int rc = sgpu_json_string(object, where, key, &value, error);
+	if (rc) {
+		return rc;
+	}
+	*chosen = !strcmp(value, yes);
+	if (!*chosen && strcmp(value, no)) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not one of %s, %s", where,
+				 key, value, no, yes);
+	}
+	return 0;
+}
+
+static int parse_failure(const json_t *segment, const char *where, struct sgpu_batch_segment *s,
+			 struct sgpu_error *error)
+{
+	char place[SGPU_WHERE_MAX + 16];
+	snprintf(place, sizeof(place), "%s/error", where);
+	static const char *const members[] = { "code", "text", NULL };
+	const json_t *json = json_object_get(segment, "error");
+	const char *name = NULL;
+	int rc = sgpu_json_only(json, place, members, error);
+	rc = rc ? rc : sgpu_json_string(json, place, "code", &name, error);
+	if (rc) {
+		return rc;
+	}
+	s->status = sgpu_error_by_name(name);
+	if (s->status == SGPU_OK ||
+	    strcmp(name, sgpu_error_name(s->status))) { /* unknown names give EINVALID */
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s/code: '%.40s' is not the name of an error", place, name);
+	}
+	return copy_string(json, place, "text", &s->error_text, error);
+}
+
+static int parse_status(const json_t *json, const char *where, struct sgpu_batch_segment *s,
+			struct sgpu_error *error)
+{
+	bool failed = false;
+	const int rc = choose(json, where, "status", "OK", "FAILED", &failed, error);
+	if (rc || failed) {
+		return rc ? rc : parse_failure(json, where, s, error);
+	}
+	return json_object_get(json, "error")
+		       ? sgpu_fail(error, SGPU_EINVALID, "%s: OK, and has an error", where)
+		       : 0;
+}
+
+static int parse_segment(const json_t *json, const char *where, bool response,
+			 struct sgpu_batch_segment *s, struct sgpu_error *error)
+{
+	static const char *const of_batch[] = { "segment_id",  "masking_level", "size",
+						"sealed_size", "header",	"kt128",
+						NULL };
+	static const char *const of_response[] = { "segment_id",    "status",
+						   "masking_level", "actual_output_data_size_bytes",
+						   "sealed_size",   "kt128",
+						   "error",	    NULL };
+	bool masked = false;
+	int rc = sgpu_json_only(json, where, response ? of_response : of_batch, error);
+	rc = rc ? rc : copy_string(json, where, "segment_id", &s->id, error);
+	if (!rc) {
+		rc = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
+			    &masked, error);
+		s->masking = masked ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
+	}
+	rc = rc		? rc
+	     : response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes",
+					&s->actual_size, error)
+			: sgpu_json_u64(json, where, "size", &s->size, error);
+	if (!rc && json_object_get(json, "sealed_size")) {
+		s->sealed = true;
+		rc = sgpu_json_u64(json, where, "sealed_size", &s->sealed_size, error);
+	}
+	if (!rc && !response && s->sealed) {
+		rc = sgpu_json_bytes(json, where, "header", s->header, sizeof(s->header), error);
+	} else if (!rc && json_object_get(json, "header")) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: a header, and no sealed_size", where);
+	}
+	if (!rc && json_object_get(json, "kt128")) {
+		s->has_kt128 = true;
+		rc = sgpu_json_bytes(json, where, "kt128", s->kt128, sizeof(s->kt128), error);
+	}
+	if (!rc && response) {
+		rc = parse_status(json, where, s, error);
+	}
+	return rc;
+}
+
+static int parse_constants(const json_t *index, const char *where, struct sgpu_error *error)
+{
+	static const char *const names[] = { "alg", "aead" };
+	static const char *const values[] = { SGPU_BATCH_ALG, SGPU_BATCH_AEAD };
+	int rc = 0;
+	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(names); i++) {
+		const char *value = NULL;
+		rc = sgpu_json_string(index, where, names[i], &value, error);
+		if (!rc && strcmp(value, values[i])) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "%s: %s '%.64s' is not '%s'", where,
+				       names[i], value, values[i]);
+		}
+	}
+	return rc;
+}
+
+struct reading {
+	const char *where;
+	struct sgpu_batch *batch;
+	json_t *index; /* without its segments */
+};
+
+static int take_frame(void *argument, const json_t *index, size_t count, struct sgpu_error *error)
+{
+	struct reading *reading = argument;
+	struct sgpu_batch *batch = reading->batch;
+	const char *where = reading->where;
+	int rc = parse_constants(index, where, error);
+
+	batch->has_note = json_object_get(index, "note_sha256") != NULL;
+	if (!rc && batch->has_note) {
+		rc = sgpu_json_bytes(index, where, "note_sha256", batch->note_sha256,
+				     sizeof(batch->note_sha256), error);
+	}
+	if (!rc && !batch->response) {
+		rc = sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
+				     sizeof(batch->manifest_sha256), error);
+	}
+	batch->timings = json_incref(json_object_get(index, "timings"));
+	reading->index = json_incref((json_t *)(uintptr_t)index);
+	batch->segments = rc ? NULL : calloc(count + 1, sizeof(*batch->segments));
+	if (!rc && !batch->segments) {
+		return sgpu_fail_nomem(error);
+	}
+	batch->segment_count = rc ? 0 : (int)count;
+	return rc;
+}
+
+static int take_segment(void *argument, const json_t *entry, size_t number, const char *place,
+			struct sgpu_error *error)
+{
+	struct sgpu_batch *batch = ((struct reading *)argument)->batch;
+
+	return parse_segment(entry, place, batch->response, &batch->segments[number], error);
+}
+
+static int check_status(const struct reading *reading, struct sgpu_error *error)
+{
+	const char *wanted = status_of(reading->batch), *status = NULL;
+	int rc = sgpu_json_string(reading->index, reading->where, "batch_status", &status, error);
+
+	return rc || !strcmp(status, wanted)
+		       ? rc
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "%s: batch_status is '%.40s', and not '%s'", reading->where,
+				   status, wanted);
+}
+
+int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
+		     struct sgpu_error *error)
+{
+	static const char *const of_batch[] = { "manifest_sha256", "note_sha256", "alg", "aead",
+						"segments",	   NULL };
+	static const char *const of_response[] = { "note_sha256", "alg",     "aead", "batch_status",
+						   "segments",	  "timings", NULL };
+	struct reading reading = { sgpu_index_name(batch), batch, NULL };
+	const struct sgpu_list_form form = { reading.where, "segments",
+					     batch->response ? of_response : of_batch, take_frame,
+					     take_segment };
+	int rc = sgpu_list_parse(&form, text, size, &reading, error);
+
+	rc = rc || !batch->response ? rc : check_status(&reading, error);
+	rc = rc ? rc : check(batch, error);
+	rc = rc ? rc : sort_segments(batch, &batch->by_id, error);
+	json_decref(reading.index);
+	return rc;
+}
+
+/* ---- writing ---- */
+/* Returns the JSON if it is whole; else frees it and returns NULL. */
+static json_t *if_whole(json_t *json, bool whole)
+{
+	if (whole) {
+		return json;
+	}
+	json_decref(json);
+	return NULL;
+}
+
+/* Steals `value`. Returns false if it is NULL or memory ran out. */
+static bool put(json_t *object, const char *key, json_t *value)
+{
+	return json_object_set_new(object, key, value) == 0;
+}
+
+static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
+{
+	const json_int_t size = (json_int_t)(batch->response ? s->actual_size : s->size);
+	json_t *json =
+		json_pack("{s:s, s:s, s:I}", "segment_id", s->id, "masking_level",
+			  s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+			  batch->response ? "actual_output_data_size_bytes" : "size", size);
+	bool ok = json != NULL;
+
+	if (batch->response) {
+		ok = ok && put(json, "status", json_string(s->status == SGPU_OK ? "OK" : "FAILED"));
+	}
+	if (batch->response && s->status != SGPU_OK) {
+		ok = ok && put(json, "error",
+			       json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status), "text",
+					 s->error_text));
+	}
+	if (s->sealed) {
+		ok = ok && put(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
+	}
+	if (s->sealed && !batch->response) {
+		ok = ok && put(json, "header", sgpu_json_from_bytes(s->header, sizeof(s->header)));
+	}
+	if (s->has_kt128) {
+		ok = ok && put(json, "kt128", sgpu_json_from_bytes(s->kt128, sizeof(s->kt128)));
+	}
+	return if_whole(json, ok);
+}
+
+/* Each segment's JSON is made when it is written. */
+static json_t *segment_item(void *argument, size_t i)
+{
+	const struct sgpu_batch *batch = argument;
+
+	return segment_json(batch, &batch->segments[i]);
+}
+
+static json_t *frame_json(const struct sgpu_batch *batch)
+{
+	json_t *index = json_pack("{s:s, s:s, s:[]}", "alg", SGPU_BATCH_ALG, "aead",
+				  SGPU_BATCH_AEAD, "segments");
+	bool ok;
+
+	if (batch->response) {
+		ok = put(index, "batch_status", json_string(status_of(batch))) &&
+		     (!batch->timings || json_object_set(index, "timings", batch->timings) == 0);
+	} else {
+		ok = put(index, "manifest_sha256",
+			 sgpu_json_from_bytes(batch->manifest_sha256,
+					      sizeof(batch->manifest_sha256)));
+	}
+	if (ok && batch->has_note) {
+		ok = put(index, "note_sha256",
+			 sgpu_json_from_bytes(batch->note_sha256, sizeof(batch->note_sha256)));
+	}
+	return if_whole(index, ok);
+}
+
+int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
+		    struct sgpu_error *error)
+{
+	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count,
+					      segment_item, (void *)(uintptr_t)batch };
+	int *by_id = NULL;
+	json_t *index = NULL;
+	int rc = check(batch, error);
+
+	*text = NULL;
+	rc = rc ? rc : sort_segments(batch, &by_id, error);
+	free(by_id);
+	if (rc) {
+		return rc;
+	}
+	index = frame_json(batch);
+	rc = index ? sgpu_json_canonical_items(index, &list, 1, text, size, error) : SGPU_ENOMEM;
+	json_decref(index);
+	if (rc == SGPU_ENOMEM) {
+		/* jansson also fails if a string is not UTF-8; only error texts are unchecked. */
+		return sgpu_fail(
+			error, SGPU_EINVALID,
+			"cannot write the index: out of memory, or text that is not UTF-8");
+	}
+	if (!rc && *size > SGPU_INDEX_SIZE_MAX) {
+		free(*text);
+		*text = NULL;
+		rc = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes",
+			       SGPU_INDEX_SIZE_MAX);
+	}
+	return rc;
+}
