@@ -4,32 +4,22 @@
  * commands for that. An error here costs memory or service, but no secret. Channels share no
  * tables. The allocator reaches the processor only through `send`.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "channel/channel.h"
-
+#include "base/base.h"
 #include "channel/allocator.h"
+#include "channel/tables.h"
 
-enum { SMALL, BIG, KINDS, BOOTSTRAP = 0 };
-
-struct table {
-	uint32_t frame;
-	uint32_t entries[]; /* first frames of the table's pages */
-};
+enum { BOOTSTRAP = 0 };
 
 /* `tables` is NULL if the channel does not exist. */
 struct channel {
-	struct table *(*tables)[KINDS];
-	struct sgpu_extents addresses;
+	struct sgpu_table *(*tables)[SGPU_KINDS];
 	uint32_t directory;
 };
 
 struct sgpu_allocator {
 	sgpu_command_fn send;
 	void *processor;
-	uint64_t page_size[KINDS], window, space_size;
-	uint32_t frames_of[KINDS], entries_of[KINDS], directory_entries;
+	struct sgpu_layout layout;
 	struct sgpu_frame_pool frames;
 	struct channel channels[SGPU_CHANNEL_MAX];
 	struct sgpu_command command;
@@ -70,26 +60,6 @@ static int no_pages(struct sgpu_error *error)
 }
 
 /* ---- making and ending ---- */
-static void set_sizes(struct sgpu_allocator *allocator, const struct sgpu_pages_info *info,
-		      const struct sgpu_processor_config *config)
-{
-	allocator->page_size[SMALL] = info->small;
-	allocator->page_size[BIG] = info->big;
-	allocator->window = SGPU_CHANNEL_ENTRIES * info->small;
-	for (int kind = 0; kind < KINDS; kind++) {
-		allocator->frames_of[kind] = (uint32_t)(allocator->page_size[kind] / info->small);
-		allocator->entries_of[kind] = SGPU_CHANNEL_ENTRIES / allocator->frames_of[kind];
-	}
-	allocator->space_size = config->space_size ? config->space_size
-						   : 2 * (uint64_t)config->frames * info->small;
-	if (allocator->space_size > SGPU_CHANNEL_ENTRIES * allocator->window) {
-		allocator->space_size = SGPU_CHANNEL_ENTRIES * allocator->window;
-	}
-	allocator->space_size -= allocator->space_size % info->small;
-	allocator->directory_entries =
-		(uint32_t)((allocator->space_size + allocator->window - 1) / allocator->window);
-}
-
 int sgpu_allocator_create(const struct sgpu_pages_info *info,
 			  const struct sgpu_processor_config *config, sgpu_command_fn send,
 			  void *processor, struct sgpu_allocator **allocator,
@@ -110,7 +80,7 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info,
 	}
 	made->send = send;
 	made->processor = processor;
-	set_sizes(made, info, config);
+	made->layout = sgpu_layout_of(info, config);
 	rc = sgpu_frame_pool_init(&made->frames, config->unprotected,
 				  config->frames - config->hidden, error);
 	if (rc == SGPU_OK) {
@@ -128,14 +98,14 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info,
 
 static void free_channel(struct sgpu_allocator *allocator, struct channel *channel)
 {
-	for (uint32_t d = 0; channel->tables && d < allocator->directory_entries; d++) {
-		for (int kind = 0; kind < KINDS; kind++) {
-			struct table *table = channel->tables[d][kind];
+	for (uint32_t d = 0; channel->tables && d < allocator->layout.directory_entries; d++) {
+		for (int kind = 0; kind < SGPU_KINDS; kind++) {
+			struct sgpu_table *table = channel->tables[d][kind];
 
-			for (uint32_t i = 0; table && i < allocator->entries_of[kind]; i++) {
+			for (uint32_t i = 0; table && i < allocator->layout.entries_of[kind]; i++) {
 				if (table->entries[i] != SGPU_NO_FRAME) {
 					sgpu_frame_give(&allocator->frames, table->entries[i],
-							allocator->frames_of[kind]);
+							allocator->layout.frames_of[kind]);
 				}
 			}
 			if (table) {
@@ -145,7 +115,6 @@ static void free_channel(struct sgpu_allocator *allocator, struct channel *chann
 		}
 	}
 	free(channel->tables);
-	sgpu_extents_clear(&channel->addresses);
 	sgpu_frame_give(&allocator->frames, channel->directory, 1);
 	memset(channel, 0, sizeof(*channel));
 }
@@ -191,9 +160,8 @@ int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner
 	}
 	made = &allocator->channels[number];
 	made->directory = directory;
-	made->tables = calloc(allocator->directory_entries, sizeof(*made->tables));
-	rc = made->tables ? sgpu_extents_init(&made->addresses, allocator->space_size, error)
-			  : sgpu_fail_nomem(error);
+	made->tables = calloc(allocator->layout.directory_entries, sizeof(*made->tables));
+	rc = made->tables ? SGPU_OK : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		allocator->command = (struct sgpu_command){
 			.op = SGPU_CH_CREATE,
@@ -261,31 +229,30 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
 		      int kind, struct sgpu_error *error)
 {
-	const size_t size = allocator->entries_of[kind] * sizeof(uint32_t);
-	struct table **at = &allocator->channels[channel].tables[directory][kind];
-	struct table *table;
+	struct sgpu_table **at = &allocator->channels[channel].tables[directory][kind];
+	struct sgpu_table *table;
+	uint32_t frame;
 	int rc;
 
 	if (*at) {
 		return SGPU_OK;
 	}
-	table = malloc(sizeof(*table) + size);
-	if (!table) {
-		return sgpu_fail_nomem(error);
-	}
-	memset(table->entries, 0xff, size);
-	if (!sgpu_frame_take(&allocator->frames, 1, &table->frame)) {
-		free(table);
+	if (!sgpu_frame_take(&allocator->frames, 1, &frame)) {
 		return no_pages(error);
+	}
+	table = sgpu_table_make(&allocator->layout, frame, kind);
+	if (!table) {
+		sgpu_frame_give(&allocator->frames, frame, 1);
+		return sgpu_fail_nomem(error);
 	}
 	allocator->command = (struct sgpu_command){
 		.op = SGPU_CH_PDE,
 		.channel = channel,
-		.pde = { .index = directory, .table = table->frame, .big = kind == BIG },
+		.pde = { .index = directory, .table = frame, .big = kind == SGPU_BIG },
 	};
 	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
-		sgpu_frame_give(&allocator->frames, table->frame, 1);
+		sgpu_frame_give(&allocator->frames, frame, 1);
 		free(table);
 		return rc;
 	}
@@ -293,43 +260,31 @@ static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32
 	return SGPU_OK;
 }
 
-/* The pages of `kind` from `va` to `end` that one command can map or unmap. */
-struct page_run {
-	uint32_t directory, index, count;
-};
-
-static struct page_run page_run_at(const struct sgpu_allocator *allocator, uint64_t va,
-				   uint64_t end, int kind)
+/* Begins a command for those pages of `kind` from `va` to `end` that one can map or unmap. */
+static struct sgpu_command *begin_pages(struct sgpu_allocator *allocator, uint32_t channel,
+					uint64_t va, uint64_t end, int kind)
 {
-	const uint64_t pages = (end - va) / allocator->page_size[kind];
-	struct page_run run = {
-		.directory = (uint32_t)(va / allocator->window),
-		.index = (uint32_t)(va % allocator->window / allocator->page_size[kind]),
+	const struct sgpu_layout *layout = &allocator->layout;
+	const uint32_t index = (uint32_t)(va % layout->window / layout->page_size[kind]);
+
+	allocator->command = (struct sgpu_command){
+		.op = SGPU_CH_PTE,
+		.channel = channel,
+		.pte = { .directory_index = (uint32_t)(va / layout->window),
+			 .table_index = index,
+			 .big = kind == SGPU_BIG,
+			 .count = (uint32_t)sgpu_min_u64((end - va) / layout->page_size[kind],
+							 layout->entries_of[kind] - index),
+			 .pages = allocator->pages },
 	};
-
-	run.count = allocator->entries_of[kind] - run.index;
-	run.count = pages < run.count ? (uint32_t)pages : run.count;
-	return run;
-}
-
-static int send_pages(struct sgpu_allocator *allocator, uint32_t channel,
-		      const struct page_run *run, int kind, struct sgpu_error *error)
-{
-	allocator->command.op = SGPU_CH_PTE;
-	allocator->command.channel = channel;
-	allocator->command.pte.directory_index = run->directory;
-	allocator->command.pte.table_index = run->index;
-	allocator->command.pte.big = kind == BIG;
-	allocator->command.pte.count = run->count;
-	allocator->command.pte.pages = allocator->pages;
-	return send_command(allocator, error);
+	return &allocator->command;
 }
 
 static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		sgpu_frame_give(&allocator->frames, allocator->pages[i],
-				allocator->frames_of[kind]);
+				allocator->layout.frames_of[kind]);
 	}
 }
 
@@ -338,44 +293,78 @@ static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind
 static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 			uint64_t end, int kind, uint64_t *done, struct sgpu_error *error)
 {
-	struct channel *made = &allocator->channels[channel];
-	struct page_run run = page_run_at(allocator, va, end, kind);
+	const struct sgpu_layout *layout = &allocator->layout;
+	const uint32_t directory = (uint32_t)(va / layout->window);
+	struct sgpu_command *command;
 	uint32_t count = 0;
 	int rc;
 
 	*done = 0;
-	if (!run.count) {
+	if (end - va < layout->page_size[kind]) {
 		return SGPU_OK;
 	}
-	rc = need_table(allocator, channel, run.directory, kind, error);
+	rc = need_table(allocator, channel, directory, kind, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	while (count < run.count && sgpu_frame_take(&allocator->frames, allocator->frames_of[kind],
-						    &allocator->pages[count])) {
+	command = begin_pages(allocator, channel, va, end, kind);
+	while (count < command->pte.count &&
+	       sgpu_frame_take(&allocator->frames, layout->frames_of[kind],
+			       &allocator->pages[count])) {
 		count++;
 	}
-	run.count = count;
+	command->pte.count = count;
 	if (!count) {
 		return SGPU_OK;
 	}
 	/* Small pages were taken in descending order. They are reversed, since a device maps frames
 	 * that ascend without gaps in one call. */
-	for (uint32_t i = 0; kind == SMALL && i < count / 2; i++) {
+	for (uint32_t i = 0; kind == SGPU_SMALL && i < count / 2; i++) {
 		const uint32_t page = allocator->pages[i];
 
 		allocator->pages[i] = allocator->pages[count - 1 - i];
 		allocator->pages[count - 1 - i] = page;
 	}
-	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
-	rc = send_pages(allocator, channel, &run, kind, error);
+	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
 		give_back(allocator, count, kind);
 		return rc;
 	}
-	memcpy(&made->tables[run.directory][kind]->entries[run.index], allocator->pages,
-	       count * sizeof(*allocator->pages));
-	*done = count * allocator->page_size[kind];
+	memcpy(&allocator->channels[channel]
+			.tables[directory][kind]
+			->entries[command->pte.table_index],
+	       allocator->pages, count * sizeof(*allocator->pages));
+	*done = count * layout->page_size[kind];
+	return SGPU_OK;
+}
+
+/* Finds the first `size` bytes, from a multiple of `alignment` on, where no page is mapped. */
+static int find_room(const struct sgpu_allocator *allocator, const struct channel *made,
+		     uint64_t size, uint64_t alignment, uint64_t *va, struct sgpu_error *error)
+{
+	const struct sgpu_layout *layout = &allocator->layout;
+	uint64_t begin = 0, at = 0;
+
+	while (at < begin + size) {
+		struct sgpu_table *const *tables = made->tables[at / layout->window];
+		const int kind = sgpu_kind_at(layout, made->tables, at);
+
+		if (kind != SGPU_KINDS) {
+			at += layout->page_size[kind];
+			begin = at = (at + alignment - 1) / alignment * alignment;
+			if (begin > layout->space - size) {
+				return sgpu_fail(
+					error, SGPU_ENOMEM,
+					"no %llu bytes of addresses are left in the context",
+					(unsigned long long)size);
+			}
+		} else if (tables[SGPU_SMALL] || tables[SGPU_BIG]) {
+			at += layout->page_size[SGPU_SMALL];
+		} else {
+			at = (at / layout->window + 1) * layout->window;
+		}
+	}
+	*va = begin;
 	return SGPU_OK;
 }
 
@@ -383,15 +372,16 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 		       uint64_t *va, uint64_t *mapped, sgpu_report_fn report, void *argument,
 		       struct sgpu_error *error)
 {
-	const uint64_t small = allocator->page_size[SMALL], big = allocator->page_size[BIG];
+	const uint64_t small = allocator->layout.page_size[SGPU_SMALL],
+		       big = allocator->layout.page_size[SGPU_BIG];
 	struct channel *made = find(allocator, channel);
 	uint64_t whole, at, done = 0;
-	int kind = BIG, rc;
+	int kind = SGPU_BIG, rc;
 
 	if (!made) {
 		return no_channel(channel, error);
 	}
-	if (!size || size > allocator->space_size) {
+	if (!size || size > allocator->layout.space) {
 		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes do not fit into the channel",
 				 (unsigned long long)size);
 	}
@@ -399,21 +389,23 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 	if (whole / small > allocator->frames.free) {
 		return no_pages(error);
 	}
-	rc = sgpu_extents_take(&made->addresses, whole, whole >= big ? big : small, va, error);
+	rc = find_room(allocator, made, whole, whole >= big ? big : small, va, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	*mapped = whole;
 	for (at = *va; rc == SGPU_OK && at < *va + whole; at += done) {
-		if (kind == BIG && *va + whole - at >= big) {
-			rc = map_page_run(allocator, channel, at, *va + whole, BIG, &done, error);
+		if (kind == SGPU_BIG && *va + whole - at >= big) {
+			rc = map_page_run(allocator, channel, at, *va + whole, SGPU_BIG, &done,
+					  error);
 		} else {
 			done = 0;
 		}
 		if (rc == SGPU_OK && !done) {
 			/* No big page fits any more, or none is free. */
-			kind = SMALL;
-			rc = map_page_run(allocator, channel, at, *va + whole, SMALL, &done, error);
+			kind = SGPU_SMALL;
+			rc = map_page_run(allocator, channel, at, *va + whole, SGPU_SMALL, &done,
+					  error);
 		}
 		if (rc == SGPU_OK) {
 			rc = !done    ? no_pages(error)
@@ -421,27 +413,9 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 				      : SGPU_OK;
 		}
 	}
-	/* Mapped pages stay mapped until the channel is destroyed, since only the owner can
-	 * authorise their unmapping. The other addresses are given back. */
-	if (rc != SGPU_OK && at < *va + whole) {
-		sgpu_extents_give(&made->addresses, at, *va + whole - at);
-	}
+	/* Pages stay mapped after an error until the channel is destroyed, since only the owner can
+	 * authorise their unmapping. */
 	return rc;
-}
-
-/* Returns the kind of the page that begins at `va`, or KINDS. */
-static int kind_at(const struct sgpu_allocator *allocator, const struct channel *made, uint64_t va)
-{
-	for (int kind = 0; va < allocator->space_size && kind < KINDS; kind++) {
-		const struct table *table = made->tables[va / allocator->window][kind];
-
-		if (table && va % allocator->page_size[kind] == 0 &&
-		    table->entries[va % allocator->window / allocator->page_size[kind]] !=
-			    SGPU_NO_FRAME) {
-			return kind;
-		}
-	}
-	return KINDS;
 }
 
 /* Unmaps adjacent pages of `kind` in one table. *done: the bytes unmapped. */
@@ -449,27 +423,26 @@ static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, ui
 			  uint64_t end, int kind, sgpu_authorise_fn authorise, void *argument,
 			  uint64_t *done, struct sgpu_error *error)
 {
-	struct channel *made = &allocator->channels[channel];
-	struct page_run run = page_run_at(allocator, va, end, kind);
-	uint32_t *entries = &made->tables[run.directory][kind]->entries[run.index];
+	struct sgpu_command *command = begin_pages(allocator, channel, va, end, kind);
+	uint32_t *entries = &allocator->channels[channel]
+				     .tables[command->pte.directory_index][kind]
+				     ->entries[command->pte.table_index];
 	uint32_t count = 0;
 	int rc;
 
-	while (count < run.count && entries[count] != SGPU_NO_FRAME) {
+	while (count < command->pte.count && entries[count] != SGPU_NO_FRAME) {
 		count++;
 	}
 	if (!count) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a page at 0x%llx would be cut",
 				 (unsigned long long)va);
 	}
-	run.count = count;
-	*done = count * allocator->page_size[kind];
-	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
-	allocator->command.pte.has_mac = true;
-	authorise(argument, va, *done, &allocator->command.pte.mac_counter,
-		  allocator->command.pte.mac);
+	*done = count * allocator->layout.page_size[kind];
+	command->pte.count = count;
+	command->pte.has_mac = true;
+	authorise(argument, va, *done, &command->pte.mac_counter, command->pte.mac);
 	memset(allocator->pages, 0xff, count * sizeof(*allocator->pages));
-	rc = send_pages(allocator, channel, &run, kind, error);
+	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -483,6 +456,7 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 			 uint64_t mapped, sgpu_authorise_fn authorise, sgpu_report_fn report,
 			 void *argument, struct sgpu_error *error)
 {
+	const struct sgpu_layout *layout = &allocator->layout;
 	struct channel *made = find(allocator, channel);
 	uint64_t done = 0, end;
 	int rc = SGPU_OK;
@@ -490,19 +464,20 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 	if (!made) {
 		return no_channel(channel, error);
 	}
-	if (__builtin_add_overflow(va, mapped, &end) || va % allocator->page_size[SMALL]) {
+	if (__builtin_add_overflow(va, mapped, &end) || va % layout->page_size[SGPU_SMALL]) {
 		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at 0x%llx",
 				 (unsigned long long)mapped, (unsigned long long)va);
 	}
 	for (uint64_t at = va; rc == SGPU_OK && at < end; at += done) {
-		const int kind = kind_at(allocator, made, at);
+		const int kind =
+			at < layout->space ? sgpu_kind_at(layout, made->tables, at) : SGPU_KINDS;
 
-		rc = kind == KINDS ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx",
-					       (unsigned long long)at)
-				   : unmap_page_run(allocator, channel, at, end, kind, authorise,
-						    argument, &done, error);
+		rc = kind == SGPU_KINDS || at % layout->page_size[kind]
+			     ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx",
+					 (unsigned long long)at)
+			     : unmap_page_run(allocator, channel, at, end, kind, authorise,
+					      argument, &done, error);
 		if (rc == SGPU_OK) {
-			sgpu_extents_give(&made->addresses, at, done);
 			rc = report(argument, &allocator->reply.summary, error);
 		}
 	}

@@ -146,7 +146,7 @@ int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgp
 	const struct sgpu_context *context = context_of(processor, channel);
 	if (context) {
 		*base = context->base;
-		*size = processor->config.space_size;
+		*size = processor->layout.space;
 	} else {
 		rc = no_space(channel, error);
 	}

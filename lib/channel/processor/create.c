@@ -40,7 +40,7 @@ static int make_context(const struct sgpu_processor *processor, struct sgpu_cont
 {
 	int rc = SGPU_OK;
 
-	context->tables = calloc(processor->directory_entries, sizeof(*context->tables));
+	context->tables = calloc(processor->layout.directory_entries, sizeof(*context->tables));
 	if (!context->tables) {
 		return sgpu_fail_nomem(error);
 	}
@@ -48,7 +48,7 @@ static int make_context(const struct sgpu_processor *processor, struct sgpu_cont
 		rc = make_keys(processor, context, owner_key, error);
 	}
 	return rc < 0 ? rc
-		      : sgpu_space_create(processor->device, processor->config.space_size,
+		      : sgpu_space_create(processor->device, processor->layout.space,
 					  &context->space, &context->base, error);
 }
 

@@ -16,7 +16,7 @@ static int clear_table(struct sgpu_processor *processor, const struct sgpu_conte
 		       uint32_t directory, int kind, struct sgpu_error *error)
 {
 	const struct sgpu_table *table = context->tables[directory][kind];
-	const uint32_t entries = table ? processor->entries_of[kind] : 0;
+	const uint32_t entries = table ? processor->layout.entries_of[kind] : 0;
 
 	for (uint32_t first = 0; first < entries;) {
 		uint32_t last = first;
@@ -26,9 +26,9 @@ static int clear_table(struct sgpu_processor *processor, const struct sgpu_conte
 			last++;
 		}
 		if (last > first) {
-			rc = sgpu_pages_clear(processor, context,
-					      sgpu_page_va(processor, directory, first, kind),
-					      (last - first) * processor->page_size[kind], error);
+			rc = sgpu_pages_clear(
+				processor, context, sgpu_page_va(processor, directory, first, kind),
+				(last - first) * processor->layout.page_size[kind], error);
 		}
 		if (rc != SGPU_OK && error) {
 			return rc;
@@ -46,7 +46,7 @@ static int clear_all(struct sgpu_processor *processor, const struct sgpu_context
 {
 	int rc = SGPU_OK;
 
-	for (uint32_t d = 0; rc == SGPU_OK && d < processor->directory_entries; d++) {
+	for (uint32_t d = 0; rc == SGPU_OK && d < processor->layout.directory_entries; d++) {
 		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
 			rc = clear_table(processor, context, d, kind, error);
 		}
@@ -71,7 +71,7 @@ static int leave_device(struct sgpu_processor *processor, struct sgpu_context *c
 /* ---- updating the tables ---- */
 static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
 {
-	for (uint32_t i = 0; i < processor->entries_of[kind]; i++) {
+	for (uint32_t i = 0; i < processor->layout.entries_of[kind]; i++) {
 		const uint32_t page = table->entries[i];
 
 		if (page != SGPU_NO_FRAME && !processor->frames[page].retired) {
@@ -84,7 +84,7 @@ static void leave_table(struct sgpu_processor *processor, struct sgpu_table *tab
 
 static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel)
 {
-	for (uint32_t d = 0; channel->context && d < processor->directory_entries; d++) {
+	for (uint32_t d = 0; channel->context && d < processor->layout.directory_entries; d++) {
 		for (int kind = 0; kind < SGPU_KINDS; kind++) {
 			if (channel->context->tables[d][kind]) {
 				leave_table(processor, channel->context->tables[d][kind], kind);

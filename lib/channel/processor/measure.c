@@ -22,8 +22,7 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	if (!channel) {
 		return reply->code;
 	}
-	if (!size || va > processor->config.space_size ||
-	    size > processor->config.space_size - va) {
+	if (!size || va > processor->layout.space || size > processor->layout.space - va) {
 		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "%llu bytes at 0x%llx",
 				   (unsigned long long)size, (unsigned long long)va);
 	}

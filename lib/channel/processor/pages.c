@@ -47,7 +47,7 @@ static bool is_unclear(const struct sgpu_processor *processor, const struct sgpu
 static int clear_new(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		     struct sgpu_error *error)
 {
-	const uint64_t page = processor->page_size[run->kind];
+	const uint64_t page = processor->layout.page_size[run->kind];
 	int rc = SGPU_OK;
 
 	for (uint32_t first = 0, last; rc == SGPU_OK && first < run->count; first = last + 1) {
@@ -66,7 +66,7 @@ static int clear_new(struct sgpu_processor *processor, const struct sgpu_page_ru
 
 static void undo_map(struct sgpu_processor *processor, const struct sgpu_page_run *run)
 {
-	const uint64_t size = run->count * processor->page_size[run->kind];
+	const uint64_t size = run->count * processor->layout.page_size[run->kind];
 	/* Kernels may have written to the pages already. */
 	bool clean = sgpu_activate_now(processor, run->context, NULL) == SGPU_OK &&
 		     sgpu_pages_clear(processor, run->context, run->va, size, NULL) == SGPU_OK;
@@ -79,7 +79,7 @@ static void undo_map(struct sgpu_processor *processor, const struct sgpu_page_ru
 		return;
 	}
 	for (uint32_t i = 0; !clean && i < run->count; i++) {
-		for (uint32_t k = 0; k < processor->frames_of[run->kind]; k++) {
+		for (uint32_t k = 0; k < processor->layout.frames_of[run->kind]; k++) {
 			processor->frames[run->pages[i] + k].stale = 1;
 		}
 	}
@@ -96,7 +96,7 @@ int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run 
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_page_map(run->context->space, run->va, run->pages, run->count,
-				   processor->page_size[run->kind], error);
+				   processor->layout.page_size[run->kind], error);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
@@ -111,7 +111,7 @@ int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run 
 int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,
 		     struct sgpu_error *error)
 {
-	const uint64_t size = run->count * processor->page_size[run->kind];
+	const uint64_t size = run->count * processor->layout.page_size[run->kind];
 	int rc = sgpu_activate_now(processor, run->context, error);
 
 	if (rc == SGPU_OK) {

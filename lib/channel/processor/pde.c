@@ -7,19 +7,6 @@
 
 #include "channel/processor/processor.h"
 
-static struct sgpu_table *make_table(const struct sgpu_processor *processor, uint32_t frame,
-				     int kind)
-{
-	const size_t size = processor->entries_of[kind] * sizeof(uint32_t);
-	struct sgpu_table *table = malloc(sizeof(*table) + size);
-
-	if (table) {
-		table->frame = frame;
-		memset(table->entries, 0xff, size);
-	}
-	return table;
-}
-
 static int check_old(const struct sgpu_processor *processor, const struct sgpu_table *old,
 		     struct sgpu_reply *reply)
 {
@@ -83,10 +70,10 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 	if (!channel) {
 		return reply->code;
 	}
-	if (index >= processor->directory_entries) {
+	if (index >= processor->layout.directory_entries) {
 		return sgpu_refuse(reply, SGPU_REFUSED_RANGE,
 				   "index %u of a directory with %u entries", index,
-				   processor->directory_entries);
+				   processor->layout.directory_entries);
 	}
 	old = channel->context->tables[index][kind];
 	if (check_old(processor, old, reply) != SGPU_OK) {
@@ -102,7 +89,7 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 		return SGPU_OK;
 	} else if (check_new(processor, channel, command->pde.table, reply) != SGPU_OK) {
 		return reply->code;
-	} else if (!(table = make_table(processor, command->pde.table, kind))) {
+	} else if (!(table = sgpu_table_make(&processor->layout, command->pde.table, kind))) {
 		return sgpu_refuse_memory(reply);
 	}
 	if (old) {

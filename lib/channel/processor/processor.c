@@ -35,27 +35,6 @@ static int check_config(const struct sgpu_pages_info *info,
 	return SGPU_OK;
 }
 
-static void set_sizes(struct sgpu_processor *processor)
-{
-	const struct sgpu_pages_info *info = &processor->info;
-	const uint64_t window = SGPU_CHANNEL_ENTRIES * info->small,
-		       most = SGPU_CHANNEL_ENTRIES * window;
-	uint64_t size = processor->config.space_size;
-
-	processor->page_size[SGPU_SMALL] = info->small;
-	processor->page_size[SGPU_BIG] = info->big;
-	for (int kind = 0; kind < SGPU_KINDS; kind++) {
-		processor->frames_of[kind] = (uint32_t)(processor->page_size[kind] / info->small);
-		processor->entries_of[kind] = SGPU_CHANNEL_ENTRIES / processor->frames_of[kind];
-	}
-	if (!size) {
-		size = 2 * (uint64_t)processor->config.frames * info->small;
-	}
-	size = size > most - info->big ? most : (size + info->big - 1) / info->big * info->big;
-	processor->config.space_size = size;
-	processor->directory_entries = (uint32_t)((size + window - 1) / window);
-}
-
 /* Writers come first, so that a flood of groups does not keep the allocator out. So no thread may
  * hold the lock twice as a reader, and none does. */
 static int init_locks(struct sgpu_processor *processor)
@@ -101,7 +80,7 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 	made->device = device;
 	made->info = info;
 	made->config = *config;
-	set_sizes(made);
+	made->layout = sgpu_layout_of(&info, config);
 	rc = sgpu_random(made->id, sizeof(made->id), error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_stream_create(device, &made->stream, error);

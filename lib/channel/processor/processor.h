@@ -17,8 +17,7 @@
 #include "channel/channel.h"
 
 #include "channel/keys.h"
-
-enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
+#include "channel/tables.h"
 
 /* The entry of a frame in the table of pages; zero: free, contents unknown. `index`: for a data
  * page its position in its page table, for a page table the number of its entries in use. */
@@ -36,12 +35,6 @@ struct sgpu_frame_entry {
 _Static_assert(sizeof(struct sgpu_frame_entry) == 8, "an entry takes 8 bytes a frame");
 _Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10,
 	       "indexes fit into an entry");
-
-/* The contents of a page table, which are not in its frame. */
-struct sgpu_table {
-	uint32_t frame;
-	uint32_t entries[]; /* first frames of pages, SGPU_NO_FRAME for none */
-};
 
 struct sgpu_context_keys {
 	uint8_t cek[SGPU_KEY_SIZE];
@@ -76,10 +69,7 @@ struct sgpu_processor {
 	struct sgpu_stream *stream; /* clears and measures pages */
 	struct sgpu_pages_info info;
 	struct sgpu_processor_config config;
-	uint64_t page_size[SGPU_KINDS];
-	uint32_t frames_of[SGPU_KINDS];
-	uint32_t entries_of[SGPU_KINDS];
-	uint32_t directory_entries;
+	struct sgpu_layout layout;
 	uint8_t id[16];
 
 	pthread_rwlock_t tables;
@@ -135,8 +125,7 @@ void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
 				    uint32_t index, int kind)
 {
-	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
-	       index * processor->page_size[kind];
+	return directory * processor->layout.window + index * processor->layout.page_size[kind];
 }
 /* Whether [at, at + size), counted from the context's base, is mapped. */
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,

@@ -28,7 +28,7 @@ struct job {
 /* Whether a page of the other size is mapped at an address of entry `index`. */
 static bool overlaps(const struct job *job, uint32_t index)
 {
-	const uint32_t ratio = job->processor->frames_of[SGPU_BIG];
+	const uint32_t ratio = job->processor->layout.frames_of[SGPU_BIG];
 	const int other = job->kind == SGPU_BIG ? SGPU_SMALL : SGPU_BIG;
 	const struct sgpu_table *table = job->channel->context->tables[job->directory][other];
 
@@ -51,7 +51,7 @@ static int refuse_used(const struct job *job, uint32_t page)
 	const struct sgpu_processor *processor = job->processor;
 	const struct sgpu_frame_entry *entry = &processor->frames[page];
 
-	for (uint32_t f = page; f < page + processor->frames_of[job->kind]; f++) {
+	for (uint32_t f = page; f < page + processor->layout.frames_of[job->kind]; f++) {
 		if (processor->frames[f].mapped && processor->frames[f].owner != job->channel->id) {
 			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN,
 					   "frame %u belongs to another channel", f);
@@ -88,7 +88,8 @@ static int check_new(struct job *job, uint32_t i)
 	if (job->table->entries[job->index + i] != SGPU_NO_FRAME || overlaps(job, job->index + i)) {
 		return sgpu_refuse(
 			job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx",
-			page, (unsigned long long)(job->va + i * processor->page_size[job->kind]));
+			page,
+			(unsigned long long)(job->va + i * processor->layout.page_size[job->kind]));
 	}
 	processor->frames[page].marked = 1;
 	return SGPU_OK;
@@ -96,7 +97,7 @@ static int check_new(struct job *job, uint32_t i)
 
 static int check_old(const struct job *job, uint32_t i)
 {
-	const uint64_t va = job->va + i * job->processor->page_size[job->kind];
+	const uint64_t va = job->va + i * job->processor->layout.page_size[job->kind];
 	const uint32_t page = job->table->entries[job->index + i];
 
 	if (job->processor->pages[i] != SGPU_NO_FRAME) {
@@ -161,17 +162,16 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 		return sgpu_refuse(job->reply, SGPU_REFUSED_MALFORMED, "%u pages in one command",
 				   job->count);
 	}
-	if (job->directory >= processor->directory_entries ||
-	    job->index >= processor->entries_of[job->kind] ||
-	    job->count > processor->entries_of[job->kind] - job->index) {
+	if (job->directory >= processor->layout.directory_entries ||
+	    job->index >= processor->layout.entries_of[job->kind] ||
+	    job->count > processor->layout.entries_of[job->kind] - job->index) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE,
 				   "%u pages at entry %u of the table at index %u", job->count,
 				   command->pte.table_index, command->pte.directory_index);
 	}
 	job->va = sgpu_page_va(processor, job->directory, job->index, job->kind);
-	job->size = job->count * processor->page_size[job->kind];
-	if (job->va > processor->config.space_size ||
-	    job->size > processor->config.space_size - job->va) {
+	job->size = job->count * processor->layout.page_size[job->kind];
+	if (job->va > processor->layout.space || job->size > processor->layout.space - job->va) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE,
 				   "0x%llx lies beyond the space of a context",
 				   (unsigned long long)(job->va + job->size));
