@@ -62,7 +62,7 @@ static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size
 	uint64_t number = sgpu_take_u64(&reader);
 
 	if (reader.bad || number != counter ||
-	    sgpu_session_answer(c->session, reader.next, reader.left, counter, c->opened, NULL) !=
+	    sgpu_session_answer(c->session, reader.next, reader.left, counter, c->opened) !=
 		    SGPU_OK) {
 		return false;
 	}
@@ -185,7 +185,7 @@ static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
 	if (size != SGPU_GRANT_SIZE) {
 		return sgpu_fail(error, SGPU_EAUTH, "the answer to the hello is not a grant");
 	}
-	sgpu_grant_decode(c->answer, &c->grant);
+	memcpy(&c->grant, c->answer, sizeof(c->grant));
 	rc = sgpu_session_open(own, &c->grant, &c->session, error);
 	rc = rc ? rc : sgpu_session_bind(c->session, hello, &c->grant, error);
 	return rc ? rc : sgpu_group_client_send(c, error);

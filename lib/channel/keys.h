@@ -10,13 +10,14 @@
 
 #include "channel/channel.h"
 
-enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
-/* Writes channel || serial || owner_hash || processor, integers little endian. */
-void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE]);
-/* The encoding of a grant in messages. */
-enum { SGPU_GRANT_SIZE = SGPU_GRANT_BIND_SIZE + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE };
-void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE]);
-void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant);
+enum {
+	SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16,
+	SGPU_GRANT_SIZE = SGPU_GRANT_BIND_SIZE + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE
+};
+_Static_assert(offsetof(struct sgpu_grant, enc) == SGPU_GRANT_BIND_SIZE &&
+		       sizeof(struct sgpu_grant) == SGPU_GRANT_SIZE &&
+		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "sgpu-session(5)");
 
 /* Derived from the CEK by HKDF-SHA256, with the processor's random number as salt. */
 struct sgpu_channel_keys {

@@ -33,8 +33,8 @@ static inline struct sgpu_layout sgpu_layout_of(const struct sgpu_pages_info *in
 		layout.frames_of[kind] = (uint32_t)(layout.page_size[kind] / info->small);
 		layout.entries_of[kind] = SGPU_CHANNEL_ENTRIES / layout.frames_of[kind];
 	}
-	layout.space = size > most - info->big ? most
-					       : (size + info->big - 1) / info->big * info->big;
+	layout.space =
+		size > most - info->big ? most : (size + info->big - 1) / info->big * info->big;
 	layout.directory_entries = (uint32_t)((layout.space + window - 1) / window);
 	return layout;
 }

@@ -47,7 +47,7 @@ static inline bool scene_learn(struct scene *scene, struct scene_channel *s)
 	uint8_t bind[SGPU_GRANT_BIND_SIZE], cek[SGPU_KEY_SIZE];
 
 	s->grant = scene->reply.grant;
-	sgpu_grant_bind(&s->grant, bind);
+	memcpy(bind, &s->grant, sizeof(bind));
 	return sgpu_hpke_open(&scene->owners[s->owner], s->grant.enc, "sgpu channel v1", 15, bind,
 			      sizeof(bind), s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek,
 			      NULL) == SGPU_OK &&

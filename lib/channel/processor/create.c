@@ -12,8 +12,6 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
-static const char GRANT_INFO[] = "sgpu channel v1";
-
 static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context,
 		     const uint8_t owner_key[32], struct sgpu_error *error)
 {
@@ -25,14 +23,10 @@ static int make_keys(const struct sgpu_processor *processor, struct sgpu_context
 	}
 	memcpy(context->owner_key, owner_key, sizeof(context->owner_key));
 	rc = sgpu_sha256(owner_key, sizeof(context->owner_key), context->owner_hash, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived,
-					 error);
-	}
-	return rc;
+	rc = rc ? rc : sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
+	return rc ? rc
+		  : sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived,
+					error);
 }
 
 static int make_context(const struct sgpu_processor *processor, struct sgpu_context *context,
@@ -87,10 +81,7 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 
 static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_KT128_SIZE])
 {
-	uint8_t bytes[SGPU_GRANT_SIZE];
-
-	sgpu_grant_encode(grant, bytes);
-	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_KT128_SIZE);
+	sgpu_kt128(grant, sizeof(*grant), NULL, 0, digest, SGPU_KT128_SIZE);
 }
 
 int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
@@ -115,7 +106,6 @@ static int make_grant(const struct sgpu_processor *processor, struct sgpu_channe
 		      struct sgpu_grant *grant, struct sgpu_error *error)
 {
 	const struct sgpu_context *context = channel->context;
-	uint8_t bind[SGPU_GRANT_BIND_SIZE];
 	int rc;
 
 	memset(grant, 0, sizeof(*grant));
@@ -123,10 +113,9 @@ static int make_grant(const struct sgpu_processor *processor, struct sgpu_channe
 	grant->serial = channel->serial;
 	memcpy(grant->owner_hash, context->owner_hash, sizeof(grant->owner_hash));
 	memcpy(grant->processor, processor->id, sizeof(grant->processor));
-	sgpu_grant_bind(grant, bind);
-	rc = sgpu_hpke_seal(context->owner_key, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
-			    context->keys->cek, sizeof(context->keys->cek), grant->enc,
-			    grant->sealed_cek, error);
+	rc = sgpu_hpke_seal(context->owner_key, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
+			    SGPU_GRANT_BIND_SIZE, context->keys->cek, sizeof(context->keys->cek),
+			    grant->enc, grant->sealed_cek, error);
 	digest_grant(grant, channel->grant_digest);
 	return rc;
 }
