@@ -47,15 +47,17 @@ enum sgpu_item_kind {
 	SGPU_ITEM_KINDS
 };
 
-/* An item. Members that its kind does not use are zero (group_codec.c: `kinds`). */
+/* An item. Members that its kind does not use are zero (group_codec.c: `kinds`). Its head, up to
+ * the tail, is sent as it lies in memory. */
 struct sgpu_item {
-	enum sgpu_item_kind kind;
+	uint8_t kind; /* enum sgpu_item_kind */
 	uint8_t stream;
-	bool last;
-	uint32_t buffer, object;
+	uint8_t last; /* 0 or 1 */
+	uint8_t zero;
+	uint32_t buffer, zeros, object;
 	uint64_t offset, other_offset, size, first;
-	const uint8_t *tail; /* borrowed */
 	uint32_t tail_size;
+	const uint8_t *tail; /* borrowed */
 };
 
 struct sgpu_item_range {

@@ -10,30 +10,34 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
-bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id)
+int sgpu_check_via(const struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply)
 {
-	return id < SGPU_CHANNEL_MAX && processor->channels[id] &&
-	       !processor->channels[id]->context;
+	const struct sgpu_channel *via = sgpu_channel_of(processor, command->via);
+
+	return via && !via->context
+		       ? SGPU_OK
+		       : sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
+				     "channel %u is no bootstrap channel", command->via);
 }
 
-struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
-				       struct sgpu_reply *reply)
+struct sgpu_channel *sgpu_configurable(const struct sgpu_processor *processor,
+				       const struct sgpu_command *command, struct sgpu_reply *reply)
 {
-	if (!sgpu_is_bootstrap(processor, via)) {
+	struct sgpu_channel *channel = sgpu_channel_of(processor, command->channel);
+
+	if (sgpu_check_via(processor, command, reply) != SGPU_OK) {
+		return NULL;
+	}
+	if (!channel) {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u",
+				  command->channel);
+	} else if (!channel->context) {
 		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				  "channel %u is no bootstrap channel", via);
+				  "channel %u is a bootstrap channel", command->channel);
 		return NULL;
 	}
-	if (id >= SGPU_CHANNEL_MAX || !processor->channels[id]) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
-		return NULL;
-	}
-	if (!processor->channels[id]->context) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				  "channel %u is a bootstrap channel", id);
-		return NULL;
-	}
-	return processor->channels[id];
+	return channel;
 }
 
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,

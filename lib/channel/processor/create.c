@@ -93,7 +93,7 @@ int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_gra
 
 	digest_grant(grant, digest);
 	sgpu_tables_enter(processor);
-	channel = grant->channel < SGPU_CHANNEL_MAX ? processor->channels[grant->channel] : NULL;
+	channel = sgpu_channel_of(processor, grant->channel);
 	made = channel && channel->context && channel->context->keys &&
 	       sgpu_equal(channel->grant_digest, digest, sizeof(digest));
 	sgpu_tables_leave(processor);
@@ -167,9 +167,8 @@ int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *
 	region = sgpu_processor_region(processor, frame);
 	const bool bootstrap = !command->create.has_key && region == SGPU_REGION_UNPROTECTED;
 
-	if (!bootstrap && !sgpu_is_bootstrap(processor, command->via)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				   "channel %u is no bootstrap channel", command->via);
+	if (!bootstrap && sgpu_check_via(processor, command, reply) != SGPU_OK) {
+		return reply->code;
 	}
 	if (processor->channels[id]) {
 		return sgpu_refuse(reply, SGPU_REFUSED_EXISTS, "channel %u exists", id);

@@ -129,16 +129,14 @@ static int check_mac(const struct sgpu_channel *channel, const struct sgpu_comma
 int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command,
 		    struct sgpu_reply *reply)
 {
-	const uint32_t id = command->channel;
-	struct sgpu_channel *channel;
+	struct sgpu_channel *channel = sgpu_channel_of(processor, command->channel);
 
-	if (!sgpu_is_bootstrap(processor, command->via)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				   "channel %u is no bootstrap channel", command->via);
+	if (sgpu_check_via(processor, command, reply) != SGPU_OK) {
+		return reply->code;
 	}
-	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
 	if (!channel) {
-		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
+		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u",
+				   command->channel);
 	}
 	if (check_mac(channel, command, reply) != SGPU_OK) {
 		return reply->code;

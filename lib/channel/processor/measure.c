@@ -12,8 +12,7 @@
 int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command,
 		    struct sgpu_reply *reply)
 {
-	struct sgpu_channel *channel =
-		sgpu_configurable(processor, command->via, command->channel, reply);
+	struct sgpu_channel *channel = sgpu_configurable(processor, command, reply);
 	const uint64_t va = command->measure.va, size = command->measure.size;
 	struct sgpu_measurement *measurement = &reply->measurement;
 	struct sgpu_task task = { 0 };

@@ -61,8 +61,7 @@ static void put_in(struct sgpu_processor *processor, const struct sgpu_channel *
 int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command,
 		struct sgpu_reply *reply)
 {
-	struct sgpu_channel *channel =
-		sgpu_configurable(processor, command->via, command->channel, reply);
+	struct sgpu_channel *channel = sgpu_configurable(processor, command, reply);
 	const int kind = command->pde.big ? SGPU_BIG : SGPU_SMALL;
 	const uint32_t index = command->pde.index;
 	struct sgpu_table *old, *table = NULL;
@@ -90,7 +89,9 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 	} else if (check_new(processor, channel, command->pde.table, reply) != SGPU_OK) {
 		return reply->code;
 	} else if (!(table = sgpu_table_make(&processor->layout, command->pde.table, kind))) {
-		return sgpu_refuse_memory(reply);
+		reply->refusal = SGPU_REFUSED_LIMIT;
+		reply->code = sgpu_fail_nomem(&reply->error);
+		return reply->code;
 	}
 	if (old) {
 		sgpu_page_give(processor, old->frame, SGPU_SMALL);

@@ -63,9 +63,7 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 	int rc = sgpu_device_pages(device, &info, error);
 
 	*processor = NULL;
-	if (rc == SGPU_OK) {
-		rc = check_config(&info, config, error);
-	}
+	rc = rc ? rc : check_config(&info, config, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -82,9 +80,7 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 	made->config = *config;
 	made->layout = sgpu_layout_of(&info, config);
 	rc = sgpu_random(made->id, sizeof(made->id), error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_create(device, &made->stream, error);
-	}
+	rc = rc ? rc : sgpu_stream_create(device, &made->stream, error);
 	if (rc != SGPU_OK) {
 		sgpu_processor_free(&made);
 		return rc;

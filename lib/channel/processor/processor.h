@@ -100,8 +100,6 @@ static inline void sgpu_tables_leave(struct sgpu_processor *processor)
 /* Fills in the reply and returns its code. */
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 	SGPU_PRINTF(3, 4);
-/* As sgpu_refuse, when the host has no memory for a page table. */
-int sgpu_refuse_memory(struct sgpu_reply *reply);
 /* As sgpu_refuse, when the device failed. The text ends with the device's own, if it gave one. */
 int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
 
@@ -132,8 +130,18 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 			  const struct sgpu_context *context, uint64_t at, uint64_t size);
 
 /* ---- channels.c ---- */
-/* Returns channel `id` if it can be configured through `via`; else refuses, returns NULL. */
-struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
+/* Returns channel `id`, or NULL. */
+static inline struct sgpu_channel *sgpu_channel_of(const struct sgpu_processor *processor,
+						   uint32_t id)
+{
+	return id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+}
+/* Refuses the command unless it came through a bootstrap channel. */
+int sgpu_check_via(const struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply);
+/* Returns the command's channel if it can be configured; else refuses, returns NULL. */
+struct sgpu_channel *sgpu_configurable(const struct sgpu_processor *processor,
+				       const struct sgpu_command *command,
 				       struct sgpu_reply *reply);
 /* Checks that the channel has a key, that `counter` is its next authorisation, and that `mac` is
  * `expected`. */
@@ -141,8 +149,6 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
 			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
 			     struct sgpu_reply *reply);
-bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
-
 void sgpu_channel_free(struct sgpu_channel *channel);
 
 /* ---- activate.c ---- */

@@ -266,7 +266,7 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 {
 	struct job job = {
 		.processor = processor,
-		.channel = sgpu_configurable(processor, command->via, command->channel, reply),
+		.channel = sgpu_configurable(processor, command, reply),
 		.directory = command->pte.directory_index,
 		.index = command->pte.table_index,
 		.count = command->pte.count,

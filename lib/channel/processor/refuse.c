@@ -3,7 +3,6 @@
  * Refusals of commands, and their codes.
  */
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "channel/processor/processor.h"
 
@@ -30,32 +29,19 @@ static int code_of(enum sgpu_refusal refusal)
 
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 {
-	char text[SGPU_ERROR_TEXT_MAX];
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
 	reply->refusal = refusal;
-	reply->error.hint[0] = '\0';
-	reply->code = sgpu_fail(&reply->error, code_of(refusal), "%s", text);
-	return reply->code;
-}
-
-int sgpu_refuse_memory(struct sgpu_reply *reply)
-{
-	reply->refusal = SGPU_REFUSED_LIMIT;
-	reply->error.hint[0] = '\0';
-	reply->code = sgpu_fail(&reply->error, SGPU_ENOMEM, "out of memory for a table");
+	reply->code = sgpu_vfail(&reply->error, code_of(refusal), format, arguments);
+	va_end(arguments);
 	return reply->code;
 }
 
 int sgpu_refuse_device(struct sgpu_reply *reply, int rc, const char *what)
 {
-	char text[SGPU_ERROR_TEXT_MAX];
+	const struct sgpu_error why = reply->error;
 
-	snprintf(text, sizeof(text), "%s",
-		 reply->error.text[0] ? reply->error.text : sgpu_strerror(rc));
 	return sgpu_refuse(reply, SGPU_REFUSED_DEVICE, "%s: %.*s", what, SGPU_ERROR_TEXT_MAX / 2,
-			   text);
+			   why.text[0] ? why.text : sgpu_strerror(rc));
 }
