@@ -34,7 +34,6 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
 {
 	struct sgpu_ring_worker *w = aligned_alloc(64, (sizeof(*w) + 63) / 64 * 64);
 	struct sgpu_ring_header *header;
-	struct sgpu_queue queue;
 	int rc;
 
 	*worker = NULL;
@@ -47,21 +46,17 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
 	if (rc < 0) {
 		goto out;
 	}
-	w->started = calloc(w->memory.completion_count, sizeof(*w->started));
+	w->started = calloc(w->memory.completions.count, sizeof(*w->started));
 	if (!w->started) {
 		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	for (uint32_t i = 0; i < w->memory.completion_count; i++) {
+	for (uint32_t i = 0; i < w->memory.completions.count; i++) {
 		w->started[i].next_free = i + 1;
 	}
 	header = w->memory.header;
-	sgpu_queue_set(&queue, w->memory.submissions, SGPU_DESCRIPTOR_WORDS,
-		       w->memory.submission_count, &header->worker.head);
-	sgpu_consumer_set(&w->submissions, &queue, 0);
-	sgpu_queue_set(&queue, w->memory.completions, SGPU_COMPLETION_WORDS,
-		       w->memory.completion_count, &header->client.head);
-	sgpu_producer_set(&w->completions, &queue, 0);
+	w->submissions.queue = w->memory.submissions;
+	w->completions.queue = w->memory.completions;
 	sgpu_sleeper_set(&w->sleeper, &header->worker, &header->client, config->doorbell,
 			 &config->wait);
 	*worker = w;
@@ -87,12 +82,12 @@ static int check_room(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 	uint64_t unreaped;
 	int rc = sgpu_producer_pending(&worker->completions, &unreaped, error);
 
-	if (rc == SGPU_OK && unreaped + worker->outstanding >= worker->memory.completion_count) {
+	if (rc == SGPU_OK && unreaped + worker->outstanding >= worker->memory.completions.count) {
 		rc = sgpu_fail(
 			error, SGPU_EINVALID,
 			"the client has submitted more than %u operations without taking their "
 			"completions",
-			worker->memory.completion_count);
+			worker->memory.completions.count);
 	}
 	return rc;
 }
@@ -151,7 +146,7 @@ int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int statu
 	if (rc < 0) {
 		return rc;
 	}
-	if (ticket >= worker->memory.completion_count || !worker->started[ticket].is_open) {
+	if (ticket >= worker->memory.completions.count || !worker->started[ticket].is_open) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "ticket %u names no operation that has started", ticket);
 	}
