@@ -41,21 +41,30 @@ struct sgpu_channel *sgpu_configurable(const struct sgpu_processor *processor,
 }
 
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
-			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
-			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
+			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply)
 {
-	if (!channel->context || !channel->context->keys ||
-	    counter != channel->authorisations + 1) {
+	const struct sgpu_context_keys *keys = channel->context ? channel->context->keys : NULL;
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
+	bool verifies;
+
+	if (!keys || counter != channel->authorisations + 1) {
 		return sgpu_refuse(reply, SGPU_REFUSED_MAC,
 				   "authorisation %llu of channel %u is not the next one",
 				   (unsigned long long)counter, channel->id);
 	}
-	return sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE)
-		       ? SGPU_OK
-		       : sgpu_refuse(reply, SGPU_REFUSED_MAC,
-				     "authorisation %llu of channel %u does not verify",
-				     (unsigned long long)counter, channel->id);
+	if (unmapped) {
+		sgpu_mac_unmap(&keys->derived, channel->serial, counter, unmapped[0], unmapped[1],
+			       expected);
+	} else {
+		sgpu_mac_destroy(&keys->derived, channel->serial, counter, expected);
+	}
+	verifies = sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE);
+	sgpu_wipe(expected, sizeof(expected));
+	return verifies ? SGPU_OK
+			: sgpu_refuse(reply, SGPU_REFUSED_MAC,
+				      "authorisation %llu of channel %u does not verify",
+				      (unsigned long long)counter, channel->id);
 }
 
 void sgpu_channel_free(struct sgpu_channel *channel)

@@ -13,7 +13,7 @@
 #include "channel/processor/processor.h"
 
 static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context,
-		     const uint8_t owner_key[32], struct sgpu_error *error)
+		     struct sgpu_error *error)
 {
 	int rc;
 
@@ -21,16 +21,14 @@ static int make_keys(const struct sgpu_processor *processor, struct sgpu_context
 	if (!context->keys) {
 		return sgpu_fail_nomem(error);
 	}
-	memcpy(context->owner_key, owner_key, sizeof(context->owner_key));
-	rc = sgpu_sha256(owner_key, sizeof(context->owner_key), context->owner_hash, error);
-	rc = rc ? rc : sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
+	rc = sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
 	return rc ? rc
 		  : sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived,
 					error);
 }
 
 static int make_context(const struct sgpu_processor *processor, struct sgpu_context *context,
-			const uint8_t *owner_key, struct sgpu_error *error)
+			bool has_key, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
@@ -38,8 +36,8 @@ static int make_context(const struct sgpu_processor *processor, struct sgpu_cont
 	if (!context->tables) {
 		return sgpu_fail_nomem(error);
 	}
-	if (owner_key) {
-		rc = make_keys(processor, context, owner_key, error);
+	if (has_key) {
+		rc = make_keys(processor, context, error);
 	}
 	return rc < 0 ? rc
 		      : sgpu_space_create(processor->device, processor->layout.space,
@@ -50,7 +48,6 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 					 const struct sgpu_command *command, bool bootstrap,
 					 struct sgpu_error *error)
 {
-	const uint8_t *owner_key = command->create.has_key ? command->create.owner_key : NULL;
 	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
 	struct sgpu_context *context = NULL;
 	int rc = SGPU_OK;
@@ -65,10 +62,10 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 	channel->directory = command->create.directory;
 	if (!bootstrap) {
 		channel->context = context = calloc(1, sizeof(*context));
-		rc = context ? make_context(processor, context, owner_key, error)
+		rc = context ? make_context(processor, context, command->create.has_key, error)
 			     : sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK && owner_key) {
+	if (rc == SGPU_OK && command->create.has_key) {
 		rc = sgpu_channel_aeads(&context->keys->derived, &channel->aead,
 					&channel->answer_aead, error);
 	}
@@ -79,23 +76,16 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 	return channel;
 }
 
-static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_KT128_SIZE])
-{
-	sgpu_kt128(grant, sizeof(*grant), NULL, 0, digest, SGPU_KT128_SIZE);
-}
-
 int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 			 struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_KT128_SIZE];
 	const struct sgpu_channel *channel;
 	bool made;
 
-	digest_grant(grant, digest);
 	sgpu_tables_enter(processor);
 	channel = sgpu_channel_of(processor, grant->channel);
 	made = channel && channel->context && channel->context->keys &&
-	       sgpu_equal(channel->grant_digest, digest, sizeof(digest));
+	       sgpu_equal(&channel->grant, grant, sizeof(*grant));
 	sgpu_tables_leave(processor);
 	return made ? SGPU_OK
 		    : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
@@ -103,21 +93,19 @@ int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_gra
 }
 
 static int make_grant(const struct sgpu_processor *processor, struct sgpu_channel *channel,
-		      struct sgpu_grant *grant, struct sgpu_error *error)
+		      const uint8_t owner_key[32], struct sgpu_error *error)
 {
-	const struct sgpu_context *context = channel->context;
-	int rc;
+	struct sgpu_grant *grant = &channel->grant;
+	const uint8_t *cek = channel->context->keys->cek;
+	int rc = sgpu_sha256(owner_key, 32, grant->owner_hash, error);
 
-	memset(grant, 0, sizeof(*grant));
 	grant->channel = channel->id;
 	grant->serial = channel->serial;
-	memcpy(grant->owner_hash, context->owner_hash, sizeof(grant->owner_hash));
 	memcpy(grant->processor, processor->id, sizeof(grant->processor));
-	rc = sgpu_hpke_seal(context->owner_key, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
-			    SGPU_GRANT_BIND_SIZE, context->keys->cek, sizeof(context->keys->cek),
-			    grant->enc, grant->sealed_cek, error);
-	digest_grant(grant, channel->grant_digest);
-	return rc;
+	return rc ? rc
+		  : sgpu_hpke_seal(owner_key, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
+				   SGPU_GRANT_BIND_SIZE, cek, SGPU_KEY_SIZE, grant->enc,
+				   grant->sealed_cek, error);
 }
 
 static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel)
@@ -141,7 +129,8 @@ static int create(struct sgpu_processor *processor, const struct sgpu_command *c
 	int rc = channel ? SGPU_OK : SGPU_ENOMEM;
 
 	if (channel && command->create.has_key) {
-		rc = make_grant(processor, channel, &reply->grant, &reply->error);
+		rc = make_grant(processor, channel, command->create.owner_key, &reply->error);
+		reply->grant = channel->grant;
 	}
 	if (rc != SGPU_OK) {
 		sgpu_channel_free(channel);

@@ -108,24 +108,6 @@ void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel
 	leave(processor, channel);
 }
 
-static int check_mac(const struct sgpu_channel *channel, const struct sgpu_command *command,
-		     struct sgpu_reply *reply)
-{
-	const struct sgpu_context_keys *keys = channel->context ? channel->context->keys : NULL;
-	const uint64_t counter = command->destroy.mac_counter;
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE] = { 0 };
-
-	if (!command->destroy.has_mac) {
-		return SGPU_OK;
-	}
-	if (keys) {
-		sgpu_mac_destroy(&keys->derived, channel->serial, counter, expected);
-	}
-	(void)sgpu_check_authorisation(channel, counter, command->destroy.mac, expected, reply);
-	sgpu_wipe(expected, sizeof(expected));
-	return reply->code;
-}
-
 int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command,
 		    struct sgpu_reply *reply)
 {
@@ -138,7 +120,9 @@ int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command 
 		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u",
 				   command->channel);
 	}
-	if (check_mac(channel, command, reply) != SGPU_OK) {
+	if (command->destroy.has_mac &&
+	    sgpu_check_authorisation(channel, command->destroy.mac_counter, command->destroy.mac,
+				     NULL, reply) != SGPU_OK) {
 		return reply->code;
 	}
 	if (channel->context) {

@@ -43,7 +43,6 @@ struct sgpu_context_keys {
 
 struct sgpu_context {
 	struct sgpu_context_keys *keys; /* in secret memory; NULL: the channel has no key */
-	uint8_t owner_key[32], owner_hash[SGPU_SHA256_SIZE];
 	struct sgpu_space *space;
 	sgpu_devptr base;
 	struct sgpu_table *(*tables)[SGPU_KINDS];
@@ -55,7 +54,7 @@ struct sgpu_context {
 struct sgpu_channel {
 	struct sgpu_context *context; /* its own; NULL: a bootstrap channel */
 	uint32_t id, serial, directory;
-	uint8_t grant_digest[SGPU_KT128_SIZE]; /* of the grant; only with a key */
+	struct sgpu_grant grant; /* only with a key */
 	struct sgpu_aead *aead;
 	struct sgpu_aead *answer_aead;
 	pthread_mutex_t lock;		  /* guards groups, answers, both aeads */
@@ -143,11 +142,10 @@ int sgpu_check_via(const struct sgpu_processor *processor, const struct sgpu_com
 struct sgpu_channel *sgpu_configurable(const struct sgpu_processor *processor,
 				       const struct sgpu_command *command,
 				       struct sgpu_reply *reply);
-/* Checks that the channel has a key, that `counter` is its next authorisation, and that `mac` is
- * `expected`. */
+/* Checks that the channel has a key, that `counter` is its next authorisation, and that `mac` is of
+ * the unmapping of `unmapped`, an address and a size, or, if that is NULL, of the destruction. */
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
-			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
-			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
+			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply);
 void sgpu_channel_free(struct sgpu_channel *channel);
 

@@ -137,20 +137,12 @@ static int check_entries(struct job *job)
 
 static int check_mac(struct job *job, const struct sgpu_command *command)
 {
-	const struct sgpu_context_keys *keys = job->channel->context->keys;
-	const uint64_t counter = command->pte.mac_counter;
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE] = { 0 };
+	const uint64_t unmapped[] = { job->va, job->size };
 
-	if (!command->pte.has_mac) {
-		return SGPU_OK;
-	}
-	if (keys) {
-		sgpu_mac_unmap(&keys->derived, job->channel->serial, counter, job->va, job->size,
-			       expected);
-	}
-	job->authorised = sgpu_check_authorisation(job->channel, counter, command->pte.mac,
-						   expected, job->reply) == SGPU_OK;
-	sgpu_wipe(expected, sizeof(expected));
+	job->authorised =
+		command->pte.has_mac &&
+		sgpu_check_authorisation(job->channel, command->pte.mac_counter, command->pte.mac,
+					 unmapped, job->reply) == SGPU_OK;
 	return job->reply->code;
 }
 
