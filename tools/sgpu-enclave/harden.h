@@ -31,10 +31,10 @@ enum harden_kind {
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
 /* Puts the calling process, a worker of the module host, under a filter of those calls that
- * computing code makes, and of messages over `channel` and `handoff`. Another call is not carried
+ * computing code makes, and of messages over its sockets. Another call is not carried
  * out: the process blocks in it until its parent, which gets the returned listener, has decided. No
  * signal handler is involved that a module could replace. -1: there is no filter. */
-int harden_filter_module(int channel, int handoff);
+int harden_filter_module(void);
 
 /* Both return {NAME: {"holds", "text"}}: whether this machine has a protection, and what follows.
  * NULL: out of memory. */
@@ -66,10 +66,10 @@ int landlock_version(void);
  * SGPU_EUNAVAILABLE, and nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
-/* Confines the calling process, a worker of the module host: it reads `paths`, which end with NULL,
+/* Confines the calling process, a worker of the module host: it reads root_paths
  * and `more` (NULL: nothing), and reaches no other file, no network, and no process outside.
  * Returns Landlock's version, or 0 if that failed. */
-int landlock_read_only(const char *const *paths, const char *more);
+int landlock_read_only(const char *more);
 
 /* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: modules cannot be run. */
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,

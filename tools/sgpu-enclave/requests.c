@@ -128,15 +128,6 @@ static int serve_quote(int connection, struct sgpu_error *error)
 	return rc;
 }
 
-void serve_quote_explain(struct sgpu_error *error)
-{
-	if (serving.enclave->quoted && error->code == SGPU_EKEY) {
-		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
-				       "gave the quote has ended: "
-				       "ask for a new one with 'sgpu-serve quote'");
-	}
-}
-
 static void end(int connection, int rc, struct sgpu_error *error)
 {
 	if (rc < 0 && rc != SGPU_ECANCELED) {
