@@ -5,7 +5,6 @@
  * tables. The allocator reaches the processor only through `send`.
  */
 #include "base/base.h"
-#include "channel/allocator.h"
 #include "channel/tables.h"
 
 enum { BOOTSTRAP = 0 };
@@ -20,13 +19,78 @@ struct sgpu_allocator {
 	sgpu_command_fn send;
 	void *processor;
 	struct sgpu_layout layout;
-	struct sgpu_frame_pool frames;
+	/* Frames [begin, end): big pages are taken from the beginning, small ones from the end. */
+	uint64_t *used; /* a bit for each frame */
+	uint32_t begin, end, free;
+	uint32_t low, high; /* no free big page lies below `low`, no free frame from `high` on */
 	struct channel channels[SGPU_CHANNEL_MAX];
 	struct sgpu_command command;
 	struct sgpu_reply reply;
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 };
 
+/* ---- frames ---- */
+static bool is_used(const struct sgpu_allocator *allocator, uint32_t frame)
+{
+	return allocator->used[frame / 64] >> frame % 64 & 1;
+}
+
+static bool are_free(const struct sgpu_allocator *allocator, uint32_t first, uint32_t count)
+{
+	for (uint32_t f = first; f < first + count; f++) {
+		if (is_used(allocator, f)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Takes the frames of a page of `kind`, from *first on. Returns false if none are free. */
+static bool take_page(struct sgpu_allocator *allocator, int kind, uint32_t *first)
+{
+	const uint32_t count = allocator->layout.frames_of[kind];
+	uint64_t page = ((uint64_t)allocator->low + count - 1) / count * count;
+
+	if (kind == SGPU_SMALL) {
+		while (allocator->high > allocator->begin &&
+		       is_used(allocator, allocator->high - 1)) {
+			allocator->high--;
+		}
+		if (allocator->high == allocator->begin) {
+			return false;
+		}
+		page = --allocator->high;
+	} else {
+		while (page + count <= allocator->end &&
+		       !are_free(allocator, (uint32_t)page, count)) {
+			page += count;
+		}
+		if (allocator->free < count || page + count > allocator->end) {
+			return false;
+		}
+		allocator->low = (uint32_t)page + count;
+	}
+	*first = (uint32_t)page;
+	for (uint32_t f = *first; f < *first + count; f++) {
+		allocator->used[f / 64] |= (uint64_t)1 << f % 64;
+	}
+	allocator->free -= count;
+	return true;
+}
+
+static void give_page(struct sgpu_allocator *allocator, int kind, uint32_t first)
+{
+	const uint32_t end = first + allocator->layout.frames_of[kind];
+
+	for (uint32_t f = first; f < end; f++) {
+		allocator->used[f / 64] &= ~((uint64_t)1 << f % 64);
+	}
+	allocator->free += end - first;
+	allocator->low = first < allocator->low ? first : allocator->low;
+	allocator->high = end > allocator->high ? end : allocator->high;
+}
+
+/* ---- commands ---- */
 static int send_command(struct sgpu_allocator *allocator, struct sgpu_error *error)
 {
 	allocator->command.via = BOOTSTRAP;
@@ -81,14 +145,17 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info,
 	made->send = send;
 	made->processor = processor;
 	made->layout = sgpu_layout_of(info, config);
-	rc = sgpu_frame_pool_init(&made->frames, config->unprotected,
-				  config->frames - config->hidden, error);
+	made->begin = made->low = config->unprotected;
+	made->end = made->high = config->frames - config->hidden;
+	made->free = made->end - made->begin;
+	made->used = calloc(made->end / 64 + 1, sizeof(*made->used));
+	rc = made->used ? SGPU_OK : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		made->command = (struct sgpu_command){ .op = SGPU_CH_CREATE, .channel = BOOTSTRAP };
 		rc = send_command(made, error);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_frame_pool_clear(&made->frames);
+		free(made->used);
 		free(made);
 		return rc;
 	}
@@ -104,18 +171,17 @@ static void free_channel(struct sgpu_allocator *allocator, struct channel *chann
 
 			for (uint32_t i = 0; table && i < allocator->layout.entries_of[kind]; i++) {
 				if (table->entries[i] != SGPU_NO_FRAME) {
-					sgpu_frame_give(&allocator->frames, table->entries[i],
-							allocator->layout.frames_of[kind]);
+					give_page(allocator, kind, table->entries[i]);
 				}
 			}
 			if (table) {
-				sgpu_frame_give(&allocator->frames, table->frame, 1);
+				give_page(allocator, SGPU_SMALL, table->frame);
 			}
 			free(table);
 		}
 	}
 	free(channel->tables);
-	sgpu_frame_give(&allocator->frames, channel->directory, 1);
+	give_page(allocator, SGPU_SMALL, channel->directory);
 	memset(channel, 0, sizeof(*channel));
 }
 
@@ -135,7 +201,7 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 	}
 	a->command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = BOOTSTRAP };
 	(void)send_command(a, NULL);
-	sgpu_frame_pool_clear(&a->frames);
+	free(a->used);
 	free(a);
 	*allocator = NULL;
 }
@@ -155,7 +221,7 @@ int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner
 		return sgpu_fail(error, SGPU_ENOMEM, "all %d channels are in use",
 				 SGPU_CHANNEL_MAX);
 	}
-	if (!sgpu_frame_take(&allocator->frames, 1, &directory)) {
+	if (!take_page(allocator, SGPU_SMALL, &directory)) {
 		return no_pages(error);
 	}
 	made = &allocator->channels[number];
@@ -237,12 +303,12 @@ static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32
 	if (*at) {
 		return SGPU_OK;
 	}
-	if (!sgpu_frame_take(&allocator->frames, 1, &frame)) {
+	if (!take_page(allocator, SGPU_SMALL, &frame)) {
 		return no_pages(error);
 	}
 	table = sgpu_table_make(&allocator->layout, frame, kind);
 	if (!table) {
-		sgpu_frame_give(&allocator->frames, frame, 1);
+		give_page(allocator, SGPU_SMALL, frame);
 		return sgpu_fail_nomem(error);
 	}
 	allocator->command = (struct sgpu_command){
@@ -252,7 +318,7 @@ static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32
 	};
 	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
-		sgpu_frame_give(&allocator->frames, frame, 1);
+		give_page(allocator, SGPU_SMALL, frame);
 		free(table);
 		return rc;
 	}
@@ -283,8 +349,7 @@ static struct sgpu_command *begin_pages(struct sgpu_allocator *allocator, uint32
 static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		sgpu_frame_give(&allocator->frames, allocator->pages[i],
-				allocator->layout.frames_of[kind]);
+		give_page(allocator, kind, allocator->pages[i]);
 	}
 }
 
@@ -308,9 +373,7 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 		return rc;
 	}
 	command = begin_pages(allocator, channel, va, end, kind);
-	while (count < command->pte.count &&
-	       sgpu_frame_take(&allocator->frames, layout->frames_of[kind],
-			       &allocator->pages[count])) {
+	while (count < command->pte.count && take_page(allocator, kind, &allocator->pages[count])) {
 		count++;
 	}
 	command->pte.count = count;
@@ -386,7 +449,7 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 				 (unsigned long long)size);
 	}
 	whole = (size + small - 1) / small * small;
-	if (whole / small > allocator->frames.free) {
+	if (whole / small > allocator->free) {
 		return no_pages(error);
 	}
 	rc = find_room(allocator, made, whole, whole >= big ? big : small, va, error);

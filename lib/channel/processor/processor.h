@@ -163,19 +163,6 @@ int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
  * device, so that no kernel writes to the range afterwards. Returns when the range is clear. */
 int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
 		     uint64_t at, uint64_t size, struct sgpu_error *error);
-struct sgpu_page_run {
-	struct sgpu_context *context;
-	int kind;
-	uint64_t va;
-	uint32_t count;
-	const uint32_t *pages;
-};
-/* If the device fails, neither changes a mapping; but pages to be unmapped may have been cleared,
- * and pages to be mapped are left stale or, if they could not be unmapped again, retired. */
-int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
-		   struct sgpu_error *error);
-int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,
-		     struct sgpu_error *error);
 
 /* ---- the commands, each in a file of its name ----
  * The caller holds `tables` as a writer, for CH_SUBMIT as a reader. */

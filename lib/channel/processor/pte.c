@@ -177,6 +177,94 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	return SGPU_OK;
 }
 
+/* ---- the device's part ----
+ * If it fails, no mapping has changed; but pages to be unmapped may have been cleared, and pages to
+ * be mapped are left stale or, if they could not be unmapped again, retired, that is, never used
+ * again. */
+static bool needs_clear(const struct job *job, uint32_t i)
+{
+	return sgpu_page_needs_clear(job->processor, job->processor->pages[i], job->kind);
+}
+
+static int clear_new(const struct job *job)
+{
+	const uint64_t page = job->processor->layout.page_size[job->kind];
+	int rc = SGPU_OK;
+
+	for (uint32_t first = 0, last; rc == SGPU_OK && first < job->count; first = last + 1) {
+		last = first;
+		while (last < job->count && needs_clear(job, last)) {
+			last++;
+		}
+		if (last > first) {
+			rc = sgpu_pages_clear(job->processor, job->channel->context,
+					      job->va + first * page, (last - first) * page,
+					      &job->reply->error);
+		}
+	}
+	return rc;
+}
+
+static void undo_map(const struct job *job)
+{
+	struct sgpu_processor *processor = job->processor;
+	struct sgpu_context *context = job->channel->context;
+	/* Kernels may have written to the pages already. */
+	bool clean = sgpu_activate_now(processor, context, NULL) == SGPU_OK &&
+		     sgpu_pages_clear(processor, context, job->va, job->size, NULL) == SGPU_OK;
+
+	if (sgpu_page_unmap(context->space, job->va, job->size, NULL) != SGPU_OK) {
+		context->faulted = true;
+		for (uint32_t i = 0; i < job->count; i++) {
+			sgpu_page_retire(processor, processor->pages[i], job->kind);
+		}
+		return;
+	}
+	for (uint32_t i = 0; !clean && i < job->count; i++) {
+		for (uint32_t k = 0; k < processor->layout.frames_of[job->kind]; k++) {
+			processor->frames[processor->pages[i] + k].stale = 1;
+		}
+	}
+}
+
+static int map_pages(const struct job *job)
+{
+	struct sgpu_processor *processor = job->processor;
+	struct sgpu_context *context = job->channel->context;
+	struct sgpu_error *error = &job->reply->error;
+	uint32_t i = 0;
+	int rc = SGPU_OK;
+
+	while (i < job->count && !needs_clear(job, i)) {
+		i++;
+	}
+	if (i < job->count) { /* kernels that run now must not see the page */
+		rc = sgpu_activate_now(processor, NULL, error);
+		rc = rc ? rc : sgpu_activate_now(processor, context, error);
+	}
+	rc = rc ? rc
+		: sgpu_page_map(context->space, job->va, processor->pages, job->count,
+				processor->layout.page_size[job->kind], error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = clear_new(job);
+	if (rc != SGPU_OK) {
+		undo_map(job);
+	}
+	return rc;
+}
+
+static int unmap_pages(const struct job *job)
+{
+	struct sgpu_context *context = job->channel->context;
+	struct sgpu_error *error = &job->reply->error;
+	int rc = sgpu_activate_now(job->processor, context, error);
+
+	rc = rc ? rc : sgpu_pages_clear(job->processor, context, job->va, job->size, error);
+	return rc ? rc : sgpu_page_unmap(context->space, job->va, job->size, error);
+}
+
 /* ---- updating the tables ---- */
 static void put_in(const struct job *job, uint32_t i, uint32_t page)
 {
@@ -237,22 +325,6 @@ static void summarise(struct job *job)
 	sgpu_mac_summary(&job->channel->context->keys->derived, summary, summary->mac);
 }
 
-static int change_device(struct job *job)
-{
-	const struct sgpu_page_run run = {
-		.context = job->channel->context,
-		.kind = job->kind,
-		.va = job->va,
-		.count = job->count,
-		.pages = job->processor->pages,
-	};
-	int rc = job->unmaps ? sgpu_pages_unmap(job->processor, &run, &job->reply->error)
-			     : sgpu_pages_map(job->processor, &run, &job->reply->error);
-
-	return rc == SGPU_OK ? SGPU_OK
-			     : sgpu_refuse_device(job->reply, rc, "cannot change mappings");
-}
-
 int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command,
 		struct sgpu_reply *reply)
 {
@@ -265,6 +337,7 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 		.kind = command->pte.big ? SGPU_BIG : SGPU_SMALL,
 		.reply = reply,
 	};
+	int rc;
 
 	if (!job.channel || check_place(&job, command) != SGPU_OK ||
 	    check_mac(&job, command) != SGPU_OK) {
@@ -273,10 +346,14 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 	/* Copied, since the sender may change its list meanwhile. */
 	memcpy(processor->pages, command->pte.pages, job.count * sizeof(*processor->pages));
 	job.unmaps = processor->pages[0] == SGPU_NO_FRAME;
-	if (check_entries(&job) != SGPU_OK || (!job.kept && change_device(&job) != SGPU_OK)) {
+	if (check_entries(&job) != SGPU_OK) {
 		return reply->code;
 	}
 	if (!job.kept) {
+		rc = job.unmaps ? unmap_pages(&job) : map_pages(&job);
+		if (rc != SGPU_OK) {
+			return sgpu_refuse_device(reply, rc, "cannot change mappings");
+		}
 		enter(&job);
 	}
 	job.channel->authorisations += job.authorised;
