@@ -25,7 +25,7 @@ void worker_try(struct sgpu_module_confinement *confinement)
 	int status = 0;
 
 	if (child == 0) {
-		status = landlock_read_only(NULL);
+		status = landlock_read_only(root_paths, NULL);
 		_exit(status | (harden_filter_module() >= 0 ? TRIAL_FILTERED : 0));
 	}
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -41,7 +41,7 @@ static bool confine(const char *image, int landlock)
 	int listener;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (landlock_read_only(image) < landlock) {
+	if (landlock_read_only(root_paths, image) < landlock) {
 		_exit(1);
 	}
 	listener = harden_filter_module();

@@ -66,10 +66,10 @@ int landlock_version(void);
  * SGPU_EUNAVAILABLE, and nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
-/* Confines the calling process, a worker of the module host: it reads root_paths
+/* Confines the calling process, a worker of the module host: it reads `paths`, which end with NULL,
  * and `more` (NULL: nothing), and reaches no other file, no network, and no process outside.
  * Returns Landlock's version, or 0 if that failed. */
-int landlock_read_only(const char *more);
+int landlock_read_only(const char *const *paths, const char *more);
 
 /* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: modules cannot be run. */
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,

@@ -18,7 +18,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../module-host/host.h"
 #include "cli.h"
 
 /* The calls' numbers, the same on all architectures. */
@@ -296,13 +295,13 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 	return put_under(&rules) ? SGPU_OK : sgpu_fail_errno(error, "files are not confined");
 }
 
-int landlock_read_only(const char *more)
+int landlock_read_only(const char *const *paths, const char *more)
 {
 	const int version = kernel_version();
 	struct ruleset rules = make_ruleset(version, true);
 
-	for (int i = 0; rules.failure == 0 && root_paths[i]; i++) {
-		allow(&rules, root_paths[i], LANDLOCK_ACCESS_FS_READ_FILE);
+	for (; rules.failure == 0 && *paths; paths++) {
+		allow(&rules, *paths, LANDLOCK_ACCESS_FS_READ_FILE);
 	}
 	allow(&rules, more, LANDLOCK_ACCESS_FS_READ_FILE);
 	return put_under(&rules) ? version : 0;
