@@ -50,13 +50,13 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 	}
 	memset(c, 0, sizeof(*c));
 	rc = sgpu_ring_map(fd, &c->memory, error);
-	if (rc < 0) {
-		goto out;
+	if (rc == SGPU_OK) {
+		c->slots = calloc(c->memory.completions.count, sizeof(*c->slots));
+		rc = c->slots ? SGPU_OK : sgpu_fail_nomem(error);
 	}
-	c->slots = calloc(c->memory.completions.count, sizeof(*c->slots));
-	if (!c->slots) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
+	if (rc < 0) {
+		sgpu_ring_client_close(&c);
+		return rc;
 	}
 	for (uint32_t i = 0; i < c->memory.completions.count; i++) {
 		c->slots[i].next = i + 1;
@@ -67,10 +67,7 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 	sgpu_sleeper_set(&c->sleeper, &header->client, &header->worker, config->doorbell,
 			 &config->wait);
 	*client = c;
-	c = NULL;
-out:
-	sgpu_ring_client_close(&c);
-	return rc;
+	return SGPU_OK;
 }
 
 void sgpu_ring_client_close(struct sgpu_ring_client **client)

@@ -43,13 +43,13 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
 	memset(w, 0, sizeof(*w));
 	memcpy(w->members, config->members, sizeof(w->members));
 	rc = sgpu_ring_map(fd, &w->memory, error);
-	if (rc < 0) {
-		goto out;
+	if (rc == SGPU_OK) {
+		w->started = calloc(w->memory.completions.count, sizeof(*w->started));
+		rc = w->started ? SGPU_OK : sgpu_fail_nomem(error);
 	}
-	w->started = calloc(w->memory.completions.count, sizeof(*w->started));
-	if (!w->started) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
+	if (rc < 0) {
+		sgpu_ring_worker_close(&w);
+		return rc;
 	}
 	for (uint32_t i = 0; i < w->memory.completions.count; i++) {
 		w->started[i].next_free = i + 1;
@@ -60,10 +60,7 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
 	sgpu_sleeper_set(&w->sleeper, &header->worker, &header->client, config->doorbell,
 			 &config->wait);
 	*worker = w;
-	w = NULL;
-out:
-	sgpu_ring_worker_close(&w);
-	return rc;
+	return SGPU_OK;
 }
 
 void sgpu_ring_worker_close(struct sgpu_ring_worker **worker)

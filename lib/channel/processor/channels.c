@@ -44,7 +44,7 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply)
 {
-	const struct sgpu_context_keys *keys = channel->context ? channel->context->keys : NULL;
+	const struct sgpu_channel_keys *keys = channel->context ? channel->context->keys : NULL;
 	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
 	bool verifies;
 
@@ -54,10 +54,9 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 				   (unsigned long long)counter, channel->id);
 	}
 	if (unmapped) {
-		sgpu_mac_unmap(&keys->derived, channel->serial, counter, unmapped[0], unmapped[1],
-			       expected);
+		sgpu_mac_unmap(keys, channel->serial, counter, unmapped[0], unmapped[1], expected);
 	} else {
-		sgpu_mac_destroy(&keys->derived, channel->serial, counter, expected);
+		sgpu_mac_destroy(keys, channel->serial, counter, expected);
 	}
 	verifies = sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE);
 	sgpu_wipe(expected, sizeof(expected));

@@ -12,68 +12,48 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
-static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context,
-		     struct sgpu_error *error)
+static int make_context(const struct sgpu_processor *processor, struct sgpu_channel *channel,
+			struct sgpu_error *error)
 {
+	struct sgpu_context *context = calloc(1, sizeof(*context));
+
+	channel->context = context;
+	if (context) {
+		context->tables =
+			calloc(processor->layout.directory_entries, sizeof(*context->tables));
+	}
+	return !context || !context->tables
+		       ? sgpu_fail_nomem(error)
+		       : sgpu_space_create(processor->device, processor->layout.space,
+					   &context->space, &context->base, error);
+}
+
+/* Draws the CEK, which nobody but the owner keeps, and seals it. */
+static int make_keys(const struct sgpu_processor *processor, struct sgpu_channel *channel,
+		     const uint8_t owner_key[32], struct sgpu_error *error)
+{
+	struct sgpu_channel_keys *keys = sgpu_secret_alloc(sizeof(*keys));
+	struct sgpu_grant *grant = &channel->grant;
+	uint8_t cek[SGPU_KEY_SIZE];
 	int rc;
 
-	context->keys = sgpu_secret_alloc(sizeof(*context->keys));
-	if (!context->keys) {
+	channel->context->keys = keys;
+	if (!keys) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
-	return rc ? rc
-		  : sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived,
-					error);
-}
-
-static int make_context(const struct sgpu_processor *processor, struct sgpu_context *context,
-			bool has_key, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	context->tables = calloc(processor->layout.directory_entries, sizeof(*context->tables));
-	if (!context->tables) {
-		return sgpu_fail_nomem(error);
-	}
-	if (has_key) {
-		rc = make_keys(processor, context, error);
-	}
-	return rc < 0 ? rc
-		      : sgpu_space_create(processor->device, processor->layout.space,
-					  &context->space, &context->base, error);
-}
-
-static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
-					 const struct sgpu_command *command, bool bootstrap,
-					 struct sgpu_error *error)
-{
-	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
-	struct sgpu_context *context = NULL;
-	int rc = SGPU_OK;
-
-	if (!channel) {
-		(void)sgpu_fail_nomem(error);
-		return NULL;
-	}
-	(void)pthread_mutex_init(&channel->lock, NULL);
-	channel->id = command->channel;
-	channel->serial = processor->serials + 1;
-	channel->directory = command->create.directory;
-	if (!bootstrap) {
-		channel->context = context = calloc(1, sizeof(*context));
-		rc = context ? make_context(processor, context, command->create.has_key, error)
-			     : sgpu_fail_nomem(error);
-	}
-	if (rc == SGPU_OK && command->create.has_key) {
-		rc = sgpu_channel_aeads(&context->keys->derived, &channel->aead,
-					&channel->answer_aead, error);
-	}
-	if (rc != SGPU_OK) {
-		sgpu_channel_free(channel);
-		return NULL;
-	}
-	return channel;
+	grant->channel = channel->id;
+	grant->serial = channel->serial;
+	memcpy(grant->processor, processor->id, sizeof(grant->processor));
+	rc = sgpu_sha256(owner_key, 32, grant->owner_hash, error);
+	rc = rc ? rc : sgpu_random(cek, sizeof(cek), error);
+	rc = rc ? rc : sgpu_channel_derive(cek, processor->id, keys, error);
+	rc = rc ? rc : sgpu_channel_aeads(keys, &channel->aead, &channel->answer_aead, error);
+	rc = rc ? rc
+		: sgpu_hpke_seal(owner_key, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
+				 SGPU_GRANT_BIND_SIZE, cek, sizeof(cek), grant->enc,
+				 grant->sealed_cek, error);
+	sgpu_wipe(cek, sizeof(cek));
+	return rc;
 }
 
 int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
@@ -90,22 +70,6 @@ int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_gra
 	return made ? SGPU_OK
 		    : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
 				(unsigned)grant->channel);
-}
-
-static int make_grant(const struct sgpu_processor *processor, struct sgpu_channel *channel,
-		      const uint8_t owner_key[32], struct sgpu_error *error)
-{
-	struct sgpu_grant *grant = &channel->grant;
-	const uint8_t *cek = channel->context->keys->cek;
-	int rc = sgpu_sha256(owner_key, 32, grant->owner_hash, error);
-
-	grant->channel = channel->id;
-	grant->serial = channel->serial;
-	memcpy(grant->processor, processor->id, sizeof(grant->processor));
-	return rc ? rc
-		  : sgpu_hpke_seal(owner_key, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
-				   SGPU_GRANT_BIND_SIZE, cek, SGPU_KEY_SIZE, grant->enc,
-				   grant->sealed_cek, error);
 }
 
 static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel)
@@ -125,12 +89,21 @@ static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel
 static int create(struct sgpu_processor *processor, const struct sgpu_command *command,
 		  bool bootstrap, struct sgpu_reply *reply)
 {
-	struct sgpu_channel *channel = make_channel(processor, command, bootstrap, &reply->error);
-	int rc = channel ? SGPU_OK : SGPU_ENOMEM;
+	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
+	int rc = SGPU_OK;
 
-	if (channel && command->create.has_key) {
-		rc = make_grant(processor, channel, command->create.owner_key, &reply->error);
-		reply->grant = channel->grant;
+	if (!channel) {
+		return sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
+	}
+	(void)pthread_mutex_init(&channel->lock, NULL);
+	channel->id = command->channel;
+	channel->serial = processor->serials + 1;
+	channel->directory = command->create.directory;
+	if (!bootstrap) {
+		rc = make_context(processor, channel, &reply->error);
+	}
+	if (rc == SGPU_OK && command->create.has_key) {
+		rc = make_keys(processor, channel, command->create.owner_key, &reply->error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_channel_free(channel);
@@ -139,6 +112,7 @@ static int create(struct sgpu_processor *processor, const struct sgpu_command *c
 					     "not a public key of X25519")
 			       : sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
 	}
+	reply->grant = channel->grant;
 	enter(processor, channel);
 	return SGPU_OK;
 }

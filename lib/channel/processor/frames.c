@@ -14,22 +14,6 @@ enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *proces
 									   : SGPU_REGION_HIDDEN;
 }
 
-enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
-				  enum sgpu_frame_region *region)
-{
-	const uint32_t count = processor->layout.frames_of[kind], total = processor->config.frames;
-
-	if (first >= total || count > total - first || first % count) {
-		return SGPU_REFUSED_RANGE;
-	}
-	*region = sgpu_processor_region(processor, first);
-	if (*region == SGPU_REGION_HIDDEN ||
-	    sgpu_processor_region(processor, first + count - 1) != *region) {
-		return SGPU_REFUSED_REGION;
-	}
-	return SGPU_REFUSED_NOT;
-}
-
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind)
 {
 	for (uint32_t i = 0; i < processor->layout.frames_of[kind]; i++) {

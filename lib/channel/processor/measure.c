@@ -44,10 +44,10 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	};
 	rc = sgpu_activate_now(processor, channel->context, &reply->error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_measure(
-			processor->stream, channel->context->base + va, size,
-			measurement->keyed ? channel->context->keys->derived.measure : NULL,
-			measurement->digest, &task);
+		rc = sgpu_device_measure(processor->stream, channel->context->base + va, size,
+					 measurement->keyed ? channel->context->keys->measure
+							    : NULL,
+					 measurement->digest, &task);
 		rc = sgpu_processor_wait(processor, rc, &task, &reply->error);
 	}
 	if (rc != SGPU_OK) {
@@ -56,9 +56,8 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	}
 	channel->reports++;
 	if (channel->context->keys) {
-		sgpu_mask_measurement(&channel->context->keys->derived, measurement);
-		sgpu_mac_measurement(&channel->context->keys->derived, measurement,
-				     measurement->mac);
+		sgpu_mask_measurement(channel->context->keys, measurement);
+		sgpu_mac_measurement(channel->context->keys, measurement, measurement->mac);
 	}
 	return SGPU_OK;
 }

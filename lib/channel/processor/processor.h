@@ -36,13 +36,8 @@ _Static_assert(sizeof(struct sgpu_frame_entry) == 8, "an entry takes 8 bytes a f
 _Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10,
 	       "indexes fit into an entry");
 
-struct sgpu_context_keys {
-	uint8_t cek[SGPU_KEY_SIZE];
-	struct sgpu_channel_keys derived;
-};
-
 struct sgpu_context {
-	struct sgpu_context_keys *keys; /* in secret memory; NULL: the channel has no key */
+	struct sgpu_channel_keys *keys; /* in secret memory; NULL: the channel has no key */
 	struct sgpu_space *space;
 	sgpu_devptr base;
 	struct sgpu_table *(*tables)[SGPU_KINDS];
@@ -107,10 +102,6 @@ enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_RE
 enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor,
 					     uint32_t frame);
-/* Checks that a page of `kind` can begin at frame `first`: in range, aligned, in one region that is
- * not hidden. */
-enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
-				  enum sgpu_frame_region *region);
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,

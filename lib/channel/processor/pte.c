@@ -70,12 +70,19 @@ static int check_new(struct job *job, uint32_t i)
 {
 	struct sgpu_processor *processor = job->processor;
 	const uint32_t page = processor->pages[i];
+	const uint32_t count = processor->layout.frames_of[job->kind],
+		       total = processor->config.frames;
 	enum sgpu_frame_region region;
-	enum sgpu_refusal refusal = sgpu_page_place(processor, page, job->kind, &region);
 
-	if (refusal != SGPU_REFUSED_NOT) {
-		return sgpu_refuse(job->reply, refusal,
-				   "page %u lies in the wrong region, or nowhere", page);
+	if (page >= total || count > total - page || page % count) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "no page begins at frame %u",
+				   page);
+	}
+	region = sgpu_processor_region(processor, page);
+	if (region == SGPU_REGION_HIDDEN ||
+	    sgpu_processor_region(processor, page + count - 1) != region) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_REGION,
+				   "page %u lies in the wrong region", page);
 	}
 	job->protected_pages += region == SGPU_REGION_PROTECTED;
 	if (page == job->table->entries[job->index + i]) {
@@ -322,7 +329,7 @@ static void summarise(struct job *job)
 		.pages = job->unmaps ? 0 : job->count,
 	};
 	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, summary->hash, sizeof(summary->hash));
-	sgpu_mac_summary(&job->channel->context->keys->derived, summary, summary->mac);
+	sgpu_mac_summary(job->channel->context->keys, summary, summary->mac);
 }
 
 int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command,

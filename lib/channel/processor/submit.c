@@ -92,7 +92,7 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u cannot be bound any more", id);
 		goto out;
 	}
-	keys = channel->context->keys->derived;
+	keys = *channel->context->keys;
 	rc = sgpu_channel_bind(&keys, hello, grant, error);
 	pthread_mutex_lock(&channel->lock);
 	if (rc == SGPU_OK) {
