@@ -106,16 +106,15 @@ static int send_command(struct sgpu_allocator *allocator, struct sgpu_error *err
 	return rc;
 }
 
-static int no_channel(uint32_t channel, struct sgpu_error *error)
+/* Returns NULL, with SGPU_EUSAGE, if there is no such channel. */
+static struct channel *find(struct sgpu_allocator *allocator, uint32_t channel,
+			    struct sgpu_error *error)
 {
-	return sgpu_fail(error, SGPU_EUSAGE, "the allocator has made no channel %u", channel);
-}
-
-static struct channel *find(struct sgpu_allocator *allocator, uint32_t channel)
-{
-	return channel < SGPU_CHANNEL_MAX && allocator->channels[channel].tables
-		       ? &allocator->channels[channel]
-		       : NULL;
+	if (channel < SGPU_CHANNEL_MAX && allocator->channels[channel].tables) {
+		return &allocator->channels[channel];
+	}
+	(void)sgpu_fail(error, SGPU_EUSAGE, "the allocator has made no channel %u", channel);
+	return NULL;
 }
 
 static int no_pages(struct sgpu_error *error)
@@ -248,11 +247,11 @@ int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner
 int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
 			   const uint8_t *mac, struct sgpu_error *error)
 {
-	struct channel *made = find(allocator, channel);
+	struct channel *made = find(allocator, channel, error);
 	int rc;
 
 	if (!made) {
-		return no_channel(channel, error);
+		return SGPU_EUSAGE;
 	}
 	allocator->command = (struct sgpu_command){
 		.op = SGPU_CH_DESTROY,
@@ -275,8 +274,8 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 {
 	int rc;
 
-	if (!find(allocator, channel)) {
-		return no_channel(channel, error);
+	if (!find(allocator, channel, error)) {
+		return SGPU_EUSAGE;
 	}
 	allocator->command = (struct sgpu_command){
 		.op = SGPU_CH_MEASURE,
@@ -437,12 +436,12 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 {
 	const uint64_t small = allocator->layout.page_size[SGPU_SMALL],
 		       big = allocator->layout.page_size[SGPU_BIG];
-	struct channel *made = find(allocator, channel);
+	struct channel *made = find(allocator, channel, error);
 	uint64_t whole, at, done = 0;
 	int kind = SGPU_BIG, rc;
 
 	if (!made) {
-		return no_channel(channel, error);
+		return SGPU_EUSAGE;
 	}
 	if (!size || size > allocator->layout.space) {
 		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes do not fit into the channel",
@@ -458,22 +457,13 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 	}
 	*mapped = whole;
 	for (at = *va; rc == SGPU_OK && at < *va + whole; at += done) {
-		if (kind == SGPU_BIG && *va + whole - at >= big) {
-			rc = map_page_run(allocator, channel, at, *va + whole, SGPU_BIG, &done,
-					  error);
-		} else {
-			done = 0;
-		}
-		if (rc == SGPU_OK && !done) {
+		rc = map_page_run(allocator, channel, at, *va + whole, kind, &done, error);
+		if (rc == SGPU_OK && done) {
+			rc = report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;
+		} else if (rc == SGPU_OK) {
 			/* No big page fits any more, or none is free. */
+			rc = kind == SGPU_SMALL ? no_pages(error) : SGPU_OK;
 			kind = SGPU_SMALL;
-			rc = map_page_run(allocator, channel, at, *va + whole, SGPU_SMALL, &done,
-					  error);
-		}
-		if (rc == SGPU_OK) {
-			rc = !done    ? no_pages(error)
-			     : report ? report(argument, &allocator->reply.summary, error)
-				      : SGPU_OK;
 		}
 	}
 	/* Pages stay mapped after an error until the channel is destroyed, since only the owner can
@@ -520,12 +510,12 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 			 void *argument, struct sgpu_error *error)
 {
 	const struct sgpu_layout *layout = &allocator->layout;
-	struct channel *made = find(allocator, channel);
+	struct channel *made = find(allocator, channel, error);
 	uint64_t done = 0, end;
 	int rc = SGPU_OK;
 
 	if (!made) {
-		return no_channel(channel, error);
+		return SGPU_EUSAGE;
 	}
 	if (__builtin_add_overflow(va, mapped, &end) || va % layout->page_size[SGPU_SMALL]) {
 		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at 0x%llx",

@@ -90,7 +90,7 @@ static inline void sgpu_tables_leave(struct sgpu_processor *processor)
 	pthread_rwlock_unlock(&processor->tables);
 }
 
-/* ---- refuse.c ---- */
+/* ---- processor.c ---- */
 /* Fills in the reply and returns its code. */
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 	SGPU_PRINTF(3, 4);
