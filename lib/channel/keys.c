@@ -68,23 +68,17 @@ static void digest_fields(uint8_t fields[FIELDS_MAX], const uint8_t *end, const 
 	sgpu_wipe(fields, FIELDS_MAX);
 }
 
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		    uint64_t va, uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
+		    const uint64_t unmapped[2], uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->owner, SGPU_KEY_SIZE);
 
 	at = sgpu_put_u64(sgpu_put_u32(at, serial), counter);
-	at = sgpu_put_u64(sgpu_put_u64(at, va), size);
-	digest_fields(fields, at, "sgpu channel unmap v1", mac);
-}
-
-void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
-{
-	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->owner, SGPU_KEY_SIZE);
-
-	at = sgpu_put_u64(sgpu_put_u32(at, serial), counter);
-	digest_fields(fields, at, "sgpu channel destroy v1", mac);
+	if (unmapped) {
+		at = sgpu_put_u64(sgpu_put_u64(at, unmapped[0]), unmapped[1]);
+	}
+	digest_fields(fields, at, unmapped ? "sgpu channel unmap v1" : "sgpu channel destroy v1",
+		      mac);
 }
 
 /* Both kinds of reports lie in memory as their MACs cover them. */

@@ -42,10 +42,9 @@ SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
  * counter (8, big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
 /* MACs: KT128 of key || fields, 32 bytes, each kind with its own customisation string. */
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		    uint64_t va, uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+/* unmapped: the address and the size of what is to be unmapped; NULL: the channel is destroyed. */
+void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
+		    const uint64_t unmapped[2], uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,

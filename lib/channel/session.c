@@ -134,14 +134,15 @@ void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	*counter = ++session->authorisations;
-	sgpu_mac_unmap(session->keys, session->serial, *counter, va, size, mac);
+	sgpu_mac_owner(session->keys, session->serial, *counter, (const uint64_t[]){ va, size },
+		       mac);
 }
 
 void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	*counter = ++session->authorisations;
-	sgpu_mac_destroy(session->keys, session->serial, *counter, mac);
+	sgpu_mac_owner(session->keys, session->serial, *counter, NULL, mac);
 }
 
 static int check_report(struct sgpu_session *session, uint32_t channel, uint32_t serial,

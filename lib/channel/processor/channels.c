@@ -53,11 +53,7 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 				   "authorisation %llu of channel %u is not the next one",
 				   (unsigned long long)counter, channel->id);
 	}
-	if (unmapped) {
-		sgpu_mac_unmap(keys, channel->serial, counter, unmapped[0], unmapped[1], expected);
-	} else {
-		sgpu_mac_destroy(keys, channel->serial, counter, expected);
-	}
+	sgpu_mac_owner(keys, channel->serial, counter, unmapped, expected);
 	verifies = sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE);
 	sgpu_wipe(expected, sizeof(expected));
 	return verifies ? SGPU_OK
