@@ -99,21 +99,22 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 static int read_outcome(const struct sgpu_group_client *c, int count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };
+	const uint8_t *text;
+	size_t size;
 	int rc = (int)sgpu_take_u32(&reader), first = SGPU_OK;
 
 	if (rc != SGPU_OK) {
-		size_t size = sgpu_take_u32(&reader);
-		const uint8_t *text = sgpu_take(&reader, size);
-
+		size = sgpu_take_u32(&reader);
+		text = sgpu_take(&reader, size);
 		return sgpu_fail(error, rc < 0 && text ? rc : SGPU_EINVALID,
 				 "the group was not carried out: %.*s", text ? (int)size : 0,
 				 (const char *)text);
 	}
 	for (int i = 0; i < count; i++) {
 		int code = (int)sgpu_take_u32(&reader);
-		size_t size = sgpu_take_u32(&reader);
-		const uint8_t *text = sgpu_take(&reader, size);
 
+		size = sgpu_take_u32(&reader);
+		text = sgpu_take(&reader, size);
 		if (first == SGPU_OK && code != SGPU_OK && !reader.bad) {
 			first = sgpu_fail(error, code < 0 ? code : SGPU_EINVALID, "item %d: %.*s",
 					  i, (int)size, (const char *)text);

@@ -81,8 +81,6 @@ static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel
 			       .owner = channel->id,
 			       .use = SGPU_FRAME_DIRECTORY,
 			       .locked = channel->context && channel->context->keys,
-			       .clean = processor->frames[channel->directory].clean,
-			       .stale = processor->frames[channel->directory].stale,
 		       });
 }
 

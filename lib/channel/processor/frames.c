@@ -41,6 +41,8 @@ void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 {
 	entry.mapped = 1;
 	entry.big = kind == SGPU_BIG;
+	entry.clean = entry.use == SGPU_FRAME_DATA || processor->frames[first].clean;
+	entry.stale = entry.use != SGPU_FRAME_DATA && processor->frames[first].stale;
 	for (uint32_t i = 0; i < processor->layout.frames_of[kind]; i++) {
 		processor->frames[first + i] = entry;
 	}

@@ -50,8 +50,6 @@ static void put_in(struct sgpu_processor *processor, const struct sgpu_channel *
 			       .owner = channel->id,
 			       .use = SGPU_FRAME_TABLE,
 			       .locked = channel->context->keys != NULL,
-			       .clean = processor->frames[table->frame].clean,
-			       .stale = processor->frames[table->frame].stale,
 			       .directory = index,
 		       });
 	processor->frames[table->frame].big = kind == SGPU_BIG;

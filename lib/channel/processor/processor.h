@@ -104,6 +104,7 @@ enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *proces
 					     uint32_t frame);
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
+/* Takes a page. A data page is clear by now; a directory or table has no contents in its frame. */
 void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 		    struct sgpu_frame_entry entry);
 /* Frees a page. A data page must be clear; the frame of a directory or table still has its contents
@@ -145,7 +146,6 @@ void sgpu_channel_free(struct sgpu_channel *channel);
 int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context,
 		      struct sgpu_error *error);
 
-/* ---- pages.c ---- */
 /* Waits for the stream's work, unless `enqueued` is the error of enqueuing the task. Returns the
  * task's outcome; the task has ended in every case. */
 int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,

@@ -280,7 +280,6 @@ static void put_in(const struct job *job, uint32_t i, uint32_t page)
 			       .owner = job->channel->id,
 			       .use = SGPU_FRAME_DATA,
 			       .locked = job->channel->context->keys != NULL,
-			       .clean = 1,
 			       .directory = job->directory,
 			       .index = job->index + i,
 		       });
