@@ -192,17 +192,26 @@ static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
 	return rc ? rc : sgpu_group_client_send(c, error);
 }
 
-static int open_session(struct sgpu_group_client *c, const struct sgpu_signing_key *owner,
-			const struct sgpu_key *runner, struct sgpu_error *error)
+int sgpu_group_client_open(const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
+			   sgpu_exchange_fn exchange, void *argument,
+			   struct sgpu_group_client **client, struct sgpu_error *error)
 {
+	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
 	struct sgpu_signing_key drawn = { .kind = SGPU_SIGNING_NONE };
 	struct sgpu_key own;
 	struct sgpu_hello hello;
-	int rc = runner->kind == SGPU_KEY_OCT
-			 ? sgpu_fail(error, SGPU_EUSAGE,
-				     "a runner whose key is symmetric takes no sessions")
-			 : sgpu_key_generate(SGPU_KEY_X25519, &own, error);
+	int rc;
 
+	*client = c;
+	if (!c) {
+		return sgpu_fail_nomem(error);
+	}
+	c->exchange = exchange;
+	c->argument = argument;
+	rc = runner->kind == SGPU_KEY_OCT
+		     ? sgpu_fail(error, SGPU_EUSAGE,
+				 "a runner whose key is symmetric takes no sessions")
+		     : sgpu_key_generate(SGPU_KEY_X25519, &own, error);
 	if (rc == SGPU_OK && !owner) {
 		rc = sgpu_signing_generate(&drawn, error);
 	}
@@ -217,28 +226,8 @@ static int open_session(struct sgpu_group_client *c, const struct sgpu_signing_k
 	sgpu_wipe(&hello, sizeof(hello));
 	sgpu_wipe(&own, sizeof(own));
 	sgpu_wipe(&drawn, sizeof(drawn));
-	return rc;
-}
-
-int sgpu_group_client_open(const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
-			   sgpu_exchange_fn exchange, void *argument,
-			   struct sgpu_group_client **client, struct sgpu_error *error)
-{
-	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
-	int rc;
-
-	*client = NULL;
-	if (!c) {
-		return sgpu_fail_nomem(error);
-	}
-	memset(c, 0, sizeof(*c));
-	c->exchange = exchange;
-	c->argument = argument;
-	rc = open_session(c, owner, runner, error);
 	if (rc < 0) {
-		sgpu_group_client_close(&c);
-		return rc;
+		sgpu_group_client_close(client);
 	}
-	*client = c;
-	return SGPU_OK;
+	return rc;
 }

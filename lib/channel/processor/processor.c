@@ -36,26 +36,6 @@ static int check_config(const struct sgpu_pages_info *info,
 	return SGPU_OK;
 }
 
-/* Writers come first, so that a flood of groups does not keep the allocator out. So no thread may
- * hold the lock twice as a reader, and none does. */
-static int init_locks(struct sgpu_processor *processor)
-{
-	pthread_rwlockattr_t attributes;
-	int bad = pthread_rwlockattr_init(&attributes);
-
-	if (!bad) {
-		(void)pthread_rwlockattr_setkind_np(&attributes,
-						    PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-		bad = pthread_rwlock_init(&processor->tables, &attributes);
-		(void)pthread_rwlockattr_destroy(&attributes);
-	}
-	if (!bad) {
-		(void)pthread_mutex_init(&processor->activation, NULL);
-		(void)pthread_cond_init(&processor->activation_turn, NULL);
-	}
-	return bad;
-}
-
 int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processor_config *config,
 			  struct sgpu_processor **processor, struct sgpu_error *error)
 {
@@ -70,12 +50,15 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 	}
 	made = calloc(1, sizeof(*made));
 	/* Entries that are never touched cost no memory. */
-	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames))) ||
-	    init_locks(made)) {
-		free(made ? made->frames : NULL);
+	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames)))) {
 		free(made);
 		return sgpu_fail_nomem(error);
 	}
+	/* Writers come first, so that a flood of groups does not keep the allocator out. So no
+	 * thread may hold the lock twice as a reader, and none does. */
+	made->tables = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+	(void)pthread_mutex_init(&made->activation, NULL);
+	(void)pthread_cond_init(&made->activation_turn, NULL);
 	made->device = device;
 	made->info = info;
 	made->config = *config;
