@@ -530,9 +530,7 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 					 (unsigned long long)at)
 			     : unmap_page_run(allocator, channel, at, end, kind, authorise,
 					      argument, &done, error);
-		if (rc == SGPU_OK) {
-			rc = report(argument, &allocator->reply.summary, error);
-		}
+		rc = rc ? rc : report(argument, &allocator->reply.summary, error);
 	}
 	return rc;
 }

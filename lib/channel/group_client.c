@@ -136,9 +136,7 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *
 					(unsigned)client->grant.channel)
 			    : sgpu_session_seal(client->session, client->items, client->size,
 						client->group, &counter, error);
-	if (rc == SGPU_OK) {
-		rc = exchange_group(client, counter, error);
-	}
+	rc = rc ? rc : exchange_group(client, counter, error);
 	client->broken = rc < 0;
 	sgpu_wipe(client->items, client->size);
 	client->size = 0;

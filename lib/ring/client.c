@@ -89,9 +89,7 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	struct slot *slot;
 	int rc = sgpu_ring_fault_check(&client->fault, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_ring_check(descriptor, NULL, SGPU_EUSAGE, error);
-	}
+	rc = rc ? rc : sgpu_ring_check(descriptor, NULL, SGPU_EUSAGE, error);
 	if (rc < 0) {
 		return rc;
 	}

@@ -101,9 +101,7 @@ static int take(struct sgpu_ring_worker *worker, struct sgpu_ring_operation *ope
 	}
 	memcpy(&operation->descriptor, words, sizeof(operation->descriptor));
 	rc = sgpu_ring_check(&operation->descriptor, worker->members, SGPU_EINVALID, error);
-	if (rc == SGPU_OK) {
-		rc = check_room(worker, error);
-	}
+	rc = rc ? rc : check_room(worker, error);
 	if (rc < 0) {
 		return rc;
 	}

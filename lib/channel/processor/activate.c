@@ -114,9 +114,7 @@ int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 	context = context_of(processor, channel);
 	rc = context ? check_ranges(processor, context, ranges, count, error)
 		     : no_space(channel, error);
-	if (rc == SGPU_OK) {
-		rc = activate(processor, context, error);
-	}
+	rc = rc ? rc : activate(processor, context, error);
 	if (rc != SGPU_OK) {
 		sgpu_tables_leave(processor);
 	}

@@ -61,9 +61,7 @@ static int leave_device(struct sgpu_processor *processor, struct sgpu_context *c
 	/* Kernels of other contexts must not reach pages that are being cleared. */
 	int rc = sgpu_activate_now(processor, context, error);
 
-	if (rc == SGPU_OK) {
-		rc = clear_all(processor, context, error);
-	}
+	rc = rc ? rc : clear_all(processor, context, error);
 	/* Freeing the space unmaps the pages. */
 	return rc == SGPU_OK ? sgpu_activate_now(processor, NULL, error) : rc;
 }

@@ -95,9 +95,7 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 	keys = *channel->context->keys;
 	rc = sgpu_channel_bind(&keys, hello, grant, error);
 	pthread_mutex_lock(&channel->lock);
-	if (rc == SGPU_OK) {
-		rc = sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
-	}
+	rc = rc ? rc : sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
 	if (rc < 0) { /* the channel takes no more groups */
 		sgpu_aead_free(&channel->aead);
 		sgpu_aead_free(&channel->answer_aead);
