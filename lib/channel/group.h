@@ -34,8 +34,7 @@ enum {
 enum sgpu_item_kind {
 	SGPU_ITEM_ALLOC = 1,	/* buffer, size */
 	SGPU_ITEM_FREE = 2,	/* buffer */
-	SGPU_ITEM_KEY_LOAD = 6, /* object; tail: salt, commitment, key, base nonce of struct
-				   sgpu_sealed_keys */
+	SGPU_ITEM_KEY_LOAD = 6, /* object; tail: a struct sgpu_sealed_keys */
 	SGPU_ITEM_KEY_FREE = 7, /* object */
 	SGPU_ITEM_OPEN = 8, /* object, first, last, size, other_offset: sealed bytes of the shared
 			       area; buffer, offset: destination */
@@ -60,11 +59,6 @@ struct sgpu_item {
 	const uint8_t *tail; /* borrowed */
 };
 
-struct sgpu_item_range {
-	uint32_t buffer;
-	uint64_t offset, size;
-};
-
 /* ---- group_codec.c ---- */
 /* Appends an item to the *size bytes of a group. Errors: SGPU_EUSAGE (the item does not fit, or is
  * invalid). */
@@ -78,11 +72,11 @@ SGPU_MUST_CHECK int sgpu_items_decode(const uint8_t *bytes, size_t size,
 /* Writes ranges, SGPU_MODULE_RANGES_MAX at most, as the tail of an item. Returns the tail's
  * size. */
 enum { SGPU_ITEM_RANGES_MAX = 38 + 20 * SGPU_MODULE_RANGES_MAX };
-uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count,
+uint32_t sgpu_item_ranges_encode(const struct sgpu_remote_range *ranges, int count,
 				 uint8_t tail[SGPU_ITEM_RANGES_MAX]);
 /* Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_item_ranges_decode(const struct sgpu_item *item,
-					    struct sgpu_item_range ranges[SGPU_MODULE_RANGES_MAX],
+					    struct sgpu_remote_range ranges[SGPU_MODULE_RANGES_MAX],
 					    int *count, struct sgpu_error *error);
 
 /* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4),

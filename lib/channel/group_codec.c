@@ -103,7 +103,7 @@ int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[
 }
 
 /* ---- the ranges of a job ---- */
-uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count,
+uint32_t sgpu_item_ranges_encode(const struct sgpu_remote_range *ranges, int count,
 				 uint8_t tail[SGPU_ITEM_RANGES_MAX])
 {
 	uint8_t *at = tail;
@@ -119,7 +119,7 @@ uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count
 }
 
 int sgpu_item_ranges_decode(const struct sgpu_item *item,
-			    struct sgpu_item_range ranges[SGPU_MODULE_RANGES_MAX], int *count,
+			    struct sgpu_remote_range ranges[SGPU_MODULE_RANGES_MAX], int *count,
 			    struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };

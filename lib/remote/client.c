@@ -83,7 +83,6 @@ int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 {
 	uint8_t tail[SGPU_ITEM_RANGES_MAX];
 	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN, .object = job - 1, .tail = tail };
-	struct sgpu_item_range of_job[SGPU_MODULE_RANGES_MAX];
 	int rc = SGPU_OK;
 
 	if (job == 0 || job > SGPU_GROUP_OBJECTS || !remote->jobs[job - 1]) {
@@ -94,14 +93,12 @@ int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 				 SGPU_REMOTE_RANGES_MAX);
 	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		of_job[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset,
-						      ranges[i].size };
 		rc = sgpu_remote_check(remote, ranges[i].buffer, ranges[i].offset, ranges[i].size,
 				       error);
 	}
 	if (rc < 0) {
 		return rc;
 	}
-	item.tail_size = sgpu_item_ranges_encode(of_job, count, tail);
+	item.tail_size = sgpu_item_ranges_encode(ranges, count, tail);
 	return sgpu_remote_add(remote, &item, error);
 }

@@ -30,7 +30,6 @@
 #include <sgpu/base.h>
 
 #include "crypto/crypto.h"
-#include "channel/wire.h"
 #include "remote/client.h"
 
 enum { IN, OUT, DIRECTIONS };
@@ -43,17 +42,12 @@ static const char custom[] = "sgpu remote copy v2";
 static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, uint32_t object,
 		    struct sgpu_error *error)
 {
-	uint8_t tail[sizeof(*keys)], *at = tail;
-	struct sgpu_item load = { .kind = SGPU_ITEM_KEY_LOAD, .object = object, .tail = tail };
-	int rc;
+	const struct sgpu_item load = { .kind = SGPU_ITEM_KEY_LOAD,
+					.object = object,
+					.tail = (const uint8_t *)keys,
+					.tail_size = sizeof(*keys) };
+	int rc = sgpu_remote_add(r, &load, error);
 
-	at = sgpu_put_bytes(at, keys->salt, sizeof(keys->salt));
-	at = sgpu_put_bytes(at, keys->commitment, sizeof(keys->commitment));
-	at = sgpu_put_bytes(at, keys->key, sizeof(keys->key));
-	at = sgpu_put_bytes(at, keys->base_nonce, sizeof(keys->base_nonce));
-	load.tail_size = (uint32_t)(at - tail);
-	rc = sgpu_remote_add(r, &load, error);
-	sgpu_wipe(tail, sizeof(tail));
 	return rc < 0 ? rc : sgpu_remote_flush(r, error);
 }
 
