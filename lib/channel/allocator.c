@@ -4,39 +4,93 @@
  * commands for that. An error here costs memory or service, but no secret. Channels share no
  * tables. The allocator reaches the processor only through `send`.
  */
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
+#include "channel/tables.h"
 
-#include "channel/channel.h"
-
-#include "channel/allocator.h"
-
-enum { SMALL, BIG, KINDS, BOOTSTRAP = 0 };
-
-struct table {
-	uint32_t frame;
-	uint32_t entries[]; /* first frames of the table's pages */
-};
+enum { BOOTSTRAP = 0 };
 
 /* `tables` is NULL if the channel does not exist. */
 struct channel {
-	struct table *(*tables)[KINDS];
-	struct sgpu_extents addresses;
+	struct sgpu_table *(*tables)[SGPU_KINDS];
 	uint32_t directory;
 };
 
 struct sgpu_allocator {
 	sgpu_command_fn send;
 	void *processor;
-	uint64_t page_size[KINDS], window, space_size;
-	uint32_t frames_of[KINDS], entries_of[KINDS], directory_entries;
-	struct sgpu_frame_pool frames;
+	struct sgpu_layout layout;
+	/* Frames [begin, end): big pages are taken from the beginning, small ones from the end. */
+	uint64_t *used; /* a bit for each frame */
+	uint32_t begin, end, free;
+	uint32_t low, high; /* no free big page lies below `low`, no free frame from `high` on */
 	struct channel channels[SGPU_CHANNEL_MAX];
 	struct sgpu_command command;
 	struct sgpu_reply reply;
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 };
 
+/* ---- frames ---- */
+static bool is_used(const struct sgpu_allocator *allocator, uint32_t frame)
+{
+	return allocator->used[frame / 64] >> frame % 64 & 1;
+}
+
+static bool are_free(const struct sgpu_allocator *allocator, uint32_t first, uint32_t count)
+{
+	for (uint32_t f = first; f < first + count; f++) {
+		if (is_used(allocator, f)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Takes the frames of a page of `kind`, from *first on. Returns false if none are free. */
+static bool take_page(struct sgpu_allocator *allocator, int kind, uint32_t *first)
+{
+	const uint32_t count = allocator->layout.frames_of[kind];
+	uint64_t page = ((uint64_t)allocator->low + count - 1) / count * count;
+
+	if (kind == SGPU_SMALL) {
+		while (allocator->high > allocator->begin &&
+		       is_used(allocator, allocator->high - 1)) {
+			allocator->high--;
+		}
+		if (allocator->high == allocator->begin) {
+			return false;
+		}
+		page = --allocator->high;
+	} else {
+		while (page + count <= allocator->end &&
+		       !are_free(allocator, (uint32_t)page, count)) {
+			page += count;
+		}
+		if (allocator->free < count || page + count > allocator->end) {
+			return false;
+		}
+		allocator->low = (uint32_t)page + count;
+	}
+	*first = (uint32_t)page;
+	for (uint32_t f = *first; f < *first + count; f++) {
+		allocator->used[f / 64] |= (uint64_t)1 << f % 64;
+	}
+	allocator->free -= count;
+	return true;
+}
+
+static void give_page(struct sgpu_allocator *allocator, int kind, uint32_t first)
+{
+	const uint32_t end = first + allocator->layout.frames_of[kind];
+
+	for (uint32_t f = first; f < end; f++) {
+		allocator->used[f / 64] &= ~((uint64_t)1 << f % 64);
+	}
+	allocator->free += end - first;
+	allocator->low = first < allocator->low ? first : allocator->low;
+	allocator->high = end > allocator->high ? end : allocator->high;
+}
+
+/* ---- commands ---- */
 static int send_command(struct sgpu_allocator *allocator, struct sgpu_error *error)
 {
 	allocator->command.via = BOOTSTRAP;
@@ -52,16 +106,15 @@ static int send_command(struct sgpu_allocator *allocator, struct sgpu_error *err
 	return rc;
 }
 
-static int no_channel(uint32_t channel, struct sgpu_error *error)
+/* Returns NULL, with SGPU_EUSAGE, if there is no such channel. */
+static struct channel *find(struct sgpu_allocator *allocator, uint32_t channel,
+			    struct sgpu_error *error)
 {
-	return sgpu_fail(error, SGPU_EUSAGE, "the allocator has made no channel %u", channel);
-}
-
-static struct channel *find(struct sgpu_allocator *allocator, uint32_t channel)
-{
-	return channel < SGPU_CHANNEL_MAX && allocator->channels[channel].tables
-		       ? &allocator->channels[channel]
-		       : NULL;
+	if (channel < SGPU_CHANNEL_MAX && allocator->channels[channel].tables) {
+		return &allocator->channels[channel];
+	}
+	(void)sgpu_fail(error, SGPU_EUSAGE, "the allocator has made no channel %u", channel);
+	return NULL;
 }
 
 static int no_pages(struct sgpu_error *error)
@@ -70,26 +123,6 @@ static int no_pages(struct sgpu_error *error)
 }
 
 /* ---- making and ending ---- */
-static void set_sizes(struct sgpu_allocator *allocator, const struct sgpu_pages_info *info,
-		      const struct sgpu_processor_config *config)
-{
-	allocator->page_size[SMALL] = info->small;
-	allocator->page_size[BIG] = info->big;
-	allocator->window = SGPU_CHANNEL_ENTRIES * info->small;
-	for (int kind = 0; kind < KINDS; kind++) {
-		allocator->frames_of[kind] = (uint32_t)(allocator->page_size[kind] / info->small);
-		allocator->entries_of[kind] = SGPU_CHANNEL_ENTRIES / allocator->frames_of[kind];
-	}
-	allocator->space_size = config->space_size ? config->space_size
-						   : 2 * (uint64_t)config->frames * info->small;
-	if (allocator->space_size > SGPU_CHANNEL_ENTRIES * allocator->window) {
-		allocator->space_size = SGPU_CHANNEL_ENTRIES * allocator->window;
-	}
-	allocator->space_size -= allocator->space_size % info->small;
-	allocator->directory_entries =
-		(uint32_t)((allocator->space_size + allocator->window - 1) / allocator->window);
-}
-
 int sgpu_allocator_create(const struct sgpu_pages_info *info,
 			  const struct sgpu_processor_config *config, sgpu_command_fn send,
 			  void *processor, struct sgpu_allocator **allocator,
@@ -110,15 +143,18 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info,
 	}
 	made->send = send;
 	made->processor = processor;
-	set_sizes(made, info, config);
-	rc = sgpu_frame_pool_init(&made->frames, config->unprotected,
-				  config->frames - config->hidden, error);
+	made->layout = sgpu_layout_of(info, config);
+	made->begin = made->low = config->unprotected;
+	made->end = made->high = config->frames - config->hidden;
+	made->free = made->end - made->begin;
+	made->used = calloc(made->end / 64 + 1, sizeof(*made->used));
+	rc = made->used ? SGPU_OK : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		made->command = (struct sgpu_command){ .op = SGPU_CH_CREATE, .channel = BOOTSTRAP };
 		rc = send_command(made, error);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_frame_pool_clear(&made->frames);
+		free(made->used);
 		free(made);
 		return rc;
 	}
@@ -128,25 +164,23 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info,
 
 static void free_channel(struct sgpu_allocator *allocator, struct channel *channel)
 {
-	for (uint32_t d = 0; channel->tables && d < allocator->directory_entries; d++) {
-		for (int kind = 0; kind < KINDS; kind++) {
-			struct table *table = channel->tables[d][kind];
+	for (uint32_t d = 0; channel->tables && d < allocator->layout.directory_entries; d++) {
+		for (int kind = 0; kind < SGPU_KINDS; kind++) {
+			struct sgpu_table *table = channel->tables[d][kind];
 
-			for (uint32_t i = 0; table && i < allocator->entries_of[kind]; i++) {
+			for (uint32_t i = 0; table && i < allocator->layout.entries_of[kind]; i++) {
 				if (table->entries[i] != SGPU_NO_FRAME) {
-					sgpu_frame_give(&allocator->frames, table->entries[i],
-							allocator->frames_of[kind]);
+					give_page(allocator, kind, table->entries[i]);
 				}
 			}
 			if (table) {
-				sgpu_frame_give(&allocator->frames, table->frame, 1);
+				give_page(allocator, SGPU_SMALL, table->frame);
 			}
 			free(table);
 		}
 	}
 	free(channel->tables);
-	sgpu_extents_clear(&channel->addresses);
-	sgpu_frame_give(&allocator->frames, channel->directory, 1);
+	give_page(allocator, SGPU_SMALL, channel->directory);
 	memset(channel, 0, sizeof(*channel));
 }
 
@@ -166,7 +200,7 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 	}
 	a->command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = BOOTSTRAP };
 	(void)send_command(a, NULL);
-	sgpu_frame_pool_clear(&a->frames);
+	free(a->used);
 	free(a);
 	*allocator = NULL;
 }
@@ -186,14 +220,13 @@ int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner
 		return sgpu_fail(error, SGPU_ENOMEM, "all %d channels are in use",
 				 SGPU_CHANNEL_MAX);
 	}
-	if (!sgpu_frame_take(&allocator->frames, 1, &directory)) {
+	if (!take_page(allocator, SGPU_SMALL, &directory)) {
 		return no_pages(error);
 	}
 	made = &allocator->channels[number];
 	made->directory = directory;
-	made->tables = calloc(allocator->directory_entries, sizeof(*made->tables));
-	rc = made->tables ? sgpu_extents_init(&made->addresses, allocator->space_size, error)
-			  : sgpu_fail_nomem(error);
+	made->tables = calloc(allocator->layout.directory_entries, sizeof(*made->tables));
+	rc = made->tables ? SGPU_OK : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		allocator->command = (struct sgpu_command){
 			.op = SGPU_CH_CREATE,
@@ -214,11 +247,11 @@ int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner
 int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
 			   const uint8_t *mac, struct sgpu_error *error)
 {
-	struct channel *made = find(allocator, channel);
+	struct channel *made = find(allocator, channel, error);
 	int rc;
 
 	if (!made) {
-		return no_channel(channel, error);
+		return SGPU_EUSAGE;
 	}
 	allocator->command = (struct sgpu_command){
 		.op = SGPU_CH_DESTROY,
@@ -241,8 +274,8 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 {
 	int rc;
 
-	if (!find(allocator, channel)) {
-		return no_channel(channel, error);
+	if (!find(allocator, channel, error)) {
+		return SGPU_EUSAGE;
 	}
 	allocator->command = (struct sgpu_command){
 		.op = SGPU_CH_MEASURE,
@@ -261,31 +294,30 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
 		      int kind, struct sgpu_error *error)
 {
-	const size_t size = allocator->entries_of[kind] * sizeof(uint32_t);
-	struct table **at = &allocator->channels[channel].tables[directory][kind];
-	struct table *table;
+	struct sgpu_table **at = &allocator->channels[channel].tables[directory][kind];
+	struct sgpu_table *table;
+	uint32_t frame;
 	int rc;
 
 	if (*at) {
 		return SGPU_OK;
 	}
-	table = malloc(sizeof(*table) + size);
-	if (!table) {
-		return sgpu_fail_nomem(error);
-	}
-	memset(table->entries, 0xff, size);
-	if (!sgpu_frame_take(&allocator->frames, 1, &table->frame)) {
-		free(table);
+	if (!take_page(allocator, SGPU_SMALL, &frame)) {
 		return no_pages(error);
+	}
+	table = sgpu_table_make(&allocator->layout, frame, kind);
+	if (!table) {
+		give_page(allocator, SGPU_SMALL, frame);
+		return sgpu_fail_nomem(error);
 	}
 	allocator->command = (struct sgpu_command){
 		.op = SGPU_CH_PDE,
 		.channel = channel,
-		.pde = { .index = directory, .table = table->frame, .big = kind == BIG },
+		.pde = { .index = directory, .table = frame, .big = kind == SGPU_BIG },
 	};
 	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
-		sgpu_frame_give(&allocator->frames, table->frame, 1);
+		give_page(allocator, SGPU_SMALL, frame);
 		free(table);
 		return rc;
 	}
@@ -293,43 +325,30 @@ static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32
 	return SGPU_OK;
 }
 
-/* The pages of `kind` from `va` to `end` that one command can map or unmap. */
-struct page_run {
-	uint32_t directory, index, count;
-};
-
-static struct page_run page_run_at(const struct sgpu_allocator *allocator, uint64_t va,
-				   uint64_t end, int kind)
+/* Begins a command for those pages of `kind` from `va` to `end` that one can map or unmap. */
+static struct sgpu_command *begin_pages(struct sgpu_allocator *allocator, uint32_t channel,
+					uint64_t va, uint64_t end, int kind)
 {
-	const uint64_t pages = (end - va) / allocator->page_size[kind];
-	struct page_run run = {
-		.directory = (uint32_t)(va / allocator->window),
-		.index = (uint32_t)(va % allocator->window / allocator->page_size[kind]),
+	const struct sgpu_layout *layout = &allocator->layout;
+	const uint32_t index = (uint32_t)(va % layout->window / layout->page_size[kind]);
+
+	allocator->command = (struct sgpu_command){
+		.op = SGPU_CH_PTE,
+		.channel = channel,
+		.pte = { .directory_index = (uint32_t)(va / layout->window),
+			 .table_index = index,
+			 .big = kind == SGPU_BIG,
+			 .count = (uint32_t)sgpu_min_u64((end - va) / layout->page_size[kind],
+							 layout->entries_of[kind] - index),
+			 .pages = allocator->pages },
 	};
-
-	run.count = allocator->entries_of[kind] - run.index;
-	run.count = pages < run.count ? (uint32_t)pages : run.count;
-	return run;
-}
-
-static int send_pages(struct sgpu_allocator *allocator, uint32_t channel,
-		      const struct page_run *run, int kind, struct sgpu_error *error)
-{
-	allocator->command.op = SGPU_CH_PTE;
-	allocator->command.channel = channel;
-	allocator->command.pte.directory_index = run->directory;
-	allocator->command.pte.table_index = run->index;
-	allocator->command.pte.big = kind == BIG;
-	allocator->command.pte.count = run->count;
-	allocator->command.pte.pages = allocator->pages;
-	return send_command(allocator, error);
+	return &allocator->command;
 }
 
 static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		sgpu_frame_give(&allocator->frames, allocator->pages[i],
-				allocator->frames_of[kind]);
+		give_page(allocator, kind, allocator->pages[i]);
 	}
 }
 
@@ -338,44 +357,76 @@ static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind
 static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 			uint64_t end, int kind, uint64_t *done, struct sgpu_error *error)
 {
-	struct channel *made = &allocator->channels[channel];
-	struct page_run run = page_run_at(allocator, va, end, kind);
+	const struct sgpu_layout *layout = &allocator->layout;
+	const uint32_t directory = (uint32_t)(va / layout->window);
+	struct sgpu_command *command;
 	uint32_t count = 0;
 	int rc;
 
 	*done = 0;
-	if (!run.count) {
+	if (end - va < layout->page_size[kind]) {
 		return SGPU_OK;
 	}
-	rc = need_table(allocator, channel, run.directory, kind, error);
+	rc = need_table(allocator, channel, directory, kind, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	while (count < run.count && sgpu_frame_take(&allocator->frames, allocator->frames_of[kind],
-						    &allocator->pages[count])) {
+	command = begin_pages(allocator, channel, va, end, kind);
+	while (count < command->pte.count && take_page(allocator, kind, &allocator->pages[count])) {
 		count++;
 	}
-	run.count = count;
+	command->pte.count = count;
 	if (!count) {
 		return SGPU_OK;
 	}
 	/* Small pages were taken in descending order. They are reversed, since a device maps frames
 	 * that ascend without gaps in one call. */
-	for (uint32_t i = 0; kind == SMALL && i < count / 2; i++) {
+	for (uint32_t i = 0; kind == SGPU_SMALL && i < count / 2; i++) {
 		const uint32_t page = allocator->pages[i];
 
 		allocator->pages[i] = allocator->pages[count - 1 - i];
 		allocator->pages[count - 1 - i] = page;
 	}
-	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
-	rc = send_pages(allocator, channel, &run, kind, error);
+	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
 		give_back(allocator, count, kind);
 		return rc;
 	}
-	memcpy(&made->tables[run.directory][kind]->entries[run.index], allocator->pages,
-	       count * sizeof(*allocator->pages));
-	*done = count * allocator->page_size[kind];
+	memcpy(&allocator->channels[channel]
+			.tables[directory][kind]
+			->entries[command->pte.table_index],
+	       allocator->pages, count * sizeof(*allocator->pages));
+	*done = count * layout->page_size[kind];
+	return SGPU_OK;
+}
+
+/* Finds the first `size` bytes, from a multiple of `alignment` on, where no page is mapped. */
+static int find_room(const struct sgpu_allocator *allocator, const struct channel *made,
+		     uint64_t size, uint64_t alignment, uint64_t *va, struct sgpu_error *error)
+{
+	const struct sgpu_layout *layout = &allocator->layout;
+	uint64_t begin = 0, at = 0;
+
+	while (at < begin + size) {
+		struct sgpu_table *const *tables = made->tables[at / layout->window];
+		const int kind = sgpu_kind_at(layout, made->tables, at);
+
+		if (kind != SGPU_KINDS) {
+			at += layout->page_size[kind];
+			begin = at = (at + alignment - 1) / alignment * alignment;
+			if (begin > layout->space - size) {
+				return sgpu_fail(
+					error, SGPU_ENOMEM,
+					"no %llu bytes of addresses are left in the context",
+					(unsigned long long)size);
+			}
+		} else if (tables[SGPU_SMALL] || tables[SGPU_BIG]) {
+			at += layout->page_size[SGPU_SMALL];
+		} else {
+			at = (at / layout->window + 1) * layout->window;
+		}
+	}
+	*va = begin;
 	return SGPU_OK;
 }
 
@@ -383,65 +434,41 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 		       uint64_t *va, uint64_t *mapped, sgpu_report_fn report, void *argument,
 		       struct sgpu_error *error)
 {
-	const uint64_t small = allocator->page_size[SMALL], big = allocator->page_size[BIG];
-	struct channel *made = find(allocator, channel);
+	const uint64_t small = allocator->layout.page_size[SGPU_SMALL],
+		       big = allocator->layout.page_size[SGPU_BIG];
+	struct channel *made = find(allocator, channel, error);
 	uint64_t whole, at, done = 0;
-	int kind = BIG, rc;
+	int kind = SGPU_BIG, rc;
 
 	if (!made) {
-		return no_channel(channel, error);
+		return SGPU_EUSAGE;
 	}
-	if (!size || size > allocator->space_size) {
+	if (!size || size > allocator->layout.space) {
 		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes do not fit into the channel",
 				 (unsigned long long)size);
 	}
 	whole = (size + small - 1) / small * small;
-	if (whole / small > allocator->frames.free) {
+	if (whole / small > allocator->free) {
 		return no_pages(error);
 	}
-	rc = sgpu_extents_take(&made->addresses, whole, whole >= big ? big : small, va, error);
+	rc = find_room(allocator, made, whole, whole >= big ? big : small, va, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	*mapped = whole;
 	for (at = *va; rc == SGPU_OK && at < *va + whole; at += done) {
-		if (kind == BIG && *va + whole - at >= big) {
-			rc = map_page_run(allocator, channel, at, *va + whole, BIG, &done, error);
-		} else {
-			done = 0;
-		}
-		if (rc == SGPU_OK && !done) {
+		rc = map_page_run(allocator, channel, at, *va + whole, kind, &done, error);
+		if (rc == SGPU_OK && done) {
+			rc = report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;
+		} else if (rc == SGPU_OK) {
 			/* No big page fits any more, or none is free. */
-			kind = SMALL;
-			rc = map_page_run(allocator, channel, at, *va + whole, SMALL, &done, error);
-		}
-		if (rc == SGPU_OK) {
-			rc = !done    ? no_pages(error)
-			     : report ? report(argument, &allocator->reply.summary, error)
-				      : SGPU_OK;
+			rc = kind == SGPU_SMALL ? no_pages(error) : SGPU_OK;
+			kind = SGPU_SMALL;
 		}
 	}
-	/* Mapped pages stay mapped until the channel is destroyed, since only the owner can
-	 * authorise their unmapping. The other addresses are given back. */
-	if (rc != SGPU_OK && at < *va + whole) {
-		sgpu_extents_give(&made->addresses, at, *va + whole - at);
-	}
+	/* Pages stay mapped after an error until the channel is destroyed, since only the owner can
+	 * authorise their unmapping. */
 	return rc;
-}
-
-/* Returns the kind of the page that begins at `va`, or KINDS. */
-static int kind_at(const struct sgpu_allocator *allocator, const struct channel *made, uint64_t va)
-{
-	for (int kind = 0; va < allocator->space_size && kind < KINDS; kind++) {
-		const struct table *table = made->tables[va / allocator->window][kind];
-
-		if (table && va % allocator->page_size[kind] == 0 &&
-		    table->entries[va % allocator->window / allocator->page_size[kind]] !=
-			    SGPU_NO_FRAME) {
-			return kind;
-		}
-	}
-	return KINDS;
 }
 
 /* Unmaps adjacent pages of `kind` in one table. *done: the bytes unmapped. */
@@ -449,27 +476,26 @@ static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, ui
 			  uint64_t end, int kind, sgpu_authorise_fn authorise, void *argument,
 			  uint64_t *done, struct sgpu_error *error)
 {
-	struct channel *made = &allocator->channels[channel];
-	struct page_run run = page_run_at(allocator, va, end, kind);
-	uint32_t *entries = &made->tables[run.directory][kind]->entries[run.index];
+	struct sgpu_command *command = begin_pages(allocator, channel, va, end, kind);
+	uint32_t *entries = &allocator->channels[channel]
+				     .tables[command->pte.directory_index][kind]
+				     ->entries[command->pte.table_index];
 	uint32_t count = 0;
 	int rc;
 
-	while (count < run.count && entries[count] != SGPU_NO_FRAME) {
+	while (count < command->pte.count && entries[count] != SGPU_NO_FRAME) {
 		count++;
 	}
 	if (!count) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a page at 0x%llx would be cut",
 				 (unsigned long long)va);
 	}
-	run.count = count;
-	*done = count * allocator->page_size[kind];
-	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
-	allocator->command.pte.has_mac = true;
-	authorise(argument, va, *done, &allocator->command.pte.mac_counter,
-		  allocator->command.pte.mac);
+	*done = count * allocator->layout.page_size[kind];
+	command->pte.count = count;
+	command->pte.has_mac = true;
+	authorise(argument, va, *done, &command->pte.mac_counter, command->pte.mac);
 	memset(allocator->pages, 0xff, count * sizeof(*allocator->pages));
-	rc = send_pages(allocator, channel, &run, kind, error);
+	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -483,28 +509,28 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 			 uint64_t mapped, sgpu_authorise_fn authorise, sgpu_report_fn report,
 			 void *argument, struct sgpu_error *error)
 {
-	struct channel *made = find(allocator, channel);
+	const struct sgpu_layout *layout = &allocator->layout;
+	struct channel *made = find(allocator, channel, error);
 	uint64_t done = 0, end;
 	int rc = SGPU_OK;
 
 	if (!made) {
-		return no_channel(channel, error);
+		return SGPU_EUSAGE;
 	}
-	if (__builtin_add_overflow(va, mapped, &end) || va % allocator->page_size[SMALL]) {
+	if (__builtin_add_overflow(va, mapped, &end) || va % layout->page_size[SGPU_SMALL]) {
 		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at 0x%llx",
 				 (unsigned long long)mapped, (unsigned long long)va);
 	}
 	for (uint64_t at = va; rc == SGPU_OK && at < end; at += done) {
-		const int kind = kind_at(allocator, made, at);
+		const int kind =
+			at < layout->space ? sgpu_kind_at(layout, made->tables, at) : SGPU_KINDS;
 
-		rc = kind == KINDS ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx",
-					       (unsigned long long)at)
-				   : unmap_page_run(allocator, channel, at, end, kind, authorise,
-						    argument, &done, error);
-		if (rc == SGPU_OK) {
-			sgpu_extents_give(&made->addresses, at, done);
-			rc = report(argument, &allocator->reply.summary, error);
-		}
+		rc = kind == SGPU_KINDS || at % layout->page_size[kind]
+			     ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx",
+					 (unsigned long long)at)
+			     : unmap_page_run(allocator, channel, at, end, kind, authorise,
+					      argument, &done, error);
+		rc = rc ? rc : report(argument, &allocator->reply.summary, error);
 	}
 	return rc;
 }

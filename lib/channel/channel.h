@@ -128,8 +128,9 @@ enum sgpu_refusal {
 	SGPU_REFUSALS
 };
 /* The result of CH_CREATE for the channel's owner. The CEK is sealed with HPKE (base mode) to the
- * owner's key: info "sgpu channel v1", associated data channel || serial || owner_hash ||
- * processor, integers little endian. */
+ * owner's key: info SGPU_GRANT_INFO, associated data the members before `enc`. A grant is sent as
+ * it lies in memory. */
+#define SGPU_GRANT_INFO "sgpu channel v1"
 struct sgpu_grant {
 	uint32_t channel;
 	uint32_t serial; /* in every nonce and MAC; this processor never uses one twice */
@@ -157,7 +158,7 @@ struct sgpu_measurement {
 	uint32_t channel, serial;
 	uint64_t counter; /* in one sequence with those of summaries */
 	uint64_t va, size;
-	bool keyed;
+	uint32_t keyed; /* 0 or 1 */
 	uint8_t digest[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
@@ -256,8 +257,7 @@ SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *
 /* Opens the sealed answer to group number `counter`, which must be later than the group whose
  * answer was opened last. `answer` has room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed,
-					size_t size, uint64_t counter, uint8_t *answer,
-					struct sgpu_error *error);
+					size_t size, uint64_t counter, uint8_t *answer);
 /* Make the MAC for a CH_PTE that unmaps, and for CH_DESTROY. *counter: the authorisation's number,
  * one higher than the last one's. */
 void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,

@@ -34,8 +34,7 @@ enum {
 enum sgpu_item_kind {
 	SGPU_ITEM_ALLOC = 1,	/* buffer, size */
 	SGPU_ITEM_FREE = 2,	/* buffer */
-	SGPU_ITEM_KEY_LOAD = 6, /* object; tail: salt, commitment, key, base nonce of struct
-				   sgpu_sealed_keys */
+	SGPU_ITEM_KEY_LOAD = 6, /* object; tail: a struct sgpu_sealed_keys */
 	SGPU_ITEM_KEY_FREE = 7, /* object */
 	SGPU_ITEM_OPEN = 8, /* object, first, last, size, other_offset: sealed bytes of the shared
 			       area; buffer, offset: destination */
@@ -47,20 +46,17 @@ enum sgpu_item_kind {
 	SGPU_ITEM_KINDS
 };
 
-/* An item. Members that its kind does not use are zero (group_codec.c: `kinds`). */
+/* An item. Members that its kind does not use are zero (group_codec.c: `kinds`). Its head, up to
+ * the tail, is sent as it lies in memory. */
 struct sgpu_item {
-	enum sgpu_item_kind kind;
+	uint8_t kind; /* enum sgpu_item_kind */
 	uint8_t stream;
-	bool last;
-	uint32_t buffer, object;
+	uint8_t last; /* 0 or 1 */
+	uint8_t zero;
+	uint32_t buffer, zeros, object;
 	uint64_t offset, other_offset, size, first;
-	const uint8_t *tail; /* borrowed */
 	uint32_t tail_size;
-};
-
-struct sgpu_item_range {
-	uint32_t buffer;
-	uint64_t offset, size;
+	const uint8_t *tail; /* borrowed */
 };
 
 /* ---- group_codec.c ---- */
@@ -76,11 +72,11 @@ SGPU_MUST_CHECK int sgpu_items_decode(const uint8_t *bytes, size_t size,
 /* Writes ranges, SGPU_MODULE_RANGES_MAX at most, as the tail of an item. Returns the tail's
  * size. */
 enum { SGPU_ITEM_RANGES_MAX = 38 + 20 * SGPU_MODULE_RANGES_MAX };
-uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count,
+uint32_t sgpu_item_ranges_encode(const struct sgpu_remote_range *ranges, int count,
 				 uint8_t tail[SGPU_ITEM_RANGES_MAX]);
 /* Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_item_ranges_decode(const struct sgpu_item *item,
-					    struct sgpu_item_range ranges[SGPU_MODULE_RANGES_MAX],
+					    struct sgpu_remote_range ranges[SGPU_MODULE_RANGES_MAX],
 					    int *count, struct sgpu_error *error);
 
 /* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4),

@@ -62,7 +62,7 @@ static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size
 	uint64_t number = sgpu_take_u64(&reader);
 
 	if (reader.bad || number != counter ||
-	    sgpu_session_answer(c->session, reader.next, reader.left, counter, c->opened, NULL) !=
+	    sgpu_session_answer(c->session, reader.next, reader.left, counter, c->opened) !=
 		    SGPU_OK) {
 		return false;
 	}
@@ -99,21 +99,22 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 static int read_outcome(const struct sgpu_group_client *c, int count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };
+	const uint8_t *text;
+	size_t size;
 	int rc = (int)sgpu_take_u32(&reader), first = SGPU_OK;
 
 	if (rc != SGPU_OK) {
-		size_t size = sgpu_take_u32(&reader);
-		const uint8_t *text = sgpu_take(&reader, size);
-
+		size = sgpu_take_u32(&reader);
+		text = sgpu_take(&reader, size);
 		return sgpu_fail(error, rc < 0 && text ? rc : SGPU_EINVALID,
 				 "the group was not carried out: %.*s", text ? (int)size : 0,
 				 (const char *)text);
 	}
 	for (int i = 0; i < count; i++) {
 		int code = (int)sgpu_take_u32(&reader);
-		size_t size = sgpu_take_u32(&reader);
-		const uint8_t *text = sgpu_take(&reader, size);
 
+		size = sgpu_take_u32(&reader);
+		text = sgpu_take(&reader, size);
 		if (first == SGPU_OK && code != SGPU_OK && !reader.bad) {
 			first = sgpu_fail(error, code < 0 ? code : SGPU_EINVALID, "item %d: %.*s",
 					  i, (int)size, (const char *)text);
@@ -135,9 +136,7 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *
 					(unsigned)client->grant.channel)
 			    : sgpu_session_seal(client->session, client->items, client->size,
 						client->group, &counter, error);
-	if (rc == SGPU_OK) {
-		rc = exchange_group(client, counter, error);
-	}
+	rc = rc ? rc : exchange_group(client, counter, error);
 	client->broken = rc < 0;
 	sgpu_wipe(client->items, client->size);
 	client->size = 0;
@@ -185,23 +184,32 @@ static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
 	if (size != SGPU_GRANT_SIZE) {
 		return sgpu_fail(error, SGPU_EAUTH, "the answer to the hello is not a grant");
 	}
-	sgpu_grant_decode(c->answer, &c->grant);
+	memcpy(&c->grant, c->answer, sizeof(c->grant));
 	rc = sgpu_session_open(own, &c->grant, &c->session, error);
 	rc = rc ? rc : sgpu_session_bind(c->session, hello, &c->grant, error);
 	return rc ? rc : sgpu_group_client_send(c, error);
 }
 
-static int open_session(struct sgpu_group_client *c, const struct sgpu_signing_key *owner,
-			const struct sgpu_key *runner, struct sgpu_error *error)
+int sgpu_group_client_open(const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
+			   sgpu_exchange_fn exchange, void *argument,
+			   struct sgpu_group_client **client, struct sgpu_error *error)
 {
+	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
 	struct sgpu_signing_key drawn = { .kind = SGPU_SIGNING_NONE };
 	struct sgpu_key own;
 	struct sgpu_hello hello;
-	int rc = runner->kind == SGPU_KEY_OCT
-			 ? sgpu_fail(error, SGPU_EUSAGE,
-				     "a runner whose key is symmetric takes no sessions")
-			 : sgpu_key_generate(SGPU_KEY_X25519, &own, error);
+	int rc;
 
+	*client = c;
+	if (!c) {
+		return sgpu_fail_nomem(error);
+	}
+	c->exchange = exchange;
+	c->argument = argument;
+	rc = runner->kind == SGPU_KEY_OCT
+		     ? sgpu_fail(error, SGPU_EUSAGE,
+				 "a runner whose key is symmetric takes no sessions")
+		     : sgpu_key_generate(SGPU_KEY_X25519, &own, error);
 	if (rc == SGPU_OK && !owner) {
 		rc = sgpu_signing_generate(&drawn, error);
 	}
@@ -216,28 +224,8 @@ static int open_session(struct sgpu_group_client *c, const struct sgpu_signing_k
 	sgpu_wipe(&hello, sizeof(hello));
 	sgpu_wipe(&own, sizeof(own));
 	sgpu_wipe(&drawn, sizeof(drawn));
-	return rc;
-}
-
-int sgpu_group_client_open(const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
-			   sgpu_exchange_fn exchange, void *argument,
-			   struct sgpu_group_client **client, struct sgpu_error *error)
-{
-	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
-	int rc;
-
-	*client = NULL;
-	if (!c) {
-		return sgpu_fail_nomem(error);
-	}
-	memset(c, 0, sizeof(*c));
-	c->exchange = exchange;
-	c->argument = argument;
-	rc = open_session(c, owner, runner, error);
 	if (rc < 0) {
-		sgpu_group_client_close(&c);
-		return rc;
+		sgpu_group_client_close(client);
 	}
-	*client = c;
-	return SGPU_OK;
+	return rc;
 }

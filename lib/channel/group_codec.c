@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items of command groups as bytes. Every item has the same head, and a tail that depends on its
- * kind:
- *
- *   kind (1), stream (1), last (1), zero (1), buffer (4), zero (4), object (4), offset (8),
- *   other_offset (8), size (8), first (8), tail size (4), the tail
- *
- * Members that a kind does not use are zero. The tail with the ranges of a job: zero (1), number of
- * ranges (1), for each range its buffer (4), offset (8) and size (8); zero (36).
+ * Items of command groups as bytes: the head of struct sgpu_item, and a tail that depends on the
+ * kind. The tail with the ranges of a job: zero (1), number of ranges (1), for each range its
+ * buffer (4), offset (8) and size (8); zero (36).
  */
 #include <sgpu/base.h>
 
@@ -45,11 +40,15 @@ static const struct {
 	[SGPU_ITEM_JOB_RUN] = { STREAM | OBJECT, RANGES_MIN, SGPU_ITEM_RANGES_MAX },
 };
 
+_Static_assert(offsetof(struct sgpu_item, tail_size) + 4 == SGPU_ITEM_HEAD &&
+		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "sgpu-session(5)");
+
 static bool is_item(const struct sgpu_item *item)
 {
 	uint16_t members;
 
-	if (item->kind < SGPU_ITEM_ALLOC || item->kind >= SGPU_ITEM_KINDS ||
+	if (item->kind >= SGPU_ITEM_KINDS || item->last > 1 || item->zero || item->zeros ||
 	    item->tail_size < kinds[item->kind].tail_min ||
 	    item->tail_size > kinds[item->kind].tail_max) {
 		return false;
@@ -75,38 +74,16 @@ int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTE
 	    SGPU_GROUP_BYTES - *size - SGPU_ITEM_HEAD < item->tail_size) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the group is full: %zu bytes", *size);
 	}
-	*at++ = (uint8_t)item->kind;
-	*at++ = item->stream;
-	*at++ = item->last;
-	*at++ = 0;
-	at = sgpu_put_u32(sgpu_put_u32(sgpu_put_u32(at, item->buffer), 0), item->object);
-	at = sgpu_put_u64(sgpu_put_u64(at, item->offset), item->other_offset);
-	at = sgpu_put_u64(sgpu_put_u64(at, item->size), item->first);
-	sgpu_put_bytes(sgpu_put_u32(at, item->tail_size), item->tail, item->tail_size);
+	sgpu_put_bytes(sgpu_put_bytes(at, item, SGPU_ITEM_HEAD), item->tail, item->tail_size);
 	*size += SGPU_ITEM_HEAD + item->tail_size;
 	return SGPU_OK;
 }
 
 static bool decode_item(struct sgpu_reader *reader, struct sgpu_item *item)
 {
-	uint8_t last;
-	uint32_t zero;
-
-	item->kind = sgpu_take_u8(reader);
-	item->stream = sgpu_take_u8(reader);
-	last = sgpu_take_u8(reader);
-	zero = sgpu_take_u8(reader);
-	item->last = last != 0;
-	item->buffer = sgpu_take_u32(reader);
-	zero |= sgpu_take_u32(reader);
-	item->object = sgpu_take_u32(reader);
-	item->offset = sgpu_take_u64(reader);
-	item->other_offset = sgpu_take_u64(reader);
-	item->size = sgpu_take_u64(reader);
-	item->first = sgpu_take_u64(reader);
-	item->tail_size = sgpu_take_u32(reader);
+	sgpu_take_bytes(reader, item, SGPU_ITEM_HEAD);
 	item->tail = sgpu_take(reader, item->tail_size);
-	return !reader->bad && last <= 1 && zero == 0 && is_item(item);
+	return !reader->bad && is_item(item);
 }
 
 int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[SGPU_GROUP_ITEMS],
@@ -126,7 +103,7 @@ int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[
 }
 
 /* ---- the ranges of a job ---- */
-uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count,
+uint32_t sgpu_item_ranges_encode(const struct sgpu_remote_range *ranges, int count,
 				 uint8_t tail[SGPU_ITEM_RANGES_MAX])
 {
 	uint8_t *at = tail;
@@ -142,7 +119,7 @@ uint32_t sgpu_item_ranges_encode(const struct sgpu_item_range *ranges, int count
 }
 
 int sgpu_item_ranges_decode(const struct sgpu_item *item,
-			    struct sgpu_item_range ranges[SGPU_MODULE_RANGES_MAX], int *count,
+			    struct sgpu_remote_range ranges[SGPU_MODULE_RANGES_MAX], int *count,
 			    struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };

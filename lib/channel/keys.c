@@ -68,50 +68,46 @@ static void digest_fields(uint8_t fields[FIELDS_MAX], const uint8_t *end, const 
 	sgpu_wipe(fields, FIELDS_MAX);
 }
 
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		    uint64_t va, uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
+		    const uint64_t unmapped[2], uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->owner, SGPU_KEY_SIZE);
 
 	at = sgpu_put_u64(sgpu_put_u32(at, serial), counter);
-	at = sgpu_put_u64(sgpu_put_u64(at, va), size);
-	digest_fields(fields, at, "sgpu channel unmap v1", mac);
+	if (unmapped) {
+		at = sgpu_put_u64(sgpu_put_u64(at, unmapped[0]), unmapped[1]);
+	}
+	digest_fields(fields, at, unmapped ? "sgpu channel unmap v1" : "sgpu channel destroy v1",
+		      mac);
 }
 
-void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+/* Both kinds of reports lie in memory as their MACs cover them. */
+static void mac_report(const struct sgpu_channel_keys *keys, const void *report, size_t size,
+		       const char *custom, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
-	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->owner, SGPU_KEY_SIZE);
+	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
 
-	at = sgpu_put_u64(sgpu_put_u32(at, serial), counter);
-	digest_fields(fields, at, "sgpu channel destroy v1", mac);
+	digest_fields(fields, sgpu_put_bytes(at, report, size), custom, mac);
 }
+
+_Static_assert(offsetof(struct sgpu_summary, mac) == 2 * 4 + 3 * 8 + 2 * 4 + SGPU_KT128_SIZE &&
+		       offsetof(struct sgpu_measurement, mac) ==
+			       2 * 4 + 3 * 8 + 4 + SGPU_KT128_SIZE,
+	       "no gaps in what the MACs cover");
 
 void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
-	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
-
-	at = sgpu_put_u64(sgpu_put_u32(sgpu_put_u32(at, summary->channel), summary->serial),
-			  summary->counter);
-	at = sgpu_put_u64(sgpu_put_u64(at, summary->va), summary->size);
-	at = sgpu_put_u32(sgpu_put_u32(at, summary->protected_pages), summary->pages);
-	at = sgpu_put_bytes(at, summary->hash, sizeof(summary->hash));
-	digest_fields(fields, at, "sgpu channel summary v1", mac);
+	mac_report(keys, summary, offsetof(struct sgpu_summary, mac), "sgpu channel summary v1",
+		   mac);
 }
 
 void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
 			  const struct sgpu_measurement *measurement,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
-	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
-
-	at = sgpu_put_u64(sgpu_put_u32(sgpu_put_u32(at, measurement->channel), measurement->serial),
-			  measurement->counter);
-	at = sgpu_put_u64(sgpu_put_u64(at, measurement->va), measurement->size);
-	at = sgpu_put_bytes(sgpu_put_u32(at, measurement->keyed), measurement->digest,
-			    sizeof(measurement->digest));
-	digest_fields(fields, at, "sgpu channel measurement v1", mac);
+	mac_report(keys, measurement, offsetof(struct sgpu_measurement, mac),
+		   "sgpu channel measurement v1", mac);
 }
 
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
@@ -137,7 +133,7 @@ int sgpu_channel_bind(struct sgpu_channel_keys *keys, const struct sgpu_hello *h
 		both[2 * SGPU_KEY_SIZE];
 	int rc;
 
-	sgpu_grant_encode(grant, sgpu_put_bytes(transcript, hello->text, hello->size));
+	sgpu_put_bytes(sgpu_put_bytes(transcript, hello->text, hello->size), grant, sizeof(*grant));
 	rc = sgpu_sha256(transcript, hello->size + SGPU_GRANT_SIZE, salt, error);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(bound); i++) {
 		sgpu_put_bytes(sgpu_put_bytes(both, hello->secret, SGPU_KEY_SIZE), bound[i],

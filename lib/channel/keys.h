@@ -10,13 +10,14 @@
 
 #include "channel/channel.h"
 
-enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
-/* Writes channel || serial || owner_hash || processor, integers little endian. */
-void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE]);
-/* The encoding of a grant in messages. */
-enum { SGPU_GRANT_SIZE = SGPU_GRANT_BIND_SIZE + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE };
-void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE]);
-void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant);
+enum {
+	SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16,
+	SGPU_GRANT_SIZE = SGPU_GRANT_BIND_SIZE + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE
+};
+_Static_assert(offsetof(struct sgpu_grant, enc) == SGPU_GRANT_BIND_SIZE &&
+		       sizeof(struct sgpu_grant) == SGPU_GRANT_SIZE &&
+		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "sgpu-session(5)");
 
 /* Derived from the CEK by HKDF-SHA256, with the processor's random number as salt. */
 struct sgpu_channel_keys {
@@ -41,10 +42,9 @@ SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
  * counter (8, big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
 /* MACs: KT128 of key || fields, 32 bytes, each kind with its own customisation string. */
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		    uint64_t va, uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+/* unmapped: the address and the size of what is to be unmapped; NULL: the channel is destroyed. */
+void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
+		    const uint64_t unmapped[2], uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,

@@ -13,7 +13,6 @@
 #include "channel/channel.h"
 
 #include "channel/keys.h"
-#include "channel/wire.h"
 
 struct sgpu_session {
 	struct sgpu_channel_keys *keys; /* secret memory */
@@ -22,38 +21,10 @@ struct sgpu_session {
 	uint64_t groups, answers, authorisations, reports;
 };
 
-static const char GRANT_INFO[] = "sgpu channel v1";
-
-void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE])
-{
-	bytes = sgpu_put_u32(sgpu_put_u32(bytes, grant->channel), grant->serial);
-	bytes = sgpu_put_bytes(bytes, grant->owner_hash, sizeof(grant->owner_hash));
-	sgpu_put_bytes(bytes, grant->processor, sizeof(grant->processor));
-}
-
-void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE])
-{
-	sgpu_grant_bind(grant, bytes);
-	sgpu_put_bytes(sgpu_put_bytes(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc)),
-		       grant->sealed_cek, sizeof(grant->sealed_cek));
-}
-
-void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant)
-{
-	struct sgpu_reader reader = { .next = bytes, .left = SGPU_GRANT_SIZE };
-
-	grant->channel = sgpu_take_u32(&reader);
-	grant->serial = sgpu_take_u32(&reader);
-	sgpu_take_bytes(&reader, grant->owner_hash, sizeof(grant->owner_hash));
-	sgpu_take_bytes(&reader, grant->processor, sizeof(grant->processor));
-	sgpu_take_bytes(&reader, grant->enc, sizeof(grant->enc));
-	sgpu_take_bytes(&reader, grant->sealed_cek, sizeof(grant->sealed_cek));
-}
-
 static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 		    uint8_t cek[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
-	uint8_t hash[SGPU_SHA256_SIZE], bind[SGPU_GRANT_BIND_SIZE];
+	uint8_t hash[SGPU_SHA256_SIZE];
 	int rc;
 
 	if (owner->kind != SGPU_KEY_X25519) {
@@ -69,9 +40,9 @@ static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant
 				 "the grant of channel %u is for another key than '%s'",
 				 grant->channel, owner->kid);
 	}
-	sgpu_grant_bind(grant, bind);
-	return sgpu_hpke_open(owner, grant->enc, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
-			      grant->sealed_cek, sizeof(grant->sealed_cek), cek, error);
+	return sgpu_hpke_open(owner, grant->enc, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
+			      SGPU_GRANT_BIND_SIZE, grant->sealed_cek, sizeof(grant->sealed_cek),
+			      cek, error);
 }
 
 int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_hello *hello,
@@ -97,13 +68,9 @@ int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *gra
 		return sgpu_fail_nomem(error);
 	}
 	rc = open_cek(owner, grant, cek, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_channel_derive(cek, grant->processor, made->keys, error);
-	}
+	rc = rc ? rc : sgpu_channel_derive(cek, grant->processor, made->keys, error);
 	sgpu_wipe(cek, sizeof(cek));
-	if (rc == SGPU_OK) {
-		rc = sgpu_channel_aeads(made->keys, &made->aead, &made->answer_aead, error);
-	}
+	rc = rc ? rc : sgpu_channel_aeads(made->keys, &made->aead, &made->answer_aead, error);
 	if (rc != SGPU_OK) {
 		sgpu_session_close(&made);
 		return rc;
@@ -146,22 +113,18 @@ int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t si
 }
 
 int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed, size_t size,
-			uint64_t counter, uint8_t *answer, struct sgpu_error *error)
+			uint64_t counter, uint8_t *answer)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
 	if (size < SGPU_TAG_SIZE || size > SGPU_GROUP_MAX || counter > session->groups ||
 	    counter <= session->answers) {
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "an answer to group %llu of channel %u is not the next one",
-				 (unsigned long long)counter, session->channel);
+		return SGPU_EAUTH;
 	}
 	sgpu_group_nonce(session->serial, counter, nonce);
 	if (sgpu_aead_open(session->answer_aead, nonce, sealed, size - SGPU_TAG_SIZE, answer,
 			   sealed + size - SGPU_TAG_SIZE) != SGPU_OK) {
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "the answer to group %llu of channel %u does not verify",
-				 (unsigned long long)counter, session->channel);
+		return SGPU_EAUTH;
 	}
 	session->answers = counter;
 	return SGPU_OK;
@@ -171,14 +134,15 @@ void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	*counter = ++session->authorisations;
-	sgpu_mac_unmap(session->keys, session->serial, *counter, va, size, mac);
+	sgpu_mac_owner(session->keys, session->serial, *counter, (const uint64_t[]){ va, size },
+		       mac);
 }
 
 void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	*counter = ++session->authorisations;
-	sgpu_mac_destroy(session->keys, session->serial, *counter, mac);
+	sgpu_mac_owner(session->keys, session->serial, *counter, NULL, mac);
 }
 
 static int check_report(struct sgpu_session *session, uint32_t channel, uint32_t serial,

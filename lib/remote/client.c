@@ -5,8 +5,8 @@
 #include "remote/client.h"
 
 /* ---- memory ---- */
-static int check_range(const struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
-		       uint64_t size, struct sgpu_error *error)
+int sgpu_remote_check(const struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
+		      uint64_t size, struct sgpu_error *error)
 {
 	const uint64_t has =
 		buffer > 0 && buffer <= SGPU_REMOTE_BUFFERS_MAX ? remote->sizes[buffer] : 0;
@@ -48,23 +48,6 @@ int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffe
 	return rc;
 }
 
-int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
-			const void *data, uint64_t size, struct sgpu_error *error)
-{
-	int rc = check_range(remote, buffer, offset, size, error);
-
-	return rc ? rc : sgpu_remote_seal_in(remote, buffer, offset, data, size, error);
-}
-
-int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
-			 uint64_t size, struct sgpu_error *error)
-{
-	int rc = check_range(remote, buffer, offset, size, error);
-
-	rc = rc ? rc : sgpu_remote_seal_out(remote, data, buffer, offset, size, error);
-	return rc ? rc : sgpu_remote_flush(remote, error);
-}
-
 /* ---- jobs ---- */
 int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size, uint32_t *job,
 		     struct sgpu_error *error)
@@ -100,7 +83,6 @@ int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 {
 	uint8_t tail[SGPU_ITEM_RANGES_MAX];
 	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN, .object = job - 1, .tail = tail };
-	struct sgpu_item_range of_job[SGPU_MODULE_RANGES_MAX];
 	int rc = SGPU_OK;
 
 	if (job == 0 || job > SGPU_GROUP_OBJECTS || !remote->jobs[job - 1]) {
@@ -111,13 +93,12 @@ int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 				 SGPU_REMOTE_RANGES_MAX);
 	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		of_job[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset,
-						      ranges[i].size };
-		rc = check_range(remote, ranges[i].buffer, ranges[i].offset, ranges[i].size, error);
+		rc = sgpu_remote_check(remote, ranges[i].buffer, ranges[i].offset, ranges[i].size,
+				       error);
 	}
 	if (rc < 0) {
 		return rc;
 	}
-	item.tail_size = sgpu_item_ranges_encode(of_job, count, tail);
+	item.tail_size = sgpu_item_ranges_encode(ranges, count, tail);
 	return sgpu_remote_add(remote, &item, error);
 }

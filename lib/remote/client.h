@@ -69,10 +69,11 @@ SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t byt
 /* Sends the items added so far as a group, and waits for the answer. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
-/* copy.c: copies data, which are sealed on their way. Both functions only add items to groups. */
-SGPU_MUST_CHECK int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer,
-					uint64_t offset, const uint8_t *data, uint64_t size,
-					struct sgpu_error *error);
+/* client.c: checks that a buffer has such a range. */
+SGPU_MUST_CHECK int sgpu_remote_check(const struct sgpu_remote *remote, uint32_t buffer,
+				      uint64_t offset, uint64_t size, struct sgpu_error *error);
+
+/* copy.c: as sgpu_remote_copy_out, but only adds items to groups. */
 SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
 					 uint64_t offset, uint64_t size, struct sgpu_error *error);
 /* After a group's end, opens the pieces that it copied. */

@@ -30,7 +30,6 @@
 #include <sgpu/base.h>
 
 #include "crypto/crypto.h"
-#include "channel/wire.h"
 #include "remote/client.h"
 
 enum { IN, OUT, DIRECTIONS };
@@ -43,17 +42,12 @@ static const char custom[] = "sgpu remote copy v2";
 static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, uint32_t object,
 		    struct sgpu_error *error)
 {
-	uint8_t tail[sizeof(*keys)], *at = tail;
-	struct sgpu_item load = { .kind = SGPU_ITEM_KEY_LOAD, .object = object, .tail = tail };
-	int rc;
+	const struct sgpu_item load = { .kind = SGPU_ITEM_KEY_LOAD,
+					.object = object,
+					.tail = (const uint8_t *)keys,
+					.tail_size = sizeof(*keys) };
+	int rc = sgpu_remote_add(r, &load, error);
 
-	at = sgpu_put_bytes(at, keys->salt, sizeof(keys->salt));
-	at = sgpu_put_bytes(at, keys->commitment, sizeof(keys->commitment));
-	at = sgpu_put_bytes(at, keys->key, sizeof(keys->key));
-	at = sgpu_put_bytes(at, keys->base_nonce, sizeof(keys->base_nonce));
-	load.tail_size = (uint32_t)(at - tail);
-	rc = sgpu_remote_add(r, &load, error);
-	sgpu_wipe(tail, sizeof(tail));
 	return rc < 0 ? rc : sgpu_remote_flush(r, error);
 }
 
@@ -132,35 +126,43 @@ static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
 	return rc;
 }
 
-int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
-			const uint8_t *data, uint64_t size, struct sgpu_error *error)
+/* Adds the item that opens or seals the piece. */
+static int add_piece(struct sgpu_remote *r, int direction, const struct sgpu_remote_piece *p,
+		     uint32_t buffer, uint64_t offset, struct sgpu_error *error)
+{
+	const bool in = direction == IN;
+	const struct sgpu_item item = { .kind = in ? SGPU_ITEM_OPEN : SGPU_ITEM_SEAL,
+					.object = r->directions[direction].object,
+					.first = p->first,
+					.last = is_cut(p),
+					.buffer = buffer,
+					.offset = offset,
+					.size = in ? p->sealed : p->size,
+					.other_offset = p->at };
+
+	return sgpu_remote_add(r, &item, error);
+}
+
+int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
+			const void *data, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_remote_direction *d = &remote->directions[IN];
 	struct sgpu_remote_piece p = { .size = 0 };
-	int rc = SGPU_OK;
+	int rc = sgpu_remote_check(remote, buffer, offset, size, error);
 
 	for (uint64_t done = 0; rc == SGPU_OK && done < size; done += p.size) {
 		rc = begin_piece(remote, IN, size - done, &p, error);
 		if (rc < 0) {
 			return rc;
 		}
-		const struct sgpu_item item = { .kind = SGPU_ITEM_OPEN,
-						.object = d->object,
-						.first = p.first,
-						.last = is_cut(&p),
-						.buffer = buffer,
-						.offset = offset + done,
-						.size = p.sealed,
-						.other_offset = p.at };
-
-		rc = sgpu_seal_chunks(d->aead, &d->keys, p.first, is_cut(&p), data + done,
-				      (size_t)p.size, remote->sealed);
+		rc = sgpu_seal_chunks(d->aead, &d->keys, p.first, is_cut(&p),
+				      (const uint8_t *)data + done, (size_t)p.size, remote->sealed);
 		if (rc < 0) {
 			return sgpu_fail(error, rc, "cannot seal what is copied");
 		}
 		rc = remote->carrier->calls->put(remote->carrier, p.at, remote->sealed,
 						 (size_t)p.sealed, error);
-		rc = rc ? rc : sgpu_remote_add(remote, &item, error);
+		rc = rc ? rc : add_piece(remote, IN, &p, buffer, offset + done, error);
 	}
 	return rc;
 }
@@ -168,30 +170,28 @@ int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t of
 int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
 			 uint64_t offset, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_remote_direction *d = &remote->directions[OUT];
 	struct sgpu_remote_piece p = { .size = 0 };
-	int rc = SGPU_OK;
+	int rc = sgpu_remote_check(remote, buffer, offset, size, error);
 
 	for (uint64_t done = 0; rc == SGPU_OK && done < size; done += p.size) {
 		rc = begin_piece(remote, OUT, size - done, &p, error);
 		if (rc < 0) {
 			return rc;
 		}
-		const struct sgpu_item item = { .kind = SGPU_ITEM_SEAL,
-						.object = d->object,
-						.first = p.first,
-						.last = is_cut(&p),
-						.buffer = buffer,
-						.offset = offset + done,
-						.size = p.size,
-						.other_offset = p.at };
-
-		rc = sgpu_remote_add(remote, &item, error);
+		rc = add_piece(remote, OUT, &p, buffer, offset + done, error);
 		p.data = data + done;
 		remote->pieces[remote->piece_count] = p;
 		remote->piece_count += rc == SGPU_OK;
 	}
 	return rc;
+}
+
+int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
+			 uint64_t size, struct sgpu_error *error)
+{
+	int rc = sgpu_remote_seal_out(remote, data, buffer, offset, size, error);
+
+	return rc ? rc : sgpu_remote_flush(remote, error);
 }
 
 int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error)

@@ -77,7 +77,6 @@ static int make_places(struct sgpu_job *j, uint64_t most, struct sgpu_error *err
 					 s->id);
 		}
 		p->range = s->direction == SGPU_INTERMEDIATE ? -1 : j->range_count++;
-		j->copy_count += s->direction == SGPU_INPUT_OUTPUT;
 		if (s->direction == SGPU_INTERMEDIATE || s->direction == SGPU_INPUT_OUTPUT) {
 			rc = alloc_own(j, p->size, most, &p->memory, error);
 		}
@@ -90,10 +89,36 @@ static int make_places(struct sgpu_job *j, uint64_t most, struct sgpu_error *err
 	return rc;
 }
 
+static struct step *add_step(struct sgpu_job *j, const char *id, const char *kernel)
+{
+	struct step *step = &j->steps[j->step_count++];
+
+	step->id = id;
+	step->on_device = sgpu_device_op(j->device, kernel);
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		step->segments[i] = -1;
+	}
+	return step;
+}
+
+static void make_copy(struct sgpu_job *j, int segment)
+{
+	const struct sgpu_op *copy = sgpu_op_find("copy");
+	const int from = sgpu_op_arg(copy, "input"), to = sgpu_op_arg(copy, "output");
+	struct step *step = add_step(j, copy->name, copy->name);
+
+	step->call.op = copy;
+	step->call.type[from] = step->call.type[to] =
+		(struct sgpu_type){ SGPU_U8, 1, { j->places[segment].size, 0, 0, 0 } };
+	step->call.present[from] = step->call.present[to] = true;
+	step->segments[from] = step->segments[to] = segment;
+	step->is_new[from] = true;
+}
+
 static int make_step(struct sgpu_job *j, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = &j->manifest->operations[operation];
-	struct step *step = &j->steps[j->step_count++];
+	struct step *step = add_step(j, op->id, op->kernel);
 	uint64_t scratch;
 	int rc;
 
@@ -110,16 +135,11 @@ static int make_step(struct sgpu_job *j, int operation, struct sgpu_error *error
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "the size of what operation '%s' gives is known too late", op->id);
 	}
-	step->id = op->id;
-	step->on_device = sgpu_device_op(j->device, op->kernel);
-	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		step->segments[i] = -1;
-	}
 	for (int i = 0; i < op->arg_count; i++) {
 		int at = sgpu_op_arg(step->call.op, op->args[i].name);
 
 		step->segments[at] = op->args[i].segment;
-		step->written[at] = op->args[i].output;
+		step->is_new[at] = op->args[i].output;
 	}
 	scratch = step->call.op->scratch ? step->call.op->scratch(&step->call) : 0;
 	step->scratch = scratch > 0;
@@ -145,12 +165,18 @@ static int load_job(struct sgpu_device *device, const char *text, size_t size, u
 	if (rc < 0) {
 		goto out;
 	}
-	j->steps = calloc((size_t)j->manifest->operation_count + 1, sizeof(*j->steps));
+	j->steps = calloc((size_t)j->manifest->operation_count + (size_t)j->range_count + 1,
+			  sizeof(*j->steps));
 	if (!j->steps) {
 		rc = sgpu_fail_nomem(error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < j->manifest->operation_count; i++) {
 		rc = make_step(j, j->manifest->order[i], error);
+	}
+	for (int i = 0; rc == SGPU_OK && i < j->manifest->segment_count; i++) {
+		if (j->places[i].range >= 0 && j->places[i].memory) {
+			make_copy(j, i);
+		}
 	}
 	rc = rc ? rc : alloc_own(j, j->scratch_size, most, &j->scratch, error);
 out:

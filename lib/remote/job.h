@@ -23,8 +23,8 @@ struct step {
 	sgpu_op_fn on_device;
 	const char *id;
 	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the operation; -1: absent */
-	bool written[SGPU_ARGUMENTS_MAX];
-	bool scratch; /* needs the job's scratch memory */
+	bool is_new[SGPU_ARGUMENTS_MAX];  /* of an INPUT_OUTPUT the new value, not the old one */
+	bool scratch;			  /* needs the job's scratch memory */
 };
 
 /* A segment's memory. */
@@ -49,7 +49,7 @@ enum { RECORDED_MAX = 4, RECORD_STEPS_MIN = 2 };
 
 struct started {
 	struct sgpu_job_run *run;
-	const struct step *step; /* NULL: copies an INPUT_OUTPUT's new value to its range */
+	const struct step *step;
 	struct sgpu_op_call call;
 	struct sgpu_task task;
 };
@@ -69,10 +69,11 @@ struct sgpu_job {
 	struct sgpu_manifest *manifest;
 	struct place *places; /* by segment */
 	int range_count;
-	struct step *steps; /* in the order of execution */
+	/* in the order of execution; then copies of each INPUT_OUTPUT's new value over the old one,
+	 * which no operation reads any more */
+	struct step *steps;
 	int step_count;
 	struct sgpu_job_run *spare; /* ended runs, for reuse */
-	int copy_count;		    /* copies of new values, after the steps */
 	bool unrecorded;	    /* the device or a step cannot be recorded */
 	uint64_t uses;
 	struct recorded recorded[RECORDED_MAX];

@@ -7,20 +7,26 @@
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "remote/job.h"
+
+static int fail_step(const struct step *step, const char *what, const struct sgpu_task *task,
+		     int rc, struct sgpu_error *error)
+{
+	return sgpu_fail(error, rc, "%s '%s': %s", what, step->id,
+			 task->error.text[0] ? task->error.text : sgpu_strerror(rc));
+}
 
 /* Runs on the stream's thread. */
 static int run_step(struct sgpu_launch *launch, void *argument)
 {
 	struct started *s = argument;
-	sgpu_op_fn on_device =
-		s->step ? s->step->on_device : sgpu_device_op(launch->device, "copy");
 	int rc;
 
 	if (atomic_load(&s->run->failed)) {
 		return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
 	}
-	rc = sgpu_op_run(&s->call, on_device, launch);
+	rc = sgpu_op_run(&s->call, s->step->on_device, launch);
 	if (rc != SGPU_OK) {
 		atomic_store(&s->run->failed, true);
 	}
@@ -52,20 +58,18 @@ static int enqueue(struct sgpu_job_run *run, const struct step *step,
 	}
 	rc = sgpu_device_launch_on(stream, run_step, s, ranges, count, &s->task);
 	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "the device refused operation '%s': %s",
-				 step ? step->id : "copy",
-				 s->task.error.text[0] ? s->task.error.text : sgpu_strerror(rc));
+		return fail_step(step, "the device refused operation", &s->task, rc, error);
 	}
 	run->count++;
 	return SGPU_OK;
 }
 
-static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool written,
+static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool is_new,
 			      const struct sgpu_device_range *ranges)
 {
 	const struct place *p = &j->places[segment];
 
-	return p->range < 0 || (written && p->memory) ? p->memory : ranges[p->range].address;
+	return p->range < 0 || (is_new && p->memory) ? p->memory : ranges[p->range].address;
 }
 
 static int start_step(const struct sgpu_job *j, const struct step *step, struct sgpu_stream *stream,
@@ -77,27 +81,11 @@ static int start_step(const struct sgpu_job *j, const struct step *step, struct 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		if (step->segments[i] >= 0) {
 			call.data[i] = (void *)(uintptr_t)address_of(j, step->segments[i],
-								     step->written[i], ranges);
+								     step->is_new[i], ranges);
 		}
 	}
 	call.scratch = step->scratch ? (void *)(uintptr_t)j->scratch : NULL;
 	return enqueue(run, step, &call, j, stream, error);
-}
-
-/* Copies an INPUT_OUTPUT's new value over the old one, which no step reads any more. */
-static int start_copy(const struct sgpu_job *j, const struct place *p, struct sgpu_stream *stream,
-		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run,
-		      struct sgpu_error *error)
-{
-	const struct sgpu_op *copy = sgpu_op_find("copy");
-	struct sgpu_op_call call = { .op = copy };
-	const int from = sgpu_op_arg(copy, "input"), to = sgpu_op_arg(copy, "output");
-
-	call.type[from] = call.type[to] = (struct sgpu_type){ SGPU_U8, 1, { p->size, 0, 0, 0 } };
-	call.present[from] = call.present[to] = true;
-	call.data[from] = (void *)(uintptr_t)p->memory;
-	call.data[to] = (void *)(uintptr_t)ranges[p->range].address;
-	return enqueue(run, NULL, &call, j, stream, error);
 }
 
 static bool overlap(const struct sgpu_device_range *a, const struct sgpu_device_range *b)
@@ -144,26 +132,6 @@ static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range
 	return SGPU_OK;
 }
 
-/* Takes a spare run or makes one. There are as many as were ever under way at one time. */
-static struct sgpu_job_run *take_run(struct sgpu_job *j)
-{
-	struct sgpu_job_run *r = j->spare;
-
-	if (r) {
-		j->spare = r->next;
-	} else {
-		r = calloc(1, sizeof(*r) + (size_t)(j->step_count + j->range_count) *
-						   sizeof(r->started[0]));
-	}
-	if (r) {
-		r->job = j;
-		r->count = 0;
-		r->recorded = NULL;
-		atomic_store(&r->failed, false);
-	}
-	return r;
-}
-
 static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream,
 		       const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
 		       struct sgpu_error *error)
@@ -172,11 +140,6 @@ static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream,
 
 	for (int i = 0; rc == SGPU_OK && i < j->step_count; i++) {
 		rc = start_step(j, &j->steps[i], stream, ranges, r, error);
-	}
-	for (int i = 0; rc == SGPU_OK && i < j->manifest->segment_count; i++) {
-		if (j->places[i].range >= 0 && j->places[i].memory) {
-			rc = start_copy(j, &j->places[i], stream, ranges, r, error);
-		}
 	}
 	return rc;
 }
@@ -230,9 +193,8 @@ static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream,
 			  const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
 			  struct sgpu_error *error)
 {
-	struct recorded *k = j->unrecorded || j->step_count + j->copy_count < RECORD_STEPS_MIN
-				     ? NULL
-				     : find_recorded(j, ranges);
+	struct recorded *k =
+		j->unrecorded || j->step_count < RECORD_STEPS_MIN ? NULL : find_recorded(j, ranges);
 	int rc;
 
 	if (!k) {
@@ -276,20 +238,17 @@ int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_devi
 	if (rc < 0) {
 		return rc;
 	}
-	r = take_run(j);
+	/* There are as many runs as were ever under way at one time. */
+	r = j->spare ? j->spare
+		     : calloc(1, sizeof(*r) + (size_t)j->step_count * sizeof(r->started[0]));
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
+	j->spare = r->next;
+	*r = (struct sgpu_job_run){ .job = j };
 	*run = r;
 	rc = start_recorded(j, stream, ranges, r, error);
 	return rc == SGPU_ERETRY ? enqueue_all(j, stream, ranges, r, error) : rc;
-}
-
-static int tell_step(const struct step *step, const struct sgpu_task *task,
-		     struct sgpu_error *error)
-{
-	return sgpu_fail(error, task->code, "operation '%s': %s", step ? step->id : "copy",
-			 task->error.text[0] ? task->error.text : sgpu_strerror(task->code));
 }
 
 int sgpu_job_end(void **run, struct sgpu_error *error)
@@ -304,17 +263,18 @@ int sgpu_job_end(void **run, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < r->count; i++) {
 		const struct started *s = &r->started[i];
 
-		rc = s->task.code == SGPU_OK ? SGPU_OK : tell_step(s->step, &s->task, error);
+		rc = s->task.code == SGPU_OK
+			     ? SGPU_OK
+			     : fail_step(s->step, "operation", &s->task, s->task.code, error);
 	}
 	if (r->recorded) {
-		const uint64_t step = r->task.actual;
+		const int last = r->job->step_count - 1;
+		const uint64_t step = sgpu_min_u64(r->task.actual, (uint64_t)last);
 
 		r->recorded->running--;
-		rc = r->task.code == SGPU_OK
-			     ? SGPU_OK
-			     : tell_step(step < (uint64_t)r->job->step_count ? &r->job->steps[step]
-									     : NULL,
-					 &r->task, error);
+		rc = r->task.code == SGPU_OK ? SGPU_OK
+					     : fail_step(&r->job->steps[step], "operation",
+							 &r->task, r->task.code, error);
 	}
 	r->next = r->job->spare;
 	r->job->spare = r;

@@ -41,7 +41,6 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 {
 	struct sgpu_ring_header *header;
 	struct sgpu_ring_client *c;
-	struct sgpu_queue queue;
 	int rc;
 
 	*client = NULL;
@@ -51,31 +50,24 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 	}
 	memset(c, 0, sizeof(*c));
 	rc = sgpu_ring_map(fd, &c->memory, error);
+	if (rc == SGPU_OK) {
+		c->slots = calloc(c->memory.completions.count, sizeof(*c->slots));
+		rc = c->slots ? SGPU_OK : sgpu_fail_nomem(error);
+	}
 	if (rc < 0) {
-		goto out;
+		sgpu_ring_client_close(&c);
+		return rc;
 	}
-	c->slots = calloc(c->memory.completion_count, sizeof(*c->slots));
-	if (!c->slots) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	for (uint32_t i = 0; i < c->memory.completion_count; i++) {
+	for (uint32_t i = 0; i < c->memory.completions.count; i++) {
 		c->slots[i].next = i + 1;
 	}
 	header = c->memory.header;
-	sgpu_queue_set(&queue, c->memory.submissions, SGPU_DESCRIPTOR_WORDS,
-		       c->memory.submission_count, &header->worker.head);
-	sgpu_producer_set(&c->submissions, &queue, 0);
-	sgpu_queue_set(&queue, c->memory.completions, SGPU_COMPLETION_WORDS,
-		       c->memory.completion_count, &header->client.head);
-	sgpu_consumer_set(&c->completions, &queue, 0);
+	c->submissions.queue = c->memory.submissions;
+	c->completions.queue = c->memory.completions;
 	sgpu_sleeper_set(&c->sleeper, &header->client, &header->worker, config->doorbell,
 			 &config->wait);
 	*client = c;
-	c = NULL;
-out:
-	sgpu_ring_client_close(&c);
-	return rc;
+	return SGPU_OK;
 }
 
 void sgpu_ring_client_close(struct sgpu_ring_client **client)
@@ -97,13 +89,11 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	struct slot *slot;
 	int rc = sgpu_ring_fault_check(&client->fault, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_ring_check(descriptor, NULL, SGPU_EUSAGE, error);
-	}
+	rc = rc ? rc : sgpu_ring_check(descriptor, NULL, SGPU_EUSAGE, error);
 	if (rc < 0) {
 		return rc;
 	}
-	if (index == client->memory.completion_count) {
+	if (index == client->memory.completions.count) {
 		return SGPU_ERETRY;
 	}
 	slot = &client->slots[index];
@@ -138,7 +128,7 @@ static int accept(struct sgpu_ring_client *client, const struct sgpu_ring_comple
 				 "a completion has status %d, flags 0x%x and reserved bytes 0x%x",
 				 completion->status, completion->flags, completion->reserved);
 	}
-	slot = index < client->memory.completion_count ? &client->slots[index] : NULL;
+	slot = index < client->memory.completions.count ? &client->slots[index] : NULL;
 	if (!slot || completion->cookie == 0 || slot->id != completion->cookie) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "a completion answers submission %llu, which is not open",

@@ -70,9 +70,10 @@ int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 	return rc;
 }
 
-/* Checks a copy of the header's fixed part, since the other side may be changing it. */
-static int check_header(struct sgpu_ring_memory *memory, struct sgpu_error *error)
+/* By a checked copy of the header's fixed part, since the other side may be changing it. */
+static int set_queues(struct sgpu_ring_memory *memory, struct sgpu_error *error)
 {
+	_Atomic uint64_t *places = (_Atomic uint64_t *)((char *)memory->header + SGPU_RING_PAGE);
 	struct sgpu_ring_header header;
 	volatile const uint64_t *words = (volatile const uint64_t *)memory->header;
 	uint64_t copy[64 / sizeof(uint64_t)];
@@ -100,8 +101,11 @@ static int check_header(struct sgpu_ring_memory *memory, struct sgpu_error *erro
 				 "a ring of %u submissions and %u completions in %zu bytes",
 				 header.submissions, header.completions, memory->size);
 	}
-	memory->submission_count = header.submissions;
-	memory->completion_count = header.completions;
+	sgpu_queue_set(&memory->submissions, places, SGPU_DESCRIPTOR_WORDS, header.submissions,
+		       &memory->header->worker.head);
+	places += (size_t)header.submissions * SGPU_DESCRIPTOR_WORDS;
+	sgpu_queue_set(&memory->completions, places, SGPU_COMPLETION_WORDS, header.completions,
+		       &memory->header->client.head);
 	return SGPU_OK;
 }
 
@@ -118,15 +122,11 @@ int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *er
 		return rc;
 	}
 	memory->header = base;
-	rc = check_header(memory, error);
+	rc = set_queues(memory, error);
 	if (rc < 0) {
 		sgpu_ring_unmap(memory);
-		return rc;
 	}
-	memory->submissions = (_Atomic uint64_t *)((char *)base + SGPU_RING_PAGE);
-	memory->completions =
-		memory->submissions + (size_t)memory->submission_count * SGPU_DESCRIPTOR_WORDS;
-	return SGPU_OK;
+	return rc;
 }
 
 void sgpu_ring_unmap(struct sgpu_ring_memory *memory)

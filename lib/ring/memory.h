@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ring/queue.h"
 #include "ring/ring.h"
 
 /* Entries are read and written as words of 8 bytes. The upper half of the last word is the entry's
@@ -43,9 +44,8 @@ struct sgpu_ring_header {
 struct sgpu_ring_memory {
 	struct sgpu_ring_header *header; /* start of the mapping */
 	uint64_t size;
-	_Atomic uint64_t *submissions, *completions;
-	/* copies; the header's own are not read again */
-	uint32_t submission_count, completion_count;
+	/* have copies of the header's counts, which are not read again */
+	struct sgpu_queue submissions, completions;
 };
 
 /* Checks and maps the memory. Errors: as sgpu_ring_client_open. */

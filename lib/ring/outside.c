@@ -164,12 +164,8 @@ int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared, struct sgpu_rpc_
 	}
 	s->doorbell = shared->outside;
 	rc = sgpu_rpc_map(shared->area, &s->area, error);
-	if (rc < 0) {
-		free(s);
-		return rc;
-	}
-	rc = sgpu_ring_worker_open(shared->ring, &config, &s->worker, error);
-	rc = rc == SGPU_OK ? sgpu_thread_start(&s->thread, serve, s, error) : rc;
+	rc = rc ? rc : sgpu_ring_worker_open(shared->ring, &config, &s->worker, error);
+	rc = rc ? rc : sgpu_thread_start(&s->thread, serve, s, error);
 	s->runs = rc == SGPU_OK;
 	if (rc < 0) {
 		sgpu_rpc_server_end(&s);
@@ -189,7 +185,9 @@ void sgpu_rpc_server_end(struct sgpu_rpc_server **server)
 		pthread_join(s->thread, NULL);
 	}
 	sgpu_ring_worker_close(&s->worker);
-	munmap(s->area, SGPU_RPC_AREA_SIZE);
+	if (s->area) {
+		munmap(s->area, SGPU_RPC_AREA_SIZE);
+	}
 	free(s);
 	*server = NULL;
 }

@@ -27,20 +27,6 @@ void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigne
 	queue->words = words;
 }
 
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
-		       uint64_t position)
-{
-	producer->queue = *queue;
-	producer->tail = producer->head_seen = position;
-}
-
-void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
-		       uint64_t position)
-{
-	consumer->queue = *queue;
-	consumer->position = position;
-}
-
 /* Reads the consumer's head, which only grows and never passes the tail: an honest head lies
  * between the last one seen and the tail. acquire: the consumer has read an entry before its head
  * counts it, so a new entry may overwrite it. */

@@ -41,11 +41,6 @@ struct sgpu_consumer {
 
 void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,
 		    uint32_t count, _Atomic uint64_t *head);
-/* Tests also start at a position other than 0, for which they prepare the memory. */
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
-		       uint64_t position);
-void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
-		       uint64_t position);
 
 /* Puts one entry, and fills in its generation. Never waits. SGPU_ERETRY without a text: the queue
  * is full. SGPU_EINVALID: the consumer has published an impossible head. */

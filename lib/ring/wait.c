@@ -105,18 +105,11 @@ static int disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *cons
 	return SGPU_OK;
 }
 
-static struct timespec time_left(uint64_t now, uint64_t deadline_ns)
-{
-	const uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
-
-	return (struct timespec){ .tv_sec = (time_t)(left / 1000000000),
-				  .tv_nsec = (long)(left % 1000000000) };
-}
-
 /* Sleeps until woken or the deadline; may wake for no reason, so the caller looks again. */
 static void sleep_until(struct sgpu_sleeper *sleeper, uint64_t now, uint64_t deadline_ns)
 {
-	const struct timespec left = time_left(now, deadline_ns);
+	const uint64_t ns = deadline_ns > now ? deadline_ns - now : 0;
+	const struct timespec left = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
 	struct pollfd bell = { .fd = sleeper->doorbell, .events = POLLIN | POLLRDHUP };
 
 	if (sleeper->doorbell >= 0) {

@@ -34,7 +34,6 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
 {
 	struct sgpu_ring_worker *w = aligned_alloc(64, (sizeof(*w) + 63) / 64 * 64);
 	struct sgpu_ring_header *header;
-	struct sgpu_queue queue;
 	int rc;
 
 	*worker = NULL;
@@ -44,31 +43,24 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
 	memset(w, 0, sizeof(*w));
 	memcpy(w->members, config->members, sizeof(w->members));
 	rc = sgpu_ring_map(fd, &w->memory, error);
+	if (rc == SGPU_OK) {
+		w->started = calloc(w->memory.completions.count, sizeof(*w->started));
+		rc = w->started ? SGPU_OK : sgpu_fail_nomem(error);
+	}
 	if (rc < 0) {
-		goto out;
+		sgpu_ring_worker_close(&w);
+		return rc;
 	}
-	w->started = calloc(w->memory.completion_count, sizeof(*w->started));
-	if (!w->started) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	for (uint32_t i = 0; i < w->memory.completion_count; i++) {
+	for (uint32_t i = 0; i < w->memory.completions.count; i++) {
 		w->started[i].next_free = i + 1;
 	}
 	header = w->memory.header;
-	sgpu_queue_set(&queue, w->memory.submissions, SGPU_DESCRIPTOR_WORDS,
-		       w->memory.submission_count, &header->worker.head);
-	sgpu_consumer_set(&w->submissions, &queue, 0);
-	sgpu_queue_set(&queue, w->memory.completions, SGPU_COMPLETION_WORDS,
-		       w->memory.completion_count, &header->client.head);
-	sgpu_producer_set(&w->completions, &queue, 0);
+	w->submissions.queue = w->memory.submissions;
+	w->completions.queue = w->memory.completions;
 	sgpu_sleeper_set(&w->sleeper, &header->worker, &header->client, config->doorbell,
 			 &config->wait);
 	*worker = w;
-	w = NULL;
-out:
-	sgpu_ring_worker_close(&w);
-	return rc;
+	return SGPU_OK;
 }
 
 void sgpu_ring_worker_close(struct sgpu_ring_worker **worker)
@@ -87,12 +79,12 @@ static int check_room(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 	uint64_t unreaped;
 	int rc = sgpu_producer_pending(&worker->completions, &unreaped, error);
 
-	if (rc == SGPU_OK && unreaped + worker->outstanding >= worker->memory.completion_count) {
+	if (rc == SGPU_OK && unreaped + worker->outstanding >= worker->memory.completions.count) {
 		rc = sgpu_fail(
 			error, SGPU_EINVALID,
 			"the client has submitted more than %u operations without taking their "
 			"completions",
-			worker->memory.completion_count);
+			worker->memory.completions.count);
 	}
 	return rc;
 }
@@ -109,9 +101,7 @@ static int take(struct sgpu_ring_worker *worker, struct sgpu_ring_operation *ope
 	}
 	memcpy(&operation->descriptor, words, sizeof(operation->descriptor));
 	rc = sgpu_ring_check(&operation->descriptor, worker->members, SGPU_EINVALID, error);
-	if (rc == SGPU_OK) {
-		rc = check_room(worker, error);
-	}
+	rc = rc ? rc : check_room(worker, error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -151,7 +141,7 @@ int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int statu
 	if (rc < 0) {
 		return rc;
 	}
-	if (ticket >= worker->memory.completion_count || !worker->started[ticket].is_open) {
+	if (ticket >= worker->memory.completions.count || !worker->started[ticket].is_open) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "ticket %u names no operation that has started", ticket);
 	}

@@ -111,7 +111,7 @@ static int open_channel(struct sgpu_group_server *s, const uint8_t *text, size_t
 	rc = sgpu_secure_channel_open(s->context, hello.key, &s->grant, error);
 	s->is_open = rc == SGPU_OK;
 	rc = rc ? rc : sgpu_processor_bind(s->context->ground->processor, &s->grant, &hello, error);
-	sgpu_grant_encode(&s->grant, answer);
+	memcpy(answer, &s->grant, sizeof(s->grant));
 	*answer_size = SGPU_GRANT_SIZE;
 	sgpu_wipe(&hello, sizeof(hello));
 	return rc;

@@ -363,7 +363,7 @@ static int load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 static int run_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		   struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	struct sgpu_item_range named[SGPU_MODULE_RANGES_MAX];
+	struct sgpu_remote_range named[SGPU_MODULE_RANGES_MAX];
 	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
 	int count = 0, rc = sgpu_item_ranges_decode(item, named, &count, error);
 

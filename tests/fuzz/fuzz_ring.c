@@ -35,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	     at += SGPU_RING_DESCRIPTOR_SIZE) {
 		memcpy(&descriptor, data + at, sizeof(descriptor));
 		descriptor.generation += (uint32_t)(taken / ENTRIES) + 1;
-		memcpy((char *)memory.submissions + taken % ENTRIES * SGPU_RING_DESCRIPTOR_SIZE,
+		memcpy((char *)memory.submissions.entries +
+			       taken % ENTRIES * SGPU_RING_DESCRIPTOR_SIZE,
 		       &descriptor, sizeof(descriptor));
 		rc = sgpu_ring_next(worker, &operation, NULL);
 		if (rc == SGPU_ERETRY) {

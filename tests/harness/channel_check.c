@@ -56,7 +56,7 @@ static int check_data(const struct walk *walk, const struct sgpu_context *contex
 		      uint32_t directory, uint32_t index, int kind, uint32_t page)
 {
 	const struct sgpu_processor *p = walk->processor;
-	const uint32_t ratio = p->frames_of[SGPU_BIG], count = p->frames_of[kind];
+	const uint32_t ratio = p->layout.frames_of[SGPU_BIG], count = p->layout.frames_of[kind];
 	const struct sgpu_table *big = context->tables[directory][SGPU_BIG];
 
 	if (page % count || page >= p->config.frames || count > p->config.frames - page) {
@@ -89,7 +89,7 @@ static int check_table(const struct walk *walk, const struct sgpu_context *conte
 	uint32_t used = 0;
 	int rc = SGPU_OK;
 
-	for (uint32_t i = 0; rc == SGPU_OK && i < p->entries_of[kind]; i++) {
+	for (uint32_t i = 0; rc == SGPU_OK && i < p->layout.entries_of[kind]; i++) {
 		if (table->entries[i] != SGPU_NO_FRAME) {
 			used++;
 			rc = check_data(walk, context, directory, i, kind, table->entries[i]);
@@ -115,7 +115,7 @@ static int check_channel(const struct walk *walk, const struct sgpu_context *con
 		rc = broken(walk, channel->directory,
 			    "the directory of a channel that is not entered");
 	}
-	for (uint32_t d = 0; rc == SGPU_OK && context && d < p->directory_entries; d++) {
+	for (uint32_t d = 0; rc == SGPU_OK && context && d < p->layout.directory_entries; d++) {
 		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
 			const struct sgpu_table *table = context->tables[d][kind];
 
@@ -191,7 +191,8 @@ int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struc
 		int kind = entry.big ? SGPU_BIG : SGPU_SMALL;
 
 		about->va = sgpu_page_va(processor, entry.directory, entry.index, kind) +
-			    frame % processor->frames_of[kind] * processor->page_size[SGPU_SMALL];
+			    frame % processor->layout.frames_of[kind] *
+				    processor->layout.page_size[SGPU_SMALL];
 	}
 	return SGPU_OK;
 }

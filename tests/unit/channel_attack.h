@@ -144,9 +144,10 @@ static inline void authorise(struct attack *a, const struct sgpu_command *c, uin
 	}
 	*counter = channel->authorised + 1;
 	if (c->op == SGPU_CH_DESTROY) {
-		sgpu_mac_destroy(&channel->keys, channel->serial, *counter, mac);
+		sgpu_mac_owner(&channel->keys, channel->serial, *counter, NULL, mac);
 	} else {
-		sgpu_mac_unmap(&channel->keys, channel->serial, *counter, va, size, mac);
+		sgpu_mac_owner(&channel->keys, channel->serial, *counter,
+			       (const uint64_t[]){ va, size }, mac);
 	}
 	switch (below(a, 8)) { /* five of eight are right */
 	case 0:

@@ -42,13 +42,13 @@ static inline bool is_true(struct attack *a, const struct sgpu_command *c)
 		return false;
 	}
 	if (c->op == SGPU_CH_PTE && c->pte.has_mac) {
-		sgpu_mac_unmap(&channel->keys, channel->serial, c->pte.mac_counter, pte_va(c),
-			       pte_size(c), mac);
+		sgpu_mac_owner(&channel->keys, channel->serial, c->pte.mac_counter,
+			       (const uint64_t[]){ pte_va(c), pte_size(c) }, mac);
 		return c->pte.mac_counter == channel->authorised + 1 &&
 		       memcmp(mac, c->pte.mac, sizeof(mac)) == 0;
 	}
 	if (c->op == SGPU_CH_DESTROY && c->destroy.has_mac) {
-		sgpu_mac_destroy(&channel->keys, channel->serial, c->destroy.mac_counter, mac);
+		sgpu_mac_owner(&channel->keys, channel->serial, c->destroy.mac_counter, NULL, mac);
 		return c->destroy.mac_counter == channel->authorised + 1 &&
 		       memcmp(mac, c->destroy.mac, sizeof(mac)) == 0;
 	}
@@ -102,7 +102,7 @@ static inline void learn_create(struct attack *a, const struct sgpu_command *c,
 	channel->owner = memcmp(c->create.owner_key, a->owners[0].key.public_half, 32) == 0 ? 0 : 1;
 	channel->serial = grant->serial;
 	owner = &a->owners[channel->owner];
-	sgpu_grant_bind(grant, bind);
+	memcpy(bind, grant, sizeof(bind));
 	if (sgpu_hpke_open(&owner->key, grant->enc, "sgpu channel v1", 15, bind, sizeof(bind),
 			   grant->sealed_cek, sizeof(grant->sealed_cek), cek, NULL) < 0) {
 		wrong(a, "the owner cannot open the grant");

@@ -47,7 +47,7 @@ static inline bool scene_learn(struct scene *scene, struct scene_channel *s)
 	uint8_t bind[SGPU_GRANT_BIND_SIZE], cek[SGPU_KEY_SIZE];
 
 	s->grant = scene->reply.grant;
-	sgpu_grant_bind(&s->grant, bind);
+	memcpy(bind, &s->grant, sizeof(bind));
 	return sgpu_hpke_open(&scene->owners[s->owner], s->grant.enc, "sgpu channel v1", 15, bind,
 			      sizeof(bind), s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek,
 			      NULL) == SGPU_OK &&
@@ -120,8 +120,9 @@ static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel,
 
 		c.pte.has_mac = true;
 		c.pte.mac_counter = s->authorised + 1;
-		sgpu_mac_unmap(&s->keys, s->grant.serial, c.pte.mac_counter,
-			       scene_va(scene, 0, index, big), count * page, c.pte.mac);
+		sgpu_mac_owner(&s->keys, s->grant.serial, c.pte.mac_counter,
+			       (const uint64_t[]){ scene_va(scene, 0, index, big), count * page },
+			       c.pte.mac);
 	}
 	refusal = scene_send(scene, &c);
 	if (refusal == SGPU_REFUSED_NOT && authority >= 0) {
@@ -154,7 +155,8 @@ static inline enum sgpu_refusal scene_destroy(struct scene *scene, uint32_t chan
 
 		c.destroy.has_mac = true;
 		c.destroy.mac_counter = s->authorised + 1;
-		sgpu_mac_destroy(&s->keys, s->grant.serial, c.destroy.mac_counter, c.destroy.mac);
+		sgpu_mac_owner(&s->keys, s->grant.serial, c.destroy.mac_counter, NULL,
+			       c.destroy.mac);
 	}
 	refusal = scene_send(scene, &c);
 	if (refusal == SGPU_REFUSED_NOT && channel < SCENE_CHANNELS) {

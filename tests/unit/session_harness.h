@@ -233,7 +233,7 @@ enum { TAIL = 64 };
 static inline struct sgpu_item job_item(int job, uint32_t buffer, uint64_t offset, uint64_t size,
 					uint8_t *tail)
 {
-	const struct sgpu_item_range range = { buffer, offset, size };
+	const struct sgpu_remote_range range = { buffer, offset, size };
 	static uint8_t whole[SGPU_ITEM_RANGES_MAX];
 	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN,
 				  .object = (uint32_t)job,

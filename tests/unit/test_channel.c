@@ -87,13 +87,13 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 	uint8_t seen[16][SGPU_CHANNEL_MAC_SIZE];
 	int n = 0;
 
-	sgpu_mac_unmap(&keys, 1, 2, 3, 4, seen[n++]);
-	sgpu_mac_unmap(&other, 1, 2, 3, 4, seen[n++]);
-	sgpu_mac_unmap(&keys, 9, 2, 3, 4, seen[n++]);
-	sgpu_mac_unmap(&keys, 1, 9, 3, 4, seen[n++]);
-	sgpu_mac_unmap(&keys, 1, 2, 9, 4, seen[n++]);
-	sgpu_mac_unmap(&keys, 1, 2, 3, 9, seen[n++]);
-	sgpu_mac_destroy(&keys, 1, 2, seen[n++]);
+	sgpu_mac_owner(&keys, 1, 2, (const uint64_t[]){ 3, 4 }, seen[n++]);
+	sgpu_mac_owner(&other, 1, 2, (const uint64_t[]){ 3, 4 }, seen[n++]);
+	sgpu_mac_owner(&keys, 9, 2, (const uint64_t[]){ 3, 4 }, seen[n++]);
+	sgpu_mac_owner(&keys, 1, 9, (const uint64_t[]){ 3, 4 }, seen[n++]);
+	sgpu_mac_owner(&keys, 1, 2, (const uint64_t[]){ 9, 4 }, seen[n++]);
+	sgpu_mac_owner(&keys, 1, 2, (const uint64_t[]){ 3, 9 }, seen[n++]);
+	sgpu_mac_owner(&keys, 1, 2, NULL, seen[n++]);
 	sgpu_mac_summary(&keys, &summary, seen[n++]);
 	summary.channel++;
 	sgpu_mac_summary(&keys, &summary, seen[n++]);

@@ -170,18 +170,16 @@ UNIT_TEST(a_group_is_answered_once_under_its_number)
 	      counter == 2);
 	/* Altered, cut, of another number, ahead. */
 	second[0] ^= 1;
-	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer) == SGPU_EAUTH);
 	second[0] ^= 1;
-	CHECK(sgpu_session_answer(session, second, sizeof(second) - 1, 2, answer, NULL) ==
-	      SGPU_EAUTH);
-	CHECK(sgpu_session_answer(session, second, SGPU_TAG_SIZE - 1, 2, answer, NULL) ==
-	      SGPU_EAUTH);
-	CHECK(sgpu_session_answer(session, second, sizeof(second), 1, answer, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_answer(session, second, sizeof(second), 3, answer, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer, NULL) == SGPU_OK &&
+	CHECK(sgpu_session_answer(session, second, sizeof(second) - 1, 2, answer) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, SGPU_TAG_SIZE - 1, 2, answer) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 1, answer) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 3, answer) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer) == SGPU_OK &&
 	      !memcmp(answer, "answer 1", 8));
-	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer, NULL) == SGPU_OK &&
+	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer) == SGPU_OK &&
 	      !memcmp(answer, "answer 2", 8));
 	sgpu_session_close(&session);
 	bench_close(&b);

@@ -34,11 +34,11 @@ static uint32_t generation_of(uint64_t position, uint32_t count)
 
 static void write_submission(uint64_t position, struct sgpu_ring_descriptor d)
 {
-	_Atomic uint64_t *place =
-		r.raw.submissions + position % r.raw.submission_count * SGPU_DESCRIPTOR_WORDS;
+	_Atomic uint64_t *place = r.raw.submissions.entries +
+				  position % r.raw.submissions.count * SGPU_DESCRIPTOR_WORDS;
 	uint64_t words[SGPU_DESCRIPTOR_WORDS];
 
-	d.generation += generation_of(position, r.raw.submission_count);
+	d.generation += generation_of(position, r.raw.submissions.count);
 	memcpy(words, &d, sizeof(d));
 	for (int i = 0; i < SGPU_DESCRIPTOR_WORDS; i++) {
 		atomic_store(&place[i], words[i]);
@@ -47,11 +47,11 @@ static void write_submission(uint64_t position, struct sgpu_ring_descriptor d)
 
 static void write_completion(uint64_t position, struct sgpu_ring_completion c)
 {
-	_Atomic uint64_t *place =
-		r.raw.completions + position % r.raw.completion_count * SGPU_COMPLETION_WORDS;
+	_Atomic uint64_t *place = r.raw.completions.entries +
+				  position % r.raw.completions.count * SGPU_COMPLETION_WORDS;
 	uint64_t words[SGPU_COMPLETION_WORDS];
 
-	c.generation += generation_of(position, r.raw.completion_count);
+	c.generation += generation_of(position, r.raw.completions.count);
 	memcpy(words, &c, sizeof(c));
 	for (int i = 0; i < SGPU_COMPLETION_WORDS; i++) {
 		atomic_store(&place[i], words[i]);
@@ -148,7 +148,7 @@ static uint64_t submit_one(void)
 	const uint64_t before = r.submitted++;
 
 	CHECK(ring_submit(&r, OP_ANY, 0x1234) == SGPU_OK);
-	return atomic_load(&r.raw.submissions[before * SGPU_DESCRIPTOR_WORDS + 1]);
+	return atomic_load(&r.raw.submissions.entries[before * SGPU_DESCRIPTOR_WORDS + 1]);
 }
 
 UNIT_TEST(a_completion_must_answer_an_open_submission_once)
@@ -216,10 +216,10 @@ UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 	write_submission(0, (struct sgpu_ring_descriptor){
 				    .opcode = OP_ANY, .handle = 1, .length = 2, .cookie = 3 });
 	CHECK(worker_next() == SGPU_OK);
-	memset((void *)r.raw.submissions, 0xff, 64);
+	memset((void *)r.raw.submissions.entries, 0xff, 64);
 	CHECK(operation.descriptor.handle == 1 && operation.descriptor.length == 2);
 	CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) == SGPU_OK);
-	CHECK(atomic_load(&r.raw.completions[0]) == 3);
+	CHECK(atomic_load(&r.raw.completions.entries[0]) == 3);
 	ring_close(&r);
 }
 

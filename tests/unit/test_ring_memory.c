@@ -239,8 +239,8 @@ UNIT_TEST(a_header_is_read_once)
 	watches = true;
 	CHECK(sgpu_ring_map(fd, &memory, &error) == SGPU_OK);
 	watches = false;
-	CHECK(read_once_end() == 0 && memory.submission_count == SUBMISSIONS &&
-	      memory.completion_count == COMPLETIONS);
+	CHECK(read_once_end() == 0 && memory.submissions.count == SUBMISSIONS &&
+	      memory.completions.count == COMPLETIONS);
 	sgpu_ring_unmap(&memory);
 	munmap(theirs, FILE_SIZE);
 	close(fd);

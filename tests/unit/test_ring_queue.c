@@ -39,8 +39,8 @@ static void set_up(unsigned words, uint64_t position)
 
 		atomic_store(&f.entries[i * words + words - 1], laps << 32);
 	}
-	sgpu_producer_set(&f.producer, &f.queue, position);
-	sgpu_consumer_set(&f.consumer, &f.queue, position);
+	f.producer.queue = f.consumer.queue = f.queue;
+	f.producer.tail = f.producer.head_seen = f.consumer.position = position;
 }
 
 static int put(uint64_t number)

@@ -42,8 +42,7 @@ static void set_up(bool doorbell, const struct sgpu_ring_wait *wait)
 	CHECK(!doorbell || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, f.ends) == 0);
 	for (int i = 0; i < 2; i++) {
 		sgpu_queue_set(&queue, f.entries[i], WORDS, COUNT, &f.sides[!i].head);
-		sgpu_producer_set(&f.producers[i], &queue, 0);
-		sgpu_consumer_set(&f.consumers[!i], &queue, 0);
+		f.producers[i].queue = f.consumers[!i].queue = queue;
 		sgpu_sleeper_set(&f.sleepers[i], &f.sides[i], &f.sides[!i], f.ends[i], wait);
 	}
 }

@@ -379,9 +379,10 @@ UNIT_TEST(a_foreign_or_second_completion_ends_the_queue)
 		REQUIRE(sgpu_ring_map(o.shared->ring, &raw, &error) == SGPU_OK);
 		CHECK(empty(o.rpc) == SGPU_OK);
 		/* At position 1: nothing's, a foreign one's, and that of the call that has been. */
-		atomic_store(&raw.completions[4],
-			     cookie < 2 ? cookie * 0x700000003 : atomic_load(&raw.completions[0]));
-		atomic_store(&raw.completions[7], (uint64_t)1 << 32);
+		atomic_store(&raw.completions.entries[4],
+			     cookie < 2 ? cookie * 0x700000003
+					: atomic_load(&raw.completions.entries[0]));
+		atomic_store(&raw.completions.entries[7], (uint64_t)1 << 32);
 		CHECK(empty(o.rpc) == SGPU_EINVALID);
 		check_ended(&o, "which is not open");
 		sgpu_ring_unmap(&raw);

@@ -351,7 +351,7 @@ static bool raw_open(struct worker_process *w)
 	    size != SGPU_GRANT_SIZE) {
 		return false;
 	}
-	sgpu_grant_decode(raw.answer, &raw.grant);
+	memcpy(&raw.grant, raw.answer, sizeof(raw.grant));
 	return sgpu_session_open(&own_key, &raw.grant, &raw.session, &error) == SGPU_OK &&
 	       sgpu_session_bind(raw.session, &hello, &raw.grant, &error) == SGPU_OK;
 }
@@ -373,7 +373,7 @@ static int raw_send(struct worker_process *w, const uint8_t *items, size_t size)
 					sgpu_submit_encode(&command, raw.message), raw.answer,
 					&answer_size, &error) < 0 ||
 	    sgpu_session_answer(raw.session, raw.answer + 8, answer_size - 8,
-				command.submit.counter, raw.opened, &error) < 0) {
+				command.submit.counter, raw.opened) < 0) {
 		return 1;
 	}
 	return (int)sgpu_take_u32(&reader);

@@ -323,22 +323,17 @@ static void serve(void)
 	}
 }
 
-static bool is_socket(int fd)
-{
-	int kind = 0;
-	socklen_t size = sizeof(kind);
-
-	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 && kind == SOCK_SEQPACKET;
-}
-
 int host_main(int argc, char **argv)
 {
 	const struct rlimit none = { 0, 0 }, few = { DESCRIPTORS, DESCRIPTORS };
+	socklen_t size = sizeof(int);
 	sigset_t ended;
+	int kind;
 
 	(void)argv;
 	prctl(PR_SET_DUMPABLE, 0);
-	if (argc != 1 || !is_socket(SGPU_HOST_CONTROL)) {
+	if (argc != 1 || getsockopt(SGPU_HOST_CONTROL, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 ||
+	    kind != SOCK_SEQPACKET) {
 		fputs(SGPU_HOST_PROGRAM " runs modules of the CPU device; sgpu-enclave starts it, "
 					"nobody else does\n",
 		      stderr);

@@ -26,9 +26,7 @@ void worker_try(struct sgpu_module_confinement *confinement)
 
 	if (child == 0) {
 		status = landlock_read_only(root_paths, NULL);
-		_exit(status |
-		      (harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF) >= 0 ? TRIAL_FILTERED
-										 : 0));
+		_exit(status | (harden_filter_module() >= 0 ? TRIAL_FILTERED : 0));
 	}
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
 	}
@@ -46,7 +44,7 @@ static bool confine(const char *image, int landlock)
 	if (landlock_read_only(root_paths, image) < landlock) {
 		_exit(1);
 	}
-	listener = harden_filter_module(WORKER_CHANNEL, WORKER_HANDOFF);
+	listener = harden_filter_module();
 	if (!sgpu_host_send(WORKER_HANDOFF, "", 1, listener)) {
 		_exit(1);
 	}

@@ -18,7 +18,6 @@
 #include "crypto/crypto.h"
 #include "enclave.h"
 
-enum { KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 enum {
 	KEPT_BLOCK = 4 << 20,
 	KEPT_HEAP = 8 << 20
@@ -130,7 +129,7 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 		cli_remember_input(w->options.keys.items[i]);
 	}
 	cli_harden();
-	w->keys = sgpu_secret_alloc(KEYS_SIZE);
+	w->keys = sgpu_secret_alloc(ENCLAVE_KEYS_SIZE);
 	if (!w->keys) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
@@ -165,8 +164,9 @@ static int load_keys(struct enclave *w, struct sgpu_error *error)
 static int open_next(struct enclave *w, struct sgpu_error *error)
 {
 	const int number = w->device_count;
+	const struct sgpu_device_config config = { .jobs = w->options.jobs };
 	struct enclave_device *d = &w->devices[number];
-	int rc = sgpu_device_open(w->names[number], &w->config, &d->device, error);
+	int rc = sgpu_device_open(w->names[number], &config, &d->device, error);
 
 	w->device_count += rc == SGPU_OK;
 	rc = rc ? rc : sgpu_device_get_info(d->device, &d->about, error);
@@ -186,15 +186,15 @@ static int open_next(struct enclave *w, struct sgpu_error *error)
 
 static int open_devices(struct enclave *w, struct sgpu_error *error)
 {
+	const int most = w->named ? w->named : RUNNER_DEVICES_MAX;
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < w->named; i++) {
+	for (int i = 0; rc == SGPU_OK && i < most; i++) {
+		if (!w->named) {
+			snprintf(w->names[i], sizeof(w->names[i]), "cuda:%d", i);
+		}
 		rc = open_next(w, error);
-	}
-	for (int i = 0; rc == SGPU_OK && w->named == 0 && i < ENCLAVE_DEVICES_MAX; i++) {
-		snprintf(w->names[i], sizeof(w->names[i]), "cuda:%d", i);
-		rc = open_next(w, error);
-		if (rc == SGPU_EUNAVAILABLE && i > 0) {
+		if (rc == SGPU_EUNAVAILABLE && !w->named && i > 0) {
 			return SGPU_OK; /* there is no GPU i */
 		}
 	}
@@ -218,6 +218,30 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 	return rc == SGPU_OK && landlock_version() > 0 ? key_files_refuse(w, error) : rc;
 }
 
+/* The evidence of a run or a session. The private half of the key that the quote names never leaves
+ * this process and is lost with it. So a batch sealed to the key, or a session bound to it, opens
+ * in the measured program or nowhere. */
+
+static int write_quote(struct enclave *w, struct sgpu_error *error)
+{
+	const struct run_request *r = w->request;
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	char *text = NULL;
+	size_t size = 0;
+	int quote = -1;
+	int rc = signer_claim(w, error);
+
+	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
+	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);
+	rc = rc ? rc : cli_output_take(&output, r->quote, 0666, error);
+	rc = rc ? rc : sgpu_write(output.fd, r->quote, text, size, error);
+	rc = rc ? rc : sgpu_output_commit(&output, error);
+	sgpu_output_close(&output);
+	free(text);
+	signer_end();
+	return rc;
+}
+
 int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_error *error)
 {
 	static const uint8_t key[SGPU_KEY_SIZE];
@@ -237,11 +261,8 @@ int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_er
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
 	sgpu_aead_free(&aead);
 	rc = rc ? rc : confine_files(w, needs, error);
-	if (rc == SGPU_OK) {
-		w->config.jobs = w->options.jobs;
-		rc = open_devices(w, error);
-	}
-	return rc;
+	rc = rc ? rc : open_devices(w, error);
+	return rc || !w->request->quote ? rc : write_quote(w, error);
 }
 
 int enclave_authority(const struct enclave *w, struct sgpu_session_authority *authority,
@@ -295,7 +316,7 @@ static struct sgpu_device *secure_device(const struct enclave_device *d)
 int enclave_start(struct enclave *w, int kept, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = w->runner;
-	struct sgpu_device *more[ENCLAVE_DEVICES_MAX];
+	struct sgpu_device *more[RUNNER_DEVICES_MAX];
 	int rc = key_files_close(w, kept, error);
 
 	/* What kernels print may be HIGH, and the host reads it. */
@@ -354,7 +375,7 @@ void enclave_stop(struct enclave *w)
 int enclave_end(struct enclave *w, int status)
 {
 	if (w->keys) {
-		sgpu_secret_free(w->keys, KEYS_SIZE);
+		sgpu_secret_free(w->keys, ENCLAVE_KEYS_SIZE);
 	}
 	status = cli_finish(status);
 	if (w->on_gpu) {
@@ -370,33 +391,9 @@ void enclave_give_up(void)
 {
 	sigset_t all;
 
-	sgpu_wipe(current->keys, KEYS_SIZE);
+	sgpu_wipe(current->keys, ENCLAVE_KEYS_SIZE);
 	cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
 	sigfillset(&all);
 	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
 	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
-}
-
-/* The evidence of a run or a session. The private half of the key that the quote names never leaves
- * this process and is lost with it. So a batch sealed to the key, or a session bound to it, opens
- * in the measured program or nowhere. */
-
-int attested_quote(struct enclave *w, struct sgpu_error *error)
-{
-	const struct run_request *r = w->request;
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	char *text = NULL;
-	size_t size = 0;
-	int quote = -1;
-	int rc = signer_claim(w, error);
-
-	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
-	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);
-	rc = rc ? rc : cli_output_take(&output, r->quote, 0666, error);
-	rc = rc ? rc : sgpu_write(output.fd, r->quote, text, size, error);
-	rc = rc ? rc : sgpu_output_commit(&output, error);
-	sgpu_output_close(&output);
-	free(text);
-	signer_end();
-	return rc;
 }

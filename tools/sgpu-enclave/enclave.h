@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The trusted process: its keys, what it accepts, its device, and the runner. Whatever it runs, the
- * order of calls is enclave_check, enclave_begin, enclave_open, (quote,) enclave_start, batches,
+ * order of calls is enclave_check, enclave_begin, enclave_open, enclave_start, batches,
  * enclave_stop, enclave_end.
  */
 #ifndef SGPU_ENCLAVE_H
@@ -32,7 +32,10 @@ struct key_files {
 	int count;
 };
 
-enum { ENCLAVE_KEYS_MAX = 64, ENCLAVE_DEVICES_MAX = RUNNER_DEVICES_MAX };
+enum {
+	ENCLAVE_KEYS_MAX = 64,
+	ENCLAVE_KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key)
+};
 
 /* A device, and what runs there. */
 struct enclave_device {
@@ -45,18 +48,17 @@ struct enclave_device {
 struct enclave {
 	struct runner_options options;
 	const struct run_request *request;
-	struct sgpu_key *keys; /* in secret memory, with room for one more key */
+	struct sgpu_key *keys; /* ENCLAVE_KEYS_SIZE bytes of secret memory */
 	int key_count;
-	const struct sgpu_key *quoted; /* the one of them that quotes name, or NULL */
-	struct key_files key_files;    /* files of these and of the attestation key */
-	struct sgpu_owners owners;     /* none: anybody's batches are taken */
-	struct sgpu_replay *replay;    /* NULL without owners */
-	struct sgpu_files *files;      /* where files of payloads may be; NULL: nowhere */
-	struct sgpu_device_config config;
-	enum wire_sessions sessions;			    /* whose are taken */
-	struct sgpu_module_confinement modules;		    /* known once the device is open */
-	struct sgpu_key owner;				    /* the public key of --owner */
-	struct enclave_device devices[ENCLAVE_DEVICES_MAX]; /* of one kind */
+	const struct sgpu_key *quoted;		/* the one of them that quotes name, or NULL */
+	struct key_files key_files;		/* files of these and of the attestation key */
+	struct sgpu_owners owners;		/* none: anybody's batches are taken */
+	struct sgpu_replay *replay;		/* NULL without owners */
+	struct sgpu_files *files;		/* where files of payloads may be; NULL: nowhere */
+	enum wire_sessions sessions;		/* whose are taken */
+	struct sgpu_module_confinement modules; /* known once the device is open */
+	struct sgpu_key owner;			/* the public key of --owner */
+	struct enclave_device devices[RUNNER_DEVICES_MAX];  /* of one kind */
 	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME]; /* as passed to sgpu_device_open */
 	int named, device_count; /* devices that the options name, 0: every GPU; devices open */
 	bool on_gpu;
@@ -86,7 +88,8 @@ int enclave_check(struct enclave *enclave, const struct run_request *request);
 int enclave_begin(struct enclave *enclave, void (*stop)(void));
 /* Starts the processes of modules, loads the keys, opens the replay record, confines the process to
  * the files that `needs` and the options name, and then opens the devices, which start threads.
- * Without Landlock, which a quote tells, it warns. */
+ * Without Landlock, which a quote tells, it warns. For an attested run or session, makes a key and
+ * writes the quote that names it, for the verifier's nonce, whole or not at all. */
 SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, struct landlock_needs *needs,
 				 struct sgpu_error *error);
 /* Closes the descriptors of keys but `kept`, a batch's or -1, makes the secure context, filters
@@ -110,13 +113,6 @@ int enclave_end(struct enclave *enclave, int status);
 /* Called when a device does not end a stopped run: wipes the keys and ends the process with
  * status 3. Async-signal-unsafe. */
 void enclave_give_up(void);
-
-/* Attested runs and sessions: the process makes a key, writes a quote of it for the verifier's
- * nonce, and takes a batch sealed to the key, or a session bound to it. */
-
-/* Call after enclave_open. Adds a new X25519 key, and writes the quote that names it, whole or not
- * at all. */
-SGPU_MUST_CHECK int attested_quote(struct enclave *enclave, struct sgpu_error *error);
 
 /* signer.c: quotes are signed by a child, which alone has the attestation key, and none of the
  * other secrets. It gets the claims once, before anybody is served, and later only nonces. So code

@@ -21,6 +21,7 @@
 
 #include <sgpu/base.h>
 
+#include "../module-host/host.h"
 #include "cli.h"
 
 #define TRAP SCMP_ACT_TRAP
@@ -252,7 +253,7 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 
 /* Allows memory without code, threads but no processes, abort(), handlers of all signals but
  * SIGSYS, names of threads, reading limits, and messages over the two sockets. */
-static void add_module_calls(scmp_filter_ctx filter, int *rc, int channel, int handoff)
+static void add_module_calls(scmp_filter_ctx filter, int *rc)
 {
 	const struct seccomp_rule rules[] = {
 		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_EXEC, 0) },
@@ -265,8 +266,8 @@ static void add_module_calls(scmp_filter_ctx filter, int *rc, int channel, int h
 		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) },
 		{ SCMP_ACT_ALLOW, "fcntl", EQUAL(1, F_GETFD) },
 		{ SCMP_ACT_ALLOW, "fcntl", EQUAL(1, F_GETFL) },
-		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, channel) },
-		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, handoff) },
+		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, WORKER_CHANNEL) },
+		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, WORKER_HANDOFF) },
 	};
 	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, getpid()), EQUAL(2, SIGABRT) };
 
@@ -279,12 +280,12 @@ static void add_module_calls(scmp_filter_ctx filter, int *rc, int channel, int h
 	seccomp_add(filter, rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 }
 
-int harden_filter_module(int channel, int handoff)
+int harden_filter_module(void)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_NOTIFY);
 	int rc = filter ? 0 : -ENOMEM;
 
-	add_module_calls(filter, &rc, channel, handoff);
+	add_module_calls(filter, &rc);
 	rc = seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS);
 	return rc == 0 ? seccomp_notify_fd(filter) : -1; /* a release would close it */
 }

@@ -31,10 +31,10 @@ enum harden_kind {
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
 /* Puts the calling process, a worker of the module host, under a filter of those calls that
- * computing code makes, and of messages over `channel` and `handoff`. Another call is not carried
+ * computing code makes, and of messages over its sockets. Another call is not carried
  * out: the process blocks in it until its parent, which gets the returned listener, has decided. No
  * signal handler is involved that a module could replace. -1: there is no filter. */
-int harden_filter_module(int channel, int handoff);
+int harden_filter_module(void);
 
 /* Both return {NAME: {"holds", "text"}}: whether this machine has a protection, and what follows.
  * NULL: out of memory. */

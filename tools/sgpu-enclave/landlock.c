@@ -47,36 +47,12 @@ struct rule {
 /* Libraries, what these read about the machine, and the devices of any program. A run can read keys
  * there. */
 static const struct rule of_system[] = {
-	{ "/usr", RUN },
-	{ "/lib", RUN },
-	{ "/lib32", RUN },
-	{ "/lib64", RUN },
-	{ "/libx32", RUN },
-	{ "/proc/self/exe", RUN },
-	{ "/etc/ld.so.*", READ },
-	{ "/etc/localtime", READ },
-	{ "/etc/ssl/openssl.cnf", READ },
-	{ "/proc/self", READ },
-	{ "/proc/sys", READ },
-	{ "/proc/driver", READ },
-	{ "/proc/meminfo", READ },
-	{ "/proc/cpuinfo", READ },
-	{ "/proc/stat", READ },
-	{ "/proc/filesystems", READ },
-	{ "/proc/devices", READ },
-	{ "/proc/version", READ },
-	{ "/proc/modules", READ },
-	{ "/sys/devices", READ },
-	{ "/sys/bus", READ },
-	{ "/sys/class", READ },
-	{ "/sys/module", READ },
-	{ "/sys/kernel/mm", READ },
-	{ "/sys/fs/cgroup", READ },
-	{ "/dev/null", DEVICE },
-	{ "/dev/zero", DEVICE },
-	{ "/dev/full", DEVICE },
-	{ "/dev/random", DEVICE },
-	{ "/dev/urandom", DEVICE },
+	{ "/{usr,lib,lib32,lib64,libx32,proc/self/exe}", RUN },
+	{ "/etc/{ld.so.*,localtime,ssl/openssl.cnf}", READ },
+	{ "/proc/{self,sys,driver,meminfo,cpuinfo,stat,filesystems,devices,version,modules}",
+	  READ },
+	{ "/sys/{devices,bus,class,module,kernel/mm,fs/cgroup}", READ },
+	{ "/dev/{null,zero,full,random,urandom}", DEVICE },
 	{ NULL, 0 },
 };
 
@@ -87,10 +63,9 @@ static const struct rule of_tpms[] = {
 
 /* Patterns of the files that NVIDIA's driver opens. */
 static const struct rule of_gpus[] = {
-	{ "/dev/nvidia*", DEVICE | READ },
+	{ "/{dev/nvidia*,run/nvidia-*}", DEVICE | READ },
 	{ "/proc/self", READ | WRITE }, /* the driver names its threads */
 	{ "/etc/nvidia*", READ },
-	{ "/run/nvidia-*", DEVICE | READ },
 	{ "/dev/dri/renderD*", DEVICE },
 	{ NULL, 0 },
 };
@@ -198,7 +173,7 @@ static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 	for (; patterns->pattern; patterns++) {
 		glob_t found;
 
-		if (glob(patterns->pattern, 0, NULL, &found) == 0) {
+		if (glob(patterns->pattern, GLOB_BRACE, NULL, &found) == 0) {
 			for (size_t k = 0; k < found.gl_pathc; k++) {
 				allow(rules, found.gl_pathv[k], patterns->rights);
 			}

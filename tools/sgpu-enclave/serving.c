@@ -96,6 +96,16 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 	}
 }
 
+/* Adds a hint to the error of a batch that no key of the worker opens. */
+static void explain_quote(struct sgpu_error *error)
+{
+	if (serving.enclave->quoted && error->code == SGPU_EKEY) {
+		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
+				       "gave the quote has ended: "
+				       "ask for a new one with 'sgpu-serve quote'");
+	}
+}
+
 /* Reports a run that has ended, to the client and in the log. */
 static void answer_work(struct work *work)
 {
@@ -114,7 +124,7 @@ static void answer_work(struct work *work)
 			       work->request.out_name);
 	}
 	answer.error.code = rc;
-	serve_quote_explain(&answer.error);
+	explain_quote(&answer.error);
 	report_collect(work->run, w, &answer.report);
 	sgpu_run_get_result(work->run, &result);
 	answer.response_full = result.response_full;
@@ -416,7 +426,7 @@ static void *watch_others(void *unused)
 		}
 	}
 	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &grace, NULL);
-	sgpu_wipe(serving.enclave->keys, (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key));
+	sgpu_wipe(serving.enclave->keys, ENCLAVE_KEYS_SIZE);
 	_exit(sgpu_exit_status(SGPU_ESYSTEM));
 }
 

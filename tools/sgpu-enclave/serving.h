@@ -50,9 +50,6 @@ SGPU_MUST_CHECK int serve_lease(int connection, struct sgpu_error *error);
 /* requests.c. Receives a WIRE_LIMITS and applies it. False: the next message is not one. */
 bool serve_limits_take(void);
 
-/* Adds a hint to the error of a batch that no key of the worker opens. */
-void serve_quote_explain(struct sgpu_error *error);
-
 /* Ends sessions that have been idle for at least idle_ns; 0: all. Does not wait for their ends. */
 void sessions_end(uint64_t idle_ns);
 

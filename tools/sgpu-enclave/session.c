@@ -16,7 +16,6 @@ static int serve_program(struct enclave *w, const struct run_request *r, struct 
 	struct sgpu_session_authority authority;
 	int rc = enclave_open(w, &needs, error);
 
-	rc = rc || !r->quote ? rc : attested_quote(w, error);
 	rc = rc ? rc : enclave_start(w, -1, error);
 	rc = rc ? rc : enclave_authority(w, &authority, error);
 	return rc < 0 ? rc

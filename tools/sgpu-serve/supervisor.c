@@ -69,6 +69,9 @@ void callers_refuse(struct caller *caller, int rc, const char *format, ...)
 	va_start(arguments, format);
 	sgpu_vfail(&error, rc, format, arguments);
 	va_end(arguments);
+	if (caller->tenant && rc == SGPU_ERETRY) {
+		caller->tenant->sums[SERVE_OVER_QUOTA]++;
+	}
 	refuse_by(caller, &error);
 }
 
@@ -116,9 +119,6 @@ static struct caller *make_place(struct supervisor *s)
 	}
 	caller = find_dispensable(s);
 	if (caller) {
-		if (caller->tenant) {
-			caller->tenant->sums[SERVE_OVER_QUOTA]++;
-		}
 		callers_refuse(caller, SGPU_ERETRY, "too many connections wait");
 	}
 	return caller;
@@ -216,14 +216,19 @@ static bool is_waiting_batch(const struct caller *caller)
 	return caller->fd >= 0 && caller->tenant && !caller->request;
 }
 
+static void refuse_all(struct supervisor *s, bool batches_too)
+{
+	for (struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
+		if (c->fd >= 0 && (batches_too || !is_waiting_batch(c))) {
+			callers_refuse(c, SGPU_EUNAVAILABLE, "the server is stopping");
+		}
+	}
+}
+
 static void end_workers(struct supervisor *s)
 {
 	s->ending = true;
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		if (s->callers[i].fd >= 0) {
-			callers_refuse(&s->callers[i], SGPU_EUNAVAILABLE, "the server is stopping");
-		}
-	}
+	refuse_all(s, true);
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		if (s->processes[i].pid) {
 			workers_dismiss(s, &s->processes[i]);
@@ -241,11 +246,7 @@ static void stop(struct supervisor *s)
 	s->stopping = true;
 	service_notify("STOPPING=1");
 	service_close(s->socket);
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		if (s->callers[i].fd >= 0 && !is_waiting_batch(&s->callers[i])) {
-			callers_refuse(&s->callers[i], SGPU_EUNAVAILABLE, "the server is stopping");
-		}
-	}
+	refuse_all(s, false);
 	if (again) {
 		end_workers(s);
 	}
@@ -322,11 +323,10 @@ static uint64_t check_deadlines(struct supervisor *s)
 		}
 		if (now < end) {
 			next = sooner(next, end);
-		} else if (c->tenant) {
-			c->tenant->sums[SERVE_OVER_QUOTA]++;
-			callers_refuse(c, SGPU_ERETRY, "no worker has become free");
 		} else {
-			callers_refuse(c, SGPU_ERETRY, "nothing was asked for");
+			callers_refuse(c, SGPU_ERETRY, "%s",
+				       c->tenant ? "no worker has become free"
+						 : "nothing was asked for");
 		}
 	}
 	for (struct process *p = s->processes; p < s->processes + SERVE_WORKERS_MAX; p++) {

@@ -137,6 +137,7 @@ bool supervisor_step(struct supervisor *supervisor, int most_ms);
 
 /* Connections that no worker has yet. */
 void callers_hang_up(struct caller *caller);
+/* With SGPU_ERETRY the caller's tenant is over a limit, which is counted. */
 void callers_refuse(struct caller *caller, int code, const char *format, ...) SGPU_PRINTF(3, 4);
 /* Accepts a connection. *accepted: NULL if it was refused. False: none was accepted. */
 bool callers_accept(struct supervisor *supervisor, struct caller **accepted);

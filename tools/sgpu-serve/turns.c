@@ -191,7 +191,6 @@ static bool hand_over(struct caller *caller)
 	memcpy(take.user, tenant->user, sizeof(take.user));
 	if (!sgpu_wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd,
 			    1)) {
-		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more",
 			       (unsigned long)tenant->uid);
 		return false;
@@ -210,7 +209,6 @@ static void settle_new(struct supervisor *s)
 		while (t->used && t->waiting > t->rule.waiting &&
 		       (newest = find_batch(s, t, true))) {
 			t->waiting--;
-			t->sums[SERVE_OVER_QUOTA]++;
 			callers_refuse(
 				newest, SGPU_ERETRY,
 				"user %lu has %u batches that wait, which is the limit 'waiting'",
@@ -270,22 +268,20 @@ void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 			       SUPERVISOR_TENANTS_MAX);
 		return;
 	}
+	caller->tenant = tenant;
 	tenant->last_ns = sgpu_now_ns();
 	if (request && tenant->asking + tenant->requests >= SUPERVISOR_REQUESTS_MAX) {
-		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY,
 			       "user %lu has %d requests under way, which is the limit",
 			       (unsigned long)caller->uid, SUPERVISOR_REQUESTS_MAX);
 		return;
 	}
 	if (!request && tenant->waiting + tenant->in_flight >= s->server->submissions) {
-		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY,
 			       "user %lu has %u submissions under way, which is the limit",
 			       (unsigned long)caller->uid, s->server->submissions);
 		return;
 	}
-	caller->tenant = tenant;
 	caller->request = request;
 	caller->order = ++s->spoken;
 }

@@ -17,14 +17,20 @@
 enum { PATIENCE_S = 10, CELL_MAX = 48, COLUMNS_MAX = 16 };
 
 struct question {
-	const char *socket;
+	const char *socket, *output;
+	struct cli_bytes nonce;
 	bool prometheus;
 };
 
+#define OF_SERVER                                                                \
+	{                                                                        \
+		"socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)", \
+			CLI_TEXT(struct question, socket)                        \
+	}
+
 const struct cli_option status_options[] = {
 	CLI_COMMON,
-	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
-	  CLI_TEXT(struct question, socket) },
+	OF_SERVER,
 	{ "prometheus", 0, NULL, "in the text format of Prometheus",
 	  CLI_FLAG(struct question, prometheus) },
 	CLI_END,
@@ -245,36 +251,36 @@ static void print_metrics(const json_t *status)
 	}
 }
 
-/* Asks the server for its status. */
-static int fetch_status(const char *socket, json_t **status, struct sgpu_error *error)
+/* Reads the options, and asks the server for its status. Returns an exit status. */
+static int fetch_status(int argc, char **argv, struct question *question, json_t **status)
 {
+	struct sgpu_error error = { 0 };
 	struct sgpu_greeting asked;
-	char *text = NULL;
+	char **none, *text = NULL;
 	size_t size = 0;
-	int rc = ask_server(socket, WIRE_STATUS, &asked, sizeof(asked), WIRE_STATUS_IS, PATIENCE_S,
-			    &text, &size, error);
+	int rc = cli_read(argc, argv, question, &none);
 
-	rc = rc ? rc : sgpu_json_parse(text, size, NULL, status, error);
+	if (rc) {
+		return rc;
+	}
+	if (question->prometheus && cli_json) {
+		return cli_usage("--prometheus and --json are two formats");
+	}
+	rc = ask_server(question->socket, WIRE_STATUS, &asked, sizeof(asked), WIRE_STATUS_IS,
+			PATIENCE_S, &text, &size, &error);
+	rc = rc ? rc : sgpu_json_parse(text, size, NULL, status, &error);
 	free(text);
-	return rc;
+	return rc ? cli_error(&error) : 0;
 }
 
 int verb_status(int argc, char **argv)
 {
-	struct question question = { .socket = NULL };
-	struct sgpu_error error = { 0 };
+	static struct question question;
 	json_t *status = NULL;
-	char **none;
-	int exit_status = cli_read(argc, argv, &question, &none);
+	int exit_status = fetch_status(argc, argv, &question, &status);
 
 	if (exit_status) {
 		return exit_status;
-	}
-	if (question.prometheus && cli_json) {
-		return cli_usage("--prometheus and --json are two formats");
-	}
-	if (fetch_status(question.socket, &status, &error) < 0) {
-		return cli_error(&error);
 	}
 	if (cli_json) {
 		return cli_print_json(status, stdout, JSON_COMPACT);
@@ -301,25 +307,20 @@ int verb_status(int argc, char **argv)
 /* ---- reload ---- */
 const struct cli_option reload_options[] = {
 	CLI_COMMON,
-	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
-	  CLI_TEXT(struct question, socket) },
+	OF_SERVER,
 	CLI_END,
 };
 
 /* The kernel lets only root and the server's user send it a signal. */
 int verb_reload(int argc, char **argv)
 {
-	struct question question = { .socket = NULL };
-	struct sgpu_error error = { 0 };
-	char **none, path[32], name[32];
+	static struct question question;
+	char path[32], name[32];
 	json_t *status = NULL;
-	int exit_status = cli_read(argc, argv, &question, &none);
+	const int exit_status = fetch_status(argc, argv, &question, &status);
 
 	if (exit_status) {
 		return exit_status;
-	}
-	if (fetch_status(question.socket, &status, &error) < 0) {
-		return cli_error(&error);
 	}
 	const json_int_t pid =
 		json_integer_value(json_object_get(json_object_get(status, "status"), "pid"));
@@ -343,23 +344,17 @@ int verb_reload(int argc, char **argv)
 /* A server may have to start a worker, and let others have theirs first. */
 enum { QUOTE_PATIENCE_S = 180 };
 
-struct quote_question {
-	const char *socket, *output;
-	struct cli_bytes nonce;
-};
-
 const struct cli_option quote_options[] = {
 	CLI_COMMON,
 	{ "nonce", 0, "HEX", "what the verifier sent for the quote: 8 to 64 bytes",
-	  CLI_BYTES(struct quote_question, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
+	  CLI_BYTES(struct question, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
 	{ "output", 'o', "FILE", "write the quote there, not to standard output",
-	  CLI_TEXT(struct quote_question, output) },
-	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
-	  CLI_TEXT(struct quote_question, socket) },
+	  CLI_TEXT(struct question, output) },
+	OF_SERVER,
 	CLI_END,
 };
 
-static int fetch_quote(const struct quote_question *v, struct sgpu_error *error)
+static int fetch_quote(const struct question *v, struct sgpu_error *error)
 {
 	struct wire_quote message = { .nonce_size = (uint32_t)v->nonce.size };
 	json_t *object = NULL;
@@ -380,7 +375,7 @@ static int fetch_quote(const struct quote_question *v, struct sgpu_error *error)
 
 int verb_quote(int argc, char **argv)
 {
-	struct quote_question v = { .socket = NULL };
+	struct question v = { .socket = NULL };
 	struct sgpu_error error = { 0 };
 	char **none;
 	int status = cli_read(argc, argv, &v, &none);

@@ -179,7 +179,7 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 		spool->in_claims = true;
 	}
 	while (spool->workers.at < spool->workers.count) {
-		if (claims_of(spool->workers.items[spool->workers.at++], name) &&
+		if (claims_of(spool->workers.items[spool->workers.at++]->d_name, name) &&
 		    strcmp(name, spool->own.name) != 0 &&
 		    claims_take(spool->claimed, name, spool->options.reclaim, &spool->dead)) {
 			return spool_names_read(spool->dead.directory, CLAIMS_DIRECTORY,
@@ -191,8 +191,8 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Gets the next name, which the caller frees, or NULL at the end. */
-static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
+/* Gets the next name, or NULL at the end. */
+static int next_name(struct spool *spool, const char **name, struct sgpu_error *error)
 {
 	struct spool_names *names = &spool->names;
 	bool more = true;
@@ -204,13 +204,14 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK && names->at < names->count) {
 		/* Workers that read the same names take them in different orders. */
-		char **next = names->items + names->at, **any = next;
+		struct dirent **next = names->items + names->at,
+			      **any = next + rand_r(&spool->seed) % (names->count - names->at),
+			      *taken = *any;
 
-		any += (size_t)rand_r(&spool->seed) % (names->count - names->at);
-		*name = *any;
 		*any = *next;
-		*next = NULL;
+		*next = taken;
 		names->at++;
+		*name = taken->d_name;
 	}
 	return rc;
 }
@@ -244,17 +245,13 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
 	       struct sgpu_error *error)
 {
-	char *name;
-	int rc = SGPU_OK;
+	const char *name;
+	int rc;
 
 	*batch = NULL;
-	while (rc == SGPU_OK && !*batch) {
+	do {
 		rc = next_name(spool, &name, error);
-		if (rc != SGPU_OK || !name) {
-			break;
-		}
-		rc = take(spool, name, size_max, batch, error);
-		free(name);
-	}
+		rc = rc || !name ? rc : take(spool, name, size_max, batch, error);
+	} while (rc == SGPU_OK && name && !*batch);
 	return rc;
 }

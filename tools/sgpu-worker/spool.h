@@ -16,6 +16,7 @@
 #ifndef SGPU_RUN_SPOOL_H
 #define SGPU_RUN_SPOOL_H
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,15 +44,15 @@ struct spool_options {
 
 /* A batch that this worker has taken. */
 struct spool_batch {
-	char *name;		     /* its name in the directory */
-	char *shown;		     /* for messages */
-	char *response_name;	     /* in the output directory */
-	int fd;			     /* -1 when it is not open */
-	uint64_t size;		     /* bytes */
-	struct sgpu_output response; /* open unless `answered` or `error` is set */
-	bool resumed;		     /* taken from the claims of a dead worker */
-	bool answered;		     /* it already had a response */
-	struct sgpu_error error;     /* why the batch cannot run */
+	char *name;			  /* its name in the directory */
+	char *shown;			  /* for messages */
+	char response_name[NAME_MAX + 1]; /* in the output directory */
+	int fd;				  /* -1 when it is not open */
+	uint64_t size;			  /* bytes */
+	struct sgpu_output response;	  /* open unless `answered` or `error` is set */
+	bool resumed;			  /* taken from the claims of a dead worker */
+	bool answered;			  /* it already had a response */
+	struct sgpu_error error;	  /* why the batch cannot run */
 };
 
 /* Opens both directories, and makes all missing ones but `path`. Errors: SGPU_EUSAGE, SGPU_ESYSTEM,
@@ -115,8 +116,8 @@ int spool_open_file(int directory, const char *name);
 
 /* Names that were read. Those from `at` on have not been looked at. */
 struct spool_names {
-	char **items;
-	size_t count, at;
+	struct dirent **items;
+	int count, at;
 };
 void spool_names_clear(struct spool_names *names);
 /* Reads all names of a directory but "." and "..". */

@@ -27,7 +27,6 @@ static void free_batch(struct spool_batch **batch)
 	sgpu_output_close(&b->response);
 	sgpu_close(b->fd);
 	free(b->name);
-	free(b->response_name);
 	free(b->shown);
 	free(b);
 	*batch = NULL;
@@ -45,13 +44,11 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	b->fd = -1;
 	b->response = (struct sgpu_output)SGPU_OUTPUT_INIT;
 	b->name = strdup(name);
-	if (asprintf(&b->response_name, "%s" SPOOL_RESPONSE, name) < 0) {
-		b->response_name = NULL;
-	}
+	snprintf(b->response_name, sizeof(b->response_name), "%s" SPOOL_RESPONSE, name);
 	if (asprintf(&b->shown, "%s/%s", spool->options.path, name) < 0) {
 		b->shown = NULL;
 	}
-	if (!b->name || !b->response_name || !b->shown) {
+	if (!b->name || !b->shown) {
 		free_batch(&b);
 		return sgpu_fail_nomem(error);
 	}

@@ -2,9 +2,7 @@
  *
  * Names of batches in a directory.
  */
-#include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +26,7 @@ int spool_open_file(int directory, const char *name)
 
 void spool_names_clear(struct spool_names *names)
 {
-	for (size_t i = 0; i < names->count; i++) {
+	for (int i = 0; i < names->count; i++) {
 		free(names->items[i]);
 	}
 	free(names->items);
@@ -43,30 +41,15 @@ static int is_name(const struct dirent *entry)
 int spool_names_read(int directory, const char *shown, struct spool_names *names,
 		     struct sgpu_error *error)
 {
-	struct dirent **entries = NULL;
-	const int count = scandirat(directory, ".", &entries, is_name, NULL);
-	int rc = SGPU_OK;
+	int count;
 
 	spool_names_clear(names);
+	count = scandirat(directory, ".", &names->items, is_name, NULL);
 	if (count < 0) {
 		return sgpu_fail_errno(error, "cannot read directory '%s'", shown);
 	}
-	names->items = calloc((size_t)count + 1, sizeof(*names->items));
-	for (int i = 0; i < count; i++) {
-		if (names->items && (names->items[names->count] = strdup(entries[i]->d_name))) {
-			names->count++;
-		} else {
-			rc = sgpu_fail_nomem(error);
-		}
-		free(entries[i]);
-	}
-	free(entries);
-	return rc;
-}
-
-static bool ends_with(const char *name, size_t length, const char *suffix)
-{
-	return length >= strlen(suffix) && strcmp(name + length - strlen(suffix), suffix) == 0;
+	names->count = count;
+	return SGPU_OK;
 }
 
 /* Returns why a file is to be left alone, before it is claimed, or NULL. A batch whose first bytes
@@ -97,17 +80,18 @@ static const char *look_inside(const struct spool_options *options, int director
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
 		    struct stat *status, const char **why)
 {
-	const size_t length = strlen(name);
+	const size_t length = strlen(name), suffix = strlen(SPOOL_RESPONSE);
 
 	*why = NULL;
-	if (name[0] == '.' || ends_with(name, length, SPOOL_RESPONSE) ||
+	if (name[0] == '.' ||
+	    (length >= suffix && strcmp(name + length - suffix, SPOOL_RESPONSE) == 0) ||
 	    fstatat(directory, name, status, AT_SYMLINK_NOFOLLOW) != 0 ||
 	    S_ISDIR(status->st_mode)) {
 		return false;
 	}
 	if (!S_ISREG(status->st_mode)) {
 		*why = "is no regular file";
-	} else if (length > NAME_MAX - strlen(SPOOL_RESPONSE) - 4) {
+	} else if (length > NAME_MAX - suffix - 4) {
 		*why = "has a name that is too long for that of a response";
 	} else {
 		*why = look_inside(options, directory, name);

@@ -46,7 +46,8 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 	return rc;
 }
 
-/* Makes the context active until release(). Callers are served in the order of their calls. */
+/* Makes the context active until sgpu_processor_leave. Callers are served in the order of their
+ * calls. */
 static int activate(struct sgpu_processor *processor, struct sgpu_context *context,
 		    struct sgpu_error *error)
 {
@@ -72,20 +73,11 @@ static int activate(struct sgpu_processor *processor, struct sgpu_context *conte
 	return rc;
 }
 
-static void release(struct sgpu_processor *processor)
+static struct sgpu_context *context_of(const struct sgpu_processor *processor, uint32_t id)
 {
-	pthread_mutex_lock(&processor->activation);
-	if (--processor->holders == 0 && processor->turn != processor->tickets) {
-		pthread_cond_broadcast(&processor->activation_turn);
-	}
-	pthread_mutex_unlock(&processor->activation);
-}
+	const struct sgpu_channel *channel = sgpu_channel_of(processor, id);
 
-static struct sgpu_context *context_of(const struct sgpu_processor *processor, uint32_t channel)
-{
-	return channel < SGPU_CHANNEL_MAX && processor->channels[channel]
-		       ? processor->channels[channel]->context
-		       : NULL;
+	return channel ? channel->context : NULL;
 }
 
 static int no_space(uint32_t channel, struct sgpu_error *error)
@@ -122,9 +114,7 @@ int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 	context = context_of(processor, channel);
 	rc = context ? check_ranges(processor, context, ranges, count, error)
 		     : no_space(channel, error);
-	if (rc == SGPU_OK) {
-		rc = activate(processor, context, error);
-	}
+	rc = rc ? rc : activate(processor, context, error);
 	if (rc != SGPU_OK) {
 		sgpu_tables_leave(processor);
 	}
@@ -133,7 +123,11 @@ int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 
 void sgpu_processor_leave(struct sgpu_processor *processor)
 {
-	release(processor);
+	pthread_mutex_lock(&processor->activation);
+	if (--processor->holders == 0 && processor->turn != processor->tickets) {
+		pthread_cond_broadcast(&processor->activation_turn);
+	}
+	pthread_mutex_unlock(&processor->activation);
 	sgpu_tables_leave(processor);
 }
 
@@ -146,7 +140,7 @@ int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgp
 	const struct sgpu_context *context = context_of(processor, channel);
 	if (context) {
 		*base = context->base;
-		*size = processor->config.space_size;
+		*size = processor->layout.space;
 	} else {
 		rc = no_space(channel, error);
 	}

@@ -12,123 +12,64 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
-static const char GRANT_INFO[] = "sgpu channel v1";
+static int make_context(const struct sgpu_processor *processor, struct sgpu_channel *channel,
+			struct sgpu_error *error)
+{
+	struct sgpu_context *context = calloc(1, sizeof(*context));
 
-static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context,
+	channel->context = context;
+	if (context) {
+		context->tables =
+			calloc(processor->layout.directory_entries, sizeof(*context->tables));
+	}
+	return !context || !context->tables
+		       ? sgpu_fail_nomem(error)
+		       : sgpu_space_create(processor->device, processor->layout.space,
+					   &context->space, &context->base, error);
+}
+
+/* Draws the CEK, which nobody but the owner keeps, and seals it. */
+static int make_keys(const struct sgpu_processor *processor, struct sgpu_channel *channel,
 		     const uint8_t owner_key[32], struct sgpu_error *error)
 {
+	struct sgpu_channel_keys *keys = sgpu_secret_alloc(sizeof(*keys));
+	struct sgpu_grant *grant = &channel->grant;
+	uint8_t cek[SGPU_KEY_SIZE];
 	int rc;
 
-	context->keys = sgpu_secret_alloc(sizeof(*context->keys));
-	if (!context->keys) {
+	channel->context->keys = keys;
+	if (!keys) {
 		return sgpu_fail_nomem(error);
 	}
-	memcpy(context->owner_key, owner_key, sizeof(context->owner_key));
-	rc = sgpu_sha256(owner_key, sizeof(context->owner_key), context->owner_hash, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived,
-					 error);
-	}
+	grant->channel = channel->id;
+	grant->serial = channel->serial;
+	memcpy(grant->processor, processor->id, sizeof(grant->processor));
+	rc = sgpu_sha256(owner_key, 32, grant->owner_hash, error);
+	rc = rc ? rc : sgpu_random(cek, sizeof(cek), error);
+	rc = rc ? rc : sgpu_channel_derive(cek, processor->id, keys, error);
+	rc = rc ? rc : sgpu_channel_aeads(keys, &channel->aead, &channel->answer_aead, error);
+	rc = rc ? rc
+		: sgpu_hpke_seal(owner_key, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
+				 SGPU_GRANT_BIND_SIZE, cek, sizeof(cek), grant->enc,
+				 grant->sealed_cek, error);
+	sgpu_wipe(cek, sizeof(cek));
 	return rc;
-}
-
-static int make_context(const struct sgpu_processor *processor, struct sgpu_context *context,
-			const uint8_t *owner_key, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	context->tables = calloc(processor->directory_entries, sizeof(*context->tables));
-	if (!context->tables) {
-		return sgpu_fail_nomem(error);
-	}
-	if (owner_key) {
-		rc = make_keys(processor, context, owner_key, error);
-	}
-	return rc < 0 ? rc
-		      : sgpu_space_create(processor->device, processor->config.space_size,
-					  &context->space, &context->base, error);
-}
-
-static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
-					 const struct sgpu_command *command, bool bootstrap,
-					 struct sgpu_error *error)
-{
-	const uint8_t *owner_key = command->create.has_key ? command->create.owner_key : NULL;
-	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
-	struct sgpu_context *context = NULL;
-	int rc = SGPU_OK;
-
-	if (!channel) {
-		(void)sgpu_fail_nomem(error);
-		return NULL;
-	}
-	(void)pthread_mutex_init(&channel->lock, NULL);
-	channel->id = command->channel;
-	channel->serial = processor->serials + 1;
-	channel->directory = command->create.directory;
-	if (!bootstrap) {
-		channel->context = context = calloc(1, sizeof(*context));
-		rc = context ? make_context(processor, context, owner_key, error)
-			     : sgpu_fail_nomem(error);
-	}
-	if (rc == SGPU_OK && owner_key) {
-		rc = sgpu_channel_aeads(&context->keys->derived, &channel->aead,
-					&channel->answer_aead, error);
-	}
-	if (rc != SGPU_OK) {
-		sgpu_channel_free(channel);
-		return NULL;
-	}
-	return channel;
-}
-
-static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_KT128_SIZE])
-{
-	uint8_t bytes[SGPU_GRANT_SIZE];
-
-	sgpu_grant_encode(grant, bytes);
-	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_KT128_SIZE);
 }
 
 int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 			 struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_KT128_SIZE];
 	const struct sgpu_channel *channel;
 	bool made;
 
-	digest_grant(grant, digest);
 	sgpu_tables_enter(processor);
-	channel = grant->channel < SGPU_CHANNEL_MAX ? processor->channels[grant->channel] : NULL;
+	channel = sgpu_channel_of(processor, grant->channel);
 	made = channel && channel->context && channel->context->keys &&
-	       sgpu_equal(channel->grant_digest, digest, sizeof(digest));
+	       sgpu_equal(&channel->grant, grant, sizeof(*grant));
 	sgpu_tables_leave(processor);
 	return made ? SGPU_OK
 		    : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
 				(unsigned)grant->channel);
-}
-
-static int make_grant(const struct sgpu_processor *processor, struct sgpu_channel *channel,
-		      struct sgpu_grant *grant, struct sgpu_error *error)
-{
-	const struct sgpu_context *context = channel->context;
-	uint8_t bind[SGPU_GRANT_BIND_SIZE];
-	int rc;
-
-	memset(grant, 0, sizeof(*grant));
-	grant->channel = channel->id;
-	grant->serial = channel->serial;
-	memcpy(grant->owner_hash, context->owner_hash, sizeof(grant->owner_hash));
-	memcpy(grant->processor, processor->id, sizeof(grant->processor));
-	sgpu_grant_bind(grant, bind);
-	rc = sgpu_hpke_seal(context->owner_key, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
-			    context->keys->cek, sizeof(context->keys->cek), grant->enc,
-			    grant->sealed_cek, error);
-	digest_grant(grant, channel->grant_digest);
-	return rc;
 }
 
 static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel)
@@ -140,19 +81,27 @@ static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel
 			       .owner = channel->id,
 			       .use = SGPU_FRAME_DIRECTORY,
 			       .locked = channel->context && channel->context->keys,
-			       .clean = processor->frames[channel->directory].clean,
-			       .stale = processor->frames[channel->directory].stale,
 		       });
 }
 
 static int create(struct sgpu_processor *processor, const struct sgpu_command *command,
 		  bool bootstrap, struct sgpu_reply *reply)
 {
-	struct sgpu_channel *channel = make_channel(processor, command, bootstrap, &reply->error);
-	int rc = channel ? SGPU_OK : SGPU_ENOMEM;
+	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
+	int rc = SGPU_OK;
 
-	if (channel && command->create.has_key) {
-		rc = make_grant(processor, channel, &reply->grant, &reply->error);
+	if (!channel) {
+		return sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
+	}
+	(void)pthread_mutex_init(&channel->lock, NULL);
+	channel->id = command->channel;
+	channel->serial = processor->serials + 1;
+	channel->directory = command->create.directory;
+	if (!bootstrap) {
+		rc = make_context(processor, channel, &reply->error);
+	}
+	if (rc == SGPU_OK && command->create.has_key) {
+		rc = make_keys(processor, channel, command->create.owner_key, &reply->error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_channel_free(channel);
@@ -161,6 +110,7 @@ static int create(struct sgpu_processor *processor, const struct sgpu_command *c
 					     "not a public key of X25519")
 			       : sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
 	}
+	reply->grant = channel->grant;
 	enter(processor, channel);
 	return SGPU_OK;
 }
@@ -178,9 +128,8 @@ int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *
 	region = sgpu_processor_region(processor, frame);
 	const bool bootstrap = !command->create.has_key && region == SGPU_REGION_UNPROTECTED;
 
-	if (!bootstrap && !sgpu_is_bootstrap(processor, command->via)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				   "channel %u is no bootstrap channel", command->via);
+	if (!bootstrap && sgpu_check_via(processor, command, reply) != SGPU_OK) {
+		return reply->code;
 	}
 	if (processor->channels[id]) {
 		return sgpu_refuse(reply, SGPU_REFUSED_EXISTS, "channel %u exists", id);

@@ -16,7 +16,7 @@ static int clear_table(struct sgpu_processor *processor, const struct sgpu_conte
 		       uint32_t directory, int kind, struct sgpu_error *error)
 {
 	const struct sgpu_table *table = context->tables[directory][kind];
-	const uint32_t entries = table ? processor->entries_of[kind] : 0;
+	const uint32_t entries = table ? processor->layout.entries_of[kind] : 0;
 
 	for (uint32_t first = 0; first < entries;) {
 		uint32_t last = first;
@@ -26,9 +26,9 @@ static int clear_table(struct sgpu_processor *processor, const struct sgpu_conte
 			last++;
 		}
 		if (last > first) {
-			rc = sgpu_pages_clear(processor, context,
-					      sgpu_page_va(processor, directory, first, kind),
-					      (last - first) * processor->page_size[kind], error);
+			rc = sgpu_pages_clear(
+				processor, context, sgpu_page_va(processor, directory, first, kind),
+				(last - first) * processor->layout.page_size[kind], error);
 		}
 		if (rc != SGPU_OK && error) {
 			return rc;
@@ -46,7 +46,7 @@ static int clear_all(struct sgpu_processor *processor, const struct sgpu_context
 {
 	int rc = SGPU_OK;
 
-	for (uint32_t d = 0; rc == SGPU_OK && d < processor->directory_entries; d++) {
+	for (uint32_t d = 0; rc == SGPU_OK && d < processor->layout.directory_entries; d++) {
 		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
 			rc = clear_table(processor, context, d, kind, error);
 		}
@@ -61,9 +61,7 @@ static int leave_device(struct sgpu_processor *processor, struct sgpu_context *c
 	/* Kernels of other contexts must not reach pages that are being cleared. */
 	int rc = sgpu_activate_now(processor, context, error);
 
-	if (rc == SGPU_OK) {
-		rc = clear_all(processor, context, error);
-	}
+	rc = rc ? rc : clear_all(processor, context, error);
 	/* Freeing the space unmaps the pages. */
 	return rc == SGPU_OK ? sgpu_activate_now(processor, NULL, error) : rc;
 }
@@ -71,7 +69,7 @@ static int leave_device(struct sgpu_processor *processor, struct sgpu_context *c
 /* ---- updating the tables ---- */
 static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
 {
-	for (uint32_t i = 0; i < processor->entries_of[kind]; i++) {
+	for (uint32_t i = 0; i < processor->layout.entries_of[kind]; i++) {
 		const uint32_t page = table->entries[i];
 
 		if (page != SGPU_NO_FRAME && !processor->frames[page].retired) {
@@ -84,7 +82,7 @@ static void leave_table(struct sgpu_processor *processor, struct sgpu_table *tab
 
 static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel)
 {
-	for (uint32_t d = 0; channel->context && d < processor->directory_entries; d++) {
+	for (uint32_t d = 0; channel->context && d < processor->layout.directory_entries; d++) {
 		for (int kind = 0; kind < SGPU_KINDS; kind++) {
 			if (channel->context->tables[d][kind]) {
 				leave_table(processor, channel->context->tables[d][kind], kind);
@@ -108,39 +106,21 @@ void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel
 	leave(processor, channel);
 }
 
-static int check_mac(const struct sgpu_channel *channel, const struct sgpu_command *command,
-		     struct sgpu_reply *reply)
-{
-	const struct sgpu_context_keys *keys = channel->context ? channel->context->keys : NULL;
-	const uint64_t counter = command->destroy.mac_counter;
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE] = { 0 };
-
-	if (!command->destroy.has_mac) {
-		return SGPU_OK;
-	}
-	if (keys) {
-		sgpu_mac_destroy(&keys->derived, channel->serial, counter, expected);
-	}
-	(void)sgpu_check_authorisation(channel, counter, command->destroy.mac, expected, reply);
-	sgpu_wipe(expected, sizeof(expected));
-	return reply->code;
-}
-
 int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command,
 		    struct sgpu_reply *reply)
 {
-	const uint32_t id = command->channel;
-	struct sgpu_channel *channel;
+	struct sgpu_channel *channel = sgpu_channel_of(processor, command->channel);
 
-	if (!sgpu_is_bootstrap(processor, command->via)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				   "channel %u is no bootstrap channel", command->via);
+	if (sgpu_check_via(processor, command, reply) != SGPU_OK) {
+		return reply->code;
 	}
-	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
 	if (!channel) {
-		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
+		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u",
+				   command->channel);
 	}
-	if (check_mac(channel, command, reply) != SGPU_OK) {
+	if (command->destroy.has_mac &&
+	    sgpu_check_authorisation(channel, command->destroy.mac_counter, command->destroy.mac,
+				     NULL, reply) != SGPU_OK) {
 		return reply->code;
 	}
 	if (channel->context) {

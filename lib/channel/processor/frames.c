@@ -14,25 +14,9 @@ enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *proces
 									   : SGPU_REGION_HIDDEN;
 }
 
-enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
-				  enum sgpu_frame_region *region)
-{
-	const uint32_t count = processor->frames_of[kind], total = processor->config.frames;
-
-	if (first >= total || count > total - first || first % count) {
-		return SGPU_REFUSED_RANGE;
-	}
-	*region = sgpu_processor_region(processor, first);
-	if (*region == SGPU_REGION_HIDDEN ||
-	    sgpu_processor_region(processor, first + count - 1) != *region) {
-		return SGPU_REFUSED_REGION;
-	}
-	return SGPU_REFUSED_NOT;
-}
-
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind)
 {
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+	for (uint32_t i = 0; i < processor->layout.frames_of[kind]; i++) {
 		if (processor->frames[first + i].mapped || processor->frames[first + i].retired) {
 			return false;
 		}
@@ -42,7 +26,7 @@ bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, i
 
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind)
 {
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+	for (uint32_t i = 0; i < processor->layout.frames_of[kind]; i++) {
 		const struct sgpu_frame_entry *entry = &processor->frames[first + i];
 
 		if (entry->stale || (!entry->clean && !processor->info.fresh)) {
@@ -57,14 +41,16 @@ void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 {
 	entry.mapped = 1;
 	entry.big = kind == SGPU_BIG;
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+	entry.clean = entry.use == SGPU_FRAME_DATA || processor->frames[first].clean;
+	entry.stale = entry.use != SGPU_FRAME_DATA && processor->frames[first].stale;
+	for (uint32_t i = 0; i < processor->layout.frames_of[kind]; i++) {
 		processor->frames[first + i] = entry;
 	}
 }
 
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind)
 {
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+	for (uint32_t i = 0; i < processor->layout.frames_of[kind]; i++) {
 		struct sgpu_frame_entry *entry = &processor->frames[first + i];
 		const bool is_data = entry->use == SGPU_FRAME_DATA;
 
@@ -79,7 +65,7 @@ void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind
 {
 	const struct sgpu_frame_entry retired = { .retired = 1, .stale = 1 };
 
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+	for (uint32_t i = 0; i < processor->layout.frames_of[kind]; i++) {
 		processor->frames[first + i] = retired;
 	}
 }
@@ -87,30 +73,19 @@ void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 			  const struct sgpu_context *context, uint64_t at, uint64_t size)
 {
-	const uint64_t window = SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL];
+	const struct sgpu_layout *layout = &processor->layout;
 	uint64_t end;
 
-	if (__builtin_add_overflow(at, size, &end) || end > processor->config.space_size) {
+	if (__builtin_add_overflow(at, size, &end) || end > layout->space) {
 		return false;
 	}
 	while (at < end) {
-		const uint32_t directory = (uint32_t)(at / window);
-		int kind = SGPU_SMALL;
+		const int kind = sgpu_kind_at(layout, context->tables, at);
 
-		for (; kind < SGPU_KINDS; kind++) {
-			const struct sgpu_table *table = context->tables[directory][kind];
-			const uint32_t page =
-				table ? table->entries[at % window / processor->page_size[kind]]
-				      : SGPU_NO_FRAME;
-
-			if (page != SGPU_NO_FRAME) {
-				break;
-			}
-		}
 		if (kind == SGPU_KINDS) {
 			return false;
 		}
-		at = (at / processor->page_size[kind] + 1) * processor->page_size[kind];
+		at = (at / layout->page_size[kind] + 1) * layout->page_size[kind];
 	}
 	return true;
 }

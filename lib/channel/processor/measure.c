@@ -12,8 +12,7 @@
 int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command,
 		    struct sgpu_reply *reply)
 {
-	struct sgpu_channel *channel =
-		sgpu_configurable(processor, command->via, command->channel, reply);
+	struct sgpu_channel *channel = sgpu_configurable(processor, command, reply);
 	const uint64_t va = command->measure.va, size = command->measure.size;
 	struct sgpu_measurement *measurement = &reply->measurement;
 	struct sgpu_task task = { 0 };
@@ -22,8 +21,7 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	if (!channel) {
 		return reply->code;
 	}
-	if (!size || va > processor->config.space_size ||
-	    size > processor->config.space_size - va) {
+	if (!size || va > processor->layout.space || size > processor->layout.space - va) {
 		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "%llu bytes at 0x%llx",
 				   (unsigned long long)size, (unsigned long long)va);
 	}
@@ -46,10 +44,10 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	};
 	rc = sgpu_activate_now(processor, channel->context, &reply->error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_measure(
-			processor->stream, channel->context->base + va, size,
-			measurement->keyed ? channel->context->keys->derived.measure : NULL,
-			measurement->digest, &task);
+		rc = sgpu_device_measure(processor->stream, channel->context->base + va, size,
+					 measurement->keyed ? channel->context->keys->measure
+							    : NULL,
+					 measurement->digest, &task);
 		rc = sgpu_processor_wait(processor, rc, &task, &reply->error);
 	}
 	if (rc != SGPU_OK) {
@@ -58,9 +56,8 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	}
 	channel->reports++;
 	if (channel->context->keys) {
-		sgpu_mask_measurement(&channel->context->keys->derived, measurement);
-		sgpu_mac_measurement(&channel->context->keys->derived, measurement,
-				     measurement->mac);
+		sgpu_mask_measurement(channel->context->keys, measurement);
+		sgpu_mac_measurement(channel->context->keys, measurement, measurement->mac);
 	}
 	return SGPU_OK;
 }

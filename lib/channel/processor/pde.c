@@ -7,19 +7,6 @@
 
 #include "channel/processor/processor.h"
 
-static struct sgpu_table *make_table(const struct sgpu_processor *processor, uint32_t frame,
-				     int kind)
-{
-	const size_t size = processor->entries_of[kind] * sizeof(uint32_t);
-	struct sgpu_table *table = malloc(sizeof(*table) + size);
-
-	if (table) {
-		table->frame = frame;
-		memset(table->entries, 0xff, size);
-	}
-	return table;
-}
-
 static int check_old(const struct sgpu_processor *processor, const struct sgpu_table *old,
 		     struct sgpu_reply *reply)
 {
@@ -63,8 +50,6 @@ static void put_in(struct sgpu_processor *processor, const struct sgpu_channel *
 			       .owner = channel->id,
 			       .use = SGPU_FRAME_TABLE,
 			       .locked = channel->context->keys != NULL,
-			       .clean = processor->frames[table->frame].clean,
-			       .stale = processor->frames[table->frame].stale,
 			       .directory = index,
 		       });
 	processor->frames[table->frame].big = kind == SGPU_BIG;
@@ -74,8 +59,7 @@ static void put_in(struct sgpu_processor *processor, const struct sgpu_channel *
 int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command,
 		struct sgpu_reply *reply)
 {
-	struct sgpu_channel *channel =
-		sgpu_configurable(processor, command->via, command->channel, reply);
+	struct sgpu_channel *channel = sgpu_configurable(processor, command, reply);
 	const int kind = command->pde.big ? SGPU_BIG : SGPU_SMALL;
 	const uint32_t index = command->pde.index;
 	struct sgpu_table *old, *table = NULL;
@@ -83,10 +67,10 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 	if (!channel) {
 		return reply->code;
 	}
-	if (index >= processor->directory_entries) {
+	if (index >= processor->layout.directory_entries) {
 		return sgpu_refuse(reply, SGPU_REFUSED_RANGE,
 				   "index %u of a directory with %u entries", index,
-				   processor->directory_entries);
+				   processor->layout.directory_entries);
 	}
 	old = channel->context->tables[index][kind];
 	if (check_old(processor, old, reply) != SGPU_OK) {
@@ -102,8 +86,10 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 		return SGPU_OK;
 	} else if (check_new(processor, channel, command->pde.table, reply) != SGPU_OK) {
 		return reply->code;
-	} else if (!(table = make_table(processor, command->pde.table, kind))) {
-		return sgpu_refuse_memory(reply);
+	} else if (!(table = sgpu_table_make(&processor->layout, command->pde.table, kind))) {
+		reply->refusal = SGPU_REFUSED_LIMIT;
+		reply->code = sgpu_fail_nomem(&reply->error);
+		return reply->code;
 	}
 	if (old) {
 		sgpu_page_give(processor, old->frame, SGPU_SMALL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes and frees the command processor, and takes its commands. Each command has a file of its
- * own.
+ * Makes and frees the command processor, and takes or refuses its commands. Each command has a file
+ * of its own.
  */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,47 +36,6 @@ static int check_config(const struct sgpu_pages_info *info,
 	return SGPU_OK;
 }
 
-static void set_sizes(struct sgpu_processor *processor)
-{
-	const struct sgpu_pages_info *info = &processor->info;
-	const uint64_t window = SGPU_CHANNEL_ENTRIES * info->small,
-		       most = SGPU_CHANNEL_ENTRIES * window;
-	uint64_t size = processor->config.space_size;
-
-	processor->page_size[SGPU_SMALL] = info->small;
-	processor->page_size[SGPU_BIG] = info->big;
-	for (int kind = 0; kind < SGPU_KINDS; kind++) {
-		processor->frames_of[kind] = (uint32_t)(processor->page_size[kind] / info->small);
-		processor->entries_of[kind] = SGPU_CHANNEL_ENTRIES / processor->frames_of[kind];
-	}
-	if (!size) {
-		size = 2 * (uint64_t)processor->config.frames * info->small;
-	}
-	size = size > most - info->big ? most : (size + info->big - 1) / info->big * info->big;
-	processor->config.space_size = size;
-	processor->directory_entries = (uint32_t)((size + window - 1) / window);
-}
-
-/* Writers come first, so that a flood of groups does not keep the allocator out. So no thread may
- * hold the lock twice as a reader, and none does. */
-static int init_locks(struct sgpu_processor *processor)
-{
-	pthread_rwlockattr_t attributes;
-	int bad = pthread_rwlockattr_init(&attributes);
-
-	if (!bad) {
-		(void)pthread_rwlockattr_setkind_np(&attributes,
-						    PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-		bad = pthread_rwlock_init(&processor->tables, &attributes);
-		(void)pthread_rwlockattr_destroy(&attributes);
-	}
-	if (!bad) {
-		(void)pthread_mutex_init(&processor->activation, NULL);
-		(void)pthread_cond_init(&processor->activation_turn, NULL);
-	}
-	return bad;
-}
-
 int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processor_config *config,
 			  struct sgpu_processor **processor, struct sgpu_error *error)
 {
@@ -84,28 +44,27 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 	int rc = sgpu_device_pages(device, &info, error);
 
 	*processor = NULL;
-	if (rc == SGPU_OK) {
-		rc = check_config(&info, config, error);
-	}
+	rc = rc ? rc : check_config(&info, config, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	made = calloc(1, sizeof(*made));
 	/* Entries that are never touched cost no memory. */
-	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames))) ||
-	    init_locks(made)) {
-		free(made ? made->frames : NULL);
+	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames)))) {
 		free(made);
 		return sgpu_fail_nomem(error);
 	}
+	/* Writers come first, so that a flood of groups does not keep the allocator out. So no
+	 * thread may hold the lock twice as a reader, and none does. */
+	made->tables = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+	(void)pthread_mutex_init(&made->activation, NULL);
+	(void)pthread_cond_init(&made->activation_turn, NULL);
 	made->device = device;
 	made->info = info;
 	made->config = *config;
-	set_sizes(made);
+	made->layout = sgpu_layout_of(&info, config);
 	rc = sgpu_random(made->id, sizeof(made->id), error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_create(device, &made->stream, error);
-	}
+	rc = rc ? rc : sgpu_stream_create(device, &made->stream, error);
 	if (rc != SGPU_OK) {
 		sgpu_processor_free(&made);
 		return rc;
@@ -133,6 +92,75 @@ void sgpu_processor_free(struct sgpu_processor **processor)
 	free(p->frames);
 	free(p);
 	*processor = NULL;
+}
+
+/* ---- work of the device ---- */
+int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
+			const struct sgpu_task *task, struct sgpu_error *error)
+{
+	int rc = enqueued == SGPU_OK ? sgpu_stream_sync(processor->stream, error) : SGPU_OK;
+
+	if (rc < 0) {
+		return rc;
+	}
+	rc = enqueued == SGPU_OK ? task->code : enqueued;
+	return rc < 0 ? sgpu_fail(error, rc, "%s",
+				  task->error.text[0] ? task->error.text : sgpu_strerror(rc))
+		      : SGPU_OK;
+}
+
+int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
+		     uint64_t at, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_task task = { 0 };
+	int rc = sgpu_device_synchronize(processor->device, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	rc = sgpu_device_clear(processor->stream, context->base + at, size, &task);
+	return sgpu_processor_wait(processor, rc, &task, error);
+}
+
+/* ---- refusals ---- */
+static int code_of(enum sgpu_refusal refusal)
+{
+	switch (refusal) {
+	case SGPU_REFUSED_NOT:
+		return SGPU_OK;
+	case SGPU_REFUSED_MALFORMED:
+	case SGPU_REFUSED_NO_CHANNEL:
+	case SGPU_REFUSED_RANGE:
+	case SGPU_REFUSED_GROUP:
+		return SGPU_EINVALID;
+	case SGPU_REFUSED_MAC:
+	case SGPU_REFUSED_COUNTER:
+	case SGPU_REFUSED_SEAL:
+		return SGPU_EAUTH;
+	case SGPU_REFUSED_DEVICE:
+		return SGPU_EDEVICE;
+	default:
+		return SGPU_EPOLICY;
+	}
+}
+
+int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	reply->refusal = refusal;
+	reply->code = sgpu_vfail(&reply->error, code_of(refusal), format, arguments);
+	va_end(arguments);
+	return reply->code;
+}
+
+int sgpu_refuse_device(struct sgpu_reply *reply, int rc, const char *what)
+{
+	const struct sgpu_error why = reply->error;
+
+	return sgpu_refuse(reply, SGPU_REFUSED_DEVICE, "%s: %.*s", what, SGPU_ERROR_TEXT_MAX / 2,
+			   why.text[0] ? why.text : sgpu_strerror(rc));
 }
 
 /* ---- commands ---- */

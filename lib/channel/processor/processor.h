@@ -17,8 +17,7 @@
 #include "channel/channel.h"
 
 #include "channel/keys.h"
-
-enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
+#include "channel/tables.h"
 
 /* The entry of a frame in the table of pages; zero: free, contents unknown. `index`: for a data
  * page its position in its page table, for a page table the number of its entries in use. */
@@ -37,20 +36,8 @@ _Static_assert(sizeof(struct sgpu_frame_entry) == 8, "an entry takes 8 bytes a f
 _Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10,
 	       "indexes fit into an entry");
 
-/* The contents of a page table, which are not in its frame. */
-struct sgpu_table {
-	uint32_t frame;
-	uint32_t entries[]; /* first frames of pages, SGPU_NO_FRAME for none */
-};
-
-struct sgpu_context_keys {
-	uint8_t cek[SGPU_KEY_SIZE];
-	struct sgpu_channel_keys derived;
-};
-
 struct sgpu_context {
-	struct sgpu_context_keys *keys; /* in secret memory; NULL: the channel has no key */
-	uint8_t owner_key[32], owner_hash[SGPU_SHA256_SIZE];
+	struct sgpu_channel_keys *keys; /* in secret memory; NULL: the channel has no key */
 	struct sgpu_space *space;
 	sgpu_devptr base;
 	struct sgpu_table *(*tables)[SGPU_KINDS];
@@ -62,7 +49,7 @@ struct sgpu_context {
 struct sgpu_channel {
 	struct sgpu_context *context; /* its own; NULL: a bootstrap channel */
 	uint32_t id, serial, directory;
-	uint8_t grant_digest[SGPU_KT128_SIZE]; /* of the grant; only with a key */
+	struct sgpu_grant grant; /* only with a key */
 	struct sgpu_aead *aead;
 	struct sgpu_aead *answer_aead;
 	pthread_mutex_t lock;		  /* guards groups, answers, both aeads */
@@ -76,10 +63,7 @@ struct sgpu_processor {
 	struct sgpu_stream *stream; /* clears and measures pages */
 	struct sgpu_pages_info info;
 	struct sgpu_processor_config config;
-	uint64_t page_size[SGPU_KINDS];
-	uint32_t frames_of[SGPU_KINDS];
-	uint32_t entries_of[SGPU_KINDS];
-	uint32_t directory_entries;
+	struct sgpu_layout layout;
 	uint8_t id[16];
 
 	pthread_rwlock_t tables;
@@ -106,12 +90,10 @@ static inline void sgpu_tables_leave(struct sgpu_processor *processor)
 	pthread_rwlock_unlock(&processor->tables);
 }
 
-/* ---- refuse.c ---- */
+/* ---- processor.c ---- */
 /* Fills in the reply and returns its code. */
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 	SGPU_PRINTF(3, 4);
-/* As sgpu_refuse, when the host has no memory for a page table. */
-int sgpu_refuse_memory(struct sgpu_reply *reply);
 /* As sgpu_refuse, when the device failed. The text ends with the device's own, if it gave one. */
 int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
 
@@ -120,12 +102,9 @@ enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_RE
 enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor,
 					     uint32_t frame);
-/* Checks that a page of `kind` can begin at frame `first`: in range, aligned, in one region that is
- * not hidden. */
-enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
-				  enum sgpu_frame_region *region);
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
+/* Takes a page. A data page is clear by now; a directory or table has no contents in its frame. */
 void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 		    struct sgpu_frame_entry entry);
 /* Frees a page. A data page must be clear; the frame of a directory or table still has its contents
@@ -135,25 +114,31 @@ void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
 				    uint32_t index, int kind)
 {
-	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
-	       index * processor->page_size[kind];
+	return directory * processor->layout.window + index * processor->layout.page_size[kind];
 }
 /* Whether [at, at + size), counted from the context's base, is mapped. */
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 			  const struct sgpu_context *context, uint64_t at, uint64_t size);
 
 /* ---- channels.c ---- */
-/* Returns channel `id` if it can be configured through `via`; else refuses, returns NULL. */
-struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
+/* Returns channel `id`, or NULL. */
+static inline struct sgpu_channel *sgpu_channel_of(const struct sgpu_processor *processor,
+						   uint32_t id)
+{
+	return id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+}
+/* Refuses the command unless it came through a bootstrap channel. */
+int sgpu_check_via(const struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply);
+/* Returns the command's channel if it can be configured; else refuses, returns NULL. */
+struct sgpu_channel *sgpu_configurable(const struct sgpu_processor *processor,
+				       const struct sgpu_command *command,
 				       struct sgpu_reply *reply);
-/* Checks that the channel has a key, that `counter` is its next authorisation, and that `mac` is
- * `expected`. */
+/* Checks that the channel has a key, that `counter` is its next authorisation, and that `mac` is of
+ * the unmapping of `unmapped`, an address and a size, or, if that is NULL, of the destruction. */
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
-			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
-			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
+			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply);
-bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
-
 void sgpu_channel_free(struct sgpu_channel *channel);
 
 /* ---- activate.c ---- */
@@ -161,7 +146,6 @@ void sgpu_channel_free(struct sgpu_channel *channel);
 int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context,
 		      struct sgpu_error *error);
 
-/* ---- pages.c ---- */
 /* Waits for the stream's work, unless `enqueued` is the error of enqueuing the task. Returns the
  * task's outcome; the task has ended in every case. */
 int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
@@ -170,19 +154,6 @@ int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
  * device, so that no kernel writes to the range afterwards. Returns when the range is clear. */
 int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
 		     uint64_t at, uint64_t size, struct sgpu_error *error);
-struct sgpu_page_run {
-	struct sgpu_context *context;
-	int kind;
-	uint64_t va;
-	uint32_t count;
-	const uint32_t *pages;
-};
-/* If the device fails, neither changes a mapping; but pages to be unmapped may have been cleared,
- * and pages to be mapped are left stale or, if they could not be unmapped again, retired. */
-int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
-		   struct sgpu_error *error);
-int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,
-		     struct sgpu_error *error);
 
 /* ---- the commands, each in a file of its name ----
  * The caller holds `tables` as a writer, for CH_SUBMIT as a reader. */

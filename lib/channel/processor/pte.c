@@ -28,7 +28,7 @@ struct job {
 /* Whether a page of the other size is mapped at an address of entry `index`. */
 static bool overlaps(const struct job *job, uint32_t index)
 {
-	const uint32_t ratio = job->processor->frames_of[SGPU_BIG];
+	const uint32_t ratio = job->processor->layout.frames_of[SGPU_BIG];
 	const int other = job->kind == SGPU_BIG ? SGPU_SMALL : SGPU_BIG;
 	const struct sgpu_table *table = job->channel->context->tables[job->directory][other];
 
@@ -51,7 +51,7 @@ static int refuse_used(const struct job *job, uint32_t page)
 	const struct sgpu_processor *processor = job->processor;
 	const struct sgpu_frame_entry *entry = &processor->frames[page];
 
-	for (uint32_t f = page; f < page + processor->frames_of[job->kind]; f++) {
+	for (uint32_t f = page; f < page + processor->layout.frames_of[job->kind]; f++) {
 		if (processor->frames[f].mapped && processor->frames[f].owner != job->channel->id) {
 			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN,
 					   "frame %u belongs to another channel", f);
@@ -70,12 +70,19 @@ static int check_new(struct job *job, uint32_t i)
 {
 	struct sgpu_processor *processor = job->processor;
 	const uint32_t page = processor->pages[i];
+	const uint32_t count = processor->layout.frames_of[job->kind],
+		       total = processor->config.frames;
 	enum sgpu_frame_region region;
-	enum sgpu_refusal refusal = sgpu_page_place(processor, page, job->kind, &region);
 
-	if (refusal != SGPU_REFUSED_NOT) {
-		return sgpu_refuse(job->reply, refusal,
-				   "page %u lies in the wrong region, or nowhere", page);
+	if (page >= total || count > total - page || page % count) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "no page begins at frame %u",
+				   page);
+	}
+	region = sgpu_processor_region(processor, page);
+	if (region == SGPU_REGION_HIDDEN ||
+	    sgpu_processor_region(processor, page + count - 1) != region) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_REGION,
+				   "page %u lies in the wrong region", page);
 	}
 	job->protected_pages += region == SGPU_REGION_PROTECTED;
 	if (page == job->table->entries[job->index + i]) {
@@ -88,7 +95,8 @@ static int check_new(struct job *job, uint32_t i)
 	if (job->table->entries[job->index + i] != SGPU_NO_FRAME || overlaps(job, job->index + i)) {
 		return sgpu_refuse(
 			job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx",
-			page, (unsigned long long)(job->va + i * processor->page_size[job->kind]));
+			page,
+			(unsigned long long)(job->va + i * processor->layout.page_size[job->kind]));
 	}
 	processor->frames[page].marked = 1;
 	return SGPU_OK;
@@ -96,7 +104,7 @@ static int check_new(struct job *job, uint32_t i)
 
 static int check_old(const struct job *job, uint32_t i)
 {
-	const uint64_t va = job->va + i * job->processor->page_size[job->kind];
+	const uint64_t va = job->va + i * job->processor->layout.page_size[job->kind];
 	const uint32_t page = job->table->entries[job->index + i];
 
 	if (job->processor->pages[i] != SGPU_NO_FRAME) {
@@ -136,20 +144,12 @@ static int check_entries(struct job *job)
 
 static int check_mac(struct job *job, const struct sgpu_command *command)
 {
-	const struct sgpu_context_keys *keys = job->channel->context->keys;
-	const uint64_t counter = command->pte.mac_counter;
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE] = { 0 };
+	const uint64_t unmapped[] = { job->va, job->size };
 
-	if (!command->pte.has_mac) {
-		return SGPU_OK;
-	}
-	if (keys) {
-		sgpu_mac_unmap(&keys->derived, job->channel->serial, counter, job->va, job->size,
-			       expected);
-	}
-	job->authorised = sgpu_check_authorisation(job->channel, counter, command->pte.mac,
-						   expected, job->reply) == SGPU_OK;
-	sgpu_wipe(expected, sizeof(expected));
+	job->authorised =
+		command->pte.has_mac &&
+		sgpu_check_authorisation(job->channel, command->pte.mac_counter, command->pte.mac,
+					 unmapped, job->reply) == SGPU_OK;
 	return job->reply->code;
 }
 
@@ -161,17 +161,16 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 		return sgpu_refuse(job->reply, SGPU_REFUSED_MALFORMED, "%u pages in one command",
 				   job->count);
 	}
-	if (job->directory >= processor->directory_entries ||
-	    job->index >= processor->entries_of[job->kind] ||
-	    job->count > processor->entries_of[job->kind] - job->index) {
+	if (job->directory >= processor->layout.directory_entries ||
+	    job->index >= processor->layout.entries_of[job->kind] ||
+	    job->count > processor->layout.entries_of[job->kind] - job->index) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE,
 				   "%u pages at entry %u of the table at index %u", job->count,
 				   command->pte.table_index, command->pte.directory_index);
 	}
 	job->va = sgpu_page_va(processor, job->directory, job->index, job->kind);
-	job->size = job->count * processor->page_size[job->kind];
-	if (job->va > processor->config.space_size ||
-	    job->size > processor->config.space_size - job->va) {
+	job->size = job->count * processor->layout.page_size[job->kind];
+	if (job->va > processor->layout.space || job->size > processor->layout.space - job->va) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE,
 				   "0x%llx lies beyond the space of a context",
 				   (unsigned long long)(job->va + job->size));
@@ -185,6 +184,94 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	return SGPU_OK;
 }
 
+/* ---- the device's part ----
+ * If it fails, no mapping has changed; but pages to be unmapped may have been cleared, and pages to
+ * be mapped are left stale or, if they could not be unmapped again, retired, that is, never used
+ * again. */
+static bool needs_clear(const struct job *job, uint32_t i)
+{
+	return sgpu_page_needs_clear(job->processor, job->processor->pages[i], job->kind);
+}
+
+static int clear_new(const struct job *job)
+{
+	const uint64_t page = job->processor->layout.page_size[job->kind];
+	int rc = SGPU_OK;
+
+	for (uint32_t first = 0, last; rc == SGPU_OK && first < job->count; first = last + 1) {
+		last = first;
+		while (last < job->count && needs_clear(job, last)) {
+			last++;
+		}
+		if (last > first) {
+			rc = sgpu_pages_clear(job->processor, job->channel->context,
+					      job->va + first * page, (last - first) * page,
+					      &job->reply->error);
+		}
+	}
+	return rc;
+}
+
+static void undo_map(const struct job *job)
+{
+	struct sgpu_processor *processor = job->processor;
+	struct sgpu_context *context = job->channel->context;
+	/* Kernels may have written to the pages already. */
+	bool clean = sgpu_activate_now(processor, context, NULL) == SGPU_OK &&
+		     sgpu_pages_clear(processor, context, job->va, job->size, NULL) == SGPU_OK;
+
+	if (sgpu_page_unmap(context->space, job->va, job->size, NULL) != SGPU_OK) {
+		context->faulted = true;
+		for (uint32_t i = 0; i < job->count; i++) {
+			sgpu_page_retire(processor, processor->pages[i], job->kind);
+		}
+		return;
+	}
+	for (uint32_t i = 0; !clean && i < job->count; i++) {
+		for (uint32_t k = 0; k < processor->layout.frames_of[job->kind]; k++) {
+			processor->frames[processor->pages[i] + k].stale = 1;
+		}
+	}
+}
+
+static int map_pages(const struct job *job)
+{
+	struct sgpu_processor *processor = job->processor;
+	struct sgpu_context *context = job->channel->context;
+	struct sgpu_error *error = &job->reply->error;
+	uint32_t i = 0;
+	int rc = SGPU_OK;
+
+	while (i < job->count && !needs_clear(job, i)) {
+		i++;
+	}
+	if (i < job->count) { /* kernels that run now must not see the page */
+		rc = sgpu_activate_now(processor, NULL, error);
+		rc = rc ? rc : sgpu_activate_now(processor, context, error);
+	}
+	rc = rc ? rc
+		: sgpu_page_map(context->space, job->va, processor->pages, job->count,
+				processor->layout.page_size[job->kind], error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = clear_new(job);
+	if (rc != SGPU_OK) {
+		undo_map(job);
+	}
+	return rc;
+}
+
+static int unmap_pages(const struct job *job)
+{
+	struct sgpu_context *context = job->channel->context;
+	struct sgpu_error *error = &job->reply->error;
+	int rc = sgpu_activate_now(job->processor, context, error);
+
+	rc = rc ? rc : sgpu_pages_clear(job->processor, context, job->va, job->size, error);
+	return rc ? rc : sgpu_page_unmap(context->space, job->va, job->size, error);
+}
+
 /* ---- updating the tables ---- */
 static void put_in(const struct job *job, uint32_t i, uint32_t page)
 {
@@ -193,7 +280,6 @@ static void put_in(const struct job *job, uint32_t i, uint32_t page)
 			       .owner = job->channel->id,
 			       .use = SGPU_FRAME_DATA,
 			       .locked = job->channel->context->keys != NULL,
-			       .clean = 1,
 			       .directory = job->directory,
 			       .index = job->index + i,
 		       });
@@ -242,23 +328,7 @@ static void summarise(struct job *job)
 		.pages = job->unmaps ? 0 : job->count,
 	};
 	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, summary->hash, sizeof(summary->hash));
-	sgpu_mac_summary(&job->channel->context->keys->derived, summary, summary->mac);
-}
-
-static int change_device(struct job *job)
-{
-	const struct sgpu_page_run run = {
-		.context = job->channel->context,
-		.kind = job->kind,
-		.va = job->va,
-		.count = job->count,
-		.pages = job->processor->pages,
-	};
-	int rc = job->unmaps ? sgpu_pages_unmap(job->processor, &run, &job->reply->error)
-			     : sgpu_pages_map(job->processor, &run, &job->reply->error);
-
-	return rc == SGPU_OK ? SGPU_OK
-			     : sgpu_refuse_device(job->reply, rc, "cannot change mappings");
+	sgpu_mac_summary(job->channel->context->keys, summary, summary->mac);
 }
 
 int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command,
@@ -266,13 +336,14 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 {
 	struct job job = {
 		.processor = processor,
-		.channel = sgpu_configurable(processor, command->via, command->channel, reply),
+		.channel = sgpu_configurable(processor, command, reply),
 		.directory = command->pte.directory_index,
 		.index = command->pte.table_index,
 		.count = command->pte.count,
 		.kind = command->pte.big ? SGPU_BIG : SGPU_SMALL,
 		.reply = reply,
 	};
+	int rc;
 
 	if (!job.channel || check_place(&job, command) != SGPU_OK ||
 	    check_mac(&job, command) != SGPU_OK) {
@@ -281,10 +352,14 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 	/* Copied, since the sender may change its list meanwhile. */
 	memcpy(processor->pages, command->pte.pages, job.count * sizeof(*processor->pages));
 	job.unmaps = processor->pages[0] == SGPU_NO_FRAME;
-	if (check_entries(&job) != SGPU_OK || (!job.kept && change_device(&job) != SGPU_OK)) {
+	if (check_entries(&job) != SGPU_OK) {
 		return reply->code;
 	}
 	if (!job.kept) {
+		rc = job.unmaps ? unmap_pages(&job) : map_pages(&job);
+		if (rc != SGPU_OK) {
+			return sgpu_refuse_device(reply, rc, "cannot change mappings");
+		}
 		enter(&job);
 	}
 	job.channel->authorisations += job.authorised;

@@ -42,7 +42,7 @@ static int submit(struct sgpu_processor *processor, const struct sgpu_command *c
 		  uint8_t *items, struct sgpu_reply *reply)
 {
 	const uint32_t id = command->channel;
-	struct sgpu_channel *channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+	struct sgpu_channel *channel = sgpu_channel_of(processor, id);
 
 	if (!channel) {
 		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
@@ -87,17 +87,15 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 	int rc;
 
 	sgpu_tables_enter(processor);
-	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+	channel = sgpu_channel_of(processor, id);
 	if (!channel || !channel->aead || channel->groups > 0) {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u cannot be bound any more", id);
 		goto out;
 	}
-	keys = channel->context->keys->derived;
+	keys = *channel->context->keys;
 	rc = sgpu_channel_bind(&keys, hello, grant, error);
 	pthread_mutex_lock(&channel->lock);
-	if (rc == SGPU_OK) {
-		rc = sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
-	}
+	rc = rc ? rc : sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
 	if (rc < 0) { /* the channel takes no more groups */
 		sgpu_aead_free(&channel->aead);
 		sgpu_aead_free(&channel->answer_aead);
@@ -128,7 +126,7 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 	int rc;
 
 	sgpu_tables_enter(processor);
-	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+	channel = sgpu_channel_of(processor, id);
 	if (!channel || !channel->answer_aead || size > SGPU_GROUP_MAX - SGPU_TAG_SIZE) {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u takes no answer of %zu bytes", id,
 			       size);
