@@ -472,5 +472,5 @@ help:
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(HOST_SOURCES) $(UNIT_SOURCES) \
 	$(wildcard tests/gpu/*.c tests/harness/*.c) \
-	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/session/*.c examples/parameter-server/*.c examples/fashion-train/*.c))) $(KERNEL_OBJECTS:.o=.d) \
+	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/*/*.c))) $(KERNEL_OBJECTS:.o=.d) \
 	$(HOST_OBJECTS:.o=.d)

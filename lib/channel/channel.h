@@ -5,12 +5,9 @@
  * software over the device's own memory mapping.
  *
  * Three parties exchange the messages below and share nothing else:
- *   processor   trusted. Owns the table of pages, the page tables, the channel keys, and the
- *               mapping.
- *   allocator   not trusted. Decides which pages are mapped at which addresses, and says so in
- *               commands.
- *   session     trusted, the owner's side. Holds the channel key (CEK), seals command groups,
- *               checks what comes back.
+ *   processor   trusted: owns the table of pages, the page tables, the keys and the mapping
+ *   allocator   not trusted: decides by commands which pages are mapped where
+ *   session     trusted, the owner's: holds the channel key (CEK), seals groups, checks answers
  *
  * Each channel has its own context: an address space, a CEK, page tables and pages. Another
  * channel, even one of the same owner, shares none of these. Memory is counted in frames, the small
@@ -27,12 +24,11 @@
 #include <sgpu/device.h>
 
 /* ---- the address space of a channel ----
- * A directory has at most SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, a
- * table of big pages, or both. A table of small pages has SGPU_CHANNEL_ENTRIES entries, one of big
- * pages has as many as cover the same range. So VA = (directory index * SGPU_CHANNEL_ENTRIES +
- * small index) * size of a small page; the device's address is the context's base + VA. A directory
- * and a table each occupy one protected frame, but their contents are in the processor's own
- * memory. */
+ * A directory has at most SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, which
+ * has as many, a table of big pages for the same range, or both. So VA = (directory index *
+ * SGPU_CHANNEL_ENTRIES + small index) * size of a small page; the device's address is the context's
+ * base + VA. Directories and tables occupy a protected frame each, but their contents are in the
+ * processor's own memory. */
 enum {
 	SGPU_CHANNEL_ENTRIES = 4096,
 	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below this */
@@ -52,9 +48,8 @@ enum sgpu_channel_op {
 
 enum { SGPU_NO_FRAME = 0xffffffff };
 
-/* A command to the processor. Frames are given by number, a page of size `big` by the number of its
- * first frame. The command is sent through channel `via`: for CH_SUBMIT `channel` itself, else a
- * bootstrap channel. CH_CREATE of a bootstrap channel ignores `via`. */
+/* A command to the processor. A big page is given by the number of its first frame. `via`: for
+ * CH_SUBMIT `channel` itself, else a bootstrap channel; CH_CREATE of one ignores it. */
 struct sgpu_command {
 	enum sgpu_channel_op op;
 	uint32_t via, channel;
@@ -101,9 +96,8 @@ struct sgpu_command {
 	};
 };
 
-/* Why a command was refused. A refused command changes nothing, unless the device fails: then
- * mapped pages may have been cleared, and pages whose mapping cannot be undone are never used
- * again. */
+/* Why a command was refused. It changed nothing, unless the device failed: then mapped pages may
+ * have been cleared, and pages whose mapping cannot be undone are never used again. */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT, /* the command was carried out */
 	SGPU_REFUSED_MALFORMED,
@@ -113,18 +107,18 @@ enum sgpu_refusal {
 	SGPU_REFUSED_REGION, /* the page lies in the wrong region */
 	SGPU_REFUSED_NOT_FREE,
 	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another channel; a hello is of no owner */
-	SGPU_REFUSED_LOCKED,	 /* the page is locked, and no MAC authorises this */
-	SGPU_REFUSED_MAC,	 /* the MAC does not verify, or its counter is not the next one */
+	SGPU_REFUSED_LOCKED,	 /* no MAC authorises this */
+	SGPU_REFUSED_MAC,	 /* it does not verify, or is not the next one */
 	SGPU_REFUSED_ALIAS,	 /* two pages for one address, or one page at two addresses */
 	SGPU_REFUSED_NO_TABLE,	 /* no page table is mapped there */
 	SGPU_REFUSED_NOT_EMPTY,	 /* the table has entries */
 	SGPU_REFUSED_NOT_MAPPED, /* the range is not mapped in this channel */
-	SGPU_REFUSED_BOOTSTRAP, /* a wrong `via`, or a command that is not for bootstrap channels */
-	SGPU_REFUSED_COUNTER,	/* not the next counter: a group was lost, replayed or reordered */
-	SGPU_REFUSED_SEAL,	/* the group does not verify under the CEK */
-	SGPU_REFUSED_GROUP,	/* a group with items came as a command */
-	SGPU_REFUSED_LIMIT,	/* no serial number, or no memory for a table, is left */
-	SGPU_REFUSED_DEVICE,	/* the device failed, or a channel cannot be made */
+	SGPU_REFUSED_BOOTSTRAP,	 /* a wrong `via`, or not for bootstrap channels */
+	SGPU_REFUSED_COUNTER,	 /* a group was lost, replayed or reordered */
+	SGPU_REFUSED_SEAL,	 /* the group does not verify under the CEK */
+	SGPU_REFUSED_GROUP,	 /* a group with items came as a command */
+	SGPU_REFUSED_LIMIT,	 /* no serial number, or no memory for a table, is left */
+	SGPU_REFUSED_DEVICE,	 /* the device failed, or a channel cannot be made */
 	SGPU_REFUSALS
 };
 /* The result of CH_CREATE for the channel's owner. The CEK is sealed with HPKE (base mode) to the
@@ -138,11 +132,10 @@ struct sgpu_grant {
 	uint8_t processor[16];		      /* random, drawn when the processor was made */
 	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
 };
-/* The report of CH_PTE. The MAC, under a key derived from the CEK, covers the whole summary, so
- * that the owner knows what was really mapped. Nobody can check it without the CEK. */
+/* The report of CH_PTE: what was really mapped. The MAC covers all of it. */
 struct sgpu_summary {
 	uint32_t channel, serial;
-	uint64_t counter; /* the report's number, from 1 in each channel; old reports are refused */
+	uint64_t counter;		 /* of the channel's reports, from 1 */
 	uint64_t va, size;		 /* bytes that the command covered */
 	uint32_t protected_pages, pages; /* pages that the command mapped: protected, and all */
 	/* KT128 of the protected pages' frame numbers, 32-bit little endian. */
@@ -151,9 +144,8 @@ struct sgpu_summary {
 };
 
 /* The report of CH_MEASURE. The digest is that of sgpu_measure_pages; if `keyed`, under a key
- * derived from the CEK. The untrusted side carries the report and may have a single byte measured,
- * which it could guess from the digest. So if the channel has a key, the digest is masked
- * (sgpu_mask_measurement), and the session takes the mask off. */
+ * derived from the CEK. If the channel has a key, the digest is masked: the untrusted side may have
+ * a single byte measured, and could guess that. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
 	uint64_t counter; /* in one sequence with those of summaries */
@@ -195,8 +187,8 @@ SGPU_MUST_CHECK int sgpu_processor_create(struct sgpu_device *device,
 /* Destroys all channels: clears and unmaps their pages, and wipes their keys. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* Carries out a command of the untrusted side of this program. Reads *command only once, at the
- * start. May be called from several threads. Returns reply->code. */
+/* Carries out a command of the untrusted side, which is read once. May be called from several
+ * threads. Returns reply->code. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
@@ -206,20 +198,18 @@ SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint3
 					 struct sgpu_error *error);
 /* ---- for trusted code in the processor's own program: lib/secure ---- */
 struct sgpu_hello; /* keys.h */
-/* Begins a request of trusted code in this process (lib/secure). Every range must be mapped in the
- * channel's context, which becomes the one that kernels reach. Requests are served in the order of
- * the calls; one for the active context does not wait until others have left. Until
- * sgpu_processor_leave nothing is unmapped and no other context becomes reachable. In between the
- * caller enqueues the request, but sends no command and begins no other request. A range of no
- * bytes is always accepted. Errors: SGPU_EUSAGE (a range outside of the context, no such channel),
- * SGPU_EDEVICE; after an error do not call sgpu_processor_leave. */
+/* Begins a request. Every range must be mapped in the channel's context, which becomes the one that
+ * kernels reach. Requests are served in the order of the calls; one for the active context does not
+ * wait until others have left. Until sgpu_processor_leave nothing is unmapped and no other context
+ * becomes reachable. In between the caller enqueues the request, but sends no command and begins no
+ * other request. Errors, after which there is nothing to leave: SGPU_EUSAGE (a range outside of the
+ * context, no such channel), SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 					 const struct sgpu_device_range *ranges, int count,
 					 struct sgpu_error *error);
 void sgpu_processor_leave(struct sgpu_processor *processor);
-/* Binds the channel of a grant to a session, before the first group. From then on the channel takes
- * only groups of that session. Errors: SGPU_EUSAGE (the channel has had a group, or does not
- * exist), SGPU_ENOMEM. */
+/* Binds the channel of a grant to a session, whose groups alone it takes from then on. Errors:
+ * SGPU_EUSAGE (the channel has had a group, or does not exist), SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_processor_bind(struct sgpu_processor *processor,
 					const struct sgpu_grant *grant,
 					const struct sgpu_hello *hello, struct sgpu_error *error);
@@ -228,24 +218,21 @@ SGPU_MUST_CHECK int sgpu_processor_bind(struct sgpu_processor *processor,
 int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,
 			      uint8_t items[SGPU_GROUP_MAX], size_t *size,
 			      struct sgpu_reply *reply);
-/* Seals the answer to the last group that was opened. *counter: the group's number, under which no
- * second answer is sealed. `sealed` has room for size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no
- * such channel; no group is left to answer; the answer would exceed SGPU_GROUP_MAX). */
+/* Seals the only answer to the last group that was opened, number *counter. `sealed` has room for
+ * size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no such channel, no group to answer, too long). */
 SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel,
 					  const void *answer, size_t size, uint8_t *sealed,
 					  uint64_t *counter, struct sgpu_error *error);
-/* Checks that the processor made this very grant, and that its channel exists. Anybody can seal a
- * key of their own to an owner, so a grant that others carried proves nothing by itself. Errors:
- * SGPU_EAUTH. */
+/* Checks that the processor made this very grant, and that its channel exists: anybody can seal a
+ * key of their own to an owner. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor,
 					 const struct sgpu_grant *grant, struct sgpu_error *error);
 
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
-/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (the
- * grant is for another key). A grant that opens does not show who made it; only the evidence that
- * came with it does. Open a grant only once: a second session would use the numbers, and so the
- * nonces, of the first again. */
+/* Opens the CEK in a grant, which does not show who made it, with the owner's X25519 private key.
+ * Errors: SGPU_EAUTH, SGPU_EKEY (it is for another key). Open a grant only once: a second session
+ * would use the nonces of the first again. */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session);
@@ -254,18 +241,16 @@ void sgpu_session_close(struct sgpu_session **session);
  * again. One thread at a time. */
 SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size,
 				      uint8_t *group, uint64_t *counter, struct sgpu_error *error);
-/* Opens the sealed answer to group number `counter`, which must be later than the group whose
- * answer was opened last. `answer` has room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
+/* Opens the answer to group `counter`, which must be later than the last one that was answered.
+ * `answer` has room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed,
 					size_t size, uint64_t counter, uint8_t *answer);
-/* Make the MAC for a CH_PTE that unmaps, and for CH_DESTROY. *counter: the authorisation's number,
- * one higher than the last one's. */
+/* Make the MAC for a CH_PTE that unmaps, and for CH_DESTROY. *counter: the authorisation's. */
 void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Checks that a summary is of this channel, unaltered, and newer than all earlier reports. Errors:
- * SGPU_EAUTH. */
+/* Checks that a summary is of this channel, and newer than the last. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session,
 					 const struct sgpu_summary *summary,
 					 struct sgpu_error *error);
@@ -278,8 +263,7 @@ SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session,
  * One thread at a time. `config` is the processor's, with at least one unprotected frame: frame 0
  * is the directory of the allocator's bootstrap channel, number 0. */
 struct sgpu_allocator;
-/* Sends an allocator's command to the processor: sgpu_processor_command itself, a wire, or a test
- * in between. Returns reply->code. */
+/* Has the processor carry out a command. Returns reply->code. */
 typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command,
 			       struct sgpu_reply *reply);
 SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
@@ -288,26 +272,23 @@ SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
 					  struct sgpu_allocator **allocator,
 					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
-/* Makes a channel for an owner's key; returns its grant. */
+/* Makes a channel for an owner's key. */
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
 					   const uint8_t owner_key[32], struct sgpu_grant *grant,
 					   struct sgpu_error *error);
-/* Functions of the owner's side: the first takes each summary, the second authorises the unmapping
- * of a range. */
+/* The owner's side: take each summary, and authorise the unmapping of a range. */
 typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary,
 			      struct sgpu_error *error);
 typedef void (*sgpu_authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
 				  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit. *va: the address;
- * *mapped: the bytes mapped. Calls `report` with the summary of each command. Errors:
- * SGPU_ENOMEM. */
+/* Maps `size` bytes, rounded up to whole pages, at *va, in big pages as far as they fit. Calls
+ * `report` with the summary of each command. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel,
 				       uint64_t size, uint64_t *va, uint64_t *mapped,
 				       sgpu_report_fn report, void *argument,
 				       struct sgpu_error *error);
 /* Unmaps what sgpu_allocator_map mapped. Calls `authorise` for the MAC of each range, and `report`
- * with each summary. A MAC may reach the processor late. So from the authorisation of a range until
- * its summary says that nothing is mapped there, the owner must not use the range. */
+ * with each summary, until which the owner must not use the range: a MAC may arrive late. */
 SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel,
 					 uint64_t va, uint64_t mapped, sgpu_authorise_fn authorise,
 					 sgpu_report_fn report, void *argument,
@@ -317,7 +298,7 @@ SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uin
 					   uint64_t va, uint64_t size, bool keyed,
 					   struct sgpu_measurement *measurement,
 					   struct sgpu_error *error);
-/* Destroys a channel. mac NULL: without the owner's authorisation. */
+/* mac NULL: without the owner's authorisation. */
 SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t counter, const uint8_t *mac,
 					   struct sgpu_error *error);

@@ -4,10 +4,9 @@
  * groups, and their answers. Items name buffers, streams, keys and jobs by handles, which the
  * session chooses and the worker keeps in tables. No item names an address.
  *
- * A session begins with a question, answered by a challenge, and a hello (channel/keys.h), answered
- * by a grant. Then each message is a sealed group, answered by a sealed answer. The caller carries
- * messages (sgpu_exchange_fn), through a pipe or a ring (remote/carrier.h). Whoever carries
- * messages can stop them, and learns their sizes.
+ * Once a session has begun (keys.h), each message is a sealed group, answered by a sealed answer.
+ * Whoever carries messages, through a pipe or a ring (remote/carrier.h), can stop them, and learns
+ * their sizes.
  */
 #ifndef SGPU_CHANNEL_GROUP_H
 #define SGPU_CHANNEL_GROUP_H
@@ -64,8 +63,7 @@ struct sgpu_item {
  * invalid). */
 SGPU_MUST_CHECK int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTES],
 				     size_t *size, struct sgpu_error *error);
-/* Reads all items of a group. A group that is cut short, has bytes left over, or names a handle out
- * of range is refused as a whole: SGPU_EINVALID. Items borrow from `bytes`. */
+/* Reads all items of a group, or refuses all: SGPU_EINVALID. Items borrow from `bytes`. */
 SGPU_MUST_CHECK int sgpu_items_decode(const uint8_t *bytes, size_t size,
 				      struct sgpu_item items[SGPU_GROUP_ITEMS], int *count,
 				      struct sgpu_error *error);
@@ -82,13 +80,11 @@ SGPU_MUST_CHECK int sgpu_item_ranges_decode(const struct sgpu_item *item,
 /* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4),
  * counter (8), size (4), the group; integers are little endian. Returns the message's size. */
 size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SGPU_MESSAGE_MAX]);
-/* Reads such a message, and borrows the group from it. Returns false if the bytes are not exactly
- * one message. */
+/* Borrows the group from the message. Returns false if the bytes are not exactly one. */
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command);
 
 /* ---- group_client.c: the session's side ---- */
-/* Sends a message and waits for the answer, of SGPU_MESSAGE_MAX bytes at most. The client does not
- * trust the answer. */
+/* Sends a message and waits for the answer, of SGPU_MESSAGE_MAX bytes at most. */
 typedef int (*sgpu_exchange_fn)(void *argument, const uint8_t *message, size_t size,
 				uint8_t *answer, size_t *answer_size, struct sgpu_error *error);
 enum { SGPU_GROUP_SENDS = 3 }; /* how often a group without an answer is sent */
@@ -110,9 +106,9 @@ SGPU_MUST_CHECK int sgpu_group_client_add(struct sgpu_group_client *client,
 /* Whether an item with a tail of `tail` bytes fits into the next group. */
 bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t tail);
 /* Sends the group and waits until it has been carried out. Returns the code of the first item that
- * failed, or SGPU_OK. If no valid answer comes, sends the same bytes again, under the same number,
- * so that the group is carried out only once. If all attempts or `exchange` fail, returns
- * SGPU_EAUTH or the code of `exchange`; then the client cannot be used any more. */
+ * failed, or SGPU_OK. If no valid answer comes, sends the same bytes again, so that the group is
+ * carried out once. If all attempts fail, returns SGPU_EAUTH or the code of `exchange`; then the
+ * client cannot be used any more. */
 SGPU_MUST_CHECK int sgpu_group_client_send(struct sgpu_group_client *client,
 					   struct sgpu_error *error);
 

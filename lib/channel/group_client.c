@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The session's side of command groups. A group is sealed once, under its number, and the same
- * bytes are sent until its answer comes, since no second group may have that number, and the worker
- * takes no later group before this one. So a client that loses a group stays broken.
+ * The session's side of command groups. No two groups have one number, and the worker takes none
+ * before the last one: a client that loses a group stays broken.
  */
 #include <stdlib.h>
 

@@ -19,15 +19,14 @@ _Static_assert(offsetof(struct sgpu_grant, enc) == SGPU_GRANT_BIND_SIZE &&
 		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "sgpu-session(5)");
 
-/* Derived from the CEK by HKDF-SHA256, with the processor's random number as salt. */
+/* Derived from the CEK by HKDF-SHA256, with the processor's random number as salt and the info
+ * "sgpu channel group" and so on. */
 struct sgpu_channel_keys {
-	uint8_t group[SGPU_KEY_SIZE];  /* info "sgpu channel group": AES-256-GCM of groups */
-	uint8_t answer[SGPU_KEY_SIZE]; /* info "sgpu channel answer": AES-256-GCM of answers to
-					  groups */
-	uint8_t owner[SGPU_KEY_SIZE];  /* info "sgpu channel owner": the owner's MACs, for unmapping
-					  and destruction */
-	uint8_t report[SGPU_KEY_SIZE]; /* info "sgpu channel report": MACs by the processor */
-	uint8_t measure[SGPU_KEY_SIZE]; /* info "sgpu channel measure": keyed digests */
+	uint8_t group[SGPU_KEY_SIZE];	/* AES-256-GCM */
+	uint8_t answer[SGPU_KEY_SIZE];	/* to a group; AES-256-GCM */
+	uint8_t owner[SGPU_KEY_SIZE];	/* the owner's MACs */
+	uint8_t report[SGPU_KEY_SIZE];	/* the processor's MACs */
+	uint8_t measure[SGPU_KEY_SIZE]; /* keyed digests */
 };
 SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE],
 					const uint8_t processor[16], struct sgpu_channel_keys *keys,
@@ -41,8 +40,8 @@ SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
 /* Nonce of group number `counter` (from 1), and of the answer to it: serial (4, big endian) ||
  * counter (8, big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
-/* MACs: KT128 of key || fields, 32 bytes, each kind with its own customisation string. */
-/* unmapped: the address and the size of what is to be unmapped; NULL: the channel is destroyed. */
+/* MACs: KT128 of key || fields, each kind with its own customisation string.
+ * unmapped: the address and the size of what is to be unmapped; NULL: the channel is destroyed. */
 void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
 		    const uint64_t unmapped[2], uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
@@ -57,10 +56,7 @@ void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 
 /* ---- hello.c: how a session begins, sgpu-session(5) ----
  * The runner answers a question by a challenge: its X25519 public key (32) || a nonce (32). The
- * program answers by a hello, which the runner answers by a grant. The group key and the answer
- * key are each HKDF-SHA256 of the hello's secret || the channel's key for the same use, with salt
- * SHA-256(hello || grant). So only a process with the runner's private key can open a group of the
- * session, or answer it, and only the program that made the hello can send one. */
+ * program answers by a hello, which the runner answers by a grant. */
 enum { SGPU_CHALLENGE_SIZE = 64, SGPU_HELLO_MAX = 2048 /* bytes */ };
 
 struct sgpu_hello {
@@ -83,7 +79,8 @@ SGPU_MUST_CHECK int sgpu_hello_open(const void *text, size_t size, const uint8_t
 				    const struct sgpu_session_authority *authority,
 				    struct sgpu_hello *hello, struct sgpu_error *error);
 
-/* Mixes the hello into the keys of groups and answers, and into no others. */
+/* Mixes the hello into the keys of groups and answers: each becomes HKDF-SHA256 of the hello's
+ * secret || the key, with salt SHA-256(hello || grant). */
 SGPU_MUST_CHECK int sgpu_channel_bind(struct sgpu_channel_keys *keys,
 				      const struct sgpu_hello *hello,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);

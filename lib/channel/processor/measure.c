@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_MEASURE computes a digest of memory mapped in a channel, for its owner. The untrusted side
- * chooses the range and carries the digest, so the digest is masked and tells that side nothing.
+ * CH_MEASURE computes a digest of memory mapped in a channel, for its owner.
  */
 #include <string.h>
 

@@ -4,9 +4,8 @@
  * the locks that guard them.
  *
  * The lock `tables` guards all that `activation` does not guard. Commands that change tables hold
- * `tables` as writers. A request holds it as a reader from sgpu_processor_enter to
- * sgpu_processor_leave, so that pages that it found mapped stay mapped until its work is enqueued.
- * A channel's `lock` keeps its groups in order.
+ * it as writers, a request as a reader from sgpu_processor_enter to sgpu_processor_leave, so that
+ * pages stay mapped until its work is enqueued. A channel's `lock` keeps its groups in order.
  */
 #ifndef SGPU_PROCESSOR_PROCESSOR_H
 #define SGPU_PROCESSOR_PROCESSOR_H
@@ -134,8 +133,8 @@ int sgpu_check_via(const struct sgpu_processor *processor, const struct sgpu_com
 struct sgpu_channel *sgpu_configurable(const struct sgpu_processor *processor,
 				       const struct sgpu_command *command,
 				       struct sgpu_reply *reply);
-/* Checks that the channel has a key, that `counter` is its next authorisation, and that `mac` is of
- * the unmapping of `unmapped`, an address and a size, or, if that is NULL, of the destruction. */
+/* Checks that `counter` is the channel's next authorisation, and that `mac` is of the unmapping of
+ * `unmapped`, an address and a size, or, if that is NULL, of the destruction. */
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply);
@@ -146,29 +145,19 @@ void sgpu_channel_free(struct sgpu_channel *channel);
 int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context,
 		      struct sgpu_error *error);
 
-/* Waits for the stream's work, unless `enqueued` is the error of enqueuing the task. Returns the
- * task's outcome; the task has ended in every case. */
+/* Waits for the task, unless `enqueued` is the error of enqueuing it. Returns its outcome. */
 int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
 			const struct sgpu_task *task, struct sgpu_error *error);
-/* Clears a mapped range of the context that kernels reach. Waits first for all running work of the
- * device, so that no kernel writes to the range afterwards. Returns when the range is clear. */
+/* Clears a mapped range of the context that kernels reach, after all running work of the device, so
+ * that no kernel writes there afterwards, and waits for it. */
 int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
 		     uint64_t at, uint64_t size, struct sgpu_error *error);
 
 /* ---- the commands, each in a file of its name ----
  * The caller holds `tables` as a writer, for CH_SUBMIT as a reader. */
-int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command,
-		   struct sgpu_reply *reply);
-int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command,
-		struct sgpu_reply *reply);
-int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command,
-		struct sgpu_reply *reply);
-int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command,
+typedef int sgpu_do(struct sgpu_processor *processor, const struct sgpu_command *command,
 		    struct sgpu_reply *reply);
-int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command,
-		    struct sgpu_reply *reply);
-int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command,
-		   struct sgpu_reply *reply);
+sgpu_do sgpu_do_create, sgpu_do_pde, sgpu_do_pte, sgpu_do_measure, sgpu_do_destroy, sgpu_do_submit;
 
 /* Destroys a channel without a MAC, and even if the device fails. */
 void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel *channel);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_SUBMIT opens a sealed command group; the answer to it is sealed here, too. A group's number
- * must be the channel's next one and its tag must verify; then the number is used up, even if the
- * items fail. A group is answered once, under its number. Only sgpu_processor_open_group returns
- * items; a group in sgpu_processor_command must have none.
+ * CH_SUBMIT opens a sealed command group, and its answer is sealed here. The number of a group that
+ * verifies is used up, even if the items fail; it is answered once.
  */
 #include <string.h>
 
