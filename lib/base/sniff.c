@@ -45,8 +45,6 @@ static const struct row {
 	ROW(4, "n+2\0", OTHER, "a NIfTI scan", to_run),
 	ROW(128, "DICM", OTHER, "a DICOM file", NULL),
 	ROW(0, "\x89PNG", OTHER, "a PNG picture", NULL),
-	ROW(0, "\xff\xd8\xff", OTHER, "a JPEG picture", NULL),
-	ROW(0, "\x89HDF", OTHER, "an HDF5 file", NULL),
 	ROW(IN_JSON, "\"encrypted_key\"", KEY, "a key that is protected by a passphrase",
 	    "keys are given with -k"),
 	ROW(IN_JSON, "\"keys\"", KEY, "a set of JSON Web Keys", "keys are given with -k"),

@@ -364,10 +364,6 @@ static int open_files(struct remote *m, const char *path)
 	struct sgpu_error error = { 0 };
 	int status = cli_input(path, &m->in_name, &m->in_fd);
 
-	if (!status && r->manifest && cli_is_standard(path) && cli_is_standard(r->manifest)) {
-		status = cli_usage(
-			"the manifest and the batch cannot both come from standard input");
-	}
 	status = status ? status : cli_output_apart(r->output) ? 0 : 2;
 	status = status ? status : cli_output_prepare(r->output, 0666, false);
 	if (status) {
