@@ -10,8 +10,11 @@
 #include <link.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "device/device.h"
 
 #include "device_harness.h"
@@ -183,6 +186,42 @@ UNIT_TEST(a_module_without_descriptors_is_refused_and_the_next_one_loads)
 	sgpu_device_close(&device);
 }
 
+/* As a user of its own, since tests beside this one send descriptors, too. */
+UNIT_TEST(what_other_programs_of_the_user_send_ends_no_host)
+{
+	const int many[SGPU_DESCRIPTORS_MAX] = { 0 };
+	struct rlimit limit;
+	int sockets[2], status = -1;
+	pid_t child;
+
+	CPU_ONLY("a GPU runs modules itself");
+	if (geteuid() != 0 || size == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+	    limit.rlim_max < 4096) {
+		SKIP("needs root, a library to load, and descriptors");
+	}
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		if (setresuid(61009, 61009, 61009) != 0 || prepare() != SGPU_OK) {
+			_exit(77);
+		}
+		device = open_test_device(2, 0);
+		for (int i = 0; i < 500; i++) {
+			CHECK(i % 5 > 0 || socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets) == 0);
+			CHECK(sgpu_send_descriptors(sockets[0], "", 1, many, SGPU_DESCRIPTORS_MAX,
+						    0));
+		}
+		CHECK(load(1) == 1);
+		fflush(stdout);
+		_exit(unit_bad ? 1 : 0);
+	}
+	REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77) {
+		SKIP("another user cannot start the host");
+	}
+	CHECK(WEXITSTATUS(status) == 0);
+}
+
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -191,5 +230,6 @@ int main(void)
 	UNIT_RUN(the_host_starts_whichever_descriptors_are_free);
 	UNIT_RUN(one_module_more_than_run_at_once_is_refused);
 	UNIT_RUN(a_module_without_descriptors_is_refused_and_the_next_one_loads);
+	UNIT_RUN(what_other_programs_of_the_user_send_ends_no_host);
 	return unit_done();
 }

@@ -18,7 +18,7 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-enum { WORKERS = SGPU_HOST_WORKERS, DESCRIPTORS = 1024 };
+enum { WORKERS = SGPU_HOST_WORKERS };
 
 struct worker {
 	pid_t pid;	      /* 0: the place is free */
@@ -325,7 +325,8 @@ static void serve(void)
 
 int host_main(int argc, char **argv)
 {
-	const struct rlimit none = { 0, 0 }, few = { DESCRIPTORS, DESCRIPTORS };
+	const struct rlimit none = { 0, 0 };
+	struct rlimit files;
 	socklen_t size = sizeof(int);
 	sigset_t ended;
 	int kind;
@@ -348,7 +349,11 @@ int host_main(int argc, char **argv)
 	prctl(PR_SET_DUMPABLE, 0); /* capabilities of a new namespace may have set it */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	(void)setrlimit(RLIMIT_CORE, &none);
-	(void)setrlimit(RLIMIT_NOFILE, &few);
+	/* The kernel also holds against this how many all programs of the user are sending. */
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
 	worker_try(&confinement);
 	sigemptyset(&ended);
 	sigaddset(&ended, SIGCHLD);
