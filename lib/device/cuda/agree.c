@@ -160,7 +160,7 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 static int agree(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
-	struct agreement a = { .device = device, .sources = device->multiprocessors };
+	struct agreement a = { .device = device, .sources = device->info.compute_units };
 	int rc;
 
 	a.sources = a.sources > SGPU_CUDA_SOURCES_MAX ? SGPU_CUDA_SOURCES_MAX : a.sources;
@@ -168,7 +168,7 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	if (rc < 0) {
 		return rc;
 	}
-	a.status = sgpu_cuda_status_take(device, 0);
+	a.status = sgpu_cuda_status_take(device);
 	rc = a.status ? gather(&a, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = exchange(&a, error);
@@ -359,7 +359,7 @@ static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 			&t.room, error);
 	}
 	if (rc == SGPU_OK) {
-		t.status = sgpu_cuda_status_take(device, 0);
+		t.status = sgpu_cuda_status_take(device);
 		rc = t.status ? SGPU_OK : sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK) {
@@ -369,7 +369,7 @@ static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 		wrong = run_kernel(&t, SGPU_CUDA_LARGE, &rc, error);
 		wrong = wrong ? wrong : run_kernel(&t, SGPU_CUDA_SMALL, &rc, error);
 		if (rc == SGPU_OK && wrong) {
-			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
+			sgpu_cuda_fault(device, SGPU_EDEVICE,
 					"it fails the known answer of AES-256-GCM");
 			rc = sgpu_fail(error, SGPU_EDEVICE,
 				       "the device fails the known answer of AES-256-GCM: %s",

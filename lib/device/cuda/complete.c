@@ -213,10 +213,7 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 						      (cuuint32_t)(stream->serial + 1),
 						      CU_STREAM_WRITE_VALUE_DEFAULT);
 	} else {
-		result = sgpu_cuda_event_take(device, false, &record.event);
-		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuEventRecord(record.event, stream->native);
-		}
+		result = sgpu_cuda_event_after(device, false, stream->native, &record.event);
 	}
 	atomic_fetch_add(&device->calls, 1);
 	rc = sgpu_cuda_commit(stream, &record, result, "cannot enqueue a callback");
@@ -338,8 +335,7 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
 	    pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {
-		sgpu_cuda_fault(device, SGPU_ECANCELED, true,
-				"work went on long after it was cancelled");
+		sgpu_cuda_fault(device, SGPU_ECANCELED, "work went on long after it was cancelled");
 	}
 }
 

@@ -45,7 +45,7 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 	for (int i = 0; i < count; i++) {
 		g->ranges[g->range_count++] = ranges[i];
 	}
-	g->status[g->launches] = sgpu_cuda_status_take(g->device, 0);
+	g->status[g->launches] = sgpu_cuda_status_take(g->device);
 	if (!g->status[g->launches]) {
 		return sgpu_task_refuse(heard, SGPU_ENOMEM, "out of memory");
 	}

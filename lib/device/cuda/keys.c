@@ -120,14 +120,6 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 	return rc;
 }
 
-static CUresult mark_setup(struct sgpu_device_key *key)
-{
-	CUresult result = sgpu_cuda_event_take(key->device, false, &key->ready);
-
-	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(key->ready, key->stream->native)
-				      : result;
-}
-
 /* Enqueues the set-up. The stream's `order` and the keys' lock are held. */
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
@@ -139,7 +131,9 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
 	result = (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
-	return result == CUDA_SUCCESS ? mark_setup(key) : result;
+	return result == CUDA_SUCCESS
+		       ? sgpu_cuda_event_after(stream->device, false, stream->native, &key->ready)
+		       : result;
 }
 
 /* Gives a state back to be cleared. usable: the context is current and the device not faulted. The

@@ -61,14 +61,6 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool usable;
 
-static bool find(void *library, const char *name, void *function)
-{
-	void *address = dlsym(library, name);
-
-	memcpy(function, &address, sizeof(address));
-	return address != NULL;
-}
-
 static void load(void)
 {
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -76,17 +68,17 @@ static void load(void)
 	if (!library) {
 		return;
 	}
-	(void)find(library, "nvmlSystemGetDriverVersion", &nvml.driver_version);
-	(void)find(library, "nvmlSystemGetConfComputeState", &nvml.state);
-	(void)find(library, "nvmlDeviceGetCount_v2", &nvml.count);
-	(void)find(library, "nvmlDeviceGetHandleByIndex_v2", &nvml.by_index);
-	(void)find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid);
-	(void)find(library, "nvmlDeviceGetVbiosVersion", &nvml.vbios);
-	(void)find(library, "nvmlDeviceGetArchitecture", &nvml.architecture);
-	(void)find(library, "nvmlDeviceGetConfComputeGpuAttestationReport", &nvml.report);
-	(void)find(library, "nvmlDeviceGetConfComputeGpuCertificate", &nvml.certificate);
-	(void)find(library, "nvmlErrorString", &nvml.text);
-	usable = find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
+	(void)sgpu_cuda_find(library, "nvmlSystemGetDriverVersion", &nvml.driver_version);
+	(void)sgpu_cuda_find(library, "nvmlSystemGetConfComputeState", &nvml.state);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetCount_v2", &nvml.count);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetHandleByIndex_v2", &nvml.by_index);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetVbiosVersion", &nvml.vbios);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetArchitecture", &nvml.architecture);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetConfComputeGpuAttestationReport", &nvml.report);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetConfComputeGpuCertificate", &nvml.certificate);
+	(void)sgpu_cuda_find(library, "nvmlErrorString", &nvml.text);
+	usable = sgpu_cuda_find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
 }
 
 /* Loads the library and gets a handle of each GPU: that takes as long as the loading, so this
@@ -170,7 +162,7 @@ static int refused(const struct sgpu_device *device, int result, const char *wha
 		   struct sgpu_error *error)
 {
 	const char *text = nvml.text ? nvml.text(result) : NULL;
-	bool off = result == NVML_NOT_SUPPORTED || strcmp(device->confidential, "off") == 0;
+	bool off = result == NVML_NOT_SUPPORTED || strcmp(device->info.confidential, "off") == 0;
 
 	if (!text) {
 		text = "its management library does not say why";
@@ -229,7 +221,7 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 
 	if (!report || !certificate) {
 		rc = sgpu_fail_nomem(error);
-	} else if (!handle_of(device->uuid, &gpu) || !nvml.report || !nvml.certificate) {
+	} else if (!handle_of(device->info.uuid, &gpu) || !nvml.report || !nvml.certificate) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
 			       "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
 			       "used or is too old");

@@ -42,11 +42,7 @@ static CUresult map_for_both(const struct shared *new, int first, int second, sg
 static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new,
 		CUdeviceptr *address, struct sgpu_error *error)
 {
-	const CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal },
-	};
-	CUresult result = sgpu_cu.cuMemCreate(&new->handle, new->extent, &properties, 0);
+	CUresult result = sgpu_cuda_handle_make(device, new->extent, &new->handle);
 
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_memory_refuse(device, result, new->extent, error);
@@ -55,10 +51,8 @@ static int make(struct sgpu_device *device, struct sgpu_device *peer, struct sha
 	if (result == CUDA_SUCCESS) {
 		result = map_for_both(new, device->ordinal, peer->ordinal, *address);
 		if (result == CUDA_SUCCESS) {
-			result =
-				sgpu_cu.cuMemsetD8Async(*address, 0, new->extent, device->internal);
-			if (result == CUDA_SUCCESS &&
-			    sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+			result = sgpu_cuda_clear(device, *address, new->extent);
+			if (result == CUDA_SUCCESS) {
 				return SGPU_OK;
 			}
 			(void)sgpu_cu.cuMemUnmap(*address, new->extent);
@@ -178,13 +172,9 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;
-	bool recorded;
 	int rc;
 
-	pthread_mutex_lock(&event->lock);
-	recorded = event->stream != NULL;
-	pthread_mutex_unlock(&event->lock);
-	if (!recorded) {
+	if (!sgpu_cuda_recorded_on(event)) {
 		return SGPU_EUSAGE;
 	}
 	rc = sgpu_cuda_begin(stream, NULL);

@@ -98,7 +98,7 @@ static struct sgpu_stream *make(struct sgpu_device *device)
 	if (!new) {
 		return NULL;
 	}
-	new->passed = sgpu_cuda_status_take(device, 0);
+	new->passed = sgpu_cuda_status_take(device);
 	if (!new->passed) {
 		free(new);
 		return NULL;
@@ -256,9 +256,7 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	pthread_mutex_unlock(&stream->queue);
 	operations = stream->operations;
 	if (operations != stream->seen && !hears_verdict(stream)) {
-		marked = sgpu_cuda_event_take(device, false, &event);
-		marked = marked == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(event, stream->native)
-						: marked;
+		marked = sgpu_cuda_event_after(device, false, stream->native, &event);
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (marked != CUDA_SUCCESS) {
@@ -477,8 +475,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	return rc;
 }
 
-/* The stream it was recorded on, or NULL. */
-static struct sgpu_stream *recorded_on(struct sgpu_event *event)
+struct sgpu_stream *sgpu_cuda_recorded_on(struct sgpu_event *event)
 {
 	struct sgpu_stream *stream;
 
@@ -490,7 +487,7 @@ static struct sgpu_stream *recorded_on(struct sgpu_event *event)
 
 static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	struct sgpu_stream *other = recorded_on(event);
+	struct sgpu_stream *other = sgpu_cuda_recorded_on(event);
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_WAIT, .other = other };
 	int rc;
 
@@ -542,7 +539,7 @@ static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
 	int rc;
 
-	if (!recorded_on(event)) {
+	if (!sgpu_cuda_recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "an event was waited for that was not recorded");
 	}
@@ -561,7 +558,7 @@ static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *
 	CUresult result;
 	int rc;
 
-	if (!recorded_on(event)) {
+	if (!sgpu_cuda_recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "an event was asked for that was not recorded");
 	}

@@ -71,7 +71,7 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	unsigned *words = NULL;
 	CUresult result;
 
-	record->status = sgpu_cuda_status_take(stream->device, 0);
+	record->status = sgpu_cuda_status_take(stream->device);
 	if (!record->status) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -149,7 +149,7 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		record.code = SGPU_ECANCELED;
 		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
 	}
-	record.status = sgpu_cuda_status_take(device, 0);
+	record.status = sgpu_cuda_status_take(device);
 	if (record.status) {
 		launch.status = (int64_t *)(uintptr_t)record.status->device;
 		result = counters(stream, &launch.counters);
@@ -184,7 +184,7 @@ static CUresult digest(struct sgpu_stream *stream, const struct sgpu_work *work,
 	struct sgpu_cuda_digests *digests = digests_of(stream->device);
 
 	record->digest = work->to;
-	record->status = digests ? sgpu_cuda_status_take(stream->device, 0) : NULL;
+	record->status = digests ? sgpu_cuda_status_take(stream->device) : NULL;
 	return record->status
 		       ? (CUresult)sgpu_cuda_digest_enqueue(
 				 digests, stream->native, work->in, work->size, work->custom,
@@ -251,7 +251,7 @@ static CUresult measure(struct sgpu_stream *stream, const struct sgpu_work *work
 	}
 	return (CUresult)sgpu_cuda_measure_enqueue(
 		stream->native, work->in, work->size, &record->measure->custom,
-		device->multiprocessors, *scratch, record->measure->digests);
+		device->info.compute_units, *scratch, record->measure->digests);
 }
 
 /* ---- requests ---- */
