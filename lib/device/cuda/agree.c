@@ -32,9 +32,13 @@ struct agreement {
 	uint8_t out[SGPU_AGREE_KEY + SGPU_AGREE_PROOF];
 };
 
-static CUstream stream_of(const struct agreement *a)
+/* Checks the enqueueing, and waits for what was enqueued. */
+static int finish(struct sgpu_device *device, CUresult result, const char *what,
+		  struct sgpu_error *error)
 {
-	return a->device->internal;
+	int rc = sgpu_cuda_check(device, result, what, error);
+
+	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
 }
 
 static int gather(struct agreement *a, struct sgpu_error *error)
@@ -47,15 +51,13 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	if (!counts) {
 		return sgpu_fail_nomem(error);
 	}
-	result = (CUresult)sgpu_cuda_agree_gather(stream_of(a), a->room, a->sources, 0);
+	result = (CUresult)sgpu_cuda_agree_gather(a->device->internal, a->room, a->sources, 0);
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemcpyDtoHAsync(
-			counts, sgpu_cuda_agree_counts(a->room, a->sources), size, stream_of(a));
+		result = sgpu_cu.cuMemcpyDtoHAsync(counts,
+						   sgpu_cuda_agree_counts(a->room, a->sources),
+						   size, a->device->internal);
 	}
-	rc = sgpu_cuda_check(a->device, result, "cannot gather entropy on the device", error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(a->device, error);
-	}
+	rc = finish(a->device, result, "cannot gather entropy on the device", error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_entropy_judge(counts, a->sources, claimed, margin, needed, &a->verdict,
 					error);
@@ -69,11 +71,8 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 {
 	const struct sgpu_cuda_answer *answer =
 		(const struct sgpu_cuda_answer *)(uintptr_t)a->status->host;
-	int rc = sgpu_cuda_check(a->device, result, "cannot agree on a key with the device", error);
+	int rc = finish(a->device, result, "cannot agree on a key with the device", error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(a->device, error);
-	}
 	if (rc < 0) {
 		return rc;
 	}
@@ -101,8 +100,8 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 
 	if (rc == SGPU_OK) {
 		rc = hear(a,
-			  (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources, random,
-							 a->status->device),
+			  (CUresult)sgpu_cuda_agree_make(a->device->internal, a->room, a->sources,
+							 random, a->status->device),
 			  a->both + 32, error);
 	}
 	if (rc == SGPU_OK) {
@@ -123,7 +122,7 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	sgpu_wipe(shared, sizeof(shared));
 	if (rc == SGPU_OK) {
 		rc = hear(a,
-			  (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources,
+			  (CUresult)sgpu_cuda_agree_finish(a->device->internal, a->room, a->sources,
 							   a->both, a->status->device),
 			  proof, error);
 	}
@@ -147,13 +146,10 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 					 a->device->internal);
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_key_setup(
-			stream_of(a), sgpu_cuda_agree_material(a->room, a->sources),
+			a->device->internal, sgpu_cuda_agree_material(a->room, a->sources),
 			trust->session);
 	}
-	rc = sgpu_cuda_check(a->device, result, "cannot set up the session key", error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(a->device, error);
-	}
+	rc = finish(a->device, result, "cannot set up the session key", error);
 	return rc == SGPU_OK ? sgpu_aead_create(NULL, a->out, &trust->aead, error) : rc;
 }
 
@@ -271,8 +267,7 @@ static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery, t->state);
 	}
-	rc = sgpu_cuda_check(t->device, result, "cannot set up a key on the device", error);
-	return rc == SGPU_OK ? sgpu_cuda_sync_internal(t->device, error) : rc;
+	return finish(t->device, result, "cannot set up a key on the device", error);
 }
 
 static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
@@ -294,18 +289,15 @@ static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
 		result = sgpu_cu.cuMemsetD8Async(t->plain, 0, SGPU_CHUNK, stream);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream, t->state, 0, false, t->sealed,
-						  SGPU_SEALED_CHUNK, t->plain, kernel, &report,
-						  &expected);
+		result = (CUresult)sgpu_cuda_open(stream, (int)t->device->info.compute_units,
+						  t->state, 0, false, t->sealed, SGPU_SEALED_CHUNK,
+						  t->plain, kernel, &report, &expected);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain,
 						   SGPU_CHUNK, stream);
 	}
-	rc = sgpu_cuda_check(t->device, result, "cannot open on the device", error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(t->device, error);
-	}
+	rc = finish(t->device, result, "cannot open on the device", error);
 	atomic_thread_fence(memory_order_acquire);
 	memcpy(verdict, (const void *)(uintptr_t)t->status->host, sizeof(*verdict));
 	return rc;
@@ -389,7 +381,7 @@ static int establish(struct sgpu_device *device, struct sgpu_error *error)
 	int rc = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(),
 				 "cannot load the kernels for AES-GCM", error);
 
-	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
+	device->keys.size = sgpu_cuda_key_size();
 	if (rc == SGPU_OK) {
 		rc = agree(device, error);
 	}

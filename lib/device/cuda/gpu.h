@@ -70,7 +70,6 @@ enum sgpu_cuda_kind {
 	SGPU_CUDA_SEAL,
 	SGPU_CUDA_CALL,
 	SGPU_CUDA_WAIT,
-	SGPU_CUDA_GRAPH,
 };
 
 #if defined(__x86_64__)
@@ -97,7 +96,7 @@ struct sgpu_cuda_record {
 	uint64_t out_size;
 	uint64_t expected;		   /* OPEN, SEAL: chunks that must be done */
 	uint8_t *digest;		   /* where the digest in `status` is copied to, or NULL */
-	struct sgpu_recording *graph;	   /* GRAPH */
+	struct sgpu_recording *graph;	   /* the graph that runs, or NULL */
 	struct sgpu_cuda_measure *measure; /* the pending measure, or NULL */
 	void (*call)(void *argument);	   /* CALL */
 	void *argument;
@@ -342,7 +341,6 @@ struct sgpu_device {
 	struct sgpu_cuda_keys keys;
 
 	pthread_mutex_t pool_lock;		/* guards the fields below, up to `stamps` */
-	bool kernels_loaded;			/* all kernels of this build */
 	struct sgpu_cuda_digests *digests;	/* or NULL */
 	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
@@ -351,6 +349,7 @@ struct sgpu_device {
 	uint64_t base_tried_ns; /* when a new base was last wanted */
 	struct sgpu_cuda_stamps stamps;
 
+	atomic_bool kernels_loaded;	/* all kernels of this build */
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
 	pthread_mutex_t lock; /* everything below */
@@ -400,6 +399,14 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 
 /* ---- stream.c, complete.c ---- */
 extern const struct sgpu_device_stream_calls sgpu_cuda_stream_calls;
+/* Returns the next stream of the device after `after`, whose reference is dropped, or the first
+ * after NULL; with a reference, or NULL. look: passes over streams for which it returns 0; it is
+ * called with the device's lock held. After streams were freed, some come again. */
+struct sgpu_stream *sgpu_cuda_next_stream(struct sgpu_device *device, struct sgpu_stream *after,
+					  uint64_t (*look)(struct sgpu_stream *stream),
+					  uint64_t *found);
+/* Returns the serial of the last record. */
+uint64_t sgpu_cuda_last_serial(struct sgpu_stream *stream);
 /* The stream that an event was recorded on, or NULL. */
 struct sgpu_stream *sgpu_cuda_recorded_on(struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),

@@ -59,12 +59,12 @@ int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *deliver
 /* Opens chunks as sgpu_open_chunks does, at any alignment, and checks the run's end: a wrong length
  * or end is reported like a bad tag. *expected: what `done` is after a success. SGPU_CUDA_SMALL:
  * `in` may be the host's memory, which may change meanwhile, so each byte is read once. */
-int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-		   uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
+int sgpu_cuda_open(void *stream, int multiprocessors, uint64_t state, uint64_t first, bool last,
+		   uint64_t in, uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
 /* Seals chunks as sgpu_seal_chunks does. SGPU_CUDA_SMALL: `out` may be the host's memory. */
-int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-		   uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
+int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t first, bool last,
+		   uint64_t in, uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
 
 /* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----

@@ -158,45 +158,53 @@ void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream)
 	}
 }
 
-/* Returns the stream listed after the idle `after`, or the first, with a reference; or NULL. */
-static struct sgpu_stream *next_busy(struct sgpu_device *device, struct sgpu_stream *after)
+struct sgpu_stream *sgpu_cuda_next_stream(struct sgpu_device *device, struct sgpu_stream *after,
+					  uint64_t (*look)(struct sgpu_stream *stream),
+					  uint64_t *found)
 {
 	struct sgpu_stream *next;
 
 	pthread_mutex_lock(&device->lock);
 	/* If `after` was freed meanwhile, it is no longer in the list: start again. */
 	next = after && after->listed ? after->next : device->streams;
+	while (next && look && (*found = look(next)) == 0) {
+		next = next->next;
+	}
 	if (next) {
 		next->references++;
 	}
 	pthread_mutex_unlock(&device->lock);
+	if (after) {
+		sgpu_cuda_stream_drop(after);
+	}
 	return next;
+}
+
+uint64_t sgpu_cuda_last_serial(struct sgpu_stream *stream)
+{
+	uint64_t serial;
+
+	pthread_mutex_lock(&stream->queue);
+	serial = stream->serial;
+	pthread_mutex_unlock(&stream->queue);
+	return serial;
 }
 
 int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
-	struct sgpu_stream *stream, *previous = NULL;
+	struct sgpu_stream *stream = NULL;
 	int rc = sgpu_cuda_enter(device, error);
 	uint64_t serial;
 
 	if (rc < 0) {
 		return rc;
 	}
-	while ((stream = next_busy(device, previous))) {
-		if (previous) {
-			sgpu_cuda_stream_drop(previous);
-		}
-		pthread_mutex_lock(&stream->queue);
-		serial = stream->serial;
-		pthread_mutex_unlock(&stream->queue);
+	while ((stream = sgpu_cuda_next_stream(device, stream, NULL, NULL))) {
+		serial = sgpu_cuda_last_serial(stream);
 		sgpu_cuda_wait_until_idle(stream);
 		/* Clear the output of a failed opening while its memory is still allocated.
 		 */
 		sgpu_cuda_advance(stream, serial);
-		previous = stream;
-	}
-	if (previous) {
-		sgpu_cuda_stream_drop(previous);
 	}
 	rc = sgpu_cuda_faulted(device, error);
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
@@ -251,9 +259,7 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	}
 	/* Record an event after all enqueued work, unless that is known to have ended. */
 	pthread_mutex_lock(&stream->order);
-	pthread_mutex_lock(&stream->queue);
-	serial = stream->serial;
-	pthread_mutex_unlock(&stream->queue);
+	serial = sgpu_cuda_last_serial(stream);
 	operations = stream->operations;
 	if (operations != stream->seen && !hears_verdict(stream)) {
 		marked = sgpu_cuda_event_after(device, false, stream->native, &event);
@@ -464,9 +470,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 				     "", NULL);
 	}
 	if (rc == SGPU_OK) {
-		pthread_mutex_lock(&stream->queue);
-		event->serial = stream->serial;
-		pthread_mutex_unlock(&stream->queue);
+		event->serial = sgpu_cuda_last_serial(stream);
 		sgpu_cuda_stream_hold(stream);
 		event->stream = stream;
 	}

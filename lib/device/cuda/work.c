@@ -15,25 +15,18 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 }
 
 /* ---- copies and clears, of at least a byte ---- */
-static CUresult copy_in(struct sgpu_stream *stream, const struct sgpu_work *work,
-			struct sgpu_cuda_record *record)
+static CUresult move(struct sgpu_stream *stream, const struct sgpu_work *work,
+		     struct sgpu_cuda_record *record)
 {
 	(void)record;
-	return sgpu_cu.cuMemcpyHtoDAsync(work->out, work->from, work->size, stream->native);
-}
-
-static CUresult copy_out(struct sgpu_stream *stream, const struct sgpu_work *work,
-			 struct sgpu_cuda_record *record)
-{
-	(void)record;
-	return sgpu_cu.cuMemcpyDtoHAsync(work->to, work->in, work->size, stream->native);
-}
-
-static CUresult clear(struct sgpu_stream *stream, const struct sgpu_work *work,
-		      struct sgpu_cuda_record *record)
-{
-	(void)record;
-	return sgpu_cu.cuMemsetD8Async(work->out, 0, work->size, stream->native);
+	switch (work->kind) {
+	case SGPU_WORK_COPY_IN:
+		return sgpu_cu.cuMemcpyHtoDAsync(work->out, work->from, work->size, stream->native);
+	case SGPU_WORK_COPY_OUT:
+		return sgpu_cu.cuMemcpyDtoHAsync(work->to, work->in, work->size, stream->native);
+	default:
+		return sgpu_cu.cuMemsetD8Async(work->out, 0, work->size, stream->native);
+	}
 }
 
 /* Gives the next set of counters, which are zero. When all sets are used, all are cleared.
@@ -115,9 +108,9 @@ static CUresult chunks(struct sgpu_stream *stream, const struct sgpu_work *work,
 	}
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)(opens ? sgpu_cuda_open : sgpu_cuda_seal)(
-			stream->native, state, work->first, work->last, work->in, work->size,
-			work->out, here ? SGPU_CUDA_FASTEST : SGPU_CUDA_SMALL, &report,
-			&record->expected);
+			stream->native, (int)stream->device->info.compute_units, state, work->first,
+			work->last, work->in, work->size, work->out,
+			here ? SGPU_CUDA_FASTEST : SGPU_CUDA_SMALL, &report, &record->expected);
 	}
 	return result;
 }
@@ -260,9 +253,9 @@ static const struct {
 			    struct sgpu_cuda_record *record);
 	const char *failure;
 } ways[] = {
-	[SGPU_WORK_COPY_IN] = { copy_in, "cannot copy to the device" },
-	[SGPU_WORK_COPY_OUT] = { copy_out, "cannot copy from the device" },
-	[SGPU_WORK_CLEAR] = { clear, "cannot clear device memory" },
+	[SGPU_WORK_COPY_IN] = { move, "cannot copy to the device" },
+	[SGPU_WORK_COPY_OUT] = { move, "cannot copy from the device" },
+	[SGPU_WORK_CLEAR] = { move, "cannot clear device memory" },
 	[SGPU_WORK_DIGEST] = { digest, "cannot digest on the device" },
 	[SGPU_WORK_MEASURE] = { measure, "cannot measure on the device" },
 	[SGPU_WORK_OPEN] = { chunks, "cannot open on the device" },

@@ -242,9 +242,6 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 /* ---- host ---- */
 typedef void (*kernel_fn)(const job);
 
-enum { DEVICES = 64 };
-static int multiprocessors_of[DEVICES];
-
 static kernel_fn choose(bool open, bool aligned)
 {
 	static const kernel_fn kernels[2][2] = {
@@ -257,15 +254,8 @@ static kernel_fn choose(bool open, bool aligned)
 
 extern "C" int sgpu_cuda_aead_prepare(void)
 {
-	int device = 0, rc = cudaGetDevice(&device);
+	int rc = cudaSuccess;
 
-	if (rc == cudaSuccess && (device < 0 || device >= DEVICES)) {
-		rc = cudaErrorInvalidDevice;
-	}
-	if (rc == cudaSuccess) {
-		rc = cudaDeviceGetAttribute(&multiprocessors_of[device],
-					    cudaDevAttrMultiProcessorCount, device);
-	}
 	for (int i = 0; i < 4 && rc == cudaSuccess; i++) {
 		rc = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
 					  cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -312,17 +302,12 @@ static void share_out(job *j, int multiprocessors, unsigned *blocks)
 	}
 }
 
-static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
+static int start(void *stream, int multiprocessors, job *j, bool open, enum sgpu_cuda_kernel kernel,
 		 const struct sgpu_cuda_report *report, uint64_t *expected)
 {
-	int device = 0, rc = cudaGetDevice(&device);
 	unsigned blocks;
 	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
 
-	if (rc != cudaSuccess || device < 0 || device >= DEVICES ||
-	    multiprocessors_of[device] == 0) {
-		return rc != cudaSuccess ? rc : cudaErrorInitializationError;
-	}
 	*expected = j->count + (j->bad_end != UINT64_MAX);
 	j->verdict = (sgpu_cuda_verdict *)report->verdict;
 	j->counter = (unsigned long long *)report->counter;
@@ -334,18 +319,19 @@ static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
 	}
 	if (j->count > 0 &&
 	    (kernel == SGPU_CUDA_SMALL ||
-	     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors_of[device])))) {
+	     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors)))) {
 		sgpu_aead_small(j, open, stream);
 		return cudaGetLastError();
 	}
-	share_out(j, multiprocessors_of[device], &blocks);
+	share_out(j, multiprocessors, &blocks);
 	choose(open, aligned)<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
 	return cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-			      uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
-			      const struct sgpu_cuda_report *report, uint64_t *expected)
+extern "C" int sgpu_cuda_open(void *stream, int multiprocessors, uint64_t state, uint64_t first,
+			      bool last, uint64_t in, uint64_t size, uint64_t out,
+			      enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
+			      uint64_t *expected)
 {
 	uint64_t full = size / SEALED, end = size % SEALED;
 	bool has_end = last && end >= TAG;
@@ -359,12 +345,13 @@ extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool
 	j.end_size = has_end ? end - TAG : CHUNK;
 	j.bad_end = last ? (has_end ? UINT64_MAX : first + full)
 			 : (end == 0 ? UINT64_MAX : first + full);
-	return start(stream, &j, true, kernel, report, expected);
+	return start(stream, multiprocessors, &j, true, kernel, report, expected);
 }
 
-extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-			      uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
-			      const struct sgpu_cuda_report *report, uint64_t *expected)
+extern "C" int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t first,
+			      bool last, uint64_t in, uint64_t size, uint64_t out,
+			      enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
+			      uint64_t *expected)
 {
 	job j = {};
 
@@ -375,5 +362,5 @@ extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool
 	j.count = size / CHUNK + last;
 	j.end_size = last ? size % CHUNK : CHUNK;
 	j.bad_end = UINT64_MAX;
-	return start(stream, &j, false, kernel, report, expected);
+	return start(stream, multiprocessors, &j, false, kernel, report, expected);
 }
