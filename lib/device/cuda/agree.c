@@ -51,7 +51,7 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	if (!counts) {
 		return sgpu_fail_nomem(error);
 	}
-	result = (CUresult)sgpu_cuda_agree_gather(a->device->internal, a->room, a->sources, 0);
+	result = (CUresult)sgpu_cuda_agree_gather(a->device->internal, a->room, a->sources);
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemcpyDtoHAsync(counts,
 						   sgpu_cuda_agree_counts(a->room, a->sources),
@@ -122,8 +122,8 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	sgpu_wipe(shared, sizeof(shared));
 	if (rc == SGPU_OK) {
 		rc = hear(a,
-			  (CUresult)sgpu_cuda_agree_finish(a->device->internal, a->room, a->sources,
-							   a->both, a->status->device),
+			  (CUresult)sgpu_cuda_agree_finish(a->device->internal, a->room, a->both,
+							   a->status->device),
 			  proof, error);
 	}
 	if (rc == SGPU_OK && !sgpu_equal(proof, a->out + SGPU_AGREE_KEY, sizeof(proof))) {
@@ -146,8 +146,7 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 					 a->device->internal);
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_key_setup(
-			a->device->internal, sgpu_cuda_agree_material(a->room, a->sources),
-			trust->session);
+			a->device->internal, sgpu_cuda_agree_material(a->room), trust->session);
 	}
 	rc = finish(a->device, result, "cannot set up the session key", error);
 	return rc == SGPU_OK ? sgpu_aead_create(NULL, a->out, &trust->aead, error) : rc;
@@ -200,7 +199,13 @@ struct test {
 	uint8_t *bytes; /* a sealed chunk, then the opened one */
 };
 
-/* The tag that AES-256-GCM gives for key 00 01 02 ..., base nonce 80 81 82 ... and pattern(). */
+static const struct sgpu_sealed_keys known_keys = {
+	.key = { 0,  1,	 2,  3,	 4,  5,	 6,  7,	 8,  9,	 10, 11, 12, 13, 14, 15,
+		 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31 },
+	.base_nonce = { 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139 },
+};
+
+/* The tag that AES-256-GCM gives for these and pattern(). */
 static const uint8_t known_tag[SGPU_TAG_SIZE] = {
 	0x97, 0xe1, 0xfe, 0xca, 0x28, 0xb0, 0x8c, 0x7c,
 	0x75, 0x1c, 0x95, 0xd9, 0x61, 0x89, 0x15, 0x19,
@@ -211,31 +216,18 @@ static uint8_t pattern(size_t i)
 	return (uint8_t)(i * 131 >> 3);
 }
 
-static void known_keys(struct sgpu_sealed_keys *keys)
-{
-	memset(keys, 0, sizeof(*keys));
-	for (int i = 0; i < SGPU_KEY_SIZE; i++) {
-		keys->key[i] = (uint8_t)i;
-	}
-	for (int i = 0; i < SGPU_NONCE_SIZE; i++) {
-		keys->base_nonce[i] = (uint8_t)(0x80 + i);
-	}
-}
-
 /* Makes the chunk and seals it on the host, where the tag must be the known one, too. */
 static int make_chunk(struct test *t, struct sgpu_error *error)
 {
-	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
 	int rc;
 
-	known_keys(&keys);
 	for (size_t i = 0; i < SGPU_CHUNK; i++) {
 		t->bytes[i] = pattern(i);
 	}
-	rc = sgpu_aead_create(NULL, keys.key, &aead, error);
+	rc = sgpu_aead_create(NULL, known_keys.key, &aead, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_aead_seal(aead, keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes,
+		rc = sgpu_aead_seal(aead, known_keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes,
 				    t->bytes + SGPU_CHUNK);
 		if (rc < 0 || memcmp(t->bytes + SGPU_CHUNK, known_tag, SGPU_TAG_SIZE) != 0) {
 			rc = sgpu_fail(error, SGPU_EDEVICE,
@@ -251,14 +243,12 @@ static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *all = &t->device->keys;
 	struct sgpu_cuda_delivery delivery;
-	struct sgpu_sealed_keys keys;
 	CUresult result =
 		sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + all->size, t->device->internal);
 	int rc;
 
-	known_keys(&keys);
 	pthread_mutex_lock(&all->lock);
-	rc = sgpu_cuda_seal_key(t->device, &keys, &delivery);
+	rc = sgpu_cuda_seal_key(t->device, &known_keys, &delivery);
 	pthread_mutex_unlock(&all->lock);
 	if (rc < 0) {
 		return sgpu_fail(error, rc, "cannot seal a key for the device");
@@ -391,33 +381,30 @@ static int establish(struct sgpu_device *device, struct sgpu_error *error)
 int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
-	struct sgpu_error why = { 0 };
-	int rc;
+	struct sgpu_error why;
 
 	if (atomic_load(&trust->ready)) {
 		return SGPU_OK;
 	}
 	pthread_mutex_lock(&trust->lock);
-	rc = trust->error.code;
-	if (rc == SGPU_OK && !atomic_load(&trust->ready)) {
-		rc = establish(device, &why);
-		if (rc == SGPU_OK) {
+	why = trust->error;
+	if (why.code == SGPU_OK && !atomic_load(&trust->ready)) {
+		why.code = establish(device, &why);
+		if (why.code == SGPU_OK) {
 			atomic_store(&trust->ready, true);
-		} else if (rc == SGPU_EDEVICE) {
-			/* Final: a device that failed once may fail again without being noticed. */
-			trust->error = why;
-		} else if (error) {
-			*error = why;
-		}
-		if (rc < 0) {
+		} else {
 			sgpu_cuda_trust_close(device);
 		}
-	}
-	if (rc == SGPU_EDEVICE && error) {
-		*error = trust->error;
+		if (why.code == SGPU_EDEVICE) {
+			/* Final: a device that failed once may fail again without being noticed. */
+			trust->error = why;
+		}
 	}
 	pthread_mutex_unlock(&trust->lock);
-	return rc;
+	if (why.code < 0 && error) {
+		*error = why;
+	}
+	return why.code;
 }
 
 int sgpu_cuda_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,

@@ -434,11 +434,8 @@ static void management(struct sgpu_device_part *part)
 
 static void products(struct sgpu_device_part *part)
 {
-	char text[512] = "";
-
 	snprintf(part->name, sizeof(part->name), "cuBLAS");
-	part->found = sgpu_cuda_cublas_status(text, sizeof(text));
-	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, text);
+	part->found = sgpu_cuda_cublas_status(part->text, sizeof(part->text));
 	if (!part->found) {
 		snprintf(part->hint, sizeof(part->hint),
 			 "products of matrices are computed without it, more slowly");

@@ -127,13 +127,13 @@ struct sgpu_stream {
 	pthread_mutex_t queue; /* everything below */
 	pthread_cond_t progress;
 	struct sgpu_cuda_record *head, *tail, *spare;
-	uint64_t serial, done; /* of the last record appended, of the last one ended */
-	bool advancing;	       /* a thread is ending records */
-	uint64_t end_ns;       /* when the last ended record's work ended */
-	atomic_uint calls;     /* callbacks among the records */
-	unsigned references;   /* under the device's lock */
-	bool listed;	       /* this and the next two fields: under the device's lock */
-	struct sgpu_stream *previous, *next; /* all streams of the device */
+	uint64_t serial, done;	  /* of the last record appended, of the last one ended */
+	bool advancing;		  /* a thread is ending records */
+	uint64_t end_ns;	  /* when the last ended record's work ended */
+	atomic_uint calls;	  /* callbacks among the records */
+	unsigned references;	  /* under the device's lock */
+	bool listed;		  /* under the device's lock, as the next field */
+	struct sgpu_stream *next; /* all streams of the device */
 };
 
 struct sgpu_event {

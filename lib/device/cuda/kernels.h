@@ -128,18 +128,17 @@ size_t sgpu_cuda_agree_room(unsigned sources);
 /* Addresses in `room` of the sources' struct sgpu_entropy_counts, and of the session key as
  * material for sgpu_cuda_key_setup. */
 uint64_t sgpu_cuda_agree_counts(uint64_t room, unsigned sources);
-uint64_t sgpu_cuda_agree_material(uint64_t room, unsigned sources);
+uint64_t sgpu_cuda_agree_material(uint64_t room);
 
-/* Makes each source's digest and counts; its samples stay in the multiprocessor. record: where
- * tests, which discard the digests, want copies of the samples; or 0. */
-int sgpu_cuda_agree_gather(void *stream, uint64_t room, unsigned sources, uint64_t record);
+/* Makes each source's digest and counts; its samples stay in the multiprocessor. */
+int sgpu_cuda_agree_gather(void *stream, uint64_t room, unsigned sources);
 /* Makes the private key from the digests, which are cleared. The answer is the public key. */
 int sgpu_cuda_agree_make(void *stream, uint64_t room, unsigned sources, const uint8_t random[32],
 			 uint64_t answer);
 /* Makes the session key as material; the private key is cleared. The answer is the device's
  * proof. */
-int sgpu_cuda_agree_finish(void *stream, uint64_t room, unsigned sources,
-			   const uint8_t host_public[32], uint64_t answer);
+int sgpu_cuda_agree_finish(void *stream, uint64_t room, const uint8_t host_public[32],
+			   uint64_t answer);
 
 #ifdef __cplusplus
 }

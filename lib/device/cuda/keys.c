@@ -188,14 +188,10 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	new->object.backend = &sgpu_cuda_backend;
 	new->device = device;
 	new->stream = stream;
-	sgpu_cuda_stream_hold(stream);
 	rc = sgpu_cuda_begin(stream, NULL);
 	if (rc < 0) {
-		sgpu_cuda_stream_drop(stream);
 		free(new);
-		return sgpu_cuda_faulted(device, error)
-			       ? rc
-			       : sgpu_fail(error, rc, "cannot use the device");
+		return sgpu_cuda_faulted(device, error);
 	}
 	pthread_mutex_lock(&keys->lock);
 	rc = take_state(stream, &new->state, error);
@@ -210,10 +206,10 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	stream->operations++;
 	pthread_mutex_unlock(&stream->order);
 	if (rc < 0) {
-		sgpu_cuda_stream_drop(stream);
 		free(new);
 		return rc;
 	}
+	sgpu_cuda_stream_hold(stream);
 	*key = new;
 	return SGPU_OK;
 }

@@ -112,9 +112,8 @@ void sgpu_cuda_confidential(char *state, size_t size)
 	pthread_once(&once, load);
 	if (usable && nvml.state) {
 		result = nvml.state(&answer);
-		if (result == NVML_NOT_SUPPORTED) {
-			word = "off";
-		} else if (result == NVML_SUCCESS && answer.feature != NVML_FEATURE_ENABLED) {
+		if (result == NVML_NOT_SUPPORTED ||
+		    (result == NVML_SUCCESS && answer.feature != NVML_FEATURE_ENABLED)) {
 			word = "off";
 		} else if (result == NVML_SUCCESS) {
 			word = answer.devtools == NVML_DEVTOOLS_ON ? "devtools" : "on";

@@ -18,26 +18,6 @@ struct shared {
 	CUmemGenericAllocationHandle handle;
 };
 
-static CUresult map_for_both(const struct shared *new, int first, int second, sgpu_devptr address)
-{
-	CUmemAccessDesc access[2] = {
-		{ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = first },
-		  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-		{ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = second },
-		  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-	};
-	CUresult result = sgpu_cu.cuMemMap(address, new->extent, 0, new->handle, 0);
-
-	if (result != CUDA_SUCCESS) {
-		return result;
-	}
-	result = sgpu_cu.cuMemSetAccess(address, new->extent, access, 2);
-	if (result != CUDA_SUCCESS) {
-		(void)sgpu_cu.cuMemUnmap(address, new->extent);
-	}
-	return result;
-}
-
 /* Allocates memory, maps it for both devices, and clears it. */
 static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new,
 		CUdeviceptr *address, struct sgpu_error *error)
@@ -49,9 +29,15 @@ static int make(struct sgpu_device *device, struct sgpu_device *peer, struct sha
 	}
 	result = sgpu_cu.cuMemAddressReserve(address, new->extent, SGPU_CUDA_PAGE_SMALL, 0, 0);
 	if (result == CUDA_SUCCESS) {
-		result = map_for_both(new, device->ordinal, peer->ordinal, *address);
+		result = sgpu_cu.cuMemMap(*address, new->extent, 0, new->handle, 0);
 		if (result == CUDA_SUCCESS) {
-			result = sgpu_cuda_clear(device, *address, new->extent);
+			result = sgpu_cuda_page_access(device, *address, new->extent, true);
+			if (result == CUDA_SUCCESS) {
+				result = sgpu_cuda_page_access(peer, *address, new->extent, true);
+			}
+			if (result == CUDA_SUCCESS) {
+				result = sgpu_cuda_clear(device, *address, new->extent);
+			}
 			if (result == CUDA_SUCCESS) {
 				return SGPU_OK;
 			}
@@ -143,11 +129,7 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 	}
 	new->here = new->there =
 		(struct sgpu_range){ .address = address, .extent = size ? size : 1 };
-	if (!enter(device, &new->here)) {
-		destroy(device, new, address);
-		return sgpu_fail_nomem(error);
-	}
-	if (!enter(peer, &new->there)) {
+	if (!enter(device, &new->here) || !enter(peer, &new->there)) {
 		(void)leave(device, address);
 		destroy(device, new, address);
 		return sgpu_fail_nomem(error);

@@ -323,14 +323,10 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 /* ---- open and close ---- */
 int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 {
-	bool done;
-
 	device->host.step = STEP_MIN;
-	pthread_mutex_lock(&device->host.lock);
-	done = add_slab(device);
-	pthread_mutex_unlock(&device->host.lock);
-	return done ? SGPU_OK
-		    : sgpu_fail(error, SGPU_ENOMEM, "no host memory can be pinned for the device");
+	return add_slab(device) ? SGPU_OK
+				: sgpu_fail(error, SGPU_ENOMEM,
+					    "no host memory can be pinned for the device");
 }
 
 /* Frees all memory, except a faulted device's pinned memory: a hung kernel may still write to

@@ -134,9 +134,6 @@ static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream
 	new->native = new->kept.native;
 	pthread_mutex_lock(&device->lock);
 	new->next = device->streams;
-	if (new->next) {
-		new->next->previous = new;
-	}
 	device->streams = new;
 	new->listed = true;
 	pthread_mutex_unlock(&device->lock);
@@ -287,19 +284,16 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 static void stream_free(struct sgpu_stream *stream)
 {
 	struct sgpu_device *device = stream->device;
+	struct sgpu_stream **link = &device->streams;
 
 	if (stream_sync(stream, NULL) != SGPU_OK) {
 		sgpu_cuda_advance(stream, UINT64_MAX); /* a fault ends all its work */
 	}
 	pthread_mutex_lock(&device->lock);
-	if (stream->previous) {
-		stream->previous->next = stream->next;
-	} else {
-		device->streams = stream->next;
+	while (*link != stream) {
+		link = &(*link)->next;
 	}
-	if (stream->next) {
-		stream->next->previous = stream->previous;
-	}
+	*link = stream->next;
 	stream->listed = false;
 	pthread_mutex_unlock(&device->lock);
 	sgpu_cuda_stream_drop(stream);

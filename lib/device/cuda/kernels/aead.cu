@@ -90,8 +90,8 @@ static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, c
 		}
 		sum = horner(w.ghash, sum, data);
 	}
-	return sum_of_warp(
-		product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
+	return sum_of_warp(sgpu_gf_product(
+		sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
 }
 
 /* Compares or writes the tag. One lane calls it. */
@@ -160,32 +160,13 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 			}
 		}
 		if (w.lane == 0) {
-			atomicXor(&r->sum[slot][0], sum.x);
-			atomicXor(&r->sum[slot][1], sum.y);
-			atomicXor(&r->sum[slot][2], sum.z);
-			atomicXor(&r->sum[slot][3], sum.w);
+			add_to(r->sum[slot], sum);
 		}
 		__syncthreads();
 		if (index < j.count && part == 0 && w.lane == 0) {
 			end_chunk<OPEN, ALIGNED>(j, r, c, index, *(uint4 *)r->sum[slot]);
 		}
 		__syncthreads();
-	}
-}
-
-/* The last thread block to end tells the host how many chunks were done. One thread of each block
- * calls it. */
-static __device__ __forceinline__ void report(const job &j, const rest *r)
-{
-	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
-
-	/* Data for the host or another GPU must arrive before the word that reports them.
-	 */
-	__threadfence_system();
-	all = atomicAdd(j.counter, mine) + mine;
-	if (all >> DONE_BITS == gridDim.x) {
-		__threadfence_system();
-		*(volatile uint64_t *)&j.verdict->done = all & (1ull << DONE_BITS) - 1;
 	}
 }
 
@@ -200,7 +181,7 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	uint32_t usable = __ldg(&j.state->nonce).w;
 
 	if (OPEN && blockIdx.x == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
-		atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)j.bad_end);
+		report_bad(j, j.bad_end);
 	}
 	if (threadIdx.x == 0) {
 		r->done[0] = 0;
@@ -231,7 +212,10 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	/* Wipe shared memory: the next kernel on this multiprocessor may be another user's. */
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		report(j, r);
+		/* Data for the host or another GPU must arrive before the word that reports them.
+		 */
+		__threadfence_system();
+		report_done(j, r->done[0], gridDim.x);
 	}
 	__syncthreads();
 	for (int i = threadIdx.x; i < (int)(HASH_BYTES + sizeof(rest)) / 16; i += THREADS) {
