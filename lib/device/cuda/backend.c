@@ -255,7 +255,8 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 	snprintf(device->info.timer, sizeof(device->info.timer), "%s",
 		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
 							    : SGPU_TIMER_EVENTS));
-	rc = sgpu_cuda_clock_open(device, error);
+	device->digests = sgpu_cuda_digests_create();
+	rc = device->digests ? sgpu_cuda_clock_open(device, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
 	}

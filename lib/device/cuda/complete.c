@@ -127,9 +127,7 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 		sgpu_fail(&task->error, task->code, "%s", sgpu_strerror(task->code));
 	}
 	sgpu_cuda_measure_free(device, &record->measure);
-	if (record->status) {
-		sgpu_cuda_status_give(device, record->status);
-	}
+	sgpu_cuda_status_give(device, record->status);
 	sgpu_cuda_unmark(device, record);
 }
 

@@ -218,7 +218,8 @@ SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct 
 SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
 					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
 					   struct sgpu_error *error);
-/* Allocates memory that can be mapped; of the device's pool, too, if there is no other. */
+/* Allocates memory to be mapped. If there is none, returns the pool's free memory to the driver and
+ * tries again. */
 CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
 			       CUmemGenericAllocationHandle *handle);
 /* Grants or revokes this device's access to mapped addresses. */
@@ -327,9 +328,10 @@ struct sgpu_device {
 	bool memory_operations;	      /* streams can write words into host memory */
 	bool registers_read_only;
 	bool may_spin;
-	bool stamps_time;  /* %globaltimer, not events, times tasks */
-	CUstream internal; /* clears and frees */
-	CUstream clock;	   /* for bases and for reading stamps */
+	bool stamps_time;		   /* %globaltimer, not events, times tasks */
+	CUstream internal;		   /* clears and frees */
+	CUstream clock;			   /* for bases and for reading stamps */
+	struct sgpu_cuda_digests *digests; /* what the device's digests share */
 
 	atomic_int faulted; /* 0, or the code with which all work ends */
 	pthread_mutex_t fault_lock;
@@ -341,7 +343,6 @@ struct sgpu_device {
 	struct sgpu_cuda_keys keys;
 
 	pthread_mutex_t pool_lock;		/* guards the fields below, up to `stamps` */
-	struct sgpu_cuda_digests *digests;	/* or NULL */
 	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
 	unsigned native_count;

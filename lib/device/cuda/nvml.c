@@ -81,6 +81,12 @@ static void load(void)
 	usable = sgpu_cuda_find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
 }
 
+bool sgpu_cuda_nvml_found(void)
+{
+	pthread_once(&once, load);
+	return usable;
+}
+
 /* Loads the library and gets a handle of each GPU: that takes as long as the loading, so this
  * thread does it, too. */
 static void *load_beside(void *argument)
@@ -89,8 +95,8 @@ static void *load_beside(void *argument)
 	void *gpu;
 
 	(void)argument;
-	pthread_once(&once, load);
-	if (usable && nvml.count && nvml.by_index && nvml.count(&count) == NVML_SUCCESS) {
+	if (sgpu_cuda_nvml_found() && nvml.count && nvml.by_index &&
+	    nvml.count(&count) == NVML_SUCCESS) {
 		for (i = 0; i < count; i++) {
 			(void)nvml.by_index(i, &gpu);
 		}
@@ -109,8 +115,7 @@ void sgpu_cuda_confidential(char *state, size_t size)
 	const char *word = "unknown";
 	int result;
 
-	pthread_once(&once, load);
-	if (usable && nvml.state) {
+	if (sgpu_cuda_nvml_found() && nvml.state) {
 		result = nvml.state(&answer);
 		if (result == NVML_NOT_SUPPORTED ||
 		    (result == NVML_SUCCESS && answer.feature != NVML_FEATURE_ENABLED)) {
@@ -122,16 +127,9 @@ void sgpu_cuda_confidential(char *state, size_t size)
 	snprintf(state, size, "%s", word);
 }
 
-bool sgpu_cuda_nvml_found(void)
-{
-	pthread_once(&once, load);
-	return usable;
-}
-
 void sgpu_cuda_driver_version(char *version, size_t size)
 {
-	pthread_once(&once, load);
-	if (!usable || !nvml.driver_version ||
+	if (!sgpu_cuda_nvml_found() || !nvml.driver_version ||
 	    nvml.driver_version(version, (unsigned)size) != NVML_SUCCESS) {
 		version[0] = '\0';
 	}
@@ -140,8 +138,7 @@ void sgpu_cuda_driver_version(char *version, size_t size)
 
 static bool handle_of(const char *uuid, void **gpu)
 {
-	pthread_once(&once, load);
-	return usable && nvml.by_uuid && nvml.by_uuid(uuid, gpu) == NVML_SUCCESS;
+	return sgpu_cuda_nvml_found() && nvml.by_uuid && nvml.by_uuid(uuid, gpu) == NVML_SUCCESS;
 }
 
 void sgpu_cuda_vbios(const char *uuid, char *version, size_t size)

@@ -65,7 +65,7 @@ static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 }
 
 /* ---- status words ---- */
-/* The lock is held. */
+/* The lock is held, or the device is not in use yet. */
 static bool add_slab(struct sgpu_device *device)
 {
 	struct sgpu_cuda_host *host = &device->host;

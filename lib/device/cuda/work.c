@@ -157,31 +157,16 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 }
 
 /* ---- digests ---- */
-/* The first call makes what the device's digests share. */
-static struct sgpu_cuda_digests *digests_of(struct sgpu_device *device)
-{
-	struct sgpu_cuda_digests *digests;
-
-	pthread_mutex_lock(&device->pool_lock);
-	if (!device->digests) {
-		device->digests = sgpu_cuda_digests_create();
-	}
-	digests = device->digests;
-	pthread_mutex_unlock(&device->pool_lock);
-	return digests;
-}
-
 static CUresult digest(struct sgpu_stream *stream, const struct sgpu_work *work,
 		       struct sgpu_cuda_record *record)
 {
-	struct sgpu_cuda_digests *digests = digests_of(stream->device);
-
 	record->digest = work->to;
-	record->status = digests ? sgpu_cuda_status_take(stream->device) : NULL;
+	record->status = sgpu_cuda_status_take(stream->device);
 	return record->status
-		       ? (CUresult)sgpu_cuda_digest_enqueue(
-				 digests, stream->native, work->in, work->size, work->custom,
-				 work->custom_size, record->status->host, record->status->device)
+		       ? (CUresult)sgpu_cuda_digest_enqueue(stream->device->digests, stream->native,
+							    work->in, work->size, work->custom,
+							    work->custom_size, record->status->host,
+							    record->status->device)
 		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
