@@ -32,9 +32,13 @@ struct agreement {
 	uint8_t out[SGPU_AGREE_KEY + SGPU_AGREE_PROOF];
 };
 
-static CUstream stream_of(const struct agreement *a)
+/* Checks the enqueueing, and waits for what was enqueued. */
+static int finish(struct sgpu_device *device, CUresult result, const char *what,
+		  struct sgpu_error *error)
 {
-	return a->device->internal;
+	int rc = sgpu_cuda_check(device, result, what, error);
+
+	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
 }
 
 static int gather(struct agreement *a, struct sgpu_error *error)
@@ -47,15 +51,13 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	if (!counts) {
 		return sgpu_fail_nomem(error);
 	}
-	result = (CUresult)sgpu_cuda_agree_gather(stream_of(a), a->room, a->sources, 0);
+	result = (CUresult)sgpu_cuda_agree_gather(a->device->internal, a->room, a->sources);
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemcpyDtoHAsync(
-			counts, sgpu_cuda_agree_counts(a->room, a->sources), size, stream_of(a));
+		result = sgpu_cu.cuMemcpyDtoHAsync(counts,
+						   sgpu_cuda_agree_counts(a->room, a->sources),
+						   size, a->device->internal);
 	}
-	rc = sgpu_cuda_check(a->device, result, "cannot gather entropy on the device", error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(a->device, error);
-	}
+	rc = finish(a->device, result, "cannot gather entropy on the device", error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_entropy_judge(counts, a->sources, claimed, margin, needed, &a->verdict,
 					error);
@@ -69,11 +71,8 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 {
 	const struct sgpu_cuda_answer *answer =
 		(const struct sgpu_cuda_answer *)(uintptr_t)a->status->host;
-	int rc = sgpu_cuda_check(a->device, result, "cannot agree on a key with the device", error);
+	int rc = finish(a->device, result, "cannot agree on a key with the device", error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(a->device, error);
-	}
 	if (rc < 0) {
 		return rc;
 	}
@@ -101,8 +100,8 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 
 	if (rc == SGPU_OK) {
 		rc = hear(a,
-			  (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources, random,
-							 a->status->device),
+			  (CUresult)sgpu_cuda_agree_make(a->device->internal, a->room, a->sources,
+							 random, a->status->device),
 			  a->both + 32, error);
 	}
 	if (rc == SGPU_OK) {
@@ -123,8 +122,8 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	sgpu_wipe(shared, sizeof(shared));
 	if (rc == SGPU_OK) {
 		rc = hear(a,
-			  (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources,
-							   a->both, a->status->device),
+			  (CUresult)sgpu_cuda_agree_finish(a->device->internal, a->room, a->both,
+							   a->status->device),
 			  proof, error);
 	}
 	if (rc == SGPU_OK && !sgpu_equal(proof, a->out + SGPU_AGREE_KEY, sizeof(proof))) {
@@ -147,20 +146,16 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 					 a->device->internal);
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_key_setup(
-			stream_of(a), sgpu_cuda_agree_material(a->room, a->sources),
-			trust->session);
+			a->device->internal, sgpu_cuda_agree_material(a->room), trust->session);
 	}
-	rc = sgpu_cuda_check(a->device, result, "cannot set up the session key", error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(a->device, error);
-	}
+	rc = finish(a->device, result, "cannot set up the session key", error);
 	return rc == SGPU_OK ? sgpu_aead_create(NULL, a->out, &trust->aead, error) : rc;
 }
 
 static int agree(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
-	struct agreement a = { .device = device, .sources = device->multiprocessors };
+	struct agreement a = { .device = device, .sources = device->info.compute_units };
 	int rc;
 
 	a.sources = a.sources > SGPU_CUDA_SOURCES_MAX ? SGPU_CUDA_SOURCES_MAX : a.sources;
@@ -168,7 +163,7 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	if (rc < 0) {
 		return rc;
 	}
-	a.status = sgpu_cuda_status_take(device, 0);
+	a.status = sgpu_cuda_status_take(device);
 	rc = a.status ? gather(&a, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = exchange(&a, error);
@@ -204,7 +199,13 @@ struct test {
 	uint8_t *bytes; /* a sealed chunk, then the opened one */
 };
 
-/* The tag that AES-256-GCM gives for key 00 01 02 ..., base nonce 80 81 82 ... and pattern(). */
+static const struct sgpu_sealed_keys known_keys = {
+	.key = { 0,  1,	 2,  3,	 4,  5,	 6,  7,	 8,  9,	 10, 11, 12, 13, 14, 15,
+		 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31 },
+	.base_nonce = { 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139 },
+};
+
+/* The tag that AES-256-GCM gives for these and pattern(). */
 static const uint8_t known_tag[SGPU_TAG_SIZE] = {
 	0x97, 0xe1, 0xfe, 0xca, 0x28, 0xb0, 0x8c, 0x7c,
 	0x75, 0x1c, 0x95, 0xd9, 0x61, 0x89, 0x15, 0x19,
@@ -215,31 +216,18 @@ static uint8_t pattern(size_t i)
 	return (uint8_t)(i * 131 >> 3);
 }
 
-static void known_keys(struct sgpu_sealed_keys *keys)
-{
-	memset(keys, 0, sizeof(*keys));
-	for (int i = 0; i < SGPU_KEY_SIZE; i++) {
-		keys->key[i] = (uint8_t)i;
-	}
-	for (int i = 0; i < SGPU_NONCE_SIZE; i++) {
-		keys->base_nonce[i] = (uint8_t)(0x80 + i);
-	}
-}
-
 /* Makes the chunk and seals it on the host, where the tag must be the known one, too. */
 static int make_chunk(struct test *t, struct sgpu_error *error)
 {
-	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
 	int rc;
 
-	known_keys(&keys);
 	for (size_t i = 0; i < SGPU_CHUNK; i++) {
 		t->bytes[i] = pattern(i);
 	}
-	rc = sgpu_aead_create(NULL, keys.key, &aead, error);
+	rc = sgpu_aead_create(NULL, known_keys.key, &aead, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_aead_seal(aead, keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes,
+		rc = sgpu_aead_seal(aead, known_keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes,
 				    t->bytes + SGPU_CHUNK);
 		if (rc < 0 || memcmp(t->bytes + SGPU_CHUNK, known_tag, SGPU_TAG_SIZE) != 0) {
 			rc = sgpu_fail(error, SGPU_EDEVICE,
@@ -255,14 +243,12 @@ static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *all = &t->device->keys;
 	struct sgpu_cuda_delivery delivery;
-	struct sgpu_sealed_keys keys;
 	CUresult result =
 		sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + all->size, t->device->internal);
 	int rc;
 
-	known_keys(&keys);
 	pthread_mutex_lock(&all->lock);
-	rc = sgpu_cuda_seal_key(t->device, &keys, &delivery);
+	rc = sgpu_cuda_seal_key(t->device, &known_keys, &delivery);
 	pthread_mutex_unlock(&all->lock);
 	if (rc < 0) {
 		return sgpu_fail(error, rc, "cannot seal a key for the device");
@@ -271,8 +257,7 @@ static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery, t->state);
 	}
-	rc = sgpu_cuda_check(t->device, result, "cannot set up a key on the device", error);
-	return rc == SGPU_OK ? sgpu_cuda_sync_internal(t->device, error) : rc;
+	return finish(t->device, result, "cannot set up a key on the device", error);
 }
 
 static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
@@ -294,18 +279,15 @@ static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
 		result = sgpu_cu.cuMemsetD8Async(t->plain, 0, SGPU_CHUNK, stream);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream, t->state, 0, false, t->sealed,
-						  SGPU_SEALED_CHUNK, t->plain, kernel, &report,
-						  &expected);
+		result = (CUresult)sgpu_cuda_open(stream, (int)t->device->info.compute_units,
+						  t->state, 0, false, t->sealed, SGPU_SEALED_CHUNK,
+						  t->plain, kernel, &report, &expected);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain,
 						   SGPU_CHUNK, stream);
 	}
-	rc = sgpu_cuda_check(t->device, result, "cannot open on the device", error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_sync_internal(t->device, error);
-	}
+	rc = finish(t->device, result, "cannot open on the device", error);
 	atomic_thread_fence(memory_order_acquire);
 	memcpy(verdict, (const void *)(uintptr_t)t->status->host, sizeof(*verdict));
 	return rc;
@@ -359,7 +341,7 @@ static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 			&t.room, error);
 	}
 	if (rc == SGPU_OK) {
-		t.status = sgpu_cuda_status_take(device, 0);
+		t.status = sgpu_cuda_status_take(device);
 		rc = t.status ? SGPU_OK : sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK) {
@@ -369,7 +351,7 @@ static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 		wrong = run_kernel(&t, SGPU_CUDA_LARGE, &rc, error);
 		wrong = wrong ? wrong : run_kernel(&t, SGPU_CUDA_SMALL, &rc, error);
 		if (rc == SGPU_OK && wrong) {
-			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
+			sgpu_cuda_fault(device, SGPU_EDEVICE,
 					"it fails the known answer of AES-256-GCM");
 			rc = sgpu_fail(error, SGPU_EDEVICE,
 				       "the device fails the known answer of AES-256-GCM: %s",
@@ -389,7 +371,7 @@ static int establish(struct sgpu_device *device, struct sgpu_error *error)
 	int rc = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(),
 				 "cannot load the kernels for AES-GCM", error);
 
-	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
+	device->keys.size = sgpu_cuda_key_size();
 	if (rc == SGPU_OK) {
 		rc = agree(device, error);
 	}
@@ -399,33 +381,30 @@ static int establish(struct sgpu_device *device, struct sgpu_error *error)
 int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
-	struct sgpu_error why = { 0 };
-	int rc;
+	struct sgpu_error why;
 
 	if (atomic_load(&trust->ready)) {
 		return SGPU_OK;
 	}
 	pthread_mutex_lock(&trust->lock);
-	rc = trust->error.code;
-	if (rc == SGPU_OK && !atomic_load(&trust->ready)) {
-		rc = establish(device, &why);
-		if (rc == SGPU_OK) {
+	why = trust->error;
+	if (why.code == SGPU_OK && !atomic_load(&trust->ready)) {
+		why.code = establish(device, &why);
+		if (why.code == SGPU_OK) {
 			atomic_store(&trust->ready, true);
-		} else if (rc == SGPU_EDEVICE) {
-			/* Final: a device that failed once may fail again without being noticed. */
-			trust->error = why;
-		} else if (error) {
-			*error = why;
-		}
-		if (rc < 0) {
+		} else {
 			sgpu_cuda_trust_close(device);
 		}
-	}
-	if (rc == SGPU_EDEVICE && error) {
-		*error = trust->error;
+		if (why.code == SGPU_EDEVICE) {
+			/* Final: a device that failed once may fail again without being noticed. */
+			trust->error = why;
+		}
 	}
 	pthread_mutex_unlock(&trust->lock);
-	return rc;
+	if (why.code < 0 && error) {
+		*error = why;
+	}
+	return why.code;
 }
 
 int sgpu_cuda_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,

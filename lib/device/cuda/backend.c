@@ -150,7 +150,7 @@ static void describe_driver(struct sgpu_device *device)
 	char version[40];
 
 	sgpu_cuda_driver_version(version, sizeof(version));
-	snprintf(device->driver, sizeof(device->driver), "%s%.31s%sCUDA %u.%u",
+	snprintf(device->info.driver, sizeof(device->info.driver), "%s%.31s%sCUDA %u.%u",
 		 version[0] ? "driver " : "", version, version[0] ? ", " : "",
 		 (unsigned)sgpu_cu.version / 1000 % 1000, (unsigned)sgpu_cu.version % 1000 / 10);
 }
@@ -160,48 +160,49 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	CUresult result = sgpu_cu.cuDeviceGet(&device->handle, device->ordinal);
 
 	if (result == CUDA_SUCCESS) {
-		result =
-			sgpu_cu.cuDeviceGetName(device->name, sizeof(device->name), device->handle);
+		result = sgpu_cu.cuDeviceGetName(device->info.name, sizeof(device->info.name),
+						 device->handle);
 	}
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_fail(error, result, "cannot look at the GPU");
 	}
-	device->numa_node = read_node(device->handle);
-	snprintf(device->capability, sizeof(device->capability), "%u.%u",
+	device->info.numa_node = read_node(device->handle);
+	snprintf(device->info.capability, sizeof(device->info.capability), "%u.%u",
 		 (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) % 1000,
 		 (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) % 1000);
-	device->multiprocessors =
+	device->info.compute_units =
 		(unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-	device->registers = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
+	device->info.registers =
+		attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
 	device->registers_read_only =
 		attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
 	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the GPU '%s' has no memory pools, which sgpu needs",
-				 device->name);
+				 device->info.name);
 	}
-	return read_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
+	return read_uuid(device->ordinal, device->info.uuid, sizeof(device->info.uuid), error);
 }
 
-static bool in_confidential_mode(const struct sgpu_device *device)
+bool sgpu_cuda_in_confidential_mode(const struct sgpu_device *device)
 {
-	return strcmp(device->confidential, "on") == 0 ||
-	       strcmp(device->confidential, "devtools") == 0;
+	return strcmp(device->info.confidential, "on") == 0 ||
+	       strcmp(device->info.confidential, "devtools") == 0;
 }
 
 /* Fills in what NVML tells and what depends on it. */
 static void look_closer(struct sgpu_device *device)
 {
-	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
-	sgpu_cuda_vbios(device->uuid, device->vbios, sizeof(device->vbios));
+	sgpu_cuda_confidential(device->info.confidential, sizeof(device->info.confidential));
+	sgpu_cuda_vbios(device->info.uuid, device->info.vbios, sizeof(device->info.vbios));
 	describe_driver(device);
 	/* In confidential computing mode the driver manages pinned memory, so streams cannot write
 	 * it. */
 	device->memory_operations =
 		attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
-		strcmp(device->confidential, "off") == 0;
-	if (in_confidential_mode(device)) {
-		device->registers = false;
+		strcmp(device->info.confidential, "off") == 0;
+	if (sgpu_cuda_in_confidential_mode(device)) {
+		device->info.registers = false;
 	}
 }
 
@@ -231,8 +232,8 @@ static void let_context_go(struct sgpu_device *device)
 	struct sgpu_device *other;
 	bool shared = false;
 
-	if (device->hung || atomic_load(&device->faulted) == 0) {
-		return; /* if hung, a reset would wait for the endless kernel */
+	if (atomic_load(&device->faulted) != SGPU_EDEVICE) {
+		return; /* it is sound, or a reset would wait for the endless kernel */
 	}
 	for (other = all_open; other; other = other->next_open) {
 		shared = shared || other->ordinal == device->ordinal;
@@ -248,9 +249,14 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 {
 	int rc;
 
-	device->stamps_time = config->timer == SGPU_TIMER_GLOBALTIMER ||
-			      (config->timer == SGPU_TIMER_AUTO && in_confidential_mode(device));
-	rc = sgpu_cuda_clock_open(device, error);
+	device->stamps_time =
+		config->timer == SGPU_TIMER_GLOBALTIMER ||
+		(config->timer == SGPU_TIMER_AUTO && sgpu_cuda_in_confidential_mode(device));
+	snprintf(device->info.timer, sizeof(device->info.timer), "%s",
+		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
+							    : SGPU_TIMER_EVENTS));
+	device->digests = sgpu_cuda_digests_create();
+	rc = device->digests ? sgpu_cuda_clock_open(device, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
 	}
@@ -272,7 +278,9 @@ static struct sgpu_device *make(int ordinal)
 	}
 	new->object.backend = &sgpu_cuda_backend;
 	new->ordinal = ordinal;
-	new->numa_node = -1;
+	snprintf(new->info.selector, sizeof(new->info.selector), "cuda:%d", ordinal);
+	new->info.opens_on_device = new->info.pins_host_memory = true;
+	new->info.piece = SGPU_CUDA_PIECE;
 	new->may_spin = sgpu_cpu_count() > 1;
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_mutex_init(&new->fault_lock, NULL);
@@ -372,22 +380,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 static int get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 		    struct sgpu_error *error)
 {
-	snprintf(info->name, sizeof(info->name), "%s", device->name);
-	snprintf(info->selector, sizeof(info->selector), "cuda:%d", device->ordinal);
-	snprintf(info->uuid, sizeof(info->uuid), "%s", device->uuid);
-	snprintf(info->driver, sizeof(info->driver), "%s", device->driver);
-	snprintf(info->vbios, sizeof(info->vbios), "%s", device->vbios);
-	snprintf(info->capability, sizeof(info->capability), "%s", device->capability);
-	snprintf(info->confidential, sizeof(info->confidential), "%s", device->confidential);
-	info->numa_node = device->numa_node;
-	info->compute_units = device->multiprocessors;
-	info->opens_on_device = true;
-	info->pins_host_memory = true;
-	info->registers = device->registers;
-	snprintf(info->timer, sizeof(info->timer), "%s",
-		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
-							    : SGPU_TIMER_EVENTS));
-	info->piece = SGPU_CUDA_PIECE;
+	*info = device->info;
 	if (sgpu_cuda_enter(device, error) == SGPU_OK) {
 		sgpu_cuda_memory_figures(device, &info->memory_total, &info->memory_free);
 	}
@@ -442,11 +435,8 @@ static void management(struct sgpu_device_part *part)
 
 static void products(struct sgpu_device_part *part)
 {
-	char text[512] = "";
-
 	snprintf(part->name, sizeof(part->name), "cuBLAS");
-	part->found = sgpu_cuda_cublas_status(text, sizeof(text));
-	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, text);
+	part->found = sgpu_cuda_cublas_status(part->text, sizeof(part->text));
 	if (!part->found) {
 		snprintf(part->hint, sizeof(part->hint),
 			 "products of matrices are computed without it, more slowly");

@@ -36,6 +36,14 @@ CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *e
 					     timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
 }
 
+CUresult sgpu_cuda_event_after(struct sgpu_device *device, bool timed, CUstream native,
+			       CUevent *event)
+{
+	CUresult result = sgpu_cuda_event_take(device, timed, event);
+
+	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(*event, native) : result;
+}
+
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 {
 	struct sgpu_cuda_events *idle = &device->idle_events[timed];
@@ -214,15 +222,12 @@ static struct sgpu_cuda_base *base_take(struct sgpu_device *device, uint64_t now
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
-	CUresult result;
 
 	record->base = base_take(device, sgpu_now_ns());
 	if (device->stamps_time) {
 		return stamp_put(device, stream->native, &record->stamp);
 	}
-	result = sgpu_cuda_event_take(device, true, &record->event);
-	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(record->event, stream->native)
-				      : result;
+	return sgpu_cuda_event_after(device, true, stream->native, &record->event);
 }
 
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record)

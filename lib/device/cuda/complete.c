@@ -127,9 +127,7 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 		sgpu_fail(&task->error, task->code, "%s", sgpu_strerror(task->code));
 	}
 	sgpu_cuda_measure_free(device, &record->measure);
-	if (record->status) {
-		sgpu_cuda_status_give(device, record->status);
-	}
+	sgpu_cuda_status_give(device, record->status);
 	sgpu_cuda_unmark(device, record);
 }
 
@@ -213,10 +211,7 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 						      (cuuint32_t)(stream->serial + 1),
 						      CU_STREAM_WRITE_VALUE_DEFAULT);
 	} else {
-		result = sgpu_cuda_event_take(device, false, &record.event);
-		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuEventRecord(record.event, stream->native);
-		}
+		result = sgpu_cuda_event_after(device, false, stream->native, &record.event);
 	}
 	atomic_fetch_add(&device->calls, 1);
 	rc = sgpu_cuda_commit(stream, &record, result, "cannot enqueue a callback");
@@ -260,40 +255,23 @@ static uint64_t passed(struct sgpu_stream *stream)
 	return serial;
 }
 
-/* Calls act() with each stream for which look() returns a serial, not 0, and with that serial. The
- * device's lock is held, but not during act(). Returns whether act() was called. */
+/* Calls act() with each stream for which look() returns a serial, not 0, and with that serial; or
+ * with all streams, if look is NULL. The device's lock is held, but not during act(). Returns
+ * whether act() was called. */
 static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_stream *),
 		  void (*act)(struct sgpu_stream *, uint64_t))
 {
-	struct sgpu_stream *stream = device->streams, *next;
-	uint64_t found;
+	struct sgpu_stream *stream = NULL;
+	uint64_t found = UINT64_MAX;
 	bool any = false;
 
-	while (stream) {
-		found = look(stream);
-		if (found == 0) {
-			stream = stream->next;
-			continue;
-		}
-		any = true;
-		stream->references++;
-		pthread_mutex_unlock(&device->lock);
+	pthread_mutex_unlock(&device->lock);
+	while ((stream = sgpu_cuda_next_stream(device, stream, look, &found))) {
 		act(stream, found);
-		pthread_mutex_lock(&device->lock);
-		/* If the stream was freed meanwhile, it is no longer in the list: start again. */
-		next = stream->listed ? stream->next : device->streams;
-		pthread_mutex_unlock(&device->lock);
-		sgpu_cuda_stream_drop(stream);
-		pthread_mutex_lock(&device->lock);
-		stream = next;
+		any = true;
 	}
+	pthread_mutex_lock(&device->lock);
 	return any;
-}
-
-static uint64_t every(struct sgpu_stream *stream)
-{
-	(void)stream;
-	return UINT64_MAX;
 }
 
 /* ---- faults and kernels that do not end ---- */
@@ -321,13 +299,11 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 {
 	struct sgpu_device *device = stream->device;
-	uint64_t cancelled = atomic_load(&device->cancel_ns), serial;
+	uint64_t cancelled = atomic_load(&device->cancel_ns);
+	uint64_t serial = sgpu_cuda_last_serial(stream);
 	CUresult result;
 
 	(void)unused;
-	pthread_mutex_lock(&stream->queue);
-	serial = stream->serial;
-	pthread_mutex_unlock(&stream->queue);
 	result = sgpu_cu.cuStreamQuery(stream->native);
 	if (result != CUDA_ERROR_NOT_READY) {
 		sgpu_cuda_note(device, result);
@@ -338,8 +314,7 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
 	    pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {
-		sgpu_cuda_fault(device, SGPU_ECANCELED, true,
-				"work went on long after it was cancelled");
+		sgpu_cuda_fault(device, SGPU_ECANCELED, "work went on long after it was cancelled");
 	}
 }
 
@@ -402,7 +377,7 @@ static void one_round(struct sgpu_device *device, struct mind *mind)
 	now = sgpu_now_ns();
 	if (now - mind->pulse_ns > PULSE_NS && (calls > 0 || watching)) {
 		mind->pulse_ns = now;
-		visit(device, every, feel_pulse);
+		visit(device, NULL, feel_pulse);
 		mind->watched_ns = watching && now > cancelled + SGPU_CUDA_GRACE_NS
 					   ? cancelled
 					   : mind->watched_ns;
@@ -433,7 +408,7 @@ static void *completer(void *argument)
 			continue;
 		}
 		/* From now on, whoever enqueues work also ends it. */
-		visit(device, every, sgpu_cuda_advance);
+		visit(device, NULL, sgpu_cuda_advance);
 		while (!device->stopping) {
 			pthread_cond_wait(&device->work, &device->lock);
 		}

@@ -13,8 +13,7 @@
 
 struct sgpu_cuda_driver sgpu_cu;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool tried;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int outcome;
 static struct sgpu_error reason;
 
@@ -116,11 +115,11 @@ static int init_failed(CUresult result, struct sgpu_error *error)
 	return sgpu_hint(error, "see nvidia-smi and the kernel's log, or use the device 'cpu'");
 }
 
-/* dlsym gives an object pointer, which C does not convert to a function pointer. */
-static bool find(void *library, const char *name, void *function)
+bool sgpu_cuda_find(void *library, const char *name, void *function)
 {
 	void *address = dlsym(library, name);
 
+	/* C does not convert an object pointer to a function pointer. */
 	memcpy(function, &address, sizeof(address));
 	return address != NULL;
 }
@@ -132,9 +131,9 @@ static int find_all(void *library, struct sgpu_error *error)
 {
 	const char *missing = NULL;
 
-#define FIND(name)                                       \
-	if (!find(library, TEXT(name), &sgpu_cu.name)) { \
-		missing = TEXT(name);                    \
+#define FIND(name)                                                 \
+	if (!sgpu_cuda_find(library, TEXT(name), &sgpu_cu.name)) { \
+		missing = TEXT(name);                              \
 	}
 	SGPU_CUDA_FUNCTIONS(FIND)
 #undef FIND
@@ -146,7 +145,7 @@ static int find_all(void *library, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int start(struct sgpu_error *error)
+static int load(struct sgpu_error *error)
 {
 	__typeof__(cuDriverGetVersion) *version = NULL;
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -162,9 +161,9 @@ static int start(struct sgpu_error *error)
 					"the GPU into the container "
 					"(--gpus all), or use the device 'cpu'");
 	}
-	(void)find(library, "cuGetErrorName", &error_name);
-	(void)find(library, "cuGetErrorString", &error_string);
-	if (!find(library, "cuDriverGetVersion", &version) ||
+	(void)sgpu_cuda_find(library, "cuGetErrorName", &error_name);
+	(void)sgpu_cuda_find(library, "cuGetErrorString", &error_string);
+	if (!sgpu_cuda_find(library, "cuDriverGetVersion", &version) ||
 	    version(&sgpu_cu.version) != CUDA_SUCCESS) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE,
 			  "libcuda.so.1 is no NVIDIA driver's: it tells no version");
@@ -193,19 +192,16 @@ static int start(struct sgpu_error *error)
 	return result == CUDA_SUCCESS ? SGPU_OK : init_failed(result, error);
 }
 
+static void load_once(void)
+{
+	outcome = load(&reason);
+}
+
 int sgpu_cuda_driver_load(struct sgpu_error *error)
 {
-	int rc;
-
-	pthread_mutex_lock(&lock);
-	if (!tried) {
-		outcome = start(&reason);
-		tried = true;
-	}
-	rc = outcome;
-	if (rc < 0 && error) {
+	pthread_once(&once, load_once);
+	if (outcome < 0 && error) {
 		*error = reason;
 	}
-	pthread_mutex_unlock(&lock);
-	return rc;
+	return outcome;
 }

@@ -18,7 +18,7 @@
 #define SGPU_CUDA_FUNCTIONS(F) \
 	F(cuInit) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetUuid) \
 	F(cuDeviceGetAttribute) F(cuDeviceGetPCIBusId) F(cuDeviceTotalMem) F(cuDeviceCanAccessPeer) \
-	F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) F(cuDevicePrimaryCtxReset) \
+	F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxReset) \
 	F(cuCtxSetCurrent) F(cuCtxSynchronize) F(cuMemGetInfo) \
 	F(cuMemPoolCreate) F(cuMemPoolDestroy) F(cuMemPoolSetAttribute) F(cuMemPoolGetAttribute) F(cuMemPoolTrimTo) \
 	F(cuMemAllocFromPoolAsync) F(cuMemFreeAsync) \
@@ -51,6 +51,8 @@ extern struct sgpu_cuda_driver sgpu_cu;
  * get it. From any thread. */
 SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 
+/* Stores a symbol's address in a pointer to a function. Returns false if there is none. */
+bool sgpu_cuda_find(void *library, const char *name, void *function);
 /* Fills in an error, "WHAT: CUDA_ERROR_... (its text)". Returns SGPU_ENOMEM, SGPU_EUNAVAILABLE or
  * SGPU_EDEVICE. */
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);

@@ -58,16 +58,15 @@ int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error)
 	return rc;
 }
 
-void sgpu_cuda_fault(struct sgpu_device *device, int rc, bool hung, const char *text)
+void sgpu_cuda_fault(struct sgpu_device *device, int rc, const char *text)
 {
 	pthread_mutex_lock(&device->fault_lock);
 	if (atomic_load(&device->faulted) == 0) {
 		sgpu_fail(&device->fault, rc, "the device's context ended: %s", text);
-		device->hung = hung;
 		atomic_store(&device->faulted, rc);
 	}
 	pthread_mutex_unlock(&device->fault_lock);
-	if (!hung) {
+	if (rc != SGPU_ECANCELED) {
 		remember(text);
 	}
 	sgpu_cuda_completer_wake(device);
@@ -85,7 +84,7 @@ int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 	}
 	result = sgpu_cu.cuCtxSetCurrent(device->context);
 	if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result)) {
-		sgpu_cuda_fault(device, SGPU_EDEVICE, false, sgpu_cuda_name(result));
+		sgpu_cuda_fault(device, SGPU_EDEVICE, sgpu_cuda_name(result));
 		return sgpu_cuda_faulted(device, error);
 	}
 	return sgpu_cuda_check(device, result, "cannot use the device's context", error);
@@ -103,7 +102,7 @@ int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *wha
 		return sgpu_cuda_fail(error, result, what);
 	}
 	snprintf(text, sizeof(text), "%s (%s)", sgpu_cuda_name(result), sgpu_cuda_text(result));
-	sgpu_cuda_fault(device, SGPU_EDEVICE, false, text);
+	sgpu_cuda_fault(device, SGPU_EDEVICE, text);
 	return sgpu_cuda_faulted(device, error);
 }
 
@@ -112,13 +111,6 @@ void sgpu_cuda_note(struct sgpu_device *device, CUresult result)
 	if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
 		return; /* if the device is faulted, later calls report it */
 	}
-}
-
-static void pause_for(uint64_t ns)
-{
-	struct timespec time = { .tv_nsec = (long)ns };
-
-	nanosleep(&time, NULL);
 }
 
 /* Sleeps until the event completes. The kernel lengthens sleeps by the thread's timer slack, 50 us
@@ -134,7 +126,8 @@ static CUresult sleep_until(struct sgpu_device *device, CUevent event, uint64_t 
 	       atomic_load(&device->faulted) == 0) {
 		step = (sgpu_now_ns() - begin) / 64;
 		step = step < STEP_MIN_NS ? STEP_MIN_NS : step;
-		pause_for(step > STEP_MAX_NS ? STEP_MAX_NS : step);
+		step = step > STEP_MAX_NS ? STEP_MAX_NS : step;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)step }, NULL);
 	}
 	if (slack > 0) {
 		(void)prctl(PR_SET_TIMERSLACK, (unsigned long)slack);

@@ -13,12 +13,6 @@
 
 enum { PER_BIG = SGPU_CUDA_PAGE_BIG / SGPU_CUDA_PAGE_SMALL };
 
-/* A big page's state is in its first frame. */
-struct sgpu_cuda_frame {
-	CUmemGenericAllocationHandle handle;
-	bool made, big, raw;
-};
-
 static CUmemAllocationProp properties(const struct sgpu_device *device)
 {
 	return (CUmemAllocationProp){
@@ -41,7 +35,7 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	if (result == CUDA_SUCCESS && !supported) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the GPU '%s' maps no pages: it has no virtual memory management",
-				 device->name);
+				 device->info.name);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemGetAllocationGranularity(&granularity, &prop,
@@ -50,8 +44,9 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	if (result == CUDA_SUCCESS &&
 	    (granularity == 0 || SGPU_CUDA_PAGE_SMALL % granularity != 0)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "the GPU '%s' maps pages of %zu bytes, not of %llu", device->name,
-				 granularity, (unsigned long long)SGPU_CUDA_PAGE_SMALL);
+				 "the GPU '%s' maps pages of %zu bytes, not of %llu",
+				 device->info.name, granularity,
+				 (unsigned long long)SGPU_CUDA_PAGE_SMALL);
 	}
 	return sgpu_cuda_check(device, result, "cannot tell the size of the device's pages", error);
 }
@@ -102,21 +97,14 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 			     uint64_t size)
 {
 	CUdeviceptr at = device->pages.scratch;
-	CUmemAccessDesc access = {
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal },
-		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-	};
 	CUresult result = sgpu_cu.cuMemMap(at, size, 0, frame->handle, 0), unmapped;
 
 	if (result != CUDA_SUCCESS) {
 		return result;
 	}
-	result = sgpu_cu.cuMemSetAccess(at, size, &access, 1);
+	result = sgpu_cuda_page_access(device, at, size, true);
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemsetD8Async(at, 0, size, device->internal);
-	}
-	if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
-		result = CUDA_ERROR_UNKNOWN;
+		result = sgpu_cuda_clear(device, at, size);
 	}
 	unmapped = sgpu_cu.cuMemUnmap(at, size);
 	return result == CUDA_SUCCESS ? unmapped : result;
@@ -157,13 +145,16 @@ static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, boo
 	return result;
 }
 
-static CUresult make(struct sgpu_device *device, struct sgpu_cuda_frame *frame, uint64_t size)
+CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
+			       CUmemGenericAllocationHandle *handle)
 {
 	CUmemAllocationProp prop = properties(device);
-	CUresult result = sgpu_cu.cuMemCreate(&frame->handle, size, &prop, 0);
+	CUresult result = sgpu_cu.cuMemCreate(handle, size, &prop, 0);
 
-	if (result == CUDA_ERROR_OUT_OF_MEMORY && sgpu_cuda_memory_trim(device) == SGPU_OK) {
-		result = sgpu_cu.cuMemCreate(&frame->handle, size, &prop, 0);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+	    sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+		(void)sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0);
+		result = sgpu_cu.cuMemCreate(handle, size, &prop, 0);
 	}
 	return result;
 }
@@ -182,7 +173,7 @@ int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t
 		if (rc < 0) {
 			return rc;
 		}
-		result = make(device, frame, page_size);
+		result = sgpu_cuda_handle_make(device, page_size, &frame->handle);
 		if (result != CUDA_SUCCESS) {
 			sgpu_cuda_memory_uncount(device, page_size);
 			return sgpu_cuda_memory_refuse(device, result, page_size, error);
@@ -193,17 +184,6 @@ int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t
 	}
 	*handle = frame->handle;
 	return rc;
-}
-
-bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame)
-{
-	return pages->list[frame].raw;
-}
-
-void sgpu_cuda_frame_used(struct sgpu_cuda_pages *pages, uint32_t frame)
-{
-	pages->raw -= pages->list[frame].raw;
-	pages->list[frame].raw = false;
 }
 
 void sgpu_cuda_frames_close(struct sgpu_device *device)

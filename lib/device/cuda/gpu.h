@@ -70,7 +70,6 @@ enum sgpu_cuda_kind {
 	SGPU_CUDA_SEAL,
 	SGPU_CUDA_CALL,
 	SGPU_CUDA_WAIT,
-	SGPU_CUDA_GRAPH,
 };
 
 #if defined(__x86_64__)
@@ -97,7 +96,7 @@ struct sgpu_cuda_record {
 	uint64_t out_size;
 	uint64_t expected;		   /* OPEN, SEAL: chunks that must be done */
 	uint8_t *digest;		   /* where the digest in `status` is copied to, or NULL */
-	struct sgpu_recording *graph;	   /* GRAPH */
+	struct sgpu_recording *graph;	   /* the graph that runs, or NULL */
 	struct sgpu_cuda_measure *measure; /* the pending measure, or NULL */
 	void (*call)(void *argument);	   /* CALL */
 	void *argument;
@@ -128,13 +127,13 @@ struct sgpu_stream {
 	pthread_mutex_t queue; /* everything below */
 	pthread_cond_t progress;
 	struct sgpu_cuda_record *head, *tail, *spare;
-	uint64_t serial, done; /* of the last record appended, of the last one ended */
-	bool advancing;	       /* a thread is ending records */
-	uint64_t end_ns;       /* when the last ended record's work ended */
-	atomic_uint calls;     /* callbacks among the records */
-	unsigned references;   /* under the device's lock */
-	bool listed;	       /* this and the next two fields: under the device's lock */
-	struct sgpu_stream *previous, *next; /* all streams of the device */
+	uint64_t serial, done;	  /* of the last record appended, of the last one ended */
+	bool advancing;		  /* a thread is ending records */
+	uint64_t end_ns;	  /* when the last ended record's work ended */
+	atomic_uint calls;	  /* callbacks among the records */
+	unsigned references;	  /* under the device's lock */
+	bool listed;		  /* under the device's lock, as the next field */
+	struct sgpu_stream *next; /* all streams of the device */
 };
 
 struct sgpu_event {
@@ -180,21 +179,26 @@ SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
 /* Waits until all work on the internal stream has ended. */
 SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
+/* Clears memory, and waits for that; the context is current. */
+CUresult sgpu_cuda_clear(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
 /* Counts memory that was allocated elsewhere against the limit. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
 					   struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
-/* Returns the pool's free memory to the driver. */
-SGPU_MUST_CHECK int sgpu_cuda_memory_trim(struct sgpu_device *device);
 /* Fills in the error for an allocation of `size` bytes that failed. */
 int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
 			    struct sgpu_error *error);
 /* Returns how many bytes can be allocated if `spare` bytes are left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
-/* Clears memory and waits until it is clear. */
+/* Does the same from any thread, if the device is not faulted. Accepts 0 bytes. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
 
 /* ---- pages.c, frames.c ---- */
+/* A big page's state is in its first frame. */
+struct sgpu_cuda_frame {
+	CUmemGenericAllocationHandle handle;
+	bool made, big, raw; /* raw: its memory is new from the driver, with unknown contents */
+};
 struct sgpu_cuda_pages {
 	struct sgpu_frames frames; /* its lock guards this struct; taken after a stream's `order`,
 				      before the device's lock */
@@ -214,10 +218,12 @@ SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct 
 SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
 					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
 					   struct sgpu_error *error);
-/* Whether a page's memory is new from the driver, with unknown contents. */
-bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame);
-/* Notes that a page was cleared and kernels can now write to it. */
-void sgpu_cuda_frame_used(struct sgpu_cuda_pages *pages, uint32_t frame);
+/* Allocates memory to be mapped. If there is none, returns the pool's free memory to the driver and
+ * tries again. */
+CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
+			       CUmemGenericAllocationHandle *handle);
+/* Grants or revokes this device's access to mapped addresses. */
+CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on);
 /* Clears all pages and returns them to the driver; none may be mapped. */
 void sgpu_cuda_frames_close(struct sgpu_device *device);
 /* Unmaps, clears and frees all pages. A faulted device's pages are freed with its context. */
@@ -229,10 +235,9 @@ extern const struct sgpu_device_peer_calls sgpu_cuda_peer_calls;
 /* ---- pinned.c: pinned host memory ---- */
 struct sgpu_cuda_host {
 	pthread_mutex_t lock;
-	struct sgpu_arena arena; /* blocks in use, and free ones */
-	struct sgpu_cuda_step *steps;
-	struct sgpu_cuda_registered *registered;
-	uint64_t step; /* bytes of the next step */
+	struct sgpu_arena arena;	 /* blocks in use, and free ones */
+	struct sgpu_cuda_pinned *pinned; /* steps of the pool, and registered memory */
+	uint64_t step;			 /* bytes of the next step */
 	struct sgpu_cuda_status *idle;
 	struct sgpu_cuda_slab *slabs; /* memory that status lines are cut from */
 };
@@ -241,8 +246,8 @@ void sgpu_cuda_host_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					 struct sgpu_error *error);
 void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
-/* Returns a line whose words are all `word`; NULL: out of memory. */
-struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word);
+/* Returns a line of zeros; NULL: out of memory. */
+struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device);
 /* Gives a line back, cleared. */
 void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
 
@@ -319,20 +324,18 @@ struct sgpu_device {
 	int ordinal;
 	CUdevice handle;
 	CUcontext context;
-	char name[128], uuid[64], driver[64], vbios[32], capability[16], confidential[32];
-	int numa_node;
-	unsigned multiprocessors;
-	bool memory_operations; /* streams can write words into host memory */
-	bool registers, registers_read_only;
+	struct sgpu_device_info info; /* all but what memory is left */
+	bool memory_operations;	      /* streams can write words into host memory */
+	bool registers_read_only;
 	bool may_spin;
-	bool stamps_time;  /* %globaltimer, not events, times tasks */
-	CUstream internal; /* clears and frees */
-	CUstream clock;	   /* for bases and for reading stamps */
+	bool stamps_time;		   /* %globaltimer, not events, times tasks */
+	CUstream internal;		   /* clears and frees */
+	CUstream clock;			   /* for bases and for reading stamps */
+	struct sgpu_cuda_digests *digests; /* what the device's digests share */
 
 	atomic_int faulted; /* 0, or the code with which all work ends */
 	pthread_mutex_t fault_lock;
 	struct sgpu_error fault;
-	bool hung; /* faulted because a kernel does not end */
 
 	struct sgpu_cuda_memory memory;
 	struct sgpu_cuda_pages pages;
@@ -340,8 +343,6 @@ struct sgpu_device {
 	struct sgpu_cuda_keys keys;
 
 	pthread_mutex_t pool_lock;		/* guards the fields below, up to `stamps` */
-	bool kernels_loaded;			/* all kernels of this build */
-	struct sgpu_cuda_digests *digests;	/* or NULL */
 	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
 	unsigned native_count;
@@ -349,6 +350,7 @@ struct sgpu_device {
 	uint64_t base_tried_ns; /* when a new base was last wanted */
 	struct sgpu_cuda_stamps stamps;
 
+	atomic_bool kernels_loaded;	/* all kernels of this build */
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
 	pthread_mutex_t lock; /* everything below */
@@ -371,8 +373,9 @@ SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result,
 				    struct sgpu_error *error);
 /* Does as sgpu_cuda_check, but fills in no error. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
-/* Faults the device: all work, pending and later, ends with `code`. */
-void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text);
+/* Faults the device: all work, pending and later, ends with `code`. SGPU_ECANCELED: a kernel does
+ * not end. */
+void sgpu_cuda_fault(struct sgpu_device *device, int code, const char *text);
 int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error);
 /* Returns SGPU_EDEVICE if a fault has made CUDA unusable in this process. */
 SGPU_MUST_CHECK int sgpu_cuda_process_sound(struct sgpu_error *error);
@@ -383,6 +386,9 @@ SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
 SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_clock_close(struct sgpu_device *device);
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
+/* Takes an event and records it on the stream. *event is to be given back even after a failure. */
+CUresult sgpu_cuda_event_after(struct sgpu_device *device, bool timed, CUstream native,
+			       CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
 /* Enqueues a mark: an event, or a kernel that stores the time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
@@ -394,6 +400,16 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 
 /* ---- stream.c, complete.c ---- */
 extern const struct sgpu_device_stream_calls sgpu_cuda_stream_calls;
+/* Returns the next stream of the device after `after`, whose reference is dropped, or the first
+ * after NULL; with a reference, or NULL. look: passes over streams for which it returns 0; it is
+ * called with the device's lock held. After streams were freed, some come again. */
+struct sgpu_stream *sgpu_cuda_next_stream(struct sgpu_device *device, struct sgpu_stream *after,
+					  uint64_t (*look)(struct sgpu_stream *stream),
+					  uint64_t *found);
+/* Returns the serial of the last record. */
+uint64_t sgpu_cuda_last_serial(struct sgpu_stream *stream);
+/* The stream that an event was recorded on, or NULL. */
+struct sgpu_stream *sgpu_cuda_recorded_on(struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
 /* Waits until the work enqueued on all streams has ended, and ends its records. Fails only if the
@@ -436,6 +452,9 @@ SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn 
 				     int count, struct sgpu_task *task);
 /* Whether kernels are no longer enqueued: their tasks end with SGPU_ECANCELED. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
+
+/* ---- backend.c ---- */
+bool sgpu_cuda_in_confidential_mode(const struct sgpu_device *device);
 
 /* ---- module.c ---- */
 extern const struct sgpu_device_module_calls sgpu_cuda_module_calls;

@@ -9,7 +9,10 @@
 
 #include <device/cuda/gpu.h>
 
-enum { RANGES_MAX = 16 * SGPU_RECORDING_LAUNCHES_MAX };
+enum {
+	RANGES_MAX = 16 * SGPU_RECORDING_LAUNCHES_MAX,
+	COUNTER_BYTES = SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4,
+};
 
 struct sgpu_recording {
 	struct sgpu_device_object object;
@@ -45,7 +48,7 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 	for (int i = 0; i < count; i++) {
 		g->ranges[g->range_count++] = ranges[i];
 	}
-	g->status[g->launches] = sgpu_cuda_status_take(g->device, 0);
+	g->status[g->launches] = sgpu_cuda_status_take(g->device);
 	if (!g->status[g->launches]) {
 		return sgpu_task_refuse(heard, SGPU_ENOMEM, "out of memory");
 	}
@@ -64,7 +67,6 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 					.device = g->device,
 					.recording = g,
 					.native = native };
-	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
 	CUresult result = sgpu_cu.cuStreamBeginCapture(native, CU_STREAM_CAPTURE_MODE_RELAXED),
 		 ended;
 	int rc;
@@ -72,7 +74,7 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_check(g->device, result, "cannot record a graph", error);
 	}
-	result = sgpu_cu.cuMemsetD8Async(g->counters, 0, bytes, native);
+	result = sgpu_cu.cuMemsetD8Async(g->counters, 0, COUNTER_BYTES, native);
 	rc = sgpu_cuda_check(g->device, result, "cannot record a graph", error);
 	rc = rc == SGPU_OK ? function(&recorder, argument, error) : rc;
 	/* End the capture even after a failure: otherwise the stream would stay in capture mode. */
@@ -96,7 +98,6 @@ static void graph_free(struct sgpu_recording *graph)
 static int graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
 			struct sgpu_recording **graph, struct sgpu_error *error)
 {
-	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
 	struct sgpu_recording *g;
 	CUgraph captured = NULL;
 	CUstream native = NULL;
@@ -111,7 +112,7 @@ static int graph_record(struct sgpu_device *device, sgpu_record_fn function, voi
 	}
 	g->object.backend = &sgpu_cuda_backend;
 	g->device = device;
-	rc = sgpu_cuda_private_alloc(device, bytes, &g->counters, error);
+	rc = sgpu_cuda_private_alloc(device, COUNTER_BYTES, &g->counters, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_check(device,
 				     sgpu_cu.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING),
@@ -142,7 +143,7 @@ static int graph_record(struct sgpu_device *device, sgpu_record_fn function, voi
 static int graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
 			struct sgpu_task *task)
 {
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_GRAPH, .task = task, .graph = graph };
+	struct sgpu_cuda_record record = { .task = task, .graph = graph };
 	int rc;
 
 	if (stream->device != graph->device) {

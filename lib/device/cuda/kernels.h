@@ -59,12 +59,12 @@ int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *deliver
 /* Opens chunks as sgpu_open_chunks does, at any alignment, and checks the run's end: a wrong length
  * or end is reported like a bad tag. *expected: what `done` is after a success. SGPU_CUDA_SMALL:
  * `in` may be the host's memory, which may change meanwhile, so each byte is read once. */
-int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-		   uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
+int sgpu_cuda_open(void *stream, int multiprocessors, uint64_t state, uint64_t first, bool last,
+		   uint64_t in, uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
 /* Seals chunks as sgpu_seal_chunks does. SGPU_CUDA_SMALL: `out` may be the host's memory. */
-int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-		   uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
+int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t first, bool last,
+		   uint64_t in, uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
 
 /* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
@@ -128,18 +128,17 @@ size_t sgpu_cuda_agree_room(unsigned sources);
 /* Addresses in `room` of the sources' struct sgpu_entropy_counts, and of the session key as
  * material for sgpu_cuda_key_setup. */
 uint64_t sgpu_cuda_agree_counts(uint64_t room, unsigned sources);
-uint64_t sgpu_cuda_agree_material(uint64_t room, unsigned sources);
+uint64_t sgpu_cuda_agree_material(uint64_t room);
 
-/* Makes each source's digest and counts; its samples stay in the multiprocessor. record: where
- * tests, which discard the digests, want copies of the samples; or 0. */
-int sgpu_cuda_agree_gather(void *stream, uint64_t room, unsigned sources, uint64_t record);
+/* Makes each source's digest and counts; its samples stay in the multiprocessor. */
+int sgpu_cuda_agree_gather(void *stream, uint64_t room, unsigned sources);
 /* Makes the private key from the digests, which are cleared. The answer is the public key. */
 int sgpu_cuda_agree_make(void *stream, uint64_t room, unsigned sources, const uint8_t random[32],
 			 uint64_t answer);
 /* Makes the session key as material; the private key is cleared. The answer is the device's
  * proof. */
-int sgpu_cuda_agree_finish(void *stream, uint64_t room, unsigned sources,
-			   const uint8_t host_public[32], uint64_t answer);
+int sgpu_cuda_agree_finish(void *stream, uint64_t room, const uint8_t host_public[32],
+			   uint64_t answer);
 
 #ifdef __cplusplus
 }

@@ -120,14 +120,6 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 	return rc;
 }
 
-static CUresult mark_setup(struct sgpu_device_key *key)
-{
-	CUresult result = sgpu_cuda_event_take(key->device, false, &key->ready);
-
-	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(key->ready, key->stream->native)
-				      : result;
-}
-
 /* Enqueues the set-up. The stream's `order` and the keys' lock are held. */
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
@@ -139,7 +131,9 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
 	result = (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
-	return result == CUDA_SUCCESS ? mark_setup(key) : result;
+	return result == CUDA_SUCCESS
+		       ? sgpu_cuda_event_after(stream->device, false, stream->native, &key->ready)
+		       : result;
 }
 
 /* Gives a state back to be cleared. usable: the context is current and the device not faulted. The
@@ -194,14 +188,10 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	new->object.backend = &sgpu_cuda_backend;
 	new->device = device;
 	new->stream = stream;
-	sgpu_cuda_stream_hold(stream);
 	rc = sgpu_cuda_begin(stream, NULL);
 	if (rc < 0) {
-		sgpu_cuda_stream_drop(stream);
 		free(new);
-		return sgpu_cuda_faulted(device, error)
-			       ? rc
-			       : sgpu_fail(error, rc, "cannot use the device");
+		return sgpu_cuda_faulted(device, error);
 	}
 	pthread_mutex_lock(&keys->lock);
 	rc = take_state(stream, &new->state, error);
@@ -216,10 +206,10 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	stream->operations++;
 	pthread_mutex_unlock(&stream->order);
 	if (rc < 0) {
-		sgpu_cuda_stream_drop(stream);
 		free(new);
 		return rc;
 	}
+	sgpu_cuda_stream_hold(stream);
 	*key = new;
 	return SGPU_OK;
 }

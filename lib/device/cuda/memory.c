@@ -93,27 +93,24 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 
 int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error)
 {
-	CUevent event;
-	CUresult result = sgpu_cuda_event_take(device, false, &event);
-	int rc;
+	CUevent event = NULL;
+	CUresult result = sgpu_cuda_event_after(device, false, device->internal, &event);
+	int rc = sgpu_cuda_check(device, result, "cannot record an event", error);
 
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuEventRecord(event, device->internal);
-		rc = sgpu_cuda_check(device, result, "cannot record an event", error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_cuda_wait(device, event, error);
-		}
-		sgpu_cuda_event_give(device, false, event);
-		return rc;
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_wait(device, event, error);
 	}
-	return sgpu_cuda_check(device, result, "cannot create an event", error);
+	sgpu_cuda_event_give(device, false, event);
+	return rc;
 }
 
-static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
+CUresult sgpu_cuda_clear(struct sgpu_device *device, CUdeviceptr address, uint64_t size)
 {
-	return sgpu_fail(error, SGPU_ENOMEM,
-			 "out of device memory: %llu bytes asked for, %llu available",
-			 (unsigned long long)size, (unsigned long long)left);
+	CUresult result = sgpu_cu.cuMemsetD8Async(address, 0, size, device->internal);
+
+	return result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK
+		       ? CUDA_ERROR_UNKNOWN
+		       : result;
 }
 
 /* How many bytes of the GPU's memory are free. */
@@ -148,6 +145,13 @@ static uint64_t available(struct sgpu_device *device)
 	return free_bytes < left ? free_bytes : left;
 }
 
+static int out_of_memory(struct sgpu_device *device, uint64_t size, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_ENOMEM,
+			 "out of device memory: %llu bytes asked for, %llu available",
+			 (unsigned long long)size, (unsigned long long)available(device));
+}
+
 /* Allocates from the pool; if out of memory, trims the pool and tries once more. A driver that
  * cannot serve a request first takes all free memory, which other processes then lack. So a large
  * request is first compared with what is free. */
@@ -173,7 +177,7 @@ int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_
 			    struct sgpu_error *error)
 {
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-		return out_of_memory(size, available(device), error);
+		return out_of_memory(device, size, error);
 	}
 	return sgpu_cuda_check(device, result, "cannot allocate device memory", error);
 }
@@ -209,10 +213,8 @@ static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
 		return result;
 	}
 	if (size <= SMALL_MAX) {
-		result =
-			sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
-	}
-	if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
+		result = sgpu_cuda_clear(device, region->start, region->extent);
+	} else if (sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		result = CUDA_ERROR_UNKNOWN;
 	}
 	if (result != CUDA_SUCCESS) {
@@ -323,16 +325,6 @@ static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 }
 
 /* ---- the device's calls ---- */
-/* Counts the bytes as used, unless they would exceed the limit. The lock is held. */
-static bool admit(struct sgpu_cuda_memory *memory, uint64_t pages)
-{
-	bool fits = pages <= memory->total && pages <= memory->limit &&
-		    memory->used <= memory->limit - pages;
-
-	memory->used += fits ? pages : 0;
-	return fits;
-}
-
 void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes)
 {
 	pthread_mutex_lock(&device->memory.lock);
@@ -342,12 +334,15 @@ void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes)
 
 int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error)
 {
+	struct sgpu_cuda_memory *memory = &device->memory;
 	bool fits;
 
-	pthread_mutex_lock(&device->memory.lock);
-	fits = admit(&device->memory, size);
-	pthread_mutex_unlock(&device->memory.lock);
-	return fits ? SGPU_OK : out_of_memory(size, available(device), error);
+	pthread_mutex_lock(&memory->lock);
+	fits = size <= memory->total && size <= memory->limit &&
+	       memory->used <= memory->limit - size;
+	memory->used += fits ? size : 0;
+	pthread_mutex_unlock(&memory->lock);
+	return fits ? SGPU_OK : out_of_memory(device, size, error);
 }
 
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size)
@@ -361,27 +356,17 @@ int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addr
 		    struct sgpu_error *error)
 {
 	uint64_t pages = size > INT64_MAX ? UINT64_MAX : sgpu_arena_extent(size);
-	struct sgpu_cuda_memory *memory = &device->memory;
-	struct sgpu_block *block = NULL;
+	struct sgpu_cuda_cuts *blocks = &device->memory.blocks;
+	struct sgpu_block *block;
 	int rc = sgpu_cuda_enter(device, error);
-	bool fits;
 
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_memory_count(device, pages, error);
+	}
 	if (rc < 0) {
 		return rc;
 	}
-	pthread_mutex_lock(&memory->lock);
-	fits = admit(memory, pages);
-	if (fits && size <= SMALL_MAX) {
-		block = take(&memory->blocks, size);
-	}
-	pthread_mutex_unlock(&memory->lock);
-	if (!fits) {
-		return out_of_memory(size, available(device), error);
-	}
-	if (!block) {
-		rc = size > SMALL_MAX ? add_region(device, &memory->blocks, size, &block, error)
-				      : cut(device, &memory->blocks, size, &block, error);
-	}
+	rc = (size > SMALL_MAX ? add_region : cut)(device, blocks, size, &block, error);
 	if (rc < 0) {
 		sgpu_cuda_memory_uncount(device, pages);
 		return rc;
@@ -437,16 +422,6 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 		       : sgpu_task_refuse_range(task, address, size);
 }
 
-int sgpu_cuda_memory_trim(struct sgpu_device *device)
-{
-	int rc = sgpu_cuda_sync_internal(device, NULL);
-
-	return rc == SGPU_OK
-		       ? sgpu_cuda_check(device, sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0),
-					 "", NULL)
-		       : rc;
-}
-
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
@@ -499,12 +474,8 @@ void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start)
 
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64_t size)
 {
-	if (size == 0 || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		return;
-	}
-	sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(address, 0, size, device->internal));
-	if (sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
-		return; /* faulted: nobody reaches this memory any more */
+	if (size > 0 && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		sgpu_cuda_note(device, sgpu_cuda_clear(device, address, size));
 	}
 }
 

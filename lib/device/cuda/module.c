@@ -60,12 +60,8 @@ static int load_kernels(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct cudaFuncAttributes attributes;
 	cudaError_t result = cudaSuccess;
-	bool loaded;
 
-	pthread_mutex_lock(&device->pool_lock);
-	loaded = device->kernels_loaded;
-	pthread_mutex_unlock(&device->pool_lock);
-	if (loaded) {
+	if (atomic_load(&device->kernels_loaded)) {
 		return SGPU_OK;
 	}
 	if (incomplete || kernel_count == 0) {
@@ -77,9 +73,7 @@ static int load_kernels(struct sgpu_device *device, struct sgpu_error *error)
 	if (result != cudaSuccess) {
 		return sgpu_cuda_check(device, (CUresult)result, "cannot load the kernels", error);
 	}
-	pthread_mutex_lock(&device->pool_lock);
-	device->kernels_loaded = true;
-	pthread_mutex_unlock(&device->pool_lock);
+	atomic_store(&device->kernels_loaded, true);
 	return SGPU_OK;
 }
 
@@ -217,16 +211,6 @@ static int check_args(CUfunction function, const char *name, const size_t *sizes
 	return SGPU_OK;
 }
 
-/* More than 48 KiB of dynamic shared memory must be requested. */
-static CUresult allow_shared(CUfunction function, unsigned bytes)
-{
-	if (bytes <= SHARED_STANDARD) {
-		return CUDA_SUCCESS;
-	}
-	return sgpu_cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-					  (int)bytes);
-}
-
 /* Finds the function and checks the call; the context is current. */
 static int prepare(struct sgpu_device_module *module, const char *name,
 		   const struct sgpu_module_shape *shape, const size_t *sizes, int count,
@@ -242,30 +226,16 @@ static int prepare(struct sgpu_device_module *module, const char *name,
 	if (rc == SGPU_OK) {
 		rc = check_args(*function, name, sizes, count, error);
 	}
-	if (rc == SGPU_OK && (shape->shared_bytes > INT32_MAX ||
-			      allow_shared(*function, shape->shared_bytes) != CUDA_SUCCESS)) {
+	/* More than 48 KiB of dynamic shared memory must be requested. */
+	if (rc == SGPU_OK && shape->shared_bytes > SHARED_STANDARD &&
+	    (shape->shared_bytes > INT32_MAX ||
+	     sgpu_cu.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					(int)shape->shared_bytes) != CUDA_SUCCESS)) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "function '%s' of the module cannot have %u bytes of shared memory",
 			       name, shape->shared_bytes);
 	}
 	return rc;
-}
-
-static CUresult start(struct sgpu_stream *stream, CUfunction function,
-		      const struct sgpu_module_shape *shape, void *const *args, int count)
-{
-	void **values = malloc(((size_t)count + 1) * sizeof(void *));
-	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-
-	if (values) {
-		memcpy(values, args, (size_t)count * sizeof(void *));
-		result = sgpu_cu.cuLaunchKernel(function, shape->grid[0], shape->grid[1],
-						shape->grid[2], shape->block[0], shape->block[1],
-						shape->block[2], shape->shared_bytes,
-						stream->native, values, NULL);
-	}
-	free(values);
-	return result;
 }
 
 static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
@@ -290,7 +260,11 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	}
 	rc = prepare(module, function, shape, arg_sizes, arg_count, &native, error);
 	if (rc == SGPU_OK) {
-		result = start(stream, native, shape, args, arg_count);
+		/* The driver copies the arguments, and changes none. */
+		result = sgpu_cu.cuLaunchKernel(native, shape->grid[0], shape->grid[1],
+						shape->grid[2], shape->block[0], shape->block[1],
+						shape->block[2], shape->shared_bytes,
+						stream->native, (void **)(uintptr_t)args, NULL);
 	}
 	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) {
 		rc = sgpu_fail(

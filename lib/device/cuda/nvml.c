@@ -61,14 +61,6 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool usable;
 
-static bool find(void *library, const char *name, void *function)
-{
-	void *address = dlsym(library, name);
-
-	memcpy(function, &address, sizeof(address));
-	return address != NULL;
-}
-
 static void load(void)
 {
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -76,17 +68,23 @@ static void load(void)
 	if (!library) {
 		return;
 	}
-	(void)find(library, "nvmlSystemGetDriverVersion", &nvml.driver_version);
-	(void)find(library, "nvmlSystemGetConfComputeState", &nvml.state);
-	(void)find(library, "nvmlDeviceGetCount_v2", &nvml.count);
-	(void)find(library, "nvmlDeviceGetHandleByIndex_v2", &nvml.by_index);
-	(void)find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid);
-	(void)find(library, "nvmlDeviceGetVbiosVersion", &nvml.vbios);
-	(void)find(library, "nvmlDeviceGetArchitecture", &nvml.architecture);
-	(void)find(library, "nvmlDeviceGetConfComputeGpuAttestationReport", &nvml.report);
-	(void)find(library, "nvmlDeviceGetConfComputeGpuCertificate", &nvml.certificate);
-	(void)find(library, "nvmlErrorString", &nvml.text);
-	usable = find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
+	(void)sgpu_cuda_find(library, "nvmlSystemGetDriverVersion", &nvml.driver_version);
+	(void)sgpu_cuda_find(library, "nvmlSystemGetConfComputeState", &nvml.state);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetCount_v2", &nvml.count);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetHandleByIndex_v2", &nvml.by_index);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetVbiosVersion", &nvml.vbios);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetArchitecture", &nvml.architecture);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetConfComputeGpuAttestationReport", &nvml.report);
+	(void)sgpu_cuda_find(library, "nvmlDeviceGetConfComputeGpuCertificate", &nvml.certificate);
+	(void)sgpu_cuda_find(library, "nvmlErrorString", &nvml.text);
+	usable = sgpu_cuda_find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
+}
+
+bool sgpu_cuda_nvml_found(void)
+{
+	pthread_once(&once, load);
+	return usable;
 }
 
 /* Loads the library and gets a handle of each GPU: that takes as long as the loading, so this
@@ -97,8 +95,8 @@ static void *load_beside(void *argument)
 	void *gpu;
 
 	(void)argument;
-	pthread_once(&once, load);
-	if (usable && nvml.count && nvml.by_index && nvml.count(&count) == NVML_SUCCESS) {
+	if (sgpu_cuda_nvml_found() && nvml.count && nvml.by_index &&
+	    nvml.count(&count) == NVML_SUCCESS) {
 		for (i = 0; i < count; i++) {
 			(void)nvml.by_index(i, &gpu);
 		}
@@ -117,12 +115,10 @@ void sgpu_cuda_confidential(char *state, size_t size)
 	const char *word = "unknown";
 	int result;
 
-	pthread_once(&once, load);
-	if (usable && nvml.state) {
+	if (sgpu_cuda_nvml_found() && nvml.state) {
 		result = nvml.state(&answer);
-		if (result == NVML_NOT_SUPPORTED) {
-			word = "off";
-		} else if (result == NVML_SUCCESS && answer.feature != NVML_FEATURE_ENABLED) {
+		if (result == NVML_NOT_SUPPORTED ||
+		    (result == NVML_SUCCESS && answer.feature != NVML_FEATURE_ENABLED)) {
 			word = "off";
 		} else if (result == NVML_SUCCESS) {
 			word = answer.devtools == NVML_DEVTOOLS_ON ? "devtools" : "on";
@@ -131,16 +127,9 @@ void sgpu_cuda_confidential(char *state, size_t size)
 	snprintf(state, size, "%s", word);
 }
 
-bool sgpu_cuda_nvml_found(void)
-{
-	pthread_once(&once, load);
-	return usable;
-}
-
 void sgpu_cuda_driver_version(char *version, size_t size)
 {
-	pthread_once(&once, load);
-	if (!usable || !nvml.driver_version ||
+	if (!sgpu_cuda_nvml_found() || !nvml.driver_version ||
 	    nvml.driver_version(version, (unsigned)size) != NVML_SUCCESS) {
 		version[0] = '\0';
 	}
@@ -149,8 +138,7 @@ void sgpu_cuda_driver_version(char *version, size_t size)
 
 static bool handle_of(const char *uuid, void **gpu)
 {
-	pthread_once(&once, load);
-	return usable && nvml.by_uuid && nvml.by_uuid(uuid, gpu) == NVML_SUCCESS;
+	return sgpu_cuda_nvml_found() && nvml.by_uuid && nvml.by_uuid(uuid, gpu) == NVML_SUCCESS;
 }
 
 void sgpu_cuda_vbios(const char *uuid, char *version, size_t size)
@@ -170,7 +158,7 @@ static int refused(const struct sgpu_device *device, int result, const char *wha
 		   struct sgpu_error *error)
 {
 	const char *text = nvml.text ? nvml.text(result) : NULL;
-	bool off = result == NVML_NOT_SUPPORTED || strcmp(device->confidential, "off") == 0;
+	bool off = result == NVML_NOT_SUPPORTED || strcmp(device->info.confidential, "off") == 0;
 
 	if (!text) {
 		text = "its management library does not say why";
@@ -229,7 +217,7 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 
 	if (!report || !certificate) {
 		rc = sgpu_fail_nomem(error);
-	} else if (!handle_of(device->uuid, &gpu) || !nvml.report || !nvml.certificate) {
+	} else if (!handle_of(device->info.uuid, &gpu) || !nvml.report || !nvml.certificate) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
 			       "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
 			       "used or is too old");

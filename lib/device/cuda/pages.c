@@ -98,17 +98,23 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 }
 
 /* ---- mapping: the lock is held, the context is current ---- */
-static CUresult give_access(const struct sgpu_space *space, uint64_t at, uint64_t size, bool on)
+CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on)
 {
 	CUmemAccessDesc access = {
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = space->device->ordinal },
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal },
 		.flags = on ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
 	};
 
-	return sgpu_cu.cuMemSetAccess(space->table.range.address + at, size, &access, 1);
+	return sgpu_cu.cuMemSetAccess(at, size, &access, 1);
 }
 
-/* Gets the page at an offset: its first frame and its size. False: there is none. */
+static CUresult give_access(const struct sgpu_space *space, uint64_t at, uint64_t size, bool on)
+{
+	return sgpu_cuda_page_access(space->device, space->table.range.address + at, size, on);
+}
+
+/* Gets the page at an offset: its first frame and its size. False: there is none, and the size is
+ * a small page's. */
 static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame, uint64_t *size)
 {
 	uint32_t entry = space->table.entries[at / SGPU_CUDA_PAGE_SMALL];
@@ -123,11 +129,7 @@ static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 {
 	uint32_t frame;
 
-	if (!page_at(space, at, &frame, step)) {
-		*step = SGPU_CUDA_PAGE_SMALL;
-		return false;
-	}
-	return sgpu_cuda_frame_is_raw(&space->device->pages, frame);
+	return page_at(space, at, &frame, step) && space->device->pages.list[frame].raw;
 }
 
 /* Clears new pages, now reachable: the driver promises nothing about their contents. */
@@ -158,14 +160,14 @@ static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t 
 /* Notes that the pages of a range can be reached and that new ones are clear. */
 static void note_used(const struct sgpu_space *space, uint64_t at, uint64_t size)
 {
+	struct sgpu_cuda_pages *pages = &space->device->pages;
 	uint64_t end = at + size, step;
 	uint32_t frame;
 
-	for (; at < end && space->device->pages.raw > 0; at += step) {
+	for (; at < end && pages->raw > 0; at += step) {
 		if (page_at(space, at, &frame, &step)) {
-			sgpu_cuda_frame_used(&space->device->pages, frame);
-		} else {
-			step = SGPU_CUDA_PAGE_SMALL;
+			pages->raw -= pages->list[frame].raw;
+			pages->list[frame].raw = false;
 		}
 	}
 }
@@ -192,7 +194,6 @@ static CUresult unmap_pages(struct sgpu_space *space, uint64_t at, uint64_t size
 
 	for (; at < end; at += step) {
 		if (!page_at(space, at, &frame, &step)) {
-			step = SGPU_CUDA_PAGE_SMALL;
 			continue;
 		}
 		last = sgpu_cu.cuMemUnmap(space->table.range.address + at, step);
@@ -349,7 +350,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 		if (rc < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
 		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
 			/* If the space stayed reachable, other contexts could read its memory. */
-			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
+			sgpu_cuda_fault(device, SGPU_EDEVICE,
 					"the access to a space cannot be taken away");
 		}
 	}
@@ -374,7 +375,7 @@ static void remove_space(struct sgpu_space *space)
 		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
 			/* The frames are free from now on, so others' later pages could be reached
 			 * through this space. */
-			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
+			sgpu_cuda_fault(device, SGPU_EDEVICE, "a space cannot be unmapped");
 		}
 	}
 	sgpu_space_table_close(&device->pages.frames, &space->table);

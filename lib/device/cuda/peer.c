@@ -18,47 +18,27 @@ struct shared {
 	CUmemGenericAllocationHandle handle;
 };
 
-static CUresult map_for_both(const struct shared *new, int first, int second, sgpu_devptr address)
-{
-	CUmemAccessDesc access[2] = {
-		{ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = first },
-		  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-		{ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = second },
-		  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-	};
-	CUresult result = sgpu_cu.cuMemMap(address, new->extent, 0, new->handle, 0);
-
-	if (result != CUDA_SUCCESS) {
-		return result;
-	}
-	result = sgpu_cu.cuMemSetAccess(address, new->extent, access, 2);
-	if (result != CUDA_SUCCESS) {
-		(void)sgpu_cu.cuMemUnmap(address, new->extent);
-	}
-	return result;
-}
-
 /* Allocates memory, maps it for both devices, and clears it. */
 static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new,
 		CUdeviceptr *address, struct sgpu_error *error)
 {
-	const CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal },
-	};
-	CUresult result = sgpu_cu.cuMemCreate(&new->handle, new->extent, &properties, 0);
+	CUresult result = sgpu_cuda_handle_make(device, new->extent, &new->handle);
 
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_memory_refuse(device, result, new->extent, error);
 	}
 	result = sgpu_cu.cuMemAddressReserve(address, new->extent, SGPU_CUDA_PAGE_SMALL, 0, 0);
 	if (result == CUDA_SUCCESS) {
-		result = map_for_both(new, device->ordinal, peer->ordinal, *address);
+		result = sgpu_cu.cuMemMap(*address, new->extent, 0, new->handle, 0);
 		if (result == CUDA_SUCCESS) {
-			result =
-				sgpu_cu.cuMemsetD8Async(*address, 0, new->extent, device->internal);
-			if (result == CUDA_SUCCESS &&
-			    sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+			result = sgpu_cuda_page_access(device, *address, new->extent, true);
+			if (result == CUDA_SUCCESS) {
+				result = sgpu_cuda_page_access(peer, *address, new->extent, true);
+			}
+			if (result == CUDA_SUCCESS) {
+				result = sgpu_cuda_clear(device, *address, new->extent);
+			}
+			if (result == CUDA_SUCCESS) {
 				return SGPU_OK;
 			}
 			(void)sgpu_cu.cuMemUnmap(*address, new->extent);
@@ -149,11 +129,7 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 	}
 	new->here = new->there =
 		(struct sgpu_range){ .address = address, .extent = size ? size : 1 };
-	if (!enter(device, &new->here)) {
-		destroy(device, new, address);
-		return sgpu_fail_nomem(error);
-	}
-	if (!enter(peer, &new->there)) {
+	if (!enter(device, &new->here) || !enter(peer, &new->there)) {
 		(void)leave(device, address);
 		destroy(device, new, address);
 		return sgpu_fail_nomem(error);
@@ -178,13 +154,9 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;
-	bool recorded;
 	int rc;
 
-	pthread_mutex_lock(&event->lock);
-	recorded = event->stream != NULL;
-	pthread_mutex_unlock(&event->lock);
-	if (!recorded) {
+	if (!sgpu_cuda_recorded_on(event)) {
 		return SGPU_EUSAGE;
 	}
 	rc = sgpu_cuda_begin(stream, NULL);

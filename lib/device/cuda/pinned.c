@@ -19,11 +19,13 @@
 #define STEP_MAX ((uint64_t)256 << 20)
 enum { LINE_BYTES = 64, SLAB_LINES = 1024 };
 
-struct sgpu_cuda_step {
+/* Pinned memory: a step of the pool, or what the caller registered. */
+struct sgpu_cuda_pinned {
 	void *memory;
 	uint64_t size;
-	CUdeviceptr address; /* where kernels reach it, or 0 */
-	struct sgpu_cuda_step *next;
+	CUdeviceptr address; /* where kernels reach it; 0: only copies do */
+	bool registered, writable;
+	struct sgpu_cuda_pinned *next;
 };
 
 struct sgpu_cuda_slab {
@@ -42,7 +44,7 @@ static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 #else
 	unsigned long old[16] = { 0 }, near[16] = { 0 };
 	const unsigned long bits = sizeof(old) * 8;
-	int node = device->numa_node, mode = MPOL_DEFAULT;
+	int node = device->info.numa_node, mode = MPOL_DEFAULT;
 	bool bound = false;
 
 	if (node >= 0 && node < (int)bits && numa_available() >= 0 &&
@@ -63,7 +65,7 @@ static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 }
 
 /* ---- status words ---- */
-/* The lock is held. */
+/* The lock is held, or the device is not in use yet. */
 static bool add_slab(struct sgpu_device *device)
 {
 	struct sgpu_cuda_host *host = &device->host;
@@ -92,16 +94,14 @@ static bool add_slab(struct sgpu_device *device)
 	return true;
 }
 
-static void fill(struct sgpu_cuda_status *status, int64_t word)
+static void clear_line(struct sgpu_cuda_status *status)
 {
-	int i;
-
-	for (i = 0; i < LINE_BYTES / 8; i++) {
-		status->host[i] = word;
+	for (int i = 0; i < LINE_BYTES / 8; i++) {
+		status->host[i] = 0;
 	}
 }
 
-struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word)
+struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device)
 {
 	struct sgpu_cuda_status *status = NULL;
 
@@ -112,7 +112,7 @@ struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64
 	}
 	pthread_mutex_unlock(&device->host.lock);
 	if (status) {
-		fill(status, word);
+		clear_line(status);
 	}
 	return status;
 }
@@ -122,7 +122,7 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 	if (!status) {
 		return;
 	}
-	fill(status, 0);
+	clear_line(status);
 	pthread_mutex_lock(&device->host.lock);
 	status->next = device->host.idle;
 	device->host.idle = status;
@@ -130,24 +130,32 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 }
 
 /* ---- the pool ---- */
+/* Lists pinned memory, which kernels may reach; the lock is held. */
+static void list(struct sgpu_cuda_host *host, struct sgpu_cuda_pinned *pinned)
+{
+	if (sgpu_cu.cuMemHostGetDevicePointer(&pinned->address, pinned->memory, 0) !=
+	    CUDA_SUCCESS) {
+		pinned->address = 0;
+	}
+	pinned->next = host->pinned;
+	host->pinned = pinned;
+}
+
 /* Adds a step to the pool; the lock is held. Returns false if there is no such memory. */
 static bool add_step(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
-	struct sgpu_cuda_step *step = calloc(1, sizeof(*step));
+	struct sgpu_cuda_pinned *step = calloc(1, sizeof(*step));
 
 	if (!step || pin(device, size, &step->memory) != CUDA_SUCCESS) {
 		free(step);
 		return false;
 	}
 	step->size = size;
-	if (sgpu_cu.cuMemHostGetDevicePointer(&step->address, step->memory, 0) != CUDA_SUCCESS) {
-		step->address = 0;
-	}
+	step->writable = true;
 	if ((uintptr_t)step->memory % SGPU_CUDA_PAGE == 0 &&
 	    sgpu_arena_add(&host->arena, (uintptr_t)step->memory, size) == SGPU_OK) {
-		step->next = host->steps;
-		host->steps = step;
+		list(host, step);
 		return true;
 	}
 	(void)sgpu_cu.cuMemFreeHost(step->memory);
@@ -218,100 +226,47 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 	pthread_mutex_unlock(&host->lock);
 }
 
-/* ---- what is pinned, and where kernels reach it ---- */
-static CUdeviceptr host_address(struct sgpu_device *device, const void *memory, uint64_t size)
-{
-	const uintptr_t begin = (uintptr_t)memory;
-	CUdeviceptr address = 0;
-
-	pthread_mutex_lock(&device->host.lock);
-	for (const struct sgpu_cuda_step *s = device->host.steps; s && address == 0; s = s->next) {
-		const uintptr_t base = (uintptr_t)s->memory;
-
-		if (s->address != 0 && begin >= base && begin - base <= s->size &&
-		    size <= s->size - (begin - base)) {
-			address = s->address + (begin - base);
-		}
-	}
-	pthread_mutex_unlock(&device->host.lock);
-	return address;
-}
-
 /* ---- the caller's registered host memory, and what kernels reach ---- */
-struct sgpu_cuda_registered {
-	uintptr_t begin;
-	uint64_t size;
-	CUdeviceptr address; /* where kernels reach it */
-	bool writable;
-	struct sgpu_cuda_registered *next;
-};
-
-/* Notes where kernels reach registered memory. If that fails, only copies reach it. */
-static void remember(struct sgpu_device *device, const void *memory, uint64_t size, bool writable)
-{
-	struct sgpu_cuda_registered *new = calloc(1, sizeof(*new));
-
-	if (!new || sgpu_cu.cuMemHostGetDevicePointer(&new->address, (void *)(uintptr_t)memory,
-						      0) != CUDA_SUCCESS) {
-		free(new);
-		return;
-	}
-	new->begin = (uintptr_t)memory;
-	new->size = size;
-	new->writable = writable;
-	pthread_mutex_lock(&device->host.lock);
-	new->next = device->host.registered;
-	device->host.registered = new;
-	pthread_mutex_unlock(&device->host.lock);
-}
-
-static void forget(struct sgpu_device *device, const void *memory)
-{
-	struct sgpu_cuda_registered **link = &device->host.registered, *found;
-
-	pthread_mutex_lock(&device->host.lock);
-	while (*link && (*link)->begin != (uintptr_t)memory) {
-		link = &(*link)->next;
-	}
-	found = *link;
-	if (found) {
-		*link = found->next;
-	}
-	pthread_mutex_unlock(&device->host.lock);
-	free(found);
-}
-
 int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
 			    struct sgpu_error *error)
 {
 	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
 	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-	bool writable = true;
-	void *address = (void *)(uintptr_t)memory;
+	struct sgpu_cuda_pinned *new;
 	int rc = sgpu_cuda_enter(device, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	if (device->registers) {
-		result = sgpu_cu.cuMemHostRegister(address, size, flags);
+	new = calloc(1, sizeof(*new));
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	*new = (struct sgpu_cuda_pinned){ .memory = (void *)(uintptr_t)memory,
+					  .size = size,
+					  .registered = true,
+					  .writable = true };
+	if (device->info.registers) {
+		result = sgpu_cu.cuMemHostRegister(new->memory, size, flags);
 		if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result) &&
 		    device->registers_read_only) {
 			/* The caller's mapping may be read-only, so try again for reading alone. */
-			writable = false;
-			result = sgpu_cu.cuMemHostRegister(address, size,
+			new->writable = false;
+			result = sgpu_cu.cuMemHostRegister(new->memory, size,
 							   flags | CU_MEMHOSTREGISTER_READ_ONLY);
 		}
 	}
 	if (result == CUDA_SUCCESS) {
-		remember(device, memory, size, writable);
+		pthread_mutex_lock(&device->host.lock);
+		list(&device->host, new);
+		pthread_mutex_unlock(&device->host.lock);
 		return SGPU_OK;
 	}
+	free(new);
 	if (sgpu_cuda_sticky(result)) {
 		return sgpu_cuda_check(device, result, "cannot register host memory", error);
 	}
-	if (strcmp(device->confidential, "on") == 0 ||
-	    strcmp(device->confidential, "devtools") == 0) {
+	if (sgpu_cuda_in_confidential_mode(device)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "host memory cannot be registered: the GPU is in confidential "
 				 "computing mode, which refuses it (%s)",
@@ -323,7 +278,18 @@ int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint
 
 void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory)
 {
-	forget(device, memory);
+	struct sgpu_cuda_pinned **link = &device->host.pinned, *found;
+
+	pthread_mutex_lock(&device->host.lock);
+	while (*link && (!(*link)->registered || (*link)->memory != memory)) {
+		link = &(*link)->next;
+	}
+	found = *link;
+	if (found) {
+		*link = found->next;
+	}
+	pthread_mutex_unlock(&device->host.lock);
+	free(found);
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
 		sgpu_cuda_note(device, sgpu_cu.cuMemHostUnregister((void *)(uintptr_t)memory));
 	}
@@ -333,20 +299,21 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 			    bool write)
 {
 	const uintptr_t begin = (uintptr_t)memory;
-	CUdeviceptr address;
+	CUdeviceptr address = 0;
 
 	/* In confidential computing mode the driver may move pinned memory, so kernels have no
 	 * address of it. */
-	if (!device->registers) {
+	if (!device->info.registers) {
 		return 0;
 	}
-	address = host_address(device, memory, size);
 	pthread_mutex_lock(&device->host.lock);
-	for (const struct sgpu_cuda_registered *r = device->host.registered; r && address == 0;
-	     r = r->next) {
-		if (begin >= r->begin && begin - r->begin <= r->size &&
-		    size <= r->size - (begin - r->begin) && (r->writable || !write)) {
-			address = r->address + (begin - r->begin);
+	for (const struct sgpu_cuda_pinned *p = device->host.pinned; p && address == 0;
+	     p = p->next) {
+		const uintptr_t base = (uintptr_t)p->memory;
+
+		if (p->address != 0 && begin >= base && begin - base <= p->size &&
+		    size <= p->size - (begin - base) && (p->writable || !write)) {
+			address = p->address + (begin - base);
 		}
 	}
 	pthread_mutex_unlock(&device->host.lock);
@@ -356,14 +323,10 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 /* ---- open and close ---- */
 int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 {
-	bool done;
-
 	device->host.step = STEP_MIN;
-	pthread_mutex_lock(&device->host.lock);
-	done = add_slab(device);
-	pthread_mutex_unlock(&device->host.lock);
-	return done ? SGPU_OK
-		    : sgpu_fail(error, SGPU_ENOMEM, "no host memory can be pinned for the device");
+	return add_slab(device) ? SGPU_OK
+				: sgpu_fail(error, SGPU_ENOMEM,
+					    "no host memory can be pinned for the device");
 }
 
 /* Frees all memory, except a faulted device's pinned memory: a hung kernel may still write to
@@ -371,8 +334,7 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 void sgpu_cuda_host_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_host *host = &device->host;
-	struct sgpu_cuda_registered *registered;
-	struct sgpu_cuda_step *step;
+	struct sgpu_cuda_pinned *pinned;
 	struct sgpu_cuda_slab *slab;
 	struct sgpu_range *lent;
 	bool gone = atomic_load(&device->faulted) != 0;
@@ -382,16 +344,12 @@ void sgpu_cuda_host_close(struct sgpu_device *device)
 		sgpu_arena_leave(&host->arena, (struct sgpu_block *)(void *)lent);
 	}
 	sgpu_arena_clear(&host->arena);
-	while ((step = host->steps)) {
-		host->steps = step->next;
-		if (!gone) {
-			(void)sgpu_cu.cuMemFreeHost(step->memory);
+	while ((pinned = host->pinned)) {
+		host->pinned = pinned->next;
+		if (!gone && !pinned->registered) {
+			(void)sgpu_cu.cuMemFreeHost(pinned->memory);
 		}
-		free(step);
-	}
-	while ((registered = host->registered)) {
-		host->registered = registered->next;
-		free(registered);
+		free(pinned);
 	}
 	while ((slab = host->slabs)) {
 		host->slabs = slab->next;

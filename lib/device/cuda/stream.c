@@ -98,7 +98,7 @@ static struct sgpu_stream *make(struct sgpu_device *device)
 	if (!new) {
 		return NULL;
 	}
-	new->passed = sgpu_cuda_status_take(device, 0);
+	new->passed = sgpu_cuda_status_take(device);
 	if (!new->passed) {
 		free(new);
 		return NULL;
@@ -134,9 +134,6 @@ static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream
 	new->native = new->kept.native;
 	pthread_mutex_lock(&device->lock);
 	new->next = device->streams;
-	if (new->next) {
-		new->next->previous = new;
-	}
 	device->streams = new;
 	new->listed = true;
 	pthread_mutex_unlock(&device->lock);
@@ -158,45 +155,53 @@ void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream)
 	}
 }
 
-/* Returns the stream listed after the idle `after`, or the first, with a reference; or NULL. */
-static struct sgpu_stream *next_busy(struct sgpu_device *device, struct sgpu_stream *after)
+struct sgpu_stream *sgpu_cuda_next_stream(struct sgpu_device *device, struct sgpu_stream *after,
+					  uint64_t (*look)(struct sgpu_stream *stream),
+					  uint64_t *found)
 {
 	struct sgpu_stream *next;
 
 	pthread_mutex_lock(&device->lock);
 	/* If `after` was freed meanwhile, it is no longer in the list: start again. */
 	next = after && after->listed ? after->next : device->streams;
+	while (next && look && (*found = look(next)) == 0) {
+		next = next->next;
+	}
 	if (next) {
 		next->references++;
 	}
 	pthread_mutex_unlock(&device->lock);
+	if (after) {
+		sgpu_cuda_stream_drop(after);
+	}
 	return next;
+}
+
+uint64_t sgpu_cuda_last_serial(struct sgpu_stream *stream)
+{
+	uint64_t serial;
+
+	pthread_mutex_lock(&stream->queue);
+	serial = stream->serial;
+	pthread_mutex_unlock(&stream->queue);
+	return serial;
 }
 
 int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
-	struct sgpu_stream *stream, *previous = NULL;
+	struct sgpu_stream *stream = NULL;
 	int rc = sgpu_cuda_enter(device, error);
 	uint64_t serial;
 
 	if (rc < 0) {
 		return rc;
 	}
-	while ((stream = next_busy(device, previous))) {
-		if (previous) {
-			sgpu_cuda_stream_drop(previous);
-		}
-		pthread_mutex_lock(&stream->queue);
-		serial = stream->serial;
-		pthread_mutex_unlock(&stream->queue);
+	while ((stream = sgpu_cuda_next_stream(device, stream, NULL, NULL))) {
+		serial = sgpu_cuda_last_serial(stream);
 		sgpu_cuda_wait_until_idle(stream);
 		/* Clear the output of a failed opening while its memory is still allocated.
 		 */
 		sgpu_cuda_advance(stream, serial);
-		previous = stream;
-	}
-	if (previous) {
-		sgpu_cuda_stream_drop(previous);
 	}
 	rc = sgpu_cuda_faulted(device, error);
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
@@ -251,14 +256,10 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	}
 	/* Record an event after all enqueued work, unless that is known to have ended. */
 	pthread_mutex_lock(&stream->order);
-	pthread_mutex_lock(&stream->queue);
-	serial = stream->serial;
-	pthread_mutex_unlock(&stream->queue);
+	serial = sgpu_cuda_last_serial(stream);
 	operations = stream->operations;
 	if (operations != stream->seen && !hears_verdict(stream)) {
-		marked = sgpu_cuda_event_take(device, false, &event);
-		marked = marked == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(event, stream->native)
-						: marked;
+		marked = sgpu_cuda_event_after(device, false, stream->native, &event);
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (marked != CUDA_SUCCESS) {
@@ -283,19 +284,16 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 static void stream_free(struct sgpu_stream *stream)
 {
 	struct sgpu_device *device = stream->device;
+	struct sgpu_stream **link = &device->streams;
 
 	if (stream_sync(stream, NULL) != SGPU_OK) {
 		sgpu_cuda_advance(stream, UINT64_MAX); /* a fault ends all its work */
 	}
 	pthread_mutex_lock(&device->lock);
-	if (stream->previous) {
-		stream->previous->next = stream->next;
-	} else {
-		device->streams = stream->next;
+	while (*link != stream) {
+		link = &(*link)->next;
 	}
-	if (stream->next) {
-		stream->next->previous = stream->previous;
-	}
+	*link = stream->next;
 	stream->listed = false;
 	pthread_mutex_unlock(&device->lock);
 	sgpu_cuda_stream_drop(stream);
@@ -466,9 +464,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 				     "", NULL);
 	}
 	if (rc == SGPU_OK) {
-		pthread_mutex_lock(&stream->queue);
-		event->serial = stream->serial;
-		pthread_mutex_unlock(&stream->queue);
+		event->serial = sgpu_cuda_last_serial(stream);
 		sgpu_cuda_stream_hold(stream);
 		event->stream = stream;
 	}
@@ -477,8 +473,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	return rc;
 }
 
-/* The stream it was recorded on, or NULL. */
-static struct sgpu_stream *recorded_on(struct sgpu_event *event)
+struct sgpu_stream *sgpu_cuda_recorded_on(struct sgpu_event *event)
 {
 	struct sgpu_stream *stream;
 
@@ -490,7 +485,7 @@ static struct sgpu_stream *recorded_on(struct sgpu_event *event)
 
 static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	struct sgpu_stream *other = recorded_on(event);
+	struct sgpu_stream *other = sgpu_cuda_recorded_on(event);
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_WAIT, .other = other };
 	int rc;
 
@@ -542,7 +537,7 @@ static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
 	int rc;
 
-	if (!recorded_on(event)) {
+	if (!sgpu_cuda_recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "an event was waited for that was not recorded");
 	}
@@ -561,7 +556,7 @@ static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *
 	CUresult result;
 	int rc;
 
-	if (!recorded_on(event)) {
+	if (!sgpu_cuda_recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "an event was asked for that was not recorded");
 	}

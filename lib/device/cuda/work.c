@@ -15,25 +15,18 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 }
 
 /* ---- copies and clears, of at least a byte ---- */
-static CUresult copy_in(struct sgpu_stream *stream, const struct sgpu_work *work,
-			struct sgpu_cuda_record *record)
+static CUresult move(struct sgpu_stream *stream, const struct sgpu_work *work,
+		     struct sgpu_cuda_record *record)
 {
 	(void)record;
-	return sgpu_cu.cuMemcpyHtoDAsync(work->out, work->from, work->size, stream->native);
-}
-
-static CUresult copy_out(struct sgpu_stream *stream, const struct sgpu_work *work,
-			 struct sgpu_cuda_record *record)
-{
-	(void)record;
-	return sgpu_cu.cuMemcpyDtoHAsync(work->to, work->in, work->size, stream->native);
-}
-
-static CUresult clear(struct sgpu_stream *stream, const struct sgpu_work *work,
-		      struct sgpu_cuda_record *record)
-{
-	(void)record;
-	return sgpu_cu.cuMemsetD8Async(work->out, 0, work->size, stream->native);
+	switch (work->kind) {
+	case SGPU_WORK_COPY_IN:
+		return sgpu_cu.cuMemcpyHtoDAsync(work->out, work->from, work->size, stream->native);
+	case SGPU_WORK_COPY_OUT:
+		return sgpu_cu.cuMemcpyDtoHAsync(work->to, work->in, work->size, stream->native);
+	default:
+		return sgpu_cu.cuMemsetD8Async(work->out, 0, work->size, stream->native);
+	}
 }
 
 /* Gives the next set of counters, which are zero. When all sets are used, all are cleared.
@@ -71,7 +64,7 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	unsigned *words = NULL;
 	CUresult result;
 
-	record->status = sgpu_cuda_status_take(stream->device, 0);
+	record->status = sgpu_cuda_status_take(stream->device);
 	if (!record->status) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -115,9 +108,9 @@ static CUresult chunks(struct sgpu_stream *stream, const struct sgpu_work *work,
 	}
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)(opens ? sgpu_cuda_open : sgpu_cuda_seal)(
-			stream->native, state, work->first, work->last, work->in, work->size,
-			work->out, here ? SGPU_CUDA_FASTEST : SGPU_CUDA_SMALL, &report,
-			&record->expected);
+			stream->native, (int)stream->device->info.compute_units, state, work->first,
+			work->last, work->in, work->size, work->out,
+			here ? SGPU_CUDA_FASTEST : SGPU_CUDA_SMALL, &report, &record->expected);
 	}
 	return result;
 }
@@ -149,7 +142,7 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		record.code = SGPU_ECANCELED;
 		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
 	}
-	record.status = sgpu_cuda_status_take(device, 0);
+	record.status = sgpu_cuda_status_take(device);
 	if (record.status) {
 		launch.status = (int64_t *)(uintptr_t)record.status->device;
 		result = counters(stream, &launch.counters);
@@ -164,31 +157,16 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 }
 
 /* ---- digests ---- */
-/* The first call makes what the device's digests share. */
-static struct sgpu_cuda_digests *digests_of(struct sgpu_device *device)
-{
-	struct sgpu_cuda_digests *digests;
-
-	pthread_mutex_lock(&device->pool_lock);
-	if (!device->digests) {
-		device->digests = sgpu_cuda_digests_create();
-	}
-	digests = device->digests;
-	pthread_mutex_unlock(&device->pool_lock);
-	return digests;
-}
-
 static CUresult digest(struct sgpu_stream *stream, const struct sgpu_work *work,
 		       struct sgpu_cuda_record *record)
 {
-	struct sgpu_cuda_digests *digests = digests_of(stream->device);
-
 	record->digest = work->to;
-	record->status = digests ? sgpu_cuda_status_take(stream->device, 0) : NULL;
+	record->status = sgpu_cuda_status_take(stream->device);
 	return record->status
-		       ? (CUresult)sgpu_cuda_digest_enqueue(
-				 digests, stream->native, work->in, work->size, work->custom,
-				 work->custom_size, record->status->host, record->status->device)
+		       ? (CUresult)sgpu_cuda_digest_enqueue(stream->device->digests, stream->native,
+							    work->in, work->size, work->custom,
+							    work->custom_size, record->status->host,
+							    record->status->device)
 		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -251,7 +229,7 @@ static CUresult measure(struct sgpu_stream *stream, const struct sgpu_work *work
 	}
 	return (CUresult)sgpu_cuda_measure_enqueue(
 		stream->native, work->in, work->size, &record->measure->custom,
-		device->multiprocessors, *scratch, record->measure->digests);
+		device->info.compute_units, *scratch, record->measure->digests);
 }
 
 /* ---- requests ---- */
@@ -260,9 +238,9 @@ static const struct {
 			    struct sgpu_cuda_record *record);
 	const char *failure;
 } ways[] = {
-	[SGPU_WORK_COPY_IN] = { copy_in, "cannot copy to the device" },
-	[SGPU_WORK_COPY_OUT] = { copy_out, "cannot copy from the device" },
-	[SGPU_WORK_CLEAR] = { clear, "cannot clear device memory" },
+	[SGPU_WORK_COPY_IN] = { move, "cannot copy to the device" },
+	[SGPU_WORK_COPY_OUT] = { move, "cannot copy from the device" },
+	[SGPU_WORK_CLEAR] = { move, "cannot clear device memory" },
 	[SGPU_WORK_DIGEST] = { digest, "cannot digest on the device" },
 	[SGPU_WORK_MEASURE] = { measure, "cannot measure on the device" },
 	[SGPU_WORK_OPEN] = { chunks, "cannot open on the device" },

@@ -90,8 +90,8 @@ static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, c
 		}
 		sum = horner(w.ghash, sum, data);
 	}
-	return sum_of_warp(
-		product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
+	return sum_of_warp(sgpu_gf_product(
+		sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
 }
 
 /* Compares or writes the tag. One lane calls it. */
@@ -160,32 +160,13 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 			}
 		}
 		if (w.lane == 0) {
-			atomicXor(&r->sum[slot][0], sum.x);
-			atomicXor(&r->sum[slot][1], sum.y);
-			atomicXor(&r->sum[slot][2], sum.z);
-			atomicXor(&r->sum[slot][3], sum.w);
+			add_to(r->sum[slot], sum);
 		}
 		__syncthreads();
 		if (index < j.count && part == 0 && w.lane == 0) {
 			end_chunk<OPEN, ALIGNED>(j, r, c, index, *(uint4 *)r->sum[slot]);
 		}
 		__syncthreads();
-	}
-}
-
-/* The last thread block to end tells the host how many chunks were done. One thread of each block
- * calls it. */
-static __device__ __forceinline__ void report(const job &j, const rest *r)
-{
-	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
-
-	/* Data for the host or another GPU must arrive before the word that reports them.
-	 */
-	__threadfence_system();
-	all = atomicAdd(j.counter, mine) + mine;
-	if (all >> DONE_BITS == gridDim.x) {
-		__threadfence_system();
-		*(volatile uint64_t *)&j.verdict->done = all & (1ull << DONE_BITS) - 1;
 	}
 }
 
@@ -200,7 +181,7 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	uint32_t usable = __ldg(&j.state->nonce).w;
 
 	if (OPEN && blockIdx.x == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
-		atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)j.bad_end);
+		report_bad(j, j.bad_end);
 	}
 	if (threadIdx.x == 0) {
 		r->done[0] = 0;
@@ -231,7 +212,10 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	/* Wipe shared memory: the next kernel on this multiprocessor may be another user's. */
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		report(j, r);
+		/* Data for the host or another GPU must arrive before the word that reports them.
+		 */
+		__threadfence_system();
+		report_done(j, r->done[0], gridDim.x);
 	}
 	__syncthreads();
 	for (int i = threadIdx.x; i < (int)(HASH_BYTES + sizeof(rest)) / 16; i += THREADS) {
@@ -241,9 +225,6 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 
 /* ---- host ---- */
 typedef void (*kernel_fn)(const job);
-
-enum { DEVICES = 64 };
-static int multiprocessors_of[DEVICES];
 
 static kernel_fn choose(bool open, bool aligned)
 {
@@ -257,15 +238,8 @@ static kernel_fn choose(bool open, bool aligned)
 
 extern "C" int sgpu_cuda_aead_prepare(void)
 {
-	int device = 0, rc = cudaGetDevice(&device);
+	int rc = cudaSuccess;
 
-	if (rc == cudaSuccess && (device < 0 || device >= DEVICES)) {
-		rc = cudaErrorInvalidDevice;
-	}
-	if (rc == cudaSuccess) {
-		rc = cudaDeviceGetAttribute(&multiprocessors_of[device],
-					    cudaDevAttrMultiProcessorCount, device);
-	}
 	for (int i = 0; i < 4 && rc == cudaSuccess; i++) {
 		rc = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
 					  cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -312,17 +286,12 @@ static void share_out(job *j, int multiprocessors, unsigned *blocks)
 	}
 }
 
-static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
+static int start(void *stream, int multiprocessors, job *j, bool open, enum sgpu_cuda_kernel kernel,
 		 const struct sgpu_cuda_report *report, uint64_t *expected)
 {
-	int device = 0, rc = cudaGetDevice(&device);
 	unsigned blocks;
 	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
 
-	if (rc != cudaSuccess || device < 0 || device >= DEVICES ||
-	    multiprocessors_of[device] == 0) {
-		return rc != cudaSuccess ? rc : cudaErrorInitializationError;
-	}
 	*expected = j->count + (j->bad_end != UINT64_MAX);
 	j->verdict = (sgpu_cuda_verdict *)report->verdict;
 	j->counter = (unsigned long long *)report->counter;
@@ -334,18 +303,19 @@ static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
 	}
 	if (j->count > 0 &&
 	    (kernel == SGPU_CUDA_SMALL ||
-	     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors_of[device])))) {
+	     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors)))) {
 		sgpu_aead_small(j, open, stream);
 		return cudaGetLastError();
 	}
-	share_out(j, multiprocessors_of[device], &blocks);
+	share_out(j, multiprocessors, &blocks);
 	choose(open, aligned)<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
 	return cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-			      uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
-			      const struct sgpu_cuda_report *report, uint64_t *expected)
+extern "C" int sgpu_cuda_open(void *stream, int multiprocessors, uint64_t state, uint64_t first,
+			      bool last, uint64_t in, uint64_t size, uint64_t out,
+			      enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
+			      uint64_t *expected)
 {
 	uint64_t full = size / SEALED, end = size % SEALED;
 	bool has_end = last && end >= TAG;
@@ -359,12 +329,13 @@ extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool
 	j.end_size = has_end ? end - TAG : CHUNK;
 	j.bad_end = last ? (has_end ? UINT64_MAX : first + full)
 			 : (end == 0 ? UINT64_MAX : first + full);
-	return start(stream, &j, true, kernel, report, expected);
+	return start(stream, multiprocessors, &j, true, kernel, report, expected);
 }
 
-extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
-			      uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
-			      const struct sgpu_cuda_report *report, uint64_t *expected)
+extern "C" int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t first,
+			      bool last, uint64_t in, uint64_t size, uint64_t out,
+			      enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
+			      uint64_t *expected)
 {
 	job j = {};
 
@@ -375,5 +346,5 @@ extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool
 	j.count = size / CHUNK + last;
 	j.end_size = last ? size % CHUNK : CHUNK;
 	j.bad_end = UINT64_MAX;
-	return start(stream, &j, false, kernel, report, expected);
+	return start(stream, multiprocessors, &j, false, kernel, report, expected);
 }

@@ -60,7 +60,7 @@ static __device__ __forceinline__ uint4 length_part(const job &j, const chunk &c
 	if (c.size == CHUNK) {
 		return __ldg(&j.state->full_length);
 	}
-	return sgpu_ghash::product(
+	return sgpu_gf_product(
 		make_uint4(0, 0, 0, sgpu_aes::permute((uint32_t)c.size * 8, 0, 0x0123)),
 		__ldg(&j.state->power[1]));
 }
@@ -71,14 +71,39 @@ static __device__ __forceinline__ uint4 mask(const sgpu_aes::cipher &cipher, con
 	return sgpu_aes::counter_block(cipher, sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2), 1);
 }
 
+static __device__ __forceinline__ void add_to(uint32_t *sum, uint4 a)
+{
+	atomicXor(&sum[0], a.x);
+	atomicXor(&sum[1], a.y);
+	atomicXor(&sum[2], a.z);
+	atomicXor(&sum[3], a.w);
+}
+
+/* Tells the host of a chunk, by its number, that does not verify. */
+static __device__ __forceinline__ void report_bad(const job &j, uint64_t number)
+{
+	atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)number);
+}
+
+/* Counts `good` chunks. The last of `all` calls tells the host how many were done. */
+static __device__ __forceinline__ void report_done(const job &j, uint64_t good, uint64_t all)
+{
+	unsigned long long mine = (1ull << DONE_BITS) + good,
+			   sum = atomicAdd(j.counter, mine) + mine;
+
+	if (sum >> DONE_BITS == all) {
+		__threadfence_system();
+		*(volatile uint64_t *)&j.verdict->done = sum & (1ull << DONE_BITS) - 1;
+	}
+}
+
 /* Whether a chunk's tag equals `came`, the one that came with it; if not, reports the chunk. */
 static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint4 tag, uint4 came)
 {
 	uint4 d = tag ^ came;
 
 	if (d.x | d.y | d.z | d.w) {
-		atomicMin((unsigned long long *)&j.verdict->bad,
-			  (unsigned long long)(j.first + index));
+		report_bad(j, j.first + index);
 		return false;
 	}
 	return true;

@@ -28,11 +28,6 @@ struct scratch {
 	uint4 term[SGPU_DELIVERY_TERMS];
 };
 
-static __device__ uint4 product(uint4 a, uint4 b)
-{
-	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
-}
-
 /* Makes the powers of H by doubling: H^n times H^1 to H^n gives the next n. */
 static __device__ void make_powers(scratch *s)
 {
@@ -41,7 +36,7 @@ static __device__ void make_powers(scratch *s)
 		int i = (int)threadIdx.x + 1;
 
 		if (i <= n && n + i < POWERS) {
-			s->power[n + i] = product(s->power[n], s->power[i]);
+			s->power[n + i] = sgpu_gf_product(s->power[n], s->power[i]);
 		}
 		__syncthreads();
 	}
@@ -161,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 		/* The data's length in bits, big-endian, in the last eight bytes. */
 		uint4 length = make_uint4(0, 0, 0, __byte_perm(CHUNK * 8, 0, 0x0123));
 
-		state->full_length = product(length, s.power[1]);
+		state->full_length = sgpu_gf_product(length, s.power[1]);
 	}
 	__syncthreads();
 	make_table(&s, state->table);

@@ -116,15 +116,7 @@ static __device__ __forceinline__ uint4 do_block(const sgpu_aes::cipher &cipher,
 		other = keep_part(other, left);
 		store_part(c.out + 16 * index, other, left);
 	}
-	return sgpu_ghash::product(OPEN ? data : other, __ldg(&j.state->power[blocks - index + 1]));
-}
-
-static __device__ __forceinline__ void add_to(uint32_t *sum, uint4 a)
-{
-	atomicXor(&sum[0], a.x);
-	atomicXor(&sum[1], a.y);
-	atomicXor(&sum[2], a.z);
-	atomicXor(&sum[3], a.w);
+	return sgpu_gf_product(OPEN ? data : other, __ldg(&j.state->power[blocks - index + 1]));
 }
 
 /* One thread of each part calls it. The last part of a chunk makes or checks the tag; the last
@@ -134,7 +126,6 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 						const uint32_t *part, unsigned parts)
 {
 	volatile uint32_t *sum = (volatile uint32_t *)(j.counter + 1) + index * WORDS;
-	unsigned long long mine = 1ull << DONE_BITS, all;
 	bool right = true;
 	uint4 tag;
 
@@ -152,12 +143,7 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 		store_block<false>(c.out + c.size, tag);
 		__threadfence_system();
 	}
-	mine += right;
-	all = atomicAdd(j.counter, mine) + mine;
-	if (all >> DONE_BITS == j.count) {
-		__threadfence_system();
-		*(volatile uint64_t *)&j.verdict->done = all & (1ull << DONE_BITS) - 1;
-	}
+	report_done(j, right, j.count);
 }
 
 template <bool OPEN, int MULTIPLE>
@@ -172,7 +158,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 	sgpu_aes::cipher cipher;
 
 	if (OPEN && blockIdx.x == 0 && index == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
-		atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)j.bad_end);
+		report_bad(j, j.bad_end);
 	}
 	if (__ldg(&j.state->nonce).w != USABLE) {
 		if (blockIdx.x == 0 && index == 0 && threadIdx.x == 0) {
@@ -242,8 +228,7 @@ int sgpu_aead_small_prepare(void)
 
 bool sgpu_aead_is_small(const job *j, int multiprocessors)
 {
-	return j->count > 0 && j->count <= SGPU_CUDA_SMALL_CHUNKS &&
-	       j->count * PARTS <= (uint64_t)multiprocessors;
+	return j->count <= SGPU_CUDA_SMALL_CHUNKS && j->count * PARTS <= (uint64_t)multiprocessors;
 }
 
 void sgpu_aead_small(const job *j, bool open, void *stream)

@@ -10,12 +10,11 @@
 
 using namespace sgpu_agree;
 
-static __global__ void __launch_bounds__(THREADS)
-	agree_gather(room *r, unsigned sources, uint8_t *record)
+static __global__ void __launch_bounds__(THREADS) agree_gather(room *r, unsigned sources)
 {
 	__shared__ __align__(16) source s;
 
-	gather(&s, r, sources, record);
+	gather(&s, r, sources, NULL);
 }
 
 static __global__ void agree_make(room *r, unsigned sources, const __grid_constant__ bytes32 random,
@@ -44,17 +43,14 @@ extern "C" uint64_t sgpu_cuda_agree_counts(uint64_t address, unsigned sources)
 	return (uint64_t)(uintptr_t)counts_of((room *)address, sources);
 }
 
-extern "C" uint64_t sgpu_cuda_agree_material(uint64_t address, unsigned sources)
+extern "C" uint64_t sgpu_cuda_agree_material(uint64_t address)
 {
-	(void)sources;
 	return address + offsetof(room, material);
 }
 
-extern "C" int sgpu_cuda_agree_gather(void *stream, uint64_t address, unsigned sources,
-				      uint64_t record)
+extern "C" int sgpu_cuda_agree_gather(void *stream, uint64_t address, unsigned sources)
 {
-	agree_gather<<<sources, THREADS, 0, (cudaStream_t)stream>>>((room *)address, sources,
-								    (uint8_t *)record);
+	agree_gather<<<sources, THREADS, 0, (cudaStream_t)stream>>>((room *)address, sources);
 	return (int)cudaGetLastError();
 }
 
@@ -69,12 +65,11 @@ extern "C" int sgpu_cuda_agree_make(void *stream, uint64_t address, unsigned sou
 	return (int)cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_agree_finish(void *stream, uint64_t address, unsigned sources,
-				      const uint8_t host_public[32], uint64_t to)
+extern "C" int sgpu_cuda_agree_finish(void *stream, uint64_t address, const uint8_t host_public[32],
+				      uint64_t to)
 {
 	bytes32 copy;
 
-	(void)sources;
 	memcpy(copy.at, host_public, 32);
 	agree_finish<<<1, 32, 0, (cudaStream_t)stream>>>((room *)address, copy,
 							 (sgpu_cuda_answer *)to);

@@ -115,6 +115,7 @@ static __device__ void digest(source *s)
 	sgpu_sha_end(&s->sha, s->digest);
 }
 
+/* record: where tests, which discard the digests, want copies of the samples; or NULL. */
 static __device__ void gather(source *s, room *r, unsigned sources, uint8_t *record)
 {
 	wipe(s);

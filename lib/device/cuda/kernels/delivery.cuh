@@ -49,14 +49,7 @@ SGPU_ON_DEVICE uint4 sgpu_delivery_term(const struct sgpu_cuda_delivery *d, int 
 	if (i == SGPU_DELIVERY_BLOCKS) {
 		w[3] = sgpu_delivery_swapped(SGPU_CUDA_DELIVERED * 8);
 	}
-#ifdef __cplusplus
-	return sgpu_gf::to_block(
-		sgpu_gf::multiply(sgpu_gf::from_block(make_uint4(w[0], w[1], w[2], w[3])),
-				  sgpu_gf::from_block(power)));
-#else
-	return to_block(
-		multiply(from_block(make_uint4(w[0], w[1], w[2], w[3])), from_block(power)));
-#endif
+	return sgpu_gf_product(make_uint4(w[0], w[1], w[2], w[3]), power);
 }
 
 #endif

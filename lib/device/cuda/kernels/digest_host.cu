@@ -80,7 +80,7 @@ void sgpu_cuda_digests_free(struct sgpu_cuda_digests **digests)
 {
 	struct job *job, *next;
 
-	if (!digests || !*digests) {
+	if (!*digests) {
 		return;
 	}
 	for (job = (*digests)->all; job; job = next) {

@@ -97,8 +97,14 @@ static __device__ __noinline__ gf multiply(gf a, gf b)
 	return r;
 }
 
+static __device__ __forceinline__ uint4 sgpu_gf_product(uint4 a, uint4 b)
+{
+	return to_block(multiply(from_block(a), from_block(b)));
+}
+
 #ifdef __cplusplus
 } /* namespace */
+using sgpu_gf::sgpu_gf_product;
 #endif
 
 #endif

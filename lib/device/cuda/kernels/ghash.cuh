@@ -80,11 +80,6 @@ static __device__ __forceinline__ uint4 horner(const hash &h, uint4 y, uint4 c)
 	return c;
 }
 
-static __device__ __forceinline__ uint4 product(uint4 a, uint4 b)
-{
-	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
-}
-
 static __device__ __forceinline__ uint4 sum_of_warp(uint4 a)
 {
 	return make_uint4(__reduce_xor_sync(0xffffffffu, a.x), __reduce_xor_sync(0xffffffffu, a.y),
