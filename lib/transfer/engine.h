@@ -356,10 +356,8 @@ int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
 
 /* ---- store.c ---- */
-/* memcpy that bypasses the caches if the processor can. Call the fence once, after the last
- * call. */
+/* memcpy that bypasses the caches if the processor can. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
-void sgpu_transfer_store_fence(void);
 /* Moves memory that this core has written to the cache that all cores share, since the bus reads a
  * core's own cache at little more than half speed. Moves only most of it, to save time. Does
  * nothing if the processor cannot. */

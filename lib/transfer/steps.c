@@ -191,7 +191,6 @@ int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error
 	}
 	if (transfer->memory) {
 		sgpu_transfer_store(transfer->memory + position, move->buffer->host, move->bytes);
-		sgpu_transfer_store_fence();
 	} else {
 		rc = sink->write(sink->context, position, move->buffer->host, move->bytes, error);
 	}
