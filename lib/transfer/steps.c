@@ -164,8 +164,7 @@ int sgpu_chunk_move_start(struct sgpu_chunk_move *move, struct sgpu_error *error
 	if (in) {
 		pthread_mutex_lock(&engine->mutex);
 		transfer->touched = true;
-		transfer->needs_digest =
-			transfer->needs_digest && !sgpu_chunk_move_is_single(move);
+		transfer->needs_digest = transfer->needs_digest && !sgpu_chunk_move_is_single(move);
 		pthread_mutex_unlock(&engine->mutex);
 	}
 	rc = enqueue(move,

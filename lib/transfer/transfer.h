@@ -128,9 +128,6 @@ struct sgpu_transfer;
 
 enum sgpu_transfer_direction { SGPU_TRANSFER_IN, SGPU_TRANSFER_OUT };
 
-const char *sgpu_transfer_path_name(
-	enum sgpu_transfer_path path); /* "registered", "pinned", "pageable" */
-
 enum sgpu_transfer_step {
 	SGPU_STEP_READ, /* a processor reads from the source, or registers it */
 	SGPU_STEP_COPY_IN,
