@@ -135,7 +135,6 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 void sgpu_engine_free(struct sgpu_engine **engine)
 {
 	struct sgpu_engine *e = engine ? *engine : NULL;
-	struct sgpu_chunk_move *move;
 
 	if (!e) {
 		return;
@@ -149,19 +148,13 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		sgpu_workers_remove(e->workers, &e->job);
 	}
 	sgpu_workers_free(&e->workers);
-	for (int i = 0; i < SGPU_ENGINE_STREAMS + SGPU_ENGINE_SMALL_STREAMS; i++) {
-		struct sgpu_stream *stream = i < SGPU_ENGINE_STREAMS
-						     ? e->streams[i]
-						     : e->small_streams[i - SGPU_ENGINE_STREAMS];
+	for (int i = 0; i < SGPU_ENGINE_STREAMS; i++) {
+		struct sgpu_stream *stream = e->streams[i];
 
 		sgpu_stream_free(&stream);
 	}
 	sgpu_staging_free(e);
 	sgpu_kept_free(e);
-	while ((move = e->spare)) {
-		e->spare = move->next;
-		free(move);
-	}
 	pthread_cond_destroy(&e->changed);
 	pthread_mutex_destroy(&e->keeping);
 	pthread_mutex_destroy(&e->live_lock);
@@ -184,9 +177,10 @@ int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *err
 	return rc;
 }
 
-static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *place,
-		      struct sgpu_stream **stream, struct sgpu_error *error)
+int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which,
+			   struct sgpu_stream **stream, struct sgpu_error *error)
 {
+	struct sgpu_stream *_Atomic *place = &engine->streams[which];
 	int rc = SGPU_OK;
 
 	*stream = atomic_load(place);
@@ -203,26 +197,16 @@ static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *p
 	return rc;
 }
 
-int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which,
-			   struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	return get_stream(engine, &engine->streams[which], stream, error);
-}
-
 int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_engine_stream which,
 			     struct sgpu_stream **stream, struct sgpu_error *error)
 {
-	struct sgpu_engine *engine = transfer->engine;
-
-	if (transfer->small_stream != SGPU_ENGINE_NOT_SMALL) {
-		return get_stream(engine, &engine->small_streams[transfer->small_stream], stream,
-				  error);
-	}
-	if (transfer->second && (which == SGPU_ENGINE_OPEN || which == SGPU_ENGINE_SEAL)) {
+	if (transfer->small_stream) {
+		which = transfer->small_stream;
+	} else if (transfer->second && (which == SGPU_ENGINE_OPEN || which == SGPU_ENGINE_SEAL)) {
 		which = which == SGPU_ENGINE_OPEN ? SGPU_ENGINE_OPEN_SECOND
 						  : SGPU_ENGINE_SEAL_SECOND;
 	}
-	return sgpu_engine_get_stream(engine, which, stream, error);
+	return sgpu_engine_get_stream(transfer->engine, which, stream, error);
 }
 
 int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, struct sgpu_stream *to,
@@ -270,5 +254,5 @@ const char *sgpu_engine_row_name(int row)
 		[SGPU_ENGINE_COPY_OUT] = "copy out",
 	};
 
-	return row >= 0 && row < SGPU_ENGINE_ROWS ? names[row] : "host";
+	return names[row];
 }

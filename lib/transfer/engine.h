@@ -64,6 +64,10 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 /* The most chunks of a run in a plan with these sizes. */
 uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
 
+struct sgpu_transfer_queue {
+	struct sgpu_transfer *head, *tail;
+};
+
 /* ---- staging.c ---- */
 enum sgpu_staging_class {
 	SGPU_STAGING_SMALL,  /* a whole transfer of SGPU_TRANSFER_SMALL bytes */
@@ -85,9 +89,9 @@ struct sgpu_staging_pool {
 	struct sgpu_staging_buffer *free;
 	uint64_t size; /* bytes of one buffer */
 	unsigned made, limit;
-	unsigned extra;	 /* buffers above the limit, for ordered transfers */
-	uint64_t earned; /* bytes of buffers that the transfers so far allow */
-	struct sgpu_transfer *starved_head, *starved_tail;
+	unsigned extra;			    /* buffers above the limit, for ordered transfers */
+	uint64_t earned;		    /* bytes of buffers that the transfers so far allow */
+	struct sgpu_transfer_queue starved; /* transfers that wait for a buffer */
 };
 /* The mutex is held for both. sgpu_staging_take gives NULL if no buffer is free and `most` exist.
  * sgpu_staging_give hands the buffer to the first waiting transfer, unless a live copy waits.
@@ -121,14 +125,11 @@ enum sgpu_engine_stream {
 	SGPU_ENGINE_COPY_OUT,
 	SGPU_ENGINE_OPEN_SECOND,
 	SGPU_ENGINE_SEAL_SECOND,
-	SGPU_ENGINE_STREAMS
-};
-/* Small transfers use these streams in turn: a GPU takes longer to make a key's tables than to open
- * a small segment, and is mostly idle meanwhile, so several transfers do this at the same time. */
-enum { SGPU_ENGINE_SMALL_STREAMS = 8, SGPU_ENGINE_NOT_SMALL = -1 };
-
-struct sgpu_transfer_queue {
-	struct sgpu_transfer *head, *tail;
+	/* Small transfers use the streams from here on in turn: a GPU takes longer to make a key's
+	 * tables than to open a small segment, and is mostly idle meanwhile, so several transfers
+	 * do this at the same time. */
+	SGPU_ENGINE_SMALL,
+	SGPU_ENGINE_STREAMS = SGPU_ENGINE_SMALL + 8
 };
 
 struct sgpu_engine {
@@ -142,17 +143,15 @@ struct sgpu_engine {
 	bool started;		/* the job was added; under `making` */
 	pthread_mutex_t making; /* held while streams and threads are made */
 	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_STREAMS];
-	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
-	bool spreads; /* small transfers use small_streams */
+	bool spreads; /* small transfers use streams of their own */
 	atomic_uint next_small, next_large;
 
 	pthread_mutex_t mutex;	/* guards the members down to live_lock */
 	pthread_cond_t changed; /* wakes threads that wait for a buffer, a run or an end */
-	struct sgpu_transfer *ready_head, *ready_tail;
+	struct sgpu_transfer_queue ready;
 	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
-	unsigned waiting_live;	       /* live copies that wait for a buffer */
-	unsigned open;		       /* transfers whose end is not reported yet */
-	struct sgpu_chunk_move *spare; /* unused moves */
+	unsigned waiting_live; /* live copies that wait for a buffer */
+	unsigned open;	       /* transfers whose end is not reported yet */
 
 	pthread_mutex_t live_lock; /* held during a live copy */
 
@@ -201,7 +200,7 @@ struct sgpu_transfer {
 	struct sgpu_transfer_request request;
 	struct sgpu_transfer_result result;
 	atomic_int references;
-	int small_stream; /* its index, or SGPU_ENGINE_NOT_SMALL */
+	int small_stream; /* the stream for all its work, or 0 */
 	bool second;	  /* opens or seals on the second stream */
 
 	/* set by prepare, then constant */
@@ -217,7 +216,7 @@ struct sgpu_transfer {
 	/* the rest is under the engine's mutex */
 	enum sgpu_transfer_phase phase;
 	struct sgpu_transfer *next, *before;
-	struct sgpu_transfer **queue_head, **queue_tail; /* the queue that it is in, or NULL */
+	struct sgpu_transfer_queue *queue; /* that it is in, or NULL */
 	struct sgpu_staging_buffer *granted;
 	bool claimed_all;
 	uint64_t claimed; /* chunks for which moves exist */
@@ -242,6 +241,12 @@ static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer
 {
 	return sgpu_transfer_is_in(transfer) ? transfer->request.source.ordered
 					     : transfer->request.sink.ordered;
+}
+
+/* The stream, and row of a trace, that opens or seals. */
+static inline enum sgpu_engine_stream sgpu_transfer_crypt_row(const struct sgpu_transfer *transfer)
+{
+	return sgpu_transfer_is_in(transfer) ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL;
 }
 
 /* Whether a move is the whole transfer, or the transfer's end. */
@@ -303,8 +308,7 @@ SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfe
 /* Queues a transfer that has work, after others of its rank, and wakes waiting threads. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
 /* Queues a transfer after all of its rank and of lower ranks. */
-void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
-			  struct sgpu_transfer **tail);
+void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer_queue *queue);
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 
 /* ---- prepare.c ---- */
@@ -319,7 +323,6 @@ void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
 /* Called last: clears a failed transfer's destination, closes the source or sink, and reports. The
  * mutex is not held. */
 void sgpu_transfer_end(struct sgpu_transfer *transfer);
-void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* the source or sink */
 void sgpu_transfer_tell(struct sgpu_transfer *transfer);
 void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 
@@ -334,8 +337,6 @@ void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
 struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
 					      struct sgpu_staging_buffer *buffer);
 struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer);
-/* The work that opens or seals the run of a transfer with a key, through its buffer. */
-struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move);
 /* Whether the move is not needed any more. */
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
 /* Ends a move that was not enqueued, or whose run was written, with an error or SGPU_OK. */
@@ -347,19 +348,16 @@ void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *firs
 void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
 			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
-/* ---- input.c, output.c: the mutex is not held ---- */
-/* Reads a run and enqueues it. Returns only errors of the source; they also fail the transfer. */
-int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
-/* Enqueues a run. A run in a staging buffer is written once it has arrived there. */
-void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
+/* ---- steps.c: the mutex is not held ---- */
+/* Reads a run on its way in, and enqueues it. On its way out, a run in a staging buffer is written
+ * once it has arrived there. Returns only errors of the source; they also fail the transfer. */
+int sgpu_chunk_move_start(struct sgpu_chunk_move *move, struct sgpu_error *error);
 int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
 
 /* ---- store.c ---- */
-/* memcpy that bypasses the caches if the processor can. Call the fence once, after the last
- * call. */
+/* memcpy that bypasses the caches if the processor can. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
-void sgpu_transfer_store_fence(void);
 /* Moves memory that this core has written to the cache that all cores share, since the bus reads a
  * core's own cache at little more than half speed. Moves only most of it, to save time. Does
  * nothing if the processor cannot. */

@@ -242,17 +242,17 @@ static void host_count(struct host_move *move, const struct host_run *run, size_
 {
 	struct host_part *part = run->of;
 	const struct sgpu_host_move *m = move->move;
-	bool seals = part->part->action == SGPU_HOST_SEAL,
-	     opens = part->part->action == SGPU_HOST_OPEN;
+	const size_t header = run->index == 0 ? SGPU_SEALED_HEADER : 0;
+	const size_t in = run->size + (part->part->action == SGPU_HOST_OPEN ? header : 0);
 
 	pthread_mutex_lock(&move->lock);
 	if (part->part->sink.ordered) {
 		move->turn++;
 		pthread_cond_broadcast(&move->turn_came);
 	}
-	part->part->bytes_in += run->size + (opens && run->index == 0 ? SGPU_SEALED_HEADER : 0);
-	part->part->bytes_out += written + (seals && run->index == 0 ? SGPU_SEALED_HEADER : 0);
-	move->bytes_in += run->size + (opens && run->index == 0 ? SGPU_SEALED_HEADER : 0);
+	part->part->bytes_in += in;
+	part->part->bytes_out += written + (part->part->action == SGPU_HOST_SEAL ? header : 0);
+	move->bytes_in += in;
 	*ended = ++part->ended == part->runs;
 	if (m->progress) {
 		m->progress(m->progress_argument, move->bytes_in);
@@ -320,7 +320,7 @@ static void host_run_worker(void *argument, uint64_t begin, uint64_t end)
 	struct host_worker *workers = argument;
 
 	for (; begin < end; begin++) {
-		while (workers[begin].in && host_work(&workers[begin])) {
+		while (host_work(&workers[begin])) {
 		}
 	}
 }

@@ -10,14 +10,8 @@
 
 static struct sgpu_chunk_move *new_move(struct sgpu_transfer *transfer)
 {
-	struct sgpu_engine *engine = transfer->engine;
-	struct sgpu_chunk_move *move = engine->spare;
+	struct sgpu_chunk_move *move = malloc(sizeof(*move));
 
-	if (move) {
-		engine->spare = move->next;
-	} else {
-		move = malloc(sizeof(*move));
-	}
 	if (!move) {
 		sgpu_transfer_failed(transfer, transfer->claimed, SGPU_ENOMEM, NULL);
 		return NULL;
@@ -30,7 +24,6 @@ static struct sgpu_chunk_move *new_move(struct sgpu_transfer *transfer)
 struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
 					      struct sgpu_staging_buffer *buffer)
 {
-	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_chunk_move *move = new_move(transfer);
 	uint64_t begin, end, whole = sgpu_transfer_bytes(transfer);
 
@@ -47,13 +40,7 @@ struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
 	begin = sgpu_transfer_position(transfer, move->run.first);
 	end = sgpu_transfer_position(transfer, transfer->claimed);
 	move->bytes = (end < whole ? end : whole) - begin;
-	if (request->key && request->direction == SGPU_TRANSFER_IN) {
-		move->plain = sgpu_opened_size(move->bytes);
-	} else if (request->key) {
-		move->plain = move->bytes - move->run.count * SGPU_TAG_SIZE;
-	} else {
-		move->plain = move->bytes;
-	}
+	move->plain = transfer->request.key ? sgpu_opened_size(move->bytes) : move->bytes;
 	return move;
 }
 
@@ -65,25 +52,6 @@ struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer
 		move->is_digest = true;
 	}
 	return move;
-}
-
-struct sgpu_work sgpu_chunk_move_crypt(const struct sgpu_chunk_move *move)
-{
-	const struct sgpu_transfer_request *request = &move->transfer->request;
-	const bool in = sgpu_transfer_is_in(move->transfer);
-	/* The last run may hold only the empty last chunk, whose plaintext address would be
-	 * outside. */
-	const sgpu_devptr plain =
-		request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
-	const sgpu_devptr sealed = move->buffer ? move->buffer->device : 0;
-
-	return (struct sgpu_work){ .kind = in ? SGPU_WORK_OPEN : SGPU_WORK_SEAL,
-				   .in = in ? sealed : plain,
-				   .out = in ? plain : sealed,
-				   .size = in ? move->bytes : move->plain,
-				   .key = request->key,
-				   .first = request->first + move->run.first,
-				   .last = request->last && sgpu_chunk_move_is_last(move) };
 }
 
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move)
@@ -117,11 +85,9 @@ static void finish(struct sgpu_chunk_move *move)
 	if (move->buffer) {
 		sgpu_staging_give(engine, move->buffer);
 	}
-	move->next = engine->spare;
-	engine->spare = move;
+	free(move);
 	transfer->moves--;
-	if (transfer->moves == 0 && (transfer->claimed_all || transfer->failed) &&
-	    !transfer->pumping) {
+	if (sgpu_transfer_is_over(transfer)) {
 		bool in = sgpu_transfer_is_in(transfer);
 
 		/* If no step is left that may call the device, this thread, mostly a callback's,
@@ -133,7 +99,7 @@ static void finish(struct sgpu_chunk_move *move)
 		} else {
 			sgpu_transfer_post(transfer);
 		}
-	} else if (transfer->pumping || (!transfer->queue_head && !transfer->claimed_all)) {
+	} else if (transfer->pumping || (!transfer->queue && !transfer->claimed_all)) {
 		sgpu_transfer_post(transfer);
 	}
 	pthread_mutex_unlock(&engine->mutex);
@@ -172,7 +138,7 @@ static void note_spans(const struct sgpu_chunk_move *move)
 			   move->copy.begin_ns, move->copy.end_ns, move->bytes);
 	if (!move->is_digest) {
 		sgpu_transfer_span(transfer, in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL,
-				   in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, move->crypt.begin_ns,
+				   sgpu_transfer_crypt_row(transfer), move->crypt.begin_ns,
 				   move->crypt.end_ns, move->bytes);
 	}
 }
@@ -304,7 +270,7 @@ static void clear_destination(struct sgpu_transfer *transfer)
 	}
 }
 
-void sgpu_transfer_close_end(const struct sgpu_transfer_request *request)
+static void close_end(const struct sgpu_transfer_request *request)
 {
 	if (request->direction == SGPU_TRANSFER_IN && request->source.close) {
 		request->source.close(request->source.context);
@@ -318,7 +284,7 @@ void sgpu_transfer_end(struct sgpu_transfer *transfer)
 	if (transfer->failed) {
 		clear_destination(transfer);
 	}
-	sgpu_transfer_close_end(&transfer->request);
+	close_end(&transfer->request);
 	sgpu_transfer_tell(transfer);
 }
 

@@ -56,11 +56,8 @@ static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EUSAGE, "a transfer of %llu bytes has no whole chunks",
 				 (unsigned long long)request->size);
 	}
-	transfer->plan.total = request->size / unit + (request->size % unit != 0);
-	if (request->key && !in) {
-		transfer->plan.total =
-			request->size / unit + (request->last || request->size % unit != 0);
-	}
+	transfer->plan.total = request->size / unit + (request->size % unit != 0 ||
+						       (request->key && !in && request->last));
 	return SGPU_OK;
 }
 
@@ -123,15 +120,14 @@ static void plan_runs(struct sgpu_transfer *transfer)
 
 int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
-	bool in = sgpu_transfer_is_in(transfer);
 	struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_stream *stream = NULL;
 	int rc = SGPU_OK;
 
 	transfer->class = SGPU_STAGING_NONE;
 	if (request->prepare) {
-		rc = sgpu_transfer_get_stream(transfer, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL,
-					      &stream, error);
+		rc = sgpu_transfer_get_stream(transfer, sgpu_transfer_crypt_row(transfer), &stream,
+					      error);
 		if (rc == SGPU_OK) {
 			rc = request->prepare(request->argument, stream, request, error);
 		}

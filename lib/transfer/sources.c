@@ -47,6 +47,17 @@ struct sgpu_kept_slice {
 	unsigned users;
 };
 
+struct file {
+	struct sgpu_engine *engine;
+	int fd;
+	const char *name;
+	uint64_t offset;
+	void *base; /* of the mapping that is registered, or NULL */
+	uint64_t mapped;
+	struct sgpu_kept_slice *kept; /* or NULL */
+	bool region; /* others may have it open, with or without a name, and cut it short */
+};
+
 static bool is_in_memory(int fd, uint64_t *page)
 {
 	struct statfs about;
@@ -61,17 +72,17 @@ static bool is_in_memory(int fd, uint64_t *page)
 	return about.f_type == HUGETLBFS_MAGIC || about.f_type == TMPFS_MAGIC;
 }
 
-static bool find_pages(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
-		       uint64_t *begin, uint64_t *bytes, uint64_t *page)
+static bool find_pages(const struct file *file, uint64_t size, uint64_t *begin, uint64_t *bytes,
+		       uint64_t *page)
 {
 	uint64_t end;
 
-	if (!atomic_load(&engine->registers) || !is_in_memory(fd, page) ||
-	    !sgpu_add_u64(offset, size, &end) || !sgpu_add_u64(end, *page - 1, &end) ||
+	if (!atomic_load(&file->engine->registers) || !is_in_memory(file->fd, page) ||
+	    !sgpu_add_u64(file->offset, size, &end) || !sgpu_add_u64(end, *page - 1, &end) ||
 	    end > INT64_MAX) {
 		return false;
 	}
-	*begin = offset / *page * *page;
+	*begin = file->offset / *page * *page;
 	*bytes = end / *page * *page - *begin;
 	return true;
 }
@@ -201,18 +212,17 @@ static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const st
 	return slice;
 }
 
-static void *take_slice(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
-			bool writable, struct sgpu_kept_slice **slice)
+static void *take_slice(struct file *file, uint64_t size, bool writable)
 {
+	struct sgpu_engine *engine = file->engine;
 	struct sgpu_kept_slice *found;
 	struct stat status;
 	uint64_t begin, bytes, page;
 	void *memory = NULL;
 
-	*slice = NULL;
-	if (size < REGISTER_MIN || !find_pages(engine, fd, offset, size, &begin, &bytes, &page) ||
-	    fstat(fd, &status) != 0 || status.st_nlink == 0 ||
-	    offset + size > (uint64_t)status.st_size) {
+	if (size < REGISTER_MIN || !find_pages(file, size, &begin, &bytes, &page) ||
+	    fstat(file->fd, &status) != 0 || status.st_nlink == 0 ||
+	    file->offset + size > (uint64_t)status.st_size) {
 		return NULL;
 	}
 	if ((uint64_t)status.st_blocks * STAT_BLOCK >= (uint64_t)status.st_size) {
@@ -221,11 +231,11 @@ static void *take_slice(struct sgpu_engine *engine, int fd, uint64_t offset, uin
 	}
 	pthread_mutex_lock(&engine->keeping);
 	found = find(engine, &status, begin, bytes, writable);
-	found = found ? found : keep(engine, fd, &status, begin, bytes, writable);
+	found = found ? found : keep(engine, file->fd, &status, begin, bytes, writable);
 	if (found) {
 		found->users++;
-		*slice = found;
-		memory = (uint8_t *)found->base + (offset - begin);
+		file->kept = found;
+		memory = (uint8_t *)found->base + (file->offset - begin);
 	}
 	pthread_mutex_unlock(&engine->keeping);
 	return memory;
@@ -248,17 +258,6 @@ void sgpu_kept_free(struct sgpu_engine *engine)
 		drop(engine, &engine->kept);
 	}
 }
-
-struct file {
-	struct sgpu_engine *engine;
-	int fd;
-	const char *name;
-	uint64_t offset;
-	void *base; /* of the mapping that is registered, or NULL */
-	uint64_t mapped;
-	struct sgpu_kept_slice *kept; /* or NULL */
-	bool region; /* others may have it open, with or without a name, and cut it short */
-};
 
 /* ---- registering ---- */
 /* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB
@@ -288,7 +287,7 @@ static void *register_slice(void *context, uint64_t size, bool *registered)
 	struct sgpu_engine *engine = file->engine;
 	uint64_t page, begin;
 
-	if (!find_pages(engine, file->fd, file->offset, size, &begin, &file->mapped, &page) ||
+	if (!find_pages(file, size, &begin, &file->mapped, &page) ||
 	    !registering_pays(size, engine->config.workers, page > PAGE)) {
 		return NULL;
 	}
@@ -300,22 +299,20 @@ static void *register_slice(void *context, uint64_t size, bool *registered)
 	return (uint8_t *)file->base + (file->offset - begin);
 }
 
-static void *view_region(void *context, uint64_t size, bool *registered)
-{
-	struct file *file = context;
-	void *memory = take_slice(file->engine, file->fd, file->offset, size, false, &file->kept);
-
-	*registered = memory != NULL;
-	return memory ? memory : register_slice(context, size, registered);
-}
-
 static void *write_region(void *context, uint64_t size, bool *registered)
 {
-	struct file *file = context;
-	void *memory = take_slice(file->engine, file->fd, file->offset, size, true, &file->kept);
+	void *memory = take_slice(context, size, true);
 
 	*registered = memory != NULL;
 	return memory;
+}
+
+static void *view_region(void *context, uint64_t size, bool *registered)
+{
+	void *memory = take_slice(context, size, false);
+
+	*registered = memory != NULL;
+	return memory ? memory : register_slice(context, size, registered);
 }
 
 /* ---- files ---- */

@@ -43,19 +43,13 @@ int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class,
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer)
 {
 	struct sgpu_staging_pool *pool = &engine->staging[buffer->class];
-	struct sgpu_transfer *next = pool->starved_head;
 
+	buffer->next = pool->free;
+	pool->free = buffer;
 	if (engine->waiting_live > 0 && buffer->class == SGPU_STAGING_LARGE) {
-		next = NULL;
 		pthread_cond_broadcast(&engine->changed);
-	}
-	if (next) {
-		next->granted = buffer;
-		sgpu_transfer_unqueue(next);
-		sgpu_transfer_post(next);
 	} else {
-		buffer->next = pool->free;
-		pool->free = buffer;
+		sgpu_staging_share(engine, buffer->class);
 	}
 }
 
@@ -65,7 +59,7 @@ void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class clas
 	struct sgpu_staging_buffer *buffer = NULL;
 	struct sgpu_transfer *next;
 
-	while ((next = pool->starved_head) &&
+	while ((next = pool->starved.head) &&
 	       sgpu_staging_take(engine, class, sgpu_staging_most(engine, class), &buffer) ==
 		       SGPU_OK &&
 	       buffer) {

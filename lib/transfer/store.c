@@ -13,7 +13,7 @@
 
 enum { LINE = 64 };
 
-static void lines_sse2(uint8_t *to, const uint8_t *from, size_t lines)
+static void store_lines(uint8_t *to, const uint8_t *from, size_t lines)
 {
 	for (; lines > 0; lines--, to += LINE, from += LINE) {
 		for (size_t i = 0; i < LINE; i += 16) {
@@ -22,42 +22,6 @@ static void lines_sse2(uint8_t *to, const uint8_t *from, size_t lines)
 			_mm_stream_si128((__m128i *)(void *)(to + i), part);
 		}
 	}
-}
-
-#if SGPU_CLONES
-__attribute__((target("avx2"))) static void lines_avx2(uint8_t *to, const uint8_t *from,
-						       size_t lines)
-{
-	for (; lines > 0; lines--, to += LINE, from += LINE) {
-		_mm256_stream_si256((__m256i *)(void *)to,
-				    _mm256_loadu_si256((const __m256i *)(const void *)from));
-		_mm256_stream_si256((__m256i *)(void *)(to + 32),
-				    _mm256_loadu_si256((const __m256i *)(const void *)(from + 32)));
-	}
-}
-
-__attribute__((target("avx512f"))) static void lines_avx512(uint8_t *to, const uint8_t *from,
-							    size_t lines)
-{
-	for (; lines > 0; lines--, to += LINE, from += LINE) {
-		_mm512_stream_si512((__m512i *)(void *)to, _mm512_loadu_si512((const void *)from));
-	}
-}
-#endif
-
-static void store_lines(uint8_t *to, const uint8_t *from, size_t lines)
-{
-#if SGPU_CLONES
-	if (__builtin_cpu_supports("avx512f")) {
-		lines_avx512(to, from, lines);
-		return;
-	}
-	if (__builtin_cpu_supports("avx2")) {
-		lines_avx2(to, from, lines);
-		return;
-	}
-#endif
-	lines_sse2(to, from, lines);
 }
 
 void sgpu_transfer_store(void *to, const void *from, size_t size)
@@ -70,10 +34,6 @@ void sgpu_transfer_store(void *to, const void *from, size_t size)
 	store_lines((uint8_t *)to + head, (const uint8_t *)from + head, lines);
 	head += lines * LINE;
 	memcpy((uint8_t *)to + head, (const uint8_t *)from + head, size - head);
-}
-
-void sgpu_transfer_store_fence(void)
-{
 	_mm_sfence();
 }
 
@@ -105,10 +65,6 @@ bool sgpu_transfer_can_demote(void)
 void sgpu_transfer_store(void *to, const void *from, size_t size)
 {
 	memcpy(to, from, size);
-}
-
-void sgpu_transfer_store_fence(void)
-{
 }
 
 void sgpu_transfer_demote(const void *memory, size_t size)

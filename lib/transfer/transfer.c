@@ -35,23 +35,6 @@ static int check_request(const struct sgpu_transfer_request *request, struct sgp
 	return SGPU_OK;
 }
 
-/* Makes the streams of an output wait for the event after which its data are ready. */
-static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event *after,
-			 struct sgpu_error *error)
-{
-	static const enum sgpu_engine_stream which[] = { SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
-	struct sgpu_stream *stream;
-	int rc = SGPU_OK;
-
-	for (size_t i = 0; rc == SGPU_OK && after && i < SGPU_ARRAY_LENGTH(which); i++) {
-		rc = sgpu_transfer_get_stream(transfer, which[i], &stream, error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_stream_wait(stream, after);
-		}
-	}
-	return rc;
-}
-
 /* How many moves the calling thread enqueues itself: for a small transfer, or a source or sink in
  * memory. */
 static unsigned runs_at_once(const struct sgpu_engine *engine,
@@ -91,21 +74,12 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	}
 	new->engine = engine;
 	new->request = *request;
-	new->request.after = NULL;
-	new->small_stream = SGPU_ENGINE_NOT_SMALL;
 	if (engine->spreads && request->size > SGPU_TRANSFER_SMALL) {
 		new->second = atomic_fetch_add(&engine->next_large, 1) % 2;
-	} else if (engine->spreads &&
-		   !request->after) { /* only the other streams wait for the event */
+	} else if (engine->spreads) {
 		new->small_stream =
-			(int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS);
-	}
-	if (request->direction == SGPU_TRANSFER_OUT) {
-		rc = wait_for_data(new, request->after, error);
-	}
-	if (rc != SGPU_OK) {
-		free(new);
-		return rc;
+			SGPU_ENGINE_SMALL + atomic_fetch_add(&engine->next_small, 1) %
+						    (SGPU_ENGINE_STREAMS - SGPU_ENGINE_SMALL);
 	}
 	new->result.begin_ns = sgpu_now_ns();
 	atomic_store(&new->references, 3); /* references of the caller, the engine and this call */

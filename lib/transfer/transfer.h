@@ -128,9 +128,6 @@ struct sgpu_transfer;
 
 enum sgpu_transfer_direction { SGPU_TRANSFER_IN, SGPU_TRANSFER_OUT };
 
-const char *sgpu_transfer_path_name(
-	enum sgpu_transfer_path path); /* "registered", "pinned", "pageable" */
-
 enum sgpu_transfer_step {
 	SGPU_STEP_READ, /* a processor reads from the source, or registers it */
 	SGPU_STEP_COPY_IN,
@@ -173,9 +170,6 @@ struct sgpu_transfer_request {
 	const uint8_t *expected; /* SGPU_KT128_SIZE bytes, borrowed until done; inputs only */
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;	    /* out */
-	/* Out: the event after which the data are ready; NULL: they are ready. It is borrowed only
-	 * until sgpu_transfer_start returns. Later outputs may wait for it, too. */
-	struct sgpu_event *after;
 	uint64_t rank; /* lower ranks go first; transfers of one rank alternate by chunk run */
 	bool queued;   /* workers do all of it, even if the caller could */
 	/* NULL, or called once, before anything else, on a thread that may call the source: may

@@ -16,30 +16,29 @@ enum { LOOK_MAX = 64 };
 
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
 {
-	if (!transfer->queue_head) {
+	if (!transfer->queue) {
 		return;
 	}
-	*(transfer->before ? &transfer->before->next : transfer->queue_head) = transfer->next;
-	*(transfer->next ? &transfer->next->before : transfer->queue_tail) = transfer->before;
+	*(transfer->before ? &transfer->before->next : &transfer->queue->head) = transfer->next;
+	*(transfer->next ? &transfer->next->before : &transfer->queue->tail) = transfer->before;
 	transfer->next = transfer->before = NULL;
-	transfer->queue_head = transfer->queue_tail = NULL;
+	transfer->queue = NULL;
 }
 
-void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
-			  struct sgpu_transfer **tail)
+void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer_queue *queue)
 {
 	struct sgpu_transfer *before, *after = NULL;
 	int i;
 
 	sgpu_transfer_unqueue(transfer);
-	before = *tail;
+	before = queue->tail;
 	for (i = 0; i < LOOK_MAX && before && before->request.rank > transfer->request.rank; i++) {
 		after = before;
 		before = before->before;
 	}
 	if (i == LOOK_MAX && before && before->request.rank > transfer->request.rank) {
 		/* Too far from the tail: look from the head for one of higher rank. */
-		for (after = *head, i = 0;
+		for (after = queue->head, i = 0;
 		     i < LOOK_MAX && after->request.rank <= transfer->request.rank; i++) {
 			after = after->next;
 		}
@@ -47,10 +46,9 @@ void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer *
 	}
 	transfer->before = before;
 	transfer->next = after;
-	*(before ? &before->next : head) = transfer;
-	*(after ? &after->before : tail) = transfer;
-	transfer->queue_head = head;
-	transfer->queue_tail = tail;
+	*(before ? &before->next : &queue->head) = transfer;
+	*(after ? &after->before : &queue->tail) = transfer;
+	transfer->queue = queue;
 }
 
 /* Whether choose() would find something to do for the transfer. */
@@ -75,7 +73,7 @@ void sgpu_transfer_post(struct sgpu_transfer *transfer)
 		pthread_cond_broadcast(&engine->changed);
 	}
 	if (has_work(transfer)) {
-		sgpu_transfer_append(transfer, &engine->ready_head, &engine->ready_tail);
+		sgpu_transfer_append(transfer, &engine->ready);
 		sgpu_workers_wake(engine->workers, 1);
 	}
 }
@@ -103,10 +101,10 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 		return true;
 	}
 	pool = &engine->staging[transfer->class];
-	if (transfer->queue_head == &pool->starved_head) {
+	if (transfer->queue == &pool->starved) {
 		return false; /* it waits for a buffer already */
 	}
-	if (!pool->starved_head) {
+	if (!pool->starved.head) {
 		rc = sgpu_staging_take(engine, transfer->class,
 				       sgpu_staging_most(engine, transfer->class), buffer);
 	}
@@ -114,7 +112,7 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 		sgpu_transfer_failed(transfer, transfer->claimed, rc, NULL);
 		sgpu_transfer_post(transfer);
 	} else if (!*buffer) {
-		sgpu_transfer_append(transfer, &pool->starved_head, &pool->starved_tail);
+		sgpu_transfer_append(transfer, &pool->starved);
 	}
 	return *buffer != NULL;
 }
@@ -202,11 +200,7 @@ static void act(const struct turn *turn)
 		pthread_mutex_unlock(&turn->transfer->engine->mutex);
 		break;
 	case MOVE:
-		if (!sgpu_transfer_is_in(turn->transfer)) {
-			sgpu_chunk_move_out(turn->move);
-		} else {
-			(void)sgpu_chunk_move_in(turn->move, &error);
-		}
+		(void)sgpu_chunk_move_start(turn->move, &error);
 		break;
 	case WRITE:
 		(void)sgpu_chunk_move_write(turn->move, &error);
@@ -234,9 +228,9 @@ static void take_turn(struct turn *turn)
 	}
 	atomic_fetch_add(&turn->transfer->references, 1);
 	if (turn->action != END && turn->action != PREPARE) {
-		sgpu_transfer_append(turn->transfer, &engine->ready_head, &engine->ready_tail);
+		sgpu_transfer_append(turn->transfer, &engine->ready);
 	}
-	if (engine->ready_head) {
+	if (engine->ready.head) {
 		sgpu_workers_wake(engine->workers, 1);
 	}
 }
@@ -261,7 +255,7 @@ bool sgpu_engine_work(void *argument, unsigned thread)
 
 	(void)thread;
 	pthread_mutex_lock(&engine->mutex);
-	while (turn.action == NOTHING && (turn.transfer = engine->ready_head)) {
+	while (turn.action == NOTHING && (turn.transfer = engine->ready.head)) {
 		take_turn(&turn);
 	}
 	pthread_mutex_unlock(&engine->mutex);
@@ -285,7 +279,7 @@ void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)
 		act(&turn);
 	}
 	pthread_mutex_lock(&engine->mutex);
-	if (!transfer->queue_head && transfer->phase == SGPU_PHASE_MOVING) {
+	if (!transfer->queue && transfer->phase == SGPU_PHASE_MOVING) {
 		sgpu_transfer_post(transfer);
 	}
 	pthread_mutex_unlock(&engine->mutex);
@@ -341,7 +335,7 @@ static int pump_in(struct sgpu_transfer *transfer, struct sgpu_error *error)
 		cancelled = transfer->cancelled;
 		pthread_mutex_unlock(&engine->mutex);
 		if (move) {
-			rc = sgpu_chunk_move_in(move, error);
+			rc = sgpu_chunk_move_start(move, error);
 		}
 	} while (move && rc == SGPU_OK);
 	if (cancelled) {

@@ -127,7 +127,8 @@ UNIT_TEST(a_queue_is_in_the_order_of_ranks)
 	static const int wanted[] = { 6, 1, 4, 3, 0, 2, 7, 5 };
 	static struct sgpu_transfer list[MANY];
 	struct sgpu_engine empty = { .open = 0 };
-	struct sgpu_transfer *head = NULL, *tail = NULL, *at;
+	struct sgpu_transfer_queue queue = { NULL, NULL };
+	struct sgpu_transfer *at;
 	int n = 0;
 
 	for (int i = 0; i < MANY; i++) {
@@ -135,35 +136,36 @@ UNIT_TEST(a_queue_is_in_the_order_of_ranks)
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ranks); i++) {
 		list[i].request.rank = ranks[i];
-		sgpu_transfer_append(&list[i], &head, &tail);
+		sgpu_transfer_append(&list[i], &queue);
 	}
-	for (at = head; at; at = at->next) {
-		CHECK(at == &list[wanted[n++]] && (at->next ? at->next->before : tail) == at);
+	for (at = queue.head; at; at = at->next) {
+		CHECK(at == &list[wanted[n++]] && (at->next ? at->next->before : queue.tail) == at);
 	}
 	CHECK(n == SGPU_ARRAY_LENGTH(ranks));
 	sgpu_transfer_unqueue(&list[1]);
-	sgpu_transfer_append(&list[1], &head, &tail); /* behind the other of its rank */
-	CHECK(head == &list[6] && head->next == &list[4] && head->next->next == &list[1]);
-	while (head) {
-		sgpu_transfer_unqueue(head);
+	sgpu_transfer_append(&list[1], &queue); /* behind the other of its rank */
+	CHECK(queue.head == &list[6] && queue.head->next == &list[4] &&
+	      queue.head->next->next == &list[1]);
+	while (queue.head) {
+		sgpu_transfer_unqueue(queue.head);
 	}
 	/* Before very many it is still behind those of its rank and below. */
 	for (int i = 0; i < MANY; i++) {
 		list[i].request.rank = i < 3 ? (uint64_t)i / 2 : 2;
-		sgpu_transfer_append(&list[i], &head, &tail);
+		sgpu_transfer_append(&list[i], &queue);
 	}
 	for (int i = 1; i >= 0; i--) {
-		sgpu_transfer_append(&list[i], &head, &tail);
+		sgpu_transfer_append(&list[i], &queue);
 	}
-	CHECK(head == &list[1] && head->next == &list[0] && list[0].next == &list[2] &&
+	CHECK(queue.head == &list[1] && queue.head->next == &list[0] && list[0].next == &list[2] &&
 	      list[2].next == &list[3]);
-	sgpu_transfer_append(&list[2], &head, &tail);
+	sgpu_transfer_append(&list[2], &queue);
 	CHECK(list[0].next == &list[2] && list[2].next == &list[3] && list[3].before == &list[2] &&
-	      tail == &list[MANY - 1]);
+	      queue.tail == &list[MANY - 1]);
 	list[MANY - 1].request.rank = 0;
-	sgpu_transfer_append(&list[MANY - 1], &head, &tail);
+	sgpu_transfer_append(&list[MANY - 1], &queue);
 	CHECK(list[0].next == &list[MANY - 1] && list[MANY - 1].next == &list[2] &&
-	      tail == &list[MANY - 2]);
+	      queue.tail == &list[MANY - 2]);
 }
 
 UNIT_TEST(transfers_of_a_lower_rank_go_first)

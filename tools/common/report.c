@@ -18,6 +18,12 @@
 
 enum { TIME_MAX = 48 };
 
+static const char *const path_names[SGPU_PATHS] = {
+	[SGPU_PATH_REGISTERED] = "registered",
+	[SGPU_PATH_PINNED] = "pinned",
+	[SGPU_PATH_PAGEABLE] = "pageable",
+};
+
 static void log_json(const struct report *report, const char *file, int rc,
 		     const struct report_user *by, const char *time)
 {
@@ -105,7 +111,7 @@ static void print_json(const struct report *report)
 					      rate(total)));
 	}
 	for (int i = 0; i < SGPU_PATHS; i++) {
-		json_object_set_new(staging, sgpu_transfer_path_name((enum sgpu_transfer_path)i),
+		json_object_set_new(staging, path_names[i],
 				    json_pack("{s:I, s:I}", "bytes_in",
 					      (json_int_t)report->paths.in[i], "bytes_out",
 					      (json_int_t)report->paths.out[i]));
@@ -152,9 +158,8 @@ static void report_stats(const struct report *report)
 	}
 	dprintf(cli_error_fd, "%-10s %27s %27s\n", "staging", "bytes in", "bytes out");
 	for (int i = 0; i < SGPU_PATHS; i++) {
-		dprintf(cli_error_fd, "%-10s %27" PRIu64 " %27" PRIu64 "\n",
-			sgpu_transfer_path_name((enum sgpu_transfer_path)i), paths->in[i],
-			paths->out[i]);
+		dprintf(cli_error_fd, "%-10s %27" PRIu64 " %27" PRIu64 "\n", path_names[i],
+			paths->in[i], paths->out[i]);
 	}
 }
 
