@@ -94,11 +94,6 @@ void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 /* Returns the secure context behind a device, or NULL if it has none. */
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 
-/* ---- graph.c ---- */
-SGPU_MUST_CHECK int sgpu_secure_record(struct sgpu_device_guard *guard, sgpu_record_fn function,
-				       void *argument, struct sgpu_recording **recording,
-				       struct sgpu_error *error);
-
 /* ---- heap.c ---- */
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info);
 SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size,
