@@ -68,7 +68,8 @@ struct sgpu_secure {
 	uint64_t mark_serial;
 	/* copy.c */
 	pthread_mutex_t copy_lock;
-	struct sgpu_copier *copier;
+	struct sgpu_engine *copier;
+	struct sgpu_live_key *copy_key; /* NULL: nothing was copied yet */
 	/* figures */
 	atomic_uint_fast64_t requests, refused, commands;
 };
