@@ -211,78 +211,52 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 	return alloc(w, size, &w->staging, error);
 }
 
-/* The session may write to the area, so each byte is read once: by the kernel that opens it, or by
- * the copy into `staging`. A failed copy needs no check, since its data will not verify.
- * settle_opens keeps other items from reading opened data that have not verified. */
-static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
+/* Opens or seals chunks between the area and a buffer. The session may write to the area, so each
+ * byte is read once: by the kernel that opens it, or by the copy into `staging`. A failed copy
+ * needs no check, since its data will not verify. settle_opens keeps other items from reading
+ * opened data that have not verified. */
+static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
-	struct sgpu_work work = { .kind = SGPU_WORK_OPEN_FROM,
-				  .size = item->size,
+	const bool seals = item->kind == SGPU_ITEM_SEAL;
+	const uint64_t sealed = seals ? sgpu_run_sealed_size(item->size, item->last) : item->size,
+		       plain = seals ? item->size : sgpu_opened_size(item->size);
+	struct sgpu_work work = { .size = item->size,
 				  .key = w->keys[item->object],
 				  .first = item->first,
 				  .last = item->last };
-	struct sgpu_device_range to;
+	struct sgpu_device_range buffer = { 0 };
 	uint8_t *area = NULL;
-	int rc = work.key ? find_area(w, item->other_offset, item->size, &area, &task->error)
+	sgpu_devptr staged;
+	int rc = work.key ? find_range(w, item->buffer, item->offset, plain, &buffer, &task->error)
 			  : no_object("key", item->object, false, &task->error);
 
-	if (rc == SGPU_OK) {
-		rc = find_range(w, item->buffer, item->offset, sgpu_opened_size(item->size), &to,
-				&task->error);
-	}
-	if (rc < 0) {
-		return rc;
-	}
-	w->opening |= (uint8_t)(1u << item->stream);
-	work.out = to.address;
-	work.from = area;
-	if (sgpu_device_reaches(w->device, area, item->size, false)) {
-		return sgpu_device_enqueue(stream, &work, task);
-	}
-	work.kind = SGPU_WORK_OPEN;
-	work.from = NULL;
-	rc = make_staging(w, &task->error);
-	work.in = w->staging + item->other_offset;
-	rc = rc < 0 ? rc : sgpu_copy_in(stream, work.in, area, item->size, NULL);
-	return rc < 0 ? rc : sgpu_device_enqueue(stream, &work, task);
-}
-
-static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		       struct sgpu_stream *stream, struct sgpu_task *task)
-{
-	struct sgpu_work work = { .kind = SGPU_WORK_SEAL_TO,
-				  .size = item->size,
-				  .key = w->keys[item->object],
-				  .first = item->first,
-				  .last = item->last };
-	struct sgpu_device_range from;
-	uint8_t *area = NULL;
-	uint64_t sealed;
-	int rc = work.key ? find_range(w, item->buffer, item->offset, item->size, &from,
-				       &task->error)
-			  : no_object("key", item->object, false, &task->error);
-
-	if (rc == SGPU_OK && !item->last && item->size % SGPU_CHUNK != 0) {
+	if (rc == SGPU_OK && seals && !item->last && item->size % SGPU_CHUNK != 0) {
 		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes are no whole chunks",
 			       (unsigned long long)item->size);
 	}
-	sealed = rc == SGPU_OK ? sgpu_run_sealed_size(item->size, item->last) : 0;
 	rc = rc == SGPU_OK ? find_area(w, item->other_offset, sealed, &area, &task->error) : rc;
 	if (rc < 0) {
 		return rc;
 	}
-	work.in = from.address;
-	work.to = area;
-	if (sgpu_device_reaches(w->device, area, sealed, true)) {
+	w->opening |= (uint8_t)(!seals << item->stream);
+	if (sgpu_device_reaches(w->device, area, sealed, seals)) {
+		work.kind = seals ? SGPU_WORK_SEAL_TO : SGPU_WORK_OPEN_FROM;
+		*(seals ? &work.in : &work.out) = buffer.address;
+		work.to = seals ? area : NULL;
+		work.from = seals ? NULL : area;
 		return sgpu_device_enqueue(stream, &work, task);
 	}
-	work.kind = SGPU_WORK_SEAL;
-	work.to = NULL;
 	rc = make_staging(w, &task->error);
-	work.out = w->staging + item->other_offset;
+	staged = w->staging + item->other_offset;
+	work.kind = seals ? SGPU_WORK_SEAL : SGPU_WORK_OPEN;
+	work.in = seals ? buffer.address : staged;
+	work.out = seals ? staged : buffer.address;
+	if (rc == SGPU_OK && !seals) {
+		rc = sgpu_copy_in(stream, staged, area, sealed, NULL);
+	}
 	rc = rc < 0 ? rc : sgpu_device_enqueue(stream, &work, task);
-	return rc < 0 ? rc : sgpu_copy_out(stream, area, work.out, sealed, NULL);
+	return rc < 0 || !seals ? rc : sgpu_copy_out(stream, area, staged, sealed, NULL);
 }
 
 static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
@@ -419,9 +393,8 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	case SGPU_ITEM_KEY_FREE:
 		return free_key(w, item, &task->error);
 	case SGPU_ITEM_OPEN:
-		return open_chunks(w, item, stream, task);
 	case SGPU_ITEM_SEAL:
-		return seal_chunks(w, item, stream, task);
+		return move_chunks(w, item, stream, task);
 	case SGPU_ITEM_JOB_LOAD:
 		return load_job(w, item, &task->error);
 	case SGPU_ITEM_JOB_FREE:
