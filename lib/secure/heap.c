@@ -11,27 +11,8 @@
 
 #include "base/base.h"
 #include "channel/channel.h"
+#include "device/poison.h"
 #include "secure/context.h"
-
-/* Unused memory of the CPU device is poisoned for AddressSanitizer, which then finds a kernel that
- * accesses memory outside of its buffer. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SGPU_POISONS 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define SGPU_POISONS 1
-#endif
-
-#ifdef SGPU_POISONS
-#include <sanitizer/asan_interface.h>
-#define SGPU_POISON(address, size) __asan_poison_memory_region((void *)(uintptr_t)(address), size)
-#define SGPU_UNPOISON(address, size) \
-	__asan_unpoison_memory_region((void *)(uintptr_t)(address), size)
-#else
-#define SGPU_POISON(address, size) ((void)(address), (void)(size))
-#define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
-#endif
 
 /* Bytes to map: a quarter of those mapped, within these bounds; more if a block needs more. */
 #define GROW_MIN ((uint64_t)2 << 20)
@@ -44,14 +25,14 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 
 static void poison(const struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
 {
-	if (context->poisons && size > 0) {
+	if (context->poisons) {
 		SGPU_POISON(address, size);
 	}
 }
 
 static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
 {
-	if (context->poisons && size > 0) {
+	if (context->poisons) {
 		SGPU_UNPOISON(address, size);
 	}
 }
@@ -228,9 +209,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 		(void)unmap(context, m.first, m.next - m.first, NULL);
 		return sgpu_fail_nomem(error);
 	}
-	if (m.any) {
-		poison(context, context->base + m.first, m.next - m.first);
-	}
+	poison(context, context->base + m.first, m.next - m.first);
 	if (context->arena.mapped_bytes > context->mapped_most) {
 		context->mapped_most = context->arena.mapped_bytes;
 	}
