@@ -112,11 +112,14 @@ static uint64_t memory_left(const struct sgpu_group_worker *w)
 	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
 }
 
-/* Allocates device memory for the session, within the limit of the process. */
+/* Allocates device memory for the session, within its limit and that of the process. */
 static int alloc(struct sgpu_group_worker *w, uint64_t size, sgpu_devptr *memory,
 		 struct sgpu_error *error)
 {
-	int rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, size, error);
+	int rc = size > memory_left(w) ? sgpu_fail(error, SGPU_ENOMEM,
+						   "%llu bytes are more than the session may have",
+						   (unsigned long long)size)
+				       : sgpu_limit_take(SGPU_DEVICE_MEMORY, size, error);
 
 	if (rc < 0) {
 		return rc;
@@ -147,11 +150,6 @@ static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *ite
 
 	if (b->memory) {
 		return no_object("buffer", item->buffer, true, error);
-	}
-	if (item->size > memory_left(w)) {
-		return sgpu_fail(error, SGPU_ENOMEM,
-				 "%llu bytes are more than the session may have",
-				 (unsigned long long)item->size);
 	}
 	rc = alloc(w, item->size, &b->memory, error);
 	b->size = rc == SGPU_OK ? item->size : 0;
@@ -194,23 +192,6 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Allocates `staging`, for a device that does not reach host memory. */
-static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
-{
-	const uint64_t size = w->config.area_size;
-
-	if (w->staging) {
-		return SGPU_OK;
-	}
-	if (size > memory_left(w)) {
-		return sgpu_fail(
-			error, SGPU_ENOMEM,
-			"sealed data pass through %llu bytes, more than the session may have",
-			(unsigned long long)size);
-	}
-	return alloc(w, size, &w->staging, error);
-}
-
 /* Opens or seals chunks between the area and a buffer. The session may write to the area, so each
  * byte is read once: by the kernel that opens it, or by the copy into `staging`. A failed copy
  * needs no check, since its data will not verify. settle_opens keeps other items from reading
@@ -247,7 +228,8 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 		work.from = seals ? NULL : area;
 		return sgpu_device_enqueue(stream, &work, task);
 	}
-	rc = make_staging(w, &task->error);
+	/* The device does not reach host memory. */
+	rc = w->staging ? SGPU_OK : alloc(w, w->config.area_size, &w->staging, &task->error);
 	staged = w->staging + item->other_offset;
 	work.kind = seals ? SGPU_WORK_SEAL : SGPU_WORK_OPEN;
 	work.in = seals ? buffer.address : staged;
@@ -416,12 +398,16 @@ static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int rc, const char 
 
 /* Writes the answer, which always fits: a group has at most SGPU_GROUP_ITEMS items, and their texts
  * share SGPU_GROUP_TEXT_MAX bytes. */
-static size_t write_answer(const struct sgpu_group_worker *w, int count,
-			   uint8_t answer[SGPU_GROUP_BYTES])
+static size_t write_answer(const struct sgpu_group_worker *w, int count, int rc,
+			   const struct sgpu_error *error, uint8_t answer[SGPU_GROUP_BYTES])
 {
 	uint8_t *at = sgpu_put_u32(answer, SGPU_OK);
 	size_t left = SGPU_GROUP_TEXT_MAX - 4;
 
+	if (rc < 0) {
+		at = put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error->text);
+		return (size_t)(at - answer);
+	}
 	for (int i = 0; i < count; i++) {
 		const struct sgpu_task *t = &w->tasks[i];
 		uint8_t *begin = at;
@@ -434,42 +420,36 @@ static size_t write_answer(const struct sgpu_group_worker *w, int count,
 	return (size_t)(at - answer);
 }
 
-void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, size_t size,
-			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size)
+/* Carries out the items up to the first that cannot be enqueued, and waits for their end: the
+ * caller wipes the items, so nothing may still read them. */
+static int carry_out_all(struct sgpu_group_worker *w, int count, struct sgpu_error *error)
 {
-	struct sgpu_error error = { 0 };
-	int count = 0, rc = sgpu_items_decode(items, size, w->items, &count, &error), i;
+	int rc = SGPU_OK;
 
-	if (rc < 0) {
-		*answer_size =
-			(size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) -
-				 answer);
-		return;
-	}
 	w->settled = 0;
 	w->opening = 0;
-	for (i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++) {
 		w->tasks[i] = (struct sgpu_task){ .untimed = true };
-	}
-	for (i = 0; i < count && rc == SGPU_OK; i++) {
-		rc = carry_out(w, &w->items[i], &w->tasks[i]);
+		rc = rc == SGPU_OK ? carry_out(w, &w->items[i], &w->tasks[i]) : SGPU_EDEPENDENCY;
 		if (rc < 0) {
 			w->tasks[i].code = rc;
 		}
 	}
-	for (; i < count; i++) {
-		w->tasks[i].code = SGPU_EDEPENDENCY;
-	}
-	/* The caller wipes the items, so nothing may still read them. */
-	rc = wait_idle(w, &error);
-	for (i = 0; i < count; i++) {
+	rc = wait_idle(w, error);
+	for (int i = 0; i < count; i++) {
 		end_run(w, i);
 	}
-	*answer_size =
-		rc == SGPU_OK
-			? write_answer(w, count, answer)
-			: (size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) -
-				   answer);
+	return rc;
+}
+
+void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, size_t size,
+			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size)
+{
+	struct sgpu_error error = { 0 };
+	int count = 0, rc = sgpu_items_decode(items, size, w->items, &count, &error);
+
+	rc = rc == SGPU_OK ? carry_out_all(w, count, &error) : rc;
+	*answer_size = write_answer(w, count, rc, &error, answer);
 }
 
 /* ---- making and ending ---- */
@@ -477,8 +457,6 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 			     struct sgpu_group_worker **worker, struct sgpu_error *error)
 {
 	struct sgpu_group_worker *w = calloc(1, sizeof(*w));
-	struct sgpu_device_info info;
-	int rc;
 
 	*worker = NULL;
 	if (!w) {
@@ -486,15 +464,9 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 	}
 	w->device = sgpu_secure_device(context);
 	w->config = *config;
-	rc = sgpu_device_get_info(w->device, &info, error);
-	if (rc < 0) {
-		sgpu_group_worker_free(&w);
-		return rc;
-	}
 	/* Without registration, copies are only slower. */
-	w->registered =
-		info.opens_on_device && config->area &&
-		sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;
+	w->registered = config->area && sgpu_host_register(w->device, config->area,
+							   config->area_size, NULL) == SGPU_OK;
 	*worker = w;
 	return SGPU_OK;
 }
