@@ -330,6 +330,35 @@ static void settle(struct sgpu_secure *context)
 	}
 }
 
+/* Unmaps every idle region. The arena's lock is held. If no authentic summary answers an
+ * authorisation, whoever has it can still use it, and until then the processor accepts no later
+ * one. So that region's memory is not used again. */
+static int trim(struct sgpu_secure *context, struct sgpu_error *error)
+{
+	struct sgpu_arena_region *region, *next;
+	int rc = SGPU_OK;
+
+	settle(context);
+	for (region = context->arena.regions; rc == SGPU_OK && region; region = next) {
+		next = region->next;
+		if (!sgpu_arena_is_idle(region)) {
+			continue;
+		}
+		if (context->authorisation_lost) {
+			return sgpu_fail(
+				error, SGPU_EAUTH,
+				"the context gives no pages back: an authorisation was lost");
+		}
+		sgpu_arena_withhold(&context->arena, region);
+		unpoison(context, region->address, region->extent);
+		rc = unmap(context, region->address - context->base, region->extent, error);
+		if (rc == SGPU_OK) {
+			sgpu_arena_drop(&context->arena, region);
+		}
+	}
+	return rc;
+}
+
 /* ---- allocating ---- */
 /* Takes a free block, with a task for its later clearing, or returns NULL. */
 static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
@@ -374,8 +403,6 @@ static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block 
 	return rc == SGPU_OK || rc == SGPU_ENOMEM ? out_of_memory(context, size, error) : rc;
 }
 
-static int trim(struct sgpu_secure *context, struct sgpu_error *error);
-
 int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size, sgpu_devptr *memory,
 		      struct sgpu_error *error)
 {
@@ -414,36 +441,6 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 		set_mark(context);
 	}
 	pthread_mutex_unlock(&context->arena_lock);
-}
-
-/* ---- giving back ---- */
-/* Unmaps every idle region. The arena's lock is held. If no authentic summary answers an
- * authorisation, whoever has it can still use it, and until then the processor accepts no later
- * one. So that region's memory is not used again. */
-static int trim(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	struct sgpu_arena_region *region, *next;
-	int rc = SGPU_OK;
-
-	settle(context);
-	for (region = context->arena.regions; rc == SGPU_OK && region; region = next) {
-		next = region->next;
-		if (!sgpu_arena_is_idle(region)) {
-			continue;
-		}
-		if (context->authorisation_lost) {
-			return sgpu_fail(
-				error, SGPU_EAUTH,
-				"the context gives no pages back: an authorisation was lost");
-		}
-		sgpu_arena_withhold(&context->arena, region);
-		unpoison(context, region->address, region->extent);
-		rc = unmap(context, region->address - context->base, region->extent, error);
-		if (rc == SGPU_OK) {
-			sgpu_arena_drop(&context->arena, region);
-		}
-	}
-	return rc;
 }
 
 /* Frees the memory. The processor clears and unmaps all other pages when the channel is
