@@ -258,20 +258,18 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	const struct sgpu_device_range range = { block->range.address, block->range.extent };
 	int rc;
 
-	memset(block->task, 0, sizeof(*block->task));
+	memset(&block->task, 0, sizeof(block->task));
 	unpoison(context, block->range.address, block->range.extent);
 	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1,
 				  NULL);
 	if (rc < 0) {
 		return;
 	}
-	rc = sgpu_device_clear(context->clearer, block->range.address, block->range.extent,
-			       block->task);
+	rc = sgpu_device_clear(context->clearer, range.address, range.size, &block->task);
 	sgpu_processor_leave(context->ground->processor);
-	if (rc < 0) {
-		return;
+	if (rc == SGPU_OK) {
+		sgpu_arena_await(&context->arena, block);
 	}
-	sgpu_arena_await(&context->arena, block);
 }
 
 /* Frees the blocks that are clear by now. Repeats a cancelled clearing; a block whose clearing
@@ -281,10 +279,10 @@ static void collect(struct sgpu_secure *context)
 	struct sgpu_block *block;
 
 	while ((block = sgpu_arena_next_cleared(&context->arena))) {
-		if (block->task->code == SGPU_OK) {
+		if (block->task.code == SGPU_OK) {
 			poison(context, block->range.address, block->range.extent);
 			sgpu_arena_release(&context->arena, block);
-		} else if (block->task->code == SGPU_ECANCELED) {
+		} else if (block->task.code == SGPU_ECANCELED) {
 			start_clearing(context, block);
 		}
 	}
@@ -360,22 +358,6 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 }
 
 /* ---- allocating ---- */
-/* Takes a free block, with a task for its later clearing, or returns NULL. */
-static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
-{
-	struct sgpu_block *block = sgpu_arena_take(arena, size);
-
-	if (block && !block->task) {
-		block->task = calloc(1, sizeof(*block->task));
-		if (!block->task) {
-			sgpu_arena_leave(arena, block);
-			sgpu_arena_release(arena, block);
-			block = NULL;
-		}
-	}
-	return block;
-}
-
 /* Finds a block in free memory, in memory that is being cleared, or in new pages. If there is none,
  * waits for all clearings and looks again. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
@@ -385,17 +367,17 @@ static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block 
 	int rc = SGPU_OK;
 
 	look(context);
-	*block = take(&context->arena, size);
+	*block = sgpu_arena_take(&context->arena, size);
 	if (!*block && context->arena.clearing_bytes >= extent) {
 		settle(context);
-		*block = take(&context->arena, size);
+		*block = sgpu_arena_take(&context->arena, size);
 	}
 	if (!*block) {
 		rc = grow(context, extent, error);
 		if (rc == SGPU_ENOMEM && context->arena.clearing) {
 			settle(context);
 		}
-		*block = take(&context->arena, size);
+		*block = sgpu_arena_take(&context->arena, size);
 	}
 	if (*block) {
 		return SGPU_OK;
