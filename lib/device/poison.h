@@ -6,6 +6,8 @@
 #ifndef SGPU_DEVICE_POISON_H
 #define SGPU_DEVICE_POISON_H
 
+#include <stdint.h>
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_POISONS 1
