@@ -190,14 +190,12 @@ void sgpu_arena_clear(struct sgpu_arena *arena)
 		arena->regions = region->next;
 		while ((block = region->first)) {
 			region->first = block->after;
-			free(block->task);
 			free(block);
 		}
 		free(region);
 	}
 	while ((block = arena->spare)) {
 		arena->spare = block->next;
-		free(block->task);
 		free(block);
 	}
 	memset(arena, 0, sizeof(*arena));

@@ -37,9 +37,9 @@ struct sgpu_block {
 	struct sgpu_arena_region *region;
 	struct sgpu_block *before, *after; /* neighbours in the region */
 	struct sgpu_block *previous,
-		*next;	 /* in its bin; `next` also links blocks in clearing and spare ones */
-	uint64_t serial; /* of its clearing */
-	struct sgpu_task *task; /* for its clearing, from malloc; or NULL */
+		*next;	       /* in its bin; `next` also links blocks in clearing and spare ones */
+	uint64_t serial;       /* of its clearing */
+	struct sgpu_task task; /* of its clearing, for the caller */
 };
 
 struct sgpu_arena_region {

@@ -97,6 +97,8 @@ struct sgpu_device_graph_calls {
 	int (*record)(struct sgpu_device *device, sgpu_record_fn function, void *argument,
 		      struct sgpu_recording **graph, struct sgpu_error *error);
 	void (*free)(struct sgpu_recording *graph);
+	/* Tells the ranges that the graph's launches touch; returns their number. */
+	int (*ranges)(const struct sgpu_recording *graph, const struct sgpu_device_range **ranges);
 	int (*launch)(struct sgpu_stream *stream, struct sgpu_recording *graph,
 		      struct sgpu_task *task);
 };
@@ -205,8 +207,6 @@ struct sgpu_device_guard_calls {
 	int (*enter)(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges,
 		     int count, struct sgpu_task *task);
 	void (*leave)(struct sgpu_device_guard *guard);
-	int (*record)(struct sgpu_device_guard *guard, sgpu_record_fn function, void *argument,
-		      struct sgpu_recording **recording, struct sgpu_error *error);
 };
 
 /* Every backend's struct sgpu_device, _stream, _event, _recording, _device_key, _device_module and
@@ -268,7 +268,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 8 };
+enum { SGPU_CUDA_PLUGIN_ABI = 9 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

@@ -327,26 +327,47 @@ int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *
 	return enqueue_chunks(stream, SGPU_WORK_SEAL, key, first, last, in, size, out, task);
 }
 
+/* A caller's recording. The guard must see what is recorded, so the recorder gets it first. */
+struct record {
+	const struct sgpu_device *device;
+	sgpu_record_fn function;
+	void *argument;
+};
+
+static int record_guarded(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error)
+{
+	const struct record *record = argument;
+
+	(void)guarded(SGPU_OK, recorder, record->device);
+	return record->function(recorder, record->argument, error);
+}
+
 int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
 		       struct sgpu_recording **recording, struct sgpu_error *error)
 {
 	const struct sgpu_device_graph_calls *calls = BACKEND(device)->graph;
-	struct sgpu_device_guard *guard = GUARD(device);
+	struct record record = { device, function, argument };
+	int rc;
 
 	*recording = NULL;
-	if (guard && calls) {
-		return guard->calls->record(guard, function, argument, recording, error);
-	}
-	return calls ? calls->record(device, function, argument, recording, error)
-		     : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
+	rc = calls ? calls->record(under(device), record_guarded, &record, recording, error)
+		   : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
+	return guarded(rc, *recording, device);
 }
 
 int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording,
 			  struct sgpu_task *task)
 {
-	return GUARD(recording) == GUARD(stream)
-		       ? BACKEND(recording)->graph->launch(stream, recording, task)
-		       : sgpu_task_refuse(task, SGPU_EPOLICY, "the graph is not of this context");
+	const struct sgpu_device_graph_calls *calls = BACKEND(recording)->graph;
+	const struct sgpu_device_range *ranges;
+	int rc;
+
+	if (GUARD(recording) != GUARD(stream)) {
+		return sgpu_task_refuse(task, SGPU_EPOLICY, "the graph is not of this context");
+	}
+	rc = calls->ranges(recording, &ranges);
+	rc = enter(stream, ranges, rc, task);
+	return rc < 0 ? rc : leave(stream, calls->launch(stream, recording, task));
 }
 
 int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,

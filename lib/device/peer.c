@@ -384,7 +384,6 @@ static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 		(void)!sgpu_stream_sync(peer->seal[i], &ignored);
 		(void)!sgpu_stream_sync(peer->open[i], &ignored);
 	}
-	(void)!end_all(peer, &ignored);
 	/* This may fail on a faulted GPU, whose memory is freed with its CUDA context. */
 	if (sgpu_device_clear(peer->open[0], to, size, NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(peer->open[0], &ignored);

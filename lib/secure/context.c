@@ -283,7 +283,6 @@ static const struct sgpu_device_guard_calls guard_calls = {
 	.check = check,
 	.enter = enter,
 	.leave = leave,
-	.record = sgpu_secure_record,
 };
 
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device)

@@ -68,7 +68,8 @@ struct sgpu_secure {
 	uint64_t mark_serial;
 	/* copy.c */
 	pthread_mutex_t copy_lock;
-	struct sgpu_copier *copier;
+	struct sgpu_engine *copier;
+	struct sgpu_live_key *copy_key; /* NULL: nothing was copied yet */
 	/* figures */
 	atomic_uint_fast64_t requests, refused, commands;
 };
@@ -93,11 +94,6 @@ void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 
 /* Returns the secure context behind a device, or NULL if it has none. */
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
-
-/* ---- graph.c ---- */
-SGPU_MUST_CHECK int sgpu_secure_record(struct sgpu_device_guard *guard, sgpu_record_fn function,
-				       void *argument, struct sgpu_recording **recording,
-				       struct sgpu_error *error);
 
 /* ---- heap.c ---- */
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info);

@@ -3,8 +3,6 @@
  * Secure copies: live copies of a transfer engine over the context, so that only ciphertext passes
  * between host and device. Engine and key are made at a context's first copy.
  */
-#include <stdlib.h>
-
 #include "crypto/crypto.h"
 #include "transfer/transfer.h"
 
@@ -13,12 +11,7 @@
 /* More workers would seal faster than most buses copy. */
 enum { WORKERS_MAX = 8 };
 
-struct sgpu_copier {
-	struct sgpu_engine *engine;
-	struct sgpu_live_key *key;
-};
-
-static int load_key(struct sgpu_copier *copier, struct sgpu_error *error)
+static int load_key(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	static const char custom[] = "sgpu secure copy v1";
 	struct sgpu_sealed_keys keys = { .salt = { 0 } };
@@ -29,32 +22,26 @@ static int load_key(struct sgpu_copier *copier, struct sgpu_error *error)
 		rc = sgpu_sealed_keys_new(key, custom, sizeof(custom) - 1, &keys, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_live_key_load(copier->engine, &keys, &copier->key, error);
+		rc = sgpu_live_key_load(context->copier, &keys, &context->copy_key, error);
 	}
 	sgpu_wipe(key, sizeof(key));
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;
 }
 
-/* Makes the context's copier unless there is one. `copy_lock` is held. */
+/* Makes the context's engine and key unless it has them. `copy_lock` is held. */
 static int make_copier(struct sgpu_secure *context, struct sgpu_error *error)
 {
-	struct sgpu_engine_config config = { .workers = sgpu_cpu_count() };
+	const unsigned cpus = sgpu_cpu_count();
+	const struct sgpu_engine_config config = { .workers = cpus < WORKERS_MAX ? cpus
+										 : WORKERS_MAX };
 	int rc;
 
-	if (context->copier) {
+	if (context->copy_key) {
 		return SGPU_OK;
 	}
-	context->copier = calloc(1, sizeof(*context->copier));
-	if (!context->copier) {
-		return sgpu_fail_nomem(error);
-	}
-	config.workers = config.workers < WORKERS_MAX ? config.workers : WORKERS_MAX;
-	rc = sgpu_engine_create((struct sgpu_device *)(void *)context, &config,
-				&context->copier->engine, error);
-	if (rc == SGPU_OK) {
-		rc = load_key(context->copier, error);
-	}
+	rc = sgpu_engine_create(sgpu_secure_device(context), &config, &context->copier, error);
+	rc = rc == SGPU_OK ? load_key(context, error) : rc;
 	if (rc != SGPU_OK) {
 		sgpu_secure_copier_free(context);
 	}
@@ -63,12 +50,8 @@ static int make_copier(struct sgpu_secure *context, struct sgpu_error *error)
 
 void sgpu_secure_copier_free(struct sgpu_secure *context)
 {
-	if (context->copier) {
-		sgpu_live_key_free(&context->copier->key);
-		sgpu_engine_free(&context->copier->engine);
-		free(context->copier);
-		context->copier = NULL;
-	}
+	sgpu_live_key_free(&context->copy_key);
+	sgpu_engine_free(&context->copier);
 }
 
 int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host, sgpu_devptr memory,
@@ -91,7 +74,6 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host, sgpu_devpt
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_live_in(context->copier->engine, context->copier->key, host, size, memory,
-			  &result);
+	rc = sgpu_live_in(context->copier, context->copy_key, host, size, memory, &result);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result.error.text);
 }

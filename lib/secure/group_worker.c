@@ -112,11 +112,14 @@ static uint64_t memory_left(const struct sgpu_group_worker *w)
 	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
 }
 
-/* Allocates device memory for the session, within the limit of the process. */
+/* Allocates device memory for the session, within its limit and that of the process. */
 static int alloc(struct sgpu_group_worker *w, uint64_t size, sgpu_devptr *memory,
 		 struct sgpu_error *error)
 {
-	int rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, size, error);
+	int rc = size > memory_left(w) ? sgpu_fail(error, SGPU_ENOMEM,
+						   "%llu bytes are more than the session may have",
+						   (unsigned long long)size)
+				       : sgpu_limit_take(SGPU_DEVICE_MEMORY, size, error);
 
 	if (rc < 0) {
 		return rc;
@@ -147,11 +150,6 @@ static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *ite
 
 	if (b->memory) {
 		return no_object("buffer", item->buffer, true, error);
-	}
-	if (item->size > memory_left(w)) {
-		return sgpu_fail(error, SGPU_ENOMEM,
-				 "%llu bytes are more than the session may have",
-				 (unsigned long long)item->size);
 	}
 	rc = alloc(w, item->size, &b->memory, error);
 	b->size = rc == SGPU_OK ? item->size : 0;
@@ -194,95 +192,53 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Allocates `staging`, for a device that does not reach host memory. */
-static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
-{
-	const uint64_t size = w->config.area_size;
-
-	if (w->staging) {
-		return SGPU_OK;
-	}
-	if (size > memory_left(w)) {
-		return sgpu_fail(
-			error, SGPU_ENOMEM,
-			"sealed data pass through %llu bytes, more than the session may have",
-			(unsigned long long)size);
-	}
-	return alloc(w, size, &w->staging, error);
-}
-
-/* The session may write to the area, so each byte is read once: by the kernel that opens it, or by
- * the copy into `staging`. A failed copy needs no check, since its data will not verify.
- * settle_opens keeps other items from reading opened data that have not verified. */
-static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
+/* Opens or seals chunks between the area and a buffer. The session may write to the area, so each
+ * byte is read once: by the kernel that opens it, or by the copy into `staging`. A failed copy
+ * needs no check, since its data will not verify. settle_opens keeps other items from reading
+ * opened data that have not verified. */
+static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
-	struct sgpu_work work = { .kind = SGPU_WORK_OPEN_FROM,
-				  .size = item->size,
+	const bool seals = item->kind == SGPU_ITEM_SEAL;
+	const uint64_t sealed = seals ? sgpu_run_sealed_size(item->size, item->last) : item->size,
+		       plain = seals ? item->size : sgpu_opened_size(item->size);
+	struct sgpu_work work = { .size = item->size,
 				  .key = w->keys[item->object],
 				  .first = item->first,
 				  .last = item->last };
-	struct sgpu_device_range to;
+	struct sgpu_device_range buffer = { 0 };
 	uint8_t *area = NULL;
-	int rc = work.key ? find_area(w, item->other_offset, item->size, &area, &task->error)
+	sgpu_devptr staged;
+	int rc = work.key ? find_range(w, item->buffer, item->offset, plain, &buffer, &task->error)
 			  : no_object("key", item->object, false, &task->error);
 
-	if (rc == SGPU_OK) {
-		rc = find_range(w, item->buffer, item->offset, sgpu_opened_size(item->size), &to,
-				&task->error);
-	}
-	if (rc < 0) {
-		return rc;
-	}
-	w->opening |= (uint8_t)(1u << item->stream);
-	work.out = to.address;
-	work.from = area;
-	if (sgpu_device_reaches(w->device, area, item->size, false)) {
-		return sgpu_device_enqueue(stream, &work, task);
-	}
-	work.kind = SGPU_WORK_OPEN;
-	work.from = NULL;
-	rc = make_staging(w, &task->error);
-	work.in = w->staging + item->other_offset;
-	rc = rc < 0 ? rc : sgpu_copy_in(stream, work.in, area, item->size, NULL);
-	return rc < 0 ? rc : sgpu_device_enqueue(stream, &work, task);
-}
-
-static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		       struct sgpu_stream *stream, struct sgpu_task *task)
-{
-	struct sgpu_work work = { .kind = SGPU_WORK_SEAL_TO,
-				  .size = item->size,
-				  .key = w->keys[item->object],
-				  .first = item->first,
-				  .last = item->last };
-	struct sgpu_device_range from;
-	uint8_t *area = NULL;
-	uint64_t sealed;
-	int rc = work.key ? find_range(w, item->buffer, item->offset, item->size, &from,
-				       &task->error)
-			  : no_object("key", item->object, false, &task->error);
-
-	if (rc == SGPU_OK && !item->last && item->size % SGPU_CHUNK != 0) {
+	if (rc == SGPU_OK && seals && !item->last && item->size % SGPU_CHUNK != 0) {
 		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes are no whole chunks",
 			       (unsigned long long)item->size);
 	}
-	sealed = rc == SGPU_OK ? sgpu_run_sealed_size(item->size, item->last) : 0;
 	rc = rc == SGPU_OK ? find_area(w, item->other_offset, sealed, &area, &task->error) : rc;
 	if (rc < 0) {
 		return rc;
 	}
-	work.in = from.address;
-	work.to = area;
-	if (sgpu_device_reaches(w->device, area, sealed, true)) {
+	w->opening |= (uint8_t)(!seals << item->stream);
+	if (sgpu_device_reaches(w->device, area, sealed, seals)) {
+		work.kind = seals ? SGPU_WORK_SEAL_TO : SGPU_WORK_OPEN_FROM;
+		*(seals ? &work.in : &work.out) = buffer.address;
+		work.to = seals ? area : NULL;
+		work.from = seals ? NULL : area;
 		return sgpu_device_enqueue(stream, &work, task);
 	}
-	work.kind = SGPU_WORK_SEAL;
-	work.to = NULL;
-	rc = make_staging(w, &task->error);
-	work.out = w->staging + item->other_offset;
+	/* The device does not reach host memory. */
+	rc = w->staging ? SGPU_OK : alloc(w, w->config.area_size, &w->staging, &task->error);
+	staged = w->staging + item->other_offset;
+	work.kind = seals ? SGPU_WORK_SEAL : SGPU_WORK_OPEN;
+	work.in = seals ? buffer.address : staged;
+	work.out = seals ? staged : buffer.address;
+	if (rc == SGPU_OK && !seals) {
+		rc = sgpu_copy_in(stream, staged, area, sealed, NULL);
+	}
 	rc = rc < 0 ? rc : sgpu_device_enqueue(stream, &work, task);
-	return rc < 0 ? rc : sgpu_copy_out(stream, area, work.out, sealed, NULL);
+	return rc < 0 || !seals ? rc : sgpu_copy_out(stream, area, staged, sealed, NULL);
 }
 
 static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
@@ -419,9 +375,8 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	case SGPU_ITEM_KEY_FREE:
 		return free_key(w, item, &task->error);
 	case SGPU_ITEM_OPEN:
-		return open_chunks(w, item, stream, task);
 	case SGPU_ITEM_SEAL:
-		return seal_chunks(w, item, stream, task);
+		return move_chunks(w, item, stream, task);
 	case SGPU_ITEM_JOB_LOAD:
 		return load_job(w, item, &task->error);
 	case SGPU_ITEM_JOB_FREE:
@@ -443,12 +398,16 @@ static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int rc, const char 
 
 /* Writes the answer, which always fits: a group has at most SGPU_GROUP_ITEMS items, and their texts
  * share SGPU_GROUP_TEXT_MAX bytes. */
-static size_t write_answer(const struct sgpu_group_worker *w, int count,
-			   uint8_t answer[SGPU_GROUP_BYTES])
+static size_t write_answer(const struct sgpu_group_worker *w, int count, int rc,
+			   const struct sgpu_error *error, uint8_t answer[SGPU_GROUP_BYTES])
 {
 	uint8_t *at = sgpu_put_u32(answer, SGPU_OK);
 	size_t left = SGPU_GROUP_TEXT_MAX - 4;
 
+	if (rc < 0) {
+		at = put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error->text);
+		return (size_t)(at - answer);
+	}
 	for (int i = 0; i < count; i++) {
 		const struct sgpu_task *t = &w->tasks[i];
 		uint8_t *begin = at;
@@ -461,42 +420,36 @@ static size_t write_answer(const struct sgpu_group_worker *w, int count,
 	return (size_t)(at - answer);
 }
 
-void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, size_t size,
-			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size)
+/* Carries out the items up to the first that cannot be enqueued, and waits for their end: the
+ * caller wipes the items, so nothing may still read them. */
+static int carry_out_all(struct sgpu_group_worker *w, int count, struct sgpu_error *error)
 {
-	struct sgpu_error error = { 0 };
-	int count = 0, rc = sgpu_items_decode(items, size, w->items, &count, &error), i;
+	int rc = SGPU_OK;
 
-	if (rc < 0) {
-		*answer_size =
-			(size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) -
-				 answer);
-		return;
-	}
 	w->settled = 0;
 	w->opening = 0;
-	for (i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++) {
 		w->tasks[i] = (struct sgpu_task){ .untimed = true };
-	}
-	for (i = 0; i < count && rc == SGPU_OK; i++) {
-		rc = carry_out(w, &w->items[i], &w->tasks[i]);
+		rc = rc == SGPU_OK ? carry_out(w, &w->items[i], &w->tasks[i]) : SGPU_EDEPENDENCY;
 		if (rc < 0) {
 			w->tasks[i].code = rc;
 		}
 	}
-	for (; i < count; i++) {
-		w->tasks[i].code = SGPU_EDEPENDENCY;
-	}
-	/* The caller wipes the items, so nothing may still read them. */
-	rc = wait_idle(w, &error);
-	for (i = 0; i < count; i++) {
+	rc = wait_idle(w, error);
+	for (int i = 0; i < count; i++) {
 		end_run(w, i);
 	}
-	*answer_size =
-		rc == SGPU_OK
-			? write_answer(w, count, answer)
-			: (size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) -
-				   answer);
+	return rc;
+}
+
+void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, size_t size,
+			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size)
+{
+	struct sgpu_error error = { 0 };
+	int count = 0, rc = sgpu_items_decode(items, size, w->items, &count, &error);
+
+	rc = rc == SGPU_OK ? carry_out_all(w, count, &error) : rc;
+	*answer_size = write_answer(w, count, rc, &error, answer);
 }
 
 /* ---- making and ending ---- */
@@ -504,8 +457,6 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 			     struct sgpu_group_worker **worker, struct sgpu_error *error)
 {
 	struct sgpu_group_worker *w = calloc(1, sizeof(*w));
-	struct sgpu_device_info info;
-	int rc;
 
 	*worker = NULL;
 	if (!w) {
@@ -513,15 +464,9 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 	}
 	w->device = sgpu_secure_device(context);
 	w->config = *config;
-	rc = sgpu_device_get_info(w->device, &info, error);
-	if (rc < 0) {
-		sgpu_group_worker_free(&w);
-		return rc;
-	}
 	/* Without registration, copies are only slower. */
-	w->registered =
-		info.opens_on_device && config->area &&
-		sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;
+	w->registered = config->area && sgpu_host_register(w->device, config->area,
+							   config->area_size, NULL) == SGPU_OK;
 	*worker = w;
 	return SGPU_OK;
 }

@@ -11,27 +11,8 @@
 
 #include "base/base.h"
 #include "channel/channel.h"
+#include "device/poison.h"
 #include "secure/context.h"
-
-/* Unused memory of the CPU device is poisoned for AddressSanitizer, which then finds a kernel that
- * accesses memory outside of its buffer. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SGPU_POISONS 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define SGPU_POISONS 1
-#endif
-
-#ifdef SGPU_POISONS
-#include <sanitizer/asan_interface.h>
-#define SGPU_POISON(address, size) __asan_poison_memory_region((void *)(uintptr_t)(address), size)
-#define SGPU_UNPOISON(address, size) \
-	__asan_unpoison_memory_region((void *)(uintptr_t)(address), size)
-#else
-#define SGPU_POISON(address, size) ((void)(address), (void)(size))
-#define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
-#endif
 
 /* Bytes to map: a quarter of those mapped, within these bounds; more if a block needs more. */
 #define GROW_MIN ((uint64_t)2 << 20)
@@ -44,14 +25,14 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 
 static void poison(const struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
 {
-	if (context->poisons && size > 0) {
+	if (context->poisons) {
 		SGPU_POISON(address, size);
 	}
 }
 
 static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
 {
-	if (context->poisons && size > 0) {
+	if (context->poisons) {
 		SGPU_UNPOISON(address, size);
 	}
 }
@@ -228,9 +209,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 		(void)unmap(context, m.first, m.next - m.first, NULL);
 		return sgpu_fail_nomem(error);
 	}
-	if (m.any) {
-		poison(context, context->base + m.first, m.next - m.first);
-	}
+	poison(context, context->base + m.first, m.next - m.first);
 	if (context->arena.mapped_bytes > context->mapped_most) {
 		context->mapped_most = context->arena.mapped_bytes;
 	}
@@ -279,20 +258,18 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	const struct sgpu_device_range range = { block->range.address, block->range.extent };
 	int rc;
 
-	memset(block->task, 0, sizeof(*block->task));
+	memset(&block->task, 0, sizeof(block->task));
 	unpoison(context, block->range.address, block->range.extent);
 	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1,
 				  NULL);
 	if (rc < 0) {
 		return;
 	}
-	rc = sgpu_device_clear(context->clearer, block->range.address, block->range.extent,
-			       block->task);
+	rc = sgpu_device_clear(context->clearer, range.address, range.size, &block->task);
 	sgpu_processor_leave(context->ground->processor);
-	if (rc < 0) {
-		return;
+	if (rc == SGPU_OK) {
+		sgpu_arena_await(&context->arena, block);
 	}
-	sgpu_arena_await(&context->arena, block);
 }
 
 /* Frees the blocks that are clear by now. Repeats a cancelled clearing; a block whose clearing
@@ -302,10 +279,10 @@ static void collect(struct sgpu_secure *context)
 	struct sgpu_block *block;
 
 	while ((block = sgpu_arena_next_cleared(&context->arena))) {
-		if (block->task->code == SGPU_OK) {
+		if (block->task.code == SGPU_OK) {
 			poison(context, block->range.address, block->range.extent);
 			sgpu_arena_release(&context->arena, block);
-		} else if (block->task->code == SGPU_ECANCELED) {
+		} else if (block->task.code == SGPU_ECANCELED) {
 			start_clearing(context, block);
 		}
 	}
@@ -351,23 +328,36 @@ static void settle(struct sgpu_secure *context)
 	}
 }
 
-/* ---- allocating ---- */
-/* Takes a free block, with a task for its later clearing, or returns NULL. */
-static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
+/* Unmaps every idle region. The arena's lock is held. If no authentic summary answers an
+ * authorisation, whoever has it can still use it, and until then the processor accepts no later
+ * one. So that region's memory is not used again. */
+static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
-	struct sgpu_block *block = sgpu_arena_take(arena, size);
+	struct sgpu_arena_region *region, *next;
+	int rc = SGPU_OK;
 
-	if (block && !block->task) {
-		block->task = calloc(1, sizeof(*block->task));
-		if (!block->task) {
-			sgpu_arena_leave(arena, block);
-			sgpu_arena_release(arena, block);
-			block = NULL;
+	settle(context);
+	for (region = context->arena.regions; rc == SGPU_OK && region; region = next) {
+		next = region->next;
+		if (!sgpu_arena_is_idle(region)) {
+			continue;
+		}
+		if (context->authorisation_lost) {
+			return sgpu_fail(
+				error, SGPU_EAUTH,
+				"the context gives no pages back: an authorisation was lost");
+		}
+		sgpu_arena_withhold(&context->arena, region);
+		unpoison(context, region->address, region->extent);
+		rc = unmap(context, region->address - context->base, region->extent, error);
+		if (rc == SGPU_OK) {
+			sgpu_arena_drop(&context->arena, region);
 		}
 	}
-	return block;
+	return rc;
 }
 
+/* ---- allocating ---- */
 /* Finds a block in free memory, in memory that is being cleared, or in new pages. If there is none,
  * waits for all clearings and looks again. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
@@ -377,25 +367,23 @@ static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block 
 	int rc = SGPU_OK;
 
 	look(context);
-	*block = take(&context->arena, size);
+	*block = sgpu_arena_take(&context->arena, size);
 	if (!*block && context->arena.clearing_bytes >= extent) {
 		settle(context);
-		*block = take(&context->arena, size);
+		*block = sgpu_arena_take(&context->arena, size);
 	}
 	if (!*block) {
 		rc = grow(context, extent, error);
 		if (rc == SGPU_ENOMEM && context->arena.clearing) {
 			settle(context);
 		}
-		*block = take(&context->arena, size);
+		*block = sgpu_arena_take(&context->arena, size);
 	}
 	if (*block) {
 		return SGPU_OK;
 	}
 	return rc == SGPU_OK || rc == SGPU_ENOMEM ? out_of_memory(context, size, error) : rc;
 }
-
-static int trim(struct sgpu_secure *context, struct sgpu_error *error);
 
 int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size, sgpu_devptr *memory,
 		      struct sgpu_error *error)
@@ -435,36 +423,6 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 		set_mark(context);
 	}
 	pthread_mutex_unlock(&context->arena_lock);
-}
-
-/* ---- giving back ---- */
-/* Unmaps every idle region. The arena's lock is held. If no authentic summary answers an
- * authorisation, whoever has it can still use it, and until then the processor accepts no later
- * one. So that region's memory is not used again. */
-static int trim(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	struct sgpu_arena_region *region, *next;
-	int rc = SGPU_OK;
-
-	settle(context);
-	for (region = context->arena.regions; rc == SGPU_OK && region; region = next) {
-		next = region->next;
-		if (!sgpu_arena_is_idle(region)) {
-			continue;
-		}
-		if (context->authorisation_lost) {
-			return sgpu_fail(
-				error, SGPU_EAUTH,
-				"the context gives no pages back: an authorisation was lost");
-		}
-		sgpu_arena_withhold(&context->arena, region);
-		unpoison(context, region->address, region->extent);
-		rc = unmap(context, region->address - context->base, region->extent, error);
-		if (rc == SGPU_OK) {
-			sgpu_arena_drop(&context->arena, region);
-		}
-	}
-	return rc;
 }
 
 /* Frees the memory. The processor clears and unmaps all other pages when the channel is

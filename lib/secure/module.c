@@ -43,30 +43,22 @@ int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 }
 
 /* ---- loading ---- */
-static int measure_image(struct sgpu_secure *context, void *image, size_t size,
-			 uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
+/* `image` is the context's own copy, so nobody changes it between the check and the load. */
+static int check_image(struct sgpu_secure *context, void *image, size_t size,
+		       const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
-	sgpu_devptr memory = 0;
 	struct sgpu_device *device = sgpu_secure_device(context);
+	uint8_t on_device[SGPU_KT128_SIZE], here[SGPU_KT128_SIZE];
+	sgpu_devptr memory = 0;
 	int rc = sgpu_device_alloc(device, size, &memory, error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_secure_memcpy(context, image, memory, size, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_secure_measure(context, memory, size, false, digest, error);
+		rc = sgpu_secure_measure(context, memory, size, false, on_device, error);
 	}
 	sgpu_device_free(device, &memory, size);
-	return rc;
-}
-
-/* `image` is the context's own copy, so nobody changes it between the check and the load. */
-static int check_image(struct sgpu_secure *context, void *image, size_t size,
-		       const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
-{
-	uint8_t on_device[SGPU_KT128_SIZE], here[SGPU_KT128_SIZE];
-	int rc = measure_image(context, image, size, on_device, error);
-
 	if (rc != SGPU_OK) {
 		return rc;
 	}

@@ -41,6 +41,8 @@ struct sgpu_cpu_memory {
 	uint64_t used;
 };
 
+/* Maps unused memory at a multiple of `alignment`, itself one of pages; NULL: there is none. */
+void *sgpu_cpu_map(uint64_t size, uint64_t alignment, int protection);
 void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit);
 /* Clears and frees everything. */
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory);

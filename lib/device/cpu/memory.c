@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include <device/cpu/cpu.h>
+#include <device/poison.h>
 
 #define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)
@@ -17,24 +18,6 @@
 #define LARGE_REQUEST ((uint64_t)64 << 20)
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
-
-/* AddressSanitizer finds a kernel that leaves its block, since the slack after a block and idle
- * blocks are poisoned. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SGPU_ASAN 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define SGPU_ASAN 1
-#endif
-#ifdef SGPU_ASAN
-#include <sanitizer/asan_interface.h>
-#define POISON(address, size) __asan_poison_memory_region(address, size)
-#define UNPOISON(address, size) __asan_unpoison_memory_region(address, size)
-#else
-#define POISON(address, size) ((void)0)
-#define UNPOISON(address, size) ((void)0)
-#endif
 
 static void *pointer(uint64_t address)
 {
@@ -60,15 +43,13 @@ static void clear(const struct sgpu_cpu_block *block)
 		 length, page;
 	unsigned char present[256];
 
-	UNPOISON(pointer(address), block->range.extent);
+	SGPU_UNPOISON(address, block->range.extent);
 	if (block->range.extent <= SMALL_MAX) {
 		sgpu_wipe(pointer(address), size);
 		return;
 	}
 	for (done = 0; done < size; done += length) {
-		length = size - done;
-		length = length < sizeof(present) * SGPU_CPU_PAGE ? length
-								  : sizeof(present) * SGPU_CPU_PAGE;
+		length = sgpu_min_u64(size - done, sizeof(present) * SGPU_CPU_PAGE);
 		if (mincore(pointer(address + done), length, present) != 0) {
 			memset(present, 1, sizeof(present));
 		}
@@ -81,30 +62,23 @@ static void clear(const struct sgpu_cpu_block *block)
 	}
 }
 
-static void *map(uint64_t size, bool huge)
+void *sgpu_cpu_map(uint64_t size, uint64_t alignment, int protection)
 {
-	uint64_t extra = huge ? HUGE_PAGE : 0, start, head;
-	void *memory = mmap(NULL, size + extra, PROT_READ | PROT_WRITE,
+	char *memory = mmap(NULL, size + alignment, protection,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t head;
 
 	if (memory == MAP_FAILED) {
 		return NULL;
 	}
-	if (huge) {
-		start = round_up((uintptr_t)memory, HUGE_PAGE);
-		head = start - (uintptr_t)memory;
-		if (head > 0) {
-			munmap(memory, head);
-		}
-		if (extra > head) {
-			munmap(pointer(start + size), extra - head);
-		}
-		memory = pointer(start);
-		(void)madvise(memory, size, MADV_HUGEPAGE);
+	head = round_up((uintptr_t)memory, alignment) - (uintptr_t)memory;
+	if (head > 0) {
+		munmap(memory, head);
 	}
-	(void)madvise(memory, size, MADV_DONTDUMP);
-	(void)madvise(memory, size, MADV_DONTFORK);
-	return memory;
+	if (head < alignment) {
+		munmap(memory + head + size, alignment - head);
+	}
+	return memory + head;
 }
 
 void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit)
@@ -120,6 +94,17 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_ENOMEM,
 			 "out of device memory: %llu bytes asked for, %llu available",
 			 (unsigned long long)size, (unsigned long long)left);
+}
+
+/* Bytes that can be allocated in all, and those of them that are not in use. The lock is held. */
+static uint64_t most_of(const struct sgpu_cpu_memory *memory)
+{
+	return sgpu_min_u64(memory->limit, memory->budget);
+}
+
+static uint64_t left_of(const struct sgpu_cpu_memory *memory)
+{
+	return most_of(memory) - sgpu_min_u64(memory->used, most_of(memory));
 }
 
 /* Checks that there is memory for an allocation. The kernel promises memory freely, and kills the
@@ -140,8 +125,7 @@ static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_erro
 	if (size > available) {
 		return out_of_memory(size, available, error);
 	}
-	left = memory->limit < memory->budget ? memory->limit : memory->budget;
-	left -= memory->used < left ? memory->used : left;
+	left = left_of(memory);
 	return size > left ? out_of_memory(size, left, error) : SGPU_OK;
 }
 
@@ -168,7 +152,7 @@ uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory)
 	uint64_t most;
 
 	pthread_mutex_lock(&memory->lock);
-	most = memory->limit < memory->budget ? memory->limit : memory->budget;
+	most = most_of(memory);
 	pthread_mutex_unlock(&memory->lock);
 	return most;
 }
@@ -188,7 +172,8 @@ static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_
 {
 	struct sgpu_cpu_block **idle = size <= SMALL_MAX ? &memory->idle[class_of(size)] : NULL,
 			      *block;
-	bool huge = size >= HUGE_PAGE;
+	const uint64_t page = size >= HUGE_PAGE ? HUGE_PAGE : SGPU_CPU_PAGE;
+	void *mapped;
 
 	if (idle && *idle) {
 		block = *idle;
@@ -199,20 +184,26 @@ static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_
 	if (!block) {
 		return NULL;
 	}
-	block->range.extent = idle ? (uint64_t)SGPU_CPU_PAGE << class_of(size)
-				   : round_up(size, huge ? HUGE_PAGE : SGPU_CPU_PAGE);
-	block->range.address = (uintptr_t)map(block->range.extent, huge);
-	if (block->range.address == 0) {
+	block->range.extent =
+		idle ? (uint64_t)SGPU_CPU_PAGE << class_of(size) : round_up(size, page);
+	mapped = sgpu_cpu_map(block->range.extent, page, PROT_READ | PROT_WRITE);
+	if (!mapped) {
 		free(block);
 		return NULL;
 	}
+	if (page == HUGE_PAGE) {
+		(void)madvise(mapped, block->range.extent, MADV_HUGEPAGE);
+	}
+	(void)madvise(mapped, block->range.extent, MADV_DONTDUMP);
+	(void)madvise(mapped, block->range.extent, MADV_DONTFORK);
+	block->range.address = (uintptr_t)mapped;
 	return block;
 }
 
 static void unmap_block(struct sgpu_cpu_block *block)
 {
 	/* The addresses may next be mapped by other code, which must find them unpoisoned. */
-	UNPOISON(pointer(block->range.address), block->range.extent);
+	SGPU_UNPOISON(block->range.address, block->range.extent);
 	munmap(pointer(block->range.address), block->range.extent);
 	free(block);
 }
@@ -226,7 +217,7 @@ static void give_block(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *bl
 		unmap_block(block);
 		return;
 	}
-	POISON(pointer(block->range.address), block->range.extent);
+	SGPU_POISON(block->range.address, block->range.extent);
 	idle = &memory->idle[class_of(block->range.extent)];
 	block->next = *idle;
 	*idle = block;
@@ -258,8 +249,8 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 		memory->used += pages;
 		block->size = size;
 		*address = block->range.address;
-		UNPOISON(pointer(block->range.address), size);
-		POISON(pointer(block->range.address + size), block->range.extent - size);
+		SGPU_UNPOISON(block->range.address, size);
+		SGPU_POISON(block->range.address + size, block->range.extent - size);
 	}
 	pthread_mutex_unlock(&memory->lock);
 	return rc;
@@ -353,16 +344,11 @@ int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr address, uint64
 
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available)
 {
-	uint64_t left, limit;
-
 	sgpu_host_memory(total, available);
 	pthread_mutex_lock(&memory->lock);
-	limit = memory->limit;
-	left = limit < memory->budget ? limit : memory->budget;
-	left -= memory->used < left ? memory->used : left;
+	*total = sgpu_min_u64(*total, memory->limit);
+	*available = sgpu_min_u64(*available, left_of(memory));
 	pthread_mutex_unlock(&memory->lock);
-	*total = *total < limit ? *total : limit;
-	*available = *available < left ? *available : left;
 }
 
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)

@@ -276,22 +276,6 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 }
 
 /* ---- launching ---- */
-/* Makes and maps a zeroed memory file of l->size bytes that neither side can shorten. */
-static int share_memory(struct module_launch *l, int *fd, char **memory, struct sgpu_error *error)
-{
-	const int rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, fd, error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	*memory = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
-	if (*memory == MAP_FAILED) {
-		*memory = NULL;
-		return sgpu_fail_errno(error, "cannot map memory for a module");
-	}
-	return SGPU_OK;
-}
-
 static int run_in_process(struct module_launch *l, int fd, struct sgpu_error *error)
 {
 	const struct sgpu_host_call call = { .size = l->size };
@@ -336,11 +320,16 @@ static void copy_ranges(const struct module_launch *l, char *memory, bool writte
 static int run_function(struct sgpu_launch *launch, void *argument)
 {
 	struct module_launch *l = argument;
-	char *memory = NULL;
+	void *memory = NULL;
 	int fd = -1, rc;
 
 	pthread_mutex_lock(&l->module->lock);
-	rc = share_memory(l, &fd, &memory, launch->error);
+	/* a zeroed memory file that neither side can shorten */
+	rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, &fd, launch->error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_memory_file_map(fd, "a module's memory", l->size, l->size, &memory,
+					  &l->size, launch->error);
+	}
 	if (rc == SGPU_OK) {
 		memcpy(memory, &l->head, sizeof(l->head));
 		copy_ranges(l, memory, false);

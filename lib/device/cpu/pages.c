@@ -100,27 +100,6 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 }
 
 /* ---- spaces ---- */
-/* Reserves unused addresses that start at a multiple of BIG. */
-static void *reserve(uint64_t size)
-{
-	uint64_t start, head, extent = (size + BIG - 1) / BIG * BIG;
-	void *memory = mmap(NULL, extent + BIG, PROT_NONE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (memory == MAP_FAILED) {
-		return NULL;
-	}
-	start = ((uintptr_t)memory + BIG - 1) / BIG * BIG;
-	head = start - (uintptr_t)memory;
-	if (head > 0) {
-		munmap(memory, head);
-	}
-	if (head < BIG) {
-		munmap(pointer(start + extent), BIG - head);
-	}
-	return pointer(start);
-}
-
 /* Changes the protection of all mapped pages; the lock is held. */
 static bool protect(const struct sgpu_space *space, int protection)
 {
@@ -176,6 +155,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
 	struct sgpu_space *new = calloc(1, sizeof(*new));
+	const uint64_t extent = (size + BIG - 1) / BIG * BIG;
 	void *memory = NULL;
 	int rc;
 
@@ -190,7 +170,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 		rc = sgpu_space_check_size(&pages->frames, size, error);
 	}
 	if (rc == SGPU_OK) {
-		memory = reserve(size);
+		memory = sgpu_cpu_map(extent, BIG, PROT_NONE);
 		rc = memory ? sgpu_space_table_open(&pages->frames, &new->table, (uintptr_t)memory,
 						    size, error)
 			    : sgpu_fail(error, SGPU_ENOMEM,
@@ -203,7 +183,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 		*base = new->table.range.address;
 	} else {
 		if (memory) {
-			munmap(memory, (size + BIG - 1) / BIG * BIG);
+			munmap(memory, extent);
 		}
 		free(new);
 	}

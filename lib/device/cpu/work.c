@@ -70,6 +70,7 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 /* ---- digests ---- */
 /* A digest's customisation string, or the key of a measure. */
 struct custom {
+	bool measures;
 	size_t size;
 	uint8_t bytes[SGPU_DIGEST_CUSTOM_MAX];
 };
@@ -84,28 +85,19 @@ static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item
 			  struct sgpu_task *task)
 {
 	struct custom *custom = item->argument;
-	int rc = SGPU_ECANCELED;
+	int rc;
 
-	if (!sgpu_pool_cancelled(device->pool)) {
+	if (sgpu_pool_cancelled(device->pool)) {
+		rc = SGPU_ECANCELED;
+	} else if (custom->measures) {
+		rc = sgpu_measure_pages_shared(device->pool, item->from, item->size,
+					       custom->size > 0 ? custom->bytes : NULL, item->to,
+					       &task->error);
+	} else {
 		rc = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes,
 				       custom->size, item->to, SGPU_KT128_SIZE, &task->error);
 	}
 	free_custom(custom);
-	return rc;
-}
-
-static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_item *item,
-			   struct sgpu_task *task)
-{
-	struct custom *key = item->argument;
-	int rc = SGPU_ECANCELED;
-
-	if (!sgpu_pool_cancelled(device->pool)) {
-		rc = sgpu_measure_pages_shared(device->pool, item->from, item->size,
-					       key->size > 0 ? key->bytes : NULL, item->to,
-					       &task->error);
-	}
-	free_custom(key);
 	return rc;
 }
 
@@ -114,6 +106,7 @@ static struct custom *copy_custom(const struct sgpu_work *work)
 	struct custom *copy = malloc(sizeof(*copy));
 
 	if (copy) {
+		copy->measures = work->kind == SGPU_WORK_MEASURE;
 		copy->size = work->custom_size;
 		memcpy(copy->bytes, copy->size > 0 ? work->custom : "", copy->size);
 	}
@@ -126,9 +119,9 @@ int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *wo
 {
 	static int (*const performs[])(struct sgpu_device * device,
 				       const struct sgpu_cpu_item *item, struct sgpu_task *task) = {
-		[SGPU_WORK_COPY_IN] = perform_copy,    [SGPU_WORK_COPY_OUT] = perform_copy,
-		[SGPU_WORK_CLEAR] = perform_clear,     [SGPU_WORK_DIGEST] = perform_digest,
-		[SGPU_WORK_MEASURE] = perform_measure, [SGPU_WORK_OPEN] = sgpu_cpu_open_run,
+		[SGPU_WORK_COPY_IN] = perform_copy,   [SGPU_WORK_COPY_OUT] = perform_copy,
+		[SGPU_WORK_CLEAR] = perform_clear,    [SGPU_WORK_DIGEST] = perform_digest,
+		[SGPU_WORK_MEASURE] = perform_digest, [SGPU_WORK_OPEN] = sgpu_cpu_open_run,
 		[SGPU_WORK_SEAL] = sgpu_cpu_seal_run,
 	};
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,

@@ -140,6 +140,12 @@ static int graph_record(struct sgpu_device *device, sgpu_record_fn function, voi
 	return SGPU_OK;
 }
 
+static int graph_ranges(const struct sgpu_recording *graph, const struct sgpu_device_range **ranges)
+{
+	*ranges = graph->ranges;
+	return graph->range_count;
+}
+
 static int graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
 			struct sgpu_task *task)
 {
@@ -191,5 +197,6 @@ int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task)
 const struct sgpu_device_graph_calls sgpu_cuda_graph_calls = {
 	.record = graph_record,
 	.free = graph_free,
+	.ranges = graph_ranges,
 	.launch = graph_launch,
 };
