@@ -126,7 +126,6 @@ static bool comes_before(const struct planner *p, int earlier, int later)
 }
 
 /* ---- buffers ---- */
-
 static bool tenant_ended(const struct planner *p, const struct tenant *tenant, int operation)
 {
 	if (tenant->stays) {
@@ -163,38 +162,26 @@ static int find_buffer(const struct planner *p, int device, int operation, uint6
 	return best;
 }
 
-static int add_buffer(struct planner *p, int device, uint64_t size, const struct tenant *tenant)
+/* Gives a value its buffer: an input gets a new one. */
+static int give_buffer(struct planner *p, int device, uint64_t size, const struct tenant *tenant,
+		       int *given, struct sgpu_error *error)
 {
-	int buffer = p->plan->buffer_count++;
+	struct sgpu_plan *plan = p->plan;
+	int buffer = tenant->writer < 0 ? -1 : find_buffer(p, device, tenant->writer, size);
 
-	p->plan->buffers[buffer] = (struct sgpu_plan_buffer){ .size = size, .device = device };
-	p->tenants[buffer] = *tenant;
-	return buffer;
-}
-
-/* Returns a buffer for a value that `operation` writes, or for a copy of it that is moved to the
- * device. */
-static int give_buffer(struct planner *p, int device, int operation, uint64_t size,
-		       const struct tenant *tenant)
-{
-	int buffer = find_buffer(p, device, operation, size);
-
-	if (buffer < 0) {
-		return add_buffer(p, device, size, tenant);
-	}
-	if (p->plan->buffers[buffer].size < size) {
-		p->plan->buffers[buffer].size = size;
-	}
-	p->tenants[buffer] = *tenant;
-	return buffer;
-}
-
-static int count_unshared(struct planner *p, uint64_t size, struct sgpu_error *error)
-{
-	if (!sgpu_add_u64(p->plan->bytes_unshared, size, &p->plan->bytes_unshared)) {
+	if (!sgpu_add_u64(plan->bytes_unshared, size, &plan->bytes_unshared)) {
 		return sgpu_fail(error, SGPU_ENOMEM,
 				 "the batch needs more device memory than can be counted");
 	}
+	if (buffer < 0) {
+		buffer = plan->buffer_count++;
+		plan->buffers[buffer].device = device;
+	}
+	if (plan->buffers[buffer].size < size) {
+		plan->buffers[buffer].size = size;
+	}
+	p->tenants[buffer] = *tenant;
+	*given = buffer;
 	return SGPU_OK;
 }
 
@@ -225,7 +212,7 @@ static int count_moves(const struct planner *p)
 {
 	int count = 0;
 
-	for (int i = 0; p->plan->device_count > 1 && i < p->manifest->segment_count; i++) {
+	for (int i = 0; i < p->manifest->segment_count; i++) {
 		count += __builtin_popcount(moved_to(p, i));
 	}
 	return count;
@@ -239,30 +226,23 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 	const struct tenant tenant = { .readers = s->readers,
 				       .reader_count = s->reader_count,
 				       .writer = sgpu_segment_is_input(s) ? -1 : s->writer };
-	const unsigned devices = plan->device_count > 1 ? moved_to(p, segment) : 0;
-	int rc;
+	const unsigned devices = moved_to(p, segment);
+	int rc = SGPU_OK;
 
-	for (int to = 0; to < plan->device_count; to++) {
-		if (!(devices >> to & 1)) {
-			continue;
+	for (int to = 0; rc == SGPU_OK && to < plan->device_count; to++) {
+		struct sgpu_plan_move *move = &plan->moves[plan->move_count];
+
+		if (devices >> to & 1) {
+			*move = (struct sgpu_plan_move){ .segment = segment,
+							 .from = p->spread.home[segment],
+							 .to = to,
+							 .from_buffer = from_buffer,
+							 .next = plan->first_move[segment] };
+			plan->first_move[segment] = plan->move_count++;
+			rc = give_buffer(p, to, size, &tenant, &move->to_buffer, error);
 		}
-		rc = count_unshared(p, size, error);
-		if (rc < 0) {
-			return rc;
-		}
-		plan->moves[plan->move_count] = (struct sgpu_plan_move){
-			.segment = segment,
-			.from = p->spread.home[segment],
-			.to = to,
-			.from_buffer = from_buffer,
-			.to_buffer = tenant.writer < 0
-					     ? add_buffer(p, to, size, &tenant)
-					     : give_buffer(p, to, tenant.writer, size, &tenant),
-			.next = plan->first_move[segment],
-		};
-		plan->first_move[segment] = plan->move_count++;
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 /* ---- arrivals and operations ---- */
@@ -282,11 +262,10 @@ static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 			continue;
 		}
 		rc = segment_bytes(s, &size, error);
-		rc = rc ? rc : count_unshared(p, size, error);
-		if (rc == SGPU_OK) {
-			p->plan->in_buffer[i] = add_buffer(p, p->spread.home[i], size, &tenant);
-			rc = plan_moves(p, i, p->plan->in_buffer[i], size, error);
-		}
+		rc = rc ? rc
+			: give_buffer(p, p->spread.home[i], size, &tenant, &p->plan->in_buffer[i],
+				      error);
+		rc = rc ? rc : plan_moves(p, i, p->plan->in_buffer[i], size, error);
 	}
 	return rc;
 }
@@ -301,11 +280,9 @@ static int plan_output(struct planner *p, int operation, int segment, struct sgp
 	uint64_t size = 0;
 	int rc = segment_bytes(s, &size, error);
 
-	rc = rc ? rc : count_unshared(p, size, error);
-	if (rc == SGPU_OK) {
-		p->plan->out_buffer[segment] =
-			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
-	}
+	rc = rc ? rc
+		: give_buffer(p, p->plan->device[operation], size, &tenant,
+			      &p->plan->out_buffer[segment], error);
 	if (rc == SGPU_OK && !sgpu_segment_is_input(s)) {
 		rc = plan_moves(p, segment, p->plan->out_buffer[segment], size, error);
 	}
@@ -320,15 +297,9 @@ static int plan_scratch(struct planner *p, int operation, struct sgpu_error *err
 	int rc = sgpu_ops_prepare(p->manifest, operation, &call, error);
 
 	size = rc == SGPU_OK && call.op->scratch ? call.op->scratch(&call) : 0;
-	if (size == 0) {
-		return rc;
-	}
-	rc = count_unshared(p, size, error);
-	if (rc == SGPU_OK) {
-		p->plan->scratch_buffer[operation] =
-			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
-	}
-	return rc;
+	return size == 0 ? rc
+			 : give_buffer(p, p->plan->device[operation], size, &tenant,
+				       &p->plan->scratch_buffer[operation], error);
 }
 
 static int plan_buffers(struct planner *p, struct sgpu_error *error)
@@ -453,7 +424,7 @@ void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *ba
 
 void sgpu_plan_free(struct sgpu_plan **plan)
 {
-	if (!plan || !*plan) {
+	if (!*plan) {
 		return;
 	}
 	free((*plan)->device);
