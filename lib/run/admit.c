@@ -21,10 +21,7 @@
 #include "stage/stage.h"
 
 /* ---- prepared jobs, see job.h ---- */
-enum {
-	LINE = 64,	    /* bytes; results in a slice begin at multiples of it */
-	ENGINE_STREAMS = 8, /* streams of operations on a GPU: as many as its driver has queues */
-};
+enum { ENGINE_STREAMS = 8 }; /* of operations on a GPU: as many as its driver has queues */
 
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest)
 {
@@ -266,28 +263,50 @@ static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segm
 	return sgpu_hint(error, "%s", fault.hint);
 }
 
-static bool result_size(const struct sgpu_batch_segment *segment, uint64_t *size)
+bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size)
 {
 	*size = segment->size;
 	return segment->masking != SGPU_MASKING_AES_GCM || sgpu_sealed_size(*size, size);
 }
 
-/* Gives each result without a place one in the slice that the client named. */
-static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
+static bool wants_place(const struct sgpu_job *job, int in_batch)
 {
-	struct sgpu_location next = { .kind = SGPU_LOCATION_NONE };
-	uint64_t left = 0, size = 0, step = 0;
-	int rc = job->options->results ? sgpu_handle_parse(job->options->results, "the results",
-							   &next, &left, error)
-				       : SGPU_OK;
+	return sgpu_segment_is_output(segment_of(job, in_batch)) &&
+	       !job->batch->segments[in_batch].place;
+}
 
-	for (int i = 0; rc == SGPU_OK && next.kind && i < job->batch->segment_count; i++) {
-		struct sgpu_batch_segment *segment = &job->batch->segments[i];
+bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum)
+{
+	uint64_t size = 0;
 
-		if (!sgpu_segment_is_output(segment_of(job, i)) || segment->place) {
+	*sum = 0;
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		if (!wants_place(job, i)) {
 			continue;
 		}
-		if (!result_size(segment, &size) || size > left) {
+		if (!sgpu_result_size(&job->batch->segments[i], &size) ||
+		    !sgpu_add_u64(*sum, size, sum) ||
+		    !sgpu_add_u64(*sum, each + SGPU_RESULT_LINE - 1, sum)) {
+			return false;
+		}
+		*sum -= *sum % SGPU_RESULT_LINE;
+	}
+	return true;
+}
+
+int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next, uint64_t left,
+		       struct sgpu_error *error)
+{
+	uint64_t size = 0, step;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		struct sgpu_batch_segment *segment = &job->batch->segments[i];
+
+		if (!wants_place(job, i)) {
+			continue;
+		}
+		if (!sgpu_result_size(segment, &size) || size > left) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "segment '%s': its result may have %llu bytes, and %llu "
 					 "are left of '%s'",
@@ -295,7 +314,7 @@ static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
 					 (unsigned long long)left, job->options->results);
 		}
 		rc = sgpu_segment_place(segment, &next, error);
-		step = (size + LINE - 1) / LINE * LINE;
+		step = (size + SGPU_RESULT_LINE - 1) / SGPU_RESULT_LINE * SGPU_RESULT_LINE;
 		step = step < left ? step : left;
 		next.offset += step;
 		left -= step;
@@ -306,8 +325,14 @@ static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
 /* Checks that payloads are only in locations that this runner accepts. */
 static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 {
-	int rc = place_results(job, error);
+	struct sgpu_location next = { .kind = SGPU_LOCATION_NONE };
+	uint64_t left = 0;
+	int rc = SGPU_OK;
 
+	if (job->options->results) { /* the slice that the client named */
+		rc = sgpu_handle_parse(job->options->results, "the results", &next, &left, error);
+		rc = rc ? rc : sgpu_results_place(job, next, left, error);
+	}
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
 		uint64_t size = 0;
@@ -320,7 +345,7 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 					  sgpu_batch_payload_size(job->batch, i), false, error);
 		}
 		if (rc == SGPU_OK && in_batch->place) {
-			rc = result_size(in_batch, &size)
+			rc = sgpu_result_size(in_batch, &size)
 				     ? check_region(job, in_batch, in_batch->place, size, true,
 						    error)
 				     : sgpu_fail(error, SGPU_EINVALID,

@@ -70,6 +70,16 @@ struct sgpu_job {
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
 };
 
+/* Computes how many bytes a result may have. False: more than can be counted. */
+bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size);
+/* Computes how many bytes the results without a place may have together, if each begins at a
+ * multiple of SGPU_RESULT_LINE and has `each` more bytes, in whole lines, with it. */
+bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);
+enum { SGPU_RESULT_LINE = 64 };
+/* Gives each result without a place one within the `left` bytes at `next`. */
+SGPU_MUST_CHECK int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next,
+				       uint64_t left, struct sgpu_error *error);
+
 /* Fills in base->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 			       struct sgpu_error *error);

@@ -44,7 +44,7 @@ struct output {
 struct sgpu_outputs {
 	struct sgpu_run_base *base;
 	/* Where results go in the response's file before it is complete: offsets, by segment of the
-	 * batch; 0: not to the file. NULL: none goes there. */
+	 * manifest; 0: not to the file. NULL: none goes there. */
 	uint64_t *places;
 	void (*left)(void *owner);
 	void *owner;
@@ -91,8 +91,8 @@ static uint8_t *large_memory(uint64_t size)
 		return malloc(size ? size : 1);
 	}
 	data = aligned_alloc(HUGE_PAGE, whole);
-	if (data && madvise(data, whole, MADV_HUGEPAGE) != 0) {
-		return data; /* small pages will do */
+	if (data) {
+		(void)!madvise(data, whole, MADV_HUGEPAGE); /* small pages will do */
 	}
 	return data;
 }
@@ -248,43 +248,34 @@ static void note_left(struct sgpu_note *note)
 	all->left(all->owner);
 }
 
-static bool goes_to_region(const struct output *output)
-{
-	return in_batch(output)->place != NULL;
-}
-
-/* Decides where the output goes: to a region, to a lease, to its place in the file, else to memory.
+/* Decides where the output goes: to a lease, to a region, to its place in the file, else to memory.
  */
 static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 		     struct sgpu_error *error)
 {
 	const struct sgpu_outputs *all = output->all;
-	struct sgpu_run_base *base = output->all->base;
+	struct sgpu_run_base *base = all->base;
 	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
-	struct sgpu_location location;
+	const struct sgpu_location *place = in_batch(output)->place;
 	int rc;
 
-	output->leased =
-		goes_to_region(output)
-			? NULL
-			: sgpu_lent_output(base->lent, output->all->job->in_batch[output->segment],
-					   &location);
-	if (output->leased) {
+	if (place && place->kind == SGPU_LOCATION_LEASE) {
+		output->leased = sgpu_lent_output(base->lent, place);
 		*sink = sgpu_sink_to_memory(output->leased + header,
 					    base->job->options->leases_registered);
 		return SGPU_OK;
 	}
-	if (goes_to_region(output)) {
-		rc = sgpu_leases_source(base->leases, in_batch(output)->place, output->end.size,
-					true, &output->region, error);
+	if (place) {
+		rc = sgpu_leases_source(base->leases, place, output->end.size, true,
+					&output->region, error);
 		return rc != SGPU_OK ? rc
 				     : sgpu_sink_to_file(run_device(output)->engine,
 							 output->region.fd, output->region.name,
 							 output->region.offset + header, true, sink,
 							 error);
 	}
-	if (all->places && all->places[all->job->in_batch[output->segment]] > 0) {
-		output->end.place = all->places[all->job->in_batch[output->segment]];
+	if (all->places && all->places[output->segment] > 0) {
+		output->end.place = all->places[output->segment];
 		return sgpu_sink_to_file(run_device(output)->engine, base->submission.out_fd,
 					 base->submission.out_name, output->end.place + header,
 					 false, sink, error);
