@@ -129,8 +129,9 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	sgpu_prepared_drop(&forgotten);
 }
 
-int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_base *base,
-		       struct sgpu_error *error)
+/* Plans a job for a runner's devices, and keeps it in the runner's table. */
+static int plan_job(struct sgpu_prepared *prepared, const struct sgpu_run_base *base,
+		    struct sgpu_error *error)
 {
 	const int streams = ENGINE_STREAMS * base->device_count;
 	struct sgpu_plan *plan;
@@ -525,7 +526,7 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 		rc = steps[i](job, error);
 	}
 	if (rc == SGPU_OK && !job->prepared->plan) {
-		rc = sgpu_prepared_plan(job->prepared, base, error);
+		rc = plan_job(job->prepared, base, error);
 	}
 	rc = rc ? rc : check_places(job, error);
 	rc = rc ? rc : sgpu_lent_create(base, &base->lent, error);

@@ -45,8 +45,6 @@ struct sgpu_graph {
 	const char *unused_input;
 };
 
-static const char *deadline_text = "the deadline passed";
-
 /* ---- creation ---- */
 static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 {
@@ -139,7 +137,7 @@ int sgpu_graph_create(struct sgpu_run_base *base,
 	struct sgpu_graph *g = calloc(1, sizeof(*g));
 	int rc;
 
-	*graph = NULL;
+	*graph = g;
 	if (!g) {
 		return sgpu_fail_nomem(error);
 	}
@@ -153,10 +151,7 @@ int sgpu_graph_create(struct sgpu_run_base *base,
 	rc = g->operations && g->work ? list_followers(g, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		count_holds(g);
-	} else {
-		sgpu_graph_free(&g);
 	}
-	*graph = g;
 	return rc;
 }
 
@@ -206,15 +201,10 @@ static int inherited(int rc)
 static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
-	bool late = atomic_load(&graph->base->stop) == SGPU_ETIMEOUT;
 
-	op->text = sgpu_run_text("operation '%s' failed: %s",
-				 graph->manifest->operations[operation].id,
-				 late	   ? deadline_text
-				 : text[0] ? text
-					   : sgpu_strerror(rc));
-	mark_failed(graph, operation, late ? SGPU_ETIMEOUT : rc,
-		    op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
+	rc = sgpu_run_failure(graph->base, "operation", graph->manifest->operations[operation].id,
+			      rc, text, &op->text);
+	mark_failed(graph, operation, rc, op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
 }
 
 /* ---- followers ---- */
@@ -355,8 +345,7 @@ void sgpu_graph_stop(struct sgpu_graph *graph)
 
 	for (int i = 0; i < graph->manifest->operation_count; i++) {
 		if (graph->operations[i].state == WAITING) {
-			mark_failed(graph, i, rc,
-				    rc == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(rc));
+			mark_failed(graph, i, rc, sgpu_strerror(rc));
 		}
 	}
 }

@@ -47,9 +47,6 @@ void sgpu_prepared_table_clear(struct sgpu_prepared_table *table);
 /* Finds the job whose manifest has this hash. The caller gets a reference, or NULL. */
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 					 const uint8_t sha256[SGPU_SHA256_SIZE]);
-/* Plans a job for a runner's devices, and keeps it in the runner's table. */
-SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
-				       const struct sgpu_run_base *base, struct sgpu_error *error);
 /* Adds a planned job to the table, unless it is large or depends on its batch (on a module's size).
  * A full table drops the least recently used job. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);

@@ -26,7 +26,7 @@ struct module {
 	struct sgpu_error error;	 /* why it failed */
 	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
 	struct sgpu_device_module *loaded;
-	struct sgpu_blocking task;
+	struct sgpu_note task;
 	struct sgpu_note note;
 };
 
@@ -34,7 +34,7 @@ struct sgpu_modules {
 	struct sgpu_run_base *base;
 	void (*loaded)(void *argument, int segment);
 	void *argument;
-	struct module *list; /* by segment of the manifest; NULL until a module is used */
+	struct module *list; /* by segment of the manifest; NULL if no operation is of a module */
 	char *broken_rule;
 };
 
@@ -71,7 +71,11 @@ int sgpu_modules_create(struct sgpu_run_base *base, void (*loaded)(void *argumen
 	(*modules)->base = base;
 	(*modules)->loaded = loaded;
 	(*modules)->argument = argument;
-	return SGPU_OK;
+	if (base->job->has_module) {
+		(*modules)->list = calloc((size_t)base->job->manifest->segment_count,
+					  sizeof(*(*modules)->list));
+	}
+	return (*modules)->list || !base->job->has_module ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 void sgpu_modules_unload(struct sgpu_modules *modules)
@@ -184,7 +188,7 @@ static int load_image(struct sgpu_modules *modules, int segment, struct module *
 	return rc;
 }
 
-static void load_blocking(struct sgpu_blocking *task)
+static void load_blocking(struct sgpu_note *task)
 {
 	struct sgpu_modules *modules = task->owner;
 	struct module *m = &modules->list[task->index];
@@ -211,8 +215,8 @@ static void note_loaded(struct sgpu_note *note)
 	modules->loaded(modules->argument, note->index);
 }
 
-static int begin_load(struct sgpu_modules *modules, int segment,
-		      const uint8_t digest[SGPU_KT128_SIZE])
+static void begin_load(struct sgpu_modules *modules, int segment,
+		       const uint8_t digest[SGPU_KT128_SIZE])
 {
 	struct module *m = &modules->list[segment];
 
@@ -220,24 +224,13 @@ static int begin_load(struct sgpu_modules *modules, int segment,
 	m->state = TRIED;
 	m->code = sgpu_threads_reserve(modules->base->threads, &m->error);
 	if (m->code != SGPU_OK) {
-		return m->code;
+		return;
 	}
 	m->state = LOADING;
 	modules->base->under_way++;
-	m->task =
-		(struct sgpu_blocking){ .work = load_blocking, .owner = modules, .index = segment };
+	m->task = (struct sgpu_note){ .handle = load_blocking, .owner = modules, .index = segment };
 	m->note = (struct sgpu_note){ .handle = note_loaded, .owner = modules, .index = segment };
 	sgpu_threads_give(modules->base->threads, &m->task);
-	return SGPU_OK;
-}
-
-static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
-{
-	if (!modules->list) {
-		modules->list = calloc((size_t)modules->base->job->manifest->segment_count,
-				       sizeof(*modules->list));
-	}
-	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 /* A module that failed to load is not loaded again. All of its operations must name the same
@@ -245,20 +238,13 @@ static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
 int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
-	struct module *m;
-	int rc;
+	struct module *m = &modules->list[op->module->segment];
 
 	if (!op->module->has_digest) {
 		return sgpu_fail(error, SGPU_EPOLICY, "it names no digest of its module");
 	}
-	rc = make_list(modules, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	m = &modules->list[op->module->segment];
-	if (m->state == UNTRIED &&
-	    begin_load(modules, op->module->segment, op->module->digest) != SGPU_OK) {
-		m->state = TRIED;
+	if (m->state == UNTRIED) {
+		begin_load(modules, op->module->segment, op->module->digest);
 	}
 	if (m->state == LOADING) {
 		return SGPU_GRAPH_LATER;

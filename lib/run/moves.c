@@ -18,7 +18,7 @@
 #define PORTION ((uint64_t)256 << 20)
 
 struct move {
-	struct sgpu_blocking task;
+	struct sgpu_note task;
 	struct sgpu_note moved;
 	int next; /* the next move in its line, or -1 */
 	int code;
@@ -77,7 +77,7 @@ static int copy_segment(struct sgpu_moves *moves, int move, uint64_t size, struc
 	return rc;
 }
 
-static void move_blocking(struct sgpu_blocking *task)
+static void move_blocking(struct sgpu_note *task)
 {
 	struct sgpu_moves *moves = task->owner;
 	struct move *m = &moves->list[task->index];
@@ -223,12 +223,11 @@ int sgpu_moves_create(struct sgpu_run_base *base, void (*moved)(struct sgpu_note
 	made->lines =
 		calloc((size_t)(base->device_count * base->device_count), sizeof(*made->lines));
 	if (!made->list || !made->lines) {
-		sgpu_moves_free(moves);
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < count; i++) {
 		made->list[i].task =
-			(struct sgpu_blocking){ .work = move_blocking, .owner = made, .index = i };
+			(struct sgpu_note){ .handle = move_blocking, .owner = made, .index = i };
 		made->list[i].moved =
 			(struct sgpu_note){ .handle = moved, .owner = owner, .index = i };
 	}

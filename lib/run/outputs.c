@@ -54,8 +54,6 @@ struct sgpu_outputs {
 	uint64_t pinned;	      /* bytes of pinned memory that results have */
 };
 
-static const char *deadline_text = "the deadline passed";
-
 static const struct sgpu_batch_segment *in_batch(const struct output *output)
 {
 	return &output->all->job->batch->segments[output->all->job->in_batch[output->segment]];
@@ -212,15 +210,12 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 
 static void fail_output(struct output *output, int rc, const char *text)
 {
-	bool late = atomic_load(&output->all->base->stop) == SGPU_ETIMEOUT;
-	char *why = sgpu_run_text("segment '%s' failed: %s", in_batch(output)->id,
-				  late		    ? deadline_text
-				  : text && text[0] ? text
-						    : sgpu_strerror(rc));
+	char *why;
 
+	output->end.code = sgpu_run_failure(output->all->base, "segment", in_batch(output)->id, rc,
+					    text ? text : "", &why);
 	free(output->text);
 	output->text = why;
-	output->end.code = late ? SGPU_ETIMEOUT : rc;
 	output->end.text = why ? why : sgpu_strerror(output->end.code);
 	drop_memory(output);
 }
@@ -415,7 +410,6 @@ int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner), v
 	made->owner = owner;
 	made->list = calloc((size_t)count + 1, sizeof(*made->list));
 	if (!made->list) {
-		sgpu_outputs_free(outputs);
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < count; i++) {

@@ -130,7 +130,7 @@ static int ended_while_writing(void *argument)
 	return atomic_load(&run->cancel) ? SGPU_ECANCELED : SGPU_OK;
 }
 
-static void finish_blocking(struct sgpu_blocking *task)
+static void finish_blocking(struct sgpu_note *task)
 {
 	struct sgpu_run *run = task->owner;
 	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd,
@@ -346,28 +346,24 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	int rc = sgpu_tar_open(run->base.submission.in_fd, run->base.submission.in_name, &run->tar,
 			       error);
 
-	rc = rc == SGPU_OK ? sgpu_admit(&run->base, run->tar, error) : rc;
+	rc = rc ? rc : sgpu_admit(&run->base, run->tar, error);
 	run->descriptor_failed = rc == SGPU_ESYSTEM;
-	rc = rc == SGPU_OK
-		     ? sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop,
-					   run->job.has_module, run->job.owner, error)
-		     : rc;
+	rc = rc ? rc
+		: sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop,
+				      run->job.has_module, run->job.owner, error);
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy, true);
 		rc = make_objects(run, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = run->base.submission.options.replay ? sgpu_respond_reserve(&run->base, error)
-							 : SGPU_OK;
+	if (rc == SGPU_OK && run->base.submission.options.replay) {
+		rc = sgpu_respond_reserve(&run->base, error);
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
-	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
-	return rc == SGPU_OK
-		       ? sgpu_inputs_create(&run->base, note_arrived, run, &run->inputs, error)
-		       : rc;
+	rc = rc ? rc : sgpu_admit_once(&run->job, error);
+	return rc ? rc : sgpu_inputs_create(&run->base, note_arrived, run, &run->inputs, error);
 }
 
-static void read_blocking(struct sgpu_blocking *task)
+static void read_blocking(struct sgpu_note *task)
 {
 	struct sgpu_run *run = task->owner;
 	int rc;
@@ -409,8 +405,8 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 					    .job = &run->job,
 					    .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	run->reader = (struct sgpu_blocking){ .work = read_blocking, .owner = run };
-	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
+	run->reader = (struct sgpu_note){ .handle = read_blocking, .owner = run };
+	run->finisher = (struct sgpu_note){ .handle = finish_blocking, .owner = run };
 	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
 	run->read = (struct sgpu_note){ .handle = note_read, .owner = run };
 	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd,

@@ -187,6 +187,17 @@ char *sgpu_run_text(const char *format, ...)
 	return strdup(error.text);
 }
 
+int sgpu_run_failure(const struct sgpu_run_base *base, const char *what, const char *id, int code,
+		     const char *text, char **made)
+{
+	if (atomic_load(&base->stop) == SGPU_ETIMEOUT) {
+		code = SGPU_ETIMEOUT;
+		text = "";
+	}
+	*made = sgpu_run_text("%s '%s' failed: %s", what, id, text[0] ? text : sgpu_strerror(code));
+	return code;
+}
+
 void sgpu_runner_add(struct sgpu_run *run)
 {
 	struct sgpu_runner *runner = run->runner;

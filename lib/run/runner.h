@@ -103,8 +103,7 @@ struct sgpu_run {
 	struct sgpu_outputs *outputs;
 
 	struct sgpu_tar_reader *tar;
-	struct sgpu_blocking reader, finisher;
-	struct sgpu_note admitted, read;
+	struct sgpu_note reader, finisher, admitted, read;
 	struct sgpu_io_guard guard;
 	atomic_bool cancel; /* sgpu_run_cancel was called */
 	bool inside;	    /* the run has entered; only for sgpu_presence_* */

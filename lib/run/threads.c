@@ -12,7 +12,7 @@
 struct sgpu_threads {
 	pthread_mutex_t mutex;
 	pthread_cond_t filled;
-	struct sgpu_blocking *head, *tail;
+	struct sgpu_note *head, *tail;
 	pthread_t *threads;
 	uint64_t spin_ns;
 	_Atomic uint32_t calls; /* tasks given so far, and the end */
@@ -43,7 +43,7 @@ static void wait_for_task(struct sgpu_threads *threads)
 static void *work_thread(void *argument)
 {
 	struct sgpu_threads *threads = argument;
-	struct sgpu_blocking *task;
+	struct sgpu_note *task;
 
 	pthread_mutex_lock(&threads->mutex);
 	for (;;) {
@@ -57,7 +57,7 @@ static void *work_thread(void *argument)
 		threads->head = task->next;
 		threads->queued--;
 		pthread_mutex_unlock(&threads->mutex);
-		task->work(task);
+		task->handle(task);
 		pthread_mutex_lock(&threads->mutex);
 	}
 	pthread_mutex_unlock(&threads->mutex);
@@ -138,7 +138,7 @@ void sgpu_threads_release(struct sgpu_threads *threads)
 	pthread_mutex_unlock(&threads->mutex);
 }
 
-void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task)
+void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_note *task)
 {
 	task->next = NULL;
 	pthread_mutex_lock(&threads->mutex);
