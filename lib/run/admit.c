@@ -513,18 +513,15 @@ static int read_head(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 
 int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct sgpu_error *error)
 {
-	static int (*const steps[])(struct sgpu_job * job,
-				    struct sgpu_error * error) = { fill_in, check_modules,
-								   check_sizes };
 	struct sgpu_job *job = base->job;
 	int rc = read_head(base, tar, error);
 
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);
 	}
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(steps); i++) {
-		rc = steps[i](job, error);
-	}
+	rc = rc ? rc : fill_in(job, error);
+	rc = rc ? rc : check_modules(job, error);
+	rc = rc ? rc : check_sizes(job, error);
 	if (rc == SGPU_OK && !job->prepared->plan) {
 		rc = plan_job(job->prepared, base, error);
 	}

@@ -39,8 +39,8 @@ struct sgpu_lent;
 
 /* Takes all leases that the batch names, and makes one for its results, in which results without a
  * place get theirs; must be called before it
- * runs. *lent is NULL if the batch has no leases. Errors: those of sgpu_lease_take; SGPU_EINVALID
- * if a payload does not lie in its lease. */
+ * runs. *lent is NULL if the runner gives no leases. Errors: those of sgpu_lease_take;
+ * SGPU_EINVALID if a payload does not lie in its lease. */
 SGPU_MUST_CHECK int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 				     struct sgpu_error *error);
 /* Ends the leases, except the results' lease if it was offered. Accepts a pointer to NULL. */

@@ -43,7 +43,7 @@ static int take_input(struct sgpu_lent *lent, int i, struct sgpu_error *error)
 	uint64_t end;
 	int rc;
 
-	if (!lease) { /* there is room: a pool has at most SGPU_LEASES_MAX */
+	if (!lease) {
 		rc = sgpu_lease_take(lent->pool, segment->location.region, batch->id, false,
 				     &lent->inputs[lent->input_count], error);
 		if (rc < 0) {
@@ -85,13 +85,10 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 	const struct sgpu_job *job = base->job;
 	struct sgpu_lease_pool_info info;
 	struct sgpu_lent *made;
-	int named = 0, rc = SGPU_OK;
+	int rc = SGPU_OK;
 
 	*lent = NULL;
-	for (int i = 0; i < job->batch->segment_count; i++) {
-		named += job->batch->segments[i].location.kind == SGPU_LOCATION_LEASE;
-	}
-	if (!job->options->leases || (named == 0 && !job->options->lease_results)) {
+	if (!job->options->leases) {
 		return SGPU_OK; /* check_places has refused a batch that names any */
 	}
 	made = calloc(1, sizeof(*made));
@@ -103,8 +100,7 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 	made->job = job;
 	made->pool = job->options->leases;
 	made->memory = info.memory;
-	named = named < SGPU_LEASES_MAX ? named : SGPU_LEASES_MAX;
-	made->inputs = calloc((size_t)named + 1, sizeof(*made->inputs));
+	made->inputs = calloc((size_t)job->batch->segment_count + 1, sizeof(*made->inputs));
 	if (!made->inputs) {
 		return sgpu_fail_nomem(error);
 	}

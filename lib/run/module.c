@@ -268,39 +268,31 @@ struct values {
 	size_t sizes[SGPU_MODULE_PARAMS_MAX];
 };
 
-static int make_value(const struct sgpu_op_call *call, const struct sgpu_module_param *param,
-		      uint64_t *word)
-{
-	bool known = true;
-
-	switch (param->kind) {
-	case SGPU_MODULE_POINTER:
-		*word = (uint64_t)(uintptr_t)call->data[param->argument];
-		break;
-	case SGPU_MODULE_ELEMENTS:
-		known = sgpu_type_elements(&call->type[param->argument], word);
-		break;
-	case SGPU_MODULE_BYTES:
-		known = sgpu_type_bytes(&call->type[param->argument], word);
-		break;
-	case SGPU_MODULE_VALUE:
-		memcpy(word, param->value, sizeof(*word));
-		break;
-	}
-	return known ? SGPU_OK : SGPU_EINVALID;
-}
-
-static int make_values(const struct sgpu_op_call *call, const struct sgpu_module_call *module,
-		       struct values *values, struct sgpu_error *error)
+/* Every size is known, since the operation was planned. */
+static void make_values(const struct sgpu_op_call *call, const struct sgpu_module_call *module,
+			struct values *values)
 {
 	for (int i = 0; i < module->param_count; i++) {
-		if (make_value(call, &module->params[i], &values->word[i]) != SGPU_OK) {
-			return sgpu_fail(error, SGPU_EINVALID, "parameter %d has no size", i);
+		const struct sgpu_module_param *param = &module->params[i];
+		uint64_t *word = &values->word[i];
+
+		switch (param->kind) {
+		case SGPU_MODULE_POINTER:
+			*word = (uint64_t)(uintptr_t)call->data[param->argument];
+			break;
+		case SGPU_MODULE_ELEMENTS:
+			(void)sgpu_type_elements(&call->type[param->argument], word);
+			break;
+		case SGPU_MODULE_BYTES:
+			(void)sgpu_type_bytes(&call->type[param->argument], word);
+			break;
+		case SGPU_MODULE_VALUE:
+			memcpy(word, param->value, sizeof(*word));
+			break;
 		}
-		values->args[i] = &values->word[i];
-		values->sizes[i] = module->params[i].size;
+		values->args[i] = word;
+		values->sizes[i] = param->size;
 	}
-	return SGPU_OK;
 }
 
 /* A function need not write all of its outputs, whose memory may hold older data. */
@@ -332,9 +324,7 @@ static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 
 	for (int i = 0; i < op->arg_count; i++) {
 		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], 0 };
-		if (!sgpu_type_bytes(&call->type[i], &ranges[i].size)) {
-			ranges[i].size = 0;
-		}
+		(void)sgpu_type_bytes(&call->type[i], &ranges[i].size);
 		memory.written |= (uint64_t)op->args[i].output << i;
 	}
 	for (int i = 0; i < op->module->param_count; i++) {
@@ -371,12 +361,9 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
 	struct values values = { { 0 }, { NULL }, { 0 } };
-	int rc = make_values(call, op->module, &values, error);
+	int rc = clear_outputs(op, call, stream, clears);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = clear_outputs(op, call, stream, clears);
+	make_values(call, op->module, &values);
 	rc = rc ? rc : launch_module(modules, op, call, stream, &values, task);
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),

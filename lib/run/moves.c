@@ -86,9 +86,8 @@ static void move_blocking(struct sgpu_note *task)
 	const uint64_t begin = sgpu_now_ns();
 	uint64_t size = 0;
 
-	m->code = sgpu_type_bytes(&segment->type, &size)
-			  ? copy_segment(moves, task->index, size, &m->error)
-			  : sgpu_fail(&m->error, SGPU_EINVALID, "its size is not known");
+	(void)sgpu_type_bytes(&segment->type, &size); /* known, since it was planned */
+	m->code = copy_segment(moves, task->index, size, &m->error);
 	sgpu_trace_add(moves->base->trace, SGPU_SPAN_MOVE,
 		       sgpu_trace_move_row(moves->base->trace, plan->from, plan->to), segment->id,
 		       begin, sgpu_now_ns(), size);

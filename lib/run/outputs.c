@@ -382,7 +382,7 @@ bool sgpu_outputs_placed(const struct sgpu_outputs *outputs)
 
 int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error)
 {
-	if (outputs->file_error.code != SGPU_OK && error) {
+	if (outputs->file_error.code != SGPU_OK) {
 		*error = outputs->file_error;
 	}
 	return outputs->file_error.code;
