@@ -46,6 +46,7 @@ static bool allocate_together(struct sgpu_memory *memory, int device)
 static int check_free(const struct sgpu_memory *memory, int device, struct sgpu_error *error)
 {
 	const unsigned long long bytes = memory->shares[device].bytes;
+	char where[48] = "device memory";
 	struct sgpu_device_info info;
 	int rc = sgpu_device_get_info(memory->devices[device].device, &info, error);
 
@@ -53,15 +54,11 @@ static int check_free(const struct sgpu_memory *memory, int device, struct sgpu_
 		return rc;
 	}
 	if (memory->plan->device_count > 1) {
-		return sgpu_fail(
-			error, SGPU_ENOMEM,
-			"the batch needs %llu bytes of memory on device %d and %llu are free",
-			bytes, memory->devices[device].number,
-			(unsigned long long)info.memory_free);
+		snprintf(where, sizeof(where), "memory on device %d",
+			 memory->devices[device].number);
 	}
-	return sgpu_fail(error, SGPU_ENOMEM,
-			 "the batch needs %llu bytes of device memory and %llu are free", bytes,
-			 (unsigned long long)info.memory_free);
+	return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of %s and %llu are free",
+			 bytes, where, (unsigned long long)info.memory_free);
 }
 
 static int allocate(struct sgpu_memory *memory, int device, bool together, struct sgpu_error *error)

@@ -185,16 +185,6 @@ static int give_buffer(struct planner *p, int device, uint64_t size, const struc
 	return SGPU_OK;
 }
 
-static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size,
-			 struct sgpu_error *error)
-{
-	if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known",
-				 segment->id);
-	}
-	return SGPU_OK;
-}
-
 /* ---- moves ---- */
 /* Returns, as bits, the devices that read a segment, without its home. */
 static unsigned moved_to(const struct planner *p, int segment)
@@ -245,48 +235,29 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 	return rc;
 }
 
-/* ---- arrivals and operations ---- */
-static int plan_arrivals(struct planner *p, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < p->manifest->segment_count; i++) {
-		const struct sgpu_segment *s = &p->manifest->segments[i];
-		struct tenant tenant = { .stays = s->reader_count == 0,
-					 .readers = s->readers,
-					 .reader_count = s->reader_count,
-					 .writer = -1 };
-		uint64_t size = 0;
-
-		if (!sgpu_segment_is_input(s)) {
-			continue;
-		}
-		rc = segment_bytes(s, &size, error);
-		rc = rc ? rc
-			: give_buffer(p, p->spread.home[i], size, &tenant, &p->plan->in_buffer[i],
-				      error);
-		rc = rc ? rc : plan_moves(p, i, p->plan->in_buffer[i], size, error);
-	}
-	return rc;
-}
-
-static int plan_output(struct planner *p, int operation, int segment, struct sgpu_error *error)
+/* ---- values and operations ---- */
+/* Plans the value of a segment that an operation writes or, if `writer` is -1, the one that
+ * arrives. Of the two values of an INPUT_OUTPUT, operations read the one that arrives. */
+static int plan_value(struct planner *p, int segment, int writer, struct sgpu_error *error)
 {
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
-	struct tenant tenant = { .stays = sgpu_segment_is_output(s),
-				 .readers = s->readers,
-				 .reader_count = sgpu_segment_is_input(s) ? 0 : s->reader_count,
-				 .writer = operation };
+	const bool arrives = writer < 0, is_read = arrives || !sgpu_segment_is_input(s);
+	const struct tenant tenant = {
+		.stays = arrives ? s->reader_count == 0 : sgpu_segment_is_output(s),
+		.readers = s->readers,
+		.reader_count = is_read ? s->reader_count : 0,
+		.writer = writer,
+	};
+	int *buffer = &(arrives ? p->plan->in_buffer : p->plan->out_buffer)[segment], rc;
 	uint64_t size = 0;
-	int rc = segment_bytes(s, &size, error);
 
-	rc = rc ? rc
-		: give_buffer(p, p->plan->device[operation], size, &tenant,
-			      &p->plan->out_buffer[segment], error);
-	if (rc == SGPU_OK && !sgpu_segment_is_input(s)) {
-		rc = plan_moves(p, segment, p->plan->out_buffer[segment], size, error);
+	if (s->type.dtype == SGPU_NONE || !sgpu_type_bytes(&s->type, &size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known",
+				 s->id);
 	}
-	return rc;
+	rc = give_buffer(p, arrives ? p->spread.home[segment] : p->plan->device[writer], size,
+			 &tenant, buffer, error);
+	return rc == SGPU_OK && is_read ? plan_moves(p, segment, *buffer, size, error) : rc;
 }
 
 static int plan_scratch(struct planner *p, int operation, struct sgpu_error *error)
@@ -304,15 +275,20 @@ static int plan_scratch(struct planner *p, int operation, struct sgpu_error *err
 
 static int plan_buffers(struct planner *p, struct sgpu_error *error)
 {
-	int rc = plan_arrivals(p, error);
+	int rc = SGPU_OK;
 
+	for (int i = 0; rc == SGPU_OK && i < p->manifest->segment_count; i++) {
+		if (sgpu_segment_is_input(&p->manifest->segments[i])) {
+			rc = plan_value(p, i, -1, error);
+		}
+	}
 	for (int i = 0; rc == SGPU_OK && i < p->manifest->operation_count; i++) {
 		int operation = p->manifest->order[i];
 		const struct sgpu_operation *op = &p->manifest->operations[operation];
 
 		for (int k = 0; rc == SGPU_OK && k < op->arg_count; k++) {
 			if (op->args[k].output && op->args[k].segment >= 0) {
-				rc = plan_output(p, operation, op->args[k].segment, error);
+				rc = plan_value(p, op->args[k].segment, operation, error);
 			}
 		}
 		rc = rc ? rc : plan_scratch(p, operation, error);

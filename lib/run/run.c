@@ -104,6 +104,19 @@ static void settle(struct sgpu_run *run)
 	atomic_store(&run->busy, false);
 }
 
+/* Removes a run from its runner's list. The mutex is held. */
+static void remove_run(struct sgpu_run *run)
+{
+	struct sgpu_run **link = &run->runner->runs;
+
+	while (*link != run) {
+		link = &(*link)->next;
+	}
+	*link = run->next;
+	run->runner->begun[run->first]--;
+	sgpu_loop_expect(run->runner->loop, true);
+}
+
 /* Ends the run. When `ended` is set, whoever waits for the run may free it. */
 static void end_run(struct sgpu_run *run)
 {
@@ -116,7 +129,7 @@ static void end_run(struct sgpu_run *run)
 		run->done(run->argument, run, run->code);
 	}
 	pthread_mutex_lock(&runner->mutex);
-	sgpu_runner_remove(run);
+	remove_run(run);
 	atomic_store(&run->ended, 1);
 	pthread_cond_broadcast(&runner->ended);
 	pthread_mutex_unlock(&runner->mutex);
@@ -429,6 +442,24 @@ static void free_run(struct sgpu_run *run)
 	free(run);
 }
 
+/* Adds a run to its runner's list. Its first device becomes the one that is first for the fewest
+ * runs. */
+static void add_run(struct sgpu_run *run)
+{
+	struct sgpu_runner *runner = run->runner;
+
+	pthread_mutex_lock(&runner->mutex);
+	for (int i = 1; i < runner->device_count; i++) {
+		run->first = runner->begun[i] < runner->begun[run->first] ? i : run->first;
+	}
+	runner->begun[run->first]++;
+	run->next = runner->runs;
+	runner->runs = run;
+	pthread_mutex_unlock(&runner->mutex);
+	sgpu_loop_expect(runner->loop, false);
+	sgpu_loop_wake(runner->loop); /* the run may have a deadline */
+}
+
 int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission *submission,
 		       sgpu_run_done_fn done, void *argument, struct sgpu_run **run,
 		       struct sgpu_error *error)
@@ -452,7 +483,7 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	r->done = done;
 	r->argument = argument;
 	*run = r;
-	sgpu_runner_add(r);
+	add_run(r);
 	for (int i = 0; i < runner->device_count; i++) {
 		r->base.devices[i] = runner->devices[(r->first + i) % runner->device_count];
 	}

@@ -199,34 +199,6 @@ int sgpu_run_failure(const struct sgpu_run_base *base, const char *what, const c
 	return code;
 }
 
-void sgpu_runner_add(struct sgpu_run *run)
-{
-	struct sgpu_runner *runner = run->runner;
-
-	pthread_mutex_lock(&runner->mutex);
-	for (int i = 1; i < runner->device_count; i++) {
-		run->first = runner->begun[i] < runner->begun[run->first] ? i : run->first;
-	}
-	runner->begun[run->first]++;
-	run->next = runner->runs;
-	runner->runs = run;
-	pthread_mutex_unlock(&runner->mutex);
-	sgpu_loop_expect(runner->loop, false);
-	sgpu_loop_wake(runner->loop); /* the run may have a deadline */
-}
-
-void sgpu_runner_remove(struct sgpu_run *run)
-{
-	struct sgpu_run **link = &run->runner->runs;
-
-	while (*link != run) {
-		link = &(*link)->next;
-	}
-	*link = run->next;
-	run->runner->begun[run->first]--;
-	sgpu_loop_expect(run->runner->loop, true);
-}
-
 /* Checks all runs for cancellations and deadlines. */
 static uint64_t tick(void *argument)
 {

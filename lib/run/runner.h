@@ -71,10 +71,6 @@ struct sgpu_runner {
 	unsigned begun[SGPU_RUN_DEVICES_MAX];
 };
 
-/* Adds a run to the list. Its first device becomes the device that is first for the fewest runs. */
-void sgpu_runner_add(struct sgpu_run *run);
-/* Removes a run from the list. The mutex is held. */
-void sgpu_runner_remove(struct sgpu_run *run);
 /* On the loop's thread, with the lock: carries out a stop or a deadline that is due. Returns the
  * time of the next check; 0: none. */
 uint64_t sgpu_run_look(struct sgpu_run *run);
