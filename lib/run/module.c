@@ -266,6 +266,7 @@ struct values {
 	uint64_t word[SGPU_MODULE_PARAMS_MAX];
 	void *args[SGPU_MODULE_PARAMS_MAX];
 	size_t sizes[SGPU_MODULE_PARAMS_MAX];
+	int target[SGPU_MODULE_PARAMS_MAX]; /* the argument that it points to, or -1 */
 };
 
 /* Every size is known, since the operation was planned. */
@@ -292,6 +293,7 @@ static void make_values(const struct sgpu_op_call *call, const struct sgpu_modul
 		}
 		values->args[i] = word;
 		values->sizes[i] = param->size;
+		values->target[i] = param->kind == SGPU_MODULE_POINTER ? param->argument : -1;
 	}
 }
 
@@ -312,25 +314,17 @@ static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_c
 	return rc;
 }
 
-/* Returns the function's memory: the operation's arguments, and which parameters point to them. */
+/* Returns the function's memory: the operation's arguments. */
 static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 					   const struct sgpu_op_call *call,
-					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX],
-					   int target[SGPU_MODULE_PARAMS_MAX])
+					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX])
 {
-	struct sgpu_module_memory memory = { .ranges = ranges,
-					     .count = op->arg_count,
-					     .target = target };
+	struct sgpu_module_memory memory = { .ranges = ranges, .count = op->arg_count };
 
 	for (int i = 0; i < op->arg_count; i++) {
 		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], 0 };
 		(void)sgpu_type_bytes(&call->type[i], &ranges[i].size);
 		memory.written |= (uint64_t)op->args[i].output << i;
-	}
-	for (int i = 0; i < op->module->param_count; i++) {
-		const struct sgpu_module_param *param = &op->module->params[i];
-
-		target[i] = param->kind == SGPU_MODULE_POINTER ? param->argument : -1;
 	}
 	return memory;
 }
@@ -338,20 +332,22 @@ static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 /* Enqueues the function, and tells the device which memory it may touch. */
 static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op,
 			 const struct sgpu_op_call *call, struct sgpu_stream *stream,
-			 const struct values *values, struct sgpu_task *task)
+			 struct sgpu_task *task)
 {
 	const struct sgpu_module_call *module = op->module;
 	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
 	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
-	int target[SGPU_MODULE_PARAMS_MAX];
-	const struct sgpu_module_memory memory = memory_of(op, call, ranges, target);
+	struct sgpu_module_memory memory = memory_of(op, call, ranges);
+	struct values values = { { 0 }, { NULL }, { 0 }, { 0 } };
 
+	make_values(call, module, &values);
+	memory.target = values.target;
 	for (int i = 0; i < 3; i++) {
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
 	return sgpu_device_module_launch_on(stream, modules->list[module->segment].loaded,
-					    module->function, &shape, values->args, values->sizes,
+					    module->function, &shape, values.args, values.sizes,
 					    module->param_count, &memory, task);
 }
 
@@ -360,11 +356,9 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 		      struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
-	struct values values = { { 0 }, { NULL }, { 0 } };
 	int rc = clear_outputs(op, call, stream, clears);
 
-	make_values(call, op->module, &values);
-	rc = rc ? rc : launch_module(modules, op, call, stream, &values, task);
+	rc = rc ? rc : launch_module(modules, op, call, stream, task);
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),
 			  text_of(&task->error, rc));

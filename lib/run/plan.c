@@ -46,15 +46,15 @@ bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
 }
 
 /* ---- streams ---- */
-static int free_stream(const struct sgpu_plan *plan, const int *tail,
-		       const struct sgpu_operation *op, int device, int *follows)
+/* Returns the predecessor whose stream the operation continues, or -1. */
+static int find_followed(const struct sgpu_plan *plan, const int *tail,
+			 const struct sgpu_operation *op, int device)
 {
 	for (int i = 0; i < op->before_count; i++) {
-		int stream = plan->stream[op->before[i]];
+		const int before = op->before[i];
 
-		if (plan->device[op->before[i]] == device && tail[stream] == op->before[i]) {
-			*follows = op->before[i];
-			return stream;
+		if (plan->device[before] == device && tail[plan->stream[before]] == before) {
+			return before;
 		}
 	}
 	return -1;
@@ -69,9 +69,9 @@ static void plan_streams(struct planner *p)
 
 	for (int i = 0; i < p->manifest->operation_count; i++) {
 		int operation = p->manifest->order[i], device = p->plan->device[operation];
-		int follows = -1;
-		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], device,
-					 &follows);
+		int follows =
+			find_followed(p->plan, tail, &p->manifest->operations[operation], device);
+		int stream = follows < 0 ? -1 : p->plan->stream[follows];
 
 		p->chain[operation] = follows < 0 ? operation : p->chain[follows];
 		p->place[operation] = follows < 0 ? 0 : p->place[follows] + 1;

@@ -125,7 +125,7 @@ static json_t *timings(const struct writer *w)
 	const struct sgpu_run_trace *trace = w->base->trace;
 	json_t *object = json_object();
 	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&trace->begin_ns));
-	int rc = object ? 0 : -1;
+	int rc = 0; /* setting a member of NULL fails */
 
 	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
 		json_int_t ns = w->outputs ? (json_int_t)trace->totals[i].ns : usual_ns;
@@ -309,18 +309,9 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int count,
 		    struct sgpu_error *error)
 {
-	uint8_t *buffer = NULL;
-	bool moves = false;
-	int rc = SGPU_OK;
+	uint8_t *buffer = malloc(BUFFER);
+	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 
-	for (int i = 0; i < count; i++) {
-		moves |= list[i].to != list[i].from;
-	}
-	if (!moves) {
-		return SGPU_OK;
-	}
-	buffer = malloc(BUFFER);
-	rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 	for (int i = count; rc == SGPU_OK && i-- > 0;) {
 		rc = list[i].to > list[i].from ? move_one(fd, name, &list[i], buffer, error)
 					       : SGPU_OK;
@@ -348,12 +339,14 @@ static int settle_places(struct writer *w, struct sgpu_batch *response, struct s
 		const int segment = segment_of(w, response, i);
 		const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 
-		if (places[segment] > 0 && !end->data) {
+		if (places[segment] > 0 && !end->data && end->place != places[segment]) {
 			moves[moved++] =
 				(struct sgpu_moved){ end->place, places[segment], end->size };
 		}
 	}
-	rc = rc ? rc : sgpu_place_move(w->fd, w->name, moves, moved, error);
+	if (rc == SGPU_OK && moved > 0) {
+		rc = sgpu_place_move(w->fd, w->name, moves, moved, error);
+	}
 	free(moves);
 	free(places);
 	return rc;
@@ -505,9 +498,11 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 	    !sgpu_add_u64(most, index, &most)) {
 		return SGPU_OK; /* the batch will fail with a better error */
 	}
-	if (most > INT64_MAX - (uint64_t)begin ||
-	    fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0) {
-		base->reserved = most <= INT64_MAX - (uint64_t)begin;
+	if (most > INT64_MAX - (uint64_t)begin) {
+		return SGPU_OK;
+	}
+	base->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	if (base->reserved) {
 		return SGPU_OK;
 	}
 	if (errno == ENOSPC || errno == EDQUOT) {

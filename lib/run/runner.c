@@ -4,12 +4,10 @@
  */
 #include "run/runner.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 

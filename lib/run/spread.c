@@ -185,9 +185,6 @@ int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
 		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	if (devices == 1) {
-		return SGPU_OK;
-	}
 	s.there = malloc((segments + 1) * (size_t)devices * sizeof(*s.there));
 	s.ended = calloc(operations + 1, sizeof(*s.ended));
 	if (!s.there || !s.ended) {
