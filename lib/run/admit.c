@@ -184,22 +184,14 @@ static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 	return sgpu_random(job->response_id, sizeof(job->response_id), error);
 }
 
-static bool has_module(const struct sgpu_job *job)
-{
-	for (int i = 0; i < job->manifest->operation_count; i++) {
-		if (job->manifest->operations[i].module) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* A module is code. It runs only where modules are allowed, and only from a sealed batch. If owners
  * are named, its author is one of them; else it may be anyone who can submit, since anybody can
  * seal to a public key. */
 static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
-	job->has_module = has_module(job);
+	for (int i = 0; i < job->manifest->operation_count; i++) {
+		job->has_module |= job->manifest->operations[i].module != NULL;
+	}
 	if (!job->has_module) {
 		return SGPU_OK;
 	}
@@ -336,14 +328,19 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 	}
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
+		const enum sgpu_location_kind kind = in_batch->location.kind;
 		uint64_t size = 0;
 
-		if (in_batch->location.kind == SGPU_LOCATION_FILE) {
+		if (kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
-		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION) {
+		} else if (kind == SGPU_LOCATION_REGION) {
 			rc = check_region(job, in_batch, &in_batch->location,
 					  sgpu_batch_payload_size(job->batch, i), false, error);
+		} else if (kind == SGPU_LOCATION_LEASE && !job->options->leases) {
+			sgpu_fail(error, SGPU_EPOLICY,
+				  "segment '%s' is in a lease, and this runner gives none",
+				  in_batch->id);
+			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
 		if (rc == SGPU_OK && in_batch->place) {
 			rc = sgpu_result_size(in_batch, &size)
@@ -352,13 +349,6 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 				     : sgpu_fail(error, SGPU_EINVALID,
 						 "segment '%s' is too large to be sealed",
 						 in_batch->id);
-		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE &&
-		    !job->options->leases) {
-			sgpu_fail(error, SGPU_EPOLICY,
-				  "segment '%s' is in a lease, and this runner gives none",
-				  in_batch->id);
-			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
 	}
 	return rc ? rc : sgpu_places_check(job->batch, error);

@@ -171,38 +171,26 @@ int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text)
 }
 
 /* ---- creation ---- */
-static int open_way(struct sgpu_links *links, const struct sgpu_run_device *from,
-		    const struct sgpu_run_device *to, struct sgpu_peer **peer,
-		    struct sgpu_error *error)
-{
-	struct sgpu_peer **own = &links->peers[from->number][to->number];
-	int rc = SGPU_OK;
-
-	pthread_mutex_lock(&links->mutex);
-	if (!*own) {
-		rc = sgpu_peer_open(from->device, to->device, NULL, own, error);
-	}
-	*peer = *own;
-	pthread_mutex_unlock(&links->mutex);
-	return rc;
-}
-
+/* Opens the paths that the runner does not have yet. */
 static int open_lines(struct sgpu_moves *moves, struct sgpu_error *error)
 {
 	const struct sgpu_run_base *base = moves->base;
-	const struct sgpu_plan *plan = base->job->plan;
 	int rc = SGPU_OK;
 
 	for (int i = 0; i < base->device_count * base->device_count; i++) {
 		moves->lines[i] = (struct line){ .first = -1 };
 	}
-	for (int i = 0; rc == SGPU_OK && i < plan->move_count; i++) {
-		struct line *line = line_of(moves, i);
+	for (int i = 0; rc == SGPU_OK && i < base->job->plan->move_count; i++) {
+		const struct sgpu_run_device *from = &base->devices[planned(moves, i)->from],
+					     *to = &base->devices[planned(moves, i)->to];
+		struct sgpu_peer **peer = &base->links->peers[from->number][to->number];
 
-		if (!line->peer) {
-			rc = open_way(base->links, &base->devices[plan->moves[i].from],
-				      &base->devices[plan->moves[i].to], &line->peer, error);
+		pthread_mutex_lock(&base->links->mutex);
+		if (!*peer) {
+			rc = sgpu_peer_open(from->device, to->device, NULL, peer, error);
 		}
+		line_of(moves, i)->peer = *peer;
+		pthread_mutex_unlock(&base->links->mutex);
 	}
 	return rc;
 }
